@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what every verb of mcctl gets and gives. A verb is one file with one register_…()
+// function, called from main/main.cc; it adds a CLI11 subcommand whose callback does the work.
+// Threads: the main one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <json/value.h>
+
+#include "mc/mc.h"
+
+namespace mc::ctl {
+
+struct Context {
+  std::string agent;                   // --agent: socket path; empty: the default one
+  std::string name_space = "default";  // --namespace
+  std::uint64_t timeout_ms = 5000;     // --timeout-ms
+  bool json = false;                   // --json
+  int exit_code = 0;                   // 0 ok, 1 failed, 2 usage, 3 not found
+};
+
+void register_status(CLI::App& app, Context& context);
+void register_objects(CLI::App& app, Context& context);  // ls stat put get rm exists
+void register_segment(CLI::App& app, Context& context);
+void register_config(CLI::App& app, Context& context);
+void register_doctor(CLI::App& app, Context& context);
+void register_completion(CLI::App& app, Context& context);
+void register_bench(CLI::App& app, Context& context);
+void register_replay(CLI::App& app, Context& context);
+
+}  // namespace mc::ctl

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: questions and orders to an agent over its socket, as JSON: what mcctl speaks.
+// Threads: any; each call is a connection of its own.
+// Trusts: nothing the agent says beyond its being JSON; missing fields read as null.
+//
+// Requests are objects with a "verb". Answers:
+//   {"verb":"status"}    -> {"version","pid","uptime_s","node_id","incarnation","ready",
+//                            "namespaces":[{"name","mode","policy","pool_bytes","reserved_bytes",
+//                              "used_bytes","capacity_bytes","objects","limbo_bytes","reservations",
+//                              "index_bytes","puts","put_bytes","put_existing","evictions",
+//                              "evicted_bytes","removes","no_space","touches","recovered","set_aside",
+//                              "corrupt","verified"}],
+//                            "sessions":[{"id","pid","uid","label","namespace","channels",
+//                              "reserved_bytes","pinned_objects","suspected","age_s","requests"}]}
+//   {"verb":"ls","namespace","prefix","cursor","limit"}
+//                        -> {"objects":[{"key","length","version","pin","extents","group"}],
+//                            "cursor": 0 at the end, else the next call's cursor}
+//   {"verb":"segments"}  -> {"segments":[{"namespace","pool_bytes","target_bytes","reserved_bytes",
+//                              "used_bytes","max_bytes","arenas","huge_pages"}]}
+//   {"verb":"resize","namespace","pool_bytes"} -> the segment, as above, when the work has begun
+//   {"verb":"config"}    -> {"options":[{"name","value","default","source","help"}]}
+// Keys are JSON strings; bytes outside printable ASCII, and '%', are written %XX.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <json/value.h>
+
+#include "mc/status.h"
+
+namespace mc::client {
+
+// The socket mc_open() would use for agent = null: $MC_AGENT, else the first that exists of
+// /run/mc/agent.sock and /dev/shm/mc-UID/agent.sock, else the latter.
+std::string default_agent_socket();
+
+Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value& request,
+                               std::uint64_t timeout_ns = MC_DEFAULT_TIMEOUT_NS);
+
+}  // namespace mc::client
