@@ -68,7 +68,7 @@ class Pool {
     return true;
   }
 
-  std::vector<EntryId> entry_of_;       // per block
+  std::vector<EntryId> entry_of_;        // per block
   std::vector<std::uint32_t> block_of_;  // per entry
   std::vector<EntryId> free_entries_;
   agent::EvictionPolicy& policy_;

@@ -26,8 +26,7 @@ struct PolicyRun {
   std::uint64_t memory_bytes = 0;  // the policy's bookkeeping at the end
 
   [[nodiscard]] double hit_ratio() const {
-    return references == 0 ? 0
-                           : static_cast<double>(prefix_hits) / static_cast<double>(references);
+    return references == 0 ? 0 : static_cast<double>(prefix_hits) / static_cast<double>(references);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <json/json.h>
 
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <system_error>
@@ -69,10 +70,10 @@ class TraceReader {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       if (auto problem = add_line(line); !problem.empty()) return error(problem);
     }
-    if (in.bad()) return tl::make_unexpected(source_ + ": reading failed; check the file's disk");
     if (trace_.requests.empty()) {
-      return tl::make_unexpected(source_ + ": holds no request; give a trace with one JSON object "
-                                           "a line");
+      return tl::make_unexpected(source_ +
+                                 ": holds no request; give a trace with one JSON object "
+                                 "a line");
     }
     trace_.block_count = numbers_.size();
     return std::move(trace_);
@@ -170,7 +171,12 @@ class TraceReader {
 
 tl::expected<Trace, std::string> read_trace(std::istream& in, std::string_view source,
                                             const TraceLimits& limits) {
-  return TraceReader(source, limits).read(in);
+  try {
+    return TraceReader(source, limits).read(in);
+  } catch (const std::ios_base::failure& failure) {  // how a file buffer reports a failing read
+    return tl::make_unexpected(std::string(source) + ": reading failed (" + failure.what() +
+                               "); give a readable file");
+  }
 }
 
 tl::expected<Trace, std::string> read_trace(const std::string& path, const TraceLimits& limits) {

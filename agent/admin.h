@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent's answers to mcctl, as JSON; the verbs are listed in libmc/client/admin.h.
+// Threads: the agent's loop. Trusts: a request is bounded text; orders that change something are only
+//   taken from root and the agent's own user.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <json/value.h>
+
+#include "agent/agent.h"
+
+namespace mc::agent {
+
+class Admin {
+ public:
+  explicit Admin(Agent& agent) : agent_(agent) {}
+  std::string answer(std::string_view request, const PeerCredentials& peer);
+  // What "status" says, for the counters page.
+  std::string counters_text();
+
+ private:
+  Json::Value status();
+  Json::Value tenant_status(const Tenant& tenant);
+  Json::Value session_status(const Session& session);
+  Json::Value list(const Json::Value& request);
+  Json::Value segments();
+  Json::Value segment(const Tenant& tenant);
+  Json::Value resize(const Json::Value& request);
+  Json::Value create_namespace(const Json::Value& request);
+  Json::Value drop_namespace(const Json::Value& request);
+  Json::Value config();
+
+  Agent& agent_;
+};
+
+}  // namespace mc::agent

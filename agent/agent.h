@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent: one loop that accepts clients, serves their rings and keeps the pools. The
+//   composition root: builds everything in order, tears it down in reverse.
+//
+//   listener ──hello──► Session ──rings──► Server ──► Tenant.Store (index, pool, policy)
+//        └────admin───► Admin (JSON)
+//   DescriptorStore keeps every memory file, so that the next agent finds them.
+// Threads: run() is the loop; stop() may be called from anywhere. Helpers with threads of their own
+//   (pool growth, beacons, scrubbers) talk to the loop through eventfds.
+// Trusts: peers by their credentials and the allow list, and nothing of what they send.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "agent/counters_page.h"
+#include "agent/descriptor_store.h"
+#include "agent/node_state.h"
+#include "agent/options.h"
+#include "agent/scrubber.h"
+#include "agent/server.h"
+#include "agent/session.h"
+#include "agent/tenant.h"
+#include "shm/beacon.h"
+
+namespace mc::agent {
+
+struct HelloFacts;
+
+class Agent {
+ public:
+  // Opens the pools, or takes over those of the agent before. Errors say what to do.
+  static Result<std::unique_ptr<Agent>> create(const LoadedOptions& options);
+  // A pool inside this process: no runtime directory, no socket file, nothing kept.
+  static Result<std::unique_ptr<Agent>> create_embedded(const LoadedOptions& options);
+  ~Agent();
+
+  // Serves until stop(). keep: leave the memory to the next agent, in the descriptor store.
+  void run();
+  void stop(bool keep = false);
+  // A connection to this agent from its own process. Any thread.
+  Result<Fd> connect_embedded();
+
+ private:
+  friend class Admin;
+  struct Connection {
+    Fd socket;
+    PeerCredentials peer;
+    std::uint64_t session_id = 0;  // 0: no session (yet)
+    std::uint64_t opened_ns = 0;
+  };
+  struct Watch {
+    enum class Kind { kListener, kWake, kConnection, kPidfd, kRing, kChunk, kStore };
+    Kind kind;
+    std::uint64_t id = 0;  // session id or descriptor
+    std::shared_ptr<Tenant> tenant;
+  };
+
+  explicit Agent(const LoadedOptions& options);
+  Status start();
+  Status start_host();
+  Status take_over();
+  Status adopt_tenants(std::map<std::string, Fd>& kept);
+  void adopt_sessions(std::map<std::string, Fd>& kept);
+  Status open_configured_tenants();
+  Result<std::shared_ptr<Tenant>> open_tenant(const NamespaceOptions& options, bool temporary);
+  void add_tenant(std::shared_ptr<Tenant> tenant);
+  void drop_tenant(const std::string& name);
+  Store::Config config_for(const NamespaceOptions& options) const;
+  Store::CollectPins pin_collector(const std::string& tenant);
+  std::shared_ptr<Tenant> make_tenant(const NamespaceOptions& options) const;
+
+  // loop.cc
+  bool serve_rings(std::uint64_t now_ns);
+  void publish_wakes();
+  void sleep_until_event(std::uint64_t now_ns);
+  bool prepare_sleep();
+  void put_idle_channels_to_sleep(std::uint64_t now_ns);
+  void activate(Session& session, std::uint32_t channel);
+  void deactivate_all(Session& session);
+  void handle_events(int timeout_ms);
+  void handle(const Watch& watch);
+  void tick(std::uint64_t now_ns);
+  void watch(int fd, Watch watch);
+  void unwatch(int fd);
+
+  // control.cc
+  void accept_clients();
+  void on_message(int fd);
+  void close_connection(int fd);
+  void on_hello(Connection& connection, const std::vector<std::byte>& bytes);
+  Result<Session*> new_session(Connection& connection, const HelloFacts& facts);
+  Result<Session*> resume_session(Connection& connection, const HelloFacts& facts);
+  Status welcome(Connection& connection, Session& session, bool resumed);
+  void on_open_channel(Connection& connection, std::uint64_t number);
+  void on_open_staging(Connection& connection, std::uint64_t bytes);
+  void end_session(std::uint64_t session_id);
+  bool may_connect(const PeerCredentials& peer, const Tenant* tenant) const;
+  static std::string kept_name(const Session& session, std::string_view kind);
+  void adopt_embedded_connections();
+  void keep(const std::string& name, int fd);
+  void forget_kept(const std::string& name);
+  void keep_everything_again();
+
+  LoadedOptions loaded_;
+  const Options& options_;
+  bool embedded_ = false;
+  Fd lock_;
+  std::unique_ptr<DescriptorStore> descriptors_;
+  std::unique_ptr<NodeState> node_;
+  CountersPage counters_page_;
+  Fd epoll_;
+  Fd listener_;
+  Fd wake_;  // stop(), suspicions, scrubbers
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> keep_{false};
+  std::uint64_t started_ns_ = 0;
+  std::uint64_t next_tick_ns_ = 0;
+  std::uint64_t next_page_ns_ = 0;
+
+  std::map<std::string, std::shared_ptr<Tenant>> tenants_;
+  std::map<std::string, std::unique_ptr<Scrubber>> scrubbers_;
+  std::map<int, Connection> connections_;
+  std::map<int, Watch> watches_;
+  std::map<std::uint64_t, std::unique_ptr<Session>> sessions_;
+  struct Active {
+    Session* session;
+    std::uint32_t channel;
+  };
+  std::vector<Active> active_;
+  Server server_;
+  std::unique_ptr<shm::BeaconWatch> beacons_;
+  std::mutex embedded_mutex_;
+  std::vector<Fd> embedded_pending_;
+  std::mutex suspicions_mutex_;
+  std::vector<std::uint64_t> suspicions_;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: an agent inside this process, behind the address "embedded" of mc_open(). The client
+//   speaks to it exactly as to one across the socket.
+// Threads: any. Owns: the agent and its thread, until the last holder lets go.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "libmc/base/fd.h"
+
+namespace mc::agent {
+
+class EmbeddedAgent {
+ public:
+  // config: "name=value" lines. Errors: as Agent::create.
+  static Result<std::unique_ptr<EmbeddedAgent>> start(std::string_view config);
+  ~EmbeddedAgent();
+  Result<Fd> connect();
+
+ private:
+  struct State;
+  explicit EmbeddedAgent(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent's loop: rings while there is work, then a short spin, then sleep in epoll.
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+
+#include "agent/admin.h"
+#include "agent/agent.h"
+#include "libmc/base/clock.h"
+#include "shm/doorbell.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 100000000;
+constexpr std::uint64_t kCountersPeriodNs = 1000000000;
+constexpr std::uint64_t kRetryNs = 200000;
+constexpr std::uint64_t kIdleChannelNs = 1000000;
+constexpr unsigned kRoundsBetweenEvents = 32;
+
+}  // namespace
+
+void Agent::run() {
+  std::uint64_t last_work_ns = now_ns();
+  std::uint64_t next_retry_ns = 0;
+  std::uint64_t next_idle_check_ns = 0;
+  unsigned rounds = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const std::uint64_t now = now_ns();
+    bool worked = serve_rings(now);
+    if (server_.anything_waits() && (server_.wants_turn() || now >= next_retry_ns)) {
+      server_.retry_waiting(now);
+      next_retry_ns = now + kRetryNs;
+      worked |= server_.wants_turn();
+    }
+    publish_wakes();
+    if (now >= next_tick_ns_) tick(now);
+    if (now >= next_idle_check_ns) {
+      put_idle_channels_to_sleep(now);
+      next_idle_check_ns = now + kIdleChannelNs;
+    }
+    if (worked) last_work_ns = now;
+    if (++rounds % kRoundsBetweenEvents == 0) handle_events(0);
+    if (worked) continue;
+    if (!active_.empty() && now - last_work_ns < options_.spin_us * std::uint64_t{1000}) {
+      cpu_relax();
+      continue;
+    }
+    sleep_until_event(now);
+  }
+  counters_page_.write(Admin(*this).counters_text());
+  if (!keep_.load()) {
+    if (Status status = descriptors_->drop_all(); !status.ok()) {
+      spdlog::warn("event=drop_all_failed cause=\"{}\"", status.to_string());
+    }
+  }
+}
+
+void Agent::stop(bool keep) {
+  keep_ = keep;
+  stop_ = true;
+  signal_eventfd(wake_.get());
+}
+
+// ---- Rings --------------------------------------------------------------------------------------
+
+bool Agent::serve_rings(std::uint64_t now) {
+  bool worked = false;
+  for (const Active& active : active_) {
+    if (!server_.serve(*active.session, active.channel)) continue;
+    active.session->channels[active.channel].last_work_ns = now;
+    worked = true;
+  }
+  return worked;
+}
+
+// One fence for all completions of the round, then a look at who sleeps.
+void Agent::publish_wakes() {
+  bool fenced = false;
+  for (const Active& active : active_) {
+    ChannelState& channel = active.session->channels[active.channel];
+    if (!channel.needs_wake) continue;
+    channel.needs_wake = false;
+    if (!fenced) shm::full_fence();
+    fenced = true;
+    if (shm::wake_client(channel.shared->header)) {
+      signal_eventfd(active.session->client_event.get());
+    }
+  }
+}
+
+void Agent::activate(Session& session, std::uint32_t number) {
+  ChannelState& channel = session.channels[number];
+  if (!channel.open || channel.active) return;
+  channel.active = true;
+  channel.last_work_ns = now_ns();
+  shm::announce_agent_awake(channel.shared->header);
+  active_.push_back({&session, number});
+}
+
+void Agent::deactivate_all(Session& session) {
+  std::erase_if(active_, [&](const Active& active) { return active.session == &session; });
+  for (ChannelState& channel : session.channels) channel.active = false;
+}
+
+// Stops looking at channels that have been idle: from then on their clients ring.
+void Agent::put_idle_channels_to_sleep(std::uint64_t now) {
+  const auto idle = [&](const Active& active) {
+    return now - active.session->channels[active.channel].last_work_ns > kIdleChannelNs;
+  };
+  if (std::none_of(active_.begin(), active_.end(), idle)) return;
+  for (const Active& active : active_) {
+    if (idle(active)) {
+      shm::announce_agent_sleep(active.session->channels[active.channel].shared->header);
+    }
+  }
+  shm::heavy_fence();
+  std::erase_if(active_, [&](const Active& active) {
+    ChannelState& channel = active.session->channels[active.channel];
+    if (!idle(active)) return false;
+    if (!channel.requests.has_record()) {
+      channel.active = false;
+      return true;
+    }
+    shm::announce_agent_awake(channel.shared->header);
+    return false;
+  });
+}
+
+// All channels announced asleep, and nothing in any ring after that. False: there is work.
+bool Agent::prepare_sleep() {
+  if (active_.empty()) return true;
+  for (const Active& active : active_) {
+    shm::announce_agent_sleep(active.session->channels[active.channel].shared->header);
+  }
+  shm::heavy_fence();
+  bool work = false;
+  for (const Active& active : active_) {
+    work |= active.session->channels[active.channel].requests.has_record();
+  }
+  if (!work) {
+    for (const Active& active : active_) active.session->channels[active.channel].active = false;
+    active_.clear();
+    return true;
+  }
+  for (const Active& active : active_) {
+    shm::announce_agent_awake(active.session->channels[active.channel].shared->header);
+  }
+  return false;
+}
+
+void Agent::sleep_until_event(std::uint64_t now) {
+  if (!prepare_sleep()) return;
+  const std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
+  const std::uint64_t wait_ns = until > now ? until - now : 0;
+  handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
+}
+
+// ---- Events ---------------------------------------------------------------------------------------
+
+void Agent::watch(int fd, Watch entry) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) watches_[fd] = std::move(entry);
+}
+
+void Agent::unwatch(int fd) {
+  if (watches_.erase(fd) > 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void Agent::handle_events(int timeout_ms) {
+  epoll_event events[64];
+  const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[i].data.fd;
+    const auto found = watches_.find(fd);
+    if (found == watches_.end()) continue;  // closed by an event before it
+    if (found->second.kind == Watch::Kind::kConnection) {
+      on_message(fd);
+      continue;
+    }
+    const Watch watch = found->second;
+    handle(watch);
+  }
+}
+
+void Agent::handle(const Watch& watch) {
+  switch (watch.kind) {
+    case Watch::Kind::kListener:
+      accept_clients();
+      break;
+    case Watch::Kind::kWake: {
+      drain_eventfd(wake_.get());
+      adopt_embedded_connections();
+      std::lock_guard lock(suspicions_mutex_);
+      for (const std::uint64_t id : suspicions_) {
+        const auto found = sessions_.find(id);
+        if (found == sessions_.end()) continue;
+        found->second->suspected = true;
+        deactivate_all(*found->second);
+        spdlog::info("event=session_suspected id={} pid={}", id, found->second->pid);
+      }
+      suspicions_.clear();
+      for (auto& [name, scrubber] : scrubbers_) {
+        Store& store = *tenants_.at(name)->store;
+        for (const Scrubber::Finding& finding : scrubber->take()) {
+          if (store.drop_corrupt(finding.entry, finding.version)) {
+            spdlog::error("event=corrupt_object namespace={} entry={}", name, finding.entry);
+          }
+        }
+        store.counters().verified = scrubber->verified();
+      }
+      break;
+    }
+    case Watch::Kind::kPidfd:
+      end_session(watch.id);
+      break;
+    case Watch::Kind::kRing: {
+      const auto found = sessions_.find(watch.id);
+      if (found == sessions_.end()) break;
+      drain_eventfd(found->second->agent_event.get());
+      if (found->second->suspected) break;
+      for (std::uint32_t i = 0; i < found->second->channels.size(); ++i) {
+        activate(*found->second, i);
+      }
+      break;
+    }
+    case Watch::Kind::kChunk:
+      if (watch.tenant->store->pool().on_chunk()) server_.retry_waiting(now_ns());
+      if (const Status& status = watch.tenant->store->pool().growth_status(); !status.ok()) {
+        spdlog::warn("event=pool_growth_stopped namespace={} reserved_mib={} cause=\"{}\"",
+                     watch.tenant->name, watch.tenant->store->pool().reserved_bytes() >> 20,
+                     status.to_string());
+      }
+      break;
+    case Watch::Kind::kStore:
+      unwatch(static_cast<int>(watch.id));
+      if (Status status = descriptors_->restart(); !status.ok()) {
+        spdlog::error("event=keeper_lost cause=\"{}\"", status.to_string());
+        break;
+      }
+      keep_everything_again();
+      break;
+    case Watch::Kind::kConnection:
+      break;
+  }
+}
+
+void Agent::tick(std::uint64_t now) {
+  next_tick_ns_ = now + kTickNs;
+  for (auto& [name, tenant] : tenants_) tenant->store->tick(now);
+  std::erase_if(scrubbers_, [](const auto& entry) { return entry.second->done(); });
+  const int store_fd = descriptors_->death_fd();
+  if (store_fd >= 0 && !watches_.contains(store_fd)) {
+    watch(store_fd, {Watch::Kind::kStore, static_cast<std::uint64_t>(store_fd), nullptr});
+  }
+  if (now < next_page_ns_ || embedded_) return;
+  next_page_ns_ = now + kCountersPeriodNs;
+  counters_page_.write(Admin(*this).counters_text());
+  ::sd_notify(0, "WATCHDOG=1");
+}
+
+}  // namespace mc::agent

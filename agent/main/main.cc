@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mc-agent: parses its options, then runs an Agent until SIGTERM.
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <thread>
+#include <algorithm>
+
+#include "agent/agent.h"
+
+namespace {
+
+constexpr const char* kAbout =
+    "Owns this host's pool of the KV cache and serves it to the processes of the host.\n\n"
+    "Options come from the file given with --config, then the environment (MC_AGENT_POOL_BYTES=...),\n"
+    "then flags; later ones win. Sizes take KiB, MiB, GiB, TiB.\n\n"
+    "Signals: SIGTERM and SIGINT stop the agent and free the pool; SIGUSR2 stops it and leaves the\n"
+    "pool to the next agent (upgrade). After a crash the next agent finds all objects too.\n\n"
+    "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
+
+int run_agent(const mc::agent::LoadedOptions& options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  auto agent = mc::agent::Agent::create(options);
+  if (!agent) {
+    std::cerr << "mc-agent: " << agent.error().text() << "\n";
+    return 1;
+  }
+  std::thread waiter([&] {
+    int signal = 0;
+    ::sigwait(&signals, &signal);
+    (*agent)->stop(signal == SIGUSR2);
+  });
+  spdlog::info("event=ready pid={} socket={}", ::getpid(), options.options.socket);
+  ::sd_notify(0, "READY=1");
+  (*agent)->run();
+  ::sd_notify(0, "STOPPING=1");
+  waiter.join();
+  spdlog::info("event=stopped pid={}", ::getpid());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{kAbout, "mc-agent"};
+  std::string config;
+  bool keeper = false;
+  app.add_option("--config", config, "TOML file with options");
+  app.add_flag("--keeper", keeper, "")->group("");
+  app.set_version_flag("--version", std::string("mc-agent ") + mc_version());
+  std::vector<std::pair<std::string, std::string>> flags;
+  for (const mc::agent::OptionText& option : mc::agent::option_table()) {
+    std::string flag = "--" + option.name;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    app.add_option_function<std::string>(
+        flag, [&flags, name = option.name](const std::string& text) { flags.emplace_back(name, text); },
+        option.help + " (default: " + option.default_value + ")");
+  }
+  CLI11_PARSE(app, argc, argv);
+  auto logger = spdlog::stderr_logger_mt("mc-agent");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  spdlog::set_default_logger(logger);
+  auto options = mc::agent::load_options(config, flags, environ);
+  if (!options) {
+    std::cerr << "mc-agent: " << options.error().text() << "\n";
+    return 2;
+  }
+  if (keeper) {
+    return mc::agent::run_keeper(options->options.runtime_dir, options->options.keep_seconds);
+  }
+  spdlog::set_level(spdlog::level::from_str(options->options.log_level));
+  return run_agent(*options);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a configuration file taken apart: names and texts with the place each came from. It
+// knows
+//   TOML and no option.
+// Threads: any; values.
+// Trusts: nothing; the text is bounded before it is parsed.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mc/status.h"
+
+namespace mc::agent {
+
+inline constexpr std::size_t kMaxConfigBytes = 1 << 20;
+
+struct FileEntry {
+  std::string name;
+  std::string text;        // numbers in decimal, arrays with commas
+  std::string octal_text;  // of a number written 0o660
+  bool is_integer = false;
+  std::string where;  // "/etc/mc/agent.toml, line 3"
+};
+
+struct FileTable {
+  std::string where;
+  std::vector<FileEntry> entries;
+};
+
+struct OptionFile {
+  FileTable top;
+  std::vector<FileTable> namespaces;  // [[namespace]], in the file's order
+};
+
+// The file's bytes. Errors: MC_INVALID_ARGUMENT when it cannot be read or is longer than allowed.
+Result<std::string> read_config(const std::string& path);
+// name: of the file, for errors, which give line and column.
+Result<OptionFile> parse_config(std::string_view toml, const std::string& name);
+
+}  // namespace mc::agent

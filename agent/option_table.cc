@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/option_table.h"
+
+#include <type_traits>
+
+#include "agent/pool/policy/policy.h"
+
+namespace mc::agent {
+namespace {
+
+constexpr std::uint64_t kMaxAnyPoolBytes = kMaxPoolBytesPerArena * kMaxArenas;
+// So that <runtime_dir>/keeper.sock, the longest name in it, is a socket path too.
+constexpr std::uint64_t kMaxRuntimeDirBytes = kMaxSocketPathBytes - sizeof("/keeper.sock") + 1;
+constexpr std::uint32_t kMaxSpinUs = 1000000;
+constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
+
+template <auto kMember, typename Owner>
+OptionValue get_member(const Owner& owner) {
+  using Member = std::decay_t<decltype(owner.*kMember)>;
+  if constexpr (std::is_same_v<Member, std::uint32_t>) {
+    return std::uint64_t{owner.*kMember};
+  } else {
+    return owner.*kMember;
+  }
+}
+
+template <auto kMember, typename Owner>
+void set_member(Owner& owner, const OptionValue& value) {
+  using Member = std::decay_t<decltype(owner.*kMember)>;
+  if constexpr (std::is_same_v<Member, std::uint32_t>) {
+    owner.*kMember = static_cast<std::uint32_t>(std::get<std::uint64_t>(value));
+  } else {
+    owner.*kMember = std::get<Member>(value);
+  }
+}
+
+template <auto kMember, typename Owner>
+OptionRow<Owner> row_of(std::string_view name, ValueDomain domain, std::string_view help) {
+  return {name, std::move(domain), &get_member<kMember, Owner>, &set_member<kMember, Owner>, help};
+}
+
+template <auto kMember>
+OptionRow<Options> row(std::string_view name, ValueDomain domain, std::string_view help) {
+  return row_of<kMember, Options>(name, std::move(domain), help);
+}
+
+template <auto kMember>
+OptionRow<NamespaceOptions> tenant_row(std::string_view name, ValueDomain domain,
+                                       std::string_view help) {
+  return row_of<kMember, NamespaceOptions>(name, std::move(domain), help);
+}
+
+ValueDomain path(std::uint64_t max_bytes) { return {ValueKind::kPath, 0, max_bytes, true, {}}; }
+ValueDomain choice(std::vector<std::string_view> words, bool may_be_empty = false) {
+  return {ValueKind::kChoice, 0, 0, may_be_empty, std::move(words)};
+}
+ValueDomain size(std::uint64_t lowest, std::uint64_t highest, bool may_be_zero) {
+  return {ValueKind::kSize, lowest, highest, may_be_zero, {}};
+}
+ValueDomain count(std::uint64_t lowest, std::uint64_t highest) {
+  return {ValueKind::kCount, lowest, highest, false, {}};
+}
+ValueDomain toggle() { return {ValueKind::kSwitch, 0, 1, true, {}}; }
+ValueDomain uids() { return {ValueKind::kUids, 0, 0, true, {}}; }
+
+constexpr std::string_view kHugePageWords[] = {"off", "try", "require"};
+
+OptionValue get_huge_pages(const Options& options) {
+  return std::string(kHugePageWords[static_cast<std::size_t>(options.huge_pages)]);
+}
+
+void set_huge_pages(Options& options, const OptionValue& value) {
+  const auto& word = std::get<std::string>(value);
+  options.huge_pages = word == "off"   ? HugePages::kOff
+                       : word == "try" ? HugePages::kTry
+                                       : HugePages::kRequire;
+}
+
+OptionValue get_isolated(const NamespaceOptions& options) {
+  return std::string(options.isolated ? "isolated" : "direct");
+}
+
+void set_isolated(NamespaceOptions& options, const OptionValue& value) {
+  options.isolated = std::get<std::string>(value) == "isolated";
+}
+
+std::vector<OptionRow<Options>> make_agent_rows() {
+  using O = Options;
+  const auto pool = size(kMinPoolBytes, kMaxAnyPoolBytes, false);
+  const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
+  return {
+      row<&O::runtime_dir>("runtime_dir", path(kMaxRuntimeDirBytes),
+                           "where the socket and the agent's state live; closed to others"),
+      row<&O::socket>("socket", path(kMaxSocketPathBytes),
+                      "the socket clients connect to; empty: agent.sock in runtime_dir"),
+      row<&O::socket_mode>("socket_mode", {ValueKind::kOctal, 0600, 0777, false, {}},
+                           "who may open the socket; users are checked besides"),
+      row<&O::allow_uids>("allow_uids", uids(),
+                          "users that may connect beside the agent's own and root"),
+      row<&O::pool_bytes>("pool_bytes", pool, "memory of the pool; at most 1TiB per arena"),
+      row<&O::max_pool_bytes>("max_pool_bytes", pool_or_zero,
+                              "how far the pool may be resized; 0: this host's memory"),
+      row<&O::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
+                              "live objects never exceed it; 0: the pool's size"),
+      row<&O::arenas>("arenas", count(1, kMaxArenas),
+                      "parts of the pool that are allocated independently"),
+      row<&O::policy>("policy", choice(policy_names(), true), "what a full pool gives up first"),
+      row<&O::mode>("mode", choice({"direct", "isolated"}),
+                    "direct: clients write into the pool themselves, at what was reserved for "
+                    "them; isolated: the agent copies"),
+      {"huge_pages", choice({"off", "try", "require"}), get_huge_pages, set_huge_pages,
+       "whether the pool uses huge pages"},
+      row<&O::session_quota_bytes>("session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
+                                   "reservations and staging of one client; 0: a quarter of the "
+                                   "pool"),
+      row<&O::spin_us>("spin_us", count(0, kMaxSpinUs),
+                       "how long an idle agent looks at its rings before it sleeps, in "
+                       "microseconds"),
+      row<&O::descriptor_store>("descriptor_store", choice({"auto", "systemd", "keeper", "none"}),
+                                "who keeps the pool's memory while no agent runs"),
+      row<&O::keep_seconds>("keep_seconds", count(1, kMaxKeepSeconds),
+                            "how long the keeper waits for an agent to come back"),
+      row<&O::isolated_allow_same_user>("isolated_allow_same_user", toggle(),
+                                        "isolated namespaces admit clients that run as the "
+                                        "agent's own user, who could read its memory anyway"),
+      row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
+                         "the least severe log lines that are written"),
+  };
+}
+
+std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
+  using N = NamespaceOptions;
+  const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
+  return {
+      tenant_row<&N::name>("name", {ValueKind::kName, 1, 0, false, {}}, "what clients ask for"),
+      {"mode", choice({"direct", "isolated"}), get_isolated, set_isolated,
+       "direct: clients write into the pool themselves; isolated: the agent copies"},
+      tenant_row<&N::pool_bytes>("pool_bytes", pool_or_zero,
+                                 "memory of this namespace; 0: as the agent's pool_bytes"),
+      tenant_row<&N::max_pool_bytes>("max_pool_bytes", pool_or_zero,
+                                     "how far it may be resized; 0: this host's memory"),
+      tenant_row<&N::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
+                                     "live objects never exceed it; 0: the pool's size"),
+      tenant_row<&N::policy>("policy", choice(policy_names(), true),
+                             "what it gives up first; empty: as the agent's policy"),
+      tenant_row<&N::allow_uids>("allow_uids", uids(),
+                                 "users that may connect; empty: as the agent's allow_uids"),
+  };
+}
+
+}  // namespace
+
+const std::vector<OptionRow<Options>>& agent_rows() {
+  static const auto rows = make_agent_rows();
+  return rows;
+}
+
+const std::vector<OptionRow<NamespaceOptions>>& namespace_rows() {
+  static const auto rows = make_namespace_rows();
+  return rows;
+}
+
+}  // namespace mc::agent

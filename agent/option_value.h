@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the values an option may take: text in, checked value out, and back again.
+// Threads: any; pure functions.
+// Trusts: nothing. Text is the operator's: bounded, and shown in errors only after quoted().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "mc/status.h"
+
+namespace mc::agent {
+
+// No option, path or list needs more; what is longer is refused before it is looked at.
+inline constexpr std::size_t kMaxValueBytes = 4096;
+inline constexpr std::size_t kMaxUids = 256;
+// sockaddr_un has 108 bytes for a path, its terminating zero included.
+inline constexpr std::size_t kMaxSocketPathBytes = 107;
+
+enum class ValueKind {
+  kPath,    // absolute
+  kName,    // of a namespace
+  kChoice,  // one of a few words
+  kSize,    // bytes, parse_size()
+  kCount,   // a whole number
+  kOctal,   // a file mode
+  kSwitch,  // true or false
+  kUids,    // numbers separated by commas
+};
+
+using OptionValue = std::variant<std::string, std::uint64_t, bool, std::vector<std::uint32_t>>;
+
+// What one option accepts. lowest, highest: of numbers and sizes, of the length of a path.
+struct ValueDomain {
+  ValueKind kind = ValueKind::kCount;
+  std::uint64_t lowest = 0;
+  std::uint64_t highest = 0;
+  bool may_be_zero = false;  // 0 beside the range: "decide for me"; an empty choice or path as well
+  std::vector<std::string_view> choices;
+
+  // "a size from 1MiB to 64TiB, such as 4GiB"
+  std::string accepts() const;
+};
+
+// Nullopt: the domain does not hold it.
+std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text);
+// parse_value(domain, format_value(domain, value)) gives value again.
+std::string format_value(const ValueDomain& domain, const OptionValue& value);
+// 1GiB, 1536MiB, 4097: the largest unit that leaves a whole number.
+std::string format_size(std::uint64_t bytes);
+
+// One to MC_MAX_NAMESPACE_BYTES of A-Z a-z 0-9 . _ -
+bool is_namespace_name(std::string_view name);
+// Text between quotes for an error: control characters escaped, cut after 80 bytes.
+std::string quoted(std::string_view text);
+std::string_view trimmed(std::string_view text);
+// The candidate with the fewest edits to name. REQUIRES: candidates is not empty.
+std::string_view nearest_name(std::string_view name,
+                              const std::vector<std::string_view>& candidates);
+
+}  // namespace mc::agent

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/bucket_table.h"
+
+#include <algorithm>
+
+namespace mc::agent {
+
+namespace {
+
+// A table grows beyond this share of its slots, by half.
+constexpr std::uint64_t kFullPercent = 80;
+constexpr std::uint64_t kLeastBuckets = 64;
+constexpr std::uint64_t kReserveStepBytes = 1u << 20;
+// Entries moved to the next table with every insertion. The next table fills up only after half as
+// many insertions as there are entries, so any number above two would do.
+constexpr std::uint64_t kMoveStep = 64;
+
+std::uint64_t buckets_for(std::uint64_t count) {
+  return std::max(kLeastBuckets, count * 100 / (kFullPercent * shm::kBucketSlots) + 1);
+}
+
+}  // namespace
+
+BucketTable::BucketTable(std::byte* base, const MemoryFile* file)
+    : header_(reinterpret_cast<shm::IndexHeader*>(base)),
+      entries_(reinterpret_cast<shm::Entry*>(base + header_->entries_offset)),
+      file_(file),
+      base_(base),
+      current_(static_cast<unsigned>(header_->generation.load_relaxed() & 1)) {}
+
+Status BucketTable::reset(std::uint64_t expected_count) {
+  count_ = 0;
+  growing_ = false;
+  if (!start_growth(buckets_for(expected_count * 3 / 2))) {
+    return {MC_NO_MEMORY, "no memory for the index of " + std::to_string(expected_count) +
+                              " objects; lower pool_bytes or raise the memory limit"};
+  }
+  while (tables_[current_ ^ 1].reserved_bytes < next_bytes_) {
+    if (!growth_step()) return {MC_NO_MEMORY, "no memory for the index"};
+  }
+  publish(header_->generation.load_relaxed() + 1);
+  return {};
+}
+
+bool BucketTable::start_growth(std::uint64_t bucket_count) {
+  bucket_count = std::min(bucket_count, header_->table_max_bytes / sizeof(shm::Bucket));
+  const unsigned next = current_ ^ 1;
+  if (bucket_count <= tables_[current_].bucket_count) return false;
+  const std::uint64_t offset = header_->table_offset[next];
+  // What an earlier, smaller table left there.
+  if (!file_->punch(offset, header_->table_max_bytes).ok()) return false;
+  tables_[next].buckets = reinterpret_cast<shm::Bucket*>(base_ + offset);
+  tables_[next].bucket_count = bucket_count;
+  tables_[next].reserved_bytes = 0;
+  next_bytes_ = bucket_count * sizeof(shm::Bucket);
+  growing_ = true;
+  cursor_ = 0;
+  return true;
+}
+
+bool BucketTable::growth_step() {
+  Table& next = tables_[current_ ^ 1];
+  if (next.reserved_bytes < next_bytes_) {
+    const std::uint64_t bytes = std::min(kReserveStepBytes, next_bytes_ - next.reserved_bytes);
+    const std::uint64_t offset = header_->table_offset[current_ ^ 1] + next.reserved_bytes;
+    if (!file_->reserve(offset, bytes).ok()) return false;
+    next.reserved_bytes += bytes;
+    return true;
+  }
+  const std::uint64_t end = std::min(cursor_ + kMoveStep, header_->entry_count.load_relaxed());
+  for (; cursor_ < end; ++cursor_) {
+    const shm::Entry& entry = entries_[cursor_];
+    if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
+    // An entry that is live but not yet, or no longer, in the current table stays out of the next.
+    const auto id = static_cast<std::uint32_t>(cursor_);
+    const std::uint64_t hash = entry.hash.load_relaxed();
+    if (find_slot(tables_[current_], hash, id) == nullptr) continue;
+    if (!insert_into(next, hash, id)) return false;
+  }
+  if (cursor_ >= header_->entry_count.load_relaxed()) publish(header_->generation.load_relaxed() + 1);
+  return true;
+}
+
+void BucketTable::publish(std::uint64_t generation) {
+  const unsigned next = current_ ^ 1;
+  header_->tables[next].offset_bytes.store_relaxed(header_->table_offset[next]);
+  header_->tables[next].bucket_count.store_relaxed(tables_[next].bucket_count);
+  header_->generation.store_release(generation);
+  // Readers still in the old table find zeros there, which is a miss, then a new generation, and look
+  // again. What cannot be punched stays allocated until the next growth.
+  if (file_->punch(header_->table_offset[current_], header_->table_max_bytes).ok()) {
+    tables_[current_].reserved_bytes = 0;
+  }
+  current_ = next;
+  growing_ = false;
+}
+
+bool BucketTable::finish_growth() {
+  while (growing_) {
+    if (!growth_step()) {
+      growing_ = false;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool BucketTable::prepare_insert() {
+  if (growing_) {
+    if (growth_step()) return true;
+    growing_ = false;
+    return false;
+  }
+  const Table& table = tables_[current_];
+  const std::uint64_t slots = table.bucket_count * shm::kBucketSlots;
+  if ((count_ + 1) * 100 <= slots * kFullPercent) return true;
+  return start_growth(table.bucket_count + table.bucket_count / 2 + 1);
+}
+
+bool BucketTable::insert(std::uint64_t hash, std::uint32_t entry) {
+  if (!insert_into(tables_[current_], hash, entry)) {
+    // Too long a run of full buckets: only a larger table helps.
+    const std::uint64_t buckets = tables_[current_].bucket_count;
+    if (!growing_ && !start_growth(buckets + buckets / 2 + 1)) return false;
+    if (!finish_growth() || !insert_into(tables_[current_], hash, entry)) return false;
+  } else if (in_next(entry) && !insert_into(tables_[current_ ^ 1], hash, entry)) {
+    growing_ = false;
+  }
+  ++count_;
+  return true;
+}
+
+void BucketTable::erase(std::uint64_t hash, std::uint32_t entry) {
+  erase_from(tables_[current_], hash, entry);
+  if (in_next(entry)) erase_from(tables_[current_ ^ 1], hash, entry);
+  --count_;
+}
+
+void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint32_t new_entry) {
+  if (shm::Word64* slot = find_slot(tables_[current_], hash, old_entry)) {
+    slot->store_release(shm::slot_value(hash, new_entry));
+  }
+  if (in_next(old_entry)) erase_from(tables_[current_ ^ 1], hash, old_entry);
+  if (in_next(new_entry) && !insert_into(tables_[current_ ^ 1], hash, new_entry)) growing_ = false;
+}
+
+bool BucketTable::insert_into(Table& table, std::uint64_t hash, std::uint32_t entry) {
+  const std::uint64_t home = shm::home_bucket(hash, table.bucket_count);
+  std::uint64_t at = home;
+  for (std::uint64_t probes = 0; probes < shm::kMaxProbes; ++probes) {
+    for (shm::Word64& slot : table.buckets[at].slots) {
+      if (slot.load_relaxed() != 0) continue;
+      // Readers must see the way before they can be sent along it.
+      for (std::uint64_t i = home; i != at; i = i + 1 == table.bucket_count ? 0 : i + 1) {
+        shm::Word64& passed = table.buckets[i].passed;
+        passed.store_relaxed(passed.load_relaxed() + 1);
+      }
+      slot.store_release(shm::slot_value(hash, entry));
+      return true;
+    }
+    at = at + 1 == table.bucket_count ? 0 : at + 1;
+  }
+  return false;
+}
+
+shm::Word64* BucketTable::find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry) {
+  const std::uint64_t wanted = shm::slot_value(hash, entry);
+  std::uint64_t at = shm::home_bucket(hash, table.bucket_count);
+  for (std::uint64_t probes = 0; probes < shm::kMaxProbes; ++probes) {
+    for (shm::Word64& slot : table.buckets[at].slots) {
+      if (slot.load_relaxed() == wanted) return &slot;
+    }
+    if (table.buckets[at].passed.load_relaxed() == 0) return nullptr;
+    at = at + 1 == table.bucket_count ? 0 : at + 1;
+  }
+  return nullptr;
+}
+
+void BucketTable::erase_from(Table& table, std::uint64_t hash, std::uint32_t entry) {
+  shm::Word64* slot = find_slot(table, hash, entry);
+  if (slot == nullptr) return;
+  slot->store_release(0);
+  const auto found = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(slot) -
+                                                reinterpret_cast<std::byte*>(table.buckets)) /
+                     sizeof(shm::Bucket);
+  const std::uint64_t home = shm::home_bucket(hash, table.bucket_count);
+  for (std::uint64_t i = home; i != found; i = i + 1 == table.bucket_count ? 0 : i + 1) {
+    shm::Word64& passed = table.buckets[i].passed;
+    passed.store_relaxed(passed.load_relaxed() - 1);
+  }
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the writer of the index' hash tables: seven slots to a bucket, linear probing over
+//   buckets, each bucket counting what passed it, so that deletion leaves no tombstones. When it is
+//   full a table half as large again is built beside it, a little with every insertion, and then
+//   becomes current by one atomic store.
+// Threads: the agent's loop. Readers in other processes read meanwhile (shm/index_reader.h).
+// Owns: the two table regions of the index file.
+// Trusts: nothing it reads back; tables are rebuilt from the entries at every start.
+#pragma once
+
+#include <cstdint>
+
+#include "libmc/base/memory_file.h"
+#include "shm/index_reader.h"
+#include "shm/layout.h"
+
+namespace mc::agent {
+
+class BucketTable {
+ public:
+  // REQUIRES: header describes file, mapped at base.
+  BucketTable(std::byte* base, const MemoryFile* file);
+
+  // Starts an empty table for this many objects. Readers keep the one before until this returns.
+  Status reset(std::uint64_t expected_count);
+
+  // Makes room for one more. False: out of memory or at the largest size; insert() may then fail.
+  bool prepare_insert();
+  // False: no slot within reach.
+  bool insert(std::uint64_t hash, std::uint32_t entry);
+  void erase(std::uint64_t hash, std::uint32_t entry);
+  // Readers see either the old or the new entry, never neither.
+  void replace(std::uint64_t hash, std::uint32_t old_entry, std::uint32_t new_entry);
+
+  // Calls use(entry) for each entry whose tag matches until it returns true.
+  template <typename Use>
+  bool for_candidates(std::uint64_t hash, Use use) const;
+
+  std::uint64_t count() const { return count_; }
+  std::uint64_t reserved_bytes() const { return tables_[0].reserved_bytes + tables_[1].reserved_bytes; }
+
+ private:
+  struct Table {
+    shm::Bucket* buckets = nullptr;
+    std::uint64_t bucket_count = 0;
+    std::uint64_t reserved_bytes = 0;
+  };
+  static bool insert_into(Table& table, std::uint64_t hash, std::uint32_t entry);
+  static void erase_from(Table& table, std::uint64_t hash, std::uint32_t entry);
+  static shm::Word64* find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry);
+
+  bool start_growth(std::uint64_t bucket_count);
+  bool growth_step();
+  bool finish_growth();
+  void publish(std::uint64_t generation);
+  bool in_next(std::uint32_t entry) const { return growing_ && entry < cursor_; }
+
+  shm::IndexHeader* header_;
+  shm::Entry* entries_;
+  const MemoryFile* file_;
+  std::byte* base_;
+  Table tables_[2];
+  unsigned current_ = 0;
+  std::uint64_t count_ = 0;
+  bool growing_ = false;
+  std::uint64_t cursor_ = 0;  // entries below it are in the next table too
+  std::uint64_t next_bytes_ = 0;
+};
+
+template <typename Use>
+bool BucketTable::for_candidates(std::uint64_t hash, Use use) const {
+  const Table& table = tables_[current_];
+  if (table.bucket_count == 0) return false;
+  std::uint64_t at = shm::home_bucket(hash, table.bucket_count);
+  for (std::uint64_t probes = 0; probes < shm::kMaxProbes; ++probes) {
+    const shm::Bucket& bucket = table.buckets[at];
+    for (const shm::Word64& slot : bucket.slots) {
+      const std::uint64_t value = slot.load_relaxed();
+      if ((value & 0xffffffffu) == 0 || ((value ^ hash) >> 32) != 0) continue;
+      if (use(static_cast<std::uint32_t>(value & 0xffffffffu) - 1)) return true;
+    }
+    if (bucket.passed.load_relaxed() == 0) return false;
+    at = at + 1 == table.bucket_count ? 0 : at + 1;
+  }
+  return false;
+}
+
+}  // namespace mc::agent

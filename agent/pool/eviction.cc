@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a Store makes room: eviction, limbo, soft pins that run out, and shrinking.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "agent/pool/store.h"
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+#include "shm/pins.h"
+
+namespace mc::agent {
+
+namespace {
+
+// Objects evicted at once when the pool is full: one heavy fence and one look at all pins serve them.
+constexpr std::uint64_t kEvictBatch = 32;
+constexpr std::size_t kLimboBatch = 64;
+constexpr std::uint64_t kShrinkStep = 256;                     // entries looked at per tick
+constexpr std::uint64_t kShrinkStepBytes = 4ull << 20;         // bytes moved per tick
+constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
+
+}  // namespace
+
+bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
+  if (limbo_.size() >= kLimboBatch) reclaim();
+  if (pool_->allocate(bytes, false, extents)) return true;
+  if (!limbo_.empty()) {
+    reclaim();
+    if (pool_->allocate(bytes, false, extents)) return true;
+  }
+  // A pool that still grows is not full: the next chunk is milliseconds away.
+  if (!evict || pool_->growing()) return pool_->allocate(bytes, true, extents);
+  for (;;) {
+    if (!evict_some(bytes)) return pool_->allocate(bytes, true, extents);
+    reclaim();
+    if (pool_->allocate(bytes, false, extents)) return true;
+    if (pool_->allocate(bytes, true, extents)) return true;
+  }
+}
+
+// Evicts until an object of this length under this key keeps the pool within its capacity.
+bool Store::make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length) {
+  for (;;) {
+    // Looked up every time: eviction may take the very object that is to be replaced.
+    const auto replaced = index_->find(key, hash);
+    const std::uint64_t leaving = replaced ? index_->entry(*replaced).length.load_relaxed() : 0;
+    if (live_bytes_ - leaving + length <= capacity_bytes_) return true;
+    const std::uint32_t victim = policy_->evict();
+    if (victim == kNoEntry) return false;
+    evict_one(victim);
+  }
+}
+
+// Evicts a batch whose extents are at least bytes. False: nothing could be evicted.
+bool Store::evict_some(std::uint64_t bytes) {
+  const std::uint64_t most = std::clamp<std::uint64_t>(live_count() / 64, 1, kEvictBatch);
+  const std::uint64_t start = counters_.evicted_bytes;
+  std::uint64_t count = 0;
+  while (count < most || counters_.evicted_bytes - start < bytes) {
+    const std::uint32_t victim = policy_->evict();
+    if (victim == kNoEntry) break;
+    evict_one(victim);
+    ++count;
+  }
+  return count > 0;
+}
+
+// Takes an object out that the policy has forgotten, and with it the rest of its group, since a part of
+// a group is of no use.
+void Store::evict_one(std::uint32_t victim) {
+  const auto group =
+      std::bit_cast<shm::AttributeField>(index_->entry(victim).attributes.load_relaxed()).group;
+  std::vector<std::uint32_t> members{victim};
+  if (group != 0) {
+    if (const auto found = groups_.find(group); found != groups_.end()) members = found->second;
+  }
+  for (const std::uint32_t id : members) {
+    shm::Entry& entry = index_->entry(id);
+    if (id != victim) policy_->erase(id);
+    index_->table().erase(entry.hash.load_relaxed(), id);
+    ++counters_.evictions;
+    counters_.evicted_bytes += entry.length.load_relaxed();
+    to_limbo(id);
+    MC_FAILPOINT("evict.after_limbo");
+  }
+}
+
+// REQUIRES: the object is in no table and unknown to the policy.
+void Store::to_limbo(std::uint32_t entry_id) {
+  shm::Entry& entry = index_->entry(entry_id);
+  entry.version.store_release(
+      shm::make_version(shm::sequence_of(entry.version.load_relaxed()), shm::EntryState::kLimbo));
+  const std::uint64_t length = entry.length.load_relaxed();
+  live_bytes_ -= length;
+  limbo_bytes_ += length;
+  limbo_.push_back(entry_id);
+  if (!soft_pins_.empty()) soft_pins_.erase(entry_id);
+  if (!groups_.empty()) forget_group_member(entry_id);
+}
+
+void Store::forget_group_member(std::uint32_t entry_id) {
+  const auto group =
+      std::bit_cast<shm::AttributeField>(index_->entry(entry_id).attributes.load_relaxed()).group;
+  const auto found = groups_.find(group);
+  if (group == 0 || found == groups_.end()) return;
+  std::erase(found->second, entry_id);
+  if (found->second.empty()) groups_.erase(found);
+}
+
+void Store::reclaim() {
+  if (limbo_.empty()) return;
+  // Readers wrote a pin and then checked the version; we changed the version and now read the pins.
+  shm::heavy_fence();
+  std::vector<std::uint64_t> pins;
+  collect_pins_(pins);
+  std::sort(pins.begin(), pins.end());
+  std::vector<std::uint32_t> kept;
+  std::vector<std::uint32_t> leaving;
+  leaving.swap(limbo_);
+  limbo_bytes_ = 0;
+  for (const std::uint32_t id : leaving) {
+    const shm::Entry& entry = index_->entry(id);
+    const std::uint64_t pin = shm::pin_value(id, entry.version.load_relaxed());
+    if (!pins.empty() && std::binary_search(pins.begin(), pins.end(), pin)) {
+      kept.push_back(id);
+      limbo_bytes_ += entry.length.load_relaxed();
+      continue;
+    }
+    free_entry(id);
+    MC_FAILPOINT("reclaim.after_free");
+  }
+  limbo_ = std::move(kept);
+}
+
+void Store::tick(std::uint64_t now_ns) {
+  if (!soft_pins_.empty() && now_ns >= next_expiry_ns_) expire_soft_pins(now_ns);
+  reclaim();
+  pool_->retry_growth();
+  if (shrinking_) continue_shrink();
+}
+
+void Store::expire_soft_pins(std::uint64_t now_ns) {
+  const auto now_s = static_cast<std::uint32_t>(now_ns / 1000000000u);
+  std::erase_if(soft_pins_, [&](const auto& pin) {
+    if (pin.second > now_s) return false;
+    shm::Entry& entry = index_->entry(pin.first);
+    auto field = std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
+    field.pin = MC_PIN_NONE;
+    entry.key.store_release(std::bit_cast<std::uint64_t>(field));
+    policy_->set_pin(pin.first, PinLevel::kNone);
+    return true;
+  });
+  next_expiry_ns_ = now_ns + kExpiryPeriodNs;
+}
+
+// ---- Shrinking --------------------------------------------------------------------------------------
+
+void Store::resize(std::uint64_t pool_bytes) {
+  pool_->resize(pool_bytes);
+  capacity_bytes_ = capacity_option_ != 0 ? capacity_option_ : ~std::uint64_t{0};
+  shrinking_ = pool_->shrinking();
+  shrink_cursor_ = 0;
+}
+
+// Empties the tails a little at a time: what lies there is moved to the front, or evicted when there
+// is no room. Reservations are waited for, pinned objects too.
+void Store::continue_shrink() {
+  std::uint64_t moved_bytes = 0;
+  for (std::uint64_t i = 0; i < kShrinkStep * 16 && moved_bytes < kShrinkStepBytes; ++i) {
+    if (shrink_cursor_ >= index_->entry_count()) {
+      shrink_cursor_ = 0;
+      break;
+    }
+    const auto id = static_cast<std::uint32_t>(shrink_cursor_++);
+    const shm::Entry& entry = index_->entry(id);
+    if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
+    const PoolExtents lies = extents(id);
+    bool leaves = false;
+    for (std::uint32_t e = 0; e < lies.count; ++e) {
+      leaves |= pool_->must_leave(lies.at[e].offset_bytes, lies.at[e].length_bytes);
+    }
+    if (!leaves) continue;
+    moved_bytes += lies.bytes();
+    if (!move_away(id)) {
+      policy_->erase(id);
+      evict_one(id);
+    }
+    MC_FAILPOINT("resize.after_move");
+  }
+  reclaim();
+  if (pool_->finish_shrinking()) shrinking_ = false;
+}
+
+// Copies an object to new extents under a new entry, replaces the old one in one store, and leaves the
+// old bytes to their readers. False: no room.
+bool Store::move_away(std::uint32_t old_id) {
+  const shm::Entry& old_entry = index_->entry(old_id);
+  const std::uint64_t length = old_entry.length.load_relaxed();
+  PoolExtents to;
+  if (!pool_->allocate(length, true, to)) return false;
+  const auto id = index_->acquire_entry();
+  const auto record = index_->store_key(index_->key_of(old_id));
+  if (!id || !record || !write_extents(*id, to, length)) {
+    for (std::uint32_t i = 0; i < to.count; ++i) pool_->free(to.at[i]);
+    if (id) index_->release_entry(*id);
+    if (record) {
+      index_->keys().free(*record, static_cast<std::uint32_t>(index_->key_of(old_id).size()));
+    }
+    return false;
+  }
+  const PoolExtents from = extents(old_id);
+  std::uint64_t done = 0;
+  std::uint32_t in = 0, out = 0;
+  std::uint64_t in_at = 0, out_at = 0;
+  while (done < length) {
+    const std::uint64_t step =
+        std::min({length - done, from.at[in].length_bytes - in_at, to.at[out].length_bytes - out_at});
+    std::memcpy(pool_->data() + to.at[out].offset_bytes + out_at,
+                pool_->data() + from.at[in].offset_bytes + in_at, step);
+    done += step;
+    if ((in_at += step) == from.at[in].length_bytes) in_at = 0, ++in;
+    if ((out_at += step) == to.at[out].length_bytes) out_at = 0, ++out;
+  }
+  shm::Entry& entry = index_->entry(*id);
+  auto field = std::bit_cast<shm::KeyField>(old_entry.key.load_relaxed());
+  const auto attribute = std::bit_cast<shm::AttributeField>(old_entry.attributes.load_relaxed());
+  field.record = *record;
+  field.extent_count = static_cast<std::uint8_t>(to.count);
+  const std::uint64_t hash = old_entry.hash.load_relaxed();
+  entry.checksum.store_relaxed(old_entry.checksum.load_relaxed());
+  entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
+  entry.parent_hash.store_relaxed(old_entry.parent_hash.load_relaxed());
+  entry.attributes.store_relaxed(old_entry.attributes.load_relaxed());
+  entry.hash.store_relaxed(hash);
+  MC_FAILPOINT("move.before_publish");
+  entry.version.store_release(shm::make_version(index_->next_sequence(), shm::EntryState::kLive));
+  MC_FAILPOINT("move.after_publish");
+  index_->table().replace(hash, old_id, *id);
+  policy_->erase(old_id);
+  Arrival arrival;
+  arrival.id = *id;
+  arrival.parent =
+      index_->find_by_hash(entry.parent_hash.load_relaxed()).value_or(kNoEntry);
+  arrival.key_hash = hash;
+  arrival.bytes = length;
+  arrival.pin = static_cast<PinLevel>(field.pin);
+  policy_->insert(arrival);
+  live_bytes_ += length;
+  if (attribute.group != 0) groups_[attribute.group].push_back(*id);
+  if (field.pin == MC_PIN_SOFT) soft_pins_[*id] = attribute.soft_pin_until_s;
+  ++counters_.moves;
+  to_limbo(old_id);
+  return true;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/extent_allocator.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace mc::agent {
+namespace {
+
+// Blocks of the asked size's own class that are looked at before a larger class is cut: an exact
+// fit (a pool full of equal objects) is found at once, and the tail of the list costs nothing.
+constexpr int kQuickTries = 4;
+// The same when no larger class has anything left.
+constexpr int kLastTries = 64;
+
+// Row 0 has a bin for each size below 32; each further row cuts a power of two into 32 bins.
+std::uint32_t size_class(std::uint32_t granules) {
+  if (granules < 32) return granules;
+  const auto log = static_cast<std::uint32_t>(std::bit_width(granules)) - 1;
+  return (log - 4) * 32 + ((granules >> (log - 5)) & 31);
+}
+
+// The bits of a word above this one.
+std::uint32_t bits_above(std::uint32_t bit) { return 0xfffffffeu << bit; }
+
+}  // namespace
+
+ExtentAllocator::ExtentAllocator() {
+  chunks_.push_back(std::make_unique_for_overwrite<Node[]>(kChunkNodes));
+  node_count_ = 1;
+  at(kRing) = Node{0, kRing, kRing, kRingMark, kNoNode};
+}
+
+// ---- bins --------------------------------------------------------------------------------------
+
+std::uint32_t ExtentAllocator::bin_of(const Node& node) const {
+  return node.first >= limit_ ? kWithdrawnBin : size_class(granules(node));
+}
+
+void ExtentAllocator::put_in_bin(NodeId id, std::uint32_t bin) {
+  Node& node = at(id);
+  node.bin_prev = kNoNode;
+  node.bin_next = bins_[bin];
+  if (node.bin_next != kNoNode) at(node.bin_next).bin_prev = id;
+  bins_[bin] = id;
+  if (bin == kWithdrawnBin) return;
+  filled_bins_[bin / 32] |= 1u << (bin % 32);
+  filled_rows_ |= 1u << (bin / 32);
+}
+
+void ExtentAllocator::take_from_bin(NodeId id, std::uint32_t bin) {
+  const Node& node = at(id);
+  if (node.bin_next != kNoNode) at(node.bin_next).bin_prev = node.bin_prev;
+  if (node.bin_prev != kNoNode) {
+    at(node.bin_prev).bin_next = node.bin_next;
+    return;
+  }
+  bins_[bin] = node.bin_next;
+  if (node.bin_next != kNoNode || bin == kWithdrawnBin) return;
+  filled_bins_[bin / 32] &= ~(1u << (bin % 32));
+  if (filled_bins_[bin / 32] == 0) filled_rows_ &= ~(1u << (bin / 32));
+}
+
+void ExtentAllocator::move_bin(NodeId id, std::uint32_t old_bin) {
+  const std::uint32_t bin = bin_of(at(id));
+  if (bin == old_bin) return;
+  take_from_bin(id, old_bin);
+  put_in_bin(id, bin);
+}
+
+NodeId ExtentAllocator::fit_in_bin(std::uint32_t bin, std::uint32_t wanted, int tries) const {
+  NodeId id = bins_[bin];
+  for (; id != kNoNode && tries > 0; --tries, id = at(id).bin_next) {
+    if (granules(at(id)) >= wanted) return id;
+  }
+  return kNoNode;
+}
+
+std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
+  std::uint32_t row = bin / 32;
+  std::uint32_t bins = filled_bins_[row] & bits_above(bin % 32);
+  if (bins == 0) {
+    const std::uint32_t rows = filled_rows_ & bits_above(row);
+    if (rows == 0) return kWithdrawnBin;
+    row = static_cast<std::uint32_t>(std::countr_zero(rows));
+    bins = filled_bins_[row];
+  }
+  return row * 32 + static_cast<std::uint32_t>(std::countr_zero(bins));
+}
+
+// ---- blocks ------------------------------------------------------------------------------------
+
+// A used block that begins at `first`, inside the block before `next`, and takes that one's rest.
+NodeId ExtentAllocator::insert_used_before(NodeId next, std::uint32_t first) {
+  NodeId id = spare_;
+  if (id != kNoNode) {
+    spare_ = at(id).next;
+  } else {
+    id = node_count_++;
+    if (id >> kChunkBits == chunks_.size()) {
+      chunks_.push_back(std::make_unique_for_overwrite<Node[]>(kChunkNodes));
+    }
+  }
+  const NodeId prev = at(next).prev;
+  at(id) = Node{first, prev, next, kUsedMark, kNoNode};
+  at(prev).next = id;
+  at(next).prev = id;
+  return id;
+}
+
+// Its granules fall to the block before it.
+void ExtentAllocator::erase(NodeId id) {
+  Node& node = at(id);
+  at(node.prev).next = node.next;
+  at(node.next).prev = node.prev;
+  node.bin_prev = kSpareMark;
+  node.next = spare_;
+  spare_ = id;
+}
+
+// Turns a used block into free or withdrawn space, in two parts when it crosses the limit.
+void ExtentAllocator::release(NodeId id) {
+  const Node& node = at(id);
+  if (node.first < limit_ && limit_ < end(node)) {
+    const NodeId beyond = insert_used_before(node.next, static_cast<std::uint32_t>(limit_));
+    release_on_one_side(beyond);
+  }
+  release_on_one_side(id);
+}
+
+void ExtentAllocator::release_on_one_side(NodeId id) {
+  const Node& node = at(id);
+  const std::uint32_t freed = granules(node);
+  used_ -= freed;
+  if (node.first >= limit_) {
+    used_beyond_limit_ -= freed;
+  } else {
+    free_ += freed;
+  }
+  const NodeId prev = node.prev;
+  const NodeId next = node.next;
+  const bool join_prev = is_free(at(prev)) && node.first != limit_;
+  const bool join_next = is_free(at(next)) && at(next).first != limit_;
+  if (join_prev) {
+    const std::uint32_t prev_bin = bin_of(at(prev));
+    if (join_next) {
+      take_from_bin(next, bin_of(at(next)));
+      erase(next);
+    }
+    erase(id);
+    move_bin(prev, prev_bin);
+  } else if (join_next) {
+    const std::uint32_t next_bin = bin_of(at(next));
+    at(next).first = node.first;
+    erase(id);
+    move_bin(next, next_bin);
+  } else {
+    put_in_bin(id, bin_of(node));
+  }
+}
+
+bool ExtentAllocator::grow(std::uint64_t more) {
+  if (more > kMaxGranules - size_ || out_of_nodes()) return false;
+  if (more == 0) return true;
+  const auto first = static_cast<std::uint32_t>(size_);
+  size_ += more;
+  used_ += more;
+  if (size_ > limit_) used_beyond_limit_ += size_ - std::max<std::uint64_t>(first, limit_);
+  at(kRing).first = static_cast<std::uint32_t>(size_);
+  release(insert_used_before(kRing, first));
+  return true;
+}
+
+std::optional<Allocation> ExtentAllocator::allocate(std::uint64_t wanted) {
+  if (wanted == 0 || wanted > free_ || out_of_nodes()) return std::nullopt;
+  const auto count = static_cast<std::uint32_t>(wanted);
+  const std::uint32_t own_bin = size_class(count);
+  std::uint32_t bin = own_bin;
+  NodeId id = fit_in_bin(bin, count, kQuickTries);
+  if (id == kNoNode) {
+    bin = next_filled_bin(own_bin);
+    if (bin != kWithdrawnBin) {
+      id = bins_[bin];
+    } else {
+      bin = own_bin;
+      id = fit_in_bin(bin, count, kLastTries);
+      if (id == kNoNode) return std::nullopt;
+    }
+  }
+  used_ += count;
+  free_ -= count;
+  Node& node = at(id);
+  const std::uint32_t first = node.first;
+  if (granules(node) == count) {
+    take_from_bin(id, bin);
+    node.bin_prev = kUsedMark;
+    return Allocation{id, first, count};
+  }
+  // The rest keeps the node, and while it stays in its size class also its place in the bin.
+  const NodeId used = insert_used_before(id, first);
+  node.first += count;
+  move_bin(id, bin);
+  return Allocation{used, first, count};
+}
+
+std::uint64_t ExtentAllocator::largest_free() const {
+  if (filled_rows_ == 0) return 0;
+  const auto row = static_cast<std::uint32_t>(std::bit_width(filled_rows_)) - 1;
+  const auto column = static_cast<std::uint32_t>(std::bit_width(filled_bins_[row])) - 1;
+  // Only blocks that allocate() looks at too.
+  std::uint32_t largest = 0;
+  NodeId id = bins_[row * 32 + column];
+  for (int tries = kQuickTries; id != kNoNode && tries > 0; --tries, id = at(id).bin_next) {
+    largest = std::max(largest, granules(at(id)));
+  }
+  return largest;
+}
+
+bool ExtentAllocator::free(NodeId id) {
+  if (!is_used(id)) return false;
+  release(id);
+  return true;
+}
+
+bool ExtentAllocator::trim(NodeId id, std::uint64_t new_granules) {
+  if (!is_used(id) || out_of_nodes()) return false;
+  const Node& node = at(id);
+  const std::uint32_t old_granules = granules(node);
+  if (new_granules == 0 || new_granules > old_granules) return false;
+  if (new_granules == old_granules) return true;
+  release(insert_used_before(node.next, node.first + static_cast<std::uint32_t>(new_granules)));
+  return true;
+}
+
+Allocation ExtentAllocator::find(NodeId id) const {
+  if (!is_used(id)) return Allocation{};
+  return Allocation{id, at(id).first, granules(at(id))};
+}
+
+// ---- recovery ----------------------------------------------------------------------------------
+
+// Makes a part of a free block used.
+NodeId ExtentAllocator::carve(NodeId id, std::uint32_t first, std::uint32_t count) {
+  const std::uint32_t bin = bin_of(at(id));
+  const std::uint32_t block_end = end(at(id));
+  used_ += count;
+  free_ -= count;
+  NodeId used = id;
+  if (at(id).first == first) {
+    take_from_bin(id, bin);
+    at(id).bin_prev = kUsedMark;
+  } else {
+    used = insert_used_before(at(id).next, first);
+    move_bin(id, bin);
+  }
+  if (first + count != block_end) {
+    const NodeId rest = insert_used_before(at(used).next, first + count);
+    put_in_bin(rest, bin_of(at(rest)));
+  }
+  return used;
+}
+
+// The cursor is a block at or before the range's start, and moves up to the block after it.
+NodeId ExtentAllocator::claim_from(NodeId* cursor, const GranuleRange& range) {
+  if (range.granules == 0 || range.granules > size_ || out_of_nodes()) return kNoNode;
+  if (range.first_granule > size_ - range.granules) return kNoNode;
+  while (end(at(*cursor)) <= range.first_granule) *cursor = at(*cursor).next;
+  const Node& node = at(*cursor);
+  if (!is_free(node) || range.first_granule < node.first) return kNoNode;
+  if (range.first_granule + range.granules > end(node)) return kNoNode;
+  const NodeId used = carve(*cursor, static_cast<std::uint32_t>(range.first_granule),
+                            static_cast<std::uint32_t>(range.granules));
+  *cursor = used;
+  return used;
+}
+
+std::optional<NodeId> ExtentAllocator::claim(std::uint64_t first_granule, std::uint64_t count) {
+  const GranuleRange range{first_granule, count};
+  const NodeId id = claim_all(std::span(&range, 1)).front();
+  if (id == kNoNode) return std::nullopt;
+  return id;
+}
+
+std::vector<NodeId> ExtentAllocator::claim_all(std::span<const GranuleRange> sorted_ranges) {
+  // Without a limit a free block is never in two parts, and a range needs one block only.
+  const std::uint64_t limit = limit_;
+  set_limit(kMaxGranules);
+  std::vector<NodeId> claimed(sorted_ranges.size(), kNoNode);
+  NodeId cursor = at(kRing).next;
+  for (std::size_t i = 0; i < sorted_ranges.size(); ++i) {
+    claimed[i] = claim_from(&cursor, sorted_ranges[i]);
+  }
+  set_limit(limit);
+  return claimed;
+}
+
+// ---- the limit ---------------------------------------------------------------------------------
+
+void ExtentAllocator::set_limit(std::uint64_t new_limit) {
+  new_limit = std::min(new_limit, kMaxGranules);
+  const std::uint64_t lowest = std::min(limit_, new_limit);
+  if (new_limit == limit_) return;
+  if (lowest >= size_) {
+    limit_ = new_limit;
+    return;
+  }
+  // First everything beyond becomes used or loose, then the loose is released under the new limit,
+  // which sorts, cuts and joins it.
+  NodeId id = at(kRing).prev;
+  NodeId lowest_id = kRing;
+  for (; id != kRing && end(at(id)) > lowest; id = at(id).prev) {
+    lowest_id = id;
+    Node& node = at(id);
+    if (!is_free(node)) continue;
+    take_from_bin(id, bin_of(node));
+    if (node.first < limit_) free_ -= granules(node);
+    used_ += granules(node);
+    node.bin_prev = kLooseMark;
+  }
+  limit_ = new_limit;
+  used_beyond_limit_ = size_ > limit_ ? size_ - limit_ : 0;
+  for (id = lowest_id; id != kRing;) {
+    const NodeId next = at(id).next;
+    if (at(id).bin_prev == kLooseMark) release(id);
+    id = next;
+  }
+}
+
+std::uint64_t ExtentAllocator::used_beyond(std::uint64_t granule) const {
+  if (granule == limit_) return used_beyond_limit_;
+  std::uint64_t used = 0;
+  for (NodeId id = at(kRing).prev; id != kRing && end(at(id)) > granule; id = at(id).prev) {
+    const Node& node = at(id);
+    if (!is_free(node)) used += end(node) - std::max<std::uint64_t>(node.first, granule);
+  }
+  return used;
+}
+
+bool ExtentAllocator::truncate(std::uint64_t new_size) {
+  if (new_size >= size_) return new_size == size_;
+  if (used_beyond(new_size) != 0) return false;
+  // Cuts the free block that may cross the new end, so that all beyond it is withdrawn.
+  if (limit_ > new_size) set_limit(new_size);
+  const NodeId tail = at(kRing).prev;
+  if (at(tail).first == new_size) {
+    take_from_bin(tail, kWithdrawnBin);
+    erase(tail);
+  }
+  size_ = new_size;
+  at(kRing).first = static_cast<std::uint32_t>(new_size);
+  if (limit_ == new_size) set_limit(kMaxGranules);
+  return true;
+}
+
+// ---- figures and checks ------------------------------------------------------------------------
+
+std::size_t ExtentAllocator::memory_bytes() const {
+  return sizeof(*this) + chunks_.capacity() * sizeof(chunks_[0]) +
+         chunks_.size() * kChunkNodes * sizeof(Node);
+}
+
+std::string ExtentAllocator::check() const {
+  std::uint64_t free_blocks = 0;
+  std::string broken = check_blocks(&free_blocks);
+  return broken.empty() ? check_bins(free_blocks) : broken;
+}
+
+std::string ExtentAllocator::check_blocks(std::uint64_t* free_blocks) const {
+  const auto block = [](NodeId id) { return "block " + std::to_string(id); };
+  if (at(kRing).first != size_ || at(kRing).bin_prev != kRingMark) return "the ring is not closed";
+  std::uint64_t used = 0, beyond = 0, usable = 0, blocks = 1, expected_first = 0;
+  for (NodeId id = at(kRing).next; id != kRing; id = at(id).next, ++blocks) {
+    if (id >= node_count_ || blocks >= node_count_) return "the ring does not end";
+    const Node& node = at(id);
+    if (node.first != expected_first) return block(id) + " does not begin where the last one ends";
+    if (end(node) <= node.first) return block(id) + " is empty or ends before it begins";
+    if (at(node.next).prev != id) return block(id) + " is not its next one's previous one";
+    expected_first = end(node);
+    if (node.bin_prev == kUsedMark) {
+      used += granules(node);
+      if (end(node) > limit_) beyond += end(node) - std::max<std::uint64_t>(node.first, limit_);
+      continue;
+    }
+    if (!is_free(node)) return block(id) + " is neither used nor free";
+    ++*free_blocks;
+    if (node.first < limit_) usable += granules(node);
+    if (node.first < limit_ && limit_ < end(node)) return block(id) + " is free across the limit";
+    if (is_free(at(node.next)) && end(node) != limit_) return block(id) + " is not joined";
+  }
+  if (expected_first != size_) return "the blocks do not fill the range";
+  if (used != used_) return "wrong count of used granules";
+  if (beyond != used_beyond_limit_) return "wrong count of used granules beyond the limit";
+  if (usable != free_) return "wrong count of free granules";
+  for (NodeId id = spare_; id != kNoNode; id = at(id).next, ++blocks) {
+    if (blocks >= node_count_) return "the list of spare nodes does not end";
+    if (at(id).bin_prev != kSpareMark) return block(id) + " is spare, but not marked so";
+  }
+  return blocks == node_count_ ? "" : "a node is lost";
+}
+
+std::string ExtentAllocator::check_bins(std::uint64_t free_blocks) const {
+  std::uint64_t binned = 0;
+  for (std::uint32_t bin = 0; bin <= kWithdrawnBin; ++bin) {
+    const std::string name = "bin " + std::to_string(bin);
+    if (bin < kWithdrawnBin) {
+      const bool marked = (filled_bins_[bin / 32] >> (bin % 32) & 1) != 0;
+      if (marked != (bins_[bin] != kNoNode)) return name + " is marked wrongly";
+      const bool row_marked = (filled_rows_ >> (bin / 32) & 1) != 0;
+      if (row_marked != (filled_bins_[bin / 32] != 0)) return name + "'s row is marked wrongly";
+    }
+    NodeId prev = kNoNode;
+    for (NodeId id = bins_[bin]; id != kNoNode; prev = id, id = at(id).bin_next) {
+      if (++binned > free_blocks) return name + " holds a block that is not free, or does not end";
+      if (at(id).bin_prev != prev) return name + " has a broken link";
+      if (bin_of(at(id)) != bin) return name + " holds a block of another class";
+    }
+  }
+  return binned == free_blocks ? "" : "a free block is in no bin";
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the allocator of a pool's bytes. It cuts a range of granules into allocations in
+// constant time: two-level size classes with bitmaps (after TLSF, Masmano et al., ECRTS 2004), a
+// good fit, immediate coalescing. All it knows lives outside the managed memory, whose bytes it
+// never touches, so they may lie in a file that others map, on a GPU, or nowhere yet.
+// Threads: one; the owner of the pool calls it.
+// Owns: its nodes, 20 bytes per block. The caller keeps the NodeId of what it was given.
+// Trusts: its caller, except for ranges passed to claim(): those come from a file found at restart,
+// may say anything, and are refused when they do not fit.
+//
+//   granule 0                                   limit                     size
+//   ├── used ──┼── free ──┼── used ──┼── free ──┼── withdrawn ──┼── used ──┤
+//
+// Blocks tile the range without gaps; a block ends where its next neighbour begins. Two free blocks
+// never touch, except at the limit, which no free block crosses.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace mc::agent {
+
+inline constexpr std::uint64_t kGranuleBytes = 256;
+
+// Names an allocation until it is freed; reused afterwards.
+using NodeId = std::uint32_t;
+inline constexpr NodeId kNoNode = 0;
+
+struct Allocation {
+  NodeId node = kNoNode;
+  std::uint32_t first_granule = 0;
+  std::uint32_t granules = 0;
+};
+
+struct GranuleRange {
+  std::uint64_t first_granule = 0;
+  std::uint64_t granules = 0;
+};
+
+class ExtentAllocator {
+ public:
+  static constexpr std::uint64_t kMaxGranules = 0xffffffff;
+
+  // Empty; grow() makes the first space.
+  ExtentAllocator();
+  ExtentAllocator(const ExtentAllocator&) = delete;
+  ExtentAllocator& operator=(const ExtentAllocator&) = delete;
+
+  // Appends usable space at the end. False, and no change, beyond kMaxGranules.
+  [[nodiscard]] bool grow(std::uint64_t granules);
+
+  // nullopt for 0 granules and when no free block is found that is large enough. A block that is
+  // less than 1/32 larger than asked may be missed when many of its size class are free.
+  [[nodiscard]] std::optional<Allocation> allocate(std::uint64_t granules);
+  // A size that allocate() is sure to grant now; less than the largest free block by 1/32 at most.
+  // 0 when nothing is free.
+  [[nodiscard]] std::uint64_t largest_free() const;
+
+  // False, and no change, when the node names no allocation (freed twice, never given).
+  bool free(NodeId node);
+  // Keeps the first new_granules and gives back the rest. False, and no change, when the node
+  // names no allocation or new_granules is 0 or more than it has.
+  bool trim(NodeId node, std::uint64_t new_granules);
+  // Where an allocation lies; granules is 0 when the node names none.
+  [[nodiscard]] Allocation find(NodeId node) const;
+
+  // Recovery: marks given ranges as used, also beyond the limit. nullopt or kNoNode for one that is
+  // empty, out of bounds, or overlaps a used one. claim() walks the blocks; for many ranges use
+  // claim_all(), which takes them sorted by first granule, walks once, answers in their order, and
+  // of two that overlap accepts the earlier. A range out of order is refused.
+  [[nodiscard]] std::optional<NodeId> claim(std::uint64_t first_granule, std::uint64_t granules);
+  [[nodiscard]] std::vector<NodeId> claim_all(std::span<const GranuleRange> sorted_ranges);
+
+  // From now on nothing at or beyond the limit is allocated: free space there is withdrawn, and so
+  // is what is freed or grown there later. A higher limit gives it back. Walks the blocks beyond
+  // the lower of the old and new limit. kMaxGranules, the initial limit, means none.
+  void set_limit(std::uint64_t granules);
+  // Used granules at or beyond this one: 0 means that the tail may go. Constant time for the
+  // current limit; else walks the blocks beyond.
+  [[nodiscard]] std::uint64_t used_beyond(std::uint64_t granule) const;
+  // Cuts the range to this size. False, and no change, when something beyond is used or the range
+  // is smaller already. Lifts the limit once nothing lies beyond it.
+  [[nodiscard]] bool truncate(std::uint64_t granules);
+
+  [[nodiscard]] std::uint64_t size_granules() const { return size_; }
+  [[nodiscard]] std::uint64_t limit_granules() const { return limit_; }
+  [[nodiscard]] std::uint64_t used_granules() const { return used_; }
+  // Free below the limit; withdrawn space does not count.
+  [[nodiscard]] std::uint64_t free_granules() const { return free_; }
+  // Heap bytes held for bookkeeping.
+  [[nodiscard]] std::size_t memory_bytes() const;
+
+  // For tests: walks everything. The first broken invariant, or empty when all is well.
+  [[nodiscard]] std::string check() const;
+
+ private:
+  struct Node {
+    std::uint32_t first;  // granule
+    NodeId prev;          // neighbours by address; a spare node's next spare
+    NodeId next;
+    NodeId bin_prev;  // in a bin: the node before, or kNoNode at its head; else a state mark
+    NodeId bin_next;
+  };
+  static_assert(sizeof(Node) == 20, "the promise of 20 bytes per allocation");
+
+  // Node 0 closes the ring of neighbours: its first granule is the size, so that the end of any
+  // block is the start of its next.
+  static constexpr NodeId kRing = 0;
+  // At this many nodes allocate() and claim() stop; what free() and set_limit() still need fits
+  // below the marks, the values of bin_prev that are no node id.
+  static constexpr NodeId kMaxNodes = 0xfffff000;
+  static constexpr NodeId kFirstMark = 0xffffff00;
+  static constexpr NodeId kRingMark = 0xfffffffc;
+  static constexpr NodeId kSpareMark = 0xfffffffd;
+  static constexpr NodeId kLooseMark = 0xfffffffe;  // free, but in no bin while the limit moves
+  static constexpr NodeId kUsedMark = 0xffffffff;
+
+  // Nodes come in chunks that never move: no copy of them all when there is one more.
+  static constexpr unsigned kChunkBits = 14;
+  static constexpr std::uint32_t kChunkNodes = 1u << kChunkBits;
+
+  static constexpr std::uint32_t kRows = 28;  // of 32 bins each
+  static constexpr std::uint32_t kWithdrawnBin = kRows * 32;
+
+  [[nodiscard]] Node& at(NodeId id) { return chunks_[id >> kChunkBits][id & (kChunkNodes - 1)]; }
+  [[nodiscard]] const Node& at(NodeId id) const {
+    return chunks_[id >> kChunkBits][id & (kChunkNodes - 1)];
+  }
+  [[nodiscard]] std::uint32_t end(const Node& node) const { return at(node.next).first; }
+  [[nodiscard]] std::uint32_t granules(const Node& node) const { return end(node) - node.first; }
+  [[nodiscard]] static bool is_free(const Node& node) { return node.bin_prev < kFirstMark; }
+  [[nodiscard]] bool is_used(NodeId id) const {
+    return id < node_count_ && at(id).bin_prev == kUsedMark;
+  }
+  [[nodiscard]] bool out_of_nodes() const { return node_count_ >= kMaxNodes && spare_ == kNoNode; }
+
+  [[nodiscard]] std::uint32_t bin_of(const Node& node) const;
+  [[nodiscard]] NodeId fit_in_bin(std::uint32_t bin, std::uint32_t granules, int tries) const;
+  [[nodiscard]] std::uint32_t next_filled_bin(std::uint32_t bin) const;
+  void put_in_bin(NodeId id, std::uint32_t bin);
+  void take_from_bin(NodeId id, std::uint32_t bin);
+  void move_bin(NodeId id, std::uint32_t old_bin);
+
+  [[nodiscard]] NodeId insert_used_before(NodeId next, std::uint32_t first);
+  void erase(NodeId id);
+  void release(NodeId id);
+  void release_on_one_side(NodeId id);
+  [[nodiscard]] NodeId carve(NodeId id, std::uint32_t first, std::uint32_t granules);
+  [[nodiscard]] NodeId claim_from(NodeId* cursor, const GranuleRange& range);
+
+  [[nodiscard]] std::string check_blocks(std::uint64_t* free_blocks) const;
+  [[nodiscard]] std::string check_bins(std::uint64_t free_blocks) const;
+
+  std::vector<std::unique_ptr<Node[]>> chunks_;
+  std::uint32_t node_count_ = 0;  // ever made, the ring's own included
+  NodeId spare_ = kNoNode;
+  std::uint64_t size_ = 0;
+  std::uint64_t limit_ = kMaxGranules;
+  std::uint64_t used_ = 0;
+  std::uint64_t used_beyond_limit_ = 0;
+  std::uint64_t free_ = 0;
+  std::uint32_t filled_rows_ = 0;
+  std::array<std::uint32_t, kRows> filled_bins_{};
+  std::array<NodeId, kWithdrawnBin + 1> bins_{};  // the head of each list
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/extent_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kFirstChunkBytes = 16ull << 20;
+constexpr std::uint64_t kChunkBytes = 64ull << 20;
+// Memory the pool leaves to the rest of the host while it grows.
+constexpr std::uint64_t kSpareMemoryBytes = 128ull << 20;
+constexpr std::uint64_t kAlignBytes = 2ull << 20;
+
+std::uint64_t granules_for(std::uint64_t bytes) {
+  return (bytes + kGranuleBytes - 1) / kGranuleBytes;
+}
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+std::uint64_t PoolExtents::bytes() const {
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < count; ++i) sum += at[i].length_bytes;
+  return sum;
+}
+
+// Takes memory from the system in a thread of its own, one order at a time, since zeroing a chunk takes
+// tens of milliseconds.
+class ExtentPool::Reserver {
+ public:
+  struct Order {
+    std::size_t arena = 0;
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t bytes = 0;
+    Status status;
+  };
+
+  Reserver(const MemoryFile* file, int event) : file_(file), event_(event), thread_([this] { run(); }) {}
+  ~Reserver() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  bool busy() {
+    std::lock_guard lock(mutex_);
+    return has_order_ || has_result_;
+  }
+  void order(const Order& order) {
+    {
+      std::lock_guard lock(mutex_);
+      order_ = order;
+      has_order_ = true;
+    }
+    changed_.notify_all();
+  }
+  std::optional<Order> result() {
+    std::lock_guard lock(mutex_);
+    if (!has_result_) return std::nullopt;
+    has_result_ = false;
+    return order_;
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stop_ || has_order_; });
+      if (stop_) return;
+      Order order = order_;
+      lock.unlock();
+      if (!file_->huge() && available_memory_bytes() < order.bytes + kSpareMemoryBytes) {
+        order.status = {MC_NO_MEMORY, "this host has only " +
+                                          std::to_string(available_memory_bytes() >> 20) +
+                                          " MiB of memory left; lower pool_bytes"};
+      } else {
+        order.status = file_->reserve(order.offset_bytes, order.bytes);
+      }
+      lock.lock();
+      order_ = order;
+      has_order_ = false;
+      has_result_ = true;
+      signal_eventfd(event_);
+    }
+  }
+
+  const MemoryFile* file_;
+  int event_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Order order_;
+  bool has_order_ = false;
+  bool has_result_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+ExtentPool::~ExtentPool() = default;
+
+Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
+                                                       std::uint64_t pool_bytes,
+                                                       std::uint64_t max_bytes, std::uint32_t arenas,
+                                                       HugePages huge) {
+  auto pool = std::unique_ptr<ExtentPool>(new ExtentPool);
+  const std::uint64_t stride =
+      round_up((std::max(max_bytes, pool_bytes) + arenas - 1) / arenas, kAlignBytes);
+  auto file = MemoryFile::create("mc-pool", stride * arenas, huge);
+  if (!file) return fail(file.error());
+  pool->file_ = std::move(*file);
+  header->pool_max_bytes.store_relaxed(pool->file_.size_bytes());
+  header->arena_count.store_relaxed(arenas);
+  pool->target_bytes_ = pool_bytes;
+  if (Status status = pool->attach(header, arenas); !status.ok()) return fail(status);
+  pool->order_next_chunk();
+  return pool;
+}
+
+Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, MemoryFile file,
+                                                      std::uint64_t pool_bytes) {
+  auto pool = std::unique_ptr<ExtentPool>(new ExtentPool);
+  pool->file_ = std::move(file);
+  const std::uint64_t arenas = header->arena_count.load_relaxed();
+  if (arenas == 0 || arenas > shm::kMaxArenas ||
+      header->pool_max_bytes.load_relaxed() != pool->file_.size_bytes() ||
+      pool->file_.size_bytes() % (arenas * kAlignBytes) != 0) {
+    return fail(MC_CORRUPT, "the kept pool file does not match its index");
+  }
+  pool->target_bytes_ = std::min(pool_bytes, pool->file_.size_bytes());
+  if (Status status = pool->attach(header, static_cast<std::uint32_t>(arenas)); !status.ok()) {
+    return fail(status);
+  }
+  for (std::size_t i = 0; i < arenas; ++i) {
+    const std::uint64_t bytes = header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
+    if (bytes > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
+    // Costs nothing where the pages are, and makes sure that they are.
+    if (Status status = pool->file_.reserve(i * pool->stride_, bytes); !status.ok()) {
+      return fail(status);
+    }
+    if (!pool->arenas_[i]->grow(bytes / kGranuleBytes)) return fail(MC_CORRUPT, "an arena too large");
+  }
+  return pool;
+}
+
+Status ExtentPool::attach(shm::IndexHeader* header, std::uint32_t arenas) {
+  header_ = header;
+  stride_ = file_.size_bytes() / arenas / kGranuleBytes * kGranuleBytes;
+  auto mapping = Mapping::map(file_.fd(), file_.size_bytes(), Mapping::Access::kReadWrite);
+  if (!mapping) return mapping.error();
+  mapping_ = std::move(*mapping);
+  auto event = make_eventfd();
+  if (!event) return event.error();
+  chunk_event_ = std::move(*event);
+  for (std::uint32_t i = 0; i < arenas; ++i) arenas_.push_back(std::make_unique<ExtentAllocator>());
+  reserver_ = std::make_unique<Reserver>(&file_, chunk_event_.get());
+  return {};
+}
+
+std::uint64_t ExtentPool::arena_target(std::size_t arena) const {
+  // Whole huge pages in a file of them, else whole small pages.
+  const std::uint64_t unit = file_.huge() ? kAlignBytes : shm::kPageBytes;
+  const std::uint64_t pages = target_bytes_ / unit;
+  const std::uint64_t count = arenas_.size();
+  return std::min(stride_, (pages / count + (arena < pages % count ? 1 : 0)) * unit);
+}
+
+void ExtentPool::order_next_chunk() {
+  if (blocked_ || reserver_->busy()) return;
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const std::size_t arena = (next_arena_ + i) % arenas_.size();
+    const std::uint64_t have = arenas_[arena]->size_granules() * kGranuleBytes;
+    const std::uint64_t target = arena_target(arena);
+    if (have >= target) continue;
+    const std::uint64_t most = have == 0 ? kFirstChunkBytes : kChunkBytes;
+    next_arena_ = arena + 1;
+    reserver_->order({arena, arena * stride_ + have, std::min(most, target - have), {}});
+    return;
+  }
+}
+
+bool ExtentPool::on_chunk() {
+  drain_eventfd(chunk_event_.get());
+  const auto done = reserver_->result();
+  if (!done) return false;
+  if (!done->status.ok()) {
+    blocked_ = true;
+    growth_status_ = done->status;
+    return false;
+  }
+  ExtentAllocator& arena = *arenas_[done->arena];
+  const std::uint64_t have = arena.size_granules() * kGranuleBytes;
+  const bool wanted = have == done->offset_bytes - done->arena * stride_ &&
+                      have < arena_target(done->arena);
+  const bool grown = wanted && arena.grow(done->bytes / kGranuleBytes);
+  if (!grown) {
+    // The pool was made smaller meanwhile.
+    growth_status_ = file_.punch(done->offset_bytes, done->bytes);
+  }
+  publish_size();
+  order_next_chunk();
+  return grown;
+}
+
+void ExtentPool::retry_growth() {
+  if (!blocked_) return;
+  blocked_ = false;
+  growth_status_ = {};
+  order_next_chunk();
+}
+
+void ExtentPool::publish_size() {
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    header_->arena_bytes[i].store_relaxed(arenas_[i]->size_granules() * kGranuleBytes);
+  }
+  header_->pool_bytes.store_release(reserved_bytes());
+}
+
+bool ExtentPool::allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents) {
+  const std::size_t count = arenas_.size();
+  extents.count = 0;
+  // Arenas in turn, so that each serves its share.
+  const std::size_t first = count == 1 ? 0 : next_arena_++ % count;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t arena = (first + i) % count;
+    if (const auto got = arenas_[arena]->allocate(granules_for(bytes))) {
+      extents.at[extents.count++] = {arena * stride_ + got->first_granule * kGranuleBytes,
+                                     got->granules * kGranuleBytes, got->node};
+      return true;
+    }
+  }
+  if (!may_split) return false;
+  std::uint64_t left = granules_for(bytes);
+  while (left > 0 && extents.count < MC_MAX_EXTENTS) {
+    std::size_t best = 0;
+    std::uint64_t most = 0;
+    for (std::size_t arena = 0; arena < count; ++arena) {
+      const std::uint64_t free = arenas_[arena]->largest_free();
+      if (free > most) most = free, best = arena;
+    }
+    const auto got = most == 0 ? std::nullopt : arenas_[best]->allocate(std::min(most, left));
+    if (!got) break;
+    extents.at[extents.count++] = {best * stride_ + got->first_granule * kGranuleBytes,
+                                   got->granules * kGranuleBytes, got->node};
+    left -= got->granules;
+  }
+  if (left == 0) return true;
+  for (std::uint32_t i = 0; i < extents.count; ++i) free(extents.at[i]);
+  extents.count = 0;
+  return false;
+}
+
+void ExtentPool::free(const PoolExtent& extent) {
+  arenas_[extent.offset_bytes / stride_]->free(extent.node);
+}
+
+void ExtentPool::trim(PoolExtents& extents, std::uint64_t bytes) {
+  std::uint64_t left = granules_for(bytes) * kGranuleBytes;
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < extents.count; ++i) {
+    PoolExtent& extent = extents.at[i];
+    if (left == 0) {
+      free(extent);
+      continue;
+    }
+    if (extent.length_bytes > left) {
+      arenas_[extent.offset_bytes / stride_]->trim(extent.node, left / kGranuleBytes);
+      extent.length_bytes = left;
+    }
+    left -= extent.length_bytes;
+    ++kept;
+  }
+  extents.count = kept;
+}
+
+std::vector<NodeId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> sorted) {
+  std::vector<NodeId> nodes(sorted.size(), kNoNode);
+  std::size_t at = 0;
+  for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
+    const std::uint64_t base = arena * stride_;
+    std::vector<GranuleRange> ranges;
+    const std::size_t first = at;
+    for (; at < sorted.size() && sorted[at].offset_bytes < base + stride_; ++at) {
+      const shm::ExtentRecord& extent = sorted[at];
+      const bool whole = extent.offset_bytes % kGranuleBytes == 0 &&
+                         extent.length_bytes % kGranuleBytes == 0;
+      // An empty range is refused like one that overlaps.
+      ranges.push_back({(extent.offset_bytes - base) / kGranuleBytes,
+                        whole ? extent.length_bytes / kGranuleBytes : 0});
+    }
+    const std::vector<NodeId> claimed = arenas_[arena]->claim_all(ranges);
+    std::copy(claimed.begin(), claimed.end(), nodes.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  return nodes;
+}
+
+void ExtentPool::resize(std::uint64_t pool_bytes) {
+  target_bytes_ = std::min(pool_bytes, max_bytes());
+  blocked_ = false;
+  growth_status_ = {};
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const std::uint64_t limit = arena_target(i) / kGranuleBytes;
+    const bool shrinks = limit < arenas_[i]->size_granules();
+    arenas_[i]->set_limit(shrinks ? limit : ExtentAllocator::kMaxGranules);
+  }
+  order_next_chunk();
+}
+
+bool ExtentPool::must_leave(std::uint64_t offset_bytes, std::uint64_t length_bytes) const {
+  const std::size_t arena = offset_bytes / stride_;
+  const std::uint64_t end = offset_bytes - arena * stride_ + length_bytes;
+  return granules_for(end) > arenas_[arena]->limit_granules();
+}
+
+bool ExtentPool::shrinking() const {
+  for (const auto& arena : arenas_) {
+    if (arena->size_granules() > arena->limit_granules()) return true;
+  }
+  return false;
+}
+
+bool ExtentPool::finish_shrinking() {
+  bool done = true;
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    ExtentAllocator& arena = *arenas_[i];
+    const std::uint64_t size = arena.size_granules();
+    const std::uint64_t limit = arena.limit_granules();
+    if (size <= limit) continue;
+    if (arena.used_beyond(limit) != 0 || !arena.truncate(limit)) {
+      done = false;
+      continue;
+    }
+    publish_size();
+    growth_status_ = file_.punch(i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
+  }
+  return done;
+}
+
+std::uint64_t ExtentPool::reserved_bytes() const {
+  std::uint64_t granules = 0;
+  for (const auto& arena : arenas_) granules += arena->size_granules();
+  return granules * kGranuleBytes;
+}
+
+std::uint64_t ExtentPool::used_bytes() const {
+  std::uint64_t granules = 0;
+  for (const auto& arena : arenas_) granules += arena->used_granules();
+  return granules * kGranuleBytes;
+}
+
+std::size_t ExtentPool::memory_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& arena : arenas_) bytes += arena->memory_bytes();
+  return bytes;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the bytes of a pool: one sparse memory file cut into arenas, each with an allocator of
+//   its own. Memory is taken chunk by chunk by a thread, and used as it comes; it is given back from
+//   the tail of each arena.
+//
+//   file   0          stride      2 x stride              max_bytes
+//          ├─ arena 0 ─┄┄┄├─ arena 1 ─┄┄┄├─ …    ─ reserved   ┄ hole
+//
+// Threads: the agent's loop; the reserving thread is private.
+// Owns: file, mapping, allocators. Trusts: its caller; at recovery claim() refuses what overlaps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "agent/pool/extent_allocator.h"
+#include "libmc/base/memory_file.h"
+#include "shm/layout.h"
+
+namespace mc::agent {
+
+// A piece of the pool: an extent and the allocator's name for it.
+struct PoolExtent {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;  // whole granules
+  NodeId node = kNoNode;
+};
+
+struct PoolExtents {
+  std::uint32_t count = 0;
+  PoolExtent at[MC_MAX_EXTENTS];
+  std::uint64_t bytes() const;
+};
+
+class ExtentPool {
+ public:
+  // header: of the index file, where sizes are kept for the next agent.
+  static Result<std::unique_ptr<ExtentPool>> create(shm::IndexHeader* header, std::uint64_t pool_bytes,
+                                                    std::uint64_t max_bytes, std::uint32_t arenas,
+                                                    HugePages huge);
+  // The file of an earlier agent; its arenas as the header says, everything free.
+  static Result<std::unique_ptr<ExtentPool>> adopt(shm::IndexHeader* header, MemoryFile file,
+                                                   std::uint64_t pool_bytes);
+  ~ExtentPool();
+
+  const MemoryFile& file() const { return file_; }
+  std::byte* data() const { return mapping_.data(); }
+  // Readable when a chunk has been reserved; then call on_chunk().
+  int event_fd() const { return chunk_event_.get(); }
+  // True if the pool has become larger.
+  bool on_chunk();
+
+  // One extent if there is one large enough; else, if allowed, up to MC_MAX_EXTENTS.
+  bool allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents);
+  void free(const PoolExtent& extent);
+  // Keeps the first bytes of the extents.
+  void trim(PoolExtents& extents, std::uint64_t bytes);
+  // Marks ranges, sorted by offset, as used; node kNoNode where one overlaps or is out of bounds.
+  std::vector<NodeId> claim_all(std::span<const shm::ExtentRecord> sorted);
+
+  // Changes the target; growing and shrinking go on in the background.
+  void resize(std::uint64_t pool_bytes);
+  // Shrinking: true if the extent lies in a part that is to go.
+  bool must_leave(std::uint64_t offset_bytes, std::uint64_t length_bytes) const;
+  bool shrinking() const;
+  // Gives back tails that have become empty. True when nothing is left to do.
+  bool finish_shrinking();
+
+  bool growing() const { return reserved_bytes() < target_bytes_ && !blocked_; }
+  // Why growing has stopped; ok() when it has not.
+  const Status& growth_status() const { return growth_status_; }
+  // Tries to grow again after a failure.
+  void retry_growth();
+  std::uint64_t target_bytes() const { return target_bytes_; }
+  std::uint64_t max_bytes() const { return stride_ * arenas_.size(); }
+  std::uint64_t reserved_bytes() const;
+  std::uint64_t used_bytes() const;
+  std::size_t arena_count() const { return arenas_.size(); }
+  std::size_t memory_bytes() const;
+
+ private:
+  class Reserver;
+  ExtentPool() = default;
+  Status attach(shm::IndexHeader* header, std::uint32_t arenas);
+  std::uint64_t arena_target(std::size_t arena) const;
+  void order_next_chunk();
+  void publish_size();
+
+  shm::IndexHeader* header_ = nullptr;
+  MemoryFile file_;
+  Mapping mapping_;
+  std::vector<std::unique_ptr<ExtentAllocator>> arenas_;
+  std::uint64_t stride_ = 0;
+  std::uint64_t target_bytes_ = 0;
+  std::size_t next_arena_ = 0;
+  bool blocked_ = false;
+  Status growth_status_;
+  Fd chunk_event_;
+  std::unique_ptr<Reserver> reserver_;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the allocator of key records in a memory file that the agent alone writes. The file
+// is cut into slabs of 64 KiB; a slab in use holds records of one size class (a multiple of 16
+// bytes) without headers, an empty one goes back to the stock that all classes take from. All
+// operations take constant time, but for making the file longer.
+// Threads: one; the owner of the pool calls it.
+// Owns: a bitmap and a count per slab in use, in private memory. It never touches the records; the
+// owner of the file does, at base + reference * kUnitBytes.
+// Trusts: its caller, except for what is passed to claim(): that comes from a file found at
+// restart, may say anything, and is refused when it does not fit.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mc::agent {
+
+class KeyHeap {
+ public:
+  static constexpr std::uint32_t kUnitBytes = 16;
+  static constexpr std::uint32_t kSlabBytes = 64 * 1024;
+  static constexpr std::uint32_t kMaxRecordBytes = 1200;
+  static constexpr std::uint64_t kGrowBytes = 1024 * 1024;
+  // What 32-bit references reach, less one step: the topmost references are never given.
+  static constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 36) - kGrowBytes;
+  static constexpr std::uint32_t kNoRef = 0xffffffff;
+
+  // Makes [first_byte, first_byte + bytes) of the file usable; false when there is no memory.
+  using MakeUsable = std::function<bool(std::uint64_t first_byte, std::uint64_t bytes)>;
+
+  // usable_bytes: what the file, found at restart, already has (whole slabs of it count).
+  explicit KeyHeap(MakeUsable make_usable, std::uint64_t usable_bytes = 0);
+  KeyHeap(const KeyHeap&) = delete;
+  KeyHeap& operator=(const KeyHeap&) = delete;
+
+  // A record of 1 to kMaxRecordBytes; its place in units of 16 bytes. nullopt for other sizes, and
+  // when the heap is full and make_usable refuses.
+  [[nodiscard]] std::optional<std::uint32_t> allocate(std::uint32_t bytes);
+  // REQUIRES: bytes as given to allocate() or claim(). False, and no change, when there is no such
+  // record of that size class.
+  bool free(std::uint32_t ref, std::uint32_t bytes);
+  // Recovery: marks a record as used. False, and no change, when it is misaligned for its size
+  // class, beyond the usable file, used already, or in a slab of another class.
+  [[nodiscard]] bool claim(std::uint32_t ref, std::uint32_t bytes);
+
+  // Records, rounded up to their size classes.
+  [[nodiscard]] std::uint64_t used_bytes() const { return used_units_ * kUnitBytes; }
+  // The file so far made usable.
+  [[nodiscard]] std::uint64_t reserved_bytes() const {
+    return std::uint64_t{slabs_.size()} * kSlabBytes;
+  }
+  // Heap bytes held for bookkeeping.
+  [[nodiscard]] std::size_t memory_bytes() const;
+
+  // For tests: walks everything. The first broken invariant, or empty when all is well.
+  [[nodiscard]] std::string check() const;
+
+ private:
+  static constexpr std::uint32_t kSlabUnits = kSlabBytes / kUnitBytes;
+  static constexpr std::uint32_t kWords = kSlabUnits / 64;
+  static_assert(kWords <= 64, "one word tells which words have a free record");
+  static constexpr std::uint32_t kClasses = kMaxRecordBytes / kUnitBytes;
+  static constexpr std::uint32_t kNoSlab = 0xffffffff;
+  // List 0 is the stock of empty slabs; list c the slabs of class c that have a free record.
+  static constexpr std::uint32_t kStock = 0;
+
+  struct Records {
+    std::uint32_t units;  // of one record: the class
+    std::uint32_t used;   // records
+    std::uint64_t words_with_free;
+    std::array<std::uint64_t, kWords> free;  // a bit per record, 1 = free
+  };
+  struct Slab {
+    std::unique_ptr<Records> records;  // null while in stock
+    std::uint32_t prev = kNoSlab;      // in its list
+    std::uint32_t next = kNoSlab;
+  };
+
+  [[nodiscard]] static std::uint32_t class_of(std::uint32_t bytes);
+  [[nodiscard]] bool grow();
+  void add_slabs(std::uint64_t slab_count);
+  void put_in_list(std::uint32_t slab, std::uint32_t list);
+  void take_from_list(std::uint32_t slab, std::uint32_t list);
+  void assign(std::uint32_t slab, std::uint32_t units);
+  void mark_used(std::uint32_t slab, std::uint32_t record);
+  void mark_free(std::uint32_t slab, std::uint32_t record);
+  [[nodiscard]] std::string check_slab(std::uint32_t slab, std::uint64_t* used_units) const;
+  [[nodiscard]] std::string check_list(std::uint32_t list, std::uint64_t* listed) const;
+
+  MakeUsable make_usable_;
+  std::vector<Slab> slabs_;
+  std::array<std::uint32_t, kClasses + 1> lists_;
+  std::uint64_t used_units_ = 0;
+  std::uint64_t slabs_in_use_ = 0;
+};
+
+}  // namespace mc::agent

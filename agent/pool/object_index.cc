@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/object_index.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "agent/pool/extent_allocator.h"
+#include "libmc/base/hash.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kEntryStep = 4096;
+constexpr std::uint64_t kMaxKeyHeapBytes = 64ull << 30;  // what a 32-bit record number reaches
+
+std::uint64_t page_align(std::uint64_t value) {
+  return (value + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectIndex>> ObjectIndex::create(std::uint64_t max_objects,
+                                                         std::uint64_t node_id,
+                                                         std::uint64_t incarnation) {
+  const std::uint64_t max_entries = std::min<std::uint64_t>(max_objects + 4096, 0xfffffffe);
+  const std::uint64_t table_bytes = page_align((max_entries / 4 + 64) * sizeof(shm::Bucket));
+  const std::uint64_t entry_bytes = page_align(max_entries * sizeof(shm::Entry));
+  const std::uint64_t key_bytes =
+      std::min(kMaxKeyHeapBytes, page_align(max_entries * 2 * MC_MAX_KEY_BYTES) + (16u << 20));
+  const std::uint64_t size = shm::kPageBytes + 2 * table_bytes + entry_bytes + key_bytes;
+
+  auto index = std::unique_ptr<ObjectIndex>(new ObjectIndex);
+  auto file = MemoryFile::create("mc-index", size);
+  if (!file) return fail(file.error());
+  index->file_ = std::move(*file);
+  if (Status status = index->file_.reserve(0, shm::kPageBytes); !status.ok()) return fail(status);
+  auto mapping = Mapping::map(index->file_.fd(), size, Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  index->mapping_ = std::move(*mapping);
+
+  auto* header = reinterpret_cast<shm::IndexHeader*>(index->mapping_.data());
+  header->file = shm::make_header(shm::FileKind::kIndex, size, node_id, incarnation);
+  if (::getrandom(&header->hash_seed, sizeof header->hash_seed, 0) < 0) header->hash_seed = node_id;
+  header->table_offset[0] = shm::kPageBytes;
+  header->table_offset[1] = shm::kPageBytes + table_bytes;
+  header->table_max_bytes = table_bytes;
+  header->entries_offset = shm::kPageBytes + 2 * table_bytes;
+  header->max_entries = max_entries;
+  header->keys_offset = header->entries_offset + entry_bytes;
+  header->max_keys_bytes = key_bytes;
+  header->next_sequence.store_relaxed(1);
+  index->attach();
+  if (Status status = index->table_->reset(0); !status.ok()) return fail(status);
+  return index;
+}
+
+Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
+  auto index = std::unique_ptr<ObjectIndex>(new ObjectIndex);
+  index->file_ = std::move(file);
+  auto mapping =
+      Mapping::map(index->file_.fd(), index->file_.size_bytes(), Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  index->mapping_ = std::move(*mapping);
+  const auto reader =
+      shm::IndexReader::open(index->mapping_.data(), index->mapping_.size_bytes());
+  if (!reader || reader->header().entry_count.load_relaxed() > reader->header().max_entries ||
+      reader->header().file.size_bytes != index->mapping_.size_bytes()) {
+    return fail(MC_CORRUPT, "the kept index file has a damaged header or another layout version");
+  }
+  index->attach();
+  // Entries up to entry_count were reserved by the agent before; a page that is not there any more
+  // must not raise SIGBUS later.
+  index->entries_reserved_ = 0;
+  const std::uint64_t count =
+      std::min((index->entry_count() + kEntryStep - 1) / kEntryStep * kEntryStep,
+               index->header_->max_entries);
+  if (Status status = index->file_.reserve(index->header_->entries_offset, count * sizeof(shm::Entry));
+      !status.ok()) {
+    return fail(status);
+  }
+  index->entries_reserved_ = count;
+  return index;
+}
+
+void ObjectIndex::attach() {
+  header_ = reinterpret_cast<shm::IndexHeader*>(mapping_.data());
+  entries_ = reinterpret_cast<shm::Entry*>(mapping_.data() + header_->entries_offset);
+  key_bytes_ = mapping_.data() + header_->keys_offset;
+  table_ = std::make_unique<BucketTable>(mapping_.data(), &file_);
+  keys_ = std::make_unique<KeyHeap>([this](std::uint64_t first, std::uint64_t bytes) {
+    if (first > header_->max_keys_bytes || bytes > header_->max_keys_bytes - first) return false;
+    if (!file_.reserve(header_->keys_offset + first, bytes).ok()) return false;
+    header_->keys_reserved_bytes.store_relaxed(first + bytes);
+    return true;
+  }, std::min(header_->keys_reserved_bytes.load_relaxed(), header_->max_keys_bytes));
+}
+
+std::optional<std::uint32_t> ObjectIndex::acquire_entry() {
+  if (!free_entries_.empty()) {
+    const std::uint32_t id = free_entries_.back();
+    free_entries_.pop_back();
+    return id;
+  }
+  const std::uint64_t count = entry_count();
+  if (count == entries_reserved_) {
+    const std::uint64_t step = std::min(kEntryStep, header_->max_entries - count);
+    if (step == 0) return std::nullopt;
+    const std::uint64_t offset = header_->entries_offset + count * sizeof(shm::Entry);
+    if (!file_.reserve(offset, step * sizeof(shm::Entry)).ok()) return std::nullopt;
+    entries_reserved_ += step;
+  }
+  header_->entry_count.store_release(count + 1);
+  return static_cast<std::uint32_t>(count);
+}
+
+void ObjectIndex::release_entry(std::uint32_t id) { free_entries_.push_back(id); }
+
+std::uint64_t ObjectIndex::hash(std::string_view key) const {
+  return hash_key(key.data(), key.size(), header_->hash_seed);
+}
+
+std::optional<std::uint32_t> ObjectIndex::find(std::string_view key, std::uint64_t hash) const {
+  std::optional<std::uint32_t> found;
+  table_->for_candidates(hash, [&](std::uint32_t id) {
+    if (entries_[id].hash.load_relaxed() != hash || key_of(id) != key) return false;
+    found = id;
+    return true;
+  });
+  return found;
+}
+
+std::optional<std::uint32_t> ObjectIndex::find_by_hash(std::uint64_t hash) const {
+  if (hash == 0) return std::nullopt;
+  std::optional<std::uint32_t> found;
+  table_->for_candidates(hash, [&](std::uint32_t id) {
+    if (entries_[id].hash.load_relaxed() != hash) return false;
+    found = id;
+    return true;
+  });
+  return found;
+}
+
+std::optional<std::uint32_t> ObjectIndex::store_key(std::string_view key) {
+  const auto record = keys_->allocate(static_cast<std::uint32_t>(key.size()));
+  if (record) std::memcpy(key_bytes_ + *record * shm::kRecordUnitBytes, key.data(), key.size());
+  return record;
+}
+
+std::optional<std::uint32_t> ObjectIndex::store_extents(
+    std::span<const shm::ExtentRecord> extents) {
+  const auto record = keys_->allocate(static_cast<std::uint32_t>(extents.size_bytes()));
+  if (record) {
+    std::memcpy(key_bytes_ + *record * shm::kRecordUnitBytes, extents.data(), extents.size_bytes());
+  }
+  return record;
+}
+
+std::string_view ObjectIndex::key_of(std::uint32_t id) const {
+  const auto field = std::bit_cast<shm::KeyField>(entries_[id].key.load_relaxed());
+  const std::uint64_t at = std::uint64_t{field.record} * shm::kRecordUnitBytes;
+  if (at + field.key_bytes > header_->max_keys_bytes) return {};
+  return {reinterpret_cast<const char*>(key_bytes_) + at, field.key_bytes};
+}
+
+std::vector<shm::ExtentRecord> ObjectIndex::extents_of(std::uint32_t id) const {
+  const shm::Entry& entry = entries_[id];
+  const auto field = std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
+  const std::uint64_t extent = entry.extent.load_relaxed();
+  if (field.extent_count == 1) {
+    const std::uint64_t length = entry.length.load_relaxed();
+    return {{extent, (length + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes}};
+  }
+  const std::uint64_t bytes = field.extent_count * sizeof(shm::ExtentRecord);
+  if (field.extent_count == 0 || field.extent_count > MC_MAX_EXTENTS ||
+      extent > header_->max_keys_bytes / shm::kRecordUnitBytes ||
+      extent * shm::kRecordUnitBytes + bytes > header_->max_keys_bytes) {
+    return {};
+  }
+  std::vector<shm::ExtentRecord> extents(field.extent_count);
+  std::memcpy(extents.data(), key_bytes_ + extent * shm::kRecordUnitBytes, bytes);
+  return extents;
+}
+
+std::uint64_t ObjectIndex::next_sequence() {
+  const std::uint64_t sequence = header_->next_sequence.load_relaxed();
+  header_->next_sequence.store_relaxed(sequence + 1);
+  return sequence;
+}
+
+std::uint64_t ObjectIndex::memory_bytes() const {
+  return file_.resident_bytes() + keys_->memory_bytes() +
+         free_entries_.capacity() * sizeof(std::uint32_t);
+}
+
+}  // namespace mc::agent

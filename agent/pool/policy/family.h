@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: who is whose parent among the resident objects, kept in 20 bytes an object, so that a
+// policy can keep exactly the childless ones in its queues.
+// Threads: one, that of the policy.
+// Owns: a slot per entry id ever used; slots are never given back, ids being dense.
+// Trusts: its caller, the policy.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/pool/policy/policy.h"
+#include "agent/pool/policy/queue.h"
+
+namespace mc::agent {
+
+class Family {
+ public:
+  // An object with children is in no queue, so its links' place holds the number of children.
+  struct Slot {
+    EntryId parent = kNoEntry;
+    union {
+      EntryId older = kNoEntry;
+      std::uint32_t child_count;  // when is_parent
+    };
+    EntryId newer = kNoEntry;
+    // An object erased before its children leaves them behind with a birth that no longer matches:
+    // that makes them roots without a walk over them.
+    std::uint16_t birth = 0;
+    std::uint16_t parent_birth = 0;
+    // Both at the policy's disposal.
+    std::uint16_t stamp = 0;
+    std::uint16_t mark : 13 = 0;
+    std::uint16_t is_resident : 1 = 0;
+    std::uint16_t is_parent : 1 = 0;
+    std::uint16_t is_queued : 1 = 0;
+  };
+  static_assert(sizeof(Slot) == 20);
+
+  [[nodiscard]] bool contains(EntryId id) const { return id < slot_count_ && at(id).is_resident; }
+  // REQUIRES: id was inserted at some time.
+  [[nodiscard]] Slot& operator[](EntryId id) { return chunks_[id / kChunk][id % kChunk]; }
+  [[nodiscard]] const Slot& at(EntryId id) const { return chunks_[id / kChunk][id % kChunk]; }
+
+  // The resident parent, or kNoEntry.
+  [[nodiscard]] EntryId parent_of(EntryId id) const;
+
+  // REQUIRES: id is not resident. Before a childless parent gets its first child it must be out of
+  // its queue; a parent that is not resident counts as none.
+  void insert(EntryId id, EntryId parent);
+  // Returns the parent that has thereby become childless, else kNoEntry.
+  // REQUIRES: id is resident and in no queue.
+  EntryId erase(EntryId id);
+
+  [[nodiscard]] std::size_t resident_count() const { return resident_count_; }
+  [[nodiscard]] std::size_t slot_count() const { return slot_count_; }
+  [[nodiscard]] std::size_t memory_bytes() const;
+
+ private:
+  // Growing by chunks neither copies nor leaves more than one chunk unused.
+  static constexpr std::size_t kChunk = 512;
+
+  void grow_to(EntryId id);
+  void renumber_births();
+
+  std::vector<std::unique_ptr<Slot[]>> chunks_;
+  std::size_t slot_count_ = 0;
+  std::size_t resident_count_ = 0;
+};
+
+}  // namespace mc::agent

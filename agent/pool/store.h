@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: one namespace's pool: what is reserved, stored, evicted and waiting in limbo.
+//
+//   reserve ──► kReserved ──publish──► kLive ──evict, remove, replace, move──► kLimbo ──reclaim──► free
+//
+//   Every change of an object's state is one atomic store of its entry's version word; what the agent
+//   knows beside the entries (allocator, policy, groups) is rebuilt from them after a crash.
+// Threads: the agent's loop. Readers in other processes read the index and the pool meanwhile.
+// Owns: index, pool, policy. Trusts: sessions are checked by the caller; lengths, entries and keys that
+//   come from a client are checked here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/pool/extent_pool.h"
+#include "agent/pool/object_index.h"
+#include "agent/pool/policy/policy.h"
+
+namespace mc::agent {
+
+struct StoreCounters {
+  std::uint64_t puts = 0, put_bytes = 0, put_existing = 0;
+  std::uint64_t evictions = 0, evicted_bytes = 0, removes = 0, moves = 0;
+  std::uint64_t no_space = 0, touches = 0;
+  std::uint64_t recovered = 0, set_aside = 0;  // at the last start
+  std::uint64_t verified = 0, corrupt = 0;     // by the scrubber
+};
+
+// What a client wants stored.
+struct PutOrder {
+  std::string_view key;
+  std::uint32_t entry = 0;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+  std::uint64_t parent_hash = 0;
+  mc_pin pin = MC_PIN_NONE;
+  std::uint32_t pin_ttl_s = 0;
+  bool upsert = false;
+  std::uint32_t group = 0;
+};
+
+struct ListedObject {
+  std::string key;
+  std::uint64_t length = 0, version = 0;
+  std::uint32_t extent_count = 0, group = 0;
+  mc_pin pin = MC_PIN_NONE;
+};
+
+class Store {
+ public:
+  struct Config {
+    std::uint64_t pool_bytes = 0, max_pool_bytes = 0, capacity_bytes = 0;
+    std::uint32_t arenas = 1;
+    HugePages huge_pages = HugePages::kOff;
+    std::string policy;
+    bool isolated = false;
+    std::uint64_t node_id = 0, incarnation = 0;
+  };
+  // Appends every pin_value() in the pin slots of every session of this namespace.
+  using CollectPins = std::function<void(std::vector<std::uint64_t>&)>;
+  // Whether the session that made a reservation is still there, at recovery.
+  using SessionKnown = std::function<bool(std::uint64_t session_id)>;
+
+  static Result<std::unique_ptr<Store>> create(const Config& config, CollectPins collect_pins);
+  // Takes over an earlier agent's files. What is damaged is set aside and counted; the rest is served.
+  // Errors: MC_CORRUPT when nothing in them can be trusted.
+  static Result<std::unique_ptr<Store>> recover(const Config& config, CollectPins collect_pins,
+                                                MemoryFile index, MemoryFile pool,
+                                                const SessionKnown& session_known);
+
+  ObjectIndex& index() { return *index_; }
+  ExtentPool& pool() { return *pool_; }
+  const StoreCounters& counters() const { return counters_; }
+  StoreCounters& counters() { return counters_; }
+
+  // ---- Reservations
+  enum class Reserve { kOk, kWait, kTooLarge, kNoMemory };
+  // kWait: no room now; ask again after progress. evict: may make room.
+  Reserve reserve(std::uint64_t session_id, std::uint64_t bytes, bool evict, std::uint32_t& entry);
+  // False: not a reservation of this session.
+  bool abandon(std::uint64_t session_id, std::uint32_t entry);
+  bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
+  std::uint64_t reserved_length(std::uint32_t entry) const;
+  PoolExtents extents(std::uint32_t entry) const;
+  std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;
+
+  // ---- Objects
+  enum class Put { kStored, kExisted, kBadReservation, kTooLarge, kNoSpace, kNoMemory };
+  // kExisted and kNoSpace: the reservation is still the session's. Every other failure gives it back.
+  Put publish(std::uint64_t session_id, const PutOrder& order);
+  // All or nothing: on a failure every reservation of the list is given back.
+  Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
+  bool remove(std::string_view key);
+  bool set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s);
+  void touch(std::uint32_t entry);
+  // Drops an object whose bytes are not what they were, if it is still that version.
+  bool drop_corrupt(std::uint32_t entry, std::uint64_t version);
+  // Up to limit objects from cursor on, by entry; cursor becomes 0 at the end.
+  std::vector<ListedObject> list(std::string_view prefix, std::size_t limit, std::uint64_t& cursor);
+
+  // ---- Time passes
+  void reclaim();                       // frees what is in limbo and not pinned
+  void tick(std::uint64_t now_ns);      // expires soft pins, reclaims, continues a shrink
+  void resize(std::uint64_t pool_bytes);
+
+  std::uint64_t live_bytes() const { return live_bytes_; }
+  std::uint64_t live_count() const { return policy_->resident_count(); }
+  std::uint64_t limbo_count() const { return limbo_.size(); }
+  std::uint64_t limbo_bytes() const { return limbo_bytes_; }
+  std::uint64_t reserved_count() const { return reserved_count_; }
+  std::uint64_t capacity_bytes() const { return capacity_bytes_; }
+  std::uint64_t bookkeeping_bytes() const;
+  std::string_view policy_name() const { return policy_->name(); }
+
+ private:
+  friend class Recovery;
+  Store(const Config& config, CollectPins collect_pins);
+
+  bool allocate(std::uint64_t bytes, bool evict, PoolExtents& extents);
+  bool make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length);
+  bool evict_some(std::uint64_t bytes);
+  void evict_one(std::uint32_t entry);
+  void to_limbo(std::uint32_t entry);
+  void forget_group_member(std::uint32_t entry);
+  void free_entry(std::uint32_t entry);
+  void remember_nodes(std::uint32_t entry, const PoolExtents& extents);
+  bool write_extents(std::uint32_t entry, const PoolExtents& extents, std::uint64_t length);
+  Put publish_new(std::uint64_t session_id, const PutOrder& order,
+                  std::optional<std::uint32_t> existing);
+  Put check_order(std::uint64_t session_id, const PutOrder& order) const;
+  void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
+  void expire_soft_pins(std::uint64_t now_ns);
+  void continue_shrink();
+  bool move_away(std::uint32_t entry);
+
+  std::unique_ptr<ObjectIndex> index_;
+  std::unique_ptr<ExtentPool> pool_;
+  std::unique_ptr<EvictionPolicy> policy_;
+  CollectPins collect_pins_;
+  std::uint64_t capacity_option_ = 0;
+  std::uint64_t capacity_bytes_ = 0;
+  StoreCounters counters_;
+
+  std::vector<NodeId> nodes_;  // by entry: the allocator's name of its only extent
+  std::unordered_map<std::uint32_t, std::vector<NodeId>> many_nodes_;  // of entries with several
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
+  std::unordered_map<std::uint32_t, std::uint32_t> soft_pins_;  // entry -> expiry, steady seconds
+  std::vector<std::uint32_t> limbo_;
+  std::uint64_t limbo_bytes_ = 0;
+  std::uint64_t live_bytes_ = 0;
+  std::uint64_t reserved_count_ = 0;
+  std::uint64_t next_expiry_ns_ = 0;
+  bool shrinking_ = false;
+  std::uint64_t shrink_cursor_ = 0;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/server.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+#include "libmc/base/hash.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr int kTurn = 8;                               // requests of a channel before the next one
+constexpr std::uint64_t kCopyStepBytes = 4ull << 20;   // staged bytes copied before others get a turn
+constexpr std::uint64_t kDefaultSoftPinS = 3600;
+constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
+
+std::uint64_t round_to_granules(std::uint64_t bytes) {
+  return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+}
+
+mc_status status_of(Store::Put put) {
+  switch (put) {
+    case Store::Put::kStored:
+    case Store::Put::kExisted:
+      return MC_OK;
+    case Store::Put::kBadReservation:
+      return MC_INVALID_ARGUMENT;
+    case Store::Put::kTooLarge:
+      return MC_TOO_LARGE;
+    case Store::Put::kNoSpace:
+      return MC_NO_SPACE;
+    case Store::Put::kNoMemory:
+      return MC_NO_MEMORY;
+  }
+  return MC_INTERNAL;
+}
+
+PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request) {
+  PutOrder order;
+  order.key = {reinterpret_cast<const char*>(item.key), item.fields.key_bytes};
+  order.entry = item.fields.entry;
+  order.length = item.fields.length;
+  order.checksum = item.fields.checksum;
+  order.parent_hash = item.fields.parent_hash;
+  order.pin = item.fields.pin <= MC_PIN_HARD ? static_cast<mc_pin>(item.fields.pin) : MC_PIN_NONE;
+  order.pin_ttl_s = item.fields.pin_ttl_s != 0 ? item.fields.pin_ttl_s : kDefaultSoftPinS;
+  order.upsert = (request.flags & shm::kFlagUpsert) != 0;
+  return order;
+}
+
+}  // namespace
+
+bool Server::serve(Session& session, std::uint32_t number) {
+  ChannelState& channel = session.channels[number];
+  shm::RecordWords words;
+  int served = 0;
+  while (served < kTurn && channel.requests.poll(words)) {
+    ++served;
+    ++session.request_count;
+    MC_FAILPOINT("request.copied");
+    const auto request = shm::decode_request(words);
+    if (!request) {
+      // Answered, so that an honest client of another version learns of it; a hostile one gets what
+      // it asked for.
+      ++session.bad_request_count;
+      Work work{.session = &session, .channel = number, .request = std::bit_cast<shm::Request>(words),
+                .reader = shm::ArgumentReader(channel.shared->arguments, shm::Request{}), .item = {}};
+      complete(work, MC_INVALID_ARGUMENT);
+      continue;
+    }
+    channel.touches.drain(request->touch_head, [&](std::uint32_t entry) {
+      session.tenant->store->touch(entry);
+    });
+    start(session, number, *request);
+  }
+  return served > 0;
+}
+
+void Server::start(Session& session, std::uint32_t number, const shm::Request& request) {
+  ChannelState& channel = session.channels[number];
+  Work work{.session = &session,
+            .channel = number,
+            .request = request,
+            .reader = shm::ArgumentReader(channel.shared->arguments, request),
+            .item = {}};
+  const Step step = proceed(work);
+  if (step == Step::kDone) return;
+  wants_turn_ |= step == Step::kAgain;
+  waiting_.push_back(std::move(work));
+}
+
+Server::Step Server::proceed(Work& work) {
+  switch (static_cast<shm::Op>(work.request.op)) {
+    case shm::Op::kNoop:
+      complete(work, MC_OK);
+      return Step::kDone;
+    case shm::Op::kReserve:
+      return reserve(work);
+    case shm::Op::kPut:
+      return (work.request.flags & shm::kFlagGroup) != 0 ? put_group(work) : put(work);
+    case shm::Op::kPutStaged:
+      return put_staged(work);
+    case shm::Op::kAbandon:
+      abandon(work);
+      return Step::kDone;
+    case shm::Op::kRemove:
+      remove(work);
+      return Step::kDone;
+    case shm::Op::kSetPin:
+      set_pin(work);
+      return Step::kDone;
+    case shm::Op::kCancel:
+      complete(work, cancel(*work.session, work.channel, work.request.a));
+      return Step::kDone;
+  }
+  return Step::kDone;
+}
+
+// ---- Items --------------------------------------------------------------------------------------
+
+bool Server::next_item(Work& work) {
+  if (work.has_item) return true;
+  work.has_item = work.reader.next(work.item);
+  return work.has_item;
+}
+
+void Server::finish_item(Work& work, mc_status status, shm::ItemResult result) {
+  result.status = status;
+  if (status != MC_OK && work.first_failure == MC_OK) work.first_failure = status;
+  work.last = result;
+  if (work.request.item_count > 1) {
+    auto* arguments = work.session->channels[work.channel].shared->arguments;
+    std::memcpy(arguments + work.request.argument_offset + work.next * sizeof result, &result,
+                sizeof result);
+  }
+  ++work.next;
+  work.has_item = false;
+}
+
+void Server::complete(Work& work, mc_status status) {
+  MC_FAILPOINT("completion.before_publish");
+  ChannelState& channel = work.session->channels[work.channel];
+  shm::Completion completion{};
+  completion.request_id = work.request.request_id;
+  completion.status = status;
+  completion.item_count = work.next;
+  completion.first = work.last;
+  channel.completions.publish(shm::to_words(completion));
+  channel.needs_wake = true;
+  MC_FAILPOINT("completion.after_publish");
+}
+
+// ---- Reservations -------------------------------------------------------------------------------
+
+Store::Reserve Server::grant(Session& session, std::uint64_t bytes, std::uint32_t& entry) {
+  const Store::Reserve result = session.tenant->store->reserve(session.id, bytes, true, entry);
+  if (result == Store::Reserve::kOk) {
+    session.reserved.insert(entry);
+    session.reserved_bytes += bytes;
+  }
+  return result;
+}
+
+void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes) {
+  if (session.reserved.erase(entry) > 0) session.reserved_bytes -= bytes;
+}
+
+void Server::refill(Session& session, std::uint64_t bytes, shm::ItemResult& result) {
+  if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes) return;
+  std::uint32_t entry = 0;
+  if (grant(session, bytes, entry) != Store::Reserve::kOk) return;
+  const PoolExtents extents = session.tenant->store->extents(entry);
+  if (extents.count != 1) {
+    session.tenant->store->abandon(session.id, entry);
+    drop_from_ledger(session, entry, bytes);
+    return;
+  }
+  result.refill_entry = entry;
+  result.refill_offset = extents.at[0].offset_bytes;
+}
+
+Server::Step Server::reserve(Work& work) {
+  Session& session = *work.session;
+  Store& store = *session.tenant->store;
+  const std::uint64_t bytes = work.request.a;
+  auto* results = work.session->channels[work.channel].shared->arguments + work.request.argument_offset;
+  mc_status status = MC_OK;
+  if (bytes == 0 || bytes > MC_MAX_OBJECT_BYTES) status = MC_INVALID_ARGUMENT;
+  if (bytes > session.tenant->session_quota_bytes) status = MC_TOO_LARGE;
+  while (status == MC_OK && work.next < work.request.item_count) {
+    if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes) {
+      status = MC_QUOTA_EXCEEDED;
+      break;
+    }
+    std::uint32_t entry = 0;
+    const Store::Reserve result = grant(session, bytes, entry);
+    if (result == Store::Reserve::kTooLarge) status = MC_TOO_LARGE;
+    if (result == Store::Reserve::kNoMemory) status = MC_NO_MEMORY;
+    if (result == Store::Reserve::kWait) {
+      // Some are better than none.
+      if (work.next == 0) return Step::kWait;
+      break;
+    }
+    if (result != Store::Reserve::kOk) break;
+    const PoolExtents extents = store.extents(entry);
+    shm::ReservedItem item{};
+    item.entry = entry;
+    item.extent_count = extents.count;
+    item.length = bytes;
+    for (std::uint32_t i = 0; i < extents.count; ++i) {
+      item.extents[i] = {extents.at[i].offset_bytes, extents.at[i].length_bytes};
+    }
+    std::memcpy(results + work.next * sizeof item, &item, sizeof item);
+    ++work.next;
+  }
+  complete(work, work.next > 0 ? MC_OK : status);
+  return Step::kDone;
+}
+
+void Server::abandon(Work& work) {
+  while (work.next < work.request.item_count && next_item(work)) {
+    const std::uint32_t entry = work.item.fields.entry;
+    Store& store = *work.session->tenant->store;
+    const bool mine = store.is_reserved_by(work.session->id, entry);
+    const std::uint64_t bytes = mine ? store.reserved_length(entry) : 0;
+    if (mine) store.abandon(work.session->id, entry);
+    if (mine) drop_from_ledger(*work.session, entry, bytes);
+    finish_item(work, mine ? MC_OK : MC_INVALID_ARGUMENT, kNothing);
+  }
+  complete(work, work.first_failure);
+}
+
+// ---- Put ------------------------------------------------------------------------------------------
+
+Server::Step Server::put(Work& work) {
+  Session& session = *work.session;
+  Store& store = *session.tenant->store;
+  while (work.next < work.request.item_count) {
+    if (!next_item(work)) {
+      work.first_failure = MC_INVALID_ARGUMENT;
+      break;
+    }
+    const PutOrder order = order_of(work.item, work.request);
+    const bool mine = store.is_reserved_by(session.id, order.entry);
+    const std::uint64_t bytes = mine ? store.reserved_length(order.entry) : 0;
+    const Store::Put result = store.publish(session.id, order);
+    if (result == Store::Put::kNoSpace) return Step::kWait;
+    shm::ItemResult item = kNothing;
+    if (mine && result == Store::Put::kExisted) {
+      // Nothing was used up: the same reservation serves the next put.
+      const PoolExtents extents = store.extents(order.entry);
+      if (work.item.fields.want_refill != 0 && extents.count == 1) {
+        item = {MC_OK, order.entry, extents.at[0].offset_bytes};
+      } else {
+        store.abandon(session.id, order.entry);
+        drop_from_ledger(session, order.entry, bytes);
+      }
+    } else if (mine) {
+      drop_from_ledger(session, order.entry, bytes);
+      if (work.item.fields.want_refill != 0) refill(session, round_to_granules(bytes), item);
+    }
+    finish_item(work, status_of(result), item);
+  }
+  complete(work, work.first_failure);
+  return Step::kDone;
+}
+
+Server::Step Server::put_group(Work& work) {
+  Session& session = *work.session;
+  Store& store = *session.tenant->store;
+  std::vector<shm::ArgumentReader::Item> items;
+  while (items.size() < work.request.item_count && next_item(work)) {
+    items.push_back(work.item);
+    work.has_item = false;
+  }
+  if (items.size() != work.request.item_count) {
+    complete(work, MC_INVALID_ARGUMENT);
+    return Step::kDone;
+  }
+  if (next_group_ == 0) next_group_ = static_cast<std::uint32_t>(now_ns() >> 20) | 1u;
+  std::vector<PutOrder> orders;
+  for (const shm::ArgumentReader::Item& item : items) {
+    orders.push_back(order_of(item, work.request));
+    orders.back().group = next_group_;
+    if (!store.is_reserved_by(session.id, item.fields.entry)) continue;
+    drop_from_ledger(session, item.fields.entry, store.reserved_length(item.fields.entry));
+  }
+  next_group_ += 2;
+  std::size_t failed = 0;
+  const Store::Put result = store.publish_group(session.id, orders, failed);
+  const mc_status status = status_of(result);
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    finish_item(work, status == MC_OK ? MC_OK : i == failed ? status : MC_GROUP_ABORTED, kNothing);
+  }
+  complete(work, status);
+  return Step::kDone;
+}
+
+Server::Step Server::put_staged(Work& work) {
+  Session& session = *work.session;
+  while (work.next < work.request.item_count) {
+    if (!next_item(work)) {
+      work.first_failure = MC_INVALID_ARGUMENT;
+      break;
+    }
+    const shm::PutItem& fields = work.item.fields;
+    if (work.entry == shm::kNoRefill) {
+      const bool inside = fields.length > 0 && fields.length <= session.staging_bytes() &&
+                          fields.staging_offset <= session.staging_bytes() - fields.length;
+      if (!inside || fields.key_bytes == 0) {
+        finish_item(work, MC_INVALID_ARGUMENT, kNothing);
+        continue;
+      }
+      std::uint32_t entry = 0;
+      const Store::Reserve result = grant(session, fields.length, entry);
+      if (result == Store::Reserve::kWait) return Step::kWait;
+      if (result != Store::Reserve::kOk) {
+        finish_item(work, result == Store::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY,
+                    kNothing);
+        continue;
+      }
+      work.entry = entry;
+      work.copied_bytes = 0;
+      work.sum = session.tenant->store->index().hash(
+          {reinterpret_cast<const char*>(work.item.key), fields.key_bytes});
+    }
+    if (const Step step = copy_staged(work); step != Step::kDone) return step;
+  }
+  complete(work, work.first_failure);
+  return Step::kDone;
+}
+
+// Copies a part of the waiting item, and publishes it after the last. The sum is made of the bytes as
+// they were copied, whatever the client does to them meanwhile.
+Server::Step Server::copy_staged(Work& work) {
+  Session& session = *work.session;
+  Store& store = *session.tenant->store;
+  const shm::PutItem& fields = work.item.fields;
+  const std::uint64_t end = std::min(fields.length, work.copied_bytes + kCopyStepBytes);
+  const PoolExtents extents = store.extents(work.entry);
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < extents.count && work.copied_bytes < end; ++i) {
+    const std::uint64_t ends = begins + extents.at[i].length_bytes;
+    if (work.copied_bytes < ends) {
+      const std::uint64_t step = std::min(ends, end) - work.copied_bytes;
+      work.sum = copy_and_checksum(
+          work.sum, store.pool().data() + extents.at[i].offset_bytes + (work.copied_bytes - begins),
+          session.staging() + fields.staging_offset + work.copied_bytes, step);
+      work.copied_bytes += step;
+    }
+    begins = ends;
+  }
+  MC_FAILPOINT("staged.after_copy");
+  if (work.copied_bytes < fields.length) return Step::kAgain;
+  PutOrder order = order_of(work.item, work.request);
+  order.entry = work.entry;
+  order.checksum = work.sum;
+  const Store::Put result = store.publish(session.id, order);
+  if (result == Store::Put::kNoSpace) return Step::kWait;
+  if (result == Store::Put::kExisted) store.abandon(session.id, work.entry);
+  drop_from_ledger(session, work.entry, fields.length);
+  work.entry = shm::kNoRefill;
+  finish_item(work, status_of(result), kNothing);
+  return Step::kDone;
+}
+
+// ---- Other verbs ----------------------------------------------------------------------------------
+
+void Server::remove(Work& work) {
+  while (work.next < work.request.item_count && next_item(work)) {
+    const std::string_view key{reinterpret_cast<const char*>(work.item.key),
+                               work.item.fields.key_bytes};
+    const bool removed = work.session->tenant->store->remove(key);
+    finish_item(work, removed ? MC_OK : MC_NOT_FOUND, kNothing);
+    MC_FAILPOINT("remove.after_item");
+  }
+  complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
+}
+
+void Server::set_pin(Work& work) {
+  while (work.next < work.request.item_count && next_item(work)) {
+    const PutOrder order = order_of(work.item, work.request);
+    const bool done = work.session->tenant->store->set_pin(order.key, order.pin, order.pin_ttl_s);
+    finish_item(work, done ? MC_OK : MC_NOT_FOUND, kNothing);
+  }
+  complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
+}
+
+mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id) {
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (it->session != &session || it->channel != channel ||
+        it->request.request_id != request_id) {
+      continue;
+    }
+    if (it->entry != shm::kNoRefill) {
+      session.tenant->store->abandon(session.id, it->entry);
+      drop_from_ledger(*it->session, it->entry, it->item.fields.length);
+    }
+    complete(*it, MC_CANCELLED);
+    waiting_.erase(it);
+    return MC_OK;
+  }
+  return MC_NOT_FOUND;
+}
+
+// ---- Waiting --------------------------------------------------------------------------------------
+
+void Server::retry_waiting(std::uint64_t now_ns) {
+  wants_turn_ = false;
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    Work& work = *it;
+    const Step step = proceed(work);
+    if (step == Step::kDone) {
+      it = waiting_.erase(it);
+      continue;
+    }
+    wants_turn_ |= step == Step::kAgain;
+    if (work.request.deadline_ns > now_ns) {
+      ++it;
+      continue;
+    }
+    if (work.entry != shm::kNoRefill) {
+      work.session->tenant->store->abandon(work.session->id, work.entry);
+      drop_from_ledger(*work.session, work.entry, work.item.fields.length);
+    }
+    ++work.session->tenant->store->counters().no_space;
+    complete(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE);
+    it = waiting_.erase(it);
+  }
+}
+
+void Server::forget(const Session& session) {
+  std::erase_if(waiting_, [&](Work& work) {
+    if (work.session != &session) return false;
+    if (work.entry != shm::kNoRefill) {
+      session.tenant->store->abandon(session.id, work.entry);
+      drop_from_ledger(*work.session, work.entry, work.item.fields.length);
+    }
+    return true;
+  });
+}
+
+void Server::release(Session& session) {
+  forget(session);
+  for (const std::uint32_t entry : session.reserved) {
+    session.tenant->store->abandon(session.id, entry);
+    MC_FAILPOINT("session.release_one");
+  }
+  session.reserved.clear();
+  session.reserved_bytes = 0;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent's side of the rings: takes requests, carries them out on the session's Store,
+//   answers each exactly once. A request that finds no room waits here until there is, until its
+//   deadline, or until it is cancelled.
+// Threads: the agent's loop.
+// Owns: requests that wait. Trusts: nothing; every record and argument is copied, then checked.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "agent/session.h"
+#include "shm/messages.h"
+
+namespace mc::agent {
+
+class Server {
+ public:
+  // Serves up to kTurn requests of a channel. True if there were any.
+  bool serve(Session& session, std::uint32_t channel);
+  // Continues what waits; finishes what is past its deadline.
+  void retry_waiting(std::uint64_t now_ns);
+  bool anything_waits() const { return !waiting_.empty(); }
+  // Something that waits could go on at once: it only let others have a turn.
+  bool wants_turn() const { return wants_turn_; }
+  // Forgets what the session's rings asked for: they start afresh, or the session is gone.
+  void forget(const Session& session);
+  // Gives back everything the session held. REQUIRES: its process is gone or said goodbye.
+  void release(Session& session);
+
+ private:
+  // A request in progress; items before next are done.
+  struct Work {
+    Session* session = nullptr;
+    std::uint32_t channel = 0;
+    shm::Request request{};
+    shm::ArgumentReader reader;
+    std::uint32_t next = 0;
+    mc_status first_failure = MC_OK;
+    shm::ItemResult last{};
+    // The item that waits, and how far its bytes are copied (kPutStaged).
+    bool has_item = false;
+    shm::ArgumentReader::Item item;
+    std::uint64_t copied_bytes = 0;
+    std::uint64_t sum = 0;
+    std::uint32_t entry = shm::kNoRefill;
+  };
+  enum class Step { kDone, kWait, kAgain };
+
+  void start(Session& session, std::uint32_t channel, const shm::Request& request);
+  Step proceed(Work& work);
+  Step put(Work& work);
+  Step put_group(Work& work);
+  Step put_staged(Work& work);
+  Step copy_staged(Work& work);
+  Step reserve(Work& work);
+  void abandon(Work& work);
+  void remove(Work& work);
+  void set_pin(Work& work);
+  mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);
+
+  bool next_item(Work& work);
+  void finish_item(Work& work, mc_status status, shm::ItemResult result);
+  void complete(Work& work, mc_status status);
+  void refill(Session& session, std::uint64_t bytes, shm::ItemResult& result);
+  Store::Reserve grant(Session& session, std::uint64_t bytes, std::uint32_t& entry);
+  void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
+
+  std::list<Work> waiting_;
+  std::uint32_t next_group_ = 0;
+  bool wants_turn_ = false;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a namespace of the agent: a pool of its own, its rules, and who may use it.
+// Threads: the agent's loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/pool/store.h"
+
+namespace mc::agent {
+
+struct Tenant {
+  std::string name;
+  bool isolated = false;
+  bool temporary = false;  // made by an admin verb, not by the configuration
+  std::vector<std::uint32_t> allow_uids;
+  std::uint64_t session_quota_bytes = 0;
+  std::unique_ptr<Store> store;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/agent_question.h"
+
+#include <cstdio>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "ctl/failure.h"
+#include "ctl/size.h"
+#include "libmc/base/fd.h"
+#include "libmc/client/admin.h"
+
+namespace mc::ctl {
+
+std::string socket_path(const Context& context) {
+  return context.agent.empty() ? client::default_agent_socket() : context.agent;
+}
+
+void announce_wait(const Context& context) {
+  if (isatty(STDERR_FILENO) != 1) return;
+  const std::string path = socket_path(context);
+  const auto probe = connect_unix(path, 0);
+  if (probe || probe.error().code() != MC_AGENT_UNAVAILABLE) return;
+  fmt::print(stderr, "mcctl: nobody answers at {} yet; waiting up to {}\n", path,
+             format_duration_ns(static_cast<double>(timeout_ns(context))));
+}
+
+std::optional<Json::Value> ask_agent(Context& context, const std::string& verb,
+                                     const Json::Value& request) {
+  announce_wait(context);
+  auto answer = client::admin_call(socket_path(context), request, timeout_ns(context));
+  if (answer) return std::move(*answer);
+  report_status(context, verb, answer.error().code(), answer.error().text());
+  return std::nullopt;
+}
+
+ClientSession::ClientSession(Context& context, const std::string& verb) {
+  announce_wait(context);
+  const std::string path = socket_path(context);
+  const std::string label = "mcctl " + verb;
+  mc_open_options options = MC_OPEN_OPTIONS_INIT;
+  options.agent = path.c_str();
+  options.name_space = context.name_space.c_str();
+  options.label = label.c_str();
+  options.timeout_ns = timeout_ns(context);
+  options.channel_count = 1;
+  const mc_status status = mc_open(&options, &client_);
+  if (status == MC_OK) return;
+  client_ = nullptr;
+  report_last_error(context, verb, status);
+}
+
+}  // namespace mc::ctl

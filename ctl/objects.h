@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what the verbs on objects share: how a key is given, and the agent's list of objects.
+// Threads: the main one. An ObjectList owns the page it holds.
+// Trusts: nothing the agent lists beyond its being text.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <json/value.h>
+
+#include "ctl/command.h"
+
+namespace mc::ctl {
+
+void register_ls(CLI::App& app, Context& context);
+void register_stat(CLI::App& app, Context& context);
+void register_put(CLI::App& app, Context& context);
+void register_get(CLI::App& app, Context& context);
+void register_rm(CLI::App& app, Context& context);
+void register_exists(CLI::App& app, Context& context);
+
+inline constexpr std::string_view kEscapedHelp =
+    "Keys are given with %XX for bytes that\ncannot be typed, as mcctl ls prints them";
+
+inline mc_slice slice_of(std::string_view text) { return {text.data(), text.size()}; }
+
+// The key's bytes; with escaped, %XX stands for a byte. Nullopt: it is none; that was reported.
+std::optional<std::string> key_from_text(Context& context, std::string_view verb,
+                                         const std::string& text, bool escaped);
+std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::string_view verb,
+                                                        const std::vector<std::string>& texts,
+                                                        bool escaped);
+
+// Calls with every object whose key starts with prefix, in no particular order, until the callback
+// returns false. Objects put or removed meanwhile may be among them or not. False: the agent did not
+// answer to the end; that was reported.
+bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
+                     const std::function<bool(const Json::Value& object)>& callback);
+
+}  // namespace mc::ctl

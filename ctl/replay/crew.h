@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the workers of a replay: processes against an agent, threads of one client against an
+// embedded pool. Starts them together, follows their progress, collects their results.
+// Threads: the main one; with processes the caller must not have opened a client or started a thread.
+// Owns: the processes, threads and pipes; none is left when run() has returned.
+// Trusts: the workers to be this program; each may die at any moment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctl/replay/records.h"
+#include "ctl/replay/trace.h"
+#include "ctl/replay/worker.h"
+#include "mc/status.h"
+
+namespace mc::ctl {
+
+struct CrewPlan {
+  WorkerPlan worker;            // workers: how many; worker and stop are filled in
+  std::string agent;            // socket path; empty: libmc's default
+  std::string name_space;
+  std::uint64_t timeout_ns = 0;
+  bool embedded = false;
+  std::string embedded_config;  // "name=value" lines
+};
+
+struct CrewResult {
+  WorkerResult merged;              // of the workers that finished
+  double seconds = 0;               // from the common start to the last worker's end
+  std::vector<std::string> errors;  // one for each worker that did not finish
+  std::optional<std::uint64_t> resident_blocks;  // embedded only: blocks in the pool at the end
+};
+
+// on_tick is called about ten times a second with the sum of all progress and the seconds since the
+// start. An error: no worker could start, or the user interrupted the replay.
+Result<CrewResult> run_crew(const Trace& trace, const CrewPlan& plan,
+                            const std::function<void(const WorkerTotals&, double)>& on_tick);
+
+}  // namespace mc::ctl

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: latencies counted in log-linear buckets: exact below 64 ns, within 1/32 above.
+// Threads: one. Owns: its counts. Trusts: nothing; counts received from another process are checked
+// by size alone, any value is a count.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace mc::ctl {
+
+class LatencyHistogram {
+ public:
+  static constexpr std::size_t kBuckets = 1280;  // up to 2^44 ns: five hours
+
+  void add(std::uint64_t ns, std::uint64_t count = 1);
+  void merge(const LatencyHistogram& other);
+
+  std::uint64_t count() const { return count_; }
+  // The middle of the bucket where this share of all values is reached, fraction in [0, 1]; 0 when
+  // empty.
+  double percentile_ns(double fraction) const;
+
+  std::uint64_t bucket_count(std::size_t bucket) const { return counts_[bucket]; }
+  static std::uint64_t bucket_floor_ns(std::size_t bucket);  // its least value
+
+ private:
+  std::array<std::uint64_t, kBuckets> counts_{};
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace mc::ctl

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: `mcctl replay`: a recorded run of an inference cluster, replayed against the pool.
+// Threads: the main one. Owns: the replay's namespace for its time.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "agent/pool/policy/policy.h"
+#include "ctl/command.h"
+#include "ctl/progress.h"
+#include "ctl/replay/crew.h"
+#include "ctl/replay/report.h"
+#include "ctl/replay/summary.h"
+#include "ctl/replay/target.h"
+#include "ctl/replay/trace.h"
+#include "ctl/size.h"
+#include "libmc/client/admin.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::uint64_t kMinSlackBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kDefaultPoolBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kMinBlockBytes = 16;  // a block's number and seed
+constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 30;
+constexpr unsigned kMaxWorkers = 63;          // channels of one client, less one for the count
+constexpr std::size_t kHitBins = 240;
+constexpr double kSampleSeconds = 0.2;
+
+struct ReplayOptions {
+  std::string trace;
+  unsigned workers = 2;
+  std::string block_bytes = "16KiB";
+  std::string pool_bytes;
+  std::uint64_t capacity_blocks = 0;
+  std::string policy;
+  double speed_up = 0;
+  bool copy = false;
+  bool embedded = false;
+  std::size_t limit = 0;
+  std::string report = "mc-replay.html";
+  bool no_report = false;
+};
+
+int usage_error(Context& context, const std::string& text) {
+  std::fprintf(stderr, "mcctl replay: %s\n", text.c_str());
+  return context.exit_code = 2;
+}
+
+int failed(Context& context, const std::string& text) {
+  std::fprintf(stderr, "mcctl replay: %s\n", text.c_str());
+  return context.exit_code = 1;
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+void limit_requests(Trace& trace, std::size_t limit) {
+  if (limit == 0 || limit >= trace.requests.size()) return;
+  trace.requests.resize(limit);
+  trace.reference_count = 0;
+  trace.block_count = 0;
+  for (const TraceRequest& request : trace.requests) {
+    trace.reference_count += request.blocks.size();
+    for (const std::uint32_t block : request.blocks) {
+      trace.block_count = std::max<std::size_t>(trace.block_count, std::size_t{block} + 1);
+    }
+  }
+}
+
+std::uint64_t with_slack(std::uint64_t bytes) {
+  return bytes + std::max(kMinSlackBytes, bytes / 16);
+}
+
+// What the user asked for, with the defaults that depend on the trace; nullopt: told the user why not.
+std::optional<ReplaySummary> plan_replay(const ReplayOptions& options, const Trace& trace,
+                                         Context& context) {
+  ReplaySummary plan;
+  const auto block_bytes = parse_bytes(options.block_bytes);
+  if (!block_bytes || *block_bytes < kMinBlockBytes || *block_bytes > kMaxBlockBytes) {
+    usage_error(context, "--block-bytes: \"" + options.block_bytes + "\" is not a size from " +
+                             format_bytes(kMinBlockBytes) + " to " + format_bytes(kMaxBlockBytes));
+    return std::nullopt;
+  }
+  if (options.capacity_blocks > MC_MAX_OBJECT_BYTES / *block_bytes) {
+    usage_error(context, "--capacity-blocks: more than " + format_bytes(MC_MAX_OBJECT_BYTES));
+    return std::nullopt;
+  }
+  const std::uint64_t capacity_bytes = options.capacity_blocks * *block_bytes;
+  plan.pool_bytes = options.capacity_blocks > 0
+                        ? with_slack(capacity_bytes)
+                        : std::min(kDefaultPoolBytes, with_slack(trace.block_count * *block_bytes));
+  if (!options.pool_bytes.empty()) {
+    const auto pool_bytes = parse_bytes(options.pool_bytes);
+    if (!pool_bytes || *pool_bytes < *block_bytes) {
+      usage_error(context, "--pool-bytes: \"" + options.pool_bytes +
+                               "\" is not a size of at least one block");
+      return std::nullopt;
+    }
+    plan.pool_bytes = *pool_bytes;
+  }
+  const std::uint64_t pool_blocks = plan.pool_bytes / *block_bytes;
+  plan.block_bytes = *block_bytes;
+  plan.capacity_blocks = options.capacity_blocks;
+  plan.distinct_blocks = trace.block_count;
+  plan.reference_blocks = std::min<std::uint64_t>(
+      trace.block_count,
+      options.capacity_blocks == 0 ? pool_blocks : std::min(pool_blocks, options.capacity_blocks));
+  plan.command_line = command_line();
+  plan.trace = file_name(options.trace);
+  plan.policy = options.policy;
+  plan.workers = options.workers;
+  plan.embedded = options.embedded;
+  plan.occupancy_is_estimate = options.embedded;
+  return plan;
+}
+
+CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, const Context& context,
+                   const std::string& name_space) {
+  CrewPlan crew;
+  crew.worker.workers = options.workers;
+  crew.worker.block_bytes = plan.block_bytes;
+  crew.worker.copy = options.copy;
+  crew.worker.speed_up = options.speed_up;
+  crew.worker.hit_bins = kHitBins;
+  // The same keys in every run, so that a replay by one worker gives the same result each time.
+  crew.worker.key_name = "replay";
+  crew.agent = context.agent;
+  crew.name_space = options.embedded ? context.name_space : name_space;
+  crew.timeout_ns = context.timeout_ms * 1'000'000;
+  crew.embedded = options.embedded;
+  crew.embedded_config = "pool_bytes=" + std::to_string(plan.pool_bytes) +
+                         "\ncapacity_bytes=" +
+                         std::to_string(plan.capacity_blocks * plan.block_bytes) +
+                         "\npolicy=" + plan.policy + "\n";
+  return crew;
+}
+
+std::string progress_note(const WorkerTotals& sum, double seconds) {
+  char text[96];
+  const double ratio = sum.block_refs == 0 ? 0
+                                           : static_cast<double>(sum.hit_refs) /
+                                                 static_cast<double>(sum.block_refs);
+  const double bytes = static_cast<double>(sum.got_bytes() + sum.put_bytes);
+  std::snprintf(text, sizeof(text), "hits %.1f %%  %.2f GB/s", ratio * 100,
+                seconds > 0 ? bytes / seconds / 1e9 : 0);
+  return text;
+}
+
+// Runs the crew, and asks the agent about the namespace meanwhile and at the end.
+Result<CrewResult> run(const Trace& trace, const CrewPlan& crew, const ReplayNamespace* target,
+                       bool quiet, ReplaySummary& summary) {
+  std::optional<Progress> progress;
+  if (!quiet) progress.emplace("replay", trace.requests.size());
+  double sample_due = 0;
+  const auto on_tick = [&](const WorkerTotals& sum, double seconds) {
+    if (progress) progress->update(sum.requests, progress_note(sum, seconds));
+    if (target == nullptr || seconds < sample_due) return;
+    sample_due = seconds + kSampleSeconds;
+    if (const auto state = target->state()) {
+      summary.occupancy.emplace_back(seconds, static_cast<double>(state->objects));
+    }
+  };
+  Result<CrewResult> result = run_crew(trace, crew, on_tick);
+  if (!result) return result;
+  summary.result = std::move(result->merged);
+  summary.seconds = result->seconds;
+  if (target != nullptr) {
+    if (const auto state = target->state()) {
+      summary.evictions = state->evictions;
+      if (!state->policy.empty()) summary.policy = state->policy;
+      summary.occupancy.emplace_back(summary.seconds, static_cast<double>(state->objects));
+    }
+  } else if (result->resident_blocks) {
+    // What was inserted and is not there any more was evicted: nothing else takes blocks away.
+    const std::uint64_t inserted = summary.result.totals.inserted;
+    summary.evictions = inserted - std::min(inserted, *result->resident_blocks);
+  }
+  return result;
+}
+
+int write_report(const ReplaySummary& summary, const std::string& path, Context& context) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << report_html(summary);
+  file.close();
+  if (!file) return failed(context, "cannot write " + path + "; give another place with --report");
+  if (!context.json) std::printf("\nreport: %s\n", path.c_str());
+  return 0;
+}
+
+int replay(const ReplayOptions& options, Context& context) {
+  tl::expected<Trace, std::string> trace = read_trace(options.trace);
+  if (!trace) return failed(context, trace.error());
+  limit_requests(*trace, options.limit);
+  if (trace->reference_count == 0) return failed(context, options.trace + " names no block");
+  std::optional<ReplaySummary> summary = plan_replay(options, *trace, context);
+  if (!summary) return context.exit_code;
+
+  std::optional<ReplayNamespace> target;
+  const std::string name = "replay-" + std::to_string(getpid());
+  if (!options.embedded) {
+    const NamespacePlan plan{.name = name,
+                             .pool_bytes = summary->pool_bytes,
+                             .capacity_bytes = summary->capacity_blocks * summary->block_bytes,
+                             .policy = summary->policy};
+    Result<ReplayNamespace> made = ReplayNamespace::create(
+        context.agent.empty() ? client::default_agent_socket() : context.agent, plan,
+        context.timeout_ms * 1'000'000);
+    if (!made) {
+      return failed(context, made.error().to_string() +
+                                 "\n(to replay without an agent, add --embedded)");
+    }
+    target.emplace(std::move(*made));
+  }
+  const Result<CrewResult> crew = run(*trace, crew_plan(options, *summary, context, name),
+                                      target ? &*target : nullptr, context.json, *summary);
+  if (target) {
+    if (const Status dropped = target->drop(); !dropped.ok()) {
+      failed(context, "the namespace " + name + " is left behind: " + dropped.to_string());
+    }
+  }
+  if (!crew) return failed(context, crew.error().to_string());
+  for (const std::string& error : crew->errors) failed(context, error);
+
+  add_worker_curves(*summary, trace->requests.size());
+  add_reference_curves(*summary, *trace);
+  if (!context.json) std::printf("%s", summary_text(*summary).c_str());
+  if (!options.no_report) write_report(*summary, options.report, context);
+  if (context.json) std::printf("%s", summary_json(*summary).c_str());
+  if (summary->result.totals.wrong_bytes != 0) {
+    return failed(context, "wrong bytes were read: this must never happen, please report it");
+  }
+  return context.exit_code;
+}
+
+std::string join(const std::vector<std::string_view>& names) {
+  std::string out;
+  for (const std::string_view name : names) out += (out.empty() ? "" : ", ") + std::string(name);
+  return out;
+}
+
+}  // namespace
+
+void register_replay(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ReplayOptions>();
+  const std::vector<std::string_view> policies = agent::policy_names();
+  if (!policies.empty()) options->policy = std::string(policies.front());
+  CLI::App* verb = app.add_subcommand(
+      "replay", "Replay a trace of inference requests, verify every byte, report hits and latency");
+  verb->footer(
+      "Each worker looks its requests' block chains up, verifies the leading hits, and puts the rest.\n"
+      "Workers are processes. With --embedded there is no agent: the pool lives inside mcctl, and the\n"
+      "workers are threads sharing one client. Otherwise the replay makes a namespace of its own in\n"
+      "the agent and drops it at the end. With one worker the hits and evictions are the same in\n"
+      "every run. Exit code 1: a worker failed, or a byte was wrong.");
+  verb->add_option("trace", options->trace, "JSON lines with timestamp, input_length, hash_ids")
+      ->required()
+      ->check(CLI::ExistingFile);
+  verb->add_option("--workers", options->workers, "Inference engines to stand in for")
+      ->check(CLI::Range(1u, kMaxWorkers))
+      ->capture_default_str();
+  verb->add_option("--block-bytes", options->block_bytes, "Size of a block")->capture_default_str();
+  verb->add_option("--pool-bytes", options->pool_bytes,
+                   "Size of the pool (default: the capacity and slack, else what the trace needs, "
+                   "at most 2 GiB)");
+  verb->add_option("--capacity-blocks", options->capacity_blocks,
+                   "Blocks the pool holds at most; 0: as many as fit")
+      ->capture_default_str();
+  verb->add_option("--policy", options->policy, "Eviction policy: " + join(policies))
+      ->check(CLI::IsMember(std::vector<std::string>(policies.begin(), policies.end())))
+      ->capture_default_str();
+  verb->add_option("--speed-up", options->speed_up,
+                   "Follow the trace's timestamps, this many times faster; 0: as fast as possible")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  verb->add_flag("--copy", options->copy, "Copy blocks out instead of reading them in place");
+  verb->add_flag("--embedded", options->embedded, "Without an agent: a pool inside this process");
+  verb->add_option("--limit", options->limit, "Only the first so many requests; 0: all")
+      ->capture_default_str();
+  verb->add_option("--report", options->report, "Where to write the HTML report")
+      ->capture_default_str();
+  verb->add_flag("--no-report", options->no_report, "Write no HTML report");
+  verb->callback([options, &context] { replay(*options, context); });
+}
+
+}  // namespace mc::ctl

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the namespace that a replay against an agent makes for itself, and what the agent says
+// about it. Dropped again at the latest when the object dies.
+// Threads: the main one. Owns: the namespace in the agent.
+// Trusts: nothing the agent says; a missing field is 0.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "mc/status.h"
+
+namespace mc::ctl {
+
+struct NamespacePlan {
+  std::string name;
+  std::uint64_t pool_bytes = 0;
+  std::uint64_t capacity_bytes = 0;  // 0: unlimited
+  std::string policy;
+};
+
+struct NamespaceState {
+  std::string policy;
+  std::uint64_t objects = 0;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t evictions = 0;
+};
+
+class ReplayNamespace {
+ public:
+  static Result<ReplayNamespace> create(const std::string& agent_socket, const NamespacePlan& plan,
+                                        std::uint64_t timeout_ns);
+  ReplayNamespace(ReplayNamespace&& other) noexcept;
+  ReplayNamespace& operator=(ReplayNamespace&&) = delete;
+  ReplayNamespace(const ReplayNamespace&) = delete;
+  ReplayNamespace& operator=(const ReplayNamespace&) = delete;
+  ~ReplayNamespace();
+
+  std::optional<NamespaceState> state() const;
+  Status drop();  // once; later calls do nothing
+
+ private:
+  ReplayNamespace(std::string socket, std::string name, std::uint64_t timeout_ns);
+
+  std::string socket_;
+  std::string name_;  // empty: dropped
+  std::uint64_t timeout_ns_;
+};
+
+}  // namespace mc::ctl

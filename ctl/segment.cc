@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "ctl/agent_question.h"
+#include "ctl/failure.h"
+#include "ctl/json.h"
+#include "ctl/progress.h"
+#include "ctl/size.h"
+#include "ctl/table.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::string_view kDescription =
+    "List the agent's memory, or resize it while it serves\n"
+    "\n"
+    "A segment is the pool of one namespace on this host. \"mcctl segment list\" shows them all,\n"
+    "\"mcctl segment resize SIZE\" changes the one of --namespace.";
+
+constexpr std::string_view kFooter =
+    "EXAMPLES\n"
+    "  mcctl segment list\n"
+    "  mcctl segment resize 8GiB\n"
+    "  mcctl --namespace chat segment resize 512MiB --no-wait";
+
+constexpr std::string_view kListDescription =
+    "List the segments: size, target, use\n"
+    "\n"
+    "POOL is the size now, TARGET the size being worked towards, RESERVED the memory taken from\n"
+    "the system, USED the bytes in objects, MAX the largest size the segment can get without a\n"
+    "restart of the agent.";
+
+constexpr std::string_view kListFooter =
+    "EXAMPLES\n"
+    "  mcctl segment list\n"
+    "  mcctl segment list --json\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 listed; 1 the agent did not answer; 2 wrong usage";
+
+constexpr std::string_view kResizeDescription =
+    "Grow or shrink a pool while it serves\n"
+    "\n"
+    "Growing takes memory from the system at once and fails when there is too little. Shrinking\n"
+    "moves or evicts what lies in the tail and gives its pages back to the system; objects that\n"
+    "are being read or are pinned hold it up until they are released.\n"
+    "\n"
+    "Waits until the new size is reached. An interrupted or expired wait stops nothing: the agent\n"
+    "goes on, and \"mcctl segment list\" shows how far it is.";
+
+constexpr std::string_view kResizeFooter =
+    "EXAMPLES\n"
+    "  mcctl segment resize 4GiB\n"
+    "  mcctl segment resize 1.5G --wait 1m\n"
+    "  mcctl --namespace chat segment resize 512MiB --no-wait\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 the size was reached (with --no-wait: the agent began); 1 it was not; 2 wrong usage";
+
+struct ResizeOptions {
+  std::string size;
+  std::string wait = "10m";
+  bool no_wait = false;
+};
+
+std::string segment_text(const Json::Value& segments) {
+  Table table({"NAMESPACE", "POOL", "TARGET", "RESERVED", "USED", "MAX", "ARENAS", "HUGE PAGES"});
+  const auto bytes = [](const Json::Value& entry, std::string_view name) {
+    return format_bytes(number_field(entry, name));
+  };
+  for (const Json::Value& entry : segments) {
+    // Some agents may say how many, or of which kind.
+    const Json::Value& huge = field(entry, "huge_pages");
+    table.add_row({text_field(entry, "namespace"), bytes(entry, "pool_bytes"),
+                   bytes(entry, "target_bytes"), bytes(entry, "reserved_bytes"),
+                   bytes(entry, "used_bytes"), bytes(entry, "max_bytes"),
+                   format_count(number_field(entry, "arenas")),
+                   huge.isBool() ? (huge.asBool() ? "yes" : "no") : text_field(entry, "huge_pages")});
+  }
+  return table.to_string();
+}
+
+void run_list(Context& context) {
+  Json::Value request;
+  request["verb"] = "segments";
+  const auto answer = ask_agent(context, "segment list", request);
+  if (!answer) return;
+  if (context.json) {
+    print_json(*answer);
+  } else {
+    fmt::print("{}", segment_text(array_field(*answer, "segments")));
+  }
+}
+
+// The segment of the context's namespace as it is now; null after a reported failure.
+Json::Value ask_segment(Context& context) {
+  Json::Value request;
+  request["verb"] = "segments";
+  const auto answer = ask_agent(context, "segment resize", request);
+  if (!answer) return {};
+  for (const Json::Value& entry : array_field(*answer, "segments")) {
+    if (text_field(entry, "namespace") == context.name_space) return entry;
+  }
+  report_status(context, "segment resize", MC_NO_SUCH_NAMESPACE, "");
+  return {};
+}
+
+std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
+
+// Asks until the pool has its target size. Returns the last answer; null after a reported failure.
+Json::Value wait_for_target(Context& context, Json::Value segment, std::uint64_t wait_ns) {
+  constexpr std::chrono::milliseconds kAskEvery{50};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(wait_ns);
+  const std::uint64_t start_bytes = number_field(segment, "pool_bytes");
+  const std::uint64_t target_bytes = number_field(segment, "target_bytes");
+  Progress progress("resizing " + context.name_space, distance(start_bytes, target_bytes));
+  while (true) {
+    const std::uint64_t pool_bytes = number_field(segment, "pool_bytes");
+    if (pool_bytes == number_field(segment, "target_bytes")) return segment;
+    progress.update(distance(start_bytes, pool_bytes),
+                    format_bytes(pool_bytes) + " of " + format_bytes(target_bytes));
+    if (std::chrono::steady_clock::now() >= deadline) {
+      progress.finish();
+      report(context, "segment resize", kExitFailed,
+             {fmt::format("the pool has {} and not yet {}: what is left is pinned or being read",
+                          format_bytes(pool_bytes), format_bytes(target_bytes)),
+              "mcctl segment list shows whether it got there, mcctl status who holds objects"});
+      return {};
+    }
+    std::this_thread::sleep_for(kAskEvery);
+    segment = ask_segment(context);
+    if (segment.isNull()) return segment;
+  }
+}
+
+void run_resize(Context& context, const ResizeOptions& options) {
+  constexpr std::string_view kVerb = "segment resize";
+  const auto size_bytes = parse_bytes(options.size);
+  if (!size_bytes || *size_bytes == 0) {
+    report_usage(context, kVerb, fmt::format("'{}' is not a size", options.size),
+                 "a number and a unit, such as 512MiB, 4GiB or 1.5G");
+    return;
+  }
+  const auto wait_ns = parse_duration_ns(options.wait);
+  constexpr std::uint64_t kLongestWaitNs = 30ull * 86400 * 1000000000;
+  if (!wait_ns || *wait_ns > kLongestWaitNs) {
+    report_usage(context, kVerb, fmt::format("--wait: '{}' is not a duration", options.wait),
+                 "a number and a unit, such as 30s, 10m or 2h, at most 30d");
+    return;
+  }
+  Json::Value request;
+  request["verb"] = "resize";
+  request["namespace"] = context.name_space;
+  request["pool_bytes"] = Json::UInt64(*size_bytes);
+  const auto answer = ask_agent(context, std::string(kVerb), request);
+  if (!answer) return;
+  const Json::Value segment =
+      options.no_wait ? *answer : wait_for_target(context, *answer, *wait_ns);
+  if (segment.isNull()) return;
+  if (context.json) {
+    print_json(segment);
+    return;
+  }
+  // The agent rounds to whole pages or chunks, and somebody else may have asked for another size.
+  fmt::print("{}: pool {}, target {}\n", context.name_space,
+             format_bytes(number_field(segment, "pool_bytes")),
+             format_bytes(number_field(segment, "target_bytes")));
+}
+
+}  // namespace
+
+void register_segment(CLI::App& app, Context& context) {
+  CLI::App* verb = app.add_subcommand("segment", std::string(kDescription));
+  verb->footer(std::string(kFooter));
+  verb->require_subcommand(1);
+
+  CLI::App* list = verb->add_subcommand("list", std::string(kListDescription));
+  list->footer(std::string(kListFooter));
+  list->callback([&context] { run_list(context); });
+
+  auto options = std::make_shared<ResizeOptions>();
+  CLI::App* resize = verb->add_subcommand("resize", std::string(kResizeDescription));
+  resize->add_option("SIZE", options->size, "The new size: bytes, or a number with KiB, MiB, GiB, TiB")
+      ->required();
+  resize->add_option("--wait", options->wait, "Wait this long for the new size")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  resize->add_flag("--no-wait", options->no_wait, "Return as soon as the agent has begun");
+  resize->footer(std::string(kResizeFooter));
+  resize->callback([options, &context] { run_resize(context, *options); });
+}
+
+}  // namespace mc::ctl

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: an aligned text table for a terminal.
+// Threads: one at a time. Owns its cells.
+// Trusts: nothing; control characters in cells (labels come from other processes) print as '?'.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mc::ctl {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header);
+  // Missing cells are empty; surplus ones are dropped.
+  void add_row(std::vector<std::string> row);
+  bool empty() const { return rows_.empty(); }
+  // Header and rows, one a line, columns two spaces apart. A column whose filled cells all start like
+  // numbers is right-aligned. No trailing spaces.
+  std::string to_string() const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Columns a UTF-8 text takes on a terminal, taking every code point as one column wide.
+std::size_t display_width(std::string_view text);
+// The text with control characters replaced, safe to print to a terminal.
+std::string printable(std::string_view text);
+
+}  // namespace mc::ctl

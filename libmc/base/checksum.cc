@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/base/checksum.h"
+
+#include <isa-l/crc64.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace mc {
+
+namespace {
+constexpr std::size_t kStepBytes = 4096;
+}
+
+std::uint64_t checksum(std::uint64_t sum, const void* data, std::size_t size) {
+  return crc64_ecma_refl(sum, static_cast<const unsigned char*>(data), size);
+}
+
+std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, std::size_t size) {
+  auto* out = static_cast<unsigned char*>(to);
+  const auto* in = static_cast<const unsigned char*>(from);
+  while (size > 0) {
+    const std::size_t step = std::min(size, kStepBytes);
+    sum = crc64_ecma_refl(sum, in, step);
+    std::memcpy(out, in, step);
+    in += step;
+    out += step;
+    size -= step;
+  }
+  return sum;
+}
+
+}  // namespace mc

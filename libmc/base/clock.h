@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: steady time. Nothing that decides anything reads another clock.
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace mc {
+
+// Nanoseconds since boot, the same for every process of the host (CLOCK_MONOTONIC).
+inline std::uint64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace mc

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: named points where a test may kill, stop or fail the process. Release builds contain none
+// of them (MC_FAILPOINTS=OFF makes the macro nothing).
+//   The environment variable MC_FAILPOINTS="name=action,name@N=action" arms them; @N: at the Nth
+//   time. Actions: kill (SIGKILL to itself), stop (SIGSTOP), pause (writes the name and a newline to
+//   the descriptor in MC_FAILPOINT_FD, then waits for a byte on it).
+// Threads: any.
+#pragma once
+
+#ifdef MC_FAILPOINTS
+
+#include <string_view>
+#include <vector>
+
+namespace mc {
+void failpoint_reached(const char* name);
+// Every name that the product mentions, so that a test can visit all of them.
+const std::vector<std::string_view>& failpoint_names();
+}  // namespace mc
+
+#define MC_FAILPOINT(name) ::mc::failpoint_reached(name)
+
+#else
+
+#define MC_FAILPOINT(name) static_cast<void>(0)
+
+#endif

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/base/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace mc {
+
+namespace {
+
+constexpr std::uint64_t kHugePageBytes = 2u << 20;
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+std::optional<std::uint64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+// Memory left in the innermost cgroup (v2) of this process, if it has a limit.
+std::optional<std::uint64_t> cgroup_left_bytes() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("0::", 0) != 0) continue;
+    const std::string directory = "/sys/fs/cgroup" + line.substr(3);
+    const auto limit = number_in(directory + "/memory.max");
+    const auto used = number_in(directory + "/memory.current");
+    if (limit && used) return *limit > *used ? *limit - *used : 0;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t max_bytes,
+                                      HugePages huge) {
+  MemoryFile file;
+  if (huge != HugePages::kOff) {
+    file.fd_.reset(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+    file.huge_ = static_cast<bool>(file.fd_);
+    if (!file.fd_ && huge == HugePages::kRequire) {
+      return fail(MC_NO_MEMORY, errno_text("create a memory file of huge pages", errno) +
+                                    "; reserve some with sysctl vm.nr_hugepages=N");
+    }
+  }
+  if (!file.fd_) file.fd_.reset(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.fd_) return fail(MC_NO_MEMORY, errno_text("create a memory file", errno));
+  file.size_bytes_ = round_up(max_bytes, file.huge_ ? kHugePageBytes : 4096);
+  if (::fchmod(file.fd_.get(), 0600) != 0 ||
+      ::ftruncate(file.fd_.get(), static_cast<off_t>(file.size_bytes_)) != 0 ||
+      ::fcntl(file.fd_.get(), F_ADD_SEALS, kSizeSeals) != 0) {
+    return fail(MC_NO_MEMORY, errno_text("size and seal memory file " + name, errno));
+  }
+  return file;
+}
+
+Result<MemoryFile> MemoryFile::adopt(Fd fd) {
+  struct stat status {};
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSizeSeals) != kSizeSeals || ::fstat(fd.get(), &status) != 0) {
+    return fail(MC_CORRUPT, "a kept descriptor is not a sealed memory file");
+  }
+  MemoryFile file;
+  file.fd_ = std::move(fd);
+  file.size_bytes_ = static_cast<std::uint64_t>(status.st_size);
+  file.huge_ = status.st_blksize == static_cast<blksize_t>(kHugePageBytes);
+  return file;
+}
+
+Status MemoryFile::reserve(std::uint64_t offset, std::uint64_t bytes) const {
+  if (bytes == 0) return {};
+  if (offset > size_bytes_ || bytes > size_bytes_ - offset) {
+    return {MC_TOO_LARGE, "a reservation beyond the end of the memory file"};
+  }
+  int error = 0;
+  do {
+    error = ::posix_fallocate(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error != 0) {
+    return {MC_NO_MEMORY,
+            errno_text("reserve " + std::to_string(bytes) + " bytes of " +
+                           (huge_ ? "huge pages" : "memory"),
+                       error) +
+                (huge_ ? "; raise vm.nr_hugepages or set huge_pages = \"off\""
+                       : "; lower pool_bytes or raise the memory limit")};
+  }
+  return {};
+}
+
+Status MemoryFile::punch(std::uint64_t offset, std::uint64_t bytes) const {
+  if (bytes == 0) return {};
+  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    return {MC_INTERNAL, errno_text("return pages to the system", errno)};
+  }
+  return {};
+}
+
+Result<Fd> MemoryFile::read_only() const {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd_.get());
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return fail(MC_NO_MEMORY, errno_text("reopen a memory file for reading", errno));
+  return fd;
+}
+
+std::uint64_t MemoryFile::resident_bytes() const {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0) return 0;
+  return static_cast<std::uint64_t>(status.st_blocks) * 512u;
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) ::munmap(data_, size_bytes_);
+}
+
+Result<Mapping> Mapping::map(int fd, std::uint64_t bytes, Access access) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || static_cast<std::uint64_t>(status.st_size) < bytes) {
+    return fail(MC_CORRUPT, "a memory file is shorter than its layout says");
+  }
+  const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (address == MAP_FAILED) {
+    return fail(MC_NO_MEMORY, errno_text("map " + std::to_string(bytes) + " bytes", errno));
+  }
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(address);
+  mapping.size_bytes_ = bytes;
+  return mapping;
+}
+
+void Mapping::forget_in_children() const {
+  if (data_ != nullptr) ::madvise(data_, size_bytes_, MADV_DONTFORK);
+}
+
+std::uint64_t available_memory_bytes() {
+  std::uint64_t available = ~std::uint64_t{0};
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("MemAvailable:", 0) != 0) continue;
+    std::istringstream words(line.substr(13));
+    std::uint64_t kilobytes = 0;
+    if (words >> kilobytes) available = kilobytes * 1024u;
+  }
+  if (const auto left = cgroup_left_bytes()) available = std::min(available, *left);
+  return available;
+}
+
+}  // namespace mc

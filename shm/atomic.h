@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the words that two processes see at once, and the two fences between them. Everything in
+// shm/ goes through this header, so that the model checker in tests/model can put its own in its place
+// and try every interleaving, store buffers included.
+// Threads: any.
+//
+// The asymmetric fence: where a frequent reader ("light") and a rare agent ("heavy") each write one word
+// and then read the other's, a store-load fence is needed on both sides. The agent's membarrier() runs
+// one on every core that runs a registered process, so the reader's side costs nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace mc::shm {
+
+template <typename T>
+class Word {
+ public:
+  T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
+  T load_acquire() const { return value_.load(std::memory_order_acquire); }
+  void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
+  void store_release(T value) { value_.store(value, std::memory_order_release); }
+  T exchange(T value) { return value_.exchange(value, std::memory_order_acq_rel); }
+  T fetch_or(T bits) { return value_.fetch_or(bits, std::memory_order_acq_rel); }
+  bool compare_exchange(T& expected, T value) {
+    return value_.compare_exchange_strong(expected, value, std::memory_order_acq_rel,
+                                          std::memory_order_acquire);
+  }
+  // For futex calls only.
+  T* address() { return reinterpret_cast<T*>(&value_); }
+
+ private:
+  std::atomic<T> value_{0};
+  static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
+};
+
+using Word32 = Word<std::uint32_t>;
+using Word64 = Word<std::uint64_t>;
+
+// Loads before it stay before loads after it.
+inline void acquire_fence() { std::atomic_thread_fence(std::memory_order_acquire); }
+// Stores before it are visible before loads after it.
+inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+// The cheap side of an asymmetric pair: stops the compiler only.
+inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+// The dear side: a full fence here and on every core that runs a registered process.
+void heavy_fence();
+// Makes this process' light fences count in the heavy fences of others. False: the kernel has no
+// membarrier; then nothing here may run, since light fences would be none.
+bool register_for_heavy_fences();
+
+}  // namespace mc::shm

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: looking a key up in the node index, wait-free, and pinning what was found.
+// Threads: any; each with pin slots of its own.
+// Owns nothing: the mapping must outlive it.
+// Trusts: the agent, but not blindly: numbers are bounded before they become addresses, so that a torn
+//   or old table is a miss and not a fault.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "shm/layout.h"
+
+namespace mc::shm {
+
+struct FoundObject {
+  std::uint32_t entry = 0;
+  KeyField key{};
+  std::uint64_t version = 0;
+  std::uint64_t extent = 0;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+};
+
+class IndexReader {
+ public:
+  IndexReader() = default;
+  // Nullopt: not an index file of this layout.
+  static std::optional<IndexReader> open(const std::byte* base, std::uint64_t mapped_bytes);
+
+  const IndexHeader& header() const { return *header_; }
+  std::uint64_t hash_seed() const { return header_->hash_seed; }
+  const Entry& entry(std::uint32_t id) const { return entries_[id]; }
+
+  // Looks for the live object with this key. pin: where to pin it, or null to only look; on a miss
+  // the slot is left clear. hash: hash_key(key, hash_seed()).
+  bool find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
+            FoundObject& found) const;
+  // Starts loading the lines that find() will look at first.
+  void prefetch(std::uint64_t hash) const;
+
+  // Copies the extents of a pinned object; returns their count. REQUIRES: capacity >= MC_MAX_EXTENTS.
+  std::size_t extents(const FoundObject& found, ExtentRecord* records) const;
+  // True while the version that was found is still live.
+  bool still_live(const FoundObject& found) const {
+    acquire_fence();
+    return entries_[found.entry].version.load_relaxed() == found.version;
+  }
+
+ private:
+  enum class Probe { kHit, kMiss, kChanged };
+  Probe probe_table(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
+                    std::uint64_t generation, FoundObject& found) const;
+  Probe probe_entry(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
+                    std::uint32_t id, FoundObject& found) const;
+
+  const std::byte* base_ = nullptr;
+  const IndexHeader* header_ = nullptr;
+  const Entry* entries_ = nullptr;
+  const std::byte* keys_ = nullptr;
+  std::uint64_t max_entries_ = 0;
+  std::uint64_t max_keys_bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;
+};
+
+// Where a hash's home bucket is, and what its slots hold. Shared with the agent's writer.
+inline std::uint64_t home_bucket(std::uint64_t hash, std::uint64_t bucket_count) {
+  return ((hash & 0xffffffffu) * bucket_count) >> 32;
+}
+inline std::uint64_t slot_value(std::uint64_t hash, std::uint32_t entry) {
+  return (hash & 0xffffffff00000000ull) | (entry + 1u);
+}
+// Longest run of buckets that a key may stand away from home; a table that would need more grows.
+inline constexpr std::uint64_t kMaxProbes = 64;
+
+}  // namespace mc::shm

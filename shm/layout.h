@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the byte map of the files that agent and clients share. Changing anything here changes
+// kLayoutVersion; tests/golden holds a file of each version.
+// Trusts: nothing; a reader checks magic, version and size before it uses an offset (check_header).
+//
+//   index file (agent writes, clients map read-only)
+//     0        IndexHeader           one page
+//     tables   2 x bucket table      64-byte buckets; one current, one growing
+//     entries  Entry[]               64 bytes each; the ledger of the pool
+//     keys     key and extent records, 16-byte units
+//   session file (one client and the agent write)
+//     0        SessionHeader         one page
+//     channel  Channel[]             rings, pins, touches, arguments of one thread each
+//   pool file: the objects' bytes, nothing else
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mc/limits.h"
+#include "shm/atomic.h"
+
+namespace mc::shm {
+
+inline constexpr std::uint64_t kMagic = 0x314b56432d636dull;  // "mc-CVK1"
+inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint64_t kPageBytes = 4096;
+inline constexpr std::size_t kLineBytes = 64;
+
+enum class FileKind : std::uint32_t { kIndex = 1, kSession = 2, kCounters = 3, kNode = 4 };
+
+struct FileHeader {
+  std::uint64_t magic;
+  std::uint32_t layout_version;
+  std::uint32_t kind;
+  std::uint64_t size_bytes;
+  std::uint64_t node_id;
+  std::uint64_t incarnation;  // of the agent that created the file
+  std::uint64_t reserved[3];
+};
+static_assert(sizeof(FileHeader) == kLineBytes);
+
+// ---- Index ------------------------------------------------------------------------------------
+
+// State of an entry, in the low byte of its version word. One atomic store of that word moves an
+// object from one state to the next; what a crash leaves is always one of them.
+//
+//   kFree ──reserve──► kReserved ──commit──► kLive ──evict, remove, replace──► kLimbo ──► kFree
+//                          └──────abandon, owner gone──────► kFree   (no reader pins it any more)
+enum class EntryState : std::uint8_t { kFree = 0, kReserved = 1, kLive = 2, kLimbo = 3 };
+
+inline constexpr std::uint64_t make_version(std::uint64_t sequence, EntryState state) {
+  return (sequence << 8) | static_cast<std::uint64_t>(state);
+}
+inline constexpr EntryState state_of(std::uint64_t version) {
+  return static_cast<EntryState>(version & 0xff);
+}
+inline constexpr std::uint64_t sequence_of(std::uint64_t version) { return version >> 8; }
+
+struct alignas(kLineBytes) Entry {
+  Word64 version;
+  Word64 hash;         // kLive, kLimbo: of the key. kReserved: the owner's session id
+  Word64 extent;       // one extent: its offset in the pool; several: reference of the extent record
+  Word64 length;       // bytes of the object; kReserved: bytes reserved
+  Word64 checksum;
+  Word64 key;          // KeyField
+  Word64 parent_hash;  // of the parent's key; 0: none
+  Word64 attributes;   // AttributeField
+};
+static_assert(sizeof(Entry) == kLineBytes);
+
+// Entry::key: where the key is. Records are counted in units of 16 bytes.
+struct KeyField {
+  std::uint32_t record;
+  std::uint16_t key_bytes;
+  std::uint8_t extent_count;
+  std::uint8_t pin;  // mc_pin
+};
+// Entry::attributes. Group and soft pins survive a restart of the agent.
+struct AttributeField {
+  std::uint32_t soft_pin_until_s;  // steady time of the host
+  std::uint32_t group;             // 0: none
+};
+static_assert(sizeof(KeyField) == 8 && sizeof(AttributeField) == 8);
+
+inline constexpr std::uint64_t kRecordUnitBytes = 16;
+inline constexpr std::uint32_t kMaxArenas = 64;
+
+// One extent of an object that has several; an extent record is an array of these.
+struct ExtentRecord {
+  std::uint64_t offset_bytes;
+  std::uint64_t length_bytes;
+};
+
+// A bucket: seven slots and the number of entries that wanted this bucket, or had to pass it, and
+// stand in a later one. A slot holds the upper half of the hash and the entry's number plus one.
+inline constexpr std::size_t kBucketSlots = 7;
+struct alignas(kLineBytes) Bucket {
+  Word64 slots[kBucketSlots];
+  Word64 passed;
+};
+static_assert(sizeof(Bucket) == kLineBytes);
+
+struct TableDescriptor {
+  Word64 offset_bytes;
+  Word64 bucket_count;
+};
+
+struct alignas(kLineBytes) IndexHeader {
+  FileHeader file;
+  // Set once.
+  std::uint64_t hash_seed;
+  std::uint64_t table_offset[2];
+  std::uint64_t table_max_bytes;  // of each
+  std::uint64_t entries_offset;
+  std::uint64_t max_entries;
+  std::uint64_t keys_offset;
+  std::uint64_t max_keys_bytes;
+  // Of the namespace, for an agent that finds the file without a configuration for it.
+  std::uint64_t capacity_bytes;
+  std::uint64_t isolated;
+  char policy[16];
+  // Written by the agent only.
+  alignas(kLineBytes) Word64 generation;  // its lowest bit chooses the current table
+  TableDescriptor tables[2];
+  alignas(kLineBytes) Word64 pool_bytes;     // reserved and usable
+  Word64 pool_max_bytes;                     // of the pool file
+  Word64 arena_count;
+  Word64 next_sequence;                      // larger than every version ever published
+  Word64 committing_group;                   // not 0: this group is being published
+  Word64 entry_count;                        // entries ever used: what recovery must look at
+  Word64 agent_incarnation;                  // of the agent that serves now
+  Word64 keys_reserved_bytes;                // of the key heap
+  alignas(kLineBytes) Word64 arena_bytes[kMaxArenas];  // reserved, of each arena
+};
+static_assert(sizeof(IndexHeader) <= kPageBytes);
+
+// ---- Session ----------------------------------------------------------------------------------
+
+inline constexpr std::uint32_t kRingSlots = MC_MAX_OUTSTANDING;
+inline constexpr std::uint32_t kPinSlots = MC_MAX_VIEWS_PER_CHANNEL + 1;
+inline constexpr std::uint32_t kTouchSlots = 16384;
+inline constexpr std::uint64_t kArgumentBytes = 1u << 20;
+
+// What travels in a ring: eight words, the first of which publishes the rest.
+struct alignas(kLineBytes) RingSlot {
+  Word64 words[8];
+};
+static_assert(sizeof(RingSlot) == kLineBytes);
+
+// Values of ChannelHeader::client_asleep.
+inline constexpr std::uint32_t kClientAwake = 0;
+inline constexpr std::uint32_t kClientInFutex = 1;   // wake it with a futex
+inline constexpr std::uint32_t kClientInPoll = 2;    // signal its eventfd
+
+struct ChannelHeader {
+  alignas(kLineBytes) Word32 agent_asleep;  // agent: 1 before it stops looking at this ring
+  Word32 epoch;                             // agent: the rings' epoch; 0: not open
+  alignas(kLineBytes) Word32 client_asleep;  // client: see above
+  alignas(kLineBytes) Word32 touch_head;     // client: touches ever written
+  alignas(kLineBytes) Word64 padding;
+};
+static_assert(sizeof(ChannelHeader) == 4 * kLineBytes);
+
+struct alignas(kPageBytes) Channel {
+  ChannelHeader header;
+  RingSlot requests[kRingSlots];
+  RingSlot completions[kRingSlots];
+  alignas(kLineBytes) Word64 pins[kPinSlots];
+  alignas(kLineBytes) Word32 touches[kTouchSlots];
+  alignas(kPageBytes) unsigned char arguments[kArgumentBytes];
+};
+static_assert(sizeof(Channel) % kPageBytes == 0);
+
+inline constexpr std::size_t kBeaconBytes = 128;
+
+struct alignas(kPageBytes) SessionHeader {
+  FileHeader file;
+  std::uint64_t session_id;
+  std::uint32_t channel_count;
+  std::uint32_t reserved;
+  alignas(kLineBytes) unsigned char beacon[kBeaconBytes];  // a robust mutex: see beacon.h
+};
+static_assert(sizeof(SessionHeader) == kPageBytes);
+
+inline constexpr std::uint64_t channel_offset(std::uint32_t channel) {
+  return sizeof(SessionHeader) + std::uint64_t{channel} * sizeof(Channel);
+}
+inline constexpr std::uint64_t session_file_bytes(std::uint32_t channel_count) {
+  return channel_offset(channel_count);
+}
+
+// True if header has the magic, the version, the kind, and fits in mapped_bytes.
+bool check_header(const FileHeader& header, FileKind kind, std::uint64_t mapped_bytes);
+FileHeader make_header(FileKind kind, std::uint64_t size_bytes, std::uint64_t node_id,
+                       std::uint64_t incarnation);
+
+}  // namespace mc::shm

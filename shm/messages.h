@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the client-agent contract: what travels in the rings and over the socket.
+// Threads: values only.
+// Trusts: nothing. Everything the agent receives goes through decode_request(), ArgumentReader or
+//   decode_control(), which copy, check, and give values or nothing.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "mc/mc.h"
+#include "shm/layout.h"
+#include "shm/ring.h"
+
+namespace mc::shm {
+
+// ---- Rings ------------------------------------------------------------------------------------
+
+enum class Op : std::uint16_t {
+  kNoop = 0,
+  kReserve = 1,    // a: bytes of each of item_count reservations. Answer: ReservedItem[]
+  kPut = 2,        // PutItem[]: publish reservations the client has written
+  kPutStaged = 3,  // PutItem[]: copy from staging, then publish
+  kAbandon = 4,    // PutItem[] with entry only: give reservations back
+  kRemove = 5,     // PutItem[] with key only
+  kSetPin = 6,     // PutItem[] with key, pin, pin_ttl_s
+  kCancel = 7,     // a: request id
+};
+inline constexpr std::uint16_t kLastOp = 7;
+
+// Request::flags
+inline constexpr std::uint16_t kFlagUpsert = 1;
+inline constexpr std::uint16_t kFlagGroup = 2;  // all items or none
+inline constexpr std::uint16_t kKnownFlags = 3;
+
+struct Request {
+  std::uint64_t request_id;
+  std::uint16_t op;
+  std::uint16_t flags;
+  std::uint32_t item_count;
+  std::uint32_t argument_offset;  // in Channel::arguments
+  std::uint32_t argument_bytes;
+  std::uint32_t touch_head;  // drain touches up to here first
+  std::uint32_t reserved;
+  std::uint64_t deadline_ns;
+  std::uint64_t a;
+  std::uint64_t b;
+};
+static_assert(sizeof(Request) == sizeof(RecordWords));
+
+// What became of one item. With item_count == 1 it stands in the completion, else in an array at the
+// start of the arguments.
+struct ItemResult {
+  std::int32_t status;
+  std::uint32_t refill_entry;   // a new reservation of the size just used, or kNoRefill
+  std::uint64_t refill_offset;  // of its only extent
+};
+inline constexpr std::uint32_t kNoRefill = 0xffffffff;
+
+struct Completion {
+  std::uint64_t request_id;
+  std::int32_t status;  // MC_OK, or the first failure
+  std::uint32_t item_count;
+  ItemResult first;
+  std::uint64_t reserved[3];
+};
+static_assert(sizeof(Completion) == sizeof(RecordWords));
+
+struct PutItem {
+  std::uint32_t entry;  // the reservation; kPutStaged: 0
+  std::uint16_t key_bytes;
+  std::uint8_t pin;
+  std::uint8_t want_refill;
+  std::uint64_t length;
+  std::uint64_t checksum;
+  std::uint64_t parent_hash;
+  std::uint64_t staging_offset;
+  std::uint32_t pin_ttl_s;
+  std::uint32_t reserved;
+  // key bytes follow, padded to 8
+};
+static_assert(sizeof(PutItem) == 48);
+
+// One granted reservation.
+struct ReservedItem {
+  std::uint32_t entry;
+  std::uint32_t extent_count;
+  std::uint64_t length;
+  ExtentRecord extents[MC_MAX_EXTENTS];
+};
+static_assert(sizeof(ReservedItem) == 16 + 16 * MC_MAX_EXTENTS);
+
+inline std::uint32_t padded_key_bytes(std::uint32_t key_bytes) { return (key_bytes + 7u) & ~7u; }
+inline std::uint32_t result_bytes(std::uint32_t item_count) {
+  return item_count > 1 ? item_count * static_cast<std::uint32_t>(sizeof(ItemResult)) : 0;
+}
+
+inline RecordWords to_words(const Request& request) { return std::bit_cast<RecordWords>(request); }
+inline RecordWords to_words(const Completion& c) { return std::bit_cast<RecordWords>(c); }
+
+// Checks a copied record: operation, flags, counts, and that its arguments lie inside the arena.
+std::optional<Request> decode_request(const RecordWords& words);
+std::optional<Completion> decode_completion(const RecordWords& words);
+
+// Walks the items of a request in memory that the client may change meanwhile: each item and its key
+// are copied out before they are looked at.
+class ArgumentReader {
+ public:
+  // arguments: the whole arena; request: as decode_request() returned it.
+  ArgumentReader(const unsigned char* arguments, const Request& request)
+      : at_(arguments + request.argument_offset + result_bytes(request.item_count)),
+        end_(arguments + request.argument_offset + request.argument_bytes) {}
+
+  struct Item {
+    PutItem fields;
+    alignas(8) unsigned char key[MC_MAX_KEY_BYTES];
+  };
+  // False: the arguments end early or an item is malformed. item is then not to be used.
+  bool next(Item& item);
+
+ private:
+  const unsigned char* at_;
+  const unsigned char* end_;
+};
+
+// ---- Socket -----------------------------------------------------------------------------------
+
+enum class ControlType : std::uint32_t {
+  kHello = 1,       // client: open or resume a session
+  kWelcome = 2,     // agent: the answer, with descriptors
+  kOpenChannel = 3, // client: value = channel number
+  kOpenStaging = 4, // client: value = bytes
+  kAnswer = 5,      // agent: to 3 and 4; kOpenStaging carries a descriptor
+  kAdmin = 6,       // client: JSON text follows
+  kGoodbye = 8,      // client: nothing of this session is used any more
+  kAdminAnswer = 7, // agent: a part of the JSON answer follows; value = 1: more parts come
+};
+
+inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::size_t kMaxControlBytes = 64 * 1024;
+
+struct ControlHeader {
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kControlVersion;
+  std::uint32_t type = 0;
+  std::uint64_t value = 0;
+  std::int32_t status = 0;
+  std::uint32_t text_bytes = 0;  // text that follows the fixed part
+};
+static_assert(sizeof(ControlHeader) == 32);
+
+struct Hello {
+  ControlHeader header;
+  std::uint32_t layout_version = kLayoutVersion;
+  std::uint32_t channel_count = 0;
+  std::uint64_t resume_session = 0;  // 0: a new one
+  std::uint64_t resume_secret = 0;
+  char name_space[MC_MAX_NAMESPACE_BYTES + 8] = {};
+  char label[64] = {};
+};
+
+// Descriptors, in this order: index (read), pool (read), session, agent's eventfd, client's eventfd,
+// and in a direct namespace the pool for writing.
+struct Welcome {
+  ControlHeader header;
+  std::uint64_t session_id = 0;
+  std::uint64_t session_secret = 0;
+  std::uint64_t node_id = 0;
+  std::uint64_t incarnation = 0;
+  std::uint64_t index_bytes = 0;
+  std::uint64_t pool_max_bytes = 0;
+  std::uint64_t session_bytes = 0;
+  std::uint64_t stock_bytes = 0;  // reservations a channel may hold in stock
+  std::uint32_t epoch = 0;        // of the rings
+  std::uint32_t channel_count = 0;
+  std::uint32_t isolated = 0;
+  std::uint32_t resumed = 0;
+};
+
+// The fixed part of a message of type T, or nullopt if bytes are not one. text: what follows it.
+template <typename T>
+std::optional<T> decode_control(std::span<const std::byte> bytes, ControlType type,
+                                std::string_view* text = nullptr) {
+  T message;
+  if (bytes.size() < sizeof(T)) return std::nullopt;
+  std::memcpy(static_cast<void*>(&message), bytes.data(), sizeof(T));
+  ControlHeader header;
+  std::memcpy(static_cast<void*>(&header), bytes.data(), sizeof header);
+  if (header.magic != kMagic || header.version != kControlVersion ||
+      header.type != static_cast<std::uint32_t>(type) ||
+      header.text_bytes != bytes.size() - sizeof(T)) {
+    return std::nullopt;
+  }
+  if (text != nullptr) {
+    *text = {reinterpret_cast<const char*>(bytes.data()) + sizeof(T), header.text_bytes};
+  }
+  return message;
+}
+
+}  // namespace mc::shm
