@@ -379,7 +379,11 @@ void Agent::drop_tenant(const std::string& name) {
   for (const auto& [id, session] : sessions_) {
     if (session->tenant == found->second) users.push_back(id);
   }
-  for (const std::uint64_t id : users) end_session(id);
+  for (const std::uint64_t id : users) {
+    const int fd = sessions_.at(id)->connection_fd;
+    end_session(id);
+    close_connection(fd);
+  }
   scrubbers_.erase(name);
   unwatch(found->second->store->pool().event_fd());
   forget_kept("index." + name);

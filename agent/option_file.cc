@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -14,6 +15,11 @@
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_WINDOWS_COMPAT 0
+// toml++ 3.3 asserts (in a release: tells the compiler to assume) that "[[" is followed by a key,
+// before the line that reports a file where it is not. No assertion of it may be an abort or an
+// assumption here.
+#undef NDEBUG
+#define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/toml.h>
 
 namespace mc::agent {
@@ -89,6 +95,45 @@ Result<FileTable> read_table(const toml::table& table, const std::string& name, 
   return result;
 }
 
+// Where the string or comment that starts at `at` ends, by TOML's quoting rules; at + 1 when none
+// starts there. A one-line string that is not closed ends with its line.
+std::size_t end_of_quoted(std::string_view toml, std::size_t at) {
+  const char quote = toml[at];
+  if (quote == '#') return std::min(toml.find('\n', at), toml.size());
+  if (quote != '"' && quote != '\'') return at + 1;
+  const bool is_long = toml.substr(at, 3) == std::string(3, quote);
+  const std::string closing(is_long ? 3 : 1, quote);
+  for (std::size_t i = at + closing.size(); i < toml.size(); ++i) {
+    if (!is_long && toml[i] == '\n') return i;
+    if (quote == '"' && toml[i] == '\\') {
+      ++i;
+    } else if (toml.substr(i, closing.size()) == closing) {
+      i += closing.size();
+      // A long string may end in one or two quotes of its own.
+      for (int extra = 0; is_long && extra < 2 && i < toml.size() && toml[i] == quote; ++extra) ++i;
+      return i;
+    }
+  }
+  return toml.size();
+}
+
+// The first byte beyond ASCII that is in no string or comment. TOML has none there, and toml++ 3.3
+// runs into undefined behaviour at some.
+std::optional<std::size_t> find_stray_letter(std::string_view toml) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  for (std::size_t i = toml.starts_with(kByteOrderMark) ? 3 : 0; i < toml.size();) {
+    if (static_cast<unsigned char>(toml[i]) >= 0x80) return i;
+    i = end_of_quoted(toml, i);
+  }
+  return std::nullopt;
+}
+
+tl::unexpected<Status> not_toml(const std::string& name, std::size_t line, std::size_t column,
+                                std::string_view why) {
+  return fail(MC_INVALID_ARGUMENT, name + ", line " + std::to_string(line) + ", column " +
+                                       std::to_string(column) + ": not TOML: " + std::string(why));
+}
+
 }  // namespace
 
 Result<std::string> read_config(const std::string& path) {
@@ -117,12 +162,17 @@ Result<OptionFile> parse_config(std::string_view toml, const std::string& name) 
     return fail(MC_INVALID_ARGUMENT, "configuration file " + quoted(name) +
                                          " is longer than 1MiB; is it the right file?");
   }
+  if (const auto at = find_stray_letter(toml)) {
+    const std::string_view before = toml.substr(0, *at);
+    const auto line = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
+    return not_toml(name, line, *at - (before.rfind('\n') + 1) + 1,
+                    "a letter beyond ASCII must stand in quotes or in a comment");
+  }
   const toml::parse_result parsed = toml::parse(toml);
   if (!parsed) {
     const auto& error = parsed.error();
-    return fail(MC_INVALID_ARGUMENT, name + ", line " + std::to_string(error.source().begin.line) +
-                                         ", column " + std::to_string(error.source().begin.column) +
-                                         ": not TOML: " + std::string(error.description()));
+    return not_toml(name, error.source().begin.line, error.source().begin.column,
+                    error.description());
   }
   OptionFile file;
   auto top = read_table(parsed.table(), name, true);

@@ -20,6 +20,8 @@ constexpr std::uint64_t kCopyStepBytes = 4ull << 20;   // staged bytes copied be
 constexpr std::uint64_t kDefaultSoftPinS = 3600;
 constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
 
+static_assert(shm::kReservationUnitBytes == kGranuleBytes);
+
 std::uint64_t round_to_granules(std::uint64_t bytes) {
   return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
 }

@@ -17,8 +17,9 @@ std::string socket_path(const Context& context) {
   return context.agent.empty() ? client::default_agent_socket() : context.agent;
 }
 
-void announce_wait(const Context& context) {
-  if (isatty(STDERR_FILENO) != 1) return;
+void announce_wait(Context& context) {
+  if (context.wait_announced || isatty(STDERR_FILENO) != 1) return;
+  context.wait_announced = true;
   const std::string path = socket_path(context);
   const auto probe = connect_unix(path, 0);
   if (probe || probe.error().code() != MC_AGENT_UNAVAILABLE) return;
@@ -44,7 +45,7 @@ ClientSession::ClientSession(Context& context, const std::string& verb) {
   options.name_space = context.name_space.c_str();
   options.label = label.c_str();
   options.timeout_ns = timeout_ns(context);
-  options.channel_count = 1;
+  options.channel_count = 2;  // the fewest allowed
   const mc_status status = mc_open(&options, &client_);
   if (status == MC_OK) return;
   client_ = nullptr;

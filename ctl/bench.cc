@@ -6,6 +6,7 @@
 #include <json/writer.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -61,9 +62,12 @@ std::optional<std::uint64_t> parse_key_count(const std::string& text) {
     value = value * 10 + static_cast<std::uint64_t>(text[digits++] - '0');
   }
   const std::string unit = text.substr(digits);
-  if (unit == "k" || unit == "K") value *= 1000;
-  else if (unit == "m" || unit == "M") value *= 1'000'000;
-  else if (!unit.empty()) return std::nullopt;
+  if (unit == "k" || unit == "K")
+    value *= 1000;
+  else if (unit == "m" || unit == "M")
+    value *= 1'000'000;
+  else if (!unit.empty())
+    return std::nullopt;
   if (digits == 0 || value == 0 || value > kMaxKeys) return std::nullopt;
   return value;
 }
@@ -82,9 +86,9 @@ std::vector<Step> steps_of(const std::vector<BenchCase>& cases, const BenchOptio
                            const std::vector<std::size_t>& sizes) {
   std::vector<Step> steps;
   for (const BenchCase& one : cases) {
-    const bool wanted = options.cases.empty() || std::find(options.cases.begin(),
-                                                           options.cases.end(),
-                                                           one.name) != options.cases.end();
+    const bool wanted =
+        options.cases.empty() ||
+        std::find(options.cases.begin(), options.cases.end(), one.name) != options.cases.end();
     if (!wanted) continue;
     const bool sized = one.sizes.front() != 0;
     for (const std::size_t size : sized && !sizes.empty() ? sizes : one.sizes) {
@@ -128,7 +132,9 @@ std::string json_line(const CaseResult& result) {
   if (!result.error.empty()) {
     json["error"] = result.error;
   } else {
-    const auto or_null = [](double value) { return value > 0 ? Json::Value(value) : Json::Value(); };
+    const auto or_null = [](double value) {
+      return value > 0 ? Json::Value(value) : Json::Value();
+    };
     json["p50_ns"] = result.ours.p50_ns;
     json["p99_ns"] = result.ours.p99_ns;
     json["bytes_per_s"] = or_null(result.bytes_per_s);
@@ -192,6 +198,7 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   if (!ping) return ping.error();
   helpers.ping.emplace(std::move(*ping));
   if (options.embedded) return {};
+  std::signal(SIGPIPE, SIG_IGN);  // an order to a helper that died is a failed case, no more
   const PutPeerPlan plan{.agent = context.agent,
                          .name_space = context.name_space,
                          .timeout_ns = context.timeout_ms * 1'000'000};
@@ -215,7 +222,7 @@ Result<Client> open_client(const BenchOptions& options, const Context& context) 
   }
   const std::string config = "pool_bytes=" + std::to_string(pool_bytes) + "\n";
   mc_open_options open = MC_OPEN_OPTIONS_INIT;
-  open.agent = options.embedded ? "embedded"
+  open.agent = options.embedded        ? "embedded"
                : context.agent.empty() ? nullptr
                                        : context.agent.c_str();
   open.name_space = context.name_space.c_str();
@@ -334,7 +341,8 @@ std::string footer() {
     }
   }
   return text +
-         "\nEach is measured in rounds that alternate with the machine's own limit: memcpy of the same\n"
+         "\nEach is measured in rounds that alternate with the machine's own limit: memcpy of the "
+         "same\n"
          "blocks, or a bare round trip between two processes. ratio: p50 over the limit's p50.\n"
          "Objects of the namespace may be evicted: bench fills the pool.";
 }
@@ -343,8 +351,8 @@ std::string footer() {
 
 void register_bench(CLI::App& app, Context& context) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* verb =
-      app.add_subcommand("bench", "Measure put and get on this host beside the machine's own limits");
+  CLI::App* verb = app.add_subcommand(
+      "bench", "Measure put and get on this host beside the machine's own limits");
   verb->footer(footer());
   verb->add_option("--cases", options->cases, "Only these, separated by commas")
       ->delimiter(',')

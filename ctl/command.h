@@ -20,6 +20,7 @@ struct Context {
   std::string name_space = "default";  // --namespace
   std::uint64_t timeout_ms = 5000;     // --timeout-ms
   bool json = false;                   // --json
+  bool wait_announced = false;         // that nobody answers yet was said, once is enough
   int exit_code = 0;                   // 0 ok, 1 failed, 2 usage, 3 not found
 };
 

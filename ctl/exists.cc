@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view kDescription =
     "Say which keys have an object\n"
     "\n"
-    "Prints \"yes KEY\" or \"no KEY\" for each, in the order given. Looks into the shared index only;\n"
+    "Prints \"yes KEY\" or \"no KEY\" for each, in the order given. Looks into the shared index "
+    "only;\n"
     "the bytes are not read. An object may be evicted right after.";
 
 constexpr std::string_view kFooter =

@@ -38,13 +38,15 @@ std::string_view usual_remedy(mc_status status) {
     case MC_FORKED:
       return "run it again; the agent's log says why the session ended";
     case MC_PERMISSION_DENIED:
-      return "run it as the user of the agent, or join the group of its socket; mcctl doctor checks";
+      return "run it as the user of the agent, or join the group of its socket; mcctl doctor "
+             "checks";
     case MC_VERSION_MISMATCH:
       return "install mcctl and mc-agent from the same release; mcctl doctor shows both versions";
     case MC_NO_SUCH_NAMESPACE:
       return "mcctl status lists the namespaces; --namespace names one";
     case MC_AGENT_UNAVAILABLE:
-      return "start mc-agent, or name its socket with --agent or MC_AGENT; mcctl doctor checks both";
+      return "start mc-agent, or name its socket with --agent or MC_AGENT; mcctl doctor checks "
+             "both";
     case MC_NO_MEMORY:
       return "mcctl doctor shows the limits of this host";
     default:
@@ -84,7 +86,11 @@ void report_status(Context& context, std::string_view verb, mc_status status,
   const int exit_code = status == MC_NOT_FOUND          ? kExitNotFound
                         : status == MC_INVALID_ARGUMENT ? kExitUsage
                                                         : kExitFailed;
-  report(context, verb, exit_code, explain(status, text));
+  Failure failure = explain(status, text);
+  if (const std::size_t at = failure.remedy.find("VERB"); at != std::string::npos) {
+    failure.remedy.replace(at, 4, verb);
+  }
+  report(context, verb, exit_code, failure);
 }
 
 void report_last_error(Context& context, std::string_view verb, mc_status status) {

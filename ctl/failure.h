@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how mcctl says what went wrong: "mcctl: VERB: cause", then "  try: remedy", on standard
+// What it is: how mcctl says what went wrong: "mcctl: VERB: cause", then "  try: remedy", on
+// standard
 //   error; with --json also {"error": {...}} on standard output.
 // Threads: the main one. Owns nothing.
 #pragma once

@@ -13,6 +13,7 @@ std::string write_json(const Json::Value& value, const char* indentation) {
   Json::StreamWriterBuilder builder;
   builder["indentation"] = indentation;
   builder["emitUTF8"] = true;
+  builder["enableYAMLCompatibility"] = true;  // "name": value, not "name" : value
   return Json::writeString(builder, value);
 }
 

@@ -17,7 +17,8 @@ constexpr std::string_view kDescription =
     "\n"
     "One object a line, in no particular order: length, version, pin, extents, group, key. Bytes\n"
     "of a key outside printable ASCII, and '%', are printed as %XX; --escaped of the other verbs\n"
-    "reads that back. The list is fetched page by page and never held in memory; objects that come\n"
+    "reads that back. The list is fetched page by page and never held in memory; objects that "
+    "come\n"
     "or go meanwhile may be in it or not. Listing does not count as use: it keeps no object from\n"
     "being evicted.";
 
@@ -41,9 +42,9 @@ struct LsOptions {
 void print_object(const Json::Value& object) {
   const std::string pin = text_field(object, "pin");
   const std::string group = text_field(object, "group");
-  fmt::print("{:>10}  {:>8}  {:<4}  {:>7}  {:>8}  {}\n", format_bytes(number_field(object, "length")),
-             number_field(object, "version"), printable(pin.empty() || pin == "none" ? "-" : pin),
-             number_field(object, "extents"),
+  fmt::print("{:>10}  {:>8}  {:<4}  {:>7}  {:>8}  {}\n",
+             format_bytes(number_field(object, "length")), number_field(object, "version"),
+             printable(pin.empty() || pin == "none" ? "-" : pin), number_field(object, "extents"),
              printable(group.empty() || group == "0" ? "-" : group),
              printable(text_field(object, "key")));
 }
@@ -63,8 +64,8 @@ void run_ls(Context& context, const LsOptions& options) {
       fmt::print("{}\n", printable(text_field(object, "key")));
     } else {
       if (count == 0) {
-        fmt::print("{:>10}  {:>8}  {:<4}  {:>7}  {:>8}  {}\n", "LENGTH", "VERSION", "PIN", "EXTENTS",
-                   "GROUP", "KEY");
+        fmt::print("{:>10}  {:>8}  {:<4}  {:>7}  {:>8}  {}\n", "LENGTH", "VERSION", "PIN",
+                   "EXTENTS", "GROUP", "KEY");
       }
       print_object(object);
     }
@@ -78,7 +79,8 @@ void run_ls(Context& context, const LsOptions& options) {
 void register_ls(CLI::App& app, Context& context) {
   auto options = std::make_shared<LsOptions>();
   CLI::App* verb = app.add_subcommand("ls", std::string(kDescription));
-  verb->add_option("--prefix", options->prefix, "Only keys that start with this")->type_name("TEXT");
+  verb->add_option("--prefix", options->prefix, "Only keys that start with this")
+      ->type_name("TEXT");
   verb->add_option("--limit", options->limit, "At most so many objects; 0: all")
       ->type_name("COUNT")
       ->capture_default_str();

@@ -15,8 +15,8 @@ namespace mc::ctl {
 // alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate at the least distance, or one that word is the beginning of; empty when none is near:
-// farther than a third of the word's letters, and than 1.
+// The candidate at the least distance, or one that word is the beginning of; empty when none is
+// near: farther than a third of the word's letters, and than 1.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace mc::ctl

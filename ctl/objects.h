@@ -37,8 +37,8 @@ std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::s
                                                         bool escaped);
 
 // Calls with every object whose key starts with prefix, in no particular order, until the callback
-// returns false. Objects put or removed meanwhile may be among them or not. False: the agent did not
-// answer to the end; that was reported.
+// returns false. Objects put or removed meanwhile may be among them or not. False: the agent did
+// not answer to the end; that was reported.
 bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
                      const std::function<bool(const Json::Value& object)>& callback);
 

@@ -32,7 +32,8 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-// One line: title, bar, percentage and note, cut to width columns. done beyond total counts as total.
+// One line: title, bar, percentage and note, cut to width columns. done beyond total counts as
+// total.
 std::string progress_line(std::string_view title, std::uint64_t done, std::uint64_t total,
                           std::string_view note, std::size_t width);
 

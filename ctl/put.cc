@@ -52,8 +52,9 @@ struct PutOptions {
 // All bytes of the file. Nullopt after a reported failure.
 std::optional<std::string> read_all(Context& context, const std::string& file) {
   const auto failed = [&](std::string_view what) -> std::optional<std::string> {
-    report(context, "put", kExitFailed,
-           {errno_text(fmt::format("{} {}", what, file), errno), "check the file's name and rights"});
+    report(
+        context, "put", kExitFailed,
+        {errno_text(fmt::format("{} {}", what, file), errno), "check the file's name and rights"});
     return std::nullopt;
   };
   Fd opened;
@@ -148,8 +149,7 @@ void run_put(Context& context, const PutOptions& options) {
   const ClientSession session(context, "put");
   if (session.client() == nullptr) return;
   // Only for the message: the put itself decides.
-  const bool existed =
-      !options.upsert && mc_exists(session.client(), slice_of(*key)) == MC_OK;
+  const bool existed = !options.upsert && mc_exists(session.client(), slice_of(*key)) == MC_OK;
   const mc_status status = mc_put(session.client(), slice_of(*key), slice_of(*bytes), &put);
   if (status != MC_OK) {
     report_last_error(context, "put", status);

@@ -53,14 +53,13 @@ struct Doomed {
 
 std::optional<Doomed> find_doomed(Context& context, std::string_view prefix) {
   Doomed out;
-  const bool complete =
-      for_each_object(context, "rm", prefix, [&](const Json::Value& object) {
-        if (auto key = unescape_key(text_field(object, "key")); key && !key->empty()) {
-          out.keys.push_back(std::move(*key));
-          out.bytes += number_field(object, "length");
-        }
-        return true;
-      });
+  const bool complete = for_each_object(context, "rm", prefix, [&](const Json::Value& object) {
+    if (auto key = unescape_key(text_field(object, "key")); key && !key->empty()) {
+      out.keys.push_back(std::move(*key));
+      out.bytes += number_field(object, "length");
+    }
+    return true;
+  });
   if (!complete) return std::nullopt;
   return out;
 }
@@ -68,11 +67,12 @@ std::optional<Doomed> find_doomed(Context& context, std::string_view prefix) {
 // False: the answer was no, or nobody could be asked; either was reported.
 bool confirmed(Context& context, const Doomed& doomed, bool yes) {
   if (yes) return true;
-  const std::string what = fmt::format("{} objects ({}) from namespace {}",
-                                       format_count(doomed.keys.size()),
-                                       format_bytes(doomed.bytes), context.name_space);
+  const std::string what =
+      fmt::format("{} objects ({}) from namespace {}", format_count(doomed.keys.size()),
+                  format_bytes(doomed.bytes), context.name_space);
   if (isatty(STDIN_FILENO) != 1) {
-    report_usage(context, "rm", fmt::format("this would remove {}, and there is no terminal to ask on", what),
+    report_usage(context, "rm",
+                 fmt::format("this would remove {}, and there is no terminal to ask on", what),
                  "add --yes");
     return false;
   }
@@ -141,10 +141,10 @@ void print_outcome(Context& context, const Outcome& outcome, bool by_key) {
 }
 
 void run_rm(Context& context, const RmOptions& options) {
-  const int ways = (options.keys.empty() ? 0 : 1) + (options.prefix.empty() ? 0 : 1) +
-                   (options.all ? 1 : 0);
+  const int ways =
+      (options.keys.empty() ? 0 : 1) + (options.prefix.empty() ? 0 : 1) + (options.all ? 1 : 0);
   if (ways != 1) {
-    report_usage(context, "rm", "what to remove is given in none or several ways",
+    report_usage(context, "rm", "what to remove must be given in exactly one way",
                  "one of KEY..., --prefix TEXT, --all");
     return;
   }

@@ -75,11 +75,11 @@ std::string segment_text(const Json::Value& segments) {
   for (const Json::Value& entry : segments) {
     // Some agents may say how many, or of which kind.
     const Json::Value& huge = field(entry, "huge_pages");
-    table.add_row({text_field(entry, "namespace"), bytes(entry, "pool_bytes"),
-                   bytes(entry, "target_bytes"), bytes(entry, "reserved_bytes"),
-                   bytes(entry, "used_bytes"), bytes(entry, "max_bytes"),
-                   format_count(number_field(entry, "arenas")),
-                   huge.isBool() ? (huge.asBool() ? "yes" : "no") : text_field(entry, "huge_pages")});
+    table.add_row(
+        {text_field(entry, "namespace"), bytes(entry, "pool_bytes"), bytes(entry, "target_bytes"),
+         bytes(entry, "reserved_bytes"), bytes(entry, "used_bytes"), bytes(entry, "max_bytes"),
+         format_count(number_field(entry, "arenas")),
+         huge.isBool() ? (huge.asBool() ? "yes" : "no") : text_field(entry, "huge_pages")});
   }
   return table.to_string();
 }
@@ -184,7 +184,9 @@ void register_segment(CLI::App& app, Context& context) {
 
   auto options = std::make_shared<ResizeOptions>();
   CLI::App* resize = verb->add_subcommand("resize", std::string(kResizeDescription));
-  resize->add_option("SIZE", options->size, "The new size: bytes, or a number with KiB, MiB, GiB, TiB")
+  resize
+      ->add_option("SIZE", options->size,
+                   "The new size: bytes, or a number with KiB, MiB, GiB, TiB")
       ->required();
   resize->add_option("--wait", options->wait, "Wait this long for the new size")
       ->type_name("DURATION")

@@ -87,7 +87,8 @@ std::optional<std::uint64_t> parse_quantity(std::string_view text,
     return product;
   }
   double fraction = 0;
-  const auto [stop, error] = std::from_chars(number.data(), end, fraction, std::chars_format::fixed);
+  const auto [stop, error] =
+      std::from_chars(number.data(), end, fraction, std::chars_format::fixed);
   if (error != std::errc() || stop != end) return std::nullopt;
   const double product = fraction * unit->factor;
   if (!(product >= 0) || product >= 18446744073709551615.0) return std::nullopt;
@@ -125,6 +126,7 @@ std::string format_bytes(std::uint64_t bytes) {
 
 std::string format_duration_ns(double duration_ns) {
   if (!(duration_ns >= 0) || std::isinf(duration_ns)) return "-";
+  if (duration_ns == 0) return "0 s";
   if (duration_ns < 999.5) return fmt::format("{:.0f} ns", duration_ns);
   if (duration_ns < 999.5e3) return three_digits(duration_ns / 1e3) + " us";
   if (duration_ns < 999.5e6) return three_digits(duration_ns / 1e6) + " ms";

@@ -25,7 +25,8 @@ constexpr std::string_view kDescription =
     "Asks the agent of this host what it holds. POOL is the size of a namespace's pool, USED the\n"
     "bytes in objects; PUTS, EVICTED, REMOVED, NO SPACE and CORRUPT count since the agent started\n"
     "(objects; puts that found no room; objects whose bytes did not match their checksum).\n"
-    "PINNED counts the objects a session reads in place right now. A session is \"suspected\" when\n"
+    "PINNED counts the objects a session reads in place right now. A session is \"suspected\" "
+    "when\n"
     "a thread of its process died, and goes away with the process.\n"
     "\n"
     "When the agent does not answer, says so and shows its counters page: memory that stays\n"
@@ -59,8 +60,9 @@ void show_dead_agent(Context& context, const Status& why, bool watching) {
   }
   report_status(context, "status", why.code(), why.text());
   if (counters) {
+    const bool whole = field(*counters, "namespaces").isArray();
     fmt::print("The agent does not answer. Its counters, as it left them:\n\n{}",
-               counters_text(*counters));
+               whole ? status_text(*counters, Json::Value(), 0) : counters_text(*counters));
   }
 }
 
@@ -93,8 +95,8 @@ void run_status(Context& context, const StatusOptions& options) {
     show_status(context, Json::Value(), 0, false);
     return;
   }
-  const auto period = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(options.watch_s));
+  const auto period =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.watch_s));
   Json::Value previous;
   auto previous_at = Clock::now();
   // Ends by a signal, as "watch" and "top" without a terminal do, or when nobody reads on.

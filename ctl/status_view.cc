@@ -55,7 +55,7 @@ std::string used_share(const Json::Value& entry) {
 std::string namespace_table(const Json::Value& status, const Json::Value& previous,
                             double elapsed_s) {
   const bool rates = !previous.isNull();
-  std::vector<std::string> header{"NAMESPACE", "MODE", "POLICY", "POOL", "USED", "USED%",
+  std::vector<std::string> header{"NAMESPACE", "MODE", "POLICY",  "POOL",    "USED",     "USED%",
                                   "OBJECTS",   "PUTS", "EVICTED", "REMOVED", "NO SPACE", "CORRUPT"};
   if (rates) header.insert(header.end(), {"PUTS/s", "EVICTED/s"});
   Table table(header);
@@ -98,7 +98,8 @@ std::string namespace_notes(const Json::Value& status) {
     add("reservations", "reservations", false);
     add("recovered", "recovered at start", false);
     add("set_aside", "set aside", false);
-    if (!notes.empty()) out += fmt::format("  {}: {}\n", printable(text_field(entry, "name")), notes);
+    if (!notes.empty())
+      out += fmt::format("  {}: {}\n", printable(text_field(entry, "name")), notes);
   }
   return out;
 }

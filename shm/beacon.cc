@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <vector>
 
 #ifndef SYS_futex_waitv
@@ -50,37 +49,13 @@ void init_beacon(SessionHeader& header) {
   ::pthread_mutexattr_destroy(&attributes);
 }
 
-struct Beacon::State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool locked = false;
-  bool stop = false;
-};
-
-Beacon::Beacon(SessionHeader* header) : state_(std::make_unique<State>()) {
-  thread_ = std::thread([state = state_.get(), header] {
-    // A session that is resumed after the agent's restart finds the mutex as this process left it.
-    if (::pthread_mutex_lock(mutex_of(*header)) == EOWNERDEAD) {
-      ::pthread_mutex_consistent(mutex_of(*header));
-    }
-    std::unique_lock lock(state->mutex);
-    state->locked = true;
-    state->changed.notify_all();
-    state->changed.wait(lock, [&] { return state->stop; });
-    ::pthread_mutex_unlock(mutex_of(*header));
-  });
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->locked; });
-}
-
-Beacon::~Beacon() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
+BeaconHold::BeaconHold(SessionHeader* header) : header_(header) {
+  if (::pthread_mutex_lock(mutex_of(*header_)) == EOWNERDEAD) {
+    ::pthread_mutex_consistent(mutex_of(*header_));
   }
-  state_->changed.notify_all();
-  thread_.join();
 }
+
+BeaconHold::~BeaconHold() { ::pthread_mutex_unlock(mutex_of(*header_)); }
 
 struct BeaconWatch::Watched {
   SessionHeader* header = nullptr;

@@ -3,7 +3,7 @@
 // What it is: a client's sign of life: a robust mutex held by a thread of the client that only sleeps.
 //   When the process dies, the kernel marks the mutex before it frees the process' memory, so the
 //   agent suspects the death within milliseconds however large the process was.
-// Threads: Beacon belongs to the client; BeaconWatch runs a thread of its own in the agent.
+// Threads: a BeaconHold belongs to one thread of the client; BeaconWatch runs a thread of its own in the agent.
 // Trusts: it is a hint. A client can forge it; only the end of its pidfd frees anything.
 #pragma once
 
@@ -22,18 +22,17 @@ namespace mc::shm {
 // Prepares the mutex in a fresh session file. Called by the agent.
 void init_beacon(SessionHeader& header);
 
-class Beacon {
+// Holds the beacon of a session for as long as it exists. The thread that makes it must live as long as
+// the client means to, and must be the one that destroys it.
+class BeaconHold {
  public:
-  // Locks the beacon from a thread that lives until the destructor.
-  explicit Beacon(SessionHeader* header);
-  ~Beacon();
-  Beacon(const Beacon&) = delete;
-  Beacon& operator=(const Beacon&) = delete;
+  explicit BeaconHold(SessionHeader* header);
+  ~BeaconHold();
+  BeaconHold(const BeaconHold&) = delete;
+  BeaconHold& operator=(const BeaconHold&) = delete;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
-  std::thread thread_;
+  SessionHeader* header_;
 };
 
 // Calls died(session id) from its own thread, once, when a watched beacon's owner has died. At most 127

@@ -40,6 +40,9 @@ inline constexpr std::uint16_t kFlagUpsert = 1;
 inline constexpr std::uint16_t kFlagGroup = 2;  // all items or none
 inline constexpr std::uint16_t kKnownFlags = 3;
 
+// Reservations of the same number of these units are interchangeable: a client's stock is kept by them.
+inline constexpr std::uint64_t kReservationUnitBytes = 256;
+
 struct Request {
   std::uint64_t request_id;
   std::uint16_t op;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cases of `mcctl bench`: each measures one thing libmc does beside the machine's limit.
-// Threads: one. Owns: the data set between the cases that share one. Trusts: nothing of the pool but
-// sizes and addresses of views, and those only while their objects stay.
+// What it is: the cases of `mcctl bench`: each measures one thing libmc does beside the machine's
+// limit. Threads: one. Owns: the data set between the cases that share one. Trusts: nothing of the
+// pool but sizes and addresses of views, and those only while their objects stay.
 #pragma once
 
 #include <cstddef>
@@ -41,19 +41,19 @@ struct BenchRig {
 
 struct CaseResult {
   std::string name;
-  std::size_t size = 0;  // of an object; 0: the case moves none
+  std::size_t size = 0;             // of an object; 0: the case moves none
   std::uint64_t keys = 0;           // objects stored
   std::uint64_t measured_keys = 0;  // of them, those of the size
   std::uint64_t batch = 1;
   unsigned clients = 1;
-  Sample ours;               // of one call: a batch counts as one
+  Sample ours;  // of one call: a batch counts as one
   std::string limit = "none";
   Sample of_limit;
-  double bytes_per_s = 0;    // 0: the case moves no bytes
+  double bytes_per_s = 0;  // 0: the case moves no bytes
   double limit_bytes_per_s = 0;
-  double copy_p50_ns = 0;    // large puts: memcpy alone
-  double target_ns = 0;      // where a number stands in for a limit
-  std::string error;         // not empty: the case could not be measured
+  double copy_p50_ns = 0;  // large puts: memcpy alone
+  double target_ns = 0;    // where a number stands in for a limit
+  std::string error;       // not empty: the case could not be measured
 };
 
 struct BenchCase {

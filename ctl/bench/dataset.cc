@@ -100,8 +100,8 @@ Dataset::~Dataset() {
   }
 }
 
-Result<Dataset> Dataset::store(mc_client* client, std::size_t object_bytes,
-                               std::uint64_t key_count, std::uint64_t pool_bytes) {
+Result<Dataset> Dataset::store(mc_client* client, std::size_t object_bytes, std::uint64_t key_count,
+                               std::uint64_t pool_bytes) {
   Dataset dataset(client, object_bytes, key_count);
   if (Status put = dataset.put_all(pool_bytes); !put.ok()) return fail(std::move(put));
   if (Status chosen = dataset.choose_picks(); !chosen.ok()) return fail(std::move(chosen));
@@ -111,8 +111,8 @@ Result<Dataset> Dataset::store(mc_client* client, std::size_t object_bytes,
   return dataset;
 }
 
-// Numbers below big_count_ are the large objects. They are stored last, so that what an eviction takes
-// is a small one.
+// Numbers below big_count_ are the large objects. They are stored last, so that what an eviction
+// takes is a small one.
 Status Dataset::put_all(std::uint64_t pool_bytes) {
   big_count_ = object_bytes_ <= kSmallObjectBytes
                    ? key_count_

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: random keys of 64 bytes, and objects stored under some of them for the get cases.
-// Threads: one. Owns: the objects it stored, which it removes again. Trusts: a view's address and size
-// only while the pool keeps the object; the bench is told when it did not.
+// Threads: one. Owns: the objects it stored, which it removes again. Trusts: a view's address and
+// size only while the pool keeps the object; the bench is told when it did not.
 #pragma once
 
 #include <array>
@@ -31,10 +31,10 @@ struct Pick {
 
 class Dataset {
  public:
-  // Stores key_count objects: as many of object_bytes as fit, the others of 64 bytes; only the former
-  // are picked.
-  static Result<Dataset> store(mc_client* client, std::size_t object_bytes,
-                               std::uint64_t key_count, std::uint64_t pool_bytes);
+  // Stores key_count objects: as many of object_bytes as fit, the others of 64 bytes; only the
+  // former are picked.
+  static Result<Dataset> store(mc_client* client, std::size_t object_bytes, std::uint64_t key_count,
+                               std::uint64_t pool_bytes);
   Dataset(Dataset&& other) noexcept;
   Dataset& operator=(Dataset&&) = delete;
   Dataset(const Dataset&) = delete;

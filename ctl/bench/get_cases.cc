@@ -50,8 +50,8 @@ CaseResult get_copy(BenchRig& rig, std::size_t size) {
                        for (std::uint64_t i = 0; i < count; ++i) {
                          std::size_t length = 0;
                          const mc_status status =
-                             mc_get(rig.client, objects->pick(first + i).key.slice(),
-                                    buffer.data(), buffer.size(), &length);
+                             mc_get(rig.client, objects->pick(first + i).key.slice(), buffer.data(),
+                                    buffer.size(), &length);
                          if (status != MC_OK) return status;
                        }
                        return MC_OK;

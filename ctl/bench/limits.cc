@@ -78,8 +78,8 @@ Result<PingPeer> PingPeer::start() {
   peer.to_peer_ = Fd(eventfd(0, EFD_CLOEXEC));
   peer.from_peer_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!peer.to_peer_ || !peer.from_peer_) return fail(MC_NO_MEMORY, errno_text("eventfd", errno));
-  void* memory = mmap(nullptr, sizeof(PingPage), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(PingPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return fail(MC_NO_MEMORY, errno_text("mmap", errno));
   peer.page_ = new (memory) PingPage;
   peer.pid_ = fork();
@@ -137,8 +137,8 @@ Result<SharedRegion> SharedRegion::map(const Fd& file, std::size_t size) {
   if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(size)); error != 0) {
     return fail(MC_NO_MEMORY, errno_text("reserving memory to copy into", error));
   }
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                      file.get(), 0);
+  void* memory =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0);
   if (memory == MAP_FAILED) return fail(MC_NO_MEMORY, errno_text("mmap", errno));
   return SharedRegion(static_cast<unsigned char*>(memory), size);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the machine's own limits: a bare round trip between two processes through shared cache
-// lines or through eventfds, and shared memory to copy into.
-// Threads: one. A peer must be made before the process opens a client or starts a thread.
-// Owns: the peer process and the memory. Trusts: the peer, which runs this file.
+// What it is: the machine's own limits: a bare round trip between two processes through shared
+// cache lines or through eventfds, and shared memory to copy into. Threads: one. A peer must be
+// made before the process opens a client or starts a thread. Owns: the peer process and the memory.
+// Trusts: the peer, which runs this file.
 #pragma once
 
 #include <sys/types.h>

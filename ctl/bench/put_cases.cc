@@ -193,7 +193,9 @@ CaseResult run_put_batch(BenchRig& rig, std::size_t size, unsigned clients) {
 std::vector<BenchCase> put_cases() {
   return {{"put", "a new object, until it is visible", {4 * kKiB, kMiB}, put},
           {"put_asleep", "the same when the agent has gone to sleep", {4 * kKiB}, put_asleep},
-          {"put_batch", "32 new objects, by one client and by two at once", {4 * kKiB, kMiB},
+          {"put_batch",
+           "32 new objects, by one client and by two at once",
+           {4 * kKiB, kMiB},
            put_batch}};
 }
 

@@ -113,8 +113,10 @@ mc_status open_client(const PutPeerPlan& plan, mc_client** client) {
     if (client == nullptr) report.status = open_client(plan, &client);
     if (report.status == MC_OK && !region) {
       Result<SharedRegion> mapped = SharedRegion::map(region_file, order.region_bytes);
-      if (mapped) region.emplace(std::move(*mapped));
-      else report.status = mapped.error().code();
+      if (mapped)
+        region.emplace(std::move(*mapped));
+      else
+        report.status = mapped.error().code();
     }
     if (report.status == MC_OK) report = put_for_a_while(client, *region, order);
     if (!write_value(reports, report)) break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: batched puts, or copies of the same bytes, for a while: by this process and by a second
-// client at the same time, which is a process of its own (with an embedded pool: a thread).
+// What it is: batched puts, or copies of the same bytes, for a while: by this process and by a
+// second client at the same time, which is a process of its own (with an embedded pool: a thread).
 // Threads: one. A peer must be started before the process opens a client or starts a thread.
 // Owns: the peer process. Trusts: the peer, which runs this file.
 #pragma once
@@ -51,7 +51,8 @@ class PutPeer {
   PutPeer& operator=(const PutPeer&) = delete;
   ~PutPeer();
 
-  // The peer opens its client and maps the region at its first order; an order of 0 s does only that.
+  // The peer opens its client and maps the region at its first order; an order of 0 s does only
+  // that.
   bool begin(const PutOrder& order);
   PutReport finish();
 

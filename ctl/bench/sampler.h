@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the time of an operation beside the time of its limit, measured in interleaved rounds, so
-// that both meet the same machine. p50: the median over groups of operations that share a pair of clock
-// reads; p99: over operations timed one by one; both the median of the rounds.
-// Threads: one. Owns nothing but the samples. Trusts: its subjects to do the work they are asked for.
+// What it is: the time of an operation beside the time of its limit, measured in interleaved
+// rounds, so that both meet the same machine. p50: the median over groups of operations that share
+// a pair of clock reads; p99: over operations timed one by one; both the median of the rounds.
+// Threads: one. Owns nothing but the samples. Trusts: its subjects to do the work they are asked
+// for.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct Subject {
 
 struct SamplePlan {
   unsigned rounds = 5;
-  double seconds = 2;      // of all rounds and subjects together
+  double seconds = 2;  // of all rounds and subjects together
   std::uint64_t group = 64;
   std::uint64_t min_samples = 3;  // per round, subject and kind, however long they take
 };
@@ -37,7 +38,7 @@ struct Sample {
 };
 
 struct SampleRun {
-  mc_status status = MC_OK;  // the first failure ends the run
+  mc_status status = MC_OK;     // the first failure ends the run
   std::vector<Sample> samples;  // one for each subject
 };
 

@@ -48,9 +48,9 @@ class Scale {
   }
 
   double pixel(double value) const {
-    const double share = logarithmic_ ? std::log10(std::max(value, low_) / low_) /
-                                            std::log10(high_ / low_)
-                                      : value / high_;
+    const double share = logarithmic_
+                             ? std::log10(std::max(value, low_) / low_) / std::log10(high_ / low_)
+                             : value / high_;
     return from_ + (to_ - from_) * std::clamp(share, 0.0, 1.0);
   }
   const std::vector<double>& ticks() const { return ticks_; }
@@ -135,11 +135,12 @@ std::string line(const ChartSeries& series, const Scale& x, const Scale& y) {
   for (const auto& point : series.points) {
     if (!drawable(point)) continue;
     last_x = x.pixel(point.first);
-    path += (first_x ? "L" : "M") + number(last_x) + " " + number(y.pixel(point.second));
+    path += first_x ? 'L' : 'M';
+    path += number(last_x) + " " + number(y.pixel(point.second));
     if (!first_x) first_x = last_x;
   }
   if (!first_x) return {};
-  const std::string style = "s" + std::to_string(series.style);
+  const std::string style = std::string("s").append(std::to_string(series.style));
   std::string out;
   if (series.filled) {
     const std::string bottom = number(kHeight - kBottom);
@@ -183,12 +184,23 @@ std::string html_escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;

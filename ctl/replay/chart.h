@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a line chart as inline SVG: axes with units and ticks, a legend, hover titles. Colours
-// come from the page's style (classes s0, s1, ...), so that light and dark are the page's choice.
-// Threads: any; pure. Owns nothing. Trusts: nothing; all text is escaped, numbers that are not finite
-// are left out.
+// What it is: a line chart as inline SVG: axes with units and ticks, a legend, hover titles.
+// Colours come from the page's style (classes s0, s1, ...), so that light and dark are the page's
+// choice. Threads: any; pure. Owns nothing. Trusts: nothing; all text is escaped, numbers that are
+// not finite are left out.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct ChartSeries {
   std::string name;
   unsigned style = 0;  // class of the line
   bool dashed = false;
-  bool filled = false;  // down to the x axis
+  bool filled = false;                            // down to the x axis
   std::vector<std::pair<double, double>> points;  // by rising x
 };
 

@@ -13,7 +13,8 @@ namespace {
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kHeaderWords = 2;
-constexpr std::size_t kChunkWords = 512;  // a page: compared as a whole before its bytes are counted
+constexpr std::size_t kChunkWords =
+    512;  // a page: compared as a whole before its bytes are counted
 
 // Adds, xors and shifts only: the compiler turns loops over it into vector code.
 std::uint64_t body_word(std::uint64_t seed, std::uint64_t index) {
@@ -73,7 +74,9 @@ std::uint64_t wrong_in_part(const BlockContent& content, const unsigned char* by
 BlockKey::BlockKey(std::string_view name, std::uint64_t block) {
   text_.fill('.');
   char* at = text_.data();
-  const auto append = [&at](std::string_view text) { at = std::copy(text.begin(), text.end(), at); };
+  const auto append = [&at](std::string_view text) {
+    at = std::copy(text.begin(), text.end(), at);
+  };
   append("trace/");
   append(name.substr(0, kMaxNameBytes));
   append("/block/");

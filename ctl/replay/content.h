@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the keys and bytes of replayed blocks. A block's bytes are a function of its key, so that
-// any reader can check every byte it got without having seen the put.
+// What it is: the keys and bytes of replayed blocks. A block's bytes are a function of its key, so
+// that any reader can check every byte it got without having seen the put.
 //   word 0: the block's number; word 1: the key's seed; word i: mix(seed + i * golden ratio).
 // Words of two blocks differ at nearly every position, so a wrong, shifted or torn block shows.
 // Threads: any; values without state. Owns: nothing. Trusts: nothing it verifies.

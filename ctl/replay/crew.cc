@@ -29,7 +29,8 @@ constexpr std::uint64_t kStartDelayNs = 1'000'000;  // so that all begin at the 
 volatile std::sig_atomic_t interrupted = 0;
 void note_interrupt(int) { interrupted = 1; }
 
-// While it lives, Ctrl-C and SIGTERM end the replay through run_crew(), which cleans up.
+// While it lives, Ctrl-C and SIGTERM end the replay through run_crew(), which cleans up, and
+// writing to a worker that has died is an error, not a death.
 class InterruptGuard {
  public:
   InterruptGuard() {
@@ -38,10 +39,13 @@ class InterruptGuard {
     action.sa_handler = note_interrupt;
     sigaction(SIGINT, &action, &old_int_);
     sigaction(SIGTERM, &action, &old_term_);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, &old_pipe_);
   }
   ~InterruptGuard() {
     sigaction(SIGINT, &old_int_, nullptr);
     sigaction(SIGTERM, &old_term_, nullptr);
+    sigaction(SIGPIPE, &old_pipe_, nullptr);
   }
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
@@ -49,6 +53,7 @@ class InterruptGuard {
  private:
   struct sigaction old_int_ {};
   struct sigaction old_term_ {};
+  struct sigaction old_pipe_ {};
 };
 
 struct ClientCloser {
@@ -74,15 +79,15 @@ Result<Client> open_client(const CrewPlan& plan) {
 }
 
 struct Member {
-  pid_t pid = 0;       // 0: a thread
+  pid_t pid = 0;  // 0: a thread
   std::thread thread;
-  Fd records;          // from the worker
-  Fd go;               // to the worker: when to start
+  Fd records;  // from the worker
+  Fd go;       // to the worker: when to start
   RecordReader reader;
   WorkerTotals progress;
   bool ready = false;
   bool done = false;
-  std::string error;   // empty: fine so far
+  std::string error;  // empty: fine so far
 };
 
 // What a worker does once it has a client: says so, waits for the start, replays, reports.
@@ -103,6 +108,7 @@ void work(mc_client* client, const Trace& trace, const WorkerPlan& plan, int rec
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);  // the parent decides, then kills
   std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
   {
     const Result<Client> client = open_client(crew);
     if (client) {
@@ -202,9 +208,10 @@ class Crew {
     Member& member = members_[index];
     const WorkerPlan& plan = plans_[index];
     if (plan_.embedded) {
-      member.thread = std::thread([this, &plan, out = std::move(records_out), in = std::move(go_in)] {
-        work(client_.get(), trace_, plan, out.get(), in.get());
-      });
+      member.thread =
+          std::thread([this, &plan, out = std::move(records_out), in = std::move(go_in)] {
+            work(client_.get(), trace_, plan, out.get(), in.get());
+          });
     } else {
       member.pid = fork();
       if (member.pid < 0) return Status(MC_NO_MEMORY, errno_text("fork", errno));
@@ -280,8 +287,7 @@ class Crew {
   // Its records have ended: with a result, an error it told, or a death to explain.
   void end_member(Member& member) {
     member.done = true;
-    const bool finished =
-        std::find(finished_.begin(), finished_.end(), &member) != finished_.end();
+    const bool finished = std::find(finished_.begin(), finished_.end(), &member) != finished_.end();
     if (member.pid > 0) {
       const std::string cause = cause_of_death(member.pid);
       member.pid = 0;

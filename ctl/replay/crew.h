@@ -2,9 +2,9 @@
 //
 // What it is: the workers of a replay: processes against an agent, threads of one client against an
 // embedded pool. Starts them together, follows their progress, collects their results.
-// Threads: the main one; with processes the caller must not have opened a client or started a thread.
-// Owns: the processes, threads and pipes; none is left when run() has returned.
-// Trusts: the workers to be this program; each may die at any moment.
+// Threads: the main one; with processes the caller must not have opened a client or started a
+// thread. Owns: the processes, threads and pipes; none is left when run() has returned. Trusts: the
+// workers to be this program; each may die at any moment.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 namespace mc::ctl {
 
 struct CrewPlan {
-  WorkerPlan worker;            // workers: how many; worker and stop are filled in
-  std::string agent;            // socket path; empty: libmc's default
+  WorkerPlan worker;  // workers: how many; worker and stop are filled in
+  std::string agent;  // socket path; empty: libmc's default
   std::string name_space;
   std::uint64_t timeout_ns = 0;
   bool embedded = false;
@@ -30,9 +30,9 @@ struct CrewPlan {
 };
 
 struct CrewResult {
-  WorkerResult merged;              // of the workers that finished
-  double seconds = 0;               // from the common start to the last worker's end
-  std::vector<std::string> errors;  // one for each worker that did not finish
+  WorkerResult merged;                           // of the workers that finished
+  double seconds = 0;                            // from the common start to the last worker's end
+  std::vector<std::string> errors;               // one for each worker that did not finish
   std::optional<std::uint64_t> resident_blocks;  // embedded only: blocks in the pool at the end
 };
 

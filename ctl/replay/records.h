@@ -3,8 +3,8 @@
 // What it is: what a replay worker tells its parent through a pipe: framed binary records.
 //   frame: u32 type, u32 payload bytes, payload. Both ends are the same program.
 // Threads: a writer and a reader belong to one thread each.
-// Owns: the reader its unread bytes. Trusts: a worker may be broken, so sizes are checked; values are
-// only counted and drawn.
+// Owns: the reader its unread bytes. Trusts: a worker may be broken, so sizes are checked; values
+// are only counted and drawn.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ namespace mc::ctl {
 struct WorkerTotals {
   std::uint64_t requests = 0;
   std::uint64_t block_refs = 0;
-  std::uint64_t hit_refs = 0;     // hits of the prefix: every earlier block of the request hit too
+  std::uint64_t hit_refs = 0;  // hits of the prefix: every earlier block of the request hit too
   std::uint64_t wrong_bytes = 0;
-  std::uint64_t view_bytes = 0;   // read in place
-  std::uint64_t copy_bytes = 0;   // copied to a buffer
+  std::uint64_t view_bytes = 0;  // read in place
+  std::uint64_t copy_bytes = 0;  // copied to a buffer
   std::uint64_t put_bytes = 0;
   std::uint64_t inserted = 0;     // blocks put that were not resident at the lookup
   std::uint64_t failed_gets = 0;  // lookups that ended neither in a hit nor in a plain miss

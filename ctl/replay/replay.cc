@@ -2,6 +2,7 @@
 //
 // What it is: `mcctl replay`: a recorded run of an inference cluster, replayed against the pool.
 // Threads: the main one. Owns: the replay's namespace for its time.
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "agent/pool/policy/policy.h"
@@ -31,7 +31,7 @@ constexpr std::uint64_t kMinSlackBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kDefaultPoolBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kMinBlockBytes = 16;  // a block's number and seed
 constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 30;
-constexpr unsigned kMaxWorkers = 63;          // channels of one client, less one for the count
+constexpr unsigned kMaxWorkers = 63;  // channels of one client, less one for the count
 constexpr std::size_t kHitBins = 240;
 constexpr double kSampleSeconds = 0.2;
 
@@ -87,7 +87,8 @@ std::uint64_t with_slack(std::uint64_t bytes) {
   return bytes + std::max(kMinSlackBytes, bytes / 16);
 }
 
-// What the user asked for, with the defaults that depend on the trace; nullopt: told the user why not.
+// What the user asked for, with the defaults that depend on the trace; nullopt: told the user why
+// not.
 std::optional<ReplaySummary> plan_replay(const ReplayOptions& options, const Trace& trace,
                                          Context& context) {
   ReplaySummary plan;
@@ -144,8 +145,7 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
   crew.name_space = options.embedded ? context.name_space : name_space;
   crew.timeout_ns = context.timeout_ms * 1'000'000;
   crew.embedded = options.embedded;
-  crew.embedded_config = "pool_bytes=" + std::to_string(plan.pool_bytes) +
-                         "\ncapacity_bytes=" +
+  crew.embedded_config = "pool_bytes=" + std::to_string(plan.pool_bytes) + "\ncapacity_bytes=" +
                          std::to_string(plan.capacity_blocks * plan.block_bytes) +
                          "\npolicy=" + plan.policy + "\n";
   return crew;
@@ -153,9 +153,9 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
 
 std::string progress_note(const WorkerTotals& sum, double seconds) {
   char text[96];
-  const double ratio = sum.block_refs == 0 ? 0
-                                           : static_cast<double>(sum.hit_refs) /
-                                                 static_cast<double>(sum.block_refs);
+  const double ratio =
+      sum.block_refs == 0 ? 0
+                          : static_cast<double>(sum.hit_refs) / static_cast<double>(sum.block_refs);
   const double bytes = static_cast<double>(sum.got_bytes() + sum.put_bytes);
   std::snprintf(text, sizeof(text), "hits %.1f %%  %.2f GB/s", ratio * 100,
                 seconds > 0 ? bytes / seconds / 1e9 : 0);
@@ -189,7 +189,9 @@ Result<CrewResult> run(const Trace& trace, const CrewPlan& crew, const ReplayNam
   } else if (result->resident_blocks) {
     // What was inserted and is not there any more was evicted: nothing else takes blocks away.
     const std::uint64_t inserted = summary.result.totals.inserted;
+    // Threads that put one block at the same time both count it as inserted.
     summary.evictions = inserted - std::min(inserted, *result->resident_blocks);
+    summary.evictions_exact = summary.workers == 1;
   }
   return result;
 }
@@ -222,8 +224,8 @@ int replay(const ReplayOptions& options, Context& context) {
         context.agent.empty() ? client::default_agent_socket() : context.agent, plan,
         context.timeout_ms * 1'000'000);
     if (!made) {
-      return failed(context, made.error().to_string() +
-                                 "\n(to replay without an agent, add --embedded)");
+      return failed(context,
+                    made.error().to_string() + "\n(to replay without an agent, add --embedded)");
     }
     target.emplace(std::move(*made));
   }
@@ -236,6 +238,7 @@ int replay(const ReplayOptions& options, Context& context) {
   }
   if (!crew) return failed(context, crew.error().to_string());
   for (const std::string& error : crew->errors) failed(context, error);
+  if (!crew->errors.empty() && summary->result.totals.requests == 0) return context.exit_code;
 
   add_worker_curves(*summary, trace->requests.size());
   add_reference_curves(*summary, *trace);
@@ -263,9 +266,12 @@ void register_replay(CLI::App& app, Context& context) {
   CLI::App* verb = app.add_subcommand(
       "replay", "Replay a trace of inference requests, verify every byte, report hits and latency");
   verb->footer(
-      "Each worker looks its requests' block chains up, verifies the leading hits, and puts the rest.\n"
-      "Workers are processes. With --embedded there is no agent: the pool lives inside mcctl, and the\n"
-      "workers are threads sharing one client. Otherwise the replay makes a namespace of its own in\n"
+      "Each worker looks its requests' block chains up, verifies the leading hits, and puts the "
+      "rest.\n"
+      "Workers are processes. With --embedded there is no agent: the pool lives inside mcctl, and "
+      "the\n"
+      "workers are threads sharing one client. Otherwise the replay makes a namespace of its own "
+      "in\n"
       "the agent and drops it at the end. With one worker the hits and evictions are the same in\n"
       "every run. Exit code 1: a worker failed, or a byte was wrong.");
   verb->add_option("trace", options->trace, "JSON lines with timestamp, input_length, hash_ids")

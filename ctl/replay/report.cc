@@ -48,9 +48,8 @@ white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.5 ui-monospace,monospace
 
 std::string percent(double ratio) {
   char text[32];
-  std::snprintf(text, sizeof(text), std::fabs(ratio * 100 - std::round(ratio * 100)) < 1e-9
-                                        ? "%.0f %%"
-                                        : "%.1f %%",
+  std::snprintf(text, sizeof(text),
+                std::fabs(ratio * 100 - std::round(ratio * 100)) < 1e-9 ? "%.0f %%" : "%.1f %%",
                 ratio * 100);
   return text;
 }
@@ -85,10 +84,11 @@ ChartAxis time_axis() { return {.label = "time since the start (s)", .format = s
 Chart hit_chart(const ReplaySummary& s) {
   Chart chart;
   chart.title = "Prefix hit ratio over the trace";
-  chart.note = s.unlimited()
-                   ? "Share of all block references so far. The pool holds every block of the trace."
-                   : "Share of all block references so far, beside LRU and the optimum with room for " +
-                         format_count(s.reference_blocks) + " blocks.";
+  chart.note =
+      s.unlimited()
+          ? "Share of all block references so far. The pool holds every block of the trace."
+          : "Share of all block references so far, beside LRU and the optimum with room for " +
+                format_count(s.reference_blocks) + " blocks.";
   chart.x = {.label = "requests of the trace", .format = count};
   chart.y = {.label = "hit ratio", .format = percent, .least_top = 0.2};
   if (s.unlimited()) {
@@ -130,10 +130,10 @@ Chart latency_chart(const ReplaySummary& s) {
 Chart occupancy_chart(const ReplaySummary& s) {
   Chart chart;
   chart.title = "Occupancy";
-  chart.note = s.occupancy_is_estimate
-                   ? "Blocks inserted, at most the capacity: an embedded pool is not asked."
-                   : "Objects in the pool, as its agent says, of " + format_bytes(s.block_bytes) +
-                         " each.";
+  chart.note =
+      s.occupancy_is_estimate
+          ? "Blocks inserted, at most the capacity: an embedded pool is not asked."
+          : "Objects in the pool, as its agent says, of " + format_bytes(s.block_bytes) + " each.";
   chart.x = time_axis();
   const std::uint64_t block_bytes = s.block_bytes;
   chart.y = {.label = "objects", .format = count};
@@ -144,8 +144,8 @@ Chart occupancy_chart(const ReplaySummary& s) {
                 format_bytes(static_cast<std::uint64_t>(last) * block_bytes) + ".";
   if (!s.unlimited() && !s.occupancy.empty()) {
     const auto capacity = static_cast<double>(s.reference_blocks);
-    chart.series.push_back({"capacity", 1, true, false,
-                            {{0.0, capacity}, {s.occupancy.back().first, capacity}}});
+    chart.series.push_back(
+        {"capacity", 1, true, false, {{0.0, capacity}, {s.occupancy.back().first, capacity}}});
   }
   return chart;
 }
@@ -169,9 +169,10 @@ std::string tiles(const ReplaySummary& s) {
   const WorkerTotals& totals = s.result.totals;
   const double bytes = static_cast<double>(totals.got_bytes() + totals.put_bytes);
   const std::string reference =
-      s.unlimited() ? "prefix hits (infinite cache " + format_percent(s.ratio(s.optimum_hits)) + ")"
-                    : "prefix hits (LRU " + format_percent(s.ratio(s.lru_hits)) + ", optimum " +
-                          format_percent(s.ratio(s.optimum_hits)) + ")";
+      s.unlimited()
+          ? "prefix hits (infinite cache " + format_percent(s.reference_ratio(s.optimum_hits)) + ")"
+          : "prefix hits (LRU " + format_percent(s.reference_ratio(s.lru_hits)) + ", optimum " +
+                format_percent(s.reference_ratio(s.optimum_hits)) + ")";
   return "<div class=\"tiles\">" + tile(format_percent(s.ratio(totals.hit_refs)), reference) +
          tile(s.seconds > 0 ? byte_rate(bytes / s.seconds) : "-", "got and put") +
          tile(format_duration_ns(s.result.get_block.percentile_ns(0.5)), "get of a block, median") +

@@ -49,6 +49,8 @@ double ReplaySummary::ratio(std::uint64_t hits) const {
   return share(hits, result.totals.block_refs);
 }
 
+double ReplaySummary::reference_ratio(std::uint64_t hits) const { return share(hits, trace_refs); }
+
 void add_worker_curves(ReplaySummary& summary, std::size_t request_count) {
   const std::vector<HitBin>& bins = summary.result.by_request;
   HitBin sum;
@@ -62,7 +64,8 @@ void add_worker_curves(ReplaySummary& summary, std::size_t request_count) {
   }
 
   const std::vector<TimeBin>& times = summary.result.by_time;
-  const std::size_t width = std::max<std::size_t>(1, (times.size() + kRatePoints - 1) / kRatePoints);
+  const std::size_t width =
+      std::max<std::size_t>(1, (times.size() + kRatePoints - 1) / kRatePoints);
   std::uint64_t inserted = 0;
   for (std::size_t first = 0; first < times.size(); first += width) {
     const std::size_t end = std::min(first + width, times.size());
@@ -96,6 +99,7 @@ void add_reference_curves(ReplaySummary& summary, const Trace& trace) {
       part.reference_count += part.requests.back().blocks.size();
     }
     if (part.reference_count == 0) continue;
+    summary.trace_refs = part.reference_count;
     summary.lru_hits = lru_prefix_hits(part, summary.reference_blocks);
     summary.optimum_hits = optimal_prefix_hits(part, summary.reference_blocks);
     const auto x = static_cast<double>(end);
@@ -120,12 +124,14 @@ std::vector<std::pair<std::string, std::string>> summary_rows(const ReplaySummar
   add("prefix hits", format_count(totals.hit_refs));
   add("prefix hit ratio", format_percent(summary.ratio(totals.hit_refs)));
   if (summary.unlimited()) {
-    add("  an infinite cache", format_percent(summary.ratio(summary.optimum_hits)));
+    add("  an infinite cache", format_percent(summary.reference_ratio(summary.optimum_hits)));
   } else {
-    add("  LRU of that size", format_percent(summary.ratio(summary.lru_hits)));
-    add("  the optimum", format_percent(summary.ratio(summary.optimum_hits)));
+    add("  LRU of that size", format_percent(summary.reference_ratio(summary.lru_hits)));
+    add("  the optimum", format_percent(summary.reference_ratio(summary.optimum_hits)));
   }
-  add("evictions", summary.evictions ? format_count(*summary.evictions) : "n/a");
+  add("evictions", summary.evictions ? (summary.evictions_exact ? "" : "at most ") +
+                                           format_count(*summary.evictions)
+                                     : "n/a");
   add("bytes got", format_bytes(totals.got_bytes()));
   add("bytes put", format_bytes(totals.put_bytes));
   add("copies avoided", format_bytes(totals.view_bytes) + " read in place");
@@ -174,8 +180,8 @@ std::string summary_json(const ReplaySummary& summary) {
   count("block_refs", totals.block_refs);
   count("hit_refs", totals.hit_refs);
   json["hit_ratio"] = summary.ratio(totals.hit_refs);
-  json["lru_hit_ratio"] = summary.ratio(summary.lru_hits);
-  json["optimum_hit_ratio"] = summary.ratio(summary.optimum_hits);
+  json["lru_hit_ratio"] = summary.reference_ratio(summary.lru_hits);
+  json["optimum_hit_ratio"] = summary.reference_ratio(summary.optimum_hits);
   count("wrong_bytes", totals.wrong_bytes);
   count("failed_gets", totals.failed_gets);
   count("failed_puts", totals.failed_puts);
@@ -184,6 +190,7 @@ std::string summary_json(const ReplaySummary& summary) {
   count("put_bytes", totals.put_bytes);
   json["evictions"] = summary.evictions ? Json::Value(Json::UInt64{*summary.evictions})
                                         : Json::Value(Json::nullValue);
+  json["evictions_exact"] = summary.evictions_exact;
   const auto percentiles = [&json](const std::string& name, const LatencyHistogram& histogram) {
     json[name + "_p50_ns"] = histogram.percentile_ns(0.5);
     json[name + "_p90_ns"] = histogram.percentile_ns(0.9);

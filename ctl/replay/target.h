@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the namespace that a replay against an agent makes for itself, and what the agent says
-// about it. Dropped again at the latest when the object dies.
-// Threads: the main one. Owns: the namespace in the agent.
-// Trusts: nothing the agent says; a missing field is 0.
+// What it is: the namespace that a replay against an agent makes for itself, and what the agent
+// says about it. Dropped again at the latest when the object dies. Threads: the main one. Owns: the
+// namespace in the agent. Trusts: nothing the agent says; a missing field is 0.
 #pragma once
 
 #include <cstdint>

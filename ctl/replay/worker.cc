@@ -57,9 +57,8 @@ class Worker {
         plan_(plan),
         start_ns_(start_ns),
         progress_fd_(progress_fd),
-        lookup_blocks_(plan.copy
-                           ? blocks_within(kMaxBufferBytes, plan.block_bytes, kLookupBlocks)
-                           : kLookupBlocks),
+        lookup_blocks_(plan.copy ? blocks_within(kMaxBufferBytes, plan.block_bytes, kLookupBlocks)
+                                 : kLookupBlocks),
         put_blocks_(blocks_within(kMaxBufferBytes, plan.block_bytes, kPutBlocks)),
         put_buffer_(put_blocks_ * plan.block_bytes),
         copy_buffer_(plan.copy ? lookup_blocks_ * plan.block_bytes : 0),
@@ -140,8 +139,8 @@ class Worker {
       const auto miss = std::find_if(begin, end, [](mc_status s) { return s != MC_OK; });
       *prefix += static_cast<std::size_t>(miss - begin);
       *resident_after += static_cast<std::size_t>(std::count(miss, end, MC_OK));
-      result_.totals.failed_gets += static_cast<std::uint64_t>(std::count_if(
-          miss, end, [](mc_status s) { return s != MC_OK && s != MC_NOT_FOUND; }));
+      result_.totals.failed_gets += static_cast<std::uint64_t>(
+          std::count_if(miss, end, [](mc_status s) { return s != MC_OK && s != MC_NOT_FOUND; }));
       if (miss != end) return {};
     }
     return {};
@@ -175,8 +174,7 @@ class Worker {
     const std::size_t count = std::min(mc_view_spans(&view, spans.data(), spans.size()), kMaxSpans);
     std::uint64_t offset = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t size =
-          std::min<std::uint64_t>(spans[i].size, plan_.block_bytes - offset);
+      const std::size_t size = std::min<std::uint64_t>(spans[i].size, plan_.block_bytes - offset);
       result_.totals.wrong_bytes += content.wrong_bytes(spans[i].data, size, offset);
       offset += size;
     }

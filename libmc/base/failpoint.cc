@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace mc {
 
@@ -89,15 +91,6 @@ void failpoint_reached(const char* name) {
         break;
     }
   }
-}
-
-const std::vector<std::string_view>& failpoint_names() {
-  static const std::vector<std::string_view> names = {
-#define MC_FAILPOINT_NAME(name) name,
-#include "libmc/base/failpoint_names.inc"
-#undef MC_FAILPOINT_NAME
-  };
-  return names;
 }
 
 }  // namespace mc

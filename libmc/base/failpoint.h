@@ -5,18 +5,14 @@
 //   The environment variable MC_FAILPOINTS="name=action,name@N=action" arms them; @N: at the Nth
 //   time. Actions: kill (SIGKILL to itself), stop (SIGSTOP), pause (writes the name and a newline to
 //   the descriptor in MC_FAILPOINT_FD, then waits for a byte on it).
+// tests/crash finds the names by reading the sources: one failpoint, one literal MC_FAILPOINT("…").
 // Threads: any.
 #pragma once
 
 #ifdef MC_FAILPOINTS
 
-#include <string_view>
-#include <vector>
-
 namespace mc {
 void failpoint_reached(const char* name);
-// Every name that the product mentions, so that a test can visit all of them.
-const std::vector<std::string_view>& failpoint_names();
 }  // namespace mc
 
 #define MC_FAILPOINT(name) ::mc::failpoint_reached(name)

@@ -76,4 +76,6 @@ mc_retry mc_status_retry(mc_status status) {
   return row != nullptr ? row->retry : MC_RETRY_NEVER;
 }
 
+const char* mc_version(void) { return MC_VERSION; }
+
 }  // extern "C"

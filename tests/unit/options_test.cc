@@ -336,7 +336,25 @@ TEST(OptionsTest, SyntaxErrorsGiveFileLineAndColumn) {
   EXPECT_THAT(refusal("arenas = 1\npool_bytes = = 2"),
               HasSubstr("agent.toml, line 2, column 14: not TOML"));
   EXPECT_THAT(refusal("arenas = 1\narenas = 2"), HasSubstr("line 2"));
-  EXPECT_THAT(refusal("arenas = \xff"), HasSubstr("not TOML"));
+  for (const char* broken :
+       {"arenas = \xff", "arenas = '\xff'", "[[?]]", "[[\x01", "[", "a.", "'", "\"\\u"}) {
+    EXPECT_THAT(refusal(broken), HasSubstr("not TOML"));
+  }
+}
+
+TEST(OptionsTest, LettersBeyondAsciiStandInQuotesAndCommentsOnly) {
+  const std::string letter = "\xd2\x98";
+  for (const std::string& text :
+       {"# " + letter, "runtime_dir = '/" + letter + "'", "runtime_dir = \"/\\\"" + letter + "\"",
+        "runtime_dir = \"\"\"/x\"" + letter + "\"\"\"\"\" # " + letter,
+        "runtime_dir = '''/x'" + letter + "'''", "\xef\xbb\xbf" + ("arenas = 1 # " + letter)}) {
+    EXPECT_EQ(refusal(text), "") << text;
+  }
+  EXPECT_THAT(refusal("arenas = 1\narenas" + letter + " = 1"),
+              HasSubstr("line 2, column 7: not TOML"));
+  EXPECT_THAT(refusal(letter), HasSubstr("line 1, column 1: not TOML"));
+  EXPECT_THAT(refusal("runtime_dir = '/x'" + letter), HasSubstr("not TOML"));
+  EXPECT_THAT(refusal("runtime_dir = \"\"\"/x\"\"\"" + letter), HasSubstr("not TOML"));
 }
 
 TEST(OptionsTest, ValuesOfOtherTypesAreRefused) {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what mcctl doctor finds out about this host, its kernel and its agent, before it
+// judges. Threads: the main one. Values; nothing stays open. Trusts: the kernel; of the agent only
+// what is shown as its word.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ctl/command.h"
+
+namespace mc::ctl {
+
+inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+
+// A nullopt: could not be found out.
+struct HostFacts {
+  // Limits of the agent's process when it answers and lets us look, else of this one.
+  bool limits_are_the_agents = false;
+  std::optional<std::uint64_t> memlock_bytes;
+  std::optional<std::uint64_t> open_files;
+
+  std::optional<std::uint64_t> huge_page_bytes;
+  std::optional<std::uint64_t> huge_pages_total;
+  std::optional<std::uint64_t> huge_pages_free;
+  std::string shmem_huge;  // "never", "advise", "within_size", "always"...; empty: no such file
+
+  std::optional<std::uint64_t> available_bytes;    // MemAvailable
+  std::optional<std::uint64_t> group_limit_bytes;  // of the control group; kUnlimited: none
+  std::optional<std::uint64_t> group_used_bytes;
+  std::optional<std::uint64_t> dev_shm_bytes;
+
+  std::string kernel;      // "6.1.0-18-amd64"
+  std::uint32_t cpus = 0;  // that this process may run on
+  double cpu_quota = 0;    // of the control group, in CPUs; 0: none
+  std::string clocksource;
+  bool systemd_runs = false;
+  std::string unit_file;  // empty: not found
+};
+
+struct KernelFeatures {
+  bool sealed_memfd = false;
+  bool membarrier_global_expedited = false;
+  bool pidfd_open = false;
+  bool peer_pidfd = false;
+  bool futex_waitv = false;
+  bool populate_write = false;
+  bool io_uring = false;
+};
+
+struct PathFacts {
+  bool exists = false;
+  bool is_socket = false;
+  bool is_directory = false;
+  std::uint32_t mode = 0;  // permission bits
+  std::uint32_t uid = 0;
+};
+
+struct AgentFacts {
+  std::string socket;
+  std::string directory;
+  PathFacts socket_facts;
+  PathFacts directory_facts;
+  std::uint32_t our_uid = 0;
+  bool answered = false;
+  bool ready = false;
+  std::string error;  // why it did not answer
+  std::uint64_t pid = 0;
+  std::string version;
+  std::string our_version;
+};
+
+HostFacts probe_host(const AgentFacts& agent);
+KernelFeatures probe_kernel();
+AgentFacts probe_agent(const Context& context);
+
+}  // namespace mc::ctl

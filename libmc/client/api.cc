@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C ABI over Client: checks arguments, finds the channel, keeps the last error.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "libmc/base/clock.h"
+#include "libmc/base/checksum.h"
+#include "libmc/client/client.h"
+#include "libmc/client/completion_queue.h"
+#include "libmc/client/errors.h"
+#include "libmc/client/reading.h"
+#include "libmc/client/writing.h"
+#include "mc/mc.h"
+
+using namespace mc;
+using namespace mc::client;
+
+struct mc_reservation {
+  Client* client;
+  std::shared_ptr<Memory> memory;
+  Reserved reserved;
+  std::shared_ptr<Staging> staging;
+  std::uint64_t staging_offset = 0;
+  std::uint64_t size = 0;
+};
+
+struct mc_group {
+  Client* client;
+  const Memory* memory = nullptr;
+  std::vector<WrittenItem> items;
+  std::shared_ptr<Staging> staging;
+  bool upsert = false;
+  Status failure;
+};
+
+struct mc_cq {
+  Client* client;
+  std::unique_ptr<CompletionQueue> queue;
+};
+
+namespace {
+
+Client& of(mc_client* client) { return *reinterpret_cast<Client*>(client); }
+
+mc_status invalid(const char* text) { return set_error(Status(MC_INVALID_ARGUMENT, text)); }
+
+std::uint64_t deadline_in(const Client& client, std::uint64_t timeout_ns) {
+  if (timeout_ns == 0) timeout_ns = client.default_timeout_ns();
+  return now_ns() + std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS);
+}
+
+constexpr const char* kBadKey = "a key has 1 to 1024 bytes (MC_MAX_KEY_BYTES)";
+constexpr const char* kBadCount = "a batch has 1 to 1024 items (MC_MAX_BATCH_ITEMS)";
+
+bool bad_count(std::size_t count) { return count - 1 >= MC_MAX_BATCH_ITEMS; }
+
+// The thread's channel; the quick way first.
+Result<ChannelUse> channel_of(mc_client* client, std::uint64_t timeout_ns = 0) {
+  if (Channel* quick = of(client).quick_channel()) return ChannelUse(quick);
+  return of(client).channel(deadline_in(of(client), timeout_ns));
+}
+
+Result<PutRules> rules_from(const Client& client, const mc_put_options* options) {
+  PutRules rules;
+  mc_put_options given = MC_PUT_OPTIONS_INIT;
+  if (options != nullptr) {
+    if (options->struct_size < sizeof(std::size_t)) {
+      return fail(MC_INVALID_ARGUMENT, "set mc_put_options.struct_size, or use MC_PUT_OPTIONS_INIT");
+    }
+    std::memcpy(static_cast<void*>(&given), options, std::min(options->struct_size, sizeof given));
+  }
+  if (given.parent.size > MC_MAX_KEY_BYTES ||
+      (given.parent.size > 0 && given.parent.data == nullptr)) {
+    return fail(MC_INVALID_ARGUMENT, kBadKey);
+  }
+  if (given.pin < MC_PIN_NONE || given.pin > MC_PIN_HARD) {
+    return fail(MC_INVALID_ARGUMENT, "pin is none, soft or hard");
+  }
+  rules.deadline_ns = deadline_in(client, given.timeout_ns);
+  rules.parent = given.parent;
+  rules.pin = given.pin;
+  rules.pin_ttl_s = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>((given.pin_ttl_ms + 999) / 1000, 0x7fffffff));
+  rules.upsert = given.upsert != 0;
+  return rules;
+}
+
+// Writes one value and remembers it for the group's commit.
+mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const mc_put_item& item,
+                       const PutRules& rules) {
+  if (const mc_status bad = check_item(item); bad != MC_OK) return set_error(bad);
+  if (group.items.size() >= MC_MAX_GROUP_ITEMS) {
+    return set_error(Status(MC_TOO_LARGE, "a group has at most 1024 objects (MC_MAX_GROUP_ITEMS)"));
+  }
+  if (group.memory != nullptr && group.memory != &channel.memory()) {
+    return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
+  }
+  WrittenItem written;
+  written.key.assign(static_cast<const char*>(item.key.data), item.key.size);
+  written.length = value_bytes(item);
+  const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
+  written.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
+  written.pin = rules.pin;
+  written.pin_ttl_s = rules.pin_ttl_s;
+  if (channel.memory().isolated) {
+    auto staging = client.staging(rules.deadline_ns);
+    if (!staging) return set_error(staging.error());
+    const auto offset = (*staging)->allocate(written.length, now_ns());
+    if (!offset) {
+      return set_error(Status(MC_NO_SPACE, "the group does not fit in this client's staging memory; "
+                                           "open the client with larger staging_bytes"));
+    }
+    group.staging = *staging;
+    written.staging_offset = *offset;
+    std::byte* at = group.staging->at(*offset);
+    for (std::size_t i = 0; i < item.piece_count; ++i) {
+      std::memcpy(at, item.pieces[i].data, item.pieces[i].size);
+      at += item.pieces[i].size;
+    }
+  } else {
+    const std::uint64_t bytes = reservation_bytes(written.length);
+    std::vector<Reserved> granted;
+    if (!channel.take_stock(bytes, written.reserved)) {
+      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted); !status.ok()) {
+        return set_error(status);
+      }
+      written.reserved = granted.front();
+    }
+    written.checksum = copy_into(channel.memory(), written.reserved, hash_of(channel, item.key),
+                                 item.pieces, item.piece_count);
+  }
+  group.memory = &channel.memory();
+  group.upsert |= rules.upsert;
+  group.items.push_back(std::move(written));
+  return MC_OK;
+}
+
+mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
+                  const mc_put_options* options) {
+  Client& client = of(handle);
+  auto rules = rules_from(client, options);
+  if (!rules) return set_error(rules.error());
+  auto channel = client.channel(rules->deadline_ns);
+  if (!channel) return set_error(channel.error());
+  mc_group* group = options != nullptr && options->struct_size >= sizeof *options ? options->group
+                                                                                 : nullptr;
+  if (group == nullptr) return put_items(client, **channel, items, count, *rules);
+  if (group->client != &client) return invalid("the group belongs to another client");
+  mc_status first = MC_OK;
+  for (std::size_t i = 0; i < count; ++i) {
+    items[i].status = add_to_group(client, **channel, *group, items[i], *rules);
+    if (items[i].status == MC_OK) continue;
+    if (first == MC_OK) first = items[i].status;
+    if (group->failure.ok()) group->failure = Status(items[i].status, mc_last_error());
+  }
+  return first;
+}
+
+void drop_group_items(Client& client, mc_group& group) {
+  if (group.staging) {
+    for (const WrittenItem& item : group.items) group.staging->free(item.staging_offset);
+    return;
+  }
+  auto channel = client.channel(now_ns());
+  if (!channel || group.memory != &(*channel)->memory()) return;
+  for (const WrittenItem& item : group.items) (*channel)->give_stock(item.reserved);
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- Client ---------------------------------------------------------------------------------------
+
+mc_status mc_open(const mc_open_options* options, mc_client** client) {
+  if (client == nullptr) return invalid("client must not be null");
+  *client = nullptr;
+  mc_open_options given = MC_OPEN_OPTIONS_INIT;
+  if (options != nullptr) {
+    if (options->struct_size < sizeof(std::size_t)) {
+      return invalid("set mc_open_options.struct_size, or use MC_OPEN_OPTIONS_INIT");
+    }
+    std::memcpy(static_cast<void*>(&given), options, std::min(options->struct_size, sizeof given));
+  }
+  if (given.name_space != nullptr &&
+      (given.name_space[0] == '\0' || std::strlen(given.name_space) > MC_MAX_NAMESPACE_BYTES)) {
+    return invalid("a namespace's name has 1 to 64 bytes (MC_MAX_NAMESPACE_BYTES)");
+  }
+  if (given.channel_count > MC_MAX_CHANNELS) {
+    return invalid("channel_count is at most 64 (MC_MAX_CHANNELS)");
+  }
+  if (given.staging_bytes > MC_MAX_STAGING_BYTES) {
+    return invalid("staging_bytes is at most 4 GiB (MC_MAX_STAGING_BYTES)");
+  }
+  auto opened = Client::open(given);
+  if (!opened) return set_error(opened.error());
+  *client = reinterpret_cast<mc_client*>(opened->release());
+  return MC_OK;
+}
+
+void mc_close(mc_client* client) { delete reinterpret_cast<Client*>(client); }
+
+mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
+  if (client == nullptr || info == nullptr) return invalid("client and info must not be null");
+  if (info->struct_size < sizeof *info) return invalid("set mc_client_info.struct_size");
+  const Client::Current now = of(client).current();
+  const Memory& memory = *now.connection.memory;
+  info->session_id = memory.session_id;
+  info->node_id = memory.node_id;
+  info->agent_incarnation = now.connection.link->incarnation;
+  info->pool_bytes = memory.index.header().pool_bytes.load_relaxed();
+  info->isolated = memory.isolated ? 1 : 0;
+  info->reserved = 0;
+  return MC_OK;
+}
+
+// ---- Put ------------------------------------------------------------------------------------------
+
+mc_status mc_put(mc_client* client, mc_slice key, mc_slice value, const mc_put_options* options) {
+  if (client == nullptr) return invalid("client must not be null");
+  if (check_key(key) != MC_OK) return invalid(kBadKey);
+  if (value.data == nullptr || value.size == 0) return invalid("a value has at least 1 byte");
+  mc_put_item item{key, &value, 1, {nullptr, 0}, MC_OK};
+  return put_all(client, &item, 1, options);
+}
+
+mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
+                       const mc_put_options* options) {
+  if (client == nullptr || items == nullptr) return invalid("client and items must not be null");
+  if (bad_count(count)) return invalid(kBadCount);
+  return put_all(client, items, count, options);
+}
+
+// ---- Get ------------------------------------------------------------------------------------------
+
+mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity, size_t* length) {
+  if (client == nullptr || (buffer == nullptr && capacity > 0)) {
+    return invalid("client and buffer must not be null");
+  }
+  if (check_key(key) != MC_OK) return invalid(kBadKey);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  const mc_span piece{buffer, capacity};
+  std::uint64_t copied = 0;
+  const mc_status status =
+      read_object(**channel, key, hash_of(**channel, key), &piece, 1, 0, &copied);
+  if (length != nullptr) *length = copied;
+  return status == MC_OK ? MC_OK : set_error(status);
+}
+
+mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
+  if (client == nullptr || items == nullptr) return invalid("client and items must not be null");
+  if (bad_count(count)) return invalid(kBadCount);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  mc_status first = MC_OK;
+  for (std::size_t i = 0; i < count; ++i) {
+    mc_get_item& item = items[i];
+    const bool bad = check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
+                     item.piece_count > MC_MAX_PIECES;
+    item.status = bad ? MC_INVALID_ARGUMENT
+                      : read_object(**channel, item.key, hash_of(**channel, item.key), item.pieces,
+                                    item.piece_count, item.offset, &item.length);
+    if (first == MC_OK) first = item.status;
+  }
+  return first == MC_OK ? MC_OK : set_error(first);
+}
+
+mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) {
+  if (client == nullptr || view == nullptr) return invalid("client and view must not be null");
+  view->pin = 0;
+  if (check_key(key) != MC_OK) return invalid(kBadKey);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  const mc_status status = view_object(**channel, client, key, hash_of(**channel, key), view);
+  if (status == MC_OK) return MC_OK;
+  view->pin = 0;
+  return set_error(status);
+}
+
+mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t count, mc_view* views,
+                            mc_status* statuses) {
+  if (client == nullptr || keys == nullptr || views == nullptr || statuses == nullptr) {
+    return invalid("client, keys, views and statuses must not be null");
+  }
+  if (bad_count(count)) return invalid(kBadCount);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  mc_status first = MC_OK;
+  for (std::size_t i = 0; i < count; ++i) {
+    views[i].pin = 0;
+    statuses[i] = check_key(keys[i]);
+    if (statuses[i] == MC_OK) {
+      statuses[i] =
+          view_object(**channel, client, keys[i], hash_of(**channel, keys[i]), &views[i]);
+    }
+    if (statuses[i] != MC_OK) views[i].pin = 0;
+    if (first == MC_OK) first = statuses[i];
+  }
+  return first == MC_OK ? MC_OK : set_error(first);
+}
+
+// ---- Ask and remove -------------------------------------------------------------------------------
+
+mc_status mc_exists(mc_client* client, mc_slice key) {
+  if (client == nullptr) return invalid("client must not be null");
+  if (check_key(key) != MC_OK) return invalid(kBadKey);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  if (object_exists(**channel, key, hash_of(**channel, key), false)) return MC_OK;
+  return set_error(MC_NOT_FOUND);
+}
+
+mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
+                          mc_status* statuses) {
+  if (client == nullptr || keys == nullptr || statuses == nullptr) {
+    return invalid("client, keys and statuses must not be null");
+  }
+  if (bad_count(count)) return invalid(kBadCount);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
+    const bool there = object_exists(**channel, keys[i], hash_of(**channel, keys[i]), false);
+    statuses[i] = there ? MC_OK : MC_NOT_FOUND;
+  }
+  return MC_OK;
+}
+
+mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info) {
+  mc_status status = MC_OK;
+  const mc_status failed = mc_stat_batch(client, &key, 1, info, &status);
+  return failed != MC_OK ? failed : status;
+}
+
+mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count, mc_stat_info* infos,
+                        mc_status* statuses) {
+  if (client == nullptr || keys == nullptr || infos == nullptr || statuses == nullptr) {
+    return invalid("client, keys, infos and statuses must not be null");
+  }
+  if (bad_count(count)) return invalid(kBadCount);
+  auto channel = channel_of(client);
+  if (!channel) return set_error(channel.error());
+  mc_status first = MC_OK;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (infos[i].struct_size < sizeof infos[i]) return invalid("set mc_stat_info.struct_size");
+    if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
+    statuses[i] = stat_object(**channel, keys[i], hash_of(**channel, keys[i]), &infos[i]);
+    if (first == MC_OK) first = statuses[i];
+  }
+  return first == MC_OK ? MC_OK : set_error(first);
+}
+
+mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) {
+  mc_status status = MC_OK;
+  return mc_remove_batch(client, &key, 1, &status, timeout_ns);
+}
+
+mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
+                          mc_status* statuses, uint64_t timeout_ns) {
+  if (client == nullptr || keys == nullptr || statuses == nullptr) {
+    return invalid("client, keys and statuses must not be null");
+  }
+  if (bad_count(count)) return invalid(kBadCount);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
+  }
+  const std::uint64_t deadline_ns = deadline_in(of(client), timeout_ns);
+  auto channel = of(client).channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  const Status status = remove_items(**channel, keys, count, statuses, deadline_ns);
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_ttl_ms,
+                     uint64_t timeout_ns) {
+  if (client == nullptr) return invalid("client must not be null");
+  if (check_key(key) != MC_OK) return invalid(kBadKey);
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  options.pin = pin;
+  options.pin_ttl_ms = pin_ttl_ms;
+  options.timeout_ns = timeout_ns;
+  auto rules = rules_from(of(client), &options);
+  if (!rules) return set_error(rules.error());
+  auto channel = of(client).channel(rules->deadline_ns);
+  if (!channel) return set_error(channel.error());
+  const Status status = set_pin(**channel, key, pin, rules->pin_ttl_s, rules->deadline_ns);
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+// ---- Writing in place -----------------------------------------------------------------------------
+
+mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
+                     mc_reservation** reservation) {
+  if (client == nullptr || reservation == nullptr) {
+    return invalid("client and reservation must not be null");
+  }
+  *reservation = nullptr;
+  if (size == 0 || size > MC_MAX_OBJECT_BYTES) return invalid("a reservation has 1 B to 1 TiB");
+  const std::uint64_t deadline_ns = deadline_in(of(client), timeout_ns);
+  auto channel = of(client).channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  auto made = std::make_unique<mc_reservation>();
+  made->client = &of(client);
+  made->size = size;
+  if ((*channel)->memory().isolated) {
+    auto staging = of(client).staging(deadline_ns);
+    if (!staging) return set_error(staging.error());
+    if (size > (*staging)->size_bytes()) {
+      return set_error(Status(MC_TOO_LARGE, "larger than this client's staging memory; open it with "
+                                            "larger staging_bytes"));
+    }
+    const auto offset = (*staging)->allocate(size, deadline_ns);
+    if (!offset) return set_error(MC_NO_SPACE);
+    made->staging = *staging;
+    made->staging_offset = *offset;
+  } else {
+    std::vector<Reserved> granted;
+    if (Status status =
+            reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
+        !status.ok()) {
+      return set_error(status);
+    }
+    made->reserved = granted.front();
+  }
+  made->memory = made->client->current().connection.memory;
+  *reservation = made.release();
+  return MC_OK;
+}
+
+size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans, size_t capacity) {
+  if (reservation == nullptr) return 0;
+  if (reservation->staging) {
+    if (capacity > 0) {
+      spans[0] = {reservation->staging->at(reservation->staging_offset), reservation->size};
+    }
+    return 1;
+  }
+  std::uint64_t left = reservation->size;
+  for (std::uint32_t i = 0; i < reservation->reserved.extent_count; ++i) {
+    const shm::ExtentRecord& extent = reservation->reserved.extents[i];
+    const std::uint64_t part = std::min(left, extent.length_bytes);
+    if (i < capacity) {
+      spans[i] = {reservation->memory->pool_for_writing() + extent.offset_bytes, part};
+    }
+    left -= part;
+  }
+  return reservation->reserved.extent_count;
+}
+
+mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
+                    const mc_put_options* options) {
+  if (reservation == nullptr) return invalid("reservation must not be null");
+  const auto fail_with = [&](const Status& status) {
+    mc_abandon(reservation);
+    return set_error(status);
+  };
+  Client& client = *reservation->client;
+  if (check_key(key) != MC_OK) return fail_with({MC_INVALID_ARGUMENT, kBadKey});
+  if (length == 0 || length > reservation->size) {
+    return fail_with({MC_INVALID_ARGUMENT, "length lies between 1 and the reserved size"});
+  }
+  auto rules = rules_from(client, options);
+  if (!rules) return fail_with(rules.error());
+  if (options != nullptr && options->struct_size >= sizeof *options && options->group != nullptr) {
+    return fail_with({MC_INVALID_ARGUMENT, "a reservation cannot join a group"});
+  }
+  auto channel = client.channel(rules->deadline_ns);
+  if (!channel) return fail_with(channel.error());
+  if (&(*channel)->memory() != reservation->memory.get()) {
+    return fail_with({MC_SESSION_LOST, "the agent lost the session of this reservation"});
+  }
+  WrittenItem item;
+  item.key.assign(static_cast<const char*>(key.data), key.size);
+  item.length = length;
+  item.parent_hash = rules->parent.size > 0 ? hash_of(**channel, rules->parent) : 0;
+  item.pin = rules->pin;
+  item.pin_ttl_s = rules->pin_ttl_s;
+  item.reserved = reservation->reserved;
+  item.staging_offset = reservation->staging_offset;
+  if (!reservation->staging) {
+    item.checksum = hash_of(**channel, key);
+    mc_span spans[MC_MAX_EXTENTS];
+    const std::size_t count = mc_reservation_spans(reservation, spans, MC_MAX_EXTENTS);
+    std::uint64_t left = length;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t part = std::min<std::uint64_t>(left, spans[i].size);
+      item.checksum = checksum(item.checksum, spans[i].data, part);
+      left -= part;
+    }
+  }
+  const Status status =
+      publish_items(**channel, &item, 1, rules->upsert, false, rules->deadline_ns);
+  // A timeout leaves it open whether the agent still reads the staging: it is not reused then.
+  if (reservation->staging && status.code() != MC_TIMEOUT) {
+    reservation->staging->free(reservation->staging_offset);
+  }
+  delete reservation;
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+void mc_abandon(mc_reservation* reservation) {
+  if (reservation == nullptr) return;
+  if (reservation->staging) {
+    reservation->staging->free(reservation->staging_offset);
+  } else if (auto channel = reservation->client->channel(now_ns())) {
+    if (&(*channel)->memory() == reservation->memory.get()) {
+      (*channel)->give_stock(reservation->reserved);
+    }
+  }
+  delete reservation;
+}
+
+mc_status mc_alloc(mc_client* client, size_t size, void** memory) {
+  if (client == nullptr || memory == nullptr) return invalid("client and memory must not be null");
+  *memory = nullptr;
+  if (size == 0) return invalid("size must not be 0");
+  const std::uint64_t deadline_ns = deadline_in(of(client), 0);
+  auto channel = of(client).channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  auto staging = of(client).staging(deadline_ns);
+  if (!staging) return set_error(staging.error());
+  const auto offset = (*staging)->allocate(size, now_ns());
+  if (!offset) {
+    return set_error(Status(MC_NO_SPACE, "this client's session memory of " +
+                                             std::to_string((*staging)->size_bytes()) +
+                                             " bytes is in use; free some, or open the client with "
+                                             "larger staging_bytes"));
+  }
+  *memory = (*staging)->at(*offset);
+  return MC_OK;
+}
+
+void mc_free(mc_client* client, void* memory) {
+  if (client == nullptr || memory == nullptr) return;
+  const auto staging = of(client).staging_if_any();
+  if (!staging) return;
+  if (const auto offset = staging->offset_of(memory, 1)) staging->free(*offset);
+}
+
+// ---- Groups ---------------------------------------------------------------------------------------
+
+mc_status mc_group_begin(mc_client* client, mc_group** group) {
+  if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
+  *group = new mc_group{&of(client), nullptr, {}, nullptr, false, {}};
+  return MC_OK;
+}
+
+mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
+  if (group == nullptr) return invalid("group must not be null");
+  const std::unique_ptr<mc_group> owned(group);
+  Client& client = *group->client;
+  const std::uint64_t deadline_ns = deadline_in(client, timeout_ns);
+  Status status = group->failure;
+  if (status.ok() && group->items.empty()) return MC_OK;
+  if (!status.ok()) {
+    drop_group_items(client, *group);
+    return set_error(Status(MC_GROUP_ABORTED, "a put of the group failed: " + status.to_string()));
+  }
+  auto channel = client.channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  if (group->memory != &(*channel)->memory()) {
+    return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
+  }
+  status = publish_items(**channel, group->items.data(), group->items.size(), group->upsert, true,
+                         deadline_ns);
+  if (group->staging && status.code() != MC_TIMEOUT) {
+    for (const WrittenItem& item : group->items) group->staging->free(item.staging_offset);
+  }
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+void mc_group_abort(mc_group* group) {
+  if (group == nullptr) return;
+  drop_group_items(*group->client, *group);
+  delete group;
+}
+
+// ---- Asynchronous forms ---------------------------------------------------------------------------
+
+mc_status mc_cq_create(mc_client* client, mc_cq** cq) {
+  if (client == nullptr || cq == nullptr) return invalid("client and cq must not be null");
+  auto queue = CompletionQueue::create(of(client));
+  if (!queue) return set_error(queue.error());
+  *cq = new mc_cq{&of(client), std::move(*queue)};
+  return MC_OK;
+}
+
+void mc_cq_destroy(mc_cq* cq) { delete cq; }
+
+int mc_cq_fd(mc_cq* cq) { return cq != nullptr ? cq->queue->fd() : -1; }
+
+size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity) {
+  if (cq == nullptr || completions == nullptr) return 0;
+  return cq->queue->poll(completions, capacity);
+}
+
+mc_status mc_cq_wait(mc_cq* cq, mc_completion* completions, size_t capacity, size_t* count,
+                     uint64_t timeout_ns) {
+  if (cq == nullptr || completions == nullptr || count == nullptr || capacity == 0) {
+    return invalid("cq, completions and count must not be null, capacity not 0");
+  }
+  *count = cq->queue->wait(completions, capacity, std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS));
+  return *count > 0 ? MC_OK : set_error(MC_TIMEOUT);
+}
+
+mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, size_t count,
+                       const mc_put_options* options, uint64_t user_data, uint64_t* request) {
+  if (client == nullptr || cq == nullptr || items == nullptr || cq->client != &of(client)) {
+    return invalid("client, cq and items must not be null, and cq must be the client's");
+  }
+  if (bad_count(count)) return invalid(kBadCount);
+  if (options != nullptr && options->struct_size >= sizeof *options && options->group != nullptr) {
+    return invalid("asynchronous puts cannot join a group");
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const mc_status bad = check_item(items[i]); bad != MC_OK) return set_error(bad);
+  }
+  auto rules = rules_from(of(client), options);
+  if (!rules) return set_error(rules.error());
+  const Status status = cq->queue->put(items, count, *rules, user_data, request);
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t count,
+                       uint64_t user_data, uint64_t* request) {
+  if (cq == nullptr) return invalid("cq must not be null");
+  const mc_status status = mc_get_batch(client, items, count);
+  if (status == MC_INVALID_ARGUMENT && (client == nullptr || items == nullptr || bad_count(count))) {
+    return status;
+  }
+  cq->queue->complete_now(status, count, user_data, request);
+  return MC_OK;
+}
+
+mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
+                          mc_status* statuses, uint64_t user_data, uint64_t* request) {
+  if (cq == nullptr) return invalid("cq must not be null");
+  if (const mc_status status = mc_exists_batch(client, keys, count, statuses); status != MC_OK) {
+    return status;
+  }
+  cq->queue->complete_now(MC_OK, count, user_data, request);
+  return MC_OK;
+}
+
+mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
+                          uint64_t timeout_ns, uint64_t user_data, uint64_t* request) {
+  if (client == nullptr || cq == nullptr || keys == nullptr) {
+    return invalid("client, cq and keys must not be null");
+  }
+  if (bad_count(count)) return invalid(kBadCount);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
+  }
+  const Status status =
+      cq->queue->remove(keys, count, deadline_in(of(client), timeout_ns), user_data, request);
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request) {
+  if (client == nullptr || cq == nullptr) return invalid("client and cq must not be null");
+  const Status status = cq->queue->cancel(request);
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+// ---- For tools ------------------------------------------------------------------------------------
+
+mc_status mc_ping(mc_client* client, uint64_t timeout_ns) {
+  if (client == nullptr) return invalid("client must not be null");
+  const std::uint64_t deadline_ns = deadline_in(of(client), timeout_ns);
+  auto channel = of(client).channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  auto ticket = (*channel)->prepare(0);
+  if (!ticket) return set_error(ticket.error());
+  (*channel)->submit(*ticket, shm::Op::kNoop, 0, 0, deadline_ns);
+  if (!(*channel)->wait(*ticket, deadline_ns)) {
+    (*channel)->forget(*ticket);
+    return set_error(MC_TIMEOUT);
+  }
+  (*channel)->finish(*ticket);
+  return MC_OK;
+}
+
+}  // extern "C"

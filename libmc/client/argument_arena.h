@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: where a channel's requests keep their arguments: a ring of bytes given out in order and
+//   taken back in any.
+// Threads: the channel's owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "shm/layout.h"
+
+namespace mc::client {
+
+class ArgumentArena {
+ public:
+  // An 8-aligned range of this many bytes, or nullopt until others come back.
+  std::optional<std::uint32_t> allocate(std::uint32_t bytes) {
+    bytes = (bytes + 7u) & ~7u;
+    if (bytes > shm::kArgumentBytes) return std::nullopt;
+    if (live_.empty()) head_ = 0;
+    const std::uint32_t tail = live_.empty() ? 0 : live_.front().offset;
+    if (live_.empty() || head_ > tail) {
+      if (bytes <= shm::kArgumentBytes - head_) return take(head_, bytes);
+      if (!live_.empty() && bytes < tail) return take(0, bytes);
+      return std::nullopt;
+    }
+    if (bytes < tail - head_) return take(head_, bytes);
+    return std::nullopt;
+  }
+  void release(std::uint32_t offset) {
+    for (Range& range : live_) {
+      if (range.offset == offset) {
+        range.released = true;
+        break;
+      }
+    }
+    while (!live_.empty() && live_.front().released) live_.pop_front();
+  }
+  void clear() { live_.clear(); }
+
+ private:
+  struct Range {
+    std::uint32_t offset;
+    bool released;
+  };
+  std::uint32_t take(std::uint32_t offset, std::uint32_t bytes) {
+    live_.push_back({offset, false});
+    head_ = offset + bytes;
+    return offset;
+  }
+
+  std::deque<Range> live_;  // in the order given out
+  std::uint32_t head_ = 0;
+};
+
+}  // namespace mc::client

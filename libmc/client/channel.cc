@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/channel.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+#include "libmc/client/client.h"
+#include "shm/doorbell.h"
+
+namespace mc::client {
+
+namespace {
+
+// How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
+constexpr std::uint64_t kSpinNs = 20000;
+constexpr unsigned kSpinsBetweenClocks = 64;
+// A sleeping caller looks at the connection this often.
+constexpr std::uint64_t kSleepSliceNs = 20000000;
+
+}  // namespace
+
+// ---- Sessions -------------------------------------------------------------------------------------
+
+Status Channel::join(std::uint64_t deadline_ns) {
+  const Client::Current current = client_->current();
+  if (current.generation == generation_) return {};
+  if (Status status = client_->open_channel(*current.connection.link, number_, deadline_ns);
+      !status.ok()) {
+    return status;
+  }
+  const bool same_session = memory_ == current.connection.memory;
+  memory_ = current.connection.memory;
+  link_ = current.connection.link;
+  shared_ = memory_->channel(number_);
+  requests_ = shm::RingProducer(shared_->requests, link_->epoch);
+  completions_ = shm::RingConsumer(shared_->completions, link_->epoch);
+  touches_ = shm::TouchWriter(shared_);
+  generation_ = current.generation;
+  if (!same_session) {
+    lose_all();
+    return {};
+  }
+  for (Pending& pending : pending_) {
+    if (pending.in_use && pending.submitted && !pending.done) publish(pending);
+  }
+  return {};
+}
+
+// The session is a new one: what was asked on the old one has no answer, and its stock is gone.
+void Channel::lose_all() {
+  stock_.clear();
+  stock_bytes_ = 0;
+  next_pin_ = 1;
+  for (std::uint32_t slot = 0; slot < pending_.size(); ++slot) {
+    Pending& pending = pending_[slot];
+    if (!pending.in_use || !pending.submitted || pending.done) continue;
+    pending.completion = shm::Completion{};
+    pending.completion.status = MC_SESSION_LOST;
+    pending.done = true;
+    if (pending.forgotten) release(slot);
+  }
+}
+
+// ---- Requests -------------------------------------------------------------------------------------
+
+Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
+  reap();
+  for (std::uint32_t tries = 0; tries < pending_.size(); ++tries) {
+    const std::uint32_t slot = next_slot_++ % static_cast<std::uint32_t>(pending_.size());
+    Pending& pending = pending_[slot];
+    if (pending.in_use) continue;
+    const auto offset = arena_.allocate(std::max(argument_bytes, 8u));
+    if (!offset) break;
+    pending.request = shm::Request{};
+    pending.submitted = pending.done = pending.forgotten = false;
+    pending.in_use = true;
+    pending.argument_offset = *offset;
+    pending.request.argument_offset = *offset;
+    pending.request.argument_bytes = argument_bytes;
+    pending.request.request_id = (next_request_++ << 8) | slot;
+    ++in_flight_;
+    return Ticket{slot};
+  }
+  return fail(MC_BUSY, "too many requests are in flight on this channel; wait for some");
+}
+
+unsigned char* Channel::arguments(Ticket ticket) {
+  return shared_->arguments + pending_[ticket.slot].argument_offset;
+}
+
+void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32_t item_count,
+                     std::uint64_t deadline_ns, std::uint64_t a) {
+  Pending& pending = pending_[ticket.slot];
+  pending.request.op = static_cast<std::uint16_t>(op);
+  pending.request.flags = flags;
+  pending.request.item_count = item_count;
+  pending.request.deadline_ns = deadline_ns;
+  pending.request.a = a;
+  pending.submitted = true;
+  MC_FAILPOINT("client.before_submit");
+  publish(pending);
+  MC_FAILPOINT("client.after_submit");
+}
+
+void Channel::publish(Pending& pending) {
+  pending.request.touch_head = touches_.publish();
+  touches_since_request_ = 0;
+  requests_.publish(shm::to_words(pending.request));
+  if (shm::agent_needs_bell(shared_->header)) signal_eventfd(link_->agent_event.get());
+}
+
+void Channel::reap() {
+  shm::RecordWords words;
+  while (completions_.poll(words)) {
+    if (const auto completion = shm::decode_completion(words)) absorb(*completion);
+  }
+}
+
+void Channel::absorb(const shm::Completion& completion) {
+  const auto slot = static_cast<std::uint32_t>(completion.request_id & 0xff);
+  Pending& pending = pending_[slot];
+  if (!pending.in_use || pending.done ||
+      pending.request.request_id != completion.request_id) {
+    return;  // of a request that was asked twice, or none of ours
+  }
+  MC_FAILPOINT("client.completion_seen");
+  pending.completion = completion;
+  pending.done = true;
+  if (!pending.forgotten) return;
+  if (pending.request.op == static_cast<std::uint16_t>(shm::Op::kReserve)) {
+    std::vector<Reserved> granted;
+    take_granted(Ticket{slot}, granted);
+    for (const Reserved& reserved : granted) give_stock(reserved);
+    return;
+  }
+  release(slot);
+}
+
+bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
+  const Pending& pending = pending_[ticket.slot];
+  std::uint64_t now = now_ns();
+  const std::uint64_t spin_until_ns = now + kSpinNs;
+  for (unsigned spins = 1;; ++spins) {
+    reap();
+    if (pending.done) return true;
+    if (spins % kSpinsBetweenClocks != 0) {
+      cpu_relax();
+      continue;
+    }
+    now = now_ns();
+    if (client_->generation() != generation_) {
+      // An agent that is not back yet is waited for like one that is slow.
+      if (!join(deadline_ns).ok() && now >= deadline_ns) return false;
+      continue;
+    }
+    if (now >= deadline_ns) return false;
+    if (now < spin_until_ns) continue;
+    shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
+    reap();
+    if (!pending.done) {
+      shm::wait_for_agent(shared_->header, std::min(kSleepSliceNs, deadline_ns - now));
+    }
+    shm::announce_client_awake(shared_->header);
+  }
+}
+
+shm::ItemResult Channel::item_result(Ticket ticket, std::uint32_t item) const {
+  const Pending& pending = pending_[ticket.slot];
+  const shm::Completion& completion = pending.completion;
+  const shm::ItemResult nothing{completion.status != MC_OK ? completion.status : MC_INTERNAL,
+                                shm::kNoRefill, 0};
+  if (item >= completion.item_count) return nothing;
+  if (pending.request.item_count == 1) return completion.first;
+  shm::ItemResult result;
+  std::memcpy(&result, shared_->arguments + pending.argument_offset + item * sizeof result,
+              sizeof result);
+  return result;
+}
+
+void Channel::finish(Ticket ticket) { release(ticket.slot); }
+
+void Channel::forget(Ticket ticket) {
+  Pending& pending = pending_[ticket.slot];
+  if (!pending.submitted || pending.done) {
+    release(ticket.slot);
+    return;
+  }
+  pending.forgotten = true;
+}
+
+void Channel::hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std::uint64_t offset) {
+  Pending& pending = pending_[ticket.slot];
+  pending.staging = std::move(staging);
+  pending.staging_offsets.push_back(offset);
+}
+
+void Channel::release(std::uint32_t slot) {
+  Pending& pending = pending_[slot];
+  arena_.release(pending.argument_offset);
+  for (const std::uint64_t offset : pending.staging_offsets) pending.staging->free(offset);
+  pending.staging_offsets.clear();
+  pending.staging.reset();
+  pending.in_use = false;
+  --in_flight_;
+}
+
+// ---- Reservations ---------------------------------------------------------------------------------
+
+bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
+  const auto found = stock_.find(bytes);
+  if (found == stock_.end() || found->second.empty()) return false;
+  reserved = found->second.back();
+  found->second.pop_back();
+  stock_bytes_ -= bytes;
+  return true;
+}
+
+bool Channel::stock_wants(std::uint64_t bytes) const {
+  return stock_bytes_ + bytes <= memory_->stock_bytes;
+}
+
+void Channel::give_stock(const Reserved& reserved) {
+  if (reserved.extent_count == 1 && stock_wants(reserved.length)) {
+    stock_[reserved.length].push_back(reserved);
+    stock_bytes_ += reserved.length;
+    return;
+  }
+  give_back(&reserved.entry, 1);
+}
+
+// Tells the agent; nobody waits for the answer.
+void Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
+  const auto bytes = static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
+  auto ticket = prepare(bytes);
+  // A full channel: the agent takes them back when the session ends.
+  if (!ticket) return;
+  unsigned char* at = arguments(*ticket) + shm::result_bytes(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    shm::PutItem item{};
+    item.entry = entries[i];
+    std::memcpy(at + i * sizeof item, &item, sizeof item);
+  }
+  submit(*ticket, shm::Op::kAbandon, 0, count, now_ns() + MC_DEFAULT_TIMEOUT_NS);
+  forget(*ticket);
+}
+
+void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
+  const Pending& pending = pending_[ticket.slot];
+  for (std::uint32_t i = 0; i < pending.completion.item_count; ++i) {
+    shm::ReservedItem item;
+    std::memcpy(&item, shared_->arguments + pending.argument_offset + i * sizeof item, sizeof item);
+    Reserved reserved;
+    reserved.entry = item.entry;
+    reserved.length = item.length;
+    reserved.extent_count = std::min<std::uint32_t>(item.extent_count, MC_MAX_EXTENTS);
+    bool sound = reserved.extent_count > 0;
+    for (std::uint32_t e = 0; e < reserved.extent_count; ++e) {
+      reserved.extents[e] = item.extents[e];
+      sound &= memory_->in_pool(item.extents[e].offset_bytes, item.extents[e].length_bytes);
+    }
+    if (sound) granted.push_back(reserved);
+  }
+  release(ticket.slot);
+}
+
+// ---- Reading --------------------------------------------------------------------------------------
+
+shm::Word64* Channel::free_pin() {
+  for (std::uint32_t tries = 1; tries < shm::kPinSlots; ++tries) {
+    if (next_pin_ >= shm::kPinSlots) next_pin_ = 1;
+    shm::Word64& slot = shared_->pins[next_pin_++];
+    if (slot.load_relaxed() == 0) return &slot;
+  }
+  return nullptr;
+}
+
+void Channel::touch(std::uint32_t entry) {
+  touches_.record(entry);
+  // A client that only reads sends its notes now and then, or the ring would be overrun.
+  if (++touches_since_request_ < shm::kTouchSlots / 2) return;
+  touches_since_request_ = 0;
+  auto ticket = prepare(0);
+  if (!ticket) return;
+  submit(*ticket, shm::Op::kNoop, 0, 0, now_ns() + MC_DEFAULT_TIMEOUT_NS);
+  forget(*ticket);
+}
+
+void Channel::arm_eventfd() {
+  shm::announce_client_sleep(shared_->header, shm::kClientInPoll);
+}
+
+}  // namespace mc::client

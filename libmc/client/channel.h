@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: one thread's way to the agent: rings, arguments, pin slots, touch notes, and a stock of
+//   reservations that makes puts free of waiting.
+// Threads: one at a time: the thread that owns it, or whoever holds the lock of a shared one.
+// Owns: its part of the session file. Trusts: completions are matched with requests; entries and offsets
+//   in them are bounded before use.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "libmc/client/argument_arena.h"
+#include "libmc/client/connection.h"
+#include "shm/pins.h"
+#include "shm/touch_ring.h"
+
+namespace mc::client {
+
+class Client;
+class Staging;
+
+// Bytes of the pool this client may write until it commits or abandons them.
+struct Reserved {
+  std::uint32_t entry = shm::kNoRefill;
+  std::uint64_t length = 0;  // as reserved
+  std::uint32_t extent_count = 0;
+  shm::ExtentRecord extents[MC_MAX_EXTENTS];
+};
+
+class Channel {
+ public:
+  Channel(Client* client, std::uint32_t number) : client_(client), number_(number) {}
+
+  const Memory& memory() const { return *memory_; }
+  shm::Channel* shared() const { return shared_; }
+  // Follows the client to its current session and link; opens the channel there. Requests in flight
+  // are asked again on a resumed session, and end with MC_SESSION_LOST on a new one.
+  Status join(std::uint64_t deadline_ns);
+  // The client's generation this channel has joined.
+  std::uint64_t generation() const { return generation_; }
+
+  // ---- Requests
+  // A ticket names a request until collect() or forget().
+  struct Ticket {
+    std::uint32_t slot = 0xffffffff;
+    bool valid() const { return slot != 0xffffffff; }
+  };
+  // Room for arguments and a request. Errors: MC_BUSY.
+  Result<Ticket> prepare(std::uint32_t argument_bytes);
+  unsigned char* arguments(Ticket ticket);
+  void submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32_t item_count,
+              std::uint64_t deadline_ns, std::uint64_t a = 0);
+  // Staging to free when the agent is through with the request, however that ends.
+  void hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std::uint64_t offset);
+  std::uint64_t request_id(Ticket ticket) const { return pending_[ticket.slot].request.request_id; }
+  // Takes in the completions that have come.
+  void reap();
+  bool done(Ticket ticket) const { return pending_[ticket.slot].done; }
+  // Waits, across restarts of the agent. False: the deadline passed first.
+  bool wait(Ticket ticket, std::uint64_t deadline_ns);
+  const shm::Completion& completion(Ticket ticket) const { return pending_[ticket.slot].completion; }
+  // Result of one item of a completed put, abandon, remove.
+  shm::ItemResult item_result(Ticket ticket, std::uint32_t item) const;
+  void finish(Ticket ticket);  // after the results were read
+  void forget(Ticket ticket);  // not waited for any longer
+  bool anything_in_flight() const { return in_flight_ > 0; }
+
+  // ---- Reservations
+  // From the stock. False: none of that size.
+  bool take_stock(std::uint64_t bytes, Reserved& reserved);
+  // For the stock, or back to the agent when it is full.
+  void give_stock(const Reserved& reserved);
+  bool stock_wants(std::uint64_t bytes) const;
+  void give_back(const std::uint32_t* entries, std::uint32_t count);
+  void take_granted(Ticket ticket, std::vector<Reserved>& granted);
+
+  // ---- Reading
+  shm::Word64* scratch_pin() { return &shared_->pins[0]; }
+  shm::Word64* free_pin();  // null: all in use
+  void touch(std::uint32_t entry);
+
+  // Notes that completions shall signal the client's eventfd.
+  void arm_eventfd();
+
+ private:
+  struct Pending {
+    shm::Request request{};
+    shm::Completion completion{};
+    std::uint32_t argument_offset = 0;
+    bool in_use = false;
+    bool submitted = false;
+    bool done = false;
+    bool forgotten = false;
+    std::shared_ptr<Staging> staging;
+    std::vector<std::uint64_t> staging_offsets;
+  };
+  void publish(Pending& pending);
+  void release(std::uint32_t slot);
+  void absorb(const shm::Completion& completion);
+  void lose_all();
+
+  Client* client_;
+  std::uint32_t number_;
+  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<Link> link_;
+  shm::Channel* shared_ = nullptr;
+  shm::RingProducer requests_;
+  shm::RingConsumer completions_;
+  shm::TouchWriter touches_;
+  std::uint32_t touches_since_request_ = 0;
+  std::uint64_t generation_ = 0;
+  std::array<Pending, shm::kRingSlots> pending_;
+  std::uint32_t next_slot_ = 0;
+  std::uint32_t in_flight_ = 0;
+  std::uint64_t next_request_ = 1;
+  ArgumentArena arena_;
+  std::uint32_t next_pin_ = 1;
+  std::unordered_map<std::uint64_t, std::vector<Reserved>> stock_;  // by reserved length
+  std::uint64_t stock_bytes_ = 0;
+};
+
+}  // namespace mc::client

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/client.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <future>
+
+#include "libmc/base/clock.h"
+#include "libmc/client/admin.h"
+#include "shm/beacon.h"
+
+namespace mc::client {
+
+namespace {
+
+constexpr std::uint32_t kDefaultChannels = 16;
+constexpr std::uint64_t kFirstBackoffNs = 2000000;
+constexpr std::uint64_t kMaxBackoffNs = 100000000;
+constexpr std::uint64_t kHelloTimeoutNs = 5000000000;
+
+std::atomic<std::uint64_t> next_serial{1};
+std::atomic<EmbeddedFactory> embedded_factory{nullptr};
+
+// Counts the forks that led to this process, so that a child knows its inherited clients.
+std::atomic<std::uint32_t> fork_generation{0};
+void count_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ::pthread_atfork(nullptr, nullptr,
+                     [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+  });
+}
+
+class SocketConnector : public Connector {
+ public:
+  explicit SocketConnector(std::string path) : path_(std::move(path)) {}
+  Result<Fd> connect(std::uint64_t timeout_ns) override { return connect_unix(path_, timeout_ns); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<Connector> make_socket_connector(std::string path) {
+  return std::make_unique<SocketConnector>(std::move(path));
+}
+
+void set_embedded_factory(EmbeddedFactory factory) { embedded_factory = factory; }
+
+// ---- Threads and their channels -------------------------------------------------------------------
+
+struct Client::Registry {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Channel>> all;
+  std::vector<Channel*> idle;
+};
+
+// The channels of one thread. They go back to their clients when the thread ends.
+struct ThreadChannels {
+  struct Held {
+    std::uint64_t serial;
+    Channel* channel;
+    std::weak_ptr<Client::Registry> registry;
+  };
+  std::vector<Held> held;
+  ~ThreadChannels() {
+    for (const Held& one : held) {
+      if (const auto registry = one.registry.lock()) {
+        std::lock_guard lock(registry->mutex);
+        registry->idle.push_back(one.channel);
+      }
+    }
+  }
+};
+
+namespace {
+struct LastUsed {
+  std::uint64_t serial = 0;
+  Channel* channel = nullptr;
+};
+__attribute__((tls_model("initial-exec"))) thread_local LastUsed last_used;
+thread_local ThreadChannels thread_channels;
+}  // namespace
+
+Channel* Client::quick_channel() {
+  if (last_used.serial != serial_) return nullptr;
+  Channel* channel = last_used.channel;
+  if (channel->generation() != generation()) return nullptr;
+  if (fork_generation_ != fork_generation.load(std::memory_order_relaxed)) return nullptr;
+  return channel;
+}
+
+Channel* Client::assign_channel() {
+  for (const ThreadChannels::Held& held : thread_channels.held) {
+    if (held.serial == serial_) return held.channel;
+  }
+  Channel* channel = lease_channel();
+  if (channel == nullptr) return nullptr;
+  // Clients that were closed meanwhile leave dead entries behind.
+  std::erase_if(thread_channels.held, [](const auto& held) { return held.registry.expired(); });
+  thread_channels.held.push_back({serial_, channel, registry_});
+  return channel;
+}
+
+Channel* Client::lease_channel() {
+  std::lock_guard lock(registry_->mutex);
+  if (!registry_->idle.empty()) {
+    Channel* channel = registry_->idle.back();
+    registry_->idle.pop_back();
+    return channel;
+  }
+  // The last one is for all threads that find none of their own.
+  if (registry_->all.size() + 1 >= texts_.channel_count) return nullptr;
+  const auto number = static_cast<std::uint32_t>(registry_->all.size());
+  registry_->all.push_back(std::make_unique<Channel>(this, number));
+  return registry_->all.back().get();
+}
+
+void Client::return_channel(Channel* channel) {
+  std::lock_guard lock(registry_->mutex);
+  registry_->idle.push_back(channel);
+}
+
+Result<ChannelUse> Client::channel(std::uint64_t deadline_ns) {
+  if (Channel* channel = quick_channel()) return ChannelUse(channel);
+  if (inherited_by_fork()) return fail(Status(MC_FORKED));
+  ChannelUse use;
+  if (Channel* own = assign_channel()) {
+    use = ChannelUse(own);
+  } else {
+    use = ChannelUse(shared_channel_.get(), std::unique_lock(shared_channel_mutex_));
+  }
+  Status status;
+  while (use->generation() != generation()) {
+    if (status = lost(); !status.ok()) return fail(status);
+    status = use->join(deadline_ns);
+    if (status.ok()) break;
+    if (now_ns() >= deadline_ns || stop_within(kFirstBackoffNs)) return fail(status);
+  }
+  if (Status gone = lost(); !gone.ok()) return fail(gone);
+  if (&*use != shared_channel_.get()) last_used = {serial_, &*use};
+  return use;
+}
+
+Status Client::open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns) {
+  std::lock_guard lock(control_mutex_);
+  const std::uint64_t now = now_ns();
+  const std::uint64_t wait_ns = std::clamp<std::uint64_t>(
+      deadline_ns > now ? deadline_ns - now : 0, 100000000, kHelloTimeoutNs);
+  auto answer = ask(link, shm::ControlType::kOpenChannel, number, wait_ns);
+  return answer ? Status() : answer.error();
+}
+
+// ---- Connection -----------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
+  count_forks();
+  const std::string agent = options.agent != nullptr ? options.agent : default_agent_socket();
+  std::unique_ptr<Connector> connector;
+  if (agent == "embedded") {
+    const EmbeddedFactory factory = embedded_factory;
+    if (factory == nullptr) {
+      return fail(MC_UNSUPPORTED, "this build of libmc has no embedded agent; link libmc.so");
+    }
+    auto made = factory(options.embedded_config != nullptr ? options.embedded_config : "");
+    if (!made) return fail(made.error());
+    connector = std::move(*made);
+  } else {
+    if (options.embedded_config != nullptr) {
+      return fail(MC_INVALID_ARGUMENT, "embedded_config needs agent = \"embedded\"");
+    }
+    connector = make_socket_connector(agent);
+  }
+  if (!shm::register_for_heavy_fences()) {
+    return fail(MC_UNSUPPORTED, "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
+  }
+  auto client = std::unique_ptr<Client>(new Client(options, std::move(connector)));
+  if (Status status = client->start(); !status.ok()) return fail(status);
+  return client;
+}
+
+Client::Client(const mc_open_options& options, std::unique_ptr<Connector> connector)
+    : connector_(std::move(connector)),
+      timeout_ns_(options.timeout_ns != 0 ? options.timeout_ns : MC_DEFAULT_TIMEOUT_NS),
+      staging_bytes_(options.staging_bytes),
+      serial_(next_serial.fetch_add(1)),
+      fork_generation_(fork_generation.load()),
+      registry_(std::make_shared<Registry>()) {
+  texts_.name_space = options.name_space != nullptr ? options.name_space : "default";
+  texts_.label = options.label != nullptr ? options.label : program_invocation_short_name;
+  texts_.channel_count = options.channel_count != 0 ? options.channel_count : kDefaultChannels;
+  shared_channel_ = std::make_unique<Channel>(this, texts_.channel_count - 1);
+}
+
+Status Client::start() {
+  auto stop_event = make_eventfd();
+  if (!stop_event) return stop_event.error();
+  stop_event_ = std::move(*stop_event);
+  auto socket = connector_->connect(timeout_ns_);
+  if (!socket) return socket.error();
+  auto connection = say_hello(std::move(*socket), texts_, nullptr, timeout_ns_);
+  if (!connection) return connection.error();
+  adopt(std::move(*connection));
+  std::promise<void> held;
+  std::future<void> beacon_held = held.get_future();
+  watcher_ = std::thread([this, held = std::move(held)]() mutable {
+    const shm::BeaconHold hold(connection_.memory->session_header());
+    held.set_value();
+    watch_agent();
+  });
+  // Before the first channel opens the agent must find the beacon held.
+  beacon_held.wait();
+  return {};
+}
+
+Client::~Client() {
+  if (watcher_.joinable()) {
+    signal_eventfd(stop_event_.get());
+    watcher_.join();
+  }
+  const Current now = current();
+  if (!inherited_by_fork() && now.connection.link) {
+    std::lock_guard lock(control_mutex_);
+    // An agent that does not answer learns of the end from the closed socket and the process' end.
+    static_cast<void>(
+        ask(*now.connection.link, shm::ControlType::kGoodbye, 0, kHelloTimeoutNs).has_value());
+  }
+}
+
+void Client::adopt(Connection connection) {
+  std::lock_guard lock(mutex_);
+  if (connection_.memory) old_connections_.push_back(connection_);
+  if (connection_.memory != connection.memory && staging_) {
+    old_staging_.push_back(std::exchange(staging_, nullptr));
+  }
+  // Of a session that went on only the bells are old, and channels hold those until they follow.
+  std::erase_if(old_connections_, [&](const Connection& old) { return old.memory == connection.memory; });
+  connection_ = std::move(connection);
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+Client::Current Client::current() const {
+  std::lock_guard lock(mutex_);
+  return {connection_, generation_.load(std::memory_order_relaxed)};
+}
+
+Status Client::lost() const {
+  std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+bool Client::inherited_by_fork() const { return fork_generation_ != fork_generation.load(); }
+
+bool Client::stop_within(std::uint64_t ns) const { return wait_readable(stop_event_.get(), ns); }
+
+// Holds the beacon and waits for the end of the connection, again and again.
+void Client::watch_agent() {
+  std::unique_ptr<shm::BeaconHold> hold;
+  std::shared_ptr<Memory> held = current().connection.memory;
+  for (;;) {
+    const Current now = current();
+    if (now.connection.memory != held) {
+      hold = std::make_unique<shm::BeaconHold>(now.connection.memory->session_header());
+      held = now.connection.memory;
+    }
+    pollfd entries[2] = {{now.connection.link->socket.get(), POLLRDHUP, 0},
+                         {stop_event_.get(), POLLIN, 0}};
+    if (::poll(entries, 2, -1) < 0 && errno != EINTR) return;
+    if (entries[1].revents != 0) return;
+    if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) continue;
+    reconnect();
+    if (!lost().ok()) return;
+  }
+}
+
+void Client::reconnect() {
+  std::uint64_t backoff_ns = kFirstBackoffNs;
+  std::shared_ptr<Memory> resume = current().connection.memory;
+  while (!stop_within(0)) {
+    Status status;
+    if (auto socket = connector_->connect(0)) {
+      auto connection = say_hello(std::move(*socket), texts_, resume, kHelloTimeoutNs);
+      if (connection) {
+        adopt(std::move(*connection));
+        return;
+      }
+      status = connection.error();
+    } else {
+      status = socket.error();
+    }
+    if (status.code() == MC_SESSION_LOST && resume) {
+      resume = nullptr;
+      continue;
+    }
+    const bool hopeless = status.code() == MC_NO_SUCH_NAMESPACE ||
+                          status.code() == MC_VERSION_MISMATCH ||
+                          status.code() == MC_PERMISSION_DENIED;
+    if (hopeless) {
+      std::lock_guard lock(mutex_);
+      lost_ = Status(MC_SESSION_LOST, "after the agent's restart: " + status.to_string());
+      generation_.fetch_add(1, std::memory_order_release);
+      return;
+    }
+    if (stop_within(backoff_ns)) return;
+    backoff_ns = std::min(backoff_ns * 2, kMaxBackoffNs);
+  }
+}
+
+std::shared_ptr<Memory> Client::memory_of_pin(const shm::Word64* pin) const {
+  const auto* at = reinterpret_cast<const std::byte*>(pin);
+  const auto holds = [&](const Connection& connection) {
+    const Mapping& map = connection.memory->session_map;
+    return at >= map.data() && at < map.data() + map.size_bytes();
+  };
+  std::lock_guard lock(mutex_);
+  if (connection_.memory && holds(connection_)) return connection_.memory;
+  for (const Connection& old : old_connections_) {
+    if (holds(old)) return old.memory;
+  }
+  return nullptr;
+}
+
+// ---- Staging --------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
+  if (auto existing = staging_if_any()) return existing;
+  const Current now = current();
+  std::lock_guard control(control_mutex_);
+  if (auto existing = staging_if_any()) return existing;
+  const std::uint64_t now_time = now_ns();
+  const std::uint64_t wait_ns = std::max<std::uint64_t>(
+      deadline_ns > now_time ? deadline_ns - now_time : 0, kHelloTimeoutNs);
+  auto answer =
+      ask(*now.connection.link, shm::ControlType::kOpenStaging, staging_bytes_, wait_ns);
+  if (!answer) return fail(answer.error());
+  if (!answer->fd) return fail(MC_INTERNAL, "the agent sent no staging memory");
+  auto mapping = Mapping::map(answer->fd.get(), answer->value, Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  mapping->forget_in_children();
+  std::lock_guard lock(mutex_);
+  staging_ = std::make_shared<Staging>(std::move(*mapping));
+  return staging_;
+}
+
+std::shared_ptr<Staging> Client::staging_if_any() const {
+  std::lock_guard lock(mutex_);
+  return staging_;
+}
+
+}  // namespace mc::client

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a client of the agent: its connection, which follows the agent across restarts, and the
+//   channels of its threads.
+//
+//   open ──► connected ──agent gone──► reconnecting ──session resumed──► connected
+//                                          ├──session unknown: a new one──► connected
+//                                          └──refused for good──► lost
+// Threads: any; a thread of its own holds the beacon and watches the socket.
+// Owns: channels, connections old and new (old memory stays mapped: views may point there).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libmc/client/channel.h"
+#include "libmc/client/connection.h"
+#include "libmc/client/staging.h"
+#include "mc/mc.h"
+
+namespace mc::client {
+
+// Where connections come from: a socket path, or an agent inside this process.
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  virtual Result<Fd> connect(std::uint64_t timeout_ns) = 0;
+};
+std::unique_ptr<Connector> make_socket_connector(std::string path);
+// Set once by the library that contains the agent core (shared/libmc.cc, or a program's main).
+using EmbeddedFactory = Result<std::unique_ptr<Connector>> (*)(const char* config);
+void set_embedded_factory(EmbeddedFactory factory);
+
+// A channel for the length of a call. A shared one is locked meanwhile.
+class ChannelUse {
+ public:
+  ChannelUse() = default;
+  explicit ChannelUse(Channel* channel) : channel_(channel) {}
+  ChannelUse(Channel* channel, std::unique_lock<std::mutex> lock)
+      : channel_(channel), lock_(std::move(lock)) {}
+  Channel* operator->() const { return channel_; }
+  Channel& operator*() const { return *channel_; }
+  explicit operator bool() const { return channel_ != nullptr; }
+
+ private:
+  Channel* channel_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+};
+
+class Client {
+ public:
+  static Result<std::unique_ptr<Client>> open(const mc_open_options& options);
+  ~Client();
+
+  struct Current {
+    Connection connection;
+    std::uint64_t generation = 0;
+  };
+  Current current() const;
+  std::uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
+  std::uint64_t default_timeout_ns() const { return timeout_ns_; }
+  // MC_OK, or why this client can never be used again.
+  Status lost() const;
+  bool inherited_by_fork() const;
+
+  // This thread's channel. Errors: MC_FORKED, and what lost() says; it waits for an agent that is away
+  // no longer than the deadline.
+  Result<ChannelUse> channel(std::uint64_t deadline_ns);
+  // The same without any check or wait, for a thread that has one: null if anything is unusual.
+  Channel* quick_channel();
+  // A channel nobody else gets, for a completion queue; null when all are in use.
+  Channel* lease_channel();
+  void return_channel(Channel* channel);
+  Status open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns);
+
+  // The session memory, of this connection or an earlier one, in which a pin slot lies; null for none.
+  std::shared_ptr<Memory> memory_of_pin(const shm::Word64* pin) const;
+
+  // Session memory, made on first use.
+  Result<std::shared_ptr<Staging>> staging(std::uint64_t deadline_ns);
+  std::shared_ptr<Staging> staging_if_any() const;
+
+ private:
+  struct Registry;
+  friend struct ThreadChannels;
+  Client(const mc_open_options& options, std::unique_ptr<Connector> connector);
+  Status start();
+  void watch_agent();
+  void reconnect();
+  bool stop_within(std::uint64_t ns) const;
+  void adopt(Connection connection);
+  Channel* assign_channel();
+
+  std::unique_ptr<Connector> connector_;
+  HelloTexts texts_;
+  std::uint64_t timeout_ns_;
+  std::uint64_t staging_bytes_;
+  std::uint64_t serial_;  // of this client in the process; never reused
+  std::uint32_t fork_generation_;
+  std::atomic<std::uint64_t> generation_{0};
+
+  mutable std::mutex mutex_;
+  Connection connection_;
+  std::vector<Connection> old_connections_;
+  Status lost_;
+  std::shared_ptr<Staging> staging_;
+  std::vector<std::shared_ptr<Staging>> old_staging_;
+  std::mutex control_mutex_;  // one question at a time on the socket
+
+  std::shared_ptr<Registry> registry_;
+  std::unique_ptr<Channel> shared_channel_;
+  std::mutex shared_channel_mutex_;
+  Fd stop_event_;
+  std::thread watcher_;
+};
+
+}  // namespace mc::client

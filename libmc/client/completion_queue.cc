@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/completion_queue.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/clock.h"
+#include "libmc/client/reading.h"
+
+namespace mc::client {
+
+namespace {
+
+constexpr std::uint64_t kWaitSliceNs = 20000000;
+constexpr std::uint64_t kGraceNs = 1000000000;
+constexpr std::uint64_t kCancelTimeoutNs = 5000000000;
+
+void watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = fd;
+  ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Client& client) {
+  auto queue = std::unique_ptr<CompletionQueue>(new CompletionQueue(client));
+  auto event = make_eventfd();
+  if (!event) return fail(event.error());
+  queue->event_ = std::move(*event);
+  queue->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!queue->epoll_) return fail(MC_NO_MEMORY, errno_text("create an epoll", errno));
+  watch(queue->epoll_.get(), queue->event_.get());
+  queue->channel_ = client.lease_channel();
+  if (queue->channel_ == nullptr) {
+    return fail(MC_BUSY, "all channels are in use; open the client with a larger channel_count");
+  }
+  if (Status status = queue->begin(now_ns() + client.default_timeout_ns()); !status.ok()) {
+    return fail(status);
+  }
+  return queue;
+}
+
+CompletionQueue::~CompletionQueue() {
+  if (channel_ == nullptr) return;
+  std::lock_guard lock(mutex_);
+  for (Operation& operation : operations_) {
+    for (Item& item : operation.items) {
+      if (item.ticket.valid()) channel_->forget(item.ticket);
+    }
+  }
+  client_.return_channel(channel_);
+}
+
+// Follows the client to its current connection. Errors: as Channel::join.
+Status CompletionQueue::begin(std::uint64_t deadline_ns) {
+  if (client_.inherited_by_fork()) return Status(MC_FORKED);
+  if (Status status = client_.lost(); !status.ok()) return status;
+  if (Status status = channel_->join(deadline_ns); !status.ok()) return status;
+  if (watched_generation_ != channel_->generation()) follow_connection();
+  return {};
+}
+
+void CompletionQueue::follow_connection() {
+  const Client::Current now = client_.current();
+  if (watched_link_ == now.connection.link) return;
+  if (watched_link_) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_link_->client_event.get(), nullptr);
+  }
+  watched_link_ = now.connection.link;
+  watched_generation_ = now.generation;
+  watch(epoll_.get(), watched_link_->client_event.get());
+}
+
+// ---- Waiting --------------------------------------------------------------------------------------
+
+int CompletionQueue::fd() { return epoll_.get(); }
+
+std::size_t CompletionQueue::poll(mc_completion* completions, std::size_t capacity) {
+  std::lock_guard lock(mutex_);
+  // Taken before looking, so that what arrives meanwhile makes the descriptor readable again.
+  epoll_event events[4];
+  while (::epoll_wait(epoll_.get(), events, 4, 0) == 4) {
+  }
+  pump();
+  const std::size_t count = take_ready(completions, capacity);
+  if (!ready_.empty()) signal_eventfd(event_.get());
+  return count;
+}
+
+std::size_t CompletionQueue::wait(mc_completion* completions, std::size_t capacity,
+                                  std::uint64_t timeout_ns) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  for (;;) {
+    if (const std::size_t count = poll(completions, capacity)) return count;
+    const std::uint64_t now = now_ns();
+    if (now >= deadline_ns) return 0;
+    wait_readable(epoll_.get(), std::min(kWaitSliceNs, deadline_ns - now));
+  }
+}
+
+std::size_t CompletionQueue::take_ready(mc_completion* completions, std::size_t capacity) {
+  std::size_t count = 0;
+  for (; count < capacity && !ready_.empty(); ++count) {
+    completions[count] = ready_.front();
+    ready_.pop_front();
+  }
+  return count;
+}
+
+void CompletionQueue::add_ready(const mc_completion& completion) {
+  ready_.push_back(completion);
+  signal_eventfd(event_.get());
+}
+
+// Takes in what the agent has answered and sends what can be sent.
+void CompletionQueue::pump() {
+  const std::uint64_t now = now_ns();
+  const bool connected = begin(now).ok();
+  for (bool again = true; again;) {
+    if (connected) channel_->reap();
+    for (auto it = operations_.begin(); it != operations_.end();) {
+      Operation& operation = *it;
+      for (Item& item : operation.items) {
+        if (item.phase != Phase::kDone) advance(operation, item);
+      }
+      if (now > operation.deadline_ns + kGraceNs) expire(operation, now);
+      if (operation.open_items > 0) {
+        ++it;
+        continue;
+      }
+      add_ready({operation.user_data, operation.request, operation.first_failure,
+                 static_cast<std::uint32_t>(operation.items.size())});
+      it = operations_.erase(it);
+    }
+    again = false;
+    if (connected && channel_->anything_in_flight()) {
+      channel_->arm_eventfd();
+      // What was answered before the bell was armed rings no bell.
+      for (Operation& operation : operations_) {
+        channel_->reap();
+        for (const Item& item : operation.items) {
+          again |= item.ticket.valid() && channel_->done(item.ticket);
+        }
+      }
+    }
+  }
+}
+
+void CompletionQueue::expire(Operation& operation, std::uint64_t) {
+  for (Item& item : operation.items) {
+    if (item.phase == Phase::kDone) continue;
+    if (item.ticket.valid()) channel_->forget(item.ticket);
+    item.ticket = {};
+    settle(operation, item, MC_TIMEOUT);
+  }
+}
+
+void CompletionQueue::advance(Operation& operation, Item& item) {
+  if (item.phase == Phase::kUnsent) {
+    if (operation.cancelled) {
+      settle(operation, item, MC_CANCELLED);
+    } else {
+      send(operation, item);
+    }
+    return;
+  }
+  if (!item.ticket.valid() || !channel_->done(item.ticket)) return;
+  switch (item.phase) {
+    case Phase::kReserving:
+      on_reserved(operation, item);
+      break;
+    case Phase::kPublishing:
+      on_published(operation, item);
+      break;
+    case Phase::kRemoving: {
+      const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
+      channel_->finish(item.ticket);
+      item.ticket = {};
+      settle(operation, item, status);
+      break;
+    }
+    case Phase::kUnsent:
+    case Phase::kDone:
+      break;
+  }
+}
+
+void CompletionQueue::settle(Operation& operation, Item& item, mc_status status) {
+  item.phase = Phase::kDone;
+  item.status = status;
+  item.buffer = {};
+  if (status != MC_OK && operation.first_failure == MC_OK) operation.first_failure = status;
+  --operation.open_items;
+}
+
+// ---- Put and remove -------------------------------------------------------------------------------
+
+std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) {
+  operation.request = next_request_++;
+  operation.open_items = operation.items.size();
+  if (request != nullptr) *request = operation.request;
+  operations_.push_back(std::move(operation));
+  return operations_.back().request;
+}
+
+Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const PutRules& rules,
+                            std::uint64_t user_data, std::uint64_t* request) {
+  std::lock_guard lock(mutex_);
+  if (Status status = begin(rules.deadline_ns); !status.ok()) return status;
+  channel_->reap();
+  Operation operation;
+  operation.user_data = user_data;
+  operation.deadline_ns = rules.deadline_ns;
+  operation.upsert = rules.upsert;
+  operation.items.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Item& item = operation.items[i];
+    item.is_put = true;
+    item.key.assign(static_cast<const char*>(items[i].key.data), items[i].key.size);
+    item.hash = hash_of(*channel_, items[i].key);
+    const mc_slice parent = items[i].parent.size > 0 ? items[i].parent : rules.parent;
+    item.fields.parent_hash = parent.size > 0 ? hash_of(*channel_, parent) : 0;
+    item.fields.length = value_bytes(items[i]);
+    item.fields.key_bytes = static_cast<std::uint16_t>(item.key.size());
+    item.fields.pin = static_cast<std::uint8_t>(rules.pin);
+    item.fields.pin_ttl_s = rules.pin_ttl_s;
+    if (!rules.upsert && object_exists(*channel_, items[i].key, item.hash, true)) {
+      item.phase = Phase::kDone;
+      continue;
+    }
+    place(item, items[i].pieces, items[i].piece_count);
+  }
+  add(std::move(operation), request);
+  Operation& added = operations_.back();
+  for (const Item& item : added.items) added.open_items -= item.phase == Phase::kDone ? 1 : 0;
+  pump();
+  return {};
+}
+
+// Puts the value where the agent can see it, if there is a place at once; else into a buffer.
+void CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piece_count) {
+  const Memory& memory = channel_->memory();
+  item.memory = &memory;
+  item.placed = false;
+  if (memory.isolated) {
+    auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
+    const auto offset = staging ? (*staging)->allocate(item.fields.length, 0) : std::nullopt;
+    if (offset) {
+      item.staging = *staging;
+      item.fields.staging_offset = *offset;
+      std::byte* at = item.staging->at(*offset);
+      for (std::size_t i = 0; i < piece_count; ++i) {
+        std::memcpy(at, pieces[i].data, pieces[i].size);
+        at += pieces[i].size;
+      }
+      item.placed = true;
+    }
+  } else if (channel_->take_stock(reservation_bytes(item.fields.length), item.reserved)) {
+    item.fields.entry = item.reserved.entry;
+    item.fields.want_refill = 1;
+    item.fields.checksum = copy_into(memory, item.reserved, item.hash, pieces, piece_count);
+    item.placed = true;
+  }
+  if (item.placed || !item.buffer.empty()) return;
+  for (std::size_t i = 0; i < piece_count; ++i) {
+    const auto* from = static_cast<const std::byte*>(pieces[i].data);
+    item.buffer.insert(item.buffer.end(), from, from + pieces[i].size);
+  }
+}
+
+Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uint64_t deadline_ns,
+                               std::uint64_t user_data, std::uint64_t* request) {
+  std::lock_guard lock(mutex_);
+  if (Status status = begin(deadline_ns); !status.ok()) return status;
+  Operation operation;
+  operation.user_data = user_data;
+  operation.deadline_ns = deadline_ns;
+  operation.items.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Item& item = operation.items[i];
+    item.key.assign(static_cast<const char*>(keys[i].data), keys[i].size);
+    item.fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
+  }
+  add(std::move(operation), request);
+  pump();
+  return {};
+}
+
+void CompletionQueue::send(Operation& operation, Item& item) {
+  if (item.is_put && !item.placed && !item.buffer.empty() && channel_->memory().isolated) {
+    // Staging may have come back since.
+    const mc_slice whole{item.buffer.data(), item.buffer.size()};
+    place(item, &whole, 1);
+    if (!item.placed) return;
+  }
+  if (item.placed && item.memory != &channel_->memory()) {
+    settle(operation, item, MC_SESSION_LOST);
+    return;
+  }
+  const bool reserving = item.is_put && !item.placed;
+  const std::uint32_t bytes = reserving ? static_cast<std::uint32_t>(sizeof(shm::ReservedItem))
+                                        : encoded_bytes(item.key.size());
+  auto ticket = channel_->prepare(bytes);
+  if (!ticket) return;  // the ring is full; the next pump tries again
+  item.ticket = *ticket;
+  if (reserving) {
+    item.phase = Phase::kReserving;
+    channel_->submit(*ticket, shm::Op::kReserve, 0, 1, operation.deadline_ns,
+                     reservation_bytes(item.fields.length));
+    return;
+  }
+  encode_item(channel_->arguments(*ticket), item.fields, {item.key.data(), item.key.size()});
+  if (!item.is_put) {
+    item.phase = Phase::kRemoving;
+    channel_->submit(*ticket, shm::Op::kRemove, 0, 1, operation.deadline_ns);
+    return;
+  }
+  if (item.staging) channel_->hold_staging(*ticket, item.staging, item.fields.staging_offset);
+  item.phase = Phase::kPublishing;
+  channel_->submit(*ticket, item.staging ? shm::Op::kPutStaged : shm::Op::kPut,
+                   operation.upsert ? shm::kFlagUpsert : 0, 1, operation.deadline_ns);
+}
+
+void CompletionQueue::on_reserved(Operation& operation, Item& item) {
+  const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
+  const Channel::Ticket ticket = std::exchange(item.ticket, {});
+  if (status != MC_OK) {
+    channel_->finish(ticket);
+    item.phase = Phase::kUnsent;
+    if (status != MC_SESSION_LOST) settle(operation, item, status);
+    return;
+  }
+  std::vector<Reserved> granted;
+  channel_->take_granted(ticket, granted);
+  item.phase = Phase::kUnsent;
+  if (granted.empty()) {
+    settle(operation, item, MC_INTERNAL);
+    return;
+  }
+  item.memory = &channel_->memory();
+  item.reserved = granted.front();
+  item.fields.entry = item.reserved.entry;
+  item.fields.want_refill = channel_->stock_wants(item.reserved.length) ? 1 : 0;
+  const mc_slice whole{item.buffer.data(), item.buffer.size()};
+  item.fields.checksum = copy_into(*item.memory, item.reserved, item.hash, &whole, 1);
+  item.buffer = {};
+  item.placed = true;
+  send(operation, item);
+}
+
+void CompletionQueue::on_published(Operation& operation, Item& item) {
+  const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
+  const shm::ItemResult result = channel_->item_result(item.ticket, 0);
+  channel_->finish(item.ticket);
+  item.ticket = {};
+  if (status == MC_OK && result.refill_entry != shm::kNoRefill && !item.staging &&
+      channel_->memory().in_pool(result.refill_offset, item.reserved.length)) {
+    Reserved refill;
+    refill.entry = result.refill_entry;
+    refill.length = item.reserved.length;
+    refill.extent_count = 1;
+    refill.extents[0] = {result.refill_offset, refill.length};
+    channel_->give_stock(refill);
+  }
+  if ((status == MC_NO_SPACE || status == MC_CANCELLED) && !item.staging) {
+    channel_->give_back(&item.reserved.entry, 1);
+  }
+  settle(operation, item, status);
+}
+
+void CompletionQueue::complete_now(mc_status status, std::size_t count, std::uint64_t user_data,
+                                   std::uint64_t* request) {
+  std::lock_guard lock(mutex_);
+  const std::uint64_t id = next_request_++;
+  if (request != nullptr) *request = id;
+  add_ready({user_data, id, status, static_cast<std::uint32_t>(count)});
+}
+
+Status CompletionQueue::cancel(std::uint64_t request) {
+  std::lock_guard lock(mutex_);
+  pump();
+  for (Operation& operation : operations_) {
+    if (operation.request != request) continue;
+    operation.cancelled = true;
+    for (Item& item : operation.items) {
+      if (!item.ticket.valid()) continue;
+      auto ticket = channel_->prepare(0);
+      if (!ticket) return ticket.error();
+      channel_->submit(*ticket, shm::Op::kCancel, 0, 0, now_ns() + kCancelTimeoutNs,
+                       channel_->request_id(item.ticket));
+      channel_->forget(*ticket);
+    }
+    pump();
+    return {};
+  }
+  return {MC_NOT_FOUND, "the request is complete already"};
+}
+
+}  // namespace mc::client

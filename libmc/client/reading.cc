@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/reading.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+#include "libmc/base/hash.h"
+#include "libmc/client/client.h"
+
+namespace mc::client {
+
+namespace {
+
+// Copies a range of a pinned object's spans into the caller's pieces. REQUIRES: the pieces have room.
+void scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
+             std::uint64_t length, const mc_span* pieces) {
+  std::size_t span = 0;
+  while (span < span_count && offset >= spans[span].size) offset -= spans[span++].size;
+  std::size_t piece_at = 0;
+  while (length > 0 && span < span_count) {
+    const std::uint64_t step =
+        std::min({length, spans[span].size - offset, pieces->size - piece_at});
+    std::memcpy(static_cast<std::byte*>(pieces->data) + piece_at,
+                static_cast<const std::byte*>(spans[span].data) + offset, step);
+    length -= step;
+    if ((offset += step) == spans[span].size) offset = 0, ++span;
+    if ((piece_at += step) == pieces->size) piece_at = 0, ++pieces;
+  }
+}
+
+// The spans of a pinned object; 0 when its extents make no sense.
+std::size_t spans_of(const Memory& memory, const shm::FoundObject& found, mc_slice* spans) {
+  shm::ExtentRecord extents[MC_MAX_EXTENTS];
+  const std::size_t count = memory.index.extents(found, extents);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!memory.in_pool(extents[i].offset_bytes, extents[i].length_bytes)) return 0;
+    spans[i] = {memory.pool() + extents[i].offset_bytes, extents[i].length_bytes};
+  }
+  return count;
+}
+
+std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
+  std::uint64_t room = 0;
+  for (std::size_t i = 0; i < count; ++i) room += pieces[i].size;
+  return room;
+}
+
+}  // namespace
+
+std::uint64_t hash_of(const Channel& channel, mc_slice key) {
+  return hash_key(key.data, key.size, channel.memory().index.hash_seed());
+}
+
+mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const mc_span* pieces,
+                      std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {
+  const Memory& memory = channel.memory();
+  shm::Word64* pin = channel.scratch_pin();
+  shm::FoundObject found;
+  if (!memory.index.find(key.data, key.size, hash, pin, found)) return MC_NOT_FOUND;
+  MC_FAILPOINT("client.pinned");
+  mc_status status = MC_OK;
+  const std::uint64_t most = found.length - std::min(found.length, offset);
+  const std::uint64_t wanted = *length == 0 ? most : *length;
+  if (wanted > most || (offset > 0 && most == 0)) {
+    status = MC_INVALID_ARGUMENT;
+  } else if (room_in(pieces, piece_count) < wanted) {
+    *length = found.length;
+    status = MC_BUFFER_TOO_SMALL;
+  } else if (found.key.extent_count == 1 && piece_count == 1 &&
+             memory.in_pool(found.extent, found.length)) {
+    std::memcpy(pieces->data, memory.pool() + found.extent + offset, wanted);
+    *length = wanted;
+  } else {
+    mc_slice spans[MC_MAX_EXTENTS];
+    const std::size_t count = spans_of(memory, found, spans);
+    if (count == 0) status = MC_CORRUPT;
+    if (count > 0) scatter(spans, count, offset, wanted, pieces);
+    if (count > 0) *length = wanted;
+  }
+  shm::clear_pin(*pin);
+  MC_FAILPOINT("client.unpinned");
+  channel.touch(found.entry);
+  return status;
+}
+
+mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,
+                      mc_view* view) {
+  const Memory& memory = channel.memory();
+  shm::Word64* pin = channel.free_pin();
+  if (pin == nullptr) return MC_BUSY;
+  shm::FoundObject found;
+  if (!memory.index.find(key.data, key.size, hash, pin, found)) return MC_NOT_FOUND;
+  view->length = found.length;
+  view->version = shm::sequence_of(found.version);
+  view->checksum = found.checksum;
+  view->entry = found.entry;
+  view->pin = reinterpret_cast<std::uint64_t>(pin);
+  view->client = client;
+  view->span_count = found.key.extent_count;
+  view->data = memory.pool() + found.extent;
+  view->size = found.length;
+  if (found.key.extent_count != 1) {
+    mc_slice spans[MC_MAX_EXTENTS];
+    const std::size_t count = spans_of(memory, found, spans);
+    if (count == 0) {
+      shm::clear_pin(*pin);
+      return MC_CORRUPT;
+    }
+    view->span_count = static_cast<std::uint32_t>(count);
+    view->data = spans[0].data;
+    view->size = spans[0].size;
+  }
+  MC_FAILPOINT("client.pinned");
+  channel.touch(found.entry);
+  return MC_OK;
+}
+
+bool object_exists(Channel& channel, mc_slice key, std::uint64_t hash, bool touch) {
+  shm::FoundObject found;
+  if (!channel.memory().index.find(key.data, key.size, hash, nullptr, found)) return false;
+  if (touch) channel.touch(found.entry);
+  return true;
+}
+
+mc_status stat_object(Channel& channel, mc_slice key, std::uint64_t hash, mc_stat_info* info) {
+  const Memory& memory = channel.memory();
+  shm::Word64* pin = channel.scratch_pin();
+  shm::FoundObject found;
+  if (!memory.index.find(key.data, key.size, hash, pin, found)) return MC_NOT_FOUND;
+  const shm::Entry& entry = memory.index.entry(found.entry);
+  const auto attributes = std::bit_cast<shm::AttributeField>(entry.attributes.load_relaxed());
+  info->length = found.length;
+  info->version = shm::sequence_of(found.version);
+  info->checksum = found.checksum;
+  info->extent_count = found.key.extent_count;
+  info->pin = found.key.pin <= MC_PIN_HARD ? static_cast<mc_pin>(found.key.pin) : MC_PIN_NONE;
+  const std::uint64_t now_s = now_ns() / 1000000000u;
+  const std::uint64_t until_s = attributes.soft_pin_until_s;
+  info->pin_left_ms = info->pin == MC_PIN_SOFT && until_s > now_s ? (until_s - now_s) * 1000 : 0;
+  info->group = attributes.group;
+  info->parent_hash = entry.parent_hash.load_relaxed();
+  shm::clear_pin(*pin);
+  return MC_OK;
+}
+
+}  // namespace mc::client
+
+// ---- Views ----------------------------------------------------------------------------------------
+
+extern "C" {
+
+size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
+  using namespace mc;
+  if (view == nullptr || view->pin == 0) return 0;
+  if (view->span_count == 1) {
+    if (capacity > 0) spans[0] = {view->data, view->size};
+    return 1;
+  }
+  const auto& client = *reinterpret_cast<mc::client::Client*>(view->client);
+  const auto memory = client.memory_of_pin(reinterpret_cast<const shm::Word64*>(view->pin));
+  if (!memory) return 0;
+  const shm::Entry& entry = memory->index.entry(view->entry);
+  shm::FoundObject found;
+  found.entry = view->entry;
+  found.key = std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
+  found.extent = entry.extent.load_relaxed();
+  found.length = view->length;
+  mc_slice all[MC_MAX_EXTENTS];
+  const std::size_t count = mc::client::spans_of(*memory, found, all);
+  std::copy_n(all, std::min(count, capacity), spans);
+  return count;
+}
+
+mc_status mc_view_verify(const mc_view* view, mc_slice key) {
+  using namespace mc;
+  if (view == nullptr || view->pin == 0 || client::check_key(key) != MC_OK) {
+    return MC_INVALID_ARGUMENT;
+  }
+  const auto& owner = *reinterpret_cast<mc::client::Client*>(view->client);
+  const auto memory = owner.memory_of_pin(reinterpret_cast<const shm::Word64*>(view->pin));
+  if (!memory) return MC_INVALID_ARGUMENT;
+  mc_slice spans[MC_MAX_EXTENTS];
+  const std::size_t count = mc_view_spans(view, spans, MC_MAX_EXTENTS);
+  std::uint64_t sum = hash_key(key.data, key.size, memory->index.hash_seed());
+  for (std::size_t i = 0; i < count; ++i) sum = checksum(sum, spans[i].data, spans[i].size);
+  return sum == view->checksum ? MC_OK : MC_CORRUPT;
+}
+
+void mc_view_release(mc_view* view) {
+  if (view == nullptr || view->pin == 0) return;
+  mc::shm::clear_pin(*reinterpret_cast<mc::shm::Word64*>(view->pin));
+  view->pin = 0;
+}
+
+}  // extern "C"

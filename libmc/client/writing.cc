@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/writing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+#include "libmc/client/errors.h"
+#include "libmc/client/reading.h"
+
+namespace mc::client {
+
+namespace {
+
+// Items of one publishing request: few enough that the agent starts while the rest is being copied.
+constexpr std::uint32_t kItemsPerRequest = 8;
+constexpr std::uint64_t kBytesPerRequest = 2u << 20;
+constexpr std::uint32_t kReservationsPerRequest = 64;
+// A put whose session was replaced under it is tried again on the new one.
+constexpr int kTries = 3;
+
+// Puts some of a batch's items on one session. Destroying it leaves no request unfinished.
+class PutRun {
+ public:
+  PutRun(Client& client, Channel& channel, mc_put_item* items, const PutRules& rules)
+      : client_(client), channel_(channel), items_(items), rules_(rules) {}
+  ~PutRun() {
+    for (const Reserved& spare : spare_) channel_.give_stock(spare);
+  }
+
+  void add(std::size_t index, std::uint32_t same_size_follow) {
+    mc_put_item& item = items_[index];
+    const std::uint64_t hash = hash_of(channel_, item.key);
+    if (!rules_.upsert && object_exists(channel_, item.key, hash, true)) {
+      item.status = MC_OK;
+      return;
+    }
+    if (const Status status = channel_.memory().isolated ? stage(index)
+                                                         : write(index, hash, same_size_follow);
+        !status.ok()) {
+      item.status = status.code();
+      if (failure_.ok()) failure_ = status;
+      return;
+    }
+    bytes_ += value_bytes(item);
+    if (batch_.size() >= kItemsPerRequest || bytes_ >= kBytesPerRequest) submit();
+  }
+
+  // Waits for everything; the items' statuses are final afterwards.
+  Status finish() {
+    submit();
+    for (const Sent& sent : sent_) collect(sent);
+    sent_.clear();
+    return failure_;
+  }
+
+ private:
+  struct Batched {
+    std::size_t index;
+    shm::PutItem fields;
+    Reserved reserved;
+    std::uint64_t staging_offset = 0;
+    bool own_staging = false;
+  };
+  struct Sent {
+    Channel::Ticket ticket;
+    std::vector<Batched> items;
+  };
+
+  Status write(std::size_t index, std::uint64_t hash, std::uint32_t same_size_follow) {
+    const mc_put_item& item = items_[index];
+    const std::uint64_t bytes = reservation_bytes(value_bytes(item));
+    Batched batched{};
+    batched.index = index;
+    if (Status status = obtain(bytes, same_size_follow, batched.reserved); !status.ok()) {
+      return status;
+    }
+    memory_ = &channel_.memory();
+    fill(batched.fields, item);
+    batched.fields.entry = batched.reserved.entry;
+    batched.fields.checksum =
+        copy_into(*memory_, batched.reserved, hash, item.pieces, item.piece_count);
+    const bool refill = channel_.stock_wants(expected_refill_bytes_ + bytes);
+    batched.fields.want_refill = refill ? 1 : 0;
+    if (refill) expected_refill_bytes_ += bytes;
+    MC_FAILPOINT("client.copied");
+    batch_.push_back(batched);
+    return {};
+  }
+
+  Status stage(std::size_t index) {
+    const mc_put_item& item = items_[index];
+    const std::uint64_t length = value_bytes(item);
+    Batched batched{};
+    batched.index = index;
+    memory_ = &channel_.memory();
+    fill(batched.fields, item);
+    auto staging = client_.staging(rules_.deadline_ns);
+    if (!staging) return staging.error();
+    staging_ = *staging;
+    const auto inside = item.piece_count == 1
+                            ? staging_->offset_of(item.pieces[0].data, length)
+                            : std::nullopt;
+    if (inside) {
+      batched.staging_offset = *inside;
+    } else {
+      if (length > staging_->size_bytes()) {
+        return {MC_TOO_LARGE, "a value of " + std::to_string(length) +
+                                  " bytes does not fit in this client's staging memory of " +
+                                  std::to_string(staging_->size_bytes()) +
+                                  "; open the client with larger staging_bytes"};
+      }
+      auto offset = staging_->allocate(length, now_ns());
+      // What is in flight holds staging: let it land first.
+      if (!offset && (!sent_.empty() || !batch_.empty())) {
+        submit();
+        for (const Sent& sent : sent_) collect(sent);
+        sent_.clear();
+      }
+      if (!offset) offset = staging_->allocate(length, rules_.deadline_ns);
+      if (!offset) return {MC_NO_SPACE, "this client's staging memory is in use by other calls"};
+      batched.own_staging = true;
+      batched.staging_offset = *offset;
+      std::byte* at = staging_->at(*offset);
+      for (std::size_t i = 0; i < item.piece_count; ++i) {
+        std::memcpy(at, item.pieces[i].data, item.pieces[i].size);
+        at += item.pieces[i].size;
+      }
+    }
+    batched.fields.staging_offset = batched.staging_offset;
+    batch_.push_back(batched);
+    return {};
+  }
+
+  void fill(shm::PutItem& fields, const mc_put_item& item) const {
+    const mc_slice parent = item.parent.size > 0 ? item.parent : rules_.parent;
+    fields.length = value_bytes(item);
+    fields.key_bytes = static_cast<std::uint16_t>(item.key.size);
+    fields.parent_hash = parent.size > 0 ? hash_of(channel_, parent) : 0;
+    fields.pin = static_cast<std::uint8_t>(rules_.pin);
+    fields.pin_ttl_s = rules_.pin_ttl_s;
+  }
+
+  Status obtain(std::uint64_t bytes, std::uint32_t same_size_follow, Reserved& reserved) {
+    if (channel_.take_stock(bytes, reserved)) return {};
+    if (spare_.empty() || spare_.back().length != bytes) {
+      for (const Reserved& spare : spare_) channel_.give_stock(spare);
+      spare_.clear();
+      const std::uint32_t count = std::min(same_size_follow + 1, kReservationsPerRequest);
+      // Objects that wait here unpublished cannot be evicted: let them go before waiting for room.
+      submit();
+      if (Status status =
+              reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
+          !status.ok()) {
+        return status;
+      }
+    }
+    reserved = spare_.back();
+    spare_.pop_back();
+    return {};
+  }
+
+  void submit() {
+    if (batch_.empty()) return;
+    Sent sent;
+    sent.items.swap(batch_);
+    bytes_ = 0;
+    const bool stale = memory_ != &channel_.memory();
+    auto ticket = stale ? fail(MC_SESSION_LOST, "the agent lost this session")
+                        : prepare_items(sent.items);
+    if (!ticket) {
+      for (const Batched& batched : sent.items) {
+        items_[batched.index].status = ticket.error().code();
+        if (batched.own_staging) staging_->free(batched.staging_offset);
+        if (!stale && !memory_->isolated) channel_.give_back(&batched.reserved.entry, 1);
+      }
+      if (failure_.ok()) failure_ = ticket.error();
+      return;
+    }
+    const auto count = static_cast<std::uint32_t>(sent.items.size());
+    channel_.submit(*ticket, memory_->isolated ? shm::Op::kPutStaged : shm::Op::kPut,
+                    rules_.upsert ? shm::kFlagUpsert : 0, count, rules_.deadline_ns);
+    sent.ticket = *ticket;
+    sent_.push_back(std::move(sent));
+  }
+
+  Result<Channel::Ticket> prepare_items(const std::vector<Batched>& batch) {
+    const auto count = static_cast<std::uint32_t>(batch.size());
+    std::uint32_t bytes = shm::result_bytes(count);
+    for (const Batched& batched : batch) bytes += encoded_bytes(items_[batched.index].key.size);
+    auto ticket = channel_.prepare(bytes);
+    while (!ticket && !sent_.empty()) {
+      collect(sent_.front());
+      sent_.erase(sent_.begin());
+      ticket = channel_.prepare(bytes);
+    }
+    if (!ticket) return ticket;
+    unsigned char* at = channel_.arguments(*ticket) + shm::result_bytes(count);
+    for (const Batched& batched : batch) {
+      at += encode_item(at, batched.fields, items_[batched.index].key);
+      if (batched.own_staging) channel_.hold_staging(*ticket, staging_, batched.staging_offset);
+    }
+    return ticket;
+  }
+
+  void collect(const Sent& sent) {
+    if (!channel_.wait(sent.ticket, rules_.deadline_ns + kGraceNs)) {
+      for (const Batched& batched : sent.items) items_[batched.index].status = MC_TIMEOUT;
+      if (failure_.ok()) failure_ = Status(MC_TIMEOUT);
+      channel_.forget(sent.ticket);
+      return;
+    }
+    const mc_status whole = static_cast<mc_status>(channel_.completion(sent.ticket).status);
+    for (std::uint32_t i = 0; i < sent.items.size(); ++i) {
+      const Batched& batched = sent.items[i];
+      const shm::ItemResult result = channel_.item_result(sent.ticket, i);
+      const auto status = static_cast<mc_status>(result.status);
+      items_[batched.index].status = status;
+      if (status != MC_OK && failure_.ok()) failure_ = Status(status);
+      if (result.refill_entry != shm::kNoRefill &&
+          channel_.memory().in_pool(result.refill_offset, batched.reserved.length)) {
+        Reserved refill;
+        refill.entry = result.refill_entry;
+        refill.length = batched.reserved.length;
+        refill.extent_count = 1;
+        refill.extents[0] = {result.refill_offset, refill.length};
+        channel_.give_stock(refill);
+      }
+      const bool still_reserved = status == MC_NO_SPACE || status == MC_CANCELLED;
+      if (still_reserved && !memory_->isolated && whole != MC_SESSION_LOST) {
+        channel_.give_back(&batched.reserved.entry, 1);
+      }
+    }
+    channel_.finish(sent.ticket);
+  }
+
+  // The agent answers at the deadline; its answer may take a moment.
+  static constexpr std::uint64_t kGraceNs = 500000000;
+
+  Client& client_;
+  Channel& channel_;
+  mc_put_item* items_;
+  const PutRules& rules_;
+  const Memory* memory_ = nullptr;
+  std::shared_ptr<Staging> staging_;
+  std::vector<Reserved> spare_;
+  std::vector<Batched> batch_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t expected_refill_bytes_ = 0;
+  std::vector<Sent> sent_;
+  Status failure_;
+};
+
+}  // namespace
+
+std::uint64_t reservation_bytes(std::uint64_t length) {
+  return (length + shm::kReservationUnitBytes - 1) / shm::kReservationUnitBytes *
+         shm::kReservationUnitBytes;
+}
+
+std::uint64_t value_bytes(const mc_put_item& item) {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < item.piece_count; ++i) bytes += item.pieces[i].size;
+  return bytes;
+}
+
+mc_status check_item(const mc_put_item& item) {
+  if (check_key(item.key) != MC_OK || item.pieces == nullptr || item.piece_count == 0 ||
+      item.piece_count > MC_MAX_PIECES || item.parent.size > MC_MAX_KEY_BYTES) {
+    return MC_INVALID_ARGUMENT;
+  }
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < item.piece_count; ++i) {
+    if (item.pieces[i].size > MC_MAX_OBJECT_BYTES) return MC_TOO_LARGE;
+    if (item.pieces[i].data == nullptr && item.pieces[i].size > 0) return MC_INVALID_ARGUMENT;
+    bytes += item.pieces[i].size;
+  }
+  if (bytes == 0) return MC_INVALID_ARGUMENT;
+  return bytes > MC_MAX_OBJECT_BYTES ? MC_TOO_LARGE : MC_OK;
+}
+
+mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
+                    const PutRules& rules) {
+  Status first;
+  for (std::size_t i = 0; i < count; ++i) {
+    items[i].status = check_item(items[i]);
+    if (items[i].status == MC_OK) items[i].status = MC_SESSION_LOST;  // to be done
+    else if (first.ok()) first = Status(items[i].status);
+  }
+  for (int tries = 0; tries < kTries; ++tries) {
+    PutRun run(client, channel, items, rules);
+    bool any = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (items[i].status != MC_SESSION_LOST) continue;
+      any = true;
+      std::uint32_t same_size_follow = 0;
+      const std::uint64_t bytes = reservation_bytes(value_bytes(items[i]));
+      for (std::size_t j = i + 1; j < count && same_size_follow < kReservationsPerRequest; ++j) {
+        if (reservation_bytes(value_bytes(items[j])) != bytes) break;
+        ++same_size_follow;
+      }
+      run.add(i, same_size_follow);
+    }
+    if (!any) break;
+    const Status status = run.finish();
+    if (!status.ok() && status.code() != MC_SESSION_LOST && first.ok()) first = status;
+    if (now_ns() >= rules.deadline_ns) break;
+  }
+  for (std::size_t i = 0; i < count && first.ok(); ++i) {
+    if (items[i].status != MC_OK) first = Status(items[i].status);
+  }
+  return first.ok() ? MC_OK : set_error(first);
+}
+
+Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
+                    std::uint64_t deadline_ns, std::vector<Reserved>& granted) {
+  for (int tries = 0; tries < kTries; ++tries) {
+    auto ticket = channel.prepare(static_cast<std::uint32_t>(count * sizeof(shm::ReservedItem)));
+    if (!ticket) return ticket.error();
+    channel.submit(*ticket, shm::Op::kReserve, 0, count, deadline_ns, bytes);
+    if (!channel.wait(*ticket, deadline_ns + 500000000)) {
+      channel.forget(*ticket);
+      return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
+    }
+    const auto status = static_cast<mc_status>(channel.completion(*ticket).status);
+    if (status == MC_OK) {
+      channel.take_granted(*ticket, granted);
+      return granted.empty() ? Status(MC_INTERNAL, "the agent granted nothing") : Status();
+    }
+    channel.finish(*ticket);
+    if (status == MC_SESSION_LOST) continue;
+    if (status == MC_TOO_LARGE) {
+      return {MC_TOO_LARGE, "a value of " + std::to_string(bytes) +
+                                " bytes is larger than the pool, its capacity or this session's "
+                                "quota; raise pool_bytes or session_quota_bytes"};
+    }
+    return status;
+  }
+  return Status(MC_SESSION_LOST);
+}
+
+std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
+                        const mc_slice* pieces, std::size_t piece_count) {
+  std::uint64_t sum = hash;
+  std::uint32_t extent = 0;
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < piece_count; ++i) {
+    const auto* from = static_cast<const std::byte*>(pieces[i].data);
+    std::uint64_t left = pieces[i].size;
+    while (left > 0) {
+      const shm::ExtentRecord& to = reserved.extents[extent];
+      const std::uint64_t step = std::min(left, to.length_bytes - at);
+      sum = copy_and_checksum(sum, memory.pool_for_writing() + to.offset_bytes + at, from, step);
+      from += step;
+      left -= step;
+      if ((at += step) == to.length_bytes) at = 0, ++extent;
+    }
+  }
+  return sum;
+}
+
+std::uint32_t encode_item(unsigned char* at, const shm::PutItem& fields, mc_slice key) {
+  std::memcpy(at, &fields, sizeof fields);
+  if (key.size > 0) std::memcpy(at + sizeof fields, key.data, key.size);
+  return encoded_bytes(key.size);
+}
+
+Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count, bool upsert,
+                     bool group, std::uint64_t deadline_ns) {
+  const auto item_count = static_cast<std::uint32_t>(count);
+  std::uint64_t bytes = shm::result_bytes(item_count);
+  for (std::size_t i = 0; i < count; ++i) bytes += encoded_bytes(items[i].key.size());
+  if (bytes > shm::kArgumentBytes) {
+    return {MC_TOO_LARGE, "the keys of the group are too long together; make it smaller"};
+  }
+  auto ticket = channel.prepare(static_cast<std::uint32_t>(bytes));
+  if (!ticket) return ticket.error();
+  unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(item_count);
+  for (std::size_t i = 0; i < count; ++i) {
+    shm::PutItem fields{};
+    fields.entry = items[i].reserved.entry;
+    fields.key_bytes = static_cast<std::uint16_t>(items[i].key.size());
+    fields.pin = static_cast<std::uint8_t>(items[i].pin);
+    fields.pin_ttl_s = items[i].pin_ttl_s;
+    fields.length = items[i].length;
+    fields.checksum = items[i].checksum;
+    fields.parent_hash = items[i].parent_hash;
+    fields.staging_offset = items[i].staging_offset;
+    at += encode_item(at, fields, {items[i].key.data(), items[i].key.size()});
+  }
+  const auto flags = static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) |
+                                                (group ? shm::kFlagGroup : 0));
+  const bool staged = channel.memory().isolated;
+  channel.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, flags, item_count,
+                 deadline_ns);
+  if (!channel.wait(*ticket, deadline_ns + 500000000)) {
+    channel.forget(*ticket);
+    return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
+  }
+  const auto status = static_cast<mc_status>(channel.completion(*ticket).status);
+  const bool kept = !group && (status == MC_NO_SPACE || status == MC_CANCELLED);
+  channel.finish(*ticket);
+  for (std::size_t i = 0; kept && !staged && i < count; ++i) {
+    channel.give_back(&items[i].reserved.entry, 1);
+  }
+  return status;
+}
+
+Status remove_items(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
+                    std::uint64_t deadline_ns) {
+  mc_status first = MC_OK;
+  std::size_t done = 0;
+  while (done < count) {
+    std::uint32_t bytes = 0;
+    std::uint32_t items = 0;
+    while (done + items < count && bytes < shm::kArgumentBytes / 4) {
+      bytes += encoded_bytes(keys[done + items++].size);
+    }
+    auto ticket = channel.prepare(bytes + shm::result_bytes(items));
+    if (!ticket) return ticket.error();
+    unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(items);
+    for (std::uint32_t i = 0; i < items; ++i) {
+      shm::PutItem fields{};
+      fields.key_bytes = static_cast<std::uint16_t>(keys[done + i].size);
+      at += encode_item(at, fields, keys[done + i]);
+    }
+    channel.submit(*ticket, shm::Op::kRemove, 0, items, deadline_ns);
+    if (!channel.wait(*ticket, deadline_ns)) {
+      channel.forget(*ticket);
+      std::fill(statuses + done, statuses + count, MC_TIMEOUT);
+      return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
+    }
+    for (std::uint32_t i = 0; i < items; ++i) {
+      statuses[done + i] = static_cast<mc_status>(channel.item_result(*ticket, i).status);
+      if (first == MC_OK) first = statuses[done + i];
+    }
+    channel.finish(*ticket);
+    done += items;
+  }
+  return first;
+}
+
+Status set_pin(Channel& channel, mc_slice key, mc_pin pin, std::uint32_t ttl_s,
+               std::uint64_t deadline_ns) {
+  auto ticket = channel.prepare(encoded_bytes(key.size));
+  if (!ticket) return ticket.error();
+  shm::PutItem fields{};
+  fields.key_bytes = static_cast<std::uint16_t>(key.size);
+  fields.pin = static_cast<std::uint8_t>(pin);
+  fields.pin_ttl_s = ttl_s;
+  encode_item(channel.arguments(*ticket), fields, key);
+  channel.submit(*ticket, shm::Op::kSetPin, 0, 1, deadline_ns);
+  if (!channel.wait(*ticket, deadline_ns)) {
+    channel.forget(*ticket);
+    return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
+  }
+  const auto status = static_cast<mc_status>(channel.completion(*ticket).status);
+  channel.finish(*ticket);
+  return status;
+}
+
+}  // namespace mc::client

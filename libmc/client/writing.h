@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: puts: reserve, copy and sum in one pass, ask the agent to publish. In an isolated
+//   namespace: copy to staging, ask the agent to copy and publish.
+//
+//   items ─► exists? ─► reservation (stock, or one request for many) ─► copy ─► kPut, 8 items a request,
+//            while the next ones are being copied ─► results: new reservations for the stock
+// Threads: as the channel that is passed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "libmc/client/channel.h"
+#include "libmc/client/client.h"
+#include "mc/mc.h"
+
+namespace mc::client {
+
+struct PutRules {
+  std::uint64_t deadline_ns = 0;
+  mc_slice parent{};
+  mc_pin pin = MC_PIN_NONE;
+  std::uint32_t pin_ttl_s = 0;
+  bool upsert = false;
+};
+
+// An object whose bytes are in the pool (or in staging) and that waits for its publication.
+struct WrittenItem {
+  std::string key;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+  std::uint64_t parent_hash = 0;
+  mc_pin pin = MC_PIN_NONE;
+  std::uint32_t pin_ttl_s = 0;
+  Reserved reserved;
+  std::uint64_t staging_offset = 0;
+};
+
+// Bytes to reserve for a value of this length.
+std::uint64_t reservation_bytes(std::uint64_t length);
+std::uint64_t value_bytes(const mc_put_item& item);
+mc_status check_item(const mc_put_item& item);
+
+// Fills the items' statuses; returns the first failure.
+mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
+                    const PutRules& rules);
+// Reserves pool bytes, waiting for room until the deadline.
+Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
+                    std::uint64_t deadline_ns, std::vector<Reserved>& granted);
+// Copies the pieces into the reservation; returns their checksum.
+std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
+                        const mc_slice* pieces, std::size_t piece_count);
+// Publishes written items, all or nothing if group. Failures give their reservations back.
+Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count, bool upsert,
+                     bool group, std::uint64_t deadline_ns);
+Status remove_items(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
+                    std::uint64_t deadline_ns);
+Status set_pin(Channel& channel, mc_slice key, mc_pin pin, std::uint32_t ttl_s,
+               std::uint64_t deadline_ns);
+
+// Writes one item's fields and key at `at`; returns the bytes written.
+std::uint32_t encode_item(unsigned char* at, const shm::PutItem& fields, mc_slice key);
+inline std::uint32_t encoded_bytes(std::size_t key_bytes) {
+  return static_cast<std::uint32_t>(sizeof(shm::PutItem)) +
+         shm::padded_key_bytes(static_cast<std::uint32_t>(key_bytes));
+}
+
+}  // namespace mc::client

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "ctl/doctor_checks.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::uint64_t kGiB = 1ull << 30;
+
+HostFacts good_host() {
+  HostFacts facts;
+  facts.memlock_bytes = kUnlimited;
+  facts.open_files = 65536;
+  facts.huge_page_bytes = 2 << 20;
+  facts.huge_pages_total = 1024;
+  facts.huge_pages_free = 1000;
+  facts.shmem_huge = "advise";
+  facts.available_bytes = 64 * kGiB;
+  facts.group_limit_bytes = kUnlimited;
+  facts.dev_shm_bytes = 32 * kGiB;
+  facts.kernel = "6.6.1-amd64";
+  facts.cpus = 16;
+  facts.clocksource = "tsc";
+  facts.systemd_runs = true;
+  facts.unit_file = "/etc/systemd/system/mc-agent.service";
+  return facts;
+}
+
+AgentFacts good_agent() {
+  AgentFacts agent;
+  agent.socket = "/run/mc/agent.sock";
+  agent.directory = "/run/mc";
+  agent.socket_facts = {true, true, false, 0600, 1000};
+  agent.directory_facts = {true, false, true, 0700, 1000};
+  agent.our_uid = 1000;
+  agent.answered = true;
+  agent.ready = true;
+  agent.pid = 7;
+  agent.version = agent.our_version = "0.1.0";
+  return agent;
+}
+
+KernelFeatures good_kernel() { return {true, true, true, true, true, true, true}; }
+
+TEST(CtlDoctor, GoodHostPassesEveryCheckWithoutRemedies) {
+  for (const Verdict& verdict : all_checks(good_host(), good_kernel(), good_agent())) {
+    EXPECT_EQ(verdict.health, Health::kOk) << verdict.check << ": " << verdict.finding;
+    EXPECT_TRUE(verdict.remedy.empty()) << verdict.check;
+  }
+}
+
+TEST(CtlDoctor, HostOfWhichNothingIsKnownGetsARemedyForEachComplaint) {
+  std::set<std::string> names;
+  for (const Verdict& verdict : all_checks(HostFacts(), KernelFeatures(), AgentFacts())) {
+    EXPECT_TRUE(names.insert(verdict.check).second) << verdict.check << " comes twice";
+    EXPECT_FALSE(verdict.finding.empty()) << verdict.check;
+    EXPECT_EQ(verdict.remedy.empty(), verdict.health == Health::kOk) << verdict.check;
+  }
+}
+
+TEST(CtlDoctor, SmallLockLimitIsAWarningThatNamesWhoseItIs) {
+  HostFacts facts = good_host();
+  facts.memlock_bytes = 8 << 20;
+  EXPECT_EQ(check_memlock(facts).health, Health::kWarn);
+  EXPECT_NE(check_memlock(facts).finding.find("this shell"), std::string::npos);
+  facts.limits_are_the_agents = true;
+  EXPECT_NE(check_memlock(facts).finding.find("the agent"), std::string::npos);
+}
+
+TEST(CtlDoctor, OpenFileLimitIsJudgedAtItsBounds) {
+  HostFacts facts = good_host();
+  for (const auto& [limit, health] : {std::pair{255u, Health::kFail},
+                                      {256u, Health::kWarn},
+                                      {16383u, Health::kWarn},
+                                      {16384u, Health::kOk}}) {
+    facts.open_files = limit;
+    EXPECT_EQ(check_open_files(facts).health, health) << limit;
+  }
+}
+
+TEST(CtlDoctor, ControlGroupCountsWhenItIsTighterThanTheHost) {
+  HostFacts facts = good_host();
+  facts.group_limit_bytes = kGiB;
+  facts.group_used_bytes = kGiB / 2;
+  EXPECT_EQ(check_memory(facts).health, Health::kWarn);
+  facts.group_used_bytes = 2 * kGiB;  // over its limit, as happens while it is lowered
+  EXPECT_EQ(check_memory(facts).health, Health::kFail);
+}
+
+TEST(CtlDoctor, MissingSharedMemoryFolderFailsOnlyWhereTheAgentUsesIt) {
+  HostFacts facts = good_host();
+  facts.dev_shm_bytes.reset();
+  AgentFacts agent = good_agent();
+  EXPECT_EQ(check_dev_shm(facts, agent).health, Health::kWarn);
+  agent.directory = "/dev/shm/mc-1000";
+  EXPECT_EQ(check_dev_shm(facts, agent).health, Health::kFail);
+}
+
+TEST(CtlDoctor, KernelsBefore515Fail) {
+  HostFacts facts = good_host();
+  for (const auto& [kernel, health] : {std::pair{"4.18.0", Health::kFail},
+                                       {"5.14.21", Health::kFail},
+                                       {"5.15.0-91-generic", Health::kOk},
+                                       {"6.1.0", Health::kOk},
+                                       {"unknown", Health::kWarn}}) {
+    facts.kernel = kernel;
+    EXPECT_EQ(check_kernel_version(facts).health, health) << kernel;
+  }
+}
+
+TEST(CtlDoctor, OneCpuAndQuotasBelowTwoAreWarnings) {
+  HostFacts facts = good_host();
+  facts.cpu_quota = 1.5;
+  EXPECT_EQ(check_cpus(facts).health, Health::kWarn);
+  facts.cpu_quota = 2;
+  EXPECT_EQ(check_cpus(facts).health, Health::kOk);
+  facts.cpus = 1;
+  EXPECT_EQ(check_cpus(facts).health, Health::kWarn);
+}
+
+TEST(CtlDoctor, SlowClocksourceIsAWarning) {
+  HostFacts facts = good_host();
+  facts.clocksource = "hpet";
+  EXPECT_EQ(check_clocksource(facts).health, Health::kWarn);
+  facts.clocksource = "kvm-clock";
+  EXPECT_EQ(check_clocksource(facts).health, Health::kOk);
+}
+
+TEST(CtlDoctor, UnitIsMissedOnlyWhereSystemdRuns) {
+  HostFacts facts = good_host();
+  facts.unit_file.clear();
+  EXPECT_EQ(check_systemd(facts).health, Health::kWarn);
+  facts.systemd_runs = false;
+  EXPECT_EQ(check_systemd(facts).health, Health::kOk);
+}
+
+TEST(CtlDoctor, RequiredKernelFeaturesFailAndOthersDoNot) {
+  std::set<std::string> failing;
+  for (const Verdict& verdict : check_kernel_features(KernelFeatures())) {
+    if (verdict.health == Health::kFail) failing.insert(verdict.check);
+  }
+  EXPECT_EQ(failing, (std::set<std::string>{"memfd-sealing", "membarrier", "pidfd-open"}));
+}
+
+TEST(CtlDoctor, DirectoryIsJudgedByItsModeAndOwner) {
+  AgentFacts agent = good_agent();
+  for (const auto& [mode, health] : {std::pair{0700u, Health::kOk},
+                                     {0750u, Health::kOk},
+                                     {0755u, Health::kWarn},
+                                     {0770u, Health::kFail},
+                                     {0777u, Health::kFail}}) {
+    agent.directory_facts.mode = mode;
+    EXPECT_EQ(check_directory(agent).health, health) << std::oct << mode;
+  }
+  agent = good_agent();
+  agent.directory_facts.uid = 4711;
+  EXPECT_EQ(check_directory(agent).health, Health::kFail);
+}
+
+TEST(CtlDoctor, SocketOpenToAllIsAWarningUnlessItsDirectoryIsClosed) {
+  AgentFacts agent = good_agent();
+  agent.socket_facts.mode = 0666;
+  EXPECT_EQ(check_socket(agent).health, Health::kOk);
+  agent.directory_facts.mode = 0755;
+  EXPECT_EQ(check_socket(agent).health, Health::kWarn);
+  agent.socket_facts.is_socket = false;
+  EXPECT_EQ(check_socket(agent).health, Health::kFail);
+}
+
+TEST(CtlDoctor, AgentOfAnotherVersionIsAWarning) {
+  AgentFacts agent = good_agent();
+  agent.version = "0.2.0";
+  EXPECT_EQ(check_agent_version(agent).health, Health::kWarn);
+  agent.ready = false;
+  EXPECT_EQ(check_agent(agent).health, Health::kWarn);
+  agent.answered = false;
+  EXPECT_EQ(check_agent(agent).health, Health::kFail);
+}
+
+TEST(CtlDoctor, ThisKernelHasWhatTheTestsThemselvesNeed) {
+  const KernelFeatures features = probe_kernel();
+  EXPECT_TRUE(features.sealed_memfd);
+  EXPECT_TRUE(features.membarrier_global_expedited);
+  EXPECT_TRUE(features.pidfd_open);
+}
+
+}  // namespace
+}  // namespace mc::ctl
