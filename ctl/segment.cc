@@ -30,9 +30,11 @@ constexpr std::string_view kFooter =
 constexpr std::string_view kListDescription =
     "List the segments: size, target, use\n"
     "\n"
-    "POOL is the size now, TARGET the size being worked towards, RESERVED the memory taken from\n"
-    "the system, USED the bytes in objects, MAX the largest size the segment can get without a\n"
-    "restart of the agent.";
+    "NOW is the memory the pool has, TARGET the size being worked towards, USED the bytes in\n"
+    "objects, RESIDENT what the system has really given, MAX the largest size the segment can get\n"
+    "without a restart of the agent. STATE is \"settled\", \"growing\", \"shrinking\", or says "
+    "why\n"
+    "growing has stopped.";
 
 constexpr std::string_view kListFooter =
     "EXAMPLES\n"
@@ -45,7 +47,7 @@ constexpr std::string_view kListFooter =
 constexpr std::string_view kResizeDescription =
     "Grow or shrink a pool while it serves\n"
     "\n"
-    "Growing takes memory from the system at once and fails when there is too little. Shrinking\n"
+    "Growing takes memory from the system and stops when there is too little. Shrinking\n"
     "moves or evicts what lies in the tail and gives its pages back to the system; objects that\n"
     "are being read or are pinned hold it up until they are released.\n"
     "\n"
@@ -67,19 +69,33 @@ struct ResizeOptions {
   bool no_wait = false;
 };
 
+std::string bytes_field(const Json::Value& segment, std::string_view name) {
+  return format_bytes(number_field(segment, name));
+}
+
+bool settled(const Json::Value& segment) {
+  const Json::Value& said = field(segment, "settled");
+  if (said.isBool()) return said.asBool();
+  return number_field(segment, "reserved_bytes") == number_field(segment, "target_bytes");
+}
+
+std::string state_text(const Json::Value& segment) {
+  const std::string problem = text_field(segment, "problem");
+  if (!problem.empty()) return problem;
+  if (settled(segment)) return "settled";
+  const std::uint64_t now_bytes = number_field(segment, "reserved_bytes");
+  return now_bytes > number_field(segment, "target_bytes") ? "shrinking" : "growing";
+}
+
 std::string segment_text(const Json::Value& segments) {
-  Table table({"NAMESPACE", "POOL", "TARGET", "RESERVED", "USED", "MAX", "ARENAS", "HUGE PAGES"});
-  const auto bytes = [](const Json::Value& entry, std::string_view name) {
-    return format_bytes(number_field(entry, name));
-  };
-  for (const Json::Value& entry : segments) {
-    // Some agents may say how many, or of which kind.
-    const Json::Value& huge = field(entry, "huge_pages");
-    table.add_row(
-        {text_field(entry, "namespace"), bytes(entry, "pool_bytes"), bytes(entry, "target_bytes"),
-         bytes(entry, "reserved_bytes"), bytes(entry, "used_bytes"), bytes(entry, "max_bytes"),
-         format_count(number_field(entry, "arenas")),
-         huge.isBool() ? (huge.asBool() ? "yes" : "no") : text_field(entry, "huge_pages")});
+  Table table(
+      {"NAMESPACE", "NOW", "TARGET", "USED", "RESIDENT", "MAX", "ARENAS", "HUGE PAGES", "STATE"});
+  for (const Json::Value& segment : segments) {
+    table.add_row({text_field(segment, "namespace"), bytes_field(segment, "reserved_bytes"),
+                   bytes_field(segment, "target_bytes"), bytes_field(segment, "used_bytes"),
+                   bytes_field(segment, "resident_bytes"), bytes_field(segment, "max_bytes"),
+                   format_count(number_field(segment, "arenas")),
+                   flag_field(segment, "huge_pages") ? "yes" : "no", state_text(segment)});
   }
   return table.to_string();
 }
@@ -111,24 +127,39 @@ Json::Value ask_segment(Context& context) {
 
 std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
 
+// A growth that stopped, or a wait that ended first.
+void report_unfinished(Context& context, const Json::Value& segment) {
+  const std::string now = bytes_field(segment, "reserved_bytes");
+  const std::string target = bytes_field(segment, "target_bytes");
+  if (const std::string problem = text_field(segment, "problem"); !problem.empty()) {
+    Failure failure = explain(MC_NO_MEMORY, problem);
+    failure.cause =
+        fmt::format("the pool stopped growing at {} of {}: {}", now, target, failure.cause);
+    report(context, "segment resize", kExitFailed, failure);
+    return;
+  }
+  const bool shrinks = state_text(segment) == "shrinking";
+  report(context, "segment resize", kExitFailed,
+         {fmt::format("the pool has {} and not yet {}{}", now, target,
+                      shrinks ? ": what is left is pinned or being read" : ""),
+          "mcctl segment list shows whether it got there, mcctl status who reads objects"});
+}
+
 // Asks until the pool has its target size. Returns the last answer; null after a reported failure.
 Json::Value wait_for_target(Context& context, Json::Value segment, std::uint64_t wait_ns) {
   constexpr std::chrono::milliseconds kAskEvery{50};
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(wait_ns);
-  const std::uint64_t start_bytes = number_field(segment, "pool_bytes");
+  const std::uint64_t start_bytes = number_field(segment, "reserved_bytes");
   const std::uint64_t target_bytes = number_field(segment, "target_bytes");
   Progress progress("resizing " + context.name_space, distance(start_bytes, target_bytes));
   while (true) {
-    const std::uint64_t pool_bytes = number_field(segment, "pool_bytes");
-    if (pool_bytes == number_field(segment, "target_bytes")) return segment;
-    progress.update(distance(start_bytes, pool_bytes),
-                    format_bytes(pool_bytes) + " of " + format_bytes(target_bytes));
-    if (std::chrono::steady_clock::now() >= deadline) {
+    const bool stopped = !text_field(segment, "problem").empty();
+    if (settled(segment) && !stopped) return segment;
+    progress.update(distance(start_bytes, number_field(segment, "reserved_bytes")),
+                    bytes_field(segment, "reserved_bytes") + " of " + format_bytes(target_bytes));
+    if (stopped || std::chrono::steady_clock::now() >= deadline) {
       progress.finish();
-      report(context, "segment resize", kExitFailed,
-             {fmt::format("the pool has {} and not yet {}: what is left is pinned or being read",
-                          format_bytes(pool_bytes), format_bytes(target_bytes)),
-              "mcctl segment list shows whether it got there, mcctl status who holds objects"});
+      report_unfinished(context, segment);
       return {};
     }
     std::this_thread::sleep_for(kAskEvery);
@@ -166,9 +197,8 @@ void run_resize(Context& context, const ResizeOptions& options) {
     return;
   }
   // The agent rounds to whole pages or chunks, and somebody else may have asked for another size.
-  fmt::print("{}: pool {}, target {}\n", context.name_space,
-             format_bytes(number_field(segment, "pool_bytes")),
-             format_bytes(number_field(segment, "target_bytes")));
+  fmt::print("{}: now {}, target {}\n", context.name_space, bytes_field(segment, "reserved_bytes"),
+             bytes_field(segment, "target_bytes"));
 }
 
 }  // namespace
