@@ -79,7 +79,7 @@ std::string Admin::answer(std::string_view text, const PeerCredentials& peer) {
   }
   const std::string verb = word(request, "verb");
   if (verb == "status") return text_of(status());
-  if (verb == "ls") return text_of(list(request));
+  if (verb == "ls") return text_of(list(request, peer));
   if (verb == "segments") return text_of(segments());
   if (verb == "config") return text_of(config());
   const bool may_change = peer.uid == 0 || peer.uid == ::geteuid();
@@ -170,9 +170,10 @@ Json::Value Admin::session_status(const Session& session) {
   return value;
 }
 
-Json::Value Admin::list(const Json::Value& request) {
+Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer) {
   const auto found = agent_.tenants_.find(word(request, "namespace"));
-  if (found == agent_.tenants_.end()) {
+  // Keys are their tenant's own business: to others the namespace is not there.
+  if (found == agent_.tenants_.end() || !agent_.may_connect(peer, found->second.get())) {
     return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
   }
   std::uint64_t cursor = number(request, "cursor");

@@ -25,7 +25,7 @@ class Admin {
   Json::Value status();
   Json::Value tenant_status(const Tenant& tenant);
   Json::Value session_status(const Session& session);
-  Json::Value list(const Json::Value& request);
+  Json::Value list(const Json::Value& request, const PeerCredentials& peer);
   Json::Value segments();
   Json::Value segment(const Tenant& tenant);
   Json::Value resize(const Json::Value& request);

@@ -96,6 +96,7 @@ Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options) {
   auto listener = listen_unix(agent->options_.socket, agent->options_.socket_mode);
   if (!listener) return fail(listener.error());
   agent->listener_ = std::move(*listener);
+  agent->spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ::fcntl(agent->listener_.get(), F_SETFL, O_NONBLOCK);
   agent->watch(agent->listener_.get(), {Watch::Kind::kListener, 0, nullptr});
   return agent;
@@ -198,7 +199,8 @@ Status Agent::take_over() {
     Store& store = *found->second->store;
     for (const std::uint32_t entry : store.reservations_of(id)) {
       session->reserved.insert(entry);
-      session->reserved_bytes += store.reserved_length(entry);
+      session->reserved_bytes +=
+          (store.reserved_length(entry) + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
     }
     watch(session->pidfd.get(), {Watch::Kind::kPidfd, id, nullptr});
   }

@@ -60,6 +60,7 @@ class Agent {
     Kind kind;
     std::uint64_t id = 0;  // session id or descriptor
     std::shared_ptr<Tenant> tenant;
+    std::uint32_t turn = 0;  // tells a descriptor from a later one of the same number
   };
 
   explicit Agent(const LoadedOptions& options);
@@ -94,6 +95,7 @@ class Agent {
   void accept_clients();
   void on_message(int fd);
   void close_connection(int fd);
+  bool close_idle_connection();
   void on_hello(Connection& connection, const std::vector<std::byte>& bytes);
   Result<Session*> new_session(Connection& connection, const HelloFacts& facts);
   Result<Session*> resume_session(Connection& connection, const HelloFacts& facts);
@@ -117,6 +119,7 @@ class Agent {
   CountersPage counters_page_;
   Fd epoll_;
   Fd listener_;
+  Fd spare_;  // given up for a moment when accepting finds no descriptor left
   Fd wake_;  // stop(), suspicions, scrubbers
   std::atomic<bool> stop_{false};
   std::atomic<bool> keep_{false};
@@ -128,6 +131,7 @@ class Agent {
   std::map<std::string, std::unique_ptr<Scrubber>> scrubbers_;
   std::map<int, Connection> connections_;
   std::map<int, Watch> watches_;
+  std::uint32_t next_turn_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   struct Active {
     Session* session;

@@ -3,6 +3,7 @@
 // The agent's side of the socket: who may connect, how sessions begin, resume and end.
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +17,10 @@
 #include "libmc/base/failpoint.h"
 #include "shm/doorbell.h"
 #include "shm/messages.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 namespace mc::agent {
 
@@ -66,10 +71,24 @@ struct HelloFacts {
 void Agent::accept_clients() {
   for (;;) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && (errno == EMFILE || errno == ENFILE) && spare_) {
+      // Out of descriptors: the one kept for this serves to tell the client, who would otherwise stay
+      // in the backlog and keep the loop awake.
+      spare_.reset();
+      socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (socket) {
+        answer(socket.get(), shm::ControlType::kAnswer,
+               {MC_BUSY, "the agent is out of descriptors; raise its LimitNOFILE"});
+      }
+      socket.reset();
+      spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      return;
+    }
     if (!socket) return;
     auto peer = peer_credentials(socket.get());
-    if (!peer || !may_connect(*peer, nullptr) || connections_.size() >= kMaxConnections) {
-      const bool full = connections_.size() >= kMaxConnections;
+    const bool allowed = peer && may_connect(*peer, nullptr);
+    const bool full = allowed && connections_.size() >= kMaxConnections && !close_idle_connection();
+    if (!allowed || full) {
       answer(socket.get(), shm::ControlType::kAnswer,
              full ? Status(MC_BUSY, "the agent has as many connections as it may; close some")
                   : Status(MC_PERMISSION_DENIED,
@@ -78,11 +97,27 @@ void Agent::accept_clients() {
     }
     const int size = 1 << 20;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    // No message of a client carries descriptors. One that came would have to be closed here, and closing
+    // somebody's socket can linger. Kernels before 6.16 do not know the option; there they are closed.
+    const int none = 0;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none);
     const int fd = socket.get();
     connections_[fd] = Connection{std::move(socket), *peer, 0, now_ns()};
     watch(fd, {Watch::Kind::kConnection, 0, nullptr});
     MC_FAILPOINT("connect.accepted");
   }
+}
+
+// Makes room for a new connection: the oldest that opened no session goes. False: all have one.
+bool Agent::close_idle_connection() {
+  const Connection* oldest = nullptr;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection.session_id != 0) continue;
+    if (oldest == nullptr || connection.opened_ns < oldest->opened_ns) oldest = &connection;
+  }
+  if (oldest == nullptr) return false;
+  close_connection(oldest->socket.get());
+  return true;
 }
 
 Result<Fd> Agent::connect_embedded() {
@@ -296,14 +331,20 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   Store& store = *session.tenant->store;
   auto agent_event = make_eventfd();
   auto client_event = make_eventfd();
+  // The client gets an epoll over its bell: with the eventfd itself it could fill the counter, clear
+  // O_NONBLOCK, and hold the agent's loop up in a write for ever.
+  Fd client_bell(::epoll_create1(EPOLL_CLOEXEC));
   auto index = store.index().file().read_only();
   auto pool = store.pool().file().read_only();
-  if (!agent_event || !client_event || !index || !pool) {
+  if (!agent_event || !client_event || !client_bell || !index || !pool) {
     return {MC_NO_MEMORY, "the agent is out of descriptors; raise its LimitNOFILE"};
   }
   if (session.agent_event) unwatch(session.agent_event.get());
   session.agent_event = std::move(*agent_event);
   session.client_event = std::move(*client_event);
+  epoll_event ring{};
+  ring.events = EPOLLIN;
+  ::epoll_ctl(client_bell.get(), EPOLL_CTL_ADD, session.client_event.get(), &ring);
   watch(session.agent_event.get(), {Watch::Kind::kRing, session.id, nullptr});
 
   shm::Welcome welcome;
@@ -321,7 +362,7 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   welcome.isolated = session.tenant->isolated ? 1 : 0;
   welcome.resumed = resumed ? 1 : 0;
   std::vector<int> fds{index->get(), pool->get(), session.file().fd(), session.agent_event.get(),
-                       session.client_event.get()};
+                       client_bell.get()};
   if (!session.tenant->isolated) fds.push_back(store.pool().file().fd());
   const auto bytes = std::as_bytes(std::span(&welcome, 1));
   if (Status status = send_message(connection.socket.get(), bytes, fds); !status.ok()) return status;
@@ -355,6 +396,11 @@ void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
   Session& session = *found->second;
   if (bytes == 0) bytes = std::min(kDefaultStagingBytes, session.tenant->session_quota_bytes);
   if (!session.staging_file()) {
+    if (bytes <= session.tenant->session_quota_bytes && bytes > available_memory_bytes()) {
+      answer(connection.socket.get(), shm::ControlType::kAnswer,
+             {MC_NO_MEMORY, "this host has no memory left for staging; lower staging_bytes"});
+      return;
+    }
     if (Status status = session.open_staging(bytes); !status.ok()) {
       answer(connection.socket.get(), shm::ControlType::kAnswer, status);
       return;

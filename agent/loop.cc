@@ -164,8 +164,11 @@ void Agent::sleep_until_event(std::uint64_t now) {
 
 void Agent::watch(int fd, Watch entry) {
   epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
+  // A client's bell is edge-triggered and never read: the client shares its file description, so it
+  // could make a read block by clearing O_NONBLOCK.
+  event.events = EPOLLIN | (entry.kind == Watch::Kind::kRing ? EPOLLET : 0u);
+  entry.turn = ++next_turn_;
+  event.data.u64 = (std::uint64_t{entry.turn} << 32) | static_cast<std::uint32_t>(fd);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) watches_[fd] = std::move(entry);
 }
 
@@ -177,9 +180,10 @@ void Agent::handle_events(int timeout_ms) {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
   for (int i = 0; i < count; ++i) {
-    const int fd = events[i].data.fd;
+    const auto fd = static_cast<int>(events[i].data.u64 & 0xffffffffu);
     const auto found = watches_.find(fd);
-    if (found == watches_.end()) continue;  // closed by an event before it
+    // Closed by an event before it, and perhaps another descriptor has its number by now.
+    if (found == watches_.end() || found->second.turn != events[i].data.u64 >> 32) continue;
     if (found->second.kind == Watch::Kind::kConnection) {
       on_message(fd);
       continue;
@@ -223,7 +227,6 @@ void Agent::handle(const Watch& watch) {
     case Watch::Kind::kRing: {
       const auto found = sessions_.find(watch.id);
       if (found == sessions_.end()) break;
-      drain_eventfd(found->second->agent_event.get());
       if (found->second->suspected) break;
       for (std::uint32_t i = 0; i < found->second->channels.size(); ++i) {
         activate(*found->second, i);
@@ -253,6 +256,7 @@ void Agent::handle(const Watch& watch) {
 
 void Agent::tick(std::uint64_t now) {
   next_tick_ns_ = now + kTickNs;
+  for (auto& [id, session] : sessions_) session->take_touches();
   for (auto& [name, tenant] : tenants_) tenant->store->tick(now);
   std::erase_if(scrubbers_, [](const auto& entry) { return entry.second->done(); });
   const int store_fd = descriptors_->death_fd();

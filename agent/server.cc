@@ -93,8 +93,38 @@ void Server::start(Session& session, std::uint32_t number, const shm::Request& r
             .item = {}};
   const Step step = proceed(work);
   if (step == Step::kDone) return;
+  // An honest client has at most kRingSlots requests in flight, of which this is one.
+  if (channel.waiting >= shm::kRingSlots) {
+    ++session.bad_request_count;
+    give_back_copy(work);
+    complete(work, MC_BUSY);
+    return;
+  }
+  // The longest wait any client may ask for: see MC_MAX_TIMEOUT_NS.
+  work.request.deadline_ns =
+      std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
   wants_turn_ |= step == Step::kAgain;
+  ++channel.waiting;
   waiting_.push_back(std::move(work));
+}
+
+// What a staged put that does not come to its end had reserved.
+void Server::give_back_copy(Work& work) {
+  Store& store = *work.session->tenant->store;
+  for (const Copied& copied : work.group) {
+    store.abandon(work.session->id, copied.order.entry);
+    drop_from_ledger(*work.session, copied.order.entry, copied.order.length);
+  }
+  work.group.clear();
+  if (work.entry == shm::kNoRefill) return;
+  store.abandon(work.session->id, work.entry);
+  drop_from_ledger(*work.session, work.entry, work.item.fields.length);
+  work.entry = shm::kNoRefill;
+}
+
+Server::Waiting Server::stop_waiting(Waiting at) {
+  --at->session->channels[at->channel].waiting;
+  return waiting_.erase(at);
 }
 
 Server::Step Server::proceed(Work& work) {
@@ -107,7 +137,7 @@ Server::Step Server::proceed(Work& work) {
     case shm::Op::kPut:
       return (work.request.flags & shm::kFlagGroup) != 0 ? put_group(work) : put(work);
     case shm::Op::kPutStaged:
-      return put_staged(work);
+      return (work.request.flags & shm::kFlagGroup) != 0 ? put_staged_group(work) : put_staged(work);
     case shm::Op::kAbandon:
       abandon(work);
       return Step::kDone;
@@ -164,13 +194,14 @@ Store::Reserve Server::grant(Session& session, std::uint64_t bytes, std::uint32_
   const Store::Reserve result = session.tenant->store->reserve(session.id, bytes, true, entry);
   if (result == Store::Reserve::kOk) {
     session.reserved.insert(entry);
-    session.reserved_bytes += bytes;
+    // As the pool counts: a thousand reservations of one byte hold a thousand granules.
+    session.reserved_bytes += round_to_granules(bytes);
   }
   return result;
 }
 
 void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes) {
-  if (session.reserved.erase(entry) > 0) session.reserved_bytes -= bytes;
+  if (session.reserved.erase(entry) > 0) session.reserved_bytes -= round_to_granules(bytes);
 }
 
 void Server::refill(Session& session, std::uint64_t bytes, shm::ItemResult& result) {
@@ -196,7 +227,7 @@ Server::Step Server::reserve(Work& work) {
   if (bytes == 0 || bytes > MC_MAX_OBJECT_BYTES) status = MC_INVALID_ARGUMENT;
   if (bytes > session.tenant->session_quota_bytes) status = MC_TOO_LARGE;
   while (status == MC_OK && work.next < work.request.item_count) {
-    if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes) {
+    if (session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes) {
       status = MC_QUOTA_EXCEEDED;
       break;
     }
@@ -285,52 +316,45 @@ Server::Step Server::put_group(Work& work) {
     complete(work, MC_INVALID_ARGUMENT);
     return Step::kDone;
   }
-  if (next_group_ == 0) next_group_ = static_cast<std::uint32_t>(now_ns() >> 20) | 1u;
   std::vector<PutOrder> orders;
   for (const shm::ArgumentReader::Item& item : items) {
     orders.push_back(order_of(item, work.request));
-    orders.back().group = next_group_;
     if (!store.is_reserved_by(session.id, item.fields.entry)) continue;
     drop_from_ledger(session, item.fields.entry, store.reserved_length(item.fields.entry));
   }
+  return publish_group(work, orders);
+}
+
+// REQUIRES: the session's ledger has forgotten the orders' reservations.
+Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
+  if (next_group_ == 0) next_group_ = static_cast<std::uint32_t>(now_ns() >> 20) | 1u;
+  for (PutOrder& order : orders) order.group = next_group_;
   next_group_ += 2;
   std::size_t failed = 0;
-  const Store::Put result = store.publish_group(session.id, orders, failed);
-  const mc_status status = status_of(result);
-  for (std::size_t i = 0; i < orders.size(); ++i) {
-    finish_item(work, status == MC_OK ? MC_OK : i == failed ? status : MC_GROUP_ABORTED, kNothing);
-  }
-  complete(work, status);
+  const Store::Put result =
+      work.session->tenant->store->publish_group(work.session->id, orders, failed);
+  end_group(work, status_of(result), failed);
   return Step::kDone;
 }
 
+void Server::end_group(Work& work, mc_status status, std::size_t failed) {
+  while (work.next < work.request.item_count) {
+    finish_item(work, status == MC_OK || work.next == failed ? status : MC_GROUP_ABORTED, kNothing);
+  }
+  complete(work, status);
+}
+
 Server::Step Server::put_staged(Work& work) {
-  Session& session = *work.session;
   while (work.next < work.request.item_count) {
     if (!next_item(work)) {
       work.first_failure = MC_INVALID_ARGUMENT;
       break;
     }
-    const shm::PutItem& fields = work.item.fields;
-    if (work.entry == shm::kNoRefill) {
-      const bool inside = fields.length > 0 && fields.length <= session.staging_bytes() &&
-                          fields.staging_offset <= session.staging_bytes() - fields.length;
-      if (!inside || fields.key_bytes == 0) {
-        finish_item(work, MC_INVALID_ARGUMENT, kNothing);
-        continue;
-      }
-      std::uint32_t entry = 0;
-      const Store::Reserve result = grant(session, fields.length, entry);
-      if (result == Store::Reserve::kWait) return Step::kWait;
-      if (result != Store::Reserve::kOk) {
-        finish_item(work, result == Store::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY,
-                    kNothing);
-        continue;
-      }
-      work.entry = entry;
-      work.copied_bytes = 0;
-      work.sum = session.tenant->store->index().hash(
-          {reinterpret_cast<const char*>(work.item.key), fields.key_bytes});
+    mc_status failure = MC_OK;
+    if (const Step step = begin_copy(work, failure); step != Step::kDone) return step;
+    if (failure != MC_OK) {
+      finish_item(work, failure, kNothing);
+      continue;
     }
     if (const Step step = copy_staged(work); step != Step::kDone) return step;
   }
@@ -338,9 +362,72 @@ Server::Step Server::put_staged(Work& work) {
   return Step::kDone;
 }
 
-// Copies a part of the waiting item, and publishes it after the last. The sum is made of the bytes as
-// they were copied, whatever the client does to them meanwhile.
-Server::Step Server::copy_staged(Work& work) {
+// Copies all members, each into a reservation of its own, then publishes them together.
+Server::Step Server::put_staged_group(Work& work) {
+  Session& session = *work.session;
+  while (work.group.size() < work.request.item_count) {
+    mc_status failure = next_item(work) ? MC_OK : MC_INVALID_ARGUMENT;
+    const shm::PutItem& fields = work.item.fields;
+    if (failure == MC_OK && work.entry == shm::kNoRefill &&
+        session.reserved_bytes + round_to_granules(fields.length) >
+            session.tenant->session_quota_bytes) {
+      failure = MC_QUOTA_EXCEEDED;
+    }
+    if (failure == MC_OK) {
+      if (const Step step = begin_copy(work, failure); step != Step::kDone) return step;
+    }
+    if (failure != MC_OK) {
+      const std::size_t failed = work.group.size();
+      give_back_copy(work);
+      end_group(work, failure, failed);
+      return Step::kDone;
+    }
+    if (const Step step = copy_part(work); step != Step::kDone) return step;
+    Copied copied{{reinterpret_cast<const char*>(work.item.key), fields.key_bytes},
+                  order_of(work.item, work.request)};
+    copied.order.entry = work.entry;
+    copied.order.checksum = work.sum;
+    work.group.push_back(std::move(copied));
+    work.entry = shm::kNoRefill;
+    work.has_item = false;
+  }
+  std::vector<PutOrder> orders;
+  for (const Copied& copied : work.group) {
+    drop_from_ledger(session, copied.order.entry, copied.order.length);
+    orders.push_back(copied.order);
+    orders.back().key = copied.key;
+  }
+  return publish_group(work, orders);
+}
+
+// Checks the item at hand and reserves what it is copied to. failure: why that will never work.
+Server::Step Server::begin_copy(Work& work, mc_status& failure) {
+  if (work.entry != shm::kNoRefill) return Step::kDone;
+  Session& session = *work.session;
+  const shm::PutItem& fields = work.item.fields;
+  const bool inside = fields.length > 0 && fields.length <= session.staging_bytes() &&
+                      fields.staging_offset <= session.staging_bytes() - fields.length;
+  if (!inside || fields.key_bytes == 0) {
+    failure = MC_INVALID_ARGUMENT;
+    return Step::kDone;
+  }
+  std::uint32_t entry = 0;
+  const Store::Reserve result = grant(session, fields.length, entry);
+  if (result == Store::Reserve::kWait) return Step::kWait;
+  if (result != Store::Reserve::kOk) {
+    failure = result == Store::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY;
+    return Step::kDone;
+  }
+  work.entry = entry;
+  work.copied_bytes = 0;
+  work.sum = session.tenant->store->index().hash(
+      {reinterpret_cast<const char*>(work.item.key), fields.key_bytes});
+  return Step::kDone;
+}
+
+// Copies a part of the item at hand. The sum is made of the bytes as they were copied, whatever the
+// client does to them meanwhile.
+Server::Step Server::copy_part(Work& work) {
   Session& session = *work.session;
   Store& store = *session.tenant->store;
   const shm::PutItem& fields = work.item.fields;
@@ -359,14 +446,21 @@ Server::Step Server::copy_staged(Work& work) {
     begins = ends;
   }
   MC_FAILPOINT("staged.after_copy");
-  if (work.copied_bytes < fields.length) return Step::kAgain;
+  return work.copied_bytes < fields.length ? Step::kAgain : Step::kDone;
+}
+
+// Copies a part of the item at hand, and publishes it after the last.
+Server::Step Server::copy_staged(Work& work) {
+  Session& session = *work.session;
+  Store& store = *session.tenant->store;
+  if (const Step step = copy_part(work); step != Step::kDone) return step;
   PutOrder order = order_of(work.item, work.request);
   order.entry = work.entry;
   order.checksum = work.sum;
   const Store::Put result = store.publish(session.id, order);
   if (result == Store::Put::kNoSpace) return Step::kWait;
   if (result == Store::Put::kExisted) store.abandon(session.id, work.entry);
-  drop_from_ledger(session, work.entry, fields.length);
+  drop_from_ledger(session, work.entry, order.length);
   work.entry = shm::kNoRefill;
   finish_item(work, status_of(result), kNothing);
   return Step::kDone;
@@ -400,12 +494,9 @@ mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uin
         it->request.request_id != request_id) {
       continue;
     }
-    if (it->entry != shm::kNoRefill) {
-      session.tenant->store->abandon(session.id, it->entry);
-      drop_from_ledger(*it->session, it->entry, it->item.fields.length);
-    }
+    give_back_copy(*it);
     complete(*it, MC_CANCELLED);
-    waiting_.erase(it);
+    stop_waiting(it);
     return MC_OK;
   }
   return MC_NOT_FOUND;
@@ -419,7 +510,7 @@ void Server::retry_waiting(std::uint64_t now_ns) {
     Work& work = *it;
     const Step step = proceed(work);
     if (step == Step::kDone) {
-      it = waiting_.erase(it);
+      it = stop_waiting(it);
       continue;
     }
     wants_turn_ |= step == Step::kAgain;
@@ -427,25 +518,22 @@ void Server::retry_waiting(std::uint64_t now_ns) {
       ++it;
       continue;
     }
-    if (work.entry != shm::kNoRefill) {
-      work.session->tenant->store->abandon(work.session->id, work.entry);
-      drop_from_ledger(*work.session, work.entry, work.item.fields.length);
-    }
+    give_back_copy(work);
     ++work.session->tenant->store->counters().no_space;
     complete(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE);
-    it = waiting_.erase(it);
+    it = stop_waiting(it);
   }
 }
 
 void Server::forget(const Session& session) {
-  std::erase_if(waiting_, [&](Work& work) {
-    if (work.session != &session) return false;
-    if (work.entry != shm::kNoRefill) {
-      session.tenant->store->abandon(session.id, work.entry);
-      drop_from_ledger(*work.session, work.entry, work.item.fields.length);
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    if (it->session != &session) {
+      ++it;
+      continue;
     }
-    return true;
-  });
+    give_back_copy(*it);
+    it = stop_waiting(it);
+  }
 }
 
 void Server::release(Session& session) {

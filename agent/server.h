@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <list>
+#include <string>
 #include <vector>
 
 #include "agent/session.h"
@@ -31,6 +32,11 @@ class Server {
   void release(Session& session);
 
  private:
+  // A member of a staged group, copied into a reservation and not published yet.
+  struct Copied {
+    std::string key;
+    PutOrder order;  // its key is not to be used
+  };
   // A request in progress; items before next are done.
   struct Work {
     Session* session = nullptr;
@@ -46,6 +52,7 @@ class Server {
     std::uint64_t copied_bytes = 0;
     std::uint64_t sum = 0;
     std::uint32_t entry = shm::kNoRefill;
+    std::vector<Copied> group;
   };
   enum class Step { kDone, kWait, kAgain };
 
@@ -53,7 +60,12 @@ class Server {
   Step proceed(Work& work);
   Step put(Work& work);
   Step put_group(Work& work);
+  Step publish_group(Work& work, std::vector<PutOrder>& orders);
+  void end_group(Work& work, mc_status status, std::size_t failed);
   Step put_staged(Work& work);
+  Step put_staged_group(Work& work);
+  Step begin_copy(Work& work, mc_status& failure);
+  Step copy_part(Work& work);
   Step copy_staged(Work& work);
   Step reserve(Work& work);
   void abandon(Work& work);
@@ -66,6 +78,9 @@ class Server {
   void complete(Work& work, mc_status status);
   void refill(Session& session, std::uint64_t bytes, shm::ItemResult& result);
   Store::Reserve grant(Session& session, std::uint64_t bytes, std::uint32_t& entry);
+  void give_back_copy(Work& work);
+  using Waiting = std::list<Work>::iterator;
+  Waiting stop_waiting(Waiting at);
   void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
 
   std::list<Work> waiting_;

@@ -134,6 +134,16 @@ void Session::collect_pins(std::vector<std::uint64_t>& pins) const {
   }
 }
 
+void Session::take_touches() {
+  for (ChannelState& channel : channels) {
+    if (!channel.open) continue;
+    const auto use = [this](std::uint32_t entry) { tenant->store->touch(entry); };
+    if (!channel.touches.drain_all(use)) continue;
+    shm::Word32& round = channel.shared->header.touch_round;
+    round.store_relaxed(round.load_relaxed() + 1);
+  }
+}
+
 std::uint64_t Session::pinned_count() const {
   std::vector<std::uint64_t> pins;
   collect_pins(pins);

@@ -34,6 +34,7 @@ struct ChannelState {
   bool active = false;      // looked at in every round; else its client rings first
   bool needs_wake = false;  // got a completion in this round
   std::uint64_t last_work_ns = 0;
+  std::uint32_t waiting = 0;  // requests of it that wait in the Server
 };
 
 class Session {
@@ -55,6 +56,8 @@ class Session {
   void restart_rings(std::uint64_t incarnation);
   void collect_pins(std::vector<std::uint64_t>& pins) const;
   std::uint64_t pinned_count() const;
+  // Passes on to the policy what the client's threads noted since the last time.
+  void take_touches();
 
   shm::SessionHeader* header() const {
     return reinterpret_cast<shm::SessionHeader*>(mapping_.data());

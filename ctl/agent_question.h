@@ -37,7 +37,8 @@ class ClientSession {
 
 inline std::uint64_t timeout_ns(const Context& context) { return context.timeout_ms * 1000000u; }
 
-// On a terminal, says so once when nobody listens at the socket yet: the call that follows will wait.
+// On a terminal, says so once when nobody listens at the socket yet: the call that follows will
+// wait.
 void announce_wait(Context& context);
 
 }  // namespace mc::ctl

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #ifndef SYS_futex_waitv
@@ -37,6 +38,9 @@ struct WaitEntry {
 };
 constexpr std::uint32_t kFutex32 = 2;
 constexpr std::size_t kMaxWaits = 128;
+// A beacon is taken, and dropped when its holder ends. One that changes more often is scribbled on; it
+// would keep the watching thread busy, so it is watched no longer.
+constexpr int kMaxChanges = 64;
 
 }  // namespace
 
@@ -59,6 +63,8 @@ BeaconHold::~BeaconHold() { ::pthread_mutex_unlock(mutex_of(*header_)); }
 
 struct BeaconWatch::Watched {
   SessionHeader* header = nullptr;
+  std::uint32_t seen = 0;
+  int changes = 0;
 };
 
 BeaconWatch::BeaconWatch(Died died) : died_(std::move(died)), thread_([this] { run(); }) {}
@@ -121,6 +127,10 @@ void BeaconWatch::wait_once() {
       if (value != 0 && !owner_died(value)) value = word.fetch_or(FUTEX_WAITERS) | FUTEX_WAITERS;
       if (owner_died(value)) {
         dead.push_back(it->first);
+        it = watched_.erase(it);
+        continue;
+      }
+      if (value != std::exchange(it->second->seen, value) && ++it->second->changes > kMaxChanges) {
         it = watched_.erase(it);
         continue;
       }

@@ -8,6 +8,10 @@
 
 namespace mc::shm {
 
+namespace {
+constexpr int kMaxRounds = 65536;
+}
+
 std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_t mapped_bytes) {
   if (mapped_bytes < kPageBytes) return std::nullopt;
   const auto* header = reinterpret_cast<const IndexHeader*>(base);
@@ -27,6 +31,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   reader.header_ = header;
   reader.entries_ = reinterpret_cast<const Entry*>(base + header->entries_offset);
   reader.keys_ = base + header->keys_offset;
+  reader.table_max_bytes_ = header->table_max_bytes;
   reader.max_entries_ = header->max_entries;
   reader.max_keys_bytes_ = header->max_keys_bytes;
   reader.mapped_bytes_ = mapped_bytes;
@@ -35,7 +40,8 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
 
 bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                        FoundObject& found) const {
-  for (;;) {
+  // Each further round takes a change meanwhile; a damaged table must not keep the caller for ever.
+  for (int round = 0; round < kMaxRounds; ++round) {
     const std::uint64_t generation = header_->generation.load_acquire();
     const Probe result = probe_table(key, key_bytes, hash, pin, generation, found);
     if (result == Probe::kHit) return true;
@@ -43,6 +49,7 @@ bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t has
     // A miss counts only in a table that was current all the time.
     if (result == Probe::kMiss && header_->generation.load_relaxed() == generation) return false;
   }
+  return false;
 }
 
 IndexReader::Probe IndexReader::probe_table(const void* key, std::size_t key_bytes,
@@ -51,8 +58,8 @@ IndexReader::Probe IndexReader::probe_table(const void* key, std::size_t key_byt
   const TableDescriptor& table = header_->tables[generation & 1];
   const std::uint64_t count = table.bucket_count.load_relaxed();
   const std::uint64_t offset = table.offset_bytes.load_relaxed();
-  if (count == 0 || count * sizeof(Bucket) > header_->table_max_bytes ||
-      offset > mapped_bytes_ - header_->table_max_bytes) {
+  if (count == 0 || count > table_max_bytes_ / sizeof(Bucket) || offset % kLineBytes != 0 ||
+      offset > mapped_bytes_ - table_max_bytes_) {
     return Probe::kMiss;
   }
   const auto* buckets = reinterpret_cast<const Bucket*>(base_ + offset);
@@ -117,8 +124,9 @@ std::size_t IndexReader::extents(const FoundObject& found, ExtentRecord* records
     return 1;
   }
   const std::size_t count = found.key.extent_count;
+  if (count > MC_MAX_EXTENTS || found.extent > max_keys_bytes_ / kRecordUnitBytes) return 0;
   const std::uint64_t at = found.extent * kRecordUnitBytes;
-  if (count > MC_MAX_EXTENTS || at + count * sizeof(ExtentRecord) > max_keys_bytes_) return 0;
+  if (at + count * sizeof(ExtentRecord) > max_keys_bytes_) return 0;
   std::memcpy(records, keys_ + at, count * sizeof(ExtentRecord));
   std::uint64_t left = found.length;
   for (std::size_t i = 0; i < count; ++i) {

@@ -60,6 +60,7 @@ class IndexReader {
   const IndexHeader* header_ = nullptr;
   const Entry* entries_ = nullptr;
   const std::byte* keys_ = nullptr;
+  std::uint64_t table_max_bytes_ = 0;  // copied, as the two below: the header is not read twice
   std::uint64_t max_entries_ = 0;
   std::uint64_t max_keys_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;

@@ -157,6 +157,7 @@ inline constexpr std::uint32_t kClientInPoll = 2;    // signal its eventfd
 struct ChannelHeader {
   alignas(kLineBytes) Word32 agent_asleep;  // agent: 1 before it stops looking at this ring
   Word32 epoch;                             // agent: the rings' epoch; 0: not open
+  Word32 touch_round;                       // agent: counts how often it took the touches in
   alignas(kLineBytes) Word32 client_asleep;  // client: see above
   alignas(kLineBytes) Word32 touch_head;     // client: touches ever written
   alignas(kLineBytes) Word64 padding;

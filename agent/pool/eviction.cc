@@ -184,6 +184,8 @@ void Store::continue_shrink() {
     if (!leaves) continue;
     moved_bytes += lies.bytes();
     if (!move_away(id)) {
+      // Hard pins are never evicted: the shrink waits until there is room for them.
+      if (std::bit_cast<shm::KeyField>(entry.key.load_relaxed()).pin == MC_PIN_HARD) continue;
       policy_->erase(id);
       evict_one(id);
     }

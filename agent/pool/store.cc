@@ -273,10 +273,12 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
                                 std::size_t& failed) {
   Put result = Put::kStored;
   const std::uint32_t group = orders.empty() ? 0 : orders.front().group;
+  std::size_t members = 0;
   // What a crash leaves of this group is dropped at the next start.
   index_->header().committing_group.store_release(group);
-  std::vector<std::uint32_t> stored;
   for (failed = 0; failed < orders.size(); ++failed) {
+    const auto there = index_->find(orders[failed].key, index_->hash(orders[failed].key));
+    const bool own = there && attributes(index_->entry(*there)).group == group;
     result = publish(session_id, orders[failed]);
     MC_FAILPOINT("group.after_member");
     if (result == Put::kExisted) {
@@ -285,7 +287,12 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
       continue;
     }
     if (result != Put::kStored) break;
-    stored.push_back(orders[failed].entry);
+    members += own ? 0 : 1;
+  }
+  if (result == Put::kStored && members > 0) {
+    // A group beyond the capacity evicts its own beginning.
+    const auto found = groups_.find(group);
+    if (found == groups_.end() || found->second.size() != members) result = Put::kNoSpace;
   }
   if (result != Put::kStored) {
     for (std::size_t i = failed; i < orders.size(); ++i) abandon(session_id, orders[i].entry);

@@ -17,7 +17,9 @@ namespace mc {
 namespace {
 
 constexpr std::uint64_t kHugePageBytes = 2u << 20;
-constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+// F_SEAL_SEAL too: a client with a descriptor for writing could otherwise add F_SEAL_FUTURE_WRITE, and
+// neither new clients nor the next agent could map the file for writing any more.
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;

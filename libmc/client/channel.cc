@@ -105,8 +105,7 @@ void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32
 }
 
 void Channel::publish(Pending& pending) {
-  pending.request.touch_head = touches_.publish();
-  touches_since_request_ = 0;
+  pending.request.touch_head = touches_.head_for_request();
   requests_.publish(shm::to_words(pending.request));
   if (shm::agent_needs_bell(shared_->header)) signal_eventfd(link_->agent_event.get());
 }
@@ -274,17 +273,6 @@ shm::Word64* Channel::free_pin() {
     if (slot.load_relaxed() == 0) return &slot;
   }
   return nullptr;
-}
-
-void Channel::touch(std::uint32_t entry) {
-  touches_.record(entry);
-  // A client that only reads sends its notes now and then, or the ring would be overrun.
-  if (++touches_since_request_ < shm::kTouchSlots / 2) return;
-  touches_since_request_ = 0;
-  auto ticket = prepare(0);
-  if (!ticket) return;
-  submit(*ticket, shm::Op::kNoop, 0, 0, now_ns() + MC_DEFAULT_TIMEOUT_NS);
-  forget(*ticket);
 }
 
 void Channel::arm_eventfd() {

@@ -81,7 +81,7 @@ class Channel {
   // ---- Reading
   shm::Word64* scratch_pin() { return &shared_->pins[0]; }
   shm::Word64* free_pin();  // null: all in use
-  void touch(std::uint32_t entry);
+  void touch(std::uint32_t entry) { touches_.record(entry); }
 
   // Notes that completions shall signal the client's eventfd.
   void arm_eventfd();
@@ -111,7 +111,6 @@ class Channel {
   shm::RingProducer requests_;
   shm::RingConsumer completions_;
   shm::TouchWriter touches_;
-  std::uint32_t touches_since_request_ = 0;
   std::uint64_t generation_ = 0;
   std::array<Pending, shm::kRingSlots> pending_;
   std::uint32_t next_slot_ = 0;

@@ -55,6 +55,40 @@ std::uint64_t hash_of(const Channel& channel, mc_slice key) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
+namespace {
+
+// The uncommon reads: ranges, several pieces, objects of several extents, buffers too small.
+[[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
+                                        const mc_span* pieces, std::size_t piece_count,
+                                        std::uint64_t offset, std::uint64_t* length) {
+  const std::uint64_t most = found.length - std::min(found.length, offset);
+  const std::uint64_t wanted = *length == 0 ? most : *length;
+  if (wanted > most || (offset > 0 && most == 0)) return MC_INVALID_ARGUMENT;
+  if (room_in(pieces, piece_count) < wanted) {
+    *length = found.length;
+    return MC_BUFFER_TOO_SMALL;
+  }
+  mc_slice spans[MC_MAX_EXTENTS];
+  const std::size_t count = spans_of(memory, found, spans);
+  if (count == 0) return MC_CORRUPT;
+  scatter(spans, count, offset, wanted, pieces);
+  *length = wanted;
+  return MC_OK;
+}
+
+[[gnu::noinline]] bool view_spans(const Memory& memory, const shm::FoundObject& found,
+                                  mc_view* view) {
+  mc_slice spans[MC_MAX_EXTENTS];
+  const std::size_t count = spans_of(memory, found, spans);
+  if (count == 0) return false;
+  view->span_count = static_cast<std::uint32_t>(count);
+  view->data = spans[0].data;
+  view->size = spans[0].size;
+  return true;
+}
+
+}  // namespace
+
 mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const mc_span* pieces,
                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {
   const Memory& memory = channel.memory();
@@ -63,23 +97,14 @@ mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const 
   if (!memory.index.find(key.data, key.size, hash, pin, found)) return MC_NOT_FOUND;
   MC_FAILPOINT("client.pinned");
   mc_status status = MC_OK;
-  const std::uint64_t most = found.length - std::min(found.length, offset);
-  const std::uint64_t wanted = *length == 0 ? most : *length;
-  if (wanted > most || (offset > 0 && most == 0)) {
-    status = MC_INVALID_ARGUMENT;
-  } else if (room_in(pieces, piece_count) < wanted) {
+  const bool whole = piece_count == 1 && found.key.extent_count == 1 && offset == 0 &&
+                     *length == 0 && found.length <= pieces->size &&
+                     memory.in_pool(found.extent, found.length);
+  if (whole) {
+    std::memcpy(pieces->data, memory.pool() + found.extent, found.length);
     *length = found.length;
-    status = MC_BUFFER_TOO_SMALL;
-  } else if (found.key.extent_count == 1 && piece_count == 1 &&
-             memory.in_pool(found.extent, found.length)) {
-    std::memcpy(pieces->data, memory.pool() + found.extent + offset, wanted);
-    *length = wanted;
   } else {
-    mc_slice spans[MC_MAX_EXTENTS];
-    const std::size_t count = spans_of(memory, found, spans);
-    if (count == 0) status = MC_CORRUPT;
-    if (count > 0) scatter(spans, count, offset, wanted, pieces);
-    if (count > 0) *length = wanted;
+    status = read_pieces(memory, found, pieces, piece_count, offset, length);
   }
   shm::clear_pin(*pin);
   MC_FAILPOINT("client.unpinned");
@@ -100,19 +125,13 @@ mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::ui
   view->entry = found.entry;
   view->pin = reinterpret_cast<std::uint64_t>(pin);
   view->client = client;
-  view->span_count = found.key.extent_count;
+  view->span_count = 1;
   view->data = memory.pool() + found.extent;
   view->size = found.length;
-  if (found.key.extent_count != 1) {
-    mc_slice spans[MC_MAX_EXTENTS];
-    const std::size_t count = spans_of(memory, found, spans);
-    if (count == 0) {
-      shm::clear_pin(*pin);
-      return MC_CORRUPT;
-    }
-    view->span_count = static_cast<std::uint32_t>(count);
-    view->data = spans[0].data;
-    view->size = spans[0].size;
+  const bool whole = found.key.extent_count == 1 && memory.in_pool(found.extent, found.length);
+  if (!whole && !view_spans(memory, found, view)) {
+    shm::clear_pin(*pin);
+    return MC_CORRUPT;
   }
   MC_FAILPOINT("client.pinned");
   channel.touch(found.entry);

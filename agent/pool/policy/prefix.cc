@@ -16,7 +16,7 @@ constexpr unsigned kPinShift = 3;
 constexpr std::uint16_t kMarkMask = 31;
 
 constexpr std::uint32_t kEpochsPerPool = 32;     // so many epochs until as many accesses as slots
-constexpr std::uint32_t kShortestEpoch = 32;     // accesses; keeps the work per epoch small
+constexpr std::uint32_t kShortestEpoch = 128;    // accesses; keeps the work per epoch small
 constexpr std::uint32_t kHalfLifeEpochs = 1024;  // of what was learned: 32 pools' worth
 // One ghost for eight slots, of one key in 64: they reach eight pools' worth of evictions back.
 constexpr std::size_t kSlotsPerGhost = 8;
@@ -46,7 +46,7 @@ bool is_sampled(std::uint64_t key_hash) {
 PrefixPolicy::PrefixPolicy()
     : groups_(Reuse::kClasses), epoch_accesses_(kShortestEpoch), accesses_left_(kShortestEpoch) {
   ghosts_.grow_to(kFewestGhosts);
-  rank_groups();
+  ranks_are_stale_ = true;
 }
 
 void PrefixPolicy::insert(const Arrival& arrival) {
@@ -98,6 +98,8 @@ void PrefixPolicy::set_pin(EntryId id, PinLevel level) {
 }
 
 EntryId PrefixPolicy::evict() {
+  // Ranking costs microseconds: a pool that only reads never needs it.
+  if (ranks_are_stale_) rank_groups();
   const EntryId victim = choose();
   if (victim == kNoEntry) return victim;
   remember(victim);
@@ -125,7 +127,7 @@ void PrefixPolicy::queue(EntryId id, bool as_newest) {
   const std::size_t bucket = ages_.bucket_of(slot.stamp);
   Queue& childless = group(class_of(slot.mark), bucket).childless;
   as_newest ? childless.push_newest(links(), id) : childless.push_oldest(links(), id);
-  occupied_.set(rank_[bucket * Reuse::kClasses + class_of(slot.mark)]);
+  if (!ranks_are_stale_) occupied_.set(rank_[bucket * Reuse::kClasses + class_of(slot.mark)]);
 }
 
 void PrefixPolicy::unqueue(EntryId id) {
@@ -136,7 +138,9 @@ void PrefixPolicy::unqueue(EntryId id) {
   const std::size_t bucket = ages_.bucket_of(slot.stamp);
   Queue& childless = group(class_of(slot.mark), bucket).childless;
   childless.remove(links(), id);
-  if (childless.empty()) occupied_.reset(rank_[bucket * Reuse::kClasses + class_of(slot.mark)]);
+  if (childless.empty() && !ranks_are_stale_) {
+    occupied_.reset(rank_[bucket * Reuse::kClasses + class_of(slot.mark)]);
+  }
 }
 
 // REQUIRES: id is in no queue.
@@ -230,7 +234,7 @@ void PrefixPolicy::start_epoch() {
   while (ages_.merge_next(younger)) merge_groups(younger);
   if (epoch_number_ % kHalfLifeEpochs == 0) reuse_.halve();
   if (epoch_number_ % Ages::kMaxAge == 0) clamp_stamps();
-  rank_groups();
+  ranks_are_stale_ = true;
 }
 
 void PrefixPolicy::merge_groups(std::size_t younger) {
@@ -245,6 +249,7 @@ void PrefixPolicy::merge_groups(std::size_t younger) {
 
 // What came in this epoch goes last, whatever it is worth: a chain being put is among it.
 void PrefixPolicy::rank_groups() {
+  ranks_are_stale_ = false;
   reuse_.compute_worth(worth_);
   order_.resize(groups_.size());
   rank_.resize(groups_.size());
@@ -278,7 +283,7 @@ void PrefixPolicy::lengthen_epoch() {
   reuse_.shift_octave();
   std::size_t younger = 0;
   while (ages_.merge_next(younger)) merge_groups(younger);
-  rank_groups();
+  ranks_are_stale_ = true;
 }
 
 void PrefixPolicy::clamp_stamps() {

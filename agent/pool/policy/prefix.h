@@ -75,6 +75,7 @@ class PrefixPolicy final : public EvictionPolicy {
   std::uint32_t epoch_accesses_;
   std::uint32_t accesses_left_;
   std::uint32_t epoch_number_ = 0;
+  bool ranks_are_stale_ = true;
   EntryId latest_ = kNoEntry;
 };
 

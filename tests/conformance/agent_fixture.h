@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the ground of the client suite: an agent of the wanted kind (a process of its own, or
+//   inside this one), clients of it, and short words for what the tests do all the time.
+// Threads: the test's thread; put() and get() also from threads of a test.
+// Owns: the agent's process and directory, the clients it opened.
+// Trusts: nothing that a test asserts; a watchdog ends a test that waits for ever.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <json/value.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mc/mc.h"
+
+namespace mc::conformance {
+
+enum class Place { kProcess, kEmbedded };
+enum class Mode { kDirect, kIsolated };
+struct Setting {
+  Place place;
+  Mode mode;
+};
+std::string setting_name(const testing::TestParamInfo<Setting>& info);
+
+// Options of the agent, by their names in the option table.
+using AgentOptions = std::map<std::string, std::string>;
+
+inline constexpr std::uint64_t kSecondNs = 1000000000;
+inline constexpr std::uint64_t kWatchdogSeconds = 110;
+inline constexpr std::uint64_t kMiB = 1u << 20;
+
+// A real mc-agent in a directory of its own. A second start() is the next agent of that directory.
+class AgentProcess {
+ public:
+  AgentProcess();
+  ~AgentProcess();
+  AgentProcess(const AgentProcess&) = delete;
+  AgentProcess& operator=(const AgentProcess&) = delete;
+
+  // Returns when the agent accepts connections.
+  void start(const AgentOptions& options);
+  void start() { start(options_); }
+  void kill_hard() { end(9); }
+  void upgrade() { end(12); }  // SIGUSR2: the memory is left to the next agent
+  void stop() { end(15); }
+  // Stopped and continued, not ended.
+  void pause(bool paused);
+  bool running() const { return pid_ > 0; }
+  int pid() const { return pid_; }
+  std::string socket() const { return directory_ + "/agent.sock"; }
+  std::string log() const;
+
+ private:
+  void end(int signal);
+
+  std::string directory_;
+  AgentOptions options_;
+  int pid_ = 0;
+};
+
+mc_slice slice(std::string_view text);
+// Bytes that belong to a key: every byte depends on the key and its place.
+std::string content(std::string_view key, std::size_t size);
+
+class ClientTest : public testing::TestWithParam<Setting> {
+ public:
+  ClientTest();
+  ~ClientTest() override;
+
+  bool embedded() const { return setting().place == Place::kEmbedded; }
+  bool isolated() const { return setting().mode == Mode::kIsolated; }
+
+  // The agent's options from here on; starts it where it is a process. Default: a pool of 64 MiB.
+  void serve(AgentOptions options = {});
+  AgentProcess& agent() { return *agent_; }
+
+  // A client, closed at the end of the test. change may alter the options.
+  mc_client* open(const std::function<void(mc_open_options&)>& change = {});
+  mc_status try_open(mc_client** client, const std::function<void(mc_open_options&)>& change = {});
+  void close(mc_client* client);
+
+  // Only where the agent is a process: the answer to an admin verb, and the default namespace's part
+  // of the status.
+  Json::Value ask(const Json::Value& request);
+  Json::Value tenant(const std::string& name = "default");
+  // The only session of the agent.
+  Json::Value session();
+
+ private:
+  Setting setting() const { return GetParam(); }
+
+  AgentOptions options_;
+  std::string embedded_config_;
+  std::unique_ptr<AgentProcess> agent_;
+  std::vector<mc_client*> clients_;
+};
+// What needs an agent that is a process: two clients, restarts, admin verbs.
+class AgentTest : public ClientTest {};
+
+// ---- Short words ------------------------------------------------------------------------------
+
+mc_status put(mc_client* client, std::string_view key, std::string_view value,
+              const mc_put_options* options = nullptr);
+mc_put_options put_options(mc_pin pin = MC_PIN_NONE, std::uint64_t timeout_ns = 0);
+// nullopt: no MC_OK.
+std::optional<std::string> get(mc_client* client, std::string_view key);
+mc_status exists(mc_client* client, std::string_view key);
+mc_status remove(mc_client* client, std::string_view key);
+mc_stat_info stat(mc_client* client, std::string_view key);
+std::string bytes_of(const mc_view& view);
+// Cuts text into pieces of the given sizes, again and again.
+std::vector<mc_slice> cut(std::string_view text, const std::vector<std::size_t>& sizes);
+// The wanted status, and, unless that is MC_OK, a text in mc_last_error().
+testing::AssertionResult says(mc_status wanted, mc_status got);
+
+// Asks again and again, under the watchdog of the test, until it holds.
+void until(const std::function<bool()>& holds);
+
+// Puts objects of this size, named prefix + number, until the first key is gone.
+std::size_t push_out(mc_client* client, std::string_view victim, std::size_t size,
+                     const std::string& prefix = "push.");
+
+}  // namespace mc::conformance
+
+#define MC_EVERYWHERE(fixture)                                                                  \
+  INSTANTIATE_TEST_SUITE_P(                                                                     \
+      , fixture,                                                                                \
+      testing::Values(::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
+                                                 ::mc::conformance::Mode::kDirect},             \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
+                                                 ::mc::conformance::Mode::kIsolated},           \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kEmbedded,           \
+                                                 ::mc::conformance::Mode::kDirect},             \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kEmbedded,           \
+                                                 ::mc::conformance::Mode::kIsolated}),          \
+      ::mc::conformance::setting_name)
+#define MC_WITH_AGENT(fixture)                                                                  \
+  INSTANTIATE_TEST_SUITE_P(                                                                     \
+      , fixture,                                                                                \
+      testing::Values(::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
+                                                 ::mc::conformance::Mode::kDirect},             \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
+                                                 ::mc::conformance::Mode::kIsolated}),          \
+      ::mc::conformance::setting_name)

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a child process of a crash test, with pipes to its standard input and output, and the
+//   wait for whatever happens next: a line from a child, or a child that stopped or ended.
+// Threads: the test's main thread. Owns: the process; destroying a Child kills it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmc/base/fd.h"
+
+namespace mc::crash {
+
+// Every wait of these tests ends here at the latest, as a failure.
+inline constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
+
+struct Command {
+  std::vector<std::string> words;        // the program and its arguments
+  std::vector<std::string> environment;  // NAME=value, beside what is inherited
+  std::string log;     // standard error is appended to this file; empty: inherited
+  int passed_fd = -1;  // stays open in the child under the same number
+};
+
+class Child {
+ public:
+  enum class State { kRunning, kStopped, kKilled, kEnded };
+
+  Child() = default;
+  explicit Child(const Command& command);
+  Child(Child&&) noexcept;
+  Child& operator=(Child&&) noexcept;
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child();
+
+  pid_t pid() const { return pid_; }
+  int output() const { return output_.get(); }
+  // What has become of it; kStopped only once for each stop.
+  State look();
+  bool alive() const { return pid_ > 0; }
+  int exit_status() const { return exit_status_; }  // as waitpid() gave it
+  void say(std::string_view line);
+  void close_input() { input_.reset(); }
+  // A line that has arrived, without its end.
+  std::optional<std::string> line();
+  // Reads what is there. False: end of file.
+  bool read_more();
+  void signal(int number) const;
+  void wait_for_end();
+
+ private:
+  pid_t pid_ = -1;
+  int exit_status_ = 0;
+  Fd input_;
+  Fd output_;
+  std::string read_;
+};
+
+// Returns when one of fds is readable, a child has changed its state, or the time is over (false).
+bool wait_for_any(const std::vector<int>& fds, std::uint64_t timeout_ns);
+// Blocks SIGCHLD, so that wait_for_any() sees it. Before any thread is made.
+void watch_children();
+
+}  // namespace mc::crash

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the client processes of the crash tests: this same program with a role as its first
+//   argument. A scripted client does one operation for each line it reads, and answers with a line
+//   "STATUS VERSION": the mc_status, and the version of the value that was read (0: none, -1: bytes
+//   that are no put of that key). A loading client works on its own until its input ends.
+// Threads: main thread of a process of its own. Trusts: its supervisor.
+#pragma once
+
+#include <string>
+
+namespace mc::crash {
+
+inline constexpr const char* kScriptedRole = "--scripted-client";
+inline constexpr const char* kLoadingRole = "--loading-client";
+
+// socket: of the agent.
+int run_scripted_client(const std::string& socket);
+// ledger: see ledger.h. number: this client's, of count; readers look at the others' keys too.
+int run_loading_client(const std::string& socket, const std::string& ledger, unsigned number,
+                       unsigned count, unsigned seed);
+
+}  // namespace mc::crash

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a real mc-agent in a fresh directory, and what the outside can see of it.
+// Threads: the test's. Owns: the process and its directory; both go with it.
+#pragma once
+
+#include <json/value.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mc::hostile {
+
+inline constexpr std::uint64_t kWatchdogNs = 60ull * 1000000000;
+
+// A new 0700 directory.
+std::string make_directory();
+void remove_directory(const std::string& path);
+
+struct Ended {
+  int exit_code = -1;  // 128 + signal when one ended it
+  std::string output;  // stdout and stderr
+};
+// Runs a program to its end, or kills it at the watchdog (exit code 137).
+Ended run_program(const std::vector<std::string>& arguments);
+// Path of a program of this build.
+std::string program(const std::string& name);
+
+class AgentProcess {
+ public:
+  // flags: beside --runtime-dir, --pool-bytes and --keep-seconds.
+  explicit AgentProcess(const std::vector<std::string>& flags = {},
+                        const std::string& pool_bytes = "64MiB");
+  ~AgentProcess();
+  AgentProcess(const AgentProcess&) = delete;
+  AgentProcess& operator=(const AgentProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  const std::string& directory() const { return directory_; }
+  std::string socket() const { return directory_ + "/agent.sock"; }
+  bool alive() const;
+  std::size_t fd_count() const;
+  // A line of /proc/PID/status in KiB: "VmRSS", "RssAnon".
+  std::uint64_t memory_kib(const std::string& line) const;
+  // The answer to an admin verb; null when there is none.
+  Json::Value ask(const std::string& verb) const;
+  std::string log() const;
+  // Ends it with SIGTERM; its exit code.
+  int stop();
+
+ private:
+  std::string directory_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace mc::hostile

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the simulated machine: threads, a store buffer for each, and the memory they share. It
+//   executes one step at a time, of the process that the explorer chooses. A process is
+//     a thread         its next operation, at which it waits until chosen
+//     a flusher        moves an entry of a thread's store buffer to memory. Total store order: one per
+//                      thread, oldest entry first. Partial: one per thread and word, and only an
+//                      ordered store (release) waits for everything older
+//     a barrier        what membarrier() runs on another thread's processor: waits for a moment at
+//                      which that thread's buffer is empty
+//     a killer         stops a thread for ever; what it had stored still reaches the memory
+//   Fences, locked operations and system calls wait until the thread's own buffer is empty.
+// Threads: one real one. Owns: the fibers. Trusts: scenarios keep shared words in the arena.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/model/arena.h"
+#include "tests/model/clock.h"
+#include "tests/model/fiber.h"
+#include "tests/model/hooks.h"
+
+namespace mc::model {
+
+enum class Memory { kTotalStoreOrder, kPartialStoreOrder };
+
+enum class Kind : std::uint8_t {
+  kNone,
+  kLoad,
+  kStore,  // into the buffer
+  kFlush,  // from the buffer to memory
+  kRmw,
+  kFence,
+  kHeavy,  // heavy_fence() has reached one other thread
+  kHeavyEnd,
+  kAwait,  // the thread looks again, since something it read has changed
+  kFutexWait,
+  kFutexSleep,
+  kFutexWake,
+  kSignal,
+  kWaitEvent,
+  kPunch,
+  kKill,
+};
+const char* kind_name(Kind kind);
+
+// Words are known by the eight bytes they lie in.
+inline std::uint64_t granule_of(const void* at) {
+  return static_cast<std::uint64_t>(static_cast<const std::byte*>(at) - arena_base()) >> 3;
+}
+
+struct Op {
+  Kind kind = Kind::kNone;
+  bool writes = false;
+  std::uint8_t target = 0;                // kHeavy, kKill: a thread
+  std::uint64_t first = 0, end = 0;       // granules touched
+  std::vector<std::uint64_t> awaited;     // kAwait: granules looked at
+  bool touches(std::uint64_t granule) const;
+};
+
+// One line of a counterexample.
+struct Step {
+  unsigned process = 0;
+  Kind kind = Kind::kNone;
+  std::uint64_t address = 0;  // in the arena
+  std::uint64_t value = 0;
+  Site site{};
+};
+
+enum class Action : std::uint8_t {
+  kSkip,    // a fence or store that is not there
+  kStale,   // a load that gives what the same thread last read there: a check left out
+  kZero,    // a load that always gives 0
+  kRelax,   // an ordered store made relaxed
+  kLate,    // a store that changes places with the thread's next one
+};
+// A deliberate fault at the operations of this kind in the product's function of this name.
+struct Mutation {
+  const char* function;
+  Kind kind;
+  Action action;
+  bool ordered = false;  // stores and loads: only acquire and release ones
+};
+
+class Machine {
+ public:
+  static constexpr unsigned kMaxThreads = 4;
+
+  Machine() { arena_reset(); }
+  ~Machine() { finish(); }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // ---- A scenario's part, before the run
+  void thread(std::string name, std::function<void()> body);
+  // Lets the explorer stop this thread for ever at any step.
+  void may_die(unsigned thread) { killers_ |= 1u << thread; }
+  // Judges the end of an execution.
+  void at_end(std::function<void()> judge) { judge_ = std::move(judge); }
+  // Names words in counterexamples.
+  void name(const void* at, std::uint64_t bytes, std::string text);
+  bool died(unsigned thread) const { return threads_[thread].dead; }
+
+  // ---- The explorer's part
+  void begin(Memory memory, const std::vector<Mutation>* mutations);
+  void launch();  // every thread runs to its first operation
+  unsigned process_count() const { return static_cast<unsigned>(processes_.size()); }
+  bool enabled(unsigned process) const;
+  const Op& next(unsigned process) const { return processes_[process].next; }
+  // The step at which the process came to its next operation.
+  unsigned next_since(unsigned process) const { return processes_[process].since; }
+  bool is_thread(unsigned process) const { return process < threads_.size(); }
+  unsigned thread_of(unsigned process) const { return processes_[process].thread; }
+  std::size_t thread_count() const { return threads_.size(); }
+  void step(unsigned process);
+  // Ends the execution; unwinds what is unfinished.
+  void finish();
+  // Threads that neither ended nor died.
+  bool anyone_waits() const;
+  void judge();
+  const std::string& violation() const { return violation_; }
+  void set_violation(std::string text);
+  std::string table() const;
+
+  // For the happens-before of the explorer: of the buffer's entry that the flusher would take next.
+  const Clock& flush_clock(unsigned process) const;
+  bool flush_is_ordered(unsigned process) const;
+  void set_newest_entry_clock(unsigned thread, const Clock& clock);
+  // Who runs the heavy fence.
+  unsigned fencing() const { return fencing_; }
+  // Who woke a futex sleeper.
+  unsigned woken_by(unsigned thread) const { return threads_[thread].woken_by; }
+
+  // ---- The threads' part (through hooks.h)
+  static Machine* running();
+  std::uint64_t load(const void* word, unsigned bytes, Order order, const Site& site);
+  void store(void* word, unsigned bytes, std::uint64_t value, Order order, const Site& site);
+  std::uint64_t rmw(void* word, unsigned bytes, Rmw how, std::uint64_t operand,
+                    std::uint64_t expected, const Site& site);
+  void full_fence(const Site& site);
+  void heavy_fence(const Site& site);
+  void punch(void* range, std::uint64_t bytes, const Site& site);
+  void signal_event(std::uint64_t* event, const Site& site);
+  void wait_event(std::uint64_t* event, const Site& site);
+  void futex_wait(std::uint32_t* word, std::uint32_t value, const Site& site);
+  void futex_wake(std::uint32_t* word, const Site& site);
+  // Waits until something this thread has read since its last forget_reads() or retry() has changed.
+  void retry(const Site& site);
+  void forget_reads();
+  bool in_thread() const { return current_ != nullptr; }
+
+ private:
+  struct Entry {
+    void* address;
+    unsigned bytes;
+    std::uint64_t value;
+    bool ordered;
+    Site site;
+    Clock clock;
+  };
+  struct Read {
+    const void* address;
+    unsigned bytes;
+    std::uint64_t value;
+  };
+  struct Thread {
+    std::string name;
+    std::function<void()> body;
+    std::unique_ptr<Fiber> fiber;
+    std::deque<Entry> buffer;
+    std::vector<Read> reads;
+    std::vector<Entry> held;  // Action::kLate
+    bool done = false, dead = false, waiting = false, woken = false;
+    unsigned woken_by = 0;
+    const void* futex = nullptr;
+  };
+  enum class Role : std::uint8_t { kThread, kBarrier, kKiller, kFlusher };
+  struct Process {
+    Role role;
+    unsigned thread;
+    std::uint64_t granule;  // a flusher's, in partial store order
+    Op next;
+    unsigned since = 0;
+  };
+
+  Thread& post(Op op);  // waits until chosen
+  Thread& me() { return *current_; }
+  unsigned my_number() const { return static_cast<unsigned>(current_ - threads_.data()); }
+  void run(Thread& thread);
+  void step_thread(Thread& thread);
+  void flush(Process& flusher);
+  void release_held(Thread& thread);
+  bool may_run(const Process& process) const;
+  std::uint64_t read(const Thread& thread, const void* address, unsigned bytes) const;
+  void push(Thread& thread, Entry entry);
+  void note(unsigned process, Kind kind, const void* address, std::uint64_t value, const Site& site);
+  const Entry* head(const Process& flusher, std::size_t* index = nullptr) const;
+  void refresh_flushers(unsigned thread);
+  bool reads_changed(const Thread& thread) const;
+  bool mutated(const Site& site, Kind kind, Action action, bool ordered = false) const;
+  std::string place(std::uint64_t address) const;
+
+  struct Name {
+    std::uint64_t first, end;
+    std::string text;
+  };
+
+  Memory memory_ = Memory::kTotalStoreOrder;
+  const std::vector<Mutation>* mutations_ = nullptr;
+  std::vector<Thread> threads_;
+  std::vector<Process> processes_;
+  std::vector<Step> steps_;
+  std::vector<Name> names_;
+  std::function<void()> judge_;
+  std::string violation_;
+  unsigned killers_ = 0;
+  Thread* current_ = nullptr;
+  unsigned fencing_ = 0;
+  unsigned barriers_left_ = 0;
+  unsigned depth_ = 0;
+  bool abandoning_ = false;
+};
+
+// ---- For the bodies of simulated threads
+
+// Records a violation of what the scenario promises and ends the execution.
+void expect(bool holds, const char* promise);
+// REQUIRES: in a simulated thread. See Machine::retry().
+void retry(MC_MODEL_SITE);
+void forget_reads();
+
+}  // namespace mc::model

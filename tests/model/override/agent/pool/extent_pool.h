@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: agent/pool/extent_pool.h for the model: an allocator that always gives the extent that
+//   came back last, so that reuse is as quick as can be. What the product's allocator does is private
+//   to the agent and no part of any protocol.
+// Threads: the simulated agent.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "agent/pool/extent_allocator.h"
+#include "libmc/base/memory_file.h"
+#include "shm/layout.h"
+
+namespace mc::agent {
+
+struct PoolExtent {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+  NodeId node = kNoNode;
+};
+
+struct PoolExtents {
+  std::uint32_t count = 0;
+  PoolExtent at[MC_MAX_EXTENTS];
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (std::uint32_t i = 0; i < count; ++i) sum += at[i].length_bytes;
+    return sum;
+  }
+};
+
+inline namespace model_checked {
+
+class ExtentPool {
+ public:
+  static Result<std::unique_ptr<ExtentPool>> create(shm::IndexHeader*, std::uint64_t pool_bytes,
+                                                    std::uint64_t, std::uint32_t, HugePages) {
+    auto pool = std::make_unique<ExtentPool>();
+    pool->bytes_ = pool_bytes;
+    pool->data_ = model::arena_allocate(pool_bytes);
+    for (std::uint64_t at = pool_bytes; at > 0; at -= kGranuleBytes) {
+      pool->free_.push_back(at - kGranuleBytes);
+    }
+    return pool;
+  }
+  std::byte* data() const { return data_; }
+  bool allocate(std::uint64_t bytes, bool, PoolExtents& extents) {
+    if (bytes > kGranuleBytes || free_.empty()) return false;
+    extents.count = 1;
+    extents.at[0] = {free_.back(), kGranuleBytes, 1};
+    free_.pop_back();
+    return true;
+  }
+  void free(const PoolExtent& extent) { free_.push_back(extent.offset_bytes); }
+  void trim(PoolExtents&, std::uint64_t) {}
+  void resize(std::uint64_t) {}
+  bool must_leave(std::uint64_t offset_bytes, std::uint64_t) const {
+    return offset_bytes == must_leave_;
+  }
+  void let_leave(std::uint64_t offset_bytes) { must_leave_ = offset_bytes; }
+  bool shrinking() const { return false; }
+  bool finish_shrinking() { return true; }
+  bool growing() const { return false; }
+  void retry_growth() {}
+  std::uint64_t target_bytes() const { return bytes_; }
+  std::uint64_t memory_bytes() const { return 0; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t must_leave_ = ~std::uint64_t{0};
+  std::vector<std::uint64_t> free_;
+};
+
+}  // namespace model_checked
+}  // namespace mc::agent
