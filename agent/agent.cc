@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
@@ -205,8 +206,21 @@ Status Agent::take_over() {
     watch(session->pidfd.get(), {Watch::Kind::kPidfd, id, nullptr});
   }
   for (const std::uint64_t id : lost) sessions_.erase(id);
+  drop_orphans(*kept);
   MC_FAILPOINT("restart.took_over");
   return {};
+}
+
+// What the agent before left half-made or half-dropped would be kept for ever.
+void Agent::drop_orphans(const std::map<std::string, Fd>& kept) {
+  std::set<std::string> wanted{"node"};
+  for (const auto& [name, tenant] : tenants_) wanted.insert({"index." + name, "pool." + name});
+  for (const auto& [id, session] : sessions_) {
+    for (const char* kind : {"file", "pidfd", "staging"}) wanted.insert(kept_name(*session, kind));
+  }
+  for (const auto& [name, fd] : kept) {
+    if (!wanted.contains(name)) forget_kept(name);
+  }
 }
 
 void Agent::adopt_sessions(std::map<std::string, Fd>& kept) {
@@ -352,7 +366,7 @@ Result<std::shared_ptr<Tenant>> Agent::open_tenant(const NamespaceOptions& optio
   }
   const Store::Config config = config_for(options);
   const std::uint64_t left = available_memory_bytes();
-  if (config.huge_pages == HugePages::kOff && config.pool_bytes > left) {
+  if (free_huge_page_bytes() < config.pool_bytes && config.pool_bytes > left) {
     return fail(MC_NO_MEMORY, "pool_bytes of namespace " + options.name + " is " +
                                   std::to_string(config.pool_bytes >> 20) + " MiB, but only " +
                                   std::to_string(left >> 20) +

@@ -68,6 +68,7 @@ class Agent {
   Status start_host();
   Status take_over();
   Status adopt_tenants(std::map<std::string, Fd>& kept);
+  void drop_orphans(const std::map<std::string, Fd>& kept);
   void adopt_sessions(std::map<std::string, Fd>& kept);
   Status open_configured_tenants();
   Result<std::shared_ptr<Tenant>> open_tenant(const NamespaceOptions& options, bool temporary);
@@ -88,6 +89,7 @@ class Agent {
   void handle_events(int timeout_ms);
   void handle(const Watch& watch);
   void tick(std::uint64_t now_ns);
+  void act_on_findings(const std::string& tenant, Scrubber& scrubber);
   void watch(int fd, Watch watch);
   void unwatch(int fd);
 

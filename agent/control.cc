@@ -318,7 +318,12 @@ Result<Session*> Agent::resume_session(Connection& connection, const HelloFacts&
   }
   Session& session = *found->second;
   if (session.connection_fd >= 0) close_connection(session.connection_fd);
-  server_.forget(session);
+  if (session.tenant->isolated) {
+    // Only unfinished copies have reservations here, and those begin again.
+    server_.release(session);
+  } else {
+    server_.forget(session);
+  }
   deactivate_all(session);
   session.suspected = false;
   session.restart_rings(node_->incarnation());

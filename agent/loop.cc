@@ -210,15 +210,7 @@ void Agent::handle(const Watch& watch) {
         spdlog::info("event=session_suspected id={} pid={}", id, found->second->pid);
       }
       suspicions_.clear();
-      for (auto& [name, scrubber] : scrubbers_) {
-        Store& store = *tenants_.at(name)->store;
-        for (const Scrubber::Finding& finding : scrubber->take()) {
-          if (store.drop_corrupt(finding.entry, finding.version)) {
-            spdlog::error("event=corrupt_object namespace={} entry={}", name, finding.entry);
-          }
-        }
-        store.counters().verified = scrubber->verified();
-      }
+      for (auto& [name, scrubber] : scrubbers_) act_on_findings(name, *scrubber);
       break;
     }
     case Watch::Kind::kPidfd:
@@ -254,11 +246,25 @@ void Agent::handle(const Watch& watch) {
   }
 }
 
+void Agent::act_on_findings(const std::string& tenant, Scrubber& scrubber) {
+  Store& store = *tenants_.at(tenant)->store;
+  for (const Scrubber::Finding& finding : scrubber.take()) {
+    if (store.drop_corrupt(finding.entry, finding.version)) {
+      spdlog::error("event=corrupt_object namespace={} entry={}", tenant, finding.entry);
+    }
+  }
+  store.counters().verified = scrubber.verified();
+}
+
 void Agent::tick(std::uint64_t now) {
   next_tick_ns_ = now + kTickNs;
   for (auto& [id, session] : sessions_) session->take_touches();
   for (auto& [name, tenant] : tenants_) tenant->store->tick(now);
-  std::erase_if(scrubbers_, [](const auto& entry) { return entry.second->done(); });
+  std::erase_if(scrubbers_, [&](const auto& entry) {
+    if (!entry.second->done()) return false;
+    act_on_findings(entry.first, *entry.second);  // its last may not have been looked at
+    return true;
+  });
   const int store_fd = descriptors_->death_fd();
   if (store_fd >= 0 && !watches_.contains(store_fd)) {
     watch(store_fd, {Watch::Kind::kStore, static_cast<std::uint64_t>(store_fd), nullptr});

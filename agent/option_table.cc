@@ -109,7 +109,7 @@ std::vector<OptionRow<Options>> make_agent_rows() {
                     "direct: clients write into the pool themselves, at what was reserved for "
                     "them; isolated: the agent copies"),
       {"huge_pages", choice({"off", "try", "require"}), get_huge_pages, set_huge_pages,
-       "whether the pool uses huge pages"},
+       "huge pages for the pool: try takes what there is, require refuses to start without"},
       row<&O::session_quota_bytes>("session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
                                    "reservations and staging of one client; 0: a quarter of the "
                                    "pool"),

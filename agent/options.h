@@ -38,7 +38,7 @@ struct Options {
   std::uint32_t arenas = 1;            // 1..64
   std::string policy = "";             // empty: the first of policy_names()
   std::string mode = "direct";         // of the namespace "default"
-  HugePages huge_pages = HugePages::kOff;  // "off" | "try" | "require"
+  HugePages huge_pages = HugePages::kTry;  // "off" | "try" | "require"
   std::uint64_t session_quota_bytes = 0;   // reservations and staging of one session; 0: a quarter of the pool
   std::uint32_t spin_us = 50;          // how long an idle agent looks at its rings before it sleeps
   std::string descriptor_store = "auto";   // "auto" | "systemd" | "keeper" | "none"

@@ -52,6 +52,9 @@ void Scrubber::check(std::uint32_t id) {
   std::uint64_t left = entry.length.load_relaxed();
   std::uint64_t sum = entry.hash.load_relaxed();
   const std::uint64_t expected = entry.checksum.load_relaxed();
+  // The entry may have been reused while its words were read: they are of one object only if not.
+  shm::acquire_fence();
+  if (entry.version.load_relaxed() != version) return;
   shm::ExtentRecord records[MC_MAX_EXTENTS] = {{extent, left}};
   const std::size_t count = std::min<std::size_t>(field.extent_count, MC_MAX_EXTENTS);
   if (count > 1) {

@@ -333,7 +333,9 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
   std::size_t failed = 0;
   const Store::Put result =
       work.session->tenant->store->publish_group(work.session->id, orders, failed);
-  end_group(work, status_of(result), failed);
+  // Asked again after a restart that undid a part of it, a group finds reservations gone.
+  const bool undone = result == Store::Put::kBadReservation;
+  end_group(work, undone ? MC_GROUP_ABORTED : status_of(result), failed);
   return Step::kDone;
 }
 

@@ -52,7 +52,7 @@ class Server {
     std::uint64_t copied_bytes = 0;
     std::uint64_t sum = 0;
     std::uint32_t entry = shm::kNoRefill;
-    std::vector<Copied> group;
+    std::vector<Copied> group{};
   };
   enum class Step { kDone, kWait, kAgain };
 

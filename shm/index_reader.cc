@@ -9,7 +9,7 @@
 namespace mc::shm {
 
 namespace {
-constexpr int kMaxRounds = 65536;
+constexpr int kMaxRounds = 4096;
 }
 
 std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_t mapped_bytes) {

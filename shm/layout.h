@@ -133,6 +133,10 @@ struct alignas(kLineBytes) IndexHeader {
   Word64 agent_incarnation;                  // of the agent that serves now
   Word64 keys_reserved_bytes;                // of the key heap
   alignas(kLineBytes) Word64 arena_bytes[kMaxArenas];  // reserved, of each arena
+  // A reservation that is becoming an object: its entry's number plus one (0: none) and its owner,
+  // since the words of the entry that say so are being overwritten.
+  alignas(kLineBytes) Word64 publishing_entry;
+  Word64 publishing_session;
 };
 static_assert(sizeof(IndexHeader) <= kPageBytes);
 

@@ -14,7 +14,8 @@ constexpr std::uint64_t kFirstChunkBytes = 16ull << 20;
 constexpr std::uint64_t kChunkBytes = 64ull << 20;
 // Memory the pool leaves to the rest of the host while it grows.
 constexpr std::uint64_t kSpareMemoryBytes = 128ull << 20;
-constexpr std::uint64_t kAlignBytes = 2ull << 20;
+constexpr std::uint64_t kCollapseBytes = 16ull << 20;
+constexpr std::uint64_t kAlignBytes = kHugePageBytes;
 
 std::uint64_t granules_for(std::uint64_t bytes) {
   return (bytes + kGranuleBytes - 1) / kGranuleBytes;
@@ -37,13 +38,15 @@ std::uint64_t PoolExtents::bytes() const {
 class ExtentPool::Reserver {
  public:
   struct Order {
+    bool collapse = false;  // else reserve
     std::size_t arena = 0;
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
     Status status;
   };
 
-  Reserver(const MemoryFile* file, int event) : file_(file), event_(event), thread_([this] { run(); }) {}
+  Reserver(const MemoryFile* file, const Mapping* mapping, int event)
+      : file_(file), mapping_(mapping), event_(event), thread_([this] { run(); }) {}
   ~Reserver() {
     {
       std::lock_guard lock(mutex_);
@@ -79,7 +82,9 @@ class ExtentPool::Reserver {
       if (stop_) return;
       Order order = order_;
       lock.unlock();
-      if (!file_->huge() && available_memory_bytes() < order.bytes + kSpareMemoryBytes) {
+      if (order.collapse) {
+        if (!mapping_->collapse(order.offset_bytes, order.bytes)) order.status = Status(MC_UNSUPPORTED);
+      } else if (!file_->huge() && available_memory_bytes() < order.bytes + kSpareMemoryBytes) {
         order.status = {MC_NO_MEMORY, "this host has only " +
                                           std::to_string(available_memory_bytes() >> 20) +
                                           " MiB of memory left; lower pool_bytes"};
@@ -95,6 +100,7 @@ class ExtentPool::Reserver {
   }
 
   const MemoryFile* file_;
+  const Mapping* mapping_;
   int event_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -112,6 +118,17 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
                                                        std::uint64_t max_bytes, std::uint32_t arenas,
                                                        HugePages huge) {
   auto pool = std::unique_ptr<ExtentPool>(new ExtentPool);
+  pool->may_collapse_ = huge != HugePages::kOff;
+  if (const std::uint64_t free = free_huge_page_bytes(); free < pool_bytes) {
+    if (huge == HugePages::kRequire) {
+      return fail(MC_NO_MEMORY,
+                  "huge_pages = \"require\", but only " + std::to_string(free / kHugePageBytes) +
+                      " of the " + std::to_string((pool_bytes + kHugePageBytes - 1) / kHugePageBytes) +
+                      " pages of 2 MiB that the pool needs are free; run: sysctl vm.nr_hugepages=" +
+                      std::to_string((pool_bytes + kHugePageBytes - 1) / kHugePageBytes));
+    }
+    huge = HugePages::kOff;
+  }
   const std::uint64_t stride =
       round_up((std::max(max_bytes, pool_bytes) + arenas - 1) / arenas, kAlignBytes);
   auto file = MemoryFile::create("mc-pool", stride * arenas, huge);
@@ -126,8 +143,9 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
 }
 
 Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, MemoryFile file,
-                                                      std::uint64_t pool_bytes) {
+                                                      std::uint64_t pool_bytes, HugePages huge) {
   auto pool = std::unique_ptr<ExtentPool>(new ExtentPool);
+  pool->may_collapse_ = huge != HugePages::kOff;
   pool->file_ = std::move(file);
   const std::uint64_t arenas = header->arena_count.load_relaxed();
   if (arenas == 0 || arenas > shm::kMaxArenas ||
@@ -161,7 +179,8 @@ Status ExtentPool::attach(shm::IndexHeader* header, std::uint32_t arenas) {
   if (!event) return event.error();
   chunk_event_ = std::move(*event);
   for (std::uint32_t i = 0; i < arenas; ++i) arenas_.push_back(std::make_unique<ExtentAllocator>());
-  reserver_ = std::make_unique<Reserver>(&file_, chunk_event_.get());
+  reserver_ = std::make_unique<Reserver>(&file_, &mapping_, chunk_event_.get());
+  collapsed_bytes_.resize(arenas, 0);
   return {};
 }
 
@@ -182,7 +201,22 @@ void ExtentPool::order_next_chunk() {
     if (have >= target) continue;
     const std::uint64_t most = have == 0 ? kFirstChunkBytes : kChunkBytes;
     next_arena_ = arena + 1;
-    reserver_->order({arena, arena * stride_ + have, std::min(most, target - have), {}});
+    reserver_->order({false, arena, arena * stride_ + have, std::min(most, target - have), {}});
+    return;
+  }
+  if (may_collapse_ && !file_.huge()) order_collapse();
+}
+
+// Everything is reserved: go on with huge pages.
+void ExtentPool::order_collapse() {
+  for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
+    const std::uint64_t whole =
+        arenas_[arena]->size_granules() * kGranuleBytes / kHugePageBytes * kHugePageBytes;
+    const std::uint64_t have = std::min(collapsed_bytes_[arena], whole);
+    if (have == whole) continue;
+    collapsed_bytes_[arena] = std::min(have + kCollapseBytes, whole);
+    reserver_->order(
+        {true, arena, arena * stride_ + have, collapsed_bytes_[arena] - have, {}});
     return;
   }
 }
@@ -191,6 +225,12 @@ bool ExtentPool::on_chunk() {
   drain_eventfd(chunk_event_.get());
   const auto done = reserver_->result();
   if (!done) return false;
+  if (done->collapse) {
+    // Not to be had on this kernel, or memory is too fragmented: small pages serve as well.
+    if (!done->status.ok()) may_collapse_ = false;
+    order_next_chunk();
+    return false;
+  }
   if (!done->status.ok()) {
     blocked_ = true;
     growth_status_ = done->status;
@@ -339,6 +379,7 @@ bool ExtentPool::finish_shrinking() {
       continue;
     }
     publish_size();
+    collapsed_bytes_[i] = std::min(collapsed_bytes_[i], limit * kGranuleBytes);
     growth_status_ = file_.punch(i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
   }
   return done;

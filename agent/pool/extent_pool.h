@@ -44,7 +44,7 @@ class ExtentPool {
                                                     HugePages huge);
   // The file of an earlier agent; its arenas as the header says, everything free.
   static Result<std::unique_ptr<ExtentPool>> adopt(shm::IndexHeader* header, MemoryFile file,
-                                                   std::uint64_t pool_bytes);
+                                                   std::uint64_t pool_bytes, HugePages huge);
   ~ExtentPool();
 
   const MemoryFile& file() const { return file_; }
@@ -88,6 +88,7 @@ class ExtentPool {
   Status attach(shm::IndexHeader* header, std::uint32_t arenas);
   std::uint64_t arena_target(std::size_t arena) const;
   void order_next_chunk();
+  void order_collapse();
   void publish_size();
 
   shm::IndexHeader* header_ = nullptr;
@@ -97,6 +98,8 @@ class ExtentPool {
   std::uint64_t stride_ = 0;
   std::uint64_t target_bytes_ = 0;
   std::size_t next_arena_ = 0;
+  std::vector<std::uint64_t> collapsed_bytes_;  // of each arena: moved into huge pages
+  bool may_collapse_ = false;
   bool blocked_ = false;
   Status growth_status_;
   Fd chunk_event_;

@@ -21,17 +21,38 @@ std::uint64_t page_align(std::uint64_t value) {
   return (value + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
 }
 
+// Where the parts of a file for this many entries lie, one after the other.
+struct Parts {
+  explicit Parts(std::uint64_t max_entries)
+      : table_bytes(page_align((max_entries / 4 + 64) * sizeof(shm::Bucket))),
+        entry_bytes(page_align(max_entries * sizeof(shm::Entry))),
+        key_bytes(std::min(kMaxKeyHeapBytes,
+                           page_align(max_entries * 2 * MC_MAX_KEY_BYTES) + (16u << 20))) {}
+  std::uint64_t table(unsigned number) const { return shm::kPageBytes + number * table_bytes; }
+  std::uint64_t entries() const { return table(2); }
+  std::uint64_t keys() const { return entries() + entry_bytes; }
+  std::uint64_t size() const { return keys() + key_bytes; }
+
+  const std::uint64_t table_bytes, entry_bytes, key_bytes;
+};
+
+// True if the header names the parts that create() made: none overlaps another.
+bool parts_are_right(const shm::IndexHeader& header, std::uint64_t file_bytes) {
+  const Parts parts(header.max_entries);
+  return header.file.size_bytes == file_bytes && file_bytes == parts.size() &&
+         header.table_offset[0] == parts.table(0) && header.table_offset[1] == parts.table(1) &&
+         header.table_max_bytes == parts.table_bytes && header.entries_offset == parts.entries() &&
+         header.keys_offset == parts.keys() && header.max_keys_bytes == parts.key_bytes;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ObjectIndex>> ObjectIndex::create(std::uint64_t max_objects,
                                                          std::uint64_t node_id,
                                                          std::uint64_t incarnation) {
   const std::uint64_t max_entries = std::min<std::uint64_t>(max_objects + 4096, 0xfffffffe);
-  const std::uint64_t table_bytes = page_align((max_entries / 4 + 64) * sizeof(shm::Bucket));
-  const std::uint64_t entry_bytes = page_align(max_entries * sizeof(shm::Entry));
-  const std::uint64_t key_bytes =
-      std::min(kMaxKeyHeapBytes, page_align(max_entries * 2 * MC_MAX_KEY_BYTES) + (16u << 20));
-  const std::uint64_t size = shm::kPageBytes + 2 * table_bytes + entry_bytes + key_bytes;
+  const Parts parts(max_entries);
+  const std::uint64_t size = parts.size();
 
   auto index = std::unique_ptr<ObjectIndex>(new ObjectIndex);
   auto file = MemoryFile::create("mc-index", size);
@@ -45,13 +66,13 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::create(std::uint64_t max_objec
   auto* header = reinterpret_cast<shm::IndexHeader*>(index->mapping_.data());
   header->file = shm::make_header(shm::FileKind::kIndex, size, node_id, incarnation);
   if (::getrandom(&header->hash_seed, sizeof header->hash_seed, 0) < 0) header->hash_seed = node_id;
-  header->table_offset[0] = shm::kPageBytes;
-  header->table_offset[1] = shm::kPageBytes + table_bytes;
-  header->table_max_bytes = table_bytes;
-  header->entries_offset = shm::kPageBytes + 2 * table_bytes;
+  header->table_offset[0] = parts.table(0);
+  header->table_offset[1] = parts.table(1);
+  header->table_max_bytes = parts.table_bytes;
+  header->entries_offset = parts.entries();
   header->max_entries = max_entries;
-  header->keys_offset = header->entries_offset + entry_bytes;
-  header->max_keys_bytes = key_bytes;
+  header->keys_offset = parts.keys();
+  header->max_keys_bytes = parts.key_bytes;
   header->next_sequence.store_relaxed(1);
   index->attach();
   if (Status status = index->table_->reset(0); !status.ok()) return fail(status);
@@ -68,7 +89,7 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
   const auto reader =
       shm::IndexReader::open(index->mapping_.data(), index->mapping_.size_bytes());
   if (!reader || reader->header().entry_count.load_relaxed() > reader->header().max_entries ||
-      reader->header().file.size_bytes != index->mapping_.size_bytes()) {
+      !parts_are_right(reader->header(), index->mapping_.size_bytes())) {
     return fail(MC_CORRUPT, "the kept index file has a damaged header or another layout version");
   }
   index->attach();

@@ -28,7 +28,7 @@ Result<std::unique_ptr<Store>> Store::recover(const Config& config, CollectPins 
   if (!adopted) return fail(adopted.error());
   store->index_ = std::move(*adopted);
   auto extents =
-      ExtentPool::adopt(&store->index_->header(), std::move(pool), config.pool_bytes);
+      ExtentPool::adopt(&store->index_->header(), std::move(pool), config.pool_bytes, config.huge_pages);
   if (!extents) return fail(extents.error());
   store->pool_ = std::move(*extents);
   MC_FAILPOINT("recover.adopted");
@@ -40,6 +40,7 @@ Result<std::unique_ptr<Store>> Store::recover(const Config& config, CollectPins 
 }
 
 Status Recovery::run() {
+  undo_unfinished_publication();
   judge_entries();
   claim_extents();
   claim_records();
@@ -47,8 +48,21 @@ Status Recovery::run() {
   choose_between_duplicates();
   admit_all();
   index_.header().committing_group.store_relaxed(0);
+  index_.header().publishing_entry.store_relaxed(0);
   index_.header().next_sequence.store_relaxed(last_sequence_ + 1);
   return {};
+}
+
+// Its owner will ask again for a reservation that did not become an object any more.
+void Recovery::undo_unfinished_publication() {
+  const std::uint64_t number = index_.header().publishing_entry.load_relaxed();
+  if (number == 0 || number > index_.entry_count()) return;
+  shm::Entry& entry = index_.entry(static_cast<std::uint32_t>(number - 1));
+  if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kReserved) return;
+  shm::KeyField field{};
+  field.extent_count = key_field(entry).extent_count;
+  entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
+  entry.hash.store_relaxed(index_.header().publishing_session.load_relaxed());
 }
 
 void Recovery::judge_entries() {
@@ -90,7 +104,8 @@ Recovery::Fate Recovery::judge(std::uint32_t id) const {
   if (!key_is_sound(id)) return Fate::kFree;
   if (state == shm::EntryState::kLimbo) return Fate::kLimbo;
   const std::uint64_t group = index_.header().committing_group.load_relaxed();
-  if (group != 0 && attributes(entry).group == group) return Fate::kFree;
+  // A reader may hold a pin on a part of the group that was visible.
+  if (group != 0 && attributes(entry).group == group) return Fate::kLimbo;
   return Fate::kLive;
 }
 

@@ -20,6 +20,7 @@ class Recovery {
  private:
   enum class Fate : std::uint8_t { kFree, kReserved, kLive, kLimbo };
 
+  void undo_unfinished_publication();
   void judge_entries();
   Fate judge(std::uint32_t id) const;
   bool key_is_sound(std::uint32_t id) const;

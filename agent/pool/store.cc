@@ -175,8 +175,11 @@ Store::Put Store::check_order(std::uint64_t session_id, const PutOrder& order) c
 Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   const std::uint64_t hash = index_->hash(order.key);
   if (const Put bad = check_order(session_id, order); bad != Put::kStored) {
-    // Asked again after a restart: the agent before published it and could not say so.
-    const bool done = !is_reserved_by(session_id, order.entry) && index_->find(order.key, hash);
+    // Asked again after a restart: the agent before published it and could not say so. An object that
+    // was there before an upsert does not answer for it.
+    const auto there = index_->find(order.key, hash);
+    const bool done = !is_reserved_by(session_id, order.entry) && there &&
+                      (!order.upsert || *there == order.entry);
     abandon(session_id, order.entry);
     return done ? Put::kExisted : bad;
   }
@@ -198,7 +201,6 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
 
 Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
                               std::optional<std::uint32_t> existing) {
-  static_cast<void>(session_id);
   if (!existing && !index_->table().prepare_insert()) return Put::kNoMemory;
   const auto record = index_->store_key(order.key);
   if (!record) return Put::kNoMemory;
@@ -220,6 +222,10 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
   field.record = *record;
   field.key_bytes = static_cast<std::uint16_t>(order.key.size());
   field.pin = static_cast<std::uint8_t>(order.pin);
+  // A crash from here on leaves either the object or the reservation.
+  index_->header().publishing_session.store_relaxed(session_id);
+  index_->header().publishing_entry.store_release(order.entry + std::uint64_t{1});
+  shm::light_fence();
   const bool soft = order.pin == MC_PIN_SOFT;
   const shm::AttributeField attribute{soft ? steady_seconds() + order.pin_ttl_s : 0, order.group};
   entry.checksum.store_relaxed(order.checksum);
@@ -232,6 +238,7 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
   entry.version.store_release(
       shm::make_version(index_->next_sequence(), shm::EntryState::kLive));
   MC_FAILPOINT("put.after_publish");
+  index_->header().publishing_entry.store_release(0);
   if (existing) {
     index_->table().replace(hash, *existing, order.entry);
     MC_FAILPOINT("put.after_replace");

@@ -16,7 +16,6 @@ namespace mc {
 
 namespace {
 
-constexpr std::uint64_t kHugePageBytes = 2u << 20;
 // F_SEAL_SEAL too: a client with a descriptor for writing could otherwise add F_SEAL_FUTURE_WRITE, and
 // neither new clients nor the next agent could map the file for writing any more.
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -125,6 +124,28 @@ std::uint64_t MemoryFile::resident_bytes() const {
   return static_cast<std::uint64_t>(status.st_blocks) * 512u;
 }
 
+namespace {
+
+// Large mappings begin at a multiple of 2 MiB, so that huge pages of the file can be mapped whole.
+void* map_aligned(int fd, std::uint64_t bytes, int protection) {
+  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
+  if (bytes < kHugePageBytes) return ::mmap(nullptr, bytes, protection, kFlags, fd, 0);
+  const std::uint64_t length = round_up(bytes, 4096);
+  void* room = ::mmap(nullptr, length + kHugePageBytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return room;
+  const auto base = reinterpret_cast<std::uintptr_t>(room);
+  const std::uintptr_t start = round_up(base, kHugePageBytes);
+  if (start > base) ::munmap(room, start - base);
+  const std::uintptr_t end = base + length + kHugePageBytes;
+  if (end > start + length) ::munmap(reinterpret_cast<void*>(start + length), end - start - length);
+  void* address = ::mmap(reinterpret_cast<void*>(start), bytes, protection, kFlags | MAP_FIXED, fd, 0);
+  if (address == MAP_FAILED) ::munmap(reinterpret_cast<void*>(start), length);
+  return address;
+}
+
+}  // namespace
+
 Mapping::~Mapping() {
   if (data_ != nullptr) ::munmap(data_, size_bytes_);
 }
@@ -135,7 +156,7 @@ Result<Mapping> Mapping::map(int fd, std::uint64_t bytes, Access access) {
     return fail(MC_CORRUPT, "a memory file is shorter than its layout says");
   }
   const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
-  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* address = map_aligned(fd, bytes, protection);
   if (address == MAP_FAILED) {
     return fail(MC_NO_MEMORY, errno_text("map " + std::to_string(bytes) + " bytes", errno));
   }
@@ -147,6 +168,18 @@ Result<Mapping> Mapping::map(int fd, std::uint64_t bytes, Access access) {
 
 void Mapping::forget_in_children() const {
   if (data_ != nullptr) ::madvise(data_, size_bytes_, MADV_DONTFORK);
+}
+
+bool Mapping::collapse(std::uint64_t offset, std::uint64_t bytes) const {
+#ifndef MADV_COLLAPSE
+  constexpr int MADV_COLLAPSE = 25;  // Linux 6.1, newer than Debian 12's libc headers
+#endif
+  return ::madvise(data_ + offset, bytes, MADV_COLLAPSE) == 0;
+}
+
+std::uint64_t free_huge_page_bytes() {
+  return number_in("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").value_or(0) *
+         kHugePageBytes;
 }
 
 std::uint64_t available_memory_bytes() {

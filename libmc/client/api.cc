@@ -55,6 +55,12 @@ std::uint64_t deadline_in(const Client& client, std::uint64_t timeout_ns) {
 constexpr const char* kBadKey = "a key has 1 to 1024 bytes (MC_MAX_KEY_BYTES)";
 constexpr const char* kBadCount = "a batch has 1 to 1024 items (MC_MAX_BATCH_ITEMS)";
 
+constexpr const char* kBadQueue = "client, cq and items must not be null, and cq must be the client's";
+
+bool bad_queue(mc_client* client, const mc_cq* cq) {
+  return client == nullptr || cq == nullptr || cq->client != &of(client);
+}
+
 bool bad_count(std::size_t count) { return count - 1 >= MC_MAX_BATCH_ITEMS; }
 
 // The thread's channel; the quick way first.
@@ -206,6 +212,7 @@ void mc_close(mc_client* client) { delete reinterpret_cast<Client*>(client); }
 mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
   if (client == nullptr || info == nullptr) return invalid("client and info must not be null");
   if (info->struct_size < sizeof *info) return invalid("set mc_client_info.struct_size");
+  if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
   const Client::Current now = of(client).current();
   const Memory& memory = *now.connection.memory;
   info->session_id = memory.session_id;
@@ -260,7 +267,10 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     mc_get_item& item = items[i];
     const bool bad = check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
-                     item.piece_count > MC_MAX_PIECES;
+                     item.piece_count > MC_MAX_PIECES ||
+                     std::any_of(item.pieces, item.pieces + item.piece_count, [](const mc_span& piece) {
+                       return piece.data == nullptr && piece.size > 0;
+                     });
     item.status = bad ? MC_INVALID_ARGUMENT
                       : read_object(**channel, item.key, hash_of(**channel, item.key), item.pieces,
                                     item.piece_count, item.offset, &item.length);
@@ -545,6 +555,8 @@ void mc_free(mc_client* client, void* memory) {
 
 mc_status mc_group_begin(mc_client* client, mc_group** group) {
   if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
+  *group = nullptr;
+  if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
   *group = new mc_group{&of(client), nullptr, {}, nullptr, false, {}};
   return MC_OK;
 }
@@ -561,8 +573,9 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
     return set_error(Status(MC_GROUP_ABORTED, "a put of the group failed: " + status.to_string()));
   }
   auto channel = client.channel(deadline_ns);
-  if (!channel) return set_error(channel.error());
-  if (group->memory != &(*channel)->memory()) {
+  if (!channel || group->memory != &(*channel)->memory()) {
+    drop_group_items(client, *group);
+    if (!channel) return set_error(channel.error());
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
   }
   status = publish_items(**channel, group->items.data(), group->items.size(), group->upsert, true,
@@ -594,7 +607,7 @@ void mc_cq_destroy(mc_cq* cq) { delete cq; }
 int mc_cq_fd(mc_cq* cq) { return cq != nullptr ? cq->queue->fd() : -1; }
 
 size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity) {
-  if (cq == nullptr || completions == nullptr) return 0;
+  if (cq == nullptr || completions == nullptr || cq->client->inherited_by_fork()) return 0;
   return cq->queue->poll(completions, capacity);
 }
 
@@ -603,15 +616,14 @@ mc_status mc_cq_wait(mc_cq* cq, mc_completion* completions, size_t capacity, siz
   if (cq == nullptr || completions == nullptr || count == nullptr || capacity == 0) {
     return invalid("cq, completions and count must not be null, capacity not 0");
   }
+  if (cq->client->inherited_by_fork()) return set_error(MC_FORKED);
   *count = cq->queue->wait(completions, capacity, std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS));
   return *count > 0 ? MC_OK : set_error(MC_TIMEOUT);
 }
 
 mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, size_t count,
                        const mc_put_options* options, uint64_t user_data, uint64_t* request) {
-  if (client == nullptr || cq == nullptr || items == nullptr || cq->client != &of(client)) {
-    return invalid("client, cq and items must not be null, and cq must be the client's");
-  }
+  if (bad_queue(client, cq) || items == nullptr) return invalid(kBadQueue);
   if (bad_count(count)) return invalid(kBadCount);
   if (options != nullptr && options->struct_size >= sizeof *options && options->group != nullptr) {
     return invalid("asynchronous puts cannot join a group");
@@ -627,18 +639,17 @@ mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, s
 
 mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t count,
                        uint64_t user_data, uint64_t* request) {
-  if (cq == nullptr) return invalid("cq must not be null");
+  if (bad_queue(client, cq) || items == nullptr) return invalid(kBadQueue);
+  if (bad_count(count)) return invalid(kBadCount);
+  if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
   const mc_status status = mc_get_batch(client, items, count);
-  if (status == MC_INVALID_ARGUMENT && (client == nullptr || items == nullptr || bad_count(count))) {
-    return status;
-  }
   cq->queue->complete_now(status, count, user_data, request);
   return MC_OK;
 }
 
 mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
                           mc_status* statuses, uint64_t user_data, uint64_t* request) {
-  if (cq == nullptr) return invalid("cq must not be null");
+  if (bad_queue(client, cq)) return invalid(kBadQueue);
   if (const mc_status status = mc_exists_batch(client, keys, count, statuses); status != MC_OK) {
     return status;
   }
@@ -648,9 +659,7 @@ mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, si
 
 mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
                           uint64_t timeout_ns, uint64_t user_data, uint64_t* request) {
-  if (client == nullptr || cq == nullptr || keys == nullptr) {
-    return invalid("client, cq and keys must not be null");
-  }
+  if (bad_queue(client, cq) || keys == nullptr) return invalid(kBadQueue);
   if (bad_count(count)) return invalid(kBadCount);
   for (std::size_t i = 0; i < count; ++i) {
     if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
@@ -661,7 +670,7 @@ mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, si
 }
 
 mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request) {
-  if (client == nullptr || cq == nullptr) return invalid("client and cq must not be null");
+  if (bad_queue(client, cq)) return invalid(kBadQueue);
   const Status status = cq->queue->cancel(request);
   return status.ok() ? MC_OK : set_error(status);
 }

@@ -150,6 +150,10 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
     }
     now = now_ns();
     if (client_->generation() != generation_) {
+      if (!client_->lost().ok()) {
+        lose_all();
+        return pending.done;
+      }
       // An agent that is not back yet is waited for like one that is slow.
       if (!join(deadline_ns).ok() && now >= deadline_ns) return false;
       continue;

@@ -13,6 +13,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
+#include "libmc/client/completion_queue.h"
 #include "shm/beacon.h"
 
 namespace mc::client {
@@ -23,6 +24,7 @@ constexpr std::uint32_t kDefaultChannels = 16;
 constexpr std::uint64_t kFirstBackoffNs = 2000000;
 constexpr std::uint64_t kMaxBackoffNs = 100000000;
 constexpr std::uint64_t kHelloTimeoutNs = 5000000000;
+constexpr int kNudgeMs = 100;
 
 std::atomic<std::uint64_t> next_serial{1};
 std::atomic<EmbeddedFactory> embedded_factory{nullptr};
@@ -203,11 +205,26 @@ Status Client::start() {
   auto stop_event = make_eventfd();
   if (!stop_event) return stop_event.error();
   stop_event_ = std::move(*stop_event);
-  auto socket = connector_->connect(timeout_ns_);
-  if (!socket) return socket.error();
-  auto connection = say_hello(std::move(*socket), texts_, nullptr, timeout_ns_);
-  if (!connection) return connection.error();
-  adopt(std::move(*connection));
+  auto queue_event = make_eventfd();
+  if (!queue_event) return queue_event.error();
+  queue_event_ = std::move(*queue_event);
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns_;
+  for (;;) {
+    const std::uint64_t now = now_ns();
+    const std::uint64_t left_ns = deadline_ns > now ? deadline_ns - now : 0;
+    auto socket = connector_->connect(left_ns);
+    if (!socket) return socket.error();
+    auto connection = say_hello(std::move(*socket), texts_, nullptr, left_ns);
+    if (connection) {
+      adopt(std::move(*connection));
+      break;
+    }
+    // An agent that ended after it had accepted will be back like one that is starting.
+    const bool again = connection.error().code() == MC_AGENT_UNAVAILABLE;
+    if (!again || now_ns() >= deadline_ns || stop_within(kFirstBackoffNs)) {
+      return connection.error();
+    }
+  }
   std::promise<void> held;
   std::future<void> beacon_held = held.get_future();
   watcher_ = std::thread([this, held = std::move(held)]() mutable {
@@ -221,6 +238,11 @@ Status Client::start() {
 }
 
 Client::~Client() {
+  if (inherited_by_fork() && watcher_.joinable()) {
+    // Neither the thread nor its event is this process': the parent still uses them.
+    watcher_.detach();
+    return;
+  }
   if (watcher_.joinable()) {
     signal_eventfd(stop_event_.get());
     watcher_.join();
@@ -270,14 +292,41 @@ void Client::watch_agent() {
       hold = std::make_unique<shm::BeaconHold>(now.connection.memory->session_header());
       held = now.connection.memory;
     }
-    pollfd entries[2] = {{now.connection.link->socket.get(), POLLRDHUP, 0},
-                         {stop_event_.get(), POLLIN, 0}};
-    if (::poll(entries, 2, -1) < 0 && errno != EINTR) return;
+    pollfd entries[3] = {{now.connection.link->socket.get(), POLLRDHUP, 0},
+                         {stop_event_.get(), POLLIN, 0},
+                         {queue_event_.get(), POLLIN, 0}};
+    bool any_queue = false;
+    {
+      std::lock_guard lock(queues_mutex_);
+      any_queue = !queues_.empty();
+    }
+    if (::poll(entries, 3, any_queue ? kNudgeMs : -1) < 0 && errno != EINTR) return;
     if (entries[1].revents != 0) return;
+    if (entries[2].revents != 0) drain_eventfd(queue_event_.get());
+    nudge_queues();
     if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) continue;
     reconnect();
     if (!lost().ok()) return;
   }
+}
+
+void Client::add_queue(CompletionQueue* queue) {
+  {
+    std::lock_guard lock(queues_mutex_);
+    queues_.push_back(queue);
+  }
+  signal_eventfd(queue_event_.get());
+}
+
+void Client::forget_queue(CompletionQueue* queue) {
+  if (inherited_by_fork()) return;
+  std::lock_guard lock(queues_mutex_);
+  std::erase(queues_, queue);
+}
+
+void Client::nudge_queues() {
+  std::lock_guard lock(queues_mutex_);
+  for (CompletionQueue* queue : queues_) queue->nudge();
 }
 
 void Client::reconnect() {
@@ -289,6 +338,7 @@ void Client::reconnect() {
       auto connection = say_hello(std::move(*socket), texts_, resume, kHelloTimeoutNs);
       if (connection) {
         adopt(std::move(*connection));
+        nudge_queues();
         return;
       }
       status = connection.error();
@@ -306,8 +356,10 @@ void Client::reconnect() {
       std::lock_guard lock(mutex_);
       lost_ = Status(MC_SESSION_LOST, "after the agent's restart: " + status.to_string());
       generation_.fetch_add(1, std::memory_order_release);
+      nudge_queues();
       return;
     }
+    nudge_queues();
     if (stop_within(backoff_ns)) return;
     backoff_ns = std::min(backoff_ns * 2, kMaxBackoffNs);
   }

@@ -36,6 +36,8 @@ std::unique_ptr<Connector> make_socket_connector(std::string path);
 using EmbeddedFactory = Result<std::unique_ptr<Connector>> (*)(const char* config);
 void set_embedded_factory(EmbeddedFactory factory);
 
+class CompletionQueue;
+
 // A channel for the length of a call. A shared one is locked meanwhile.
 class ChannelUse {
  public:
@@ -76,6 +78,10 @@ class Client {
   // A channel nobody else gets, for a completion queue; null when all are in use.
   Channel* lease_channel();
   void return_channel(Channel* channel);
+  // A queue whose owner is to look at it now and then while something is outstanding: its agent may go
+  // away, or come back, without a bell.
+  void add_queue(CompletionQueue* queue);
+  void forget_queue(CompletionQueue* queue);
   Status open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns);
 
   // The session memory, of this connection or an earlier one, in which a pin slot lies; null for none.
@@ -91,6 +97,7 @@ class Client {
   Client(const mc_open_options& options, std::unique_ptr<Connector> connector);
   Status start();
   void watch_agent();
+  void nudge_queues();
   void reconnect();
   bool stop_within(std::uint64_t ns) const;
   void adopt(Connection connection);
@@ -115,6 +122,9 @@ class Client {
   std::shared_ptr<Registry> registry_;
   std::unique_ptr<Channel> shared_channel_;
   std::mutex shared_channel_mutex_;
+  std::mutex queues_mutex_;
+  std::vector<CompletionQueue*> queues_;
+  Fd queue_event_;  // the first queue has come
   Fd stop_event_;
   std::thread watcher_;
 };

@@ -41,11 +41,14 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Client& client)
   if (Status status = queue->begin(now_ns() + client.default_timeout_ns()); !status.ok()) {
     return fail(status);
   }
+  client.add_queue(queue.get());
   return queue;
 }
 
 CompletionQueue::~CompletionQueue() {
   if (channel_ == nullptr) return;
+  if (!client_.inherited_by_fork()) finish_everything();
+  client_.forget_queue(this);
   std::lock_guard lock(mutex_);
   for (Operation& operation : operations_) {
     for (Item& item : operation.items) {
@@ -53,6 +56,28 @@ CompletionQueue::~CompletionQueue() {
     }
   }
   client_.return_channel(channel_);
+}
+
+// Cancels what is outstanding and waits for its end, as long as the agent has to answer.
+void CompletionQueue::finish_everything() {
+  std::vector<std::uint64_t> outstanding;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Operation& operation : operations_) outstanding.push_back(operation.request);
+  }
+  for (const std::uint64_t request : outstanding) static_cast<void>(cancel(request).ok());
+  const std::uint64_t until_ns = now_ns() + kCancelTimeoutNs;
+  mc_completion dropped[16];
+  for (;;) {
+    poll(dropped, 16);
+    {
+      std::lock_guard lock(mutex_);
+      if (operations_.empty()) return;
+    }
+    const std::uint64_t now = now_ns();
+    if (now >= until_ns || !client_.lost().ok()) return;
+    wait_readable(epoll_.get(), std::min(kWaitSliceNs, until_ns - now));
+  }
 }
 
 // Follows the client to its current connection. Errors: as Channel::join.
@@ -78,6 +103,11 @@ void CompletionQueue::follow_connection() {
 // ---- Waiting --------------------------------------------------------------------------------------
 
 int CompletionQueue::fd() { return epoll_.get(); }
+
+// Without the lock: a caller of poll() may hold it, and wait for the client meanwhile.
+void CompletionQueue::nudge() {
+  if (outstanding_.load(std::memory_order_relaxed) > 0) signal_eventfd(event_.get());
+}
 
 std::size_t CompletionQueue::poll(mc_completion* completions, std::size_t capacity) {
   std::lock_guard lock(mutex_);
@@ -120,6 +150,7 @@ void CompletionQueue::add_ready(const mc_completion& completion) {
 void CompletionQueue::pump() {
   const std::uint64_t now = now_ns();
   const bool connected = begin(now).ok();
+  const bool lost = !client_.lost().ok();
   for (bool again = true; again;) {
     if (connected) channel_->reap();
     for (auto it = operations_.begin(); it != operations_.end();) {
@@ -127,7 +158,8 @@ void CompletionQueue::pump() {
       for (Item& item : operation.items) {
         if (item.phase != Phase::kDone) advance(operation, item);
       }
-      if (now > operation.deadline_ns + kGraceNs) expire(operation, now);
+      if (lost) expire(operation, MC_SESSION_LOST);
+      if (now > operation.deadline_ns + kGraceNs) expire(operation, MC_TIMEOUT);
       if (operation.open_items > 0) {
         ++it;
         continue;
@@ -135,6 +167,7 @@ void CompletionQueue::pump() {
       add_ready({operation.user_data, operation.request, operation.first_failure,
                  static_cast<std::uint32_t>(operation.items.size())});
       it = operations_.erase(it);
+      outstanding_.fetch_sub(1, std::memory_order_relaxed);
     }
     again = false;
     if (connected && channel_->anything_in_flight()) {
@@ -150,12 +183,12 @@ void CompletionQueue::pump() {
   }
 }
 
-void CompletionQueue::expire(Operation& operation, std::uint64_t) {
+void CompletionQueue::expire(Operation& operation, mc_status status) {
   for (Item& item : operation.items) {
     if (item.phase == Phase::kDone) continue;
     if (item.ticket.valid()) channel_->forget(item.ticket);
     item.ticket = {};
-    settle(operation, item, MC_TIMEOUT);
+    settle(operation, item, status);
   }
 }
 
@@ -204,6 +237,7 @@ std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) 
   operation.open_items = operation.items.size();
   if (request != nullptr) *request = operation.request;
   operations_.push_back(std::move(operation));
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
   return operations_.back().request;
 }
 
@@ -339,6 +373,11 @@ void CompletionQueue::on_reserved(Operation& operation, Item& item) {
   item.phase = Phase::kUnsent;
   if (granted.empty()) {
     settle(operation, item, MC_INTERNAL);
+    return;
+  }
+  if (operation.cancelled) {
+    channel_->give_stock(granted.front());
+    settle(operation, item, MC_CANCELLED);
     return;
   }
   item.memory = &channel_->memory();

@@ -8,6 +8,7 @@
 // Threads: any; one lock. Owns: its channel and everything in flight on it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -39,6 +40,8 @@ class CompletionQueue {
   void complete_now(mc_status status, std::size_t count, std::uint64_t user_data,
                     std::uint64_t* request);
   Status cancel(std::uint64_t request);
+  // Makes the descriptor readable if anything is outstanding: its owner shall look. Any thread.
+  void nudge();
 
  private:
   enum class Phase { kUnsent, kReserving, kPublishing, kRemoving, kDone };
@@ -69,6 +72,7 @@ class CompletionQueue {
 
   explicit CompletionQueue(Client& client) : client_(client) {}
   Status begin(std::uint64_t deadline_ns);
+  void finish_everything();
   void pump();
   void follow_connection();
   void advance(Operation& operation, Item& item);
@@ -77,7 +81,7 @@ class CompletionQueue {
   void on_reserved(Operation& operation, Item& item);
   void on_published(Operation& operation, Item& item);
   void settle(Operation& operation, Item& item, mc_status status);
-  void expire(Operation& operation, std::uint64_t now_ns);
+  void expire(Operation& operation, mc_status status);
   std::size_t take_ready(mc_completion* completions, std::size_t capacity);
   void add_ready(const mc_completion& completion);
   std::uint64_t add(Operation operation, std::uint64_t* request);
@@ -92,6 +96,7 @@ class CompletionQueue {
   std::list<Operation> operations_;
   std::deque<mc_completion> ready_;
   std::uint64_t next_request_ = 1;
+  std::atomic<std::uint64_t> outstanding_{0};  // operations_.size(), for nudge()
 };
 
 }  // namespace mc::client

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libmc/client/connection.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -130,7 +132,11 @@ Result<Answer> ask(const Link& link, shm::ControlType type, std::uint64_t value,
     return fail(status);
   }
   auto message = receive_within(socket, timeout_ns);
-  if (!message) return fail(message.error());
+  if (!message) {
+    // A late answer must not be taken for that to the next question: the link begins anew.
+    ::shutdown(socket, SHUT_RDWR);
+    return fail(message.error());
+  }
   if (const auto refusal = refusal_in(*message)) return fail(*refusal);
   const auto answer =
       shm::decode_control<shm::ControlHeader>(message->bytes, shm::ControlType::kAnswer);

@@ -10,6 +10,7 @@
 #include "libmc/base/failpoint.h"
 #include "libmc/base/hash.h"
 #include "libmc/client/client.h"
+#include "libmc/client/errors.h"
 
 namespace mc::client {
 
@@ -170,11 +171,17 @@ mc_status stat_object(Channel& channel, mc_slice key, std::uint64_t hash, mc_sta
 
 // ---- Views ----------------------------------------------------------------------------------------
 
+namespace {
+bool inherited(const mc_view& view) {
+  return reinterpret_cast<mc::client::Client*>(view.client)->inherited_by_fork();
+}
+}  // namespace
+
 extern "C" {
 
 size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
   using namespace mc;
-  if (view == nullptr || view->pin == 0) return 0;
+  if (view == nullptr || view->pin == 0 || inherited(*view)) return 0;
   if (view->span_count == 1) {
     if (capacity > 0) spans[0] = {view->data, view->size};
     return 1;
@@ -197,21 +204,23 @@ size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
 mc_status mc_view_verify(const mc_view* view, mc_slice key) {
   using namespace mc;
   if (view == nullptr || view->pin == 0 || client::check_key(key) != MC_OK) {
-    return MC_INVALID_ARGUMENT;
+    return client::set_error(Status(MC_INVALID_ARGUMENT, "a released view, or a key that is not 1 to 1024 bytes"));
   }
+  if (inherited(*view)) return client::set_error(MC_FORKED);
   const auto& owner = *reinterpret_cast<mc::client::Client*>(view->client);
   const auto memory = owner.memory_of_pin(reinterpret_cast<const shm::Word64*>(view->pin));
-  if (!memory) return MC_INVALID_ARGUMENT;
+  if (!memory) return client::set_error(Status(MC_INVALID_ARGUMENT, "not a view of this client"));
   mc_slice spans[MC_MAX_EXTENTS];
   const std::size_t count = mc_view_spans(view, spans, MC_MAX_EXTENTS);
   std::uint64_t sum = hash_key(key.data, key.size, memory->index.hash_seed());
   for (std::size_t i = 0; i < count; ++i) sum = checksum(sum, spans[i].data, spans[i].size);
-  return sum == view->checksum ? MC_OK : MC_CORRUPT;
+  return sum == view->checksum ? MC_OK : client::set_error(MC_CORRUPT);
 }
 
 void mc_view_release(mc_view* view) {
   if (view == nullptr || view->pin == 0) return;
-  mc::shm::clear_pin(*reinterpret_cast<mc::shm::Word64*>(view->pin));
+  // After a fork the pin is the parent's, and its memory is not mapped here.
+  if (!inherited(*view)) mc::shm::clear_pin(*reinterpret_cast<mc::shm::Word64*>(view->pin));
   view->pin = 0;
 }
 

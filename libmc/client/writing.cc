@@ -151,11 +151,14 @@ class PutRun {
       const std::uint32_t count = std::min(same_size_follow + 1, kReservationsPerRequest);
       // Objects that wait here unpublished cannot be evicted: let them go before waiting for room.
       submit();
-      if (Status status =
-              reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
-          !status.ok()) {
-        return status;
+      Status status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
+      if (status.code() == MC_BUSY && !sent_.empty()) {
+        // A batch of many different sizes fills the channel by itself.
+        for (const Sent& sent : sent_) collect(sent);
+        sent_.clear();
+        status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
       }
+      if (!status.ok()) return status;
     }
     reserved = spare_.back();
     spare_.pop_back();
@@ -311,6 +314,7 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
   for (std::size_t i = 0; i < count && first.ok(); ++i) {
     if (items[i].status != MC_OK) first = Status(items[i].status);
   }
+  if (first.code() == MC_SESSION_LOST && !client.lost().ok()) first = client.lost();
   return first.ok() ? MC_OK : set_error(first);
 }
 

@@ -64,6 +64,7 @@ class Cell {
   // Checks everything and ends all processes. The failures say what went wrong.
   void finish();
   bool reached() const { return reached_; }
+  bool actor_alive() const { return actor_.alive(); }
 
  private:
   struct Outcome {

@@ -54,9 +54,11 @@ Host::~Host() {
 }
 
 std::string Host::log_text() const {
-  std::ifstream file(log());
   std::stringstream text;
-  text << file.rdbuf();
+  for (const char* name : {"/agent.log", "/clients.log"}) {
+    std::ifstream file(directory_ + name);
+    if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  }
   return text.str();
 }
 

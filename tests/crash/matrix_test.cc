@@ -100,7 +100,7 @@ Names reached_in(const Scenario& story, Victim victim) {
 Names focus_of(const Scenario& story, Victim victim) {
   Names names = reached_in(story, victim);
   const std::string usual = victim == Victim::kAgent ? "resume" : "connect";
-  if (story.name == usual) return names;
+  if (story.name == usual || story.name == std::string_view("restart")) return names;
   for (const std::string& name : reached_in(scenario(usual), victim)) names.erase(name);
   return names;
 }
@@ -109,7 +109,7 @@ unsigned run_cells(const Scenario& story, Victim victim) {
   unsigned cells = 0;
   for (const std::string& name : focus_of(story, victim)) {
     for (const char* action : {"kill", "stop"}) {
-      for (int at = 1; at <= (long_run() ? 3 : 1); ++at) {
+      for (int at = 1; at <= (long_run() ? 4 : 2); ++at) {
         CellOrder order;
         order.isolated = story.isolated;
         order.victim = victim;

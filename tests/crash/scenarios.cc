@@ -13,8 +13,6 @@ constexpr std::size_t kLarge = 256 * 1024;
 void connect(Cell& cell) {
   cell.begin();
   cell.open();
-  cell.put("c-0");
-  cell.get("c-0");
   cell.close();
 }
 
@@ -42,9 +40,11 @@ void upsert(Cell& cell) {
   cell.view("c-0");
   cell.begin();
   cell.upsert("c-0");
+  cell.get("c-0");
   cell.upsert("c-1", 64 * 1024);
   cell.upsert("c-0");
   cell.get("c-0");
+  cell.get("c-1");
   cell.check_views();
   cell.release_views();
 }
@@ -117,6 +117,8 @@ void resize(Cell& cell) {
   cell.view("c-23");
   // Room in front for what lies behind.
   for (int i = 0; i < 16; ++i) cell.remove(keys[static_cast<std::size_t>(i)]);
+  // An actor that did not get this far leaves more than what fits.
+  if (!cell.actor_alive()) cell.may_evict();
   cell.begin();
   cell.resize(4);
   cell.host().status_becomes(
@@ -134,6 +136,8 @@ void staged(Cell& cell) {
   cell.put("c-0");
   cell.put_from_session_memory("c-1", kLarge);
   cell.upsert("c-2");
+  cell.get("c-2");
+  cell.group({"g-0", "g-1", "g-2"});
   cell.get("c-0");
 }
 

@@ -259,6 +259,10 @@ int run_scripted_client(const std::string& socket) {
   ScriptedClient client(socket);
   for (std::string line; std::getline(std::cin, line);) {
     const Outcome outcome = client.run(line);
+    if (outcome.status != MC_OK && outcome.status != MC_NOT_FOUND) {
+      std::fprintf(stderr, "%s: %s %s\n", line.c_str(), mc_status_name(outcome.status),
+                   mc_last_error());
+    }
     std::printf("%d %ld\n", static_cast<int>(outcome.status), outcome.version);
     std::fflush(stdout);
   }

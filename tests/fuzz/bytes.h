@@ -7,14 +7,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 namespace mc::fuzz {
 
-inline void require(bool holds) {
-  if (!holds) std::abort();
+// Ends the run, with the line of the promise that was broken.
+inline void require(bool holds, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if (holds) return;
+  std::fprintf(stderr, "%s:%d: broken\n", file, line);
+  std::abort();
 }
 
 class Bytes {

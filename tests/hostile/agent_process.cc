@@ -60,7 +60,7 @@ void remove_directory(const std::string& path) {
   std::filesystem::remove_all(path, ignored);
 }
 
-std::string program(const std::string& name) { return std::string(MC_TEST_BIN) + "/" + name; }
+std::string program(const std::string& name) { return MC_TEST_BIN "/" + name; }
 
 Ended run_program(const std::vector<std::string>& arguments) {
   const std::string directory = make_directory();

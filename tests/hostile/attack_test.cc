@@ -20,7 +20,7 @@ AttackTest::AttackTest(std::vector<std::string> flags) : agent_([&] {
 }()) {}
 
 void AttackTest::SetUp() {
-  honest_ = std::make_unique<HonestClient>(socket());
+  honest_ = std::make_unique<HonestClient>(socket_path());
   ASSERT_EQ(honest_->trouble(), "");
   ASSERT_TRUE(honest_->works_on(50)) << honest_->trouble();
   agent_.ask("status");
@@ -34,7 +34,7 @@ std::size_t AttackTest::session_count() const { return agent_.ask("status")["ses
 void AttackTest::TearDown() {
   ASSERT_TRUE(agent_.alive()) << agent_.log();
   EXPECT_TRUE(honest_->works_on(50)) << honest_->trouble();
-  const Ended status = run_program({program("mcctl"), "--agent", socket(), "status"});
+  const Ended status = run_program({program("mcctl"), "--agent", socket_path(), "status"});
   EXPECT_EQ(status.exit_code, 0) << status.output;
   // Each question is a turn of the agent's loop, in which it may let go of something.
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs / 4;

@@ -33,7 +33,7 @@ class AttackTest : public ::testing::Test {
   // Everything that must hold after an attack.
   void TearDown() override;
 
-  const std::string socket() const { return agent_.socket(); }
+  std::string socket_path() const { return agent_.socket(); }
   // The number of sessions the agent counts.
   std::size_t session_count() const;
 

@@ -31,21 +31,6 @@ struct Event {
   Clock clock;
 };
 
-bool noticed_by_others(Kind kind) {
-  switch (kind) {
-    case Kind::kStore:
-    case Kind::kRmw:
-    case Kind::kFutexWait:
-    case Kind::kFutexWake:
-    case Kind::kSignal:
-    case Kind::kWaitEvent:
-    case Kind::kPunch:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool overlap(const Op& a, const Op& b) {
   if (a.kind == Kind::kAwait) {
     return std::any_of(a.awaited.begin(), a.awaited.end(),
@@ -65,7 +50,7 @@ struct Actor {
 bool dependent(const Actor& p, const Op& a, const Actor& q, const Op& b) {
   if (a.kind == Kind::kHeavy) return b.kind == Kind::kStore && q.is_thread && q.thread == a.target;
   if (b.kind == Kind::kHeavy) return dependent(q, b, p, a);
-  if (a.kind == Kind::kKill) return q.is_thread && q.thread == a.target && noticed_by_others(b.kind);
+  if (a.kind == Kind::kKill) return q.is_thread && q.thread == a.target;
   if (b.kind == Kind::kKill) return dependent(q, b, p, a);
   // A store is the thread's own affair until it is flushed.
   if (a.kind == Kind::kStore || b.kind == Kind::kStore || (!a.writes && !b.writes)) return false;
@@ -110,7 +95,7 @@ class Explorer {
     last_at_.clear();
     wide_.clear();
     for (auto& list : stores_of_) list.clear();
-    for (auto& list : effects_of_) list.clear();
+    for (auto& list : steps_of_) list.clear();
     for (Clock& clock : flushes_of_) clock = Clock{};
     for (Clock& clock : clocks_) clock = Clock{};
     heavy_events_.clear();
@@ -134,7 +119,7 @@ class Explorer {
           return;
         }
         frame.choice = static_cast<unsigned>(std::countr_zero(enabled & ~sleep));
-        frame.backtrack = bit(frame.choice);
+        frame.backtrack = options_.reduce ? bit(frame.choice) : enabled;
         frames_.push_back(frame);
       }
       sleep = step(frames_[depth]);
@@ -153,11 +138,10 @@ class Explorer {
         machine.set_violation("a thread waits for ever");
       }
     }
-    const bool broken = !machine.violation().empty();
-    machine.finish();
-    if (!broken) machine.judge();
-    if (machine.violation().empty()) return;
-    verdict_.violation = machine.violation() + "\n" + machine.table();
+    if (machine.violation().empty()) machine.judge();
+    if (!machine.violation().empty()) {
+      verdict_.violation = machine.violation() + "\n" + machine.table();
+    }
   }
 
   static bool anyone_died(const Machine& machine) {
@@ -174,7 +158,7 @@ class Explorer {
     Mask sleep = 0;
     for (Mask left = (frame.sleep | frame.done) & ~bit(p); left != 0; left &= left - 1) {
       const auto q = static_cast<unsigned>(std::countr_zero(left));
-      if (!dependent(actor(p), op, actor(q), machine_->next(q))) sleep |= bit(q);
+      if (options_.reduce && !dependent(actor(p), op, actor(q), machine_->next(q))) sleep |= bit(q);
     }
     Event event{p, machine_->thread_of(p), machine_->is_thread(p), 0, op, next_clock(p)};
     join_dependencies(event);
@@ -224,7 +208,7 @@ class Explorer {
   // Calls use(index) for earlier events that the op may depend on, latest first within each list, until
   // it returns true.
   template <typename Use>
-  void for_earlier(const Op& op, unsigned thread, bool of_thread, Use use) const {
+  void for_earlier(const Op& op, bool of_thread, Use use) const {
     if (in_memory(op) && !is_wide(op)) {
       const auto found = last_at_.find(op.first);
       if (found != last_at_.end()) {
@@ -247,9 +231,8 @@ class Explorer {
     };
     if (op.kind == Kind::kHeavy) all(stores_of_[op.target]);
     if (op.kind == Kind::kStore) all(heavy_events_);
-    if (op.kind == Kind::kKill) all(effects_of_[op.target]);
-    if (of_thread && noticed_by_others(op.kind)) all(kill_events_);
-    static_cast<void>(thread);
+    if (op.kind == Kind::kKill) all(steps_of_[op.target]);
+    if (of_thread) all(kill_events_);
   }
 
   bool depends(const Event& event, const Actor& q, const Op& op) const {
@@ -259,7 +242,7 @@ class Explorer {
 
   void join_dependencies(Event& event) const {
     const Actor self{event.process, event.thread, event.of_thread};
-    for_earlier(event.op, event.thread, event.of_thread, [&](std::uint32_t index) {
+    for_earlier(event.op, event.of_thread, [&](std::uint32_t index) {
       const Event& earlier = events_[index];
       if (!depends(earlier, self, event.op)) return false;
       event.clock.join(earlier.clock);
@@ -284,7 +267,7 @@ class Explorer {
     }
     if (op.kind == Kind::kHeavy) heavy_events_.push_back(index);
     if (op.kind == Kind::kKill) kill_events_.push_back(index);
-    if (event.of_thread && noticed_by_others(op.kind)) effects_of_[event.thread].push_back(index);
+    if (event.of_thread) steps_of_[event.thread].push_back(index);
     events_.push_back(std::move(event));
   }
 
@@ -306,7 +289,7 @@ class Explorer {
     };
     const auto last = static_cast<std::uint32_t>(events_.size() - 1);
     if (machine_->next_since(p) >= events_.size()) {
-      for_earlier(op, self.thread, self.is_thread, consider);
+      for_earlier(op, self.is_thread, consider);
     } else {
       // Earlier steps were looked at when they were the last.
       consider(last);
@@ -353,7 +336,7 @@ class Explorer {
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> last_at_;
   std::vector<std::uint32_t> wide_, heavy_events_, kill_events_;
   std::vector<std::uint32_t> stores_of_[Machine::kMaxThreads];
-  std::vector<std::uint32_t> effects_of_[Machine::kMaxThreads];
+  std::vector<std::uint32_t> steps_of_[Machine::kMaxThreads];
   Clock flushes_of_[Machine::kMaxThreads];
   Clock clocks_[kMaxProcesses];
 };

@@ -3,8 +3,8 @@
 // What it is: tries every interleaving of a scenario that can make a difference, by running it again
 //   and again: dynamic partial-order reduction (Flanagan and Godefroid, POPL 2005) with sleep sets.
 //   Two steps of different processes depend on each other when they touch the same word and one of them
-//   writes it, when a heavy fence meets a store on its way into a buffer, and when a killer meets a step
-//   that others could notice. After each step the explorer looks for the last earlier step that the
+//   writes it, when a heavy fence meets a store on its way into a buffer, and when a killer meets a
+//   step of its victim. After each step the explorer looks for the last earlier step that the
 //   next ones depend on and that could have come after them; there it branches.
 // Threads: one. Owns: the path. Trusts: a scenario does the same when it is given the same choices.
 #pragma once
@@ -21,6 +21,8 @@ namespace mc::model {
 struct Options {
   Memory memory = Memory::kTotalStoreOrder;
   std::vector<Mutation> mutations;
+  // Without: really every interleaving, to check the checker with.
+  bool reduce = true;
   // Reached: the answer is "not known", which no test takes for a proof.
   std::uint64_t max_executions = 3000000;
 };

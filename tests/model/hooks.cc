@@ -91,7 +91,7 @@ void expect(bool holds, const char* promise) {
   if (!holds && Machine::running() != nullptr) Machine::running()->set_violation(promise);
 }
 
-void retry(const Site& site) {
+void retry(Site site) {
   if (Machine* running = machine()) running->retry(site);
 }
 

@@ -177,9 +177,7 @@ bool Machine::flush_is_ordered(unsigned process) const {
 }
 
 void Machine::set_newest_entry_clock(unsigned thread, const Clock& clock) {
-  for (Entry& entry : threads_[thread].buffer) {
-    if (entry.clock.steps == Clock{}.steps) entry.clock = clock;
-  }
+  threads_[thread].buffer.back().clock = clock;
 }
 
 void Machine::refresh_flushers(unsigned thread) {
@@ -458,7 +456,7 @@ bool Machine::mutated(const Site& site, Kind kind, Action action, bool ordered) 
   if (mutations_ == nullptr) return false;
   return std::any_of(mutations_->begin(), mutations_->end(), [&](const Mutation& mutation) {
     return mutation.kind == kind && mutation.action == action &&
-           (ordered || !mutation.ordered) &&
+           mutation.of != (ordered ? Mutation::Of::kRelaxed : Mutation::Of::kOrdered) &&
            std::strcmp(mutation.function, site.function) == 0;
   });
 }

@@ -84,7 +84,7 @@ struct Mutation {
   const char* function;
   Kind kind;
   Action action;
-  bool ordered = false;  // stores and loads: only acquire and release ones
+  enum class Of : std::uint8_t { kAll, kRelaxed, kOrdered } of = Of::kAll;  // loads and stores
 };
 
 class Machine {

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything a client can try with the descriptors it was given.
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "attack_test.h"
+#include "libmc/base/clock.h"
+#include "libmc/client/admin.h"
+
+namespace mc::hostile {
+
+namespace {
+
+constexpr uid_t kStranger = 65534;
+
+// What of a file may be changed through a descriptor, each as a letter.
+std::string tried_on(int fd) {
+  std::string done;
+  const auto note = [&](bool succeeded, const char* letter) {
+    if (succeeded) done += letter;
+  };
+  struct stat status {};
+  ::fstat(fd, &status);
+  void* at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  note(at != MAP_FAILED, "w");  // writing mapping
+  if (at != MAP_FAILED) ::munmap(at, 4096);
+  at = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  if (at != MAP_FAILED) {
+    note(::mprotect(at, 4096, PROT_READ | PROT_WRITE) == 0, "p");  // protection raised
+    ::munmap(at, 4096);
+  }
+  note(::ftruncate(fd, status.st_size + 4096) == 0, "g");  // grown
+  note(::ftruncate(fd, status.st_size / 2) == 0, "s");     // shrunk
+  note(::fallocate(fd, 0, status.st_size, 4096) == 0, "G");
+  note(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 0) == 0 || errno == EINVAL,
+       "h");  // a hole; of no length, so that nobody is hurt
+  note(::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0, "f");  // sealed against others
+  const char byte = 0;
+  note(::pwrite(fd, &byte, 0, 0) == 0, "W");
+  return done;
+}
+
+bool reopens(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const Fd again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  return static_cast<bool>(again);
+}
+
+// Runs what as another user in a child; its exit code. what returns 0 for good.
+int as_stranger(const std::function<int()>& what) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (::setgroups(0, nullptr) != 0 || ::setresgid(kStranger, kStranger, kStranger) != 0 ||
+        ::setresuid(kStranger, kStranger, kStranger) != 0) {
+      ::_exit(99);
+    }
+    ::_exit(what());
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+class Descriptors : public AttackTest {
+ protected:
+  Descriptors()
+      : AttackTest({"--socket-mode", "0666", "--allow-uids", std::to_string(kStranger)}) {
+    // The socket lies in a closed directory; a stranger must be able to reach it.
+    ::chmod(agent_.directory().c_str(), 0711);
+  }
+  void make_isolated() {
+    Json::Value request;
+    request["verb"] = "create_namespace";
+    request["name"] = "vault";
+    request["pool_bytes"] = Json::UInt64{8 << 20};
+    request["mode"] = "isolated";
+    const auto made = client::admin_call(socket_path(), request, kWatchdogNs);
+    ASSERT_TRUE(made.has_value());
+    ASSERT_EQ((*made)["mode"].asString(), "isolated");
+  }
+};
+
+TEST_F(Descriptors, ReadersOfAPoolCannotChangeItInAnyWay) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open()) << session.refusal();
+  EXPECT_EQ(tried_on(session.fds()[0].get()), "") << "index";
+  EXPECT_EQ(tried_on(session.fds()[1].get()), "") << "pool";
+}
+
+TEST_F(Descriptors, WhatAClientMayWriteItCanNeitherResizeNorSeal) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open()) << session.refusal();
+  const Fd staging = session.open_staging(65536);
+  ASSERT_TRUE(staging);
+  // Written, and holes punched: of its own memory, and of a pool whose tenant trusts itself.
+  EXPECT_EQ(tried_on(session.fds()[2].get()), "wphW") << "session";
+  EXPECT_EQ(tried_on(staging.get()), "wphW") << "staging";
+  ASSERT_EQ(session.fds().size(), 6u);
+  EXPECT_EQ(tried_on(session.fds()[5].get()), "wphW") << "pool for writing";
+}
+
+TEST_F(Descriptors, AStrangerCannotReopenAnythingForWritingInAnIsolatedNamespace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  make_isolated();
+  const int code = as_stranger([&] {
+    HostileSession session(socket_path(), "vault");
+    if (!session.open()) return 1;
+    if (session.welcome().isolated != 1 || session.fds().size() != 5) return 2;
+    if (reopens(session.fds()[0].get()) || reopens(session.fds()[1].get())) return 3;
+    if (!tried_on(session.fds()[0].get()).empty()) return 4;
+    if (!tried_on(session.fds()[1].get()).empty()) return 5;
+    const Fd staging = session.open_staging(65536);
+    if (!staging || tried_on(staging.get()) != "wphW") return 6;
+    // Its own memory it may write, but not open anew, for that is not its file.
+    if (reopens(staging.get()) || reopens(session.fds()[2].get())) return 7;
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(Descriptors, AStrangerInADirectNamespaceWritesOnlyThroughWhatItWasGiven) {
+  if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  const int code = as_stranger([&] {
+    HostileSession session(socket_path());
+    if (!session.open()) return 1;
+    if (reopens(session.fds()[0].get()) || reopens(session.fds()[1].get())) return 2;
+    return tried_on(session.fds()[5].get()) == "wphW" ? 0 : 3;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(Descriptors, ARootClientIsToldThatIsolationDoesNotBindIt) {
+  make_isolated();
+  HostileSession session(socket_path(), "vault");
+  EXPECT_FALSE(session.open());
+  EXPECT_NE(session.refusal().find("isolated_allow_same_user"), std::string::npos);
+}
+
+TEST_F(Descriptors, HolesInSessionAndStagingReadAsZerosForTheAgent) {
+  HostileSession session(socket_path(), "default", 2);
+  ASSERT_TRUE(session.open_channel(0) && session.open_channel(1));
+  const Fd staging = session.open_staging(1 << 20);
+  ASSERT_TRUE(staging);
+  for (int i = 0; i < 200; ++i) {
+    shm::PutItem item{};
+    item.length = 1 << 20;
+    const auto request =
+        session.items(shm::Op::kPutStaged, {{item, "hole-" + std::to_string(i)}});
+    session.publish(shm::to_words(request));
+    ASSERT_EQ(::fallocate(staging.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20), 0);
+    ASSERT_TRUE(session.answer().has_value());
+    ASSERT_EQ(::fallocate(session.fds()[2].get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                          static_cast<off_t>(shm::channel_offset(1)), sizeof(shm::Channel)),
+              0);
+  }
+}
+
+TEST_F(Descriptors, BellsMadeBlockingDoNotHoldTheAgentUp) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open_channel());
+  // Flags belong to the open file, which a client shares with the agent.
+  for (const int bell : {3, 4}) ASSERT_EQ(::fcntl(session.fds()[bell].get(), F_SETFL, 0), 0);
+  const std::uint64_t nearly_full = ~std::uint64_t{0} - 2;
+  static_cast<void>(::fcntl(session.fds()[4].get(), F_SETFL, O_NONBLOCK));
+  static_cast<void>(::write(session.fds()[4].get(), &nearly_full, sizeof nearly_full));
+  ASSERT_EQ(::fcntl(session.fds()[4].get(), F_SETFL, 0), 0);
+  std::atomic<bool> stop{false};
+  std::thread thief([&] {
+    std::uint64_t count = 0;
+    ::fcntl(session.fds()[3].get(), F_SETFL, O_NONBLOCK);
+    while (!stop) {
+      // Takes the agent's ring away between its waking up and its reading.
+      static_cast<void>(::read(session.fds()[3].get(), &count, sizeof count));
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    session.channel().header.client_asleep.store_relaxed(shm::kClientInPoll);
+    session.ring();
+    shm::Request request{};
+    request.deadline_ns = now_ns();
+    session.publish(shm::to_words(request));
+    session.ring();
+    ASSERT_TRUE(session.answer().has_value());
+  }
+  EXPECT_TRUE(honest_->works_on(20)) << honest_->trouble();
+  stop = true;
+  thief.join();
+}
+
+}  // namespace
+
+}  // namespace mc::hostile
