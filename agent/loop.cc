@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent's loop: rings while there is work, then a short spin, then sleep in epoll.
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <systemd/sd-daemon.h>
@@ -47,6 +48,8 @@ void Agent::run() {
     if (++rounds % kRoundsBetweenEvents == 0) handle_events(0);
     if (worked) continue;
     if (!active_.empty() && now - last_work_ns < options_.spin_us * std::uint64_t{1000}) {
+      // Whoever is to give us work may be waiting for this very core.
+      if (rounds % kRoundsBetweenEvents == 0) ::sched_yield();
       cpu_relax();
       continue;
     }

@@ -12,8 +12,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
+
+#include <boost/unordered/unordered_flat_set.hpp>
 
 #include "agent/tenant.h"
 #include "libmc/base/fd.h"
@@ -86,7 +87,7 @@ class Session {
   std::uint64_t bad_request_count = 0;
 
   // The ledger.
-  std::unordered_set<std::uint32_t> reserved;
+  boost::unordered_flat_set<std::uint32_t> reserved;
   std::uint64_t reserved_bytes = 0;
 
  private:

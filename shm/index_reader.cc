@@ -115,7 +115,10 @@ IndexReader::Probe IndexReader::probe_entry(const void* key, std::size_t key_byt
 void IndexReader::prefetch(std::uint64_t hash) const {
   const TableDescriptor& table = header_->tables[header_->generation.load_relaxed() & 1];
   const std::uint64_t at = home_bucket(hash, table.bucket_count.load_relaxed()) * sizeof(Bucket);
-  __builtin_prefetch(base_ + table.offset_bytes.load_relaxed() + at);
+  // A number, not yet a pointer: a torn one loads nothing, and points nowhere either.
+  const std::uintptr_t line =
+      reinterpret_cast<std::uintptr_t>(base_) + table.offset_bytes.load_relaxed() + at;
+  __builtin_prefetch(reinterpret_cast<const void*>(line));
 }
 
 std::size_t IndexReader::extents(const FoundObject& found, ExtentRecord* records) const {

@@ -122,6 +122,7 @@ class ArgumentReader {
         end_(arguments + request.argument_offset + request.argument_bytes) {}
 
   struct Item {
+    Item() : fields{} {}  // the key's kilobyte is not worth clearing for every request
     PutItem fields;
     alignas(8) unsigned char key[MC_MAX_KEY_BYTES];
   };

@@ -15,8 +15,8 @@ namespace mc::agent {
 namespace {
 
 // Objects evicted at once when the pool is full: one heavy fence and one look at all pins serve them.
-constexpr std::uint64_t kEvictBatch = 32;
-constexpr std::size_t kLimboBatch = 64;
+constexpr std::uint64_t kEvictBatch = 128;
+constexpr std::size_t kLimboBatch = 128;
 constexpr std::uint64_t kShrinkStep = 256;                     // entries looked at per tick
 constexpr std::uint64_t kShrinkStepBytes = 4ull << 20;         // bytes moved per tick
 constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
@@ -72,18 +72,23 @@ bool Store::evict_some(std::uint64_t bytes) {
 void Store::evict_one(std::uint32_t victim) {
   const auto group =
       std::bit_cast<shm::AttributeField>(index_->entry(victim).attributes.load_relaxed()).group;
-  std::vector<std::uint32_t> members{victim};
-  if (group != 0) {
-    if (const auto found = groups_.find(group); found != groups_.end()) members = found->second;
-  }
-  for (const std::uint32_t id : members) {
-    shm::Entry& entry = index_->entry(id);
-    if (id != victim) policy_->erase(id);
+  const auto evict = [this](std::uint32_t id) {
+    const shm::Entry& entry = index_->entry(id);
     index_->table().erase(entry.hash.load_relaxed(), id);
     ++counters_.evictions;
     counters_.evicted_bytes += entry.length.load_relaxed();
     to_limbo(id);
     MC_FAILPOINT("evict.after_limbo");
+  };
+  const auto found = group == 0 ? groups_.end() : groups_.find(group);
+  if (found == groups_.end()) {
+    evict(victim);
+    return;
+  }
+  const std::vector<std::uint32_t> members = found->second;
+  for (const std::uint32_t id : members) {
+    if (id != victim) policy_->erase(id);
+    evict(id);
   }
 }
 

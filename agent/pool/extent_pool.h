@@ -25,12 +25,13 @@ namespace mc::agent {
 
 // A piece of the pool: an extent and the allocator's name for it.
 struct PoolExtent {
-  std::uint64_t offset_bytes = 0;
-  std::uint64_t length_bytes = 0;  // whole granules
-  NodeId node = kNoNode;
+  std::uint64_t offset_bytes;
+  std::uint64_t length_bytes;  // whole granules
+  NodeId node;
 };
 
 struct PoolExtents {
+  PoolExtents() {}  // only count is set: extents are copied about on every put
   std::uint32_t count = 0;
   PoolExtent at[MC_MAX_EXTENTS];
   std::uint64_t bytes() const;

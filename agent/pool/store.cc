@@ -106,6 +106,14 @@ void Store::remember_nodes(std::uint32_t entry_id, const PoolExtents& extents) {
 
 PoolExtents Store::extents(std::uint32_t entry_id) const {
   PoolExtents result;
+  const shm::Entry& entry = index_->entry(entry_id);
+  if (key_field(entry).extent_count == 1) {
+    const std::uint64_t length = entry.length.load_relaxed();
+    result.count = 1;
+    result.at[0] = {entry.extent.load_relaxed(),
+                    (length + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes, nodes_[entry_id]};
+    return result;
+  }
   const std::vector<shm::ExtentRecord> records = index_->extents_of(entry_id);
   const auto many = many_nodes_.find(entry_id);
   result.count = static_cast<std::uint32_t>(records.size());
@@ -190,7 +198,10 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
     return Put::kExisted;
   }
   Put result = Put::kNoSpace;
-  if (make_capacity(order.key, hash, order.length)) {
+  if (live_bytes_ + order.length <= capacity_bytes_) {
+    result = publish_new(session_id, order, existing);
+  } else if (make_capacity(order.key, hash, order.length)) {
+    // Eviction may have taken the object that was to be replaced.
     result = publish_new(session_id, order, index_->find(order.key, hash));
   } else {
     ++counters_.no_space;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libmc/client/channel.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -148,6 +150,8 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
       cpu_relax();
       continue;
     }
+    // The agent may be waiting for this very core.
+    ::sched_yield();
     now = now_ns();
     if (client_->generation() != generation_) {
       if (!client_->lost().ok()) {
@@ -212,12 +216,17 @@ void Channel::release(std::uint32_t slot) {
 // ---- Reservations ---------------------------------------------------------------------------------
 
 bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
-  const auto found = stock_.find(bytes);
-  if (found == stock_.end() || found->second.empty()) return false;
-  reserved = found->second.back();
-  found->second.pop_back();
-  stock_bytes_ -= bytes;
-  return true;
+  for (StockOf& stock : stock_) {
+    if (stock.length != bytes || stock.items.empty()) continue;
+    reserved.entry = stock.items.back().entry;
+    reserved.length = bytes;
+    reserved.extent_count = 1;
+    reserved.extents[0] = {stock.items.back().offset_bytes, bytes};
+    stock.items.pop_back();
+    stock_bytes_ -= bytes;
+    return true;
+  }
+  return false;
 }
 
 bool Channel::stock_wants(std::uint64_t bytes) const {
@@ -225,12 +234,29 @@ bool Channel::stock_wants(std::uint64_t bytes) const {
 }
 
 void Channel::give_stock(const Reserved& reserved) {
-  if (reserved.extent_count == 1 && stock_wants(reserved.length)) {
-    stock_[reserved.length].push_back(reserved);
-    stock_bytes_ += reserved.length;
+  if (reserved.extent_count != 1 || !stock_wants(reserved.length)) {
+    give_back(&reserved.entry, 1);
     return;
   }
-  give_back(&reserved.entry, 1);
+  stock_bytes_ += reserved.length;
+  const Stocked stocked{reserved.entry, reserved.extents[0].offset_bytes};
+  for (StockOf& stock : stock_) {
+    if (stock.length != reserved.length) continue;
+    stock.items.push_back(stocked);
+    return;
+  }
+  std::erase_if(stock_, [](const StockOf& stock) { return stock.items.empty(); });
+  stock_.push_back({reserved.length, {stocked}});
+}
+
+void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
+  if (result.refill_entry == shm::kNoRefill || !memory_->in_pool(result.refill_offset, length)) return;
+  Reserved refill;
+  refill.entry = result.refill_entry;
+  refill.length = length;
+  refill.extent_count = 1;
+  refill.extents[0] = {result.refill_offset, length};
+  give_stock(refill);
 }
 
 // Tells the agent; nobody waits for the answer.

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "libmc/client/argument_arena.h"
@@ -29,6 +28,8 @@ struct Reserved {
   std::uint64_t length = 0;  // as reserved
   std::uint32_t extent_count = 0;
   shm::ExtentRecord extents[MC_MAX_EXTENTS];
+
+  Reserved() {}  // extents are set when counted: most have one of sixteen
 };
 
 class Channel {
@@ -74,6 +75,8 @@ class Channel {
   bool take_stock(std::uint64_t bytes, Reserved& reserved);
   // For the stock, or back to the agent when it is full.
   void give_stock(const Reserved& reserved);
+  // The same for a reservation of one extent, as an item's result brings it. Nonsense is ignored.
+  void give_refill(const shm::ItemResult& result, std::uint64_t length);
   bool stock_wants(std::uint64_t bytes) const;
   void give_back(const std::uint32_t* entries, std::uint32_t count);
   void take_granted(Ticket ticket, std::vector<Reserved>& granted);
@@ -118,7 +121,15 @@ class Channel {
   std::uint64_t next_request_ = 1;
   ArgumentArena arena_;
   std::uint32_t next_pin_ = 1;
-  std::unordered_map<std::uint64_t, std::vector<Reserved>> stock_;  // by reserved length
+  struct Stocked {
+    std::uint32_t entry;
+    std::uint64_t offset_bytes;  // of the only extent
+  };
+  struct StockOf {
+    std::uint64_t length;
+    std::vector<Stocked> items;
+  };
+  std::vector<StockOf> stock_;  // few sizes are in use at once
   std::uint64_t stock_bytes_ = 0;
 };
 

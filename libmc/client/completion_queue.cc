@@ -396,15 +396,7 @@ void CompletionQueue::on_published(Operation& operation, Item& item) {
   const shm::ItemResult result = channel_->item_result(item.ticket, 0);
   channel_->finish(item.ticket);
   item.ticket = {};
-  if (status == MC_OK && result.refill_entry != shm::kNoRefill && !item.staging &&
-      channel_->memory().in_pool(result.refill_offset, item.reserved.length)) {
-    Reserved refill;
-    refill.entry = result.refill_entry;
-    refill.length = item.reserved.length;
-    refill.extent_count = 1;
-    refill.extents[0] = {result.refill_offset, refill.length};
-    channel_->give_stock(refill);
-  }
+  if (status == MC_OK && !item.staging) channel_->give_refill(result, item.reserved.length);
   if ((status == MC_NO_SPACE || status == MC_CANCELLED) && !item.staging) {
     channel_->give_back(&item.reserved.entry, 1);
   }

@@ -20,6 +20,8 @@ constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
 // A put whose session was replaced under it is tried again on the new one.
 constexpr int kTries = 3;
+// The agent answers at the deadline; its answer may take a moment.
+constexpr std::uint64_t kGraceNs = 500000000;
 
 // Puts some of a batch's items on one session. Destroying it leaves no request unfinished.
 class PutRun {
@@ -222,15 +224,7 @@ class PutRun {
       const auto status = static_cast<mc_status>(result.status);
       items_[batched.index].status = status;
       if (status != MC_OK && failure_.ok()) failure_ = Status(status);
-      if (result.refill_entry != shm::kNoRefill &&
-          channel_.memory().in_pool(result.refill_offset, batched.reserved.length)) {
-        Reserved refill;
-        refill.entry = result.refill_entry;
-        refill.length = batched.reserved.length;
-        refill.extent_count = 1;
-        refill.extents[0] = {result.refill_offset, refill.length};
-        channel_.give_stock(refill);
-      }
+      channel_.give_refill(result, batched.reserved.length);
       const bool still_reserved = status == MC_NO_SPACE || status == MC_CANCELLED;
       if (still_reserved && !memory_->isolated && whole != MC_SESSION_LOST) {
         channel_.give_back(&batched.reserved.entry, 1);
@@ -238,9 +232,6 @@ class PutRun {
     }
     channel_.finish(sent.ticket);
   }
-
-  // The agent answers at the deadline; its answer may take a moment.
-  static constexpr std::uint64_t kGraceNs = 500000000;
 
   Client& client_;
   Channel& channel_;
@@ -284,8 +275,62 @@ mc_status check_item(const mc_put_item& item) {
   return bytes > MC_MAX_OBJECT_BYTES ? MC_TOO_LARGE : MC_OK;
 }
 
+namespace {
+
+// The common put: one item whose reservation is in stock. False: put_items() must go the long way; the
+// item is as it was.
+bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
+  const Memory& memory = channel.memory();
+  const std::uint64_t length = value_bytes(item);
+  const std::uint64_t hash = hash_of(channel, item.key);
+  if (memory.isolated) return false;
+  if (!rules.upsert && object_exists(channel, item.key, hash, true)) {
+    item.status = MC_OK;
+    return true;
+  }
+  Reserved reserved;
+  if (!channel.take_stock(reservation_bytes(length), reserved)) return false;
+  auto ticket = channel.prepare(encoded_bytes(item.key.size));
+  if (!ticket) {
+    channel.give_stock(reserved);
+    return false;
+  }
+  const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
+  shm::PutItem fields{};
+  fields.entry = reserved.entry;
+  fields.key_bytes = static_cast<std::uint16_t>(item.key.size);
+  fields.pin = static_cast<std::uint8_t>(rules.pin);
+  fields.want_refill = 1;
+  fields.length = length;
+  fields.checksum = copy_into(memory, reserved, hash, item.pieces, item.piece_count);
+  fields.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
+  fields.pin_ttl_s = rules.pin_ttl_s;
+  encode_item(channel.arguments(*ticket), fields, item.key);
+  MC_FAILPOINT("client.copied");
+  channel.submit(*ticket, shm::Op::kPut, rules.upsert ? shm::kFlagUpsert : 0, 1, rules.deadline_ns);
+  if (!channel.wait(*ticket, rules.deadline_ns + kGraceNs)) {
+    channel.forget(*ticket);
+    item.status = MC_TIMEOUT;
+    return true;
+  }
+  const shm::ItemResult result = channel.item_result(*ticket, 0);
+  channel.finish(*ticket);
+  item.status = static_cast<mc_status>(result.status);
+  if (item.status == MC_SESSION_LOST) return false;
+  channel.give_refill(result, reserved.length);
+  if (item.status == MC_NO_SPACE || item.status == MC_CANCELLED) {
+    channel.give_back(&reserved.entry, 1);
+  }
+  return true;
+}
+
+}  // namespace
+
 mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
                     const PutRules& rules) {
+  if (count == 1 && check_item(items[0]) == MC_OK && put_from_stock(channel, items[0], rules)) {
+    return items[0].status == MC_OK ? MC_OK : set_error(items[0].status);
+  }
   Status first;
   for (std::size_t i = 0; i < count; ++i) {
     items[i].status = check_item(items[i]);
@@ -324,7 +369,7 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
     auto ticket = channel.prepare(static_cast<std::uint32_t>(count * sizeof(shm::ReservedItem)));
     if (!ticket) return ticket.error();
     channel.submit(*ticket, shm::Op::kReserve, 0, count, deadline_ns, bytes);
-    if (!channel.wait(*ticket, deadline_ns + 500000000)) {
+    if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
       channel.forget(*ticket);
       return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
     }
@@ -399,7 +444,7 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
   const bool staged = channel.memory().isolated;
   channel.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, flags, item_count,
                  deadline_ns);
-  if (!channel.wait(*ticket, deadline_ns + 500000000)) {
+  if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
     channel.forget(*ticket);
     return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
   }

@@ -181,7 +181,8 @@ Json::Value ClientTest::ask(const Json::Value& request) {
 Json::Value ClientTest::tenant(const std::string& name) {
   Json::Value request;
   request["verb"] = "status";
-  for (const Json::Value& one : ask(request)["namespaces"]) {
+  const Json::Value status = ask(request);
+  for (const Json::Value& one : status["namespaces"]) {
     if (one["name"].asString() == name) return one;
   }
   return {};

@@ -180,7 +180,7 @@ TEST_P(Limits, StructsWithoutTheirSizeAreRefused) {
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_stat(client, slice("key"), &info)));
   mc_client_info about{};
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_get_client_info(client, &about)));
-  options = put_options(static_cast<mc_pin>(7));
+  options = put_options(static_cast<mc_pin>(3));
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, put(client, "other", "value", &options)));
 }
 
@@ -286,8 +286,8 @@ TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
     EXPECT_GT(std::strlen(mc_status_text(status)), 1u);
   }
   EXPECT_STREQ(mc_status_name(MC_NOT_FOUND), "MC_NOT_FOUND");
-  EXPECT_NE(mc_status_name(static_cast<mc_status>(99)), nullptr);
-  EXPECT_NE(mc_status_text(static_cast<mc_status>(-1)), nullptr);
+  EXPECT_NE(mc_status_name(static_cast<mc_status>(30)), nullptr);
+  EXPECT_NE(mc_status_text(static_cast<mc_status>(63)), nullptr);
   EXPECT_EQ(mc_status_retry(MC_INVALID_ARGUMENT), MC_RETRY_NEVER);
   EXPECT_EQ(mc_status_retry(MC_BUSY), MC_RETRY_LATER);
   EXPECT_EQ(mc_status_retry(MC_SESSION_LOST), MC_RETRY_REOPEN);

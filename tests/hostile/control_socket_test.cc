@@ -41,7 +41,7 @@ std::string admin(int socket, const std::string& text) {
   std::vector<std::byte> bytes(sizeof header + text.size());
   std::memcpy(bytes.data(), &header, sizeof header);
   if (!text.empty()) std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
-  const Message answer = exchange(socket, bytes);
+  const Message answer = converse(socket, bytes);
   return {reinterpret_cast<const char*>(answer.bytes.data()), answer.bytes.size()};
 }
 
@@ -49,7 +49,7 @@ TEST_F(ControlSocket, EveryLengthOfAHalfMessageEndsTheConnection) {
   const shm::Hello hello = make_hello();
   for (std::size_t size = 1; size < sizeof hello; ++size) {
     const Fd socket = connect_to(socket_path());
-    const Message answer = exchange(socket.get(), bytes_of(hello).first(size));
+    const Message answer = converse(socket.get(), bytes_of(hello).first(size));
     ASSERT_NE(status_of(answer).value_or(MC_INVALID_ARGUMENT), MC_OK) << size;
     EXPECT_TRUE(answer.fds.empty());
   }
@@ -61,7 +61,7 @@ TEST_F(ControlSocket, OversizedMessagesAreRefused) {
   std::memcpy(bytes.data(), &header, sizeof header);
   for (const std::size_t size : {shm::kMaxControlBytes + 1, shm::kMaxControlBytes}) {
     const Fd socket = connect_to(socket_path());
-    const auto status = status_of(exchange(socket.get(), std::span(bytes).first(size)));
+    const auto status = status_of(converse(socket.get(), std::span(bytes).first(size)));
     EXPECT_NE(status.value_or(MC_INVALID_ARGUMENT), MC_OK);
   }
 }
@@ -75,7 +75,7 @@ TEST_F(ControlSocket, WrongMagicVersionAndTypeAreRefused) {
     if (what == 3) hello.header.text_bytes = 1;
     if (what == 4) hello.header.type = static_cast<std::uint32_t>(shm::ControlType::kWelcome);
     const Fd socket = connect_to(socket_path());
-    const auto status = status_of(exchange(socket.get(), bytes_of(hello)));
+    const auto status = status_of(converse(socket.get(), bytes_of(hello)));
     EXPECT_NE(status.value_or(MC_INVALID_ARGUMENT), MC_OK) << what;
   }
   for (std::uint32_t type = 0; type < 300; ++type) {
@@ -83,7 +83,7 @@ TEST_F(ControlSocket, WrongMagicVersionAndTypeAreRefused) {
     const Fd socket = connect_to(socket_path());
     const auto header = make_control(static_cast<shm::ControlType>(type * 0x01010101u));
     if (header.type == 3 || header.type == 4) continue;
-    const auto status = status_of(exchange(socket.get(), bytes_of(header)));
+    const auto status = status_of(converse(socket.get(), bytes_of(header)));
     EXPECT_NE(status.value_or(MC_INVALID_ARGUMENT), MC_OK) << type;
   }
 }
@@ -98,7 +98,7 @@ TEST_F(ControlSocket, MalformedHellosOpenNoSession) {
     if (what == 4) std::memcpy(hello.name_space, "de\nfault", 9);
     if (what == 5) std::memcpy(hello.name_space, "no-such", 8);
     const Fd socket = connect_to(socket_path());
-    EXPECT_NE(status_of(exchange(socket.get(), bytes_of(hello))).value_or(MC_OK), MC_OK) << what;
+    EXPECT_NE(status_of(converse(socket.get(), bytes_of(hello))).value_or(MC_OK), MC_OK) << what;
   }
   EXPECT_EQ(session_count(), 1u);
 }
@@ -116,7 +116,7 @@ TEST_F(ControlSocket, AHundredThousandRandomMessagesAreOnlyRefused) {
         bytes.size() > sizeof header ? bytes.size() - sizeof header : 0);
     // A right beginning reaches further.
     if (random() % 2 == 0) std::memcpy(bytes.data(), &header, std::min(bytes.size(), sizeof header));
-    const Message answer = exchange(socket.get(), bytes);
+    const Message answer = converse(socket.get(), bytes);
     if (answer.bytes.empty() || status_of(answer).value_or(MC_OK) != MC_OK) socket.reset();
   }
   socket.reset();
@@ -146,15 +146,15 @@ TEST_F(ControlSocket, DescriptorsSentAlongAreNotKept) {
 TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
-  const auto status = status_of(exchange(session.socket(), bytes_of(make_hello())));
+  const auto status = status_of(converse(session.socket(), bytes_of(make_hello())));
   EXPECT_EQ(status.value_or(MC_OK), MC_INVALID_ARGUMENT);
   // The session waits for its process or a resume; said goodbye to by one that has the secret.
   const Fd again = connect_to(socket_path());
   shm::Hello resume = make_hello();
   resume.resume_session = session.welcome().session_id;
   resume.resume_secret = session.welcome().session_secret;
-  EXPECT_EQ(exchange(again.get(), bytes_of(resume)).fds.size(), 6u);
-  exchange(again.get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
+  EXPECT_EQ(converse(again.get(), bytes_of(resume)).fds.size(), 6u);
+  converse(again.get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
   EXPECT_EQ(session_count(), 1u);
 }
 
@@ -167,7 +167,7 @@ TEST_F(ControlSocket, ResumingWithoutTheSecretGivesNothing) {
     resume.resume_session = i < 100 ? session.welcome().session_id : random() % 4;
     resume.resume_secret = i % 3 == 0 ? random() : session.welcome().session_secret ^ (1ull << i % 64);
     const Fd socket = connect_to(socket_path());
-    const Message answer = exchange(socket.get(), bytes_of(resume));
+    const Message answer = converse(socket.get(), bytes_of(resume));
     EXPECT_TRUE(answer.fds.empty());
     EXPECT_EQ(status_of(answer).value_or(MC_OK), MC_SESSION_LOST);
   }
@@ -181,7 +181,7 @@ TEST_F(ControlSocket, ChannelsOutOfRangeOrOpenedTwiceAreRefused) {
        {std::uint64_t{3}, std::uint64_t{64}, std::uint64_t{0xffff}, std::uint64_t{0x10000},
         std::uint64_t{1} << 32, ~std::uint64_t{0}}) {
     const auto open = make_control(shm::ControlType::kOpenChannel, number);
-    EXPECT_EQ(status_of(exchange(session.socket(), bytes_of(open))).value_or(MC_OK),
+    EXPECT_EQ(status_of(converse(session.socket(), bytes_of(open))).value_or(MC_OK),
               MC_INVALID_ARGUMENT);
   }
   EXPECT_TRUE(session.open_channel(2));
@@ -191,7 +191,8 @@ TEST_F(ControlSocket, ChannelsOutOfRangeOrOpenedTwiceAreRefused) {
 TEST_F(ControlSocket, StagingOfAbsurdSizeIsRefused) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
-  for (const std::uint64_t bytes : {~std::uint64_t{0}, std::uint64_t{1} << 63, MC_MAX_STAGING_BYTES + 1,
+  for (const std::uint64_t bytes : {~std::uint64_t{0}, std::uint64_t{1} << 63,
+                                    std::uint64_t{MC_MAX_STAGING_BYTES} + 1,
                                     std::uint64_t{1} << 40, (std::uint64_t{32} << 20) + 1}) {
     EXPECT_FALSE(session.open_staging(bytes)) << bytes;
   }

@@ -94,7 +94,7 @@ TEST_F(Credentials, ASessionOfAnotherUserCannotBeResumed) {
   const int code = as_user(kGuest, [&] {
     auto socket = connect_unix(socket_path(), kWatchdogNs);
     if (!socket) return 1;
-    return exchange(socket->get(), bytes_of(resume)).fds.empty() ? 0 : 2;
+    return converse(socket->get(), bytes_of(resume)).fds.empty() ? 0 : 2;
   });
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(session.open_channel());
@@ -105,7 +105,7 @@ TEST_F(Credentials, ConnectingCountsAndNotWhoHoldsTheDescriptorNow) {
   ASSERT_TRUE(socket.has_value());
   // The stranger says hello on a connection that root made: it is root's, and ends with root.
   const int code = as_user(kStranger, [&] {
-    return exchange(socket->get(), bytes_of(make_hello())).fds.empty() ? 1 : 0;
+    return converse(socket->get(), bytes_of(make_hello())).fds.empty() ? 1 : 0;
   });
   EXPECT_EQ(code, 0);
   const Json::Value status = agent_.ask("status");
@@ -115,7 +115,7 @@ TEST_F(Credentials, ConnectingCountsAndNotWhoHoldsTheDescriptorNow) {
              one["pid"].asInt() == ::getpid();
   }
   EXPECT_TRUE(found);
-  exchange(socket->get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
+  converse(socket->get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
 }
 
 TEST_F(Credentials, KeysOfANamespaceAreShownToItsUsersOnly) {

@@ -24,7 +24,7 @@ shm::ControlHeader make_control(shm::ControlType type, std::uint64_t value) {
   return header;
 }
 
-Message exchange(int socket, std::span<const std::byte> bytes) {
+Message converse(int socket, std::span<const std::byte> bytes) {
   if (!send_message(socket, bytes).ok() || !wait_readable(socket, kWatchdogNs)) return {};
   auto message = receive_message(socket, shm::kMaxControlBytes);
   return message ? std::move(*message) : Message{};
@@ -38,7 +38,7 @@ HostileSession::HostileSession(const std::string& socket_path, const std::string
     return;
   }
   socket_ = std::move(*socket);
-  Message message = exchange(socket_.get(), bytes_of(make_hello(name_space, channels)));
+  Message message = converse(socket_.get(), bytes_of(make_hello(name_space, channels)));
   const auto welcome =
       shm::decode_control<shm::Welcome>(message.bytes, shm::ControlType::kWelcome);
   if (!welcome || message.fds.size() < 5) {
@@ -55,18 +55,18 @@ HostileSession::HostileSession(const std::string& socket_path, const std::string
 }
 
 HostileSession::~HostileSession() {
-  if (socket_) exchange(socket_.get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
+  if (socket_) converse(socket_.get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
 }
 
 Fd HostileSession::open_staging(std::uint64_t bytes) {
   Message message =
-      exchange(socket_.get(), bytes_of(make_control(shm::ControlType::kOpenStaging, bytes)));
+      converse(socket_.get(), bytes_of(make_control(shm::ControlType::kOpenStaging, bytes)));
   return message.fds.empty() ? Fd() : std::move(message.fds.front());
 }
 
 bool HostileSession::open_channel(std::uint32_t number) {
   const Message message =
-      exchange(socket_.get(), bytes_of(make_control(shm::ControlType::kOpenChannel, number)));
+      converse(socket_.get(), bytes_of(make_control(shm::ControlType::kOpenChannel, number)));
   const auto answer =
       shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer);
   if (!answer || answer->status != MC_OK) return false;

@@ -24,7 +24,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 // A bare header as a message.
 shm::ControlHeader make_control(shm::ControlType type, std::uint64_t value = 0);
 // Sends, then waits for the answer. An empty message: the agent closed.
-Message exchange(int socket, std::span<const std::byte> bytes);
+Message converse(int socket, std::span<const std::byte> bytes);
 
 class HostileSession {
  public:

@@ -246,8 +246,7 @@ class Explorer {
       const Event& earlier = events_[index];
       if (!depends(earlier, self, event.op)) return false;
       event.clock.join(earlier.clock);
-      // Whatever touched the word before this write came before it.
-      return earlier.op.writes && !is_wide(earlier.op) && !is_wide(event.op);
+      return false;
     });
     if (event.op.kind == Kind::kHeavy) event.clock.join(flushes_of_[event.op.target]);
   }
@@ -281,9 +280,7 @@ class Explorer {
     const auto consider = [&](std::uint32_t index) {
       const Event& event = events_[index];
       if (!depends(event, self, op)) return false;
-      if (clock.steps[event.process] >= event.number) {
-        return event.op.writes && !is_wide(event.op) && !is_wide(op);
-      }
+      if (clock.steps[event.process] >= event.number) return false;
       latest = std::max<std::int64_t>(latest, index);
       return true;
     };

@@ -114,7 +114,7 @@ Program random_program(std::mt19937& random) {
     std::vector<Instruction> body;
     const unsigned length = threads == 2 ? 2 + pick(3) : 2;
     for (unsigned i = 0; i < length; ++i) {
-      auto what = static_cast<What>(pick(7));
+      auto what = static_cast<What>(pick(pick(3) == 0 ? 7 : 5));
       // One thread at a time runs heavy fences, as in the product.
       if (what == What::kHeavyFence && fenced && t > 0) what = What::kFence;
       fenced |= what == What::kHeavyFence;
@@ -139,7 +139,9 @@ TEST(ExplorerModel, TheReducedSearchFindsWhatTheFullOneFinds) {
     const auto expected = outcomes(program, memory, false, &all);
     const auto found = outcomes(program, memory, true, &some);
     EXPECT_EQ(all.violation.empty(), some.violation.empty()) << "program " << i;
-    if (all.violation.empty()) EXPECT_EQ(found, expected) << "program " << i;
+    if (all.violation.empty()) {
+      EXPECT_EQ(found, expected) << "program " << i;
+    }
     full += all.executions;
     reduced += some.executions;
   }
