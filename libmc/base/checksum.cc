@@ -4,12 +4,13 @@
 #include <isa-l/crc64.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "libmc/base/copy.h"
 
 namespace mc {
 
 namespace {
-constexpr std::size_t kStepBytes = 4096;
+constexpr std::size_t kStepBytes = 16 * 1024;
 }
 
 std::uint64_t checksum(std::uint64_t sum, const void* data, std::size_t size) {
@@ -22,11 +23,12 @@ std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, s
   while (size > 0) {
     const std::size_t step = std::min(size, kStepBytes);
     sum = crc64_ecma_refl(sum, in, step);
-    std::memcpy(out, in, step);
+    copy_in(out, in, step);
     in += step;
     out += step;
     size -= step;
   }
+  order_copies();
   return sum;
 }
 

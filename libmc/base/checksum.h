@@ -15,8 +15,9 @@ namespace mc {
 // Continues sum over size more bytes.
 std::uint64_t checksum(std::uint64_t sum, const void* data, std::size_t size);
 
-// Copies and sums in one pass over the source: each 4 KiB is summed while its lines are in the first
-// cache and copied from there. Returns the continued sum.
+// Copies and sums in one pass over the source: each 16 KiB is summed while its lines are in the first
+// cache and copied from there (copy.h). The copy is
+// ordered before later stores. Returns the continued sum.
 std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, std::size_t size);
 
 }  // namespace mc

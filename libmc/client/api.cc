@@ -565,6 +565,7 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
   if (group == nullptr) return invalid("group must not be null");
   const std::unique_ptr<mc_group> owned(group);
   Client& client = *group->client;
+  if (client.inherited_by_fork()) return set_error(MC_FORKED);
   const std::uint64_t deadline_ns = deadline_in(client, timeout_ns);
   Status status = group->failure;
   if (status.ok() && group->items.empty()) return MC_OK;
@@ -671,6 +672,7 @@ mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, si
 
 mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request) {
   if (bad_queue(client, cq)) return invalid(kBadQueue);
+  if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
   const Status status = cq->queue->cancel(request);
   return status.ok() ? MC_OK : set_error(status);
 }

@@ -41,6 +41,10 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Client& client)
   if (Status status = queue->begin(now_ns() + client.default_timeout_ns()); !status.ok()) {
     return fail(status);
   }
+  // Asked for now, so that no submission has to wait for it; one that finds none keeps a copy.
+  if (queue->channel_->memory().isolated) {
+    static_cast<void>(client.staging(now_ns() + client.default_timeout_ns()).has_value());
+  }
   client.add_queue(queue.get());
   return queue;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "libmc/base/checksum.h"
+#include "libmc/base/copy.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/base/hash.h"
@@ -102,7 +103,7 @@ mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const 
                      *length == 0 && found.length <= pieces->size &&
                      memory.in_pool(found.extent, found.length);
   if (whole) {
-    std::memcpy(pieces->data, memory.pool() + found.extent, found.length);
+    copy_out(pieces->data, memory.pool() + found.extent, found.length);
     *length = found.length;
   } else {
     status = read_pieces(memory, found, pieces, piece_count, offset, length);

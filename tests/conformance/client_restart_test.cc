@@ -319,5 +319,32 @@ TEST_P(Restart, AnAgentThatStandsStillIsWaitedFor) {
   expect_some(client, 5);
 }
 
+TEST_P(Restart, AQuestionThatIsAnsweredTooLateConfusesNoLaterOne) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) {
+    o.timeout_ns = kSecondNs / 5;
+    o.staging_bytes = 2 * kMiB;
+  });
+  ASSERT_EQ(put(client, "key", "value"), MC_OK);
+  for (int round = 0; round < 3; ++round) {
+    agent().pause(true);
+    // A thread's first call asks the agent for a channel.
+    std::thread([&] {
+      EXPECT_NE(put(client, "late" + std::to_string(round), "value"), MC_OK);
+    }).join();
+    agent().pause(false);
+    const mc_put_options patient = put_options(MC_PIN_NONE, 60 * kSecondNs);
+    std::thread([&] {
+      const std::string key = "again" + std::to_string(round);
+      EXPECT_EQ(put(client, key, content(key, 5000), &patient), MC_OK) << mc_last_error();
+      EXPECT_TRUE(get(client, key) == content(key, 5000));
+    }).join();
+    until([&] { return mc_ping(client, 0) == MC_OK; });
+    void* memory = nullptr;
+    until([&] { return mc_alloc(client, kMiB, &memory) == MC_OK; });
+    mc_free(client, memory);
+  }
+}
+
 }  // namespace
 }  // namespace mc::conformance

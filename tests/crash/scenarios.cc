@@ -170,6 +170,7 @@ void restart(Cell& cell) {
   cell.reserve(kLarge);
   cell.upsert("c-1");
   cell.begin();
+  cell.ping();
   cell.get("c-1");
   cell.check_views();
   cell.release_views();

@@ -78,8 +78,8 @@ TEST_F(Exhaustion, ASmallMemoryCgroupIsSeenBeforeAnythingIsTaken) {
 }
 
 TEST_F(Exhaustion, AnAgentWithFewDescriptorsTellsItsClientsSo) {
-  // Its hard limit, so that it cannot raise it.
-  const std::string script = "ulimit -Hn 48 && exec " + agent_command("--pool-bytes 16MiB");
+  // The hard limit too, so that it cannot raise it.
+  const std::string script = "ulimit -n 48 && exec " + agent_command("--pool-bytes 16MiB");
   const pid_t pid = ::fork();
   if (pid == 0) {
     const Fd null(::open("/dev/null", O_RDWR));

@@ -100,6 +100,8 @@ class Explorer {
     for (Clock& clock : clocks_) clock = Clock{};
     heavy_events_.clear();
     kill_events_.clear();
+    // What leads to the newest choice has been looked at before.
+    const std::size_t first_new = frames_.empty() ? 0 : frames_.size() - 1;
     Mask sleep = 0;
     for (;;) {
       Mask enabled = 0;
@@ -109,12 +111,12 @@ class Explorer {
       if (!machine.violation().empty() || enabled == 0) break;
       const std::size_t depth = events_.size();
       if (depth >= frames_.size()) {
-        for (unsigned p = 0; p < machine.process_count(); ++p) find_race(p);
         Frame frame;
         frame.enabled = enabled;
         frame.sleep = sleep;
         if ((enabled & ~sleep) == 0) {
           ++verdict_.redundant;
+          find_races_of_waiting();
           machine.finish();
           return;
         }
@@ -122,6 +124,7 @@ class Explorer {
         frame.backtrack = options_.reduce ? bit(frame.choice) : enabled;
         frames_.push_back(frame);
       }
+      if (depth >= first_new) find_races(frames_[depth].choice);
       sleep = step(frames_[depth]);
     }
     end(machine);
@@ -130,10 +133,7 @@ class Explorer {
   // Judges a whole execution.
   void end(Machine& machine) {
     if (machine.violation().empty()) {
-      // What waits for ever may yet race with what came before.
-      if (events_.size() >= frames_.size()) {
-        for (unsigned p = 0; p < machine.process_count(); ++p) find_race(p);
-      }
+      find_races_of_waiting();
       if (machine.anyone_waits() && !anyone_died(machine)) {
         machine.set_violation("a thread waits for ever");
       }
@@ -205,30 +205,20 @@ class Explorer {
     return clock;
   }
 
-  // Calls use(index) for earlier events that the op may depend on, latest first within each list, until
-  // it returns true.
+  // Calls use(index) for earlier events that the op may depend on.
   template <typename Use>
   void for_earlier(const Op& op, bool of_thread, Use use) const {
-    if (in_memory(op) && !is_wide(op)) {
-      const auto found = last_at_.find(op.first);
-      if (found != last_at_.end()) {
-        for (auto it = found->second.rbegin(); it != found->second.rend(); ++it) {
-          if (use(*it)) break;
-        }
-      }
-      for (auto it = wide_.rbegin(); it != wide_.rend(); ++it) {
-        if (use(*it)) break;
-      }
-    } else if (is_wide(op)) {
-      for (std::size_t i = events_.size(); i-- > 0;) {
-        if (use(static_cast<std::uint32_t>(i))) break;
-      }
-    }
     const auto all = [&](const std::vector<std::uint32_t>& list) {
-      for (auto it = list.rbegin(); it != list.rend(); ++it) {
-        if (use(*it)) break;
-      }
+      for (const std::uint32_t index : list) use(index);
     };
+    if (is_wide(op)) {
+      for (std::uint32_t i = 0; i < events_.size(); ++i) use(i);
+      return;
+    }
+    if (in_memory(op)) {
+      if (const auto found = last_at_.find(op.first); found != last_at_.end()) all(found->second);
+      all(wide_);
+    }
     if (op.kind == Kind::kHeavy) all(stores_of_[op.target]);
     if (op.kind == Kind::kStore) all(heavy_events_);
     if (op.kind == Kind::kKill) all(steps_of_[op.target]);
@@ -244,9 +234,7 @@ class Explorer {
     const Actor self{event.process, event.thread, event.of_thread};
     for_earlier(event.op, event.of_thread, [&](std::uint32_t index) {
       const Event& earlier = events_[index];
-      if (!depends(earlier, self, event.op)) return false;
-      event.clock.join(earlier.clock);
-      return false;
+      if (depends(earlier, self, event.op)) event.clock.join(earlier.clock);
     });
     if (event.op.kind == Kind::kHeavy) event.clock.join(flushes_of_[event.op.target]);
   }
@@ -270,42 +258,60 @@ class Explorer {
     events_.push_back(std::move(event));
   }
 
-  // Finds the last step that p's next one could have come before, and branches there.
-  void find_race(unsigned p) {
-    const Op& op = machine_->next(p);
-    if (op.kind == Kind::kNone || events_.empty()) return;
-    const Actor self = actor(p);
-    const Clock clock = next_clock(p);
-    std::int64_t latest = -1;
-    const auto consider = [&](std::uint32_t index) {
-      const Event& event = events_[index];
-      if (!depends(event, self, op)) return false;
-      if (clock.steps[event.process] >= event.number) return false;
-      latest = std::max<std::int64_t>(latest, index);
-      return true;
-    };
-    const auto last = static_cast<std::uint32_t>(events_.size() - 1);
-    if (machine_->next_since(p) >= events_.size()) {
-      for_earlier(op, self.is_thread, consider);
-    } else {
-      // Earlier steps were looked at when they were the last.
-      consider(last);
+  // What cannot go on, or was killed, may yet race with what came before.
+  void find_races_of_waiting() {
+    for (unsigned p = 0; p < machine_->process_count(); ++p) {
+      if (!machine_->enabled(p)) find_races(p);
     }
-    if (latest >= 0) branch_at(static_cast<std::size_t>(latest), p, clock);
   }
 
+  // Finds earlier steps that p's next one could have come before, and branches there.
+  void find_races(unsigned p) {
+    const Op& op = machine_->next(p);
+    if (op.kind == Kind::kNone) return;
+    const Actor self = actor(p);
+    const Clock known = next_clock(p);
+    racing_.clear();
+    Clock clock = known;  // as it would be after the step
+    for_earlier(op, self.is_thread, [&](std::uint32_t index) {
+      const Event& event = events_[index];
+      if (!depends(event, self, op)) return;
+      clock.join(event.clock);
+      if (known.steps[event.process] < event.number) racing_.push_back(index);
+    });
+    for (const std::uint32_t index : racing_) {
+      const Event& event = events_[index];
+      const bool between = std::any_of(racing_.begin(), racing_.end(), [&](std::uint32_t other) {
+        return other != index && events_[other].clock.steps[event.process] >= event.number;
+      });
+      if (!between) branch_at(index, p, clock);
+    }
+  }
+
+  // Before the event: some process that can begin what happens without the event, up to p's next step.
   void branch_at(std::size_t index, unsigned p, const Clock& clock) {
     Frame& frame = frames_[index];
-    Mask candidates = bit(p);
+    const Event& event = events_[index];
+    Mask initials = 0, seen = 0;
+    without_.clear();
+    const auto begins = [&](const Clock& of) {
+      return std::none_of(without_.begin(), without_.end(), [&](std::uint32_t earlier) {
+        return of.steps[events_[earlier].process] >= events_[earlier].number;
+      });
+    };
     for (std::size_t j = index + 1; j < events_.size(); ++j) {
-      const Event& event = events_[j];
-      if (clock.steps[event.process] >= event.number) candidates |= bit(event.process);
+      const Event& later = events_[j];
+      if (later.clock.steps[event.process] >= event.number) continue;
+      if ((seen & bit(later.process)) == 0 && begins(later.clock)) initials |= bit(later.process);
+      seen |= bit(later.process);
+      without_.push_back(static_cast<std::uint32_t>(j));
     }
-    candidates &= frame.enabled;
-    if (candidates == 0) {
+    if ((seen & bit(p)) == 0 && begins(clock)) initials |= bit(p);
+    initials &= frame.enabled;
+    if (initials == 0) {
       frame.backtrack |= frame.enabled;
-    } else if ((candidates & (frame.backtrack | frame.done)) == 0) {
-      frame.backtrack |= (candidates & bit(p)) != 0 ? bit(p) : candidates & (~candidates + 1);
+    } else if ((initials & frame.backtrack) == 0) {
+      frame.backtrack |= initials & (~initials + 1);
     }
   }
 
@@ -331,6 +337,7 @@ class Explorer {
   std::vector<Frame> frames_;
   std::vector<Event> events_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> last_at_;
+  std::vector<std::uint32_t> racing_, without_;  // of find_races() and branch_at()
   std::vector<std::uint32_t> wide_, heavy_events_, kill_events_;
   std::vector<std::uint32_t> stores_of_[Machine::kMaxThreads];
   std::vector<std::uint32_t> steps_of_[Machine::kMaxThreads];

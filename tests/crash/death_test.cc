@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Clients that die or stand still while they hold something.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "crash/host.h"
+#include "crash/worker.h"
+#include "libmc/base/clock.h"
+#include "mc/mc.h"
+
+namespace mc::crash {
+
+namespace {
+
+// The client's answer to a line: its status.
+mc_status tell(Child& client, const std::string& line) {
+  client.say(line);
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  for (std::uint64_t now = now_ns(); now < deadline_ns; now = now_ns()) {
+    if (const auto answer = client.line())
+      return static_cast<mc_status>(std::atoi(answer->c_str()));
+    wait_for_any({client.output()}, deadline_ns - now);
+    if (!client.read_more()) break;
+  }
+  ADD_FAILURE() << line << ": no answer";
+  return MC_INTERNAL;
+}
+
+void print_times(const char* what, std::vector<double> milliseconds) {
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const std::size_t last = milliseconds.size() - 1;
+  std::printf("%s: p50 %.2f ms, p99 %.2f ms, n=%zu\n", what, milliseconds[last / 2],
+              milliseconds[last * 99 / 100], milliseconds.size());
+}
+
+}  // namespace
+
+TEST(DeathOfAClient, IsSuspectedFirstAndReturnsEverythingWhenItIsGone) {
+  const unsigned rounds = std::getenv("MC_TEST_LONG") != nullptr ? 100 : 8;
+  Host host;
+  host.start_agent();
+  std::vector<double> suspected_ms;
+  std::vector<double> gone_ms;
+  for (unsigned round = 0; round < rounds; ++round) {
+    Child client(client_command(kScriptedRole, host));
+    ASSERT_EQ(tell(client, "open default 8000"), MC_OK);
+    ASSERT_EQ(tell(client, "upsert held 1 4096"), MC_OK);
+    ASSERT_EQ(tell(client, "view held"), MC_OK);
+    ASSERT_EQ(tell(client, "reserve 1048576"), MC_OK);
+    ASSERT_EQ(tell(client, "touch " + std::to_string(1u << 30)), MC_OK);
+    const pid_t pid = client.pid();
+    client.signal(SIGKILL);
+    const std::uint64_t killed_ns = now_ns();
+    std::uint64_t suspected_ns = 0;
+    const std::uint64_t deadline_ns = killed_ns + kWatchdogNs;
+    for (Json::Value session = host.session_of(pid);; session = host.session_of(pid)) {
+      ASSERT_LT(now_ns(), deadline_ns) << "the agent does not notice";
+      if (session.isNull()) break;
+      if (suspected_ns == 0 && session["suspected"].asBool()) suspected_ns = now_ns();
+      EXPECT_TRUE(suspected_ns == 0 || session["suspected"].asBool()) << "the dead came back";
+    }
+    const std::uint64_t gone_ns = now_ns();
+    EXPECT_NE(suspected_ns, 0u) << "gone without having been suspected";
+    EXPECT_EQ(host.pool()["reservations"].asUInt64(), 0u);
+    EXPECT_EQ(accounting_error(host, "default"), "");
+    suspected_ms.push_back(static_cast<double>(suspected_ns - killed_ns) / 1e6);
+    gone_ms.push_back(static_cast<double>(gone_ns - killed_ns) / 1e6);
+    client.wait_for_end();
+  }
+  print_times("killed client with 1 GiB, suspected", suspected_ms);
+  print_times("killed client with 1 GiB, gone and everything returned", gone_ms);
+  EXPECT_EQ(emptying_error(host, "default"), "");
+}
+
+TEST(AStoppedClient, HoldsNoMoreThanItsQuotaAndHoldsUpNobody) {
+  constexpr std::uint64_t kQuotaBytes = 2u << 20;
+  constexpr std::uint64_t kStepBytes = 256u << 10;
+  HostOptions options;
+  options.flags = {"--session-quota-bytes", std::to_string(kQuotaBytes)};
+  Host host(options);
+  host.start_agent();
+  Child holder(client_command(kScriptedRole, host));
+  Child other(client_command(kScriptedRole, host));
+  ASSERT_EQ(tell(other, "open default 8000"), MC_OK);
+  ASSERT_EQ(tell(other, "put seen 1 4096"), MC_OK);
+  ASSERT_EQ(tell(holder, "open default 8000"), MC_OK);
+  ASSERT_EQ(tell(holder, "view seen"), MC_OK);
+  unsigned granted = 0;
+  while (granted < 100 && tell(holder, "reserve " + std::to_string(kStepBytes)) == MC_OK) ++granted;
+  EXPECT_EQ(granted, kQuotaBytes / kStepBytes);
+  holder.signal(SIGSTOP);
+  // Three times the pool goes through it.
+  for (int i = 0; i < 96; ++i) {
+    const std::string key = "other-" + std::to_string(i);
+    ASSERT_EQ(tell(other, "put " + key + " 1 " + std::to_string(kStepBytes)), MC_OK) << key;
+    ASSERT_EQ(tell(other, "get " + key), MC_OK) << key;
+  }
+  const Json::Value session = host.session_of(holder.pid());
+  EXPECT_LE(session["reserved_bytes"].asUInt64(), kQuotaBytes);
+  EXPECT_FALSE(session["suspected"].asBool()) << "a stopped client is not a dead one";
+  holder.signal(SIGCONT);
+  EXPECT_EQ(tell(holder, "release"), MC_OK) << "a held view changed";
+  EXPECT_EQ(tell(holder, "commit late 1 4096"), MC_OK);
+  EXPECT_EQ(tell(other, "get late"), MC_OK);
+  EXPECT_EQ(tell(holder, "abandon"), MC_OK);
+  EXPECT_EQ(tell(holder, "close"), MC_OK);
+  EXPECT_EQ(tell(other, "close"), MC_OK);
+  EXPECT_EQ(emptying_error(host, "default"), "");
+}
+
+TEST(AStoppedAgent, ItsLateAnswersAreNotTakenForOthers) {
+  HostOptions options;
+  options.with_isolated = true;
+  Host host(options);
+  host.start_agent({"MC_FAILPOINTS=session.channel_reserved=stop"});
+  Child client(client_command(kScriptedRole, host));
+  ASSERT_EQ(tell(client, "open iso 150"), MC_OK);
+  // The agent stops in the middle of the first question, and answers it when nobody waits any more.
+  EXPECT_NE(tell(client, "put late 1 4096"), MC_OK);
+  ASSERT_EQ(host.agent().look(), Child::State::kStopped);
+  host.agent().signal(SIGCONT);
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  mc_status status = MC_TIMEOUT;
+  while (status != MC_OK && now_ns() < deadline_ns) status = tell(client, "put late 1 4096");
+  EXPECT_EQ(status, MC_OK);
+  EXPECT_EQ(tell(client, "get late"), MC_OK);
+  EXPECT_EQ(tell(client, "alloc later 1 4096"), MC_OK);
+  EXPECT_EQ(tell(client, "close"), MC_OK);
+  EXPECT_EQ(emptying_error(host, "iso"), "");
+}
+
+}  // namespace mc::crash

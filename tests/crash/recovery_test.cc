@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes back after the end of agent and keeper, and what becomes of damaged memory.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <bit>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "crash/host.h"
+#include "crash/values.h"
+#include "libmc/base/clock.h"
+#include "mc/mc.h"
+#include "shm/layout.h"
+
+namespace mc::crash {
+
+namespace {
+
+constexpr std::size_t kValueBytes = 4096;
+
+double seconds_since(std::uint64_t start_ns) {
+  return static_cast<double>(now_ns() - start_ns) / 1e9;
+}
+
+// A client in this process.
+class Client {
+ public:
+  explicit Client(const Host& host) {
+    mc_open_options options = MC_OPEN_OPTIONS_INIT;
+    const std::string socket = host.socket();
+    options.agent = socket.c_str();
+    options.timeout_ns = kWatchdogNs / 2;
+    EXPECT_EQ(mc_open(&options, &client_), MC_OK) << mc_last_error();
+  }
+  ~Client() { mc_close(client_); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  mc_status put(const std::string& key, std::uint64_t version) {
+    const std::vector<std::byte> value = make_value(key, version, kValueBytes);
+    mc_put_options options = MC_PUT_OPTIONS_INIT;
+    options.upsert = 1;
+    return mc_put(client_, {key.data(), key.size()}, {value.data(), value.size()}, &options);
+  }
+  // The version; 0 for none. Bytes of no put are a failure.
+  std::uint64_t get(const std::string& key) {
+    std::size_t length = 0;
+    std::byte buffer[2 * kValueBytes];
+    status_ = mc_get(client_, {key.data(), key.size()}, buffer, sizeof buffer, &length);
+    if (status_ != MC_OK) return 0;
+    const auto version = version_in(key, std::span(buffer).first(length));
+    EXPECT_TRUE(version.has_value()) << "wrong bytes under " << key;
+    return version.value_or(0);
+  }
+  mc_status last_status() const { return status_; }
+  mc_client* handle() { return client_; }
+
+ private:
+  mc_client* client_ = nullptr;
+  mc_status status_ = MC_OK;
+};
+
+std::string key_of(unsigned number) {
+  std::string key = "object-" + std::to_string(number) + "-";
+  key.resize(64, 'k');
+  return key;
+}
+
+// A file that only the keeper holds any more.
+class KeptMemory {
+ public:
+  KeptMemory(const Host& host, const std::string& name) {
+    std::error_code error;
+    const std::string fds = "/proc/" + std::to_string(host.keeper()) + "/fd";
+    for (const auto& entry : std::filesystem::directory_iterator(fds, error)) {
+      const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+      if (target.find("memfd:" + name) == std::string::npos) continue;
+      const Fd file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+      size_ = std::filesystem::file_size(entry.path(), error);
+      void* at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+      if (at != MAP_FAILED) data_ = static_cast<unsigned char*>(at);
+    }
+  }
+  ~KeptMemory() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+  }
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+  unsigned char* data() const { return data_; }
+
+ private:
+  unsigned char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+bool scrubbed(Host& host) {
+  return host.status_becomes([](const Json::Value& status) {
+    const Json::Value pool = pool_in(status, "default");
+    return pool["verified"].asUInt64() == pool["recovered"].asUInt64();
+  });
+}
+
+void garble(unsigned char* at, std::size_t size, std::mt19937& random) {
+  for (std::size_t i = 0; i < size; ++i) at[i] = static_cast<unsigned char>(random());
+}
+
+class Recovery : public ::testing::Test {
+ protected:
+  void fill(unsigned count) {
+    Client client(host_);
+    for (unsigned i = 0; i < count; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
+  }
+  shm::Entry* live_entry(const KeptMemory& index, unsigned wanted) {
+    auto* header = reinterpret_cast<shm::IndexHeader*>(index.data());
+    auto* entries = reinterpret_cast<shm::Entry*>(index.data() + header->entries_offset);
+    for (std::uint64_t id = 0; id < header->entry_count.load_relaxed(); ++id) {
+      if (shm::state_of(entries[id].version.load_relaxed()) != shm::EntryState::kLive) continue;
+      if (wanted-- == 0) return &entries[id];
+    }
+    return nullptr;
+  }
+  // Objects of fill() that are there, each with its own bytes.
+  unsigned served(Client& client, unsigned count) {
+    unsigned present = 0;
+    for (unsigned i = 0; i < count; ++i) {
+      const std::uint64_t version = client.get(key_of(i));
+      EXPECT_TRUE(version == 0 || version == i + 1) << key_of(i);
+      present += version != 0 ? 1u : 0u;
+    }
+    return present;
+  }
+
+  Host host_;
+};
+
+}  // namespace
+
+TEST(LargeRecovery, AHundredThousandObjectsAreBackAfterTheAgentWasKilled) {
+  constexpr unsigned kObjects = 100'000;
+  constexpr unsigned kBatch = 1000;
+  HostOptions options;
+  options.pool_mib = 512;
+  options.max_pool_mib = 512;
+  Host host(options);
+  host.start_agent();
+  {
+    Client client(host);
+    for (unsigned i = 0; i < kObjects; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
+  }
+  host.kill_agent();
+  const std::uint64_t start_ns = now_ns();
+  host.start_agent();
+  Client client(host);
+  EXPECT_EQ(client.get(key_of(kObjects - 1)), kObjects);
+  const double first_s = seconds_since(start_ns);
+  std::vector<std::string> keys;
+  std::vector<mc_slice> slices;
+  for (unsigned i = 0; i < kObjects; ++i) keys.push_back(key_of(i));
+  for (const std::string& key : keys) slices.push_back({key.data(), key.size()});
+  std::vector<mc_status> statuses(kObjects, MC_NOT_FOUND);
+  const double before_s = seconds_since(start_ns);
+  for (unsigned at = 0; at < kObjects; at += kBatch) {
+    ASSERT_EQ(mc_exists_batch(client.handle(), &slices[at], kBatch, &statuses[at]), MC_OK);
+  }
+  const double all_s = first_s + seconds_since(start_ns) - before_s;
+  for (unsigned i = 0; i < kObjects; ++i) {
+    ASSERT_EQ(statuses[i], MC_OK) << keys[i];
+    ASSERT_EQ(client.get(keys[i]), i + 1);
+  }
+  std::printf(
+      "%u objects: from exec to the first get %.3f s, to all found %.3f s, all read %.3f s\n",
+      kObjects, first_s, all_s, seconds_since(start_ns));
+}
+
+TEST_F(Recovery, AKilledKeeperIsReplacedAndNothingIsLostAfterwards) {
+  host_.start_agent();
+  Client client(host_);
+  for (unsigned i = 0; i < 100; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
+  for (int round = 0; round < 3; ++round) {
+    const pid_t before = host_.keeper();
+    ASSERT_GT(before, 0);
+    host_.kill_keeper();
+    const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+    // Node, index and pool, and the session's file and pidfd.
+    while ((host_.keeper() == before || host_.kept_descriptors() < 5) && now_ns() < deadline_ns) {
+      host_.status();
+    }
+    ASSERT_NE(host_.keeper(), before);
+    host_.kill_agent();
+    host_.start_agent();
+    EXPECT_EQ(served(client, 100), 100u);
+    EXPECT_EQ(client.put(key_of(0), 1), MC_OK) << mc_last_error();
+  }
+}
+
+TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
+  host_.start_agent();
+  Client client(host_);
+  ASSERT_EQ(client.put(key_of(0), 1), MC_OK);
+  mc_client_info before = {};
+  before.struct_size = sizeof before;
+  ASSERT_EQ(mc_get_client_info(client.handle(), &before), MC_OK);
+  host_.agent().signal(SIGSTOP);  // or it would replace the keeper
+  host_.kill_keeper();
+  host_.kill_agent();
+  host_.start_agent();
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  while (client.get(key_of(0)) != 0 && now_ns() < deadline_ns) {
+    mc_ping(client.handle(), 0);
+  }
+  EXPECT_EQ(client.get(key_of(0)), 0u);
+  EXPECT_EQ(client.last_status(), MC_NOT_FOUND);
+  for (unsigned i = 0; i < 20; ++i)
+    EXPECT_EQ(client.put(key_of(i), i + 1), MC_OK) << mc_last_error();
+  EXPECT_EQ(served(client, 20), 20u);
+}
+
+TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {
+  constexpr unsigned kObjects = 240;
+  constexpr unsigned kDamaged = 8;  // of each kind
+  host_.start_agent();
+  fill(kObjects);
+  host_.kill_agent();
+  {
+    std::mt19937 random(1);
+    const KeptMemory index(host_, "mc-index");
+    const KeptMemory pool(host_, "mc-pool");
+    ASSERT_NE(index.data(), nullptr);
+    ASSERT_NE(pool.data(), nullptr);
+    auto* header = reinterpret_cast<shm::IndexHeader*>(index.data());
+    std::vector<shm::Entry*> entries;
+    for (unsigned i = 0; i < 3 * kDamaged; ++i) entries.push_back(live_entry(index, i * 10));
+    for (unsigned i = 0; i < kDamaged; ++i) {
+      garble(reinterpret_cast<unsigned char*>(entries[i]), sizeof(shm::Entry), random);
+      const auto key = std::bit_cast<shm::KeyField>(entries[kDamaged + i]->key.load_relaxed());
+      garble(index.data() + header->keys_offset + key.record * shm::kRecordUnitBytes, key.key_bytes,
+             random);
+      pool.data()[entries[2 * kDamaged + i]->extent.load_relaxed() + i * 500] ^= 1;
+    }
+  }
+  host_.start_agent();
+  ASSERT_TRUE(scrubbed(host_)) << host_.pool().toStyledString();
+  const Json::Value pool = host_.pool();
+  EXPECT_EQ(pool["corrupt"].asUInt64(), kDamaged);
+  EXPECT_GE(pool["set_aside"].asUInt64(), kDamaged);
+  Client client(host_);
+  EXPECT_EQ(served(client, kObjects), kObjects - 3 * kDamaged);
+  for (unsigned i = 0; i < kObjects; ++i) EXPECT_EQ(client.put(key_of(i), i + 1), MC_OK);
+  EXPECT_EQ(served(client, kObjects), kObjects);
+}
+
+TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
+  constexpr unsigned kObjects = 100;
+  std::mt19937 random(2);
+  const auto pick = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
+  host_.start_agent();
+  for (unsigned round = 0; round < 30 && !HasFailure(); ++round) {
+    fill(kObjects);
+    host_.kill_agent();
+    {
+      const KeptMemory index(host_, "mc-index");
+      ASSERT_NE(index.data(), nullptr);
+      for (unsigned i = 0; i < 10; ++i) {
+        auto* entry = reinterpret_cast<shm::Word64*>(live_entry(index, pick(kObjects)));
+        const auto* other = reinterpret_cast<shm::Word64*>(live_entry(index, pick(kObjects)));
+        if (entry == nullptr || other == nullptr) continue;
+        const unsigned word = pick(8);
+        const std::uint64_t values[] = {0,
+                                        1,
+                                        ~std::uint64_t{0},
+                                        entry[word].load_relaxed() + 256,
+                                        entry[word].load_relaxed() ^ (1ull << pick(64)),
+                                        other[word].load_relaxed()};
+        entry[word].store_relaxed(values[pick(6)]);
+      }
+    }
+    host_.start_agent();
+    ASSERT_TRUE(scrubbed(host_)) << "round " << round << "\n" << host_.log_text();
+    Client client(host_);
+    served(client, kObjects);
+    EXPECT_EQ(accounting_error(host_, "default"), "") << "round " << round;
+  }
+  EXPECT_EQ(emptying_error(host_, "default"), "");
+}
+
+TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
+  host_.start_agent();
+  fill(20);
+  host_.kill_agent();
+  {
+    std::mt19937 random(3);
+    const KeptMemory index(host_, "mc-index");
+    ASSERT_NE(index.data(), nullptr);
+    garble(index.data(), shm::kPageBytes, random);
+  }
+  host_.start_agent();
+  Client client(host_);
+  EXPECT_EQ(served(client, 20), 0u);
+  EXPECT_EQ(client.put(key_of(0), 1), MC_OK);
+  EXPECT_EQ(client.get(key_of(0)), 1u);
+  EXPECT_NE(host_.log_text().find("event=pool_set_aside namespace=default"), std::string::npos)
+      << host_.log_text();
+}
+
+TEST_F(Recovery, ASecondAgentOnTheSameDirectoryIsRefused) {
+  host_.start_agent();
+  Client client(host_);
+  ASSERT_EQ(client.put(key_of(0), 1), MC_OK);
+  Command command;
+  command.words = {MC_TEST_BIN "/mc-agent", "--runtime-dir", host_.directory(), "--pool-bytes",
+                   "8MiB"};
+  command.log = host_.directory() + "/second.log";
+  Child second(command);
+  second.wait_for_end();
+  EXPECT_TRUE(WIFEXITED(second.exit_status()));
+  EXPECT_EQ(WEXITSTATUS(second.exit_status()), 1);
+  std::ifstream log(command.log);
+  const std::string text((std::istreambuf_iterator<char>(log)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("another mc-agent uses runtime_dir " + host_.directory()), std::string::npos)
+      << text;
+  EXPECT_EQ(client.get(key_of(0)), 1u);
+  EXPECT_EQ(client.put(key_of(1), 2), MC_OK);
+}
+
+}  // namespace mc::crash

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent's bucket tables against readers: collisions, overflow, replacement, growth.
+#include <bit>
+#include <string_view>
+
+#include "agent/pool/bucket_table.h"
+#include "shm/index_reader.h"
+#include "tests/model/scenario.h"
+
+namespace mc::model {
+namespace {
+
+constexpr std::uint64_t kTableBytes = 4096;
+constexpr std::uint32_t kEntries = 32;
+
+// Key number n has home bucket 0 in every table; its tag is its own.
+std::uint64_t hash_of(std::uint64_t n) { return ((n + 1) << 32) | 1; }
+
+struct TableWorld {
+  TableWorld(Machine& machine, std::uint64_t buckets) {
+    const std::uint64_t bytes = shm::kPageBytes + 2 * kTableBytes + kEntries * sizeof(shm::Entry) + 4096;
+    std::byte* base = arena_allocate(bytes);
+    file = MemoryFile(base, bytes);
+    header = reinterpret_cast<shm::IndexHeader*>(base);
+    header->file = shm::make_header(shm::FileKind::kIndex, bytes, 1, 1);
+    header->table_offset[0] = shm::kPageBytes;
+    header->table_offset[1] = shm::kPageBytes + kTableBytes;
+    header->table_max_bytes = buckets * sizeof(shm::Bucket);
+    header->entries_offset = shm::kPageBytes + 2 * kTableBytes;
+    header->max_entries = kEntries;
+    header->keys_offset = header->entries_offset + kEntries * sizeof(shm::Entry);
+    header->max_keys_bytes = 4096;
+    entries = reinterpret_cast<shm::Entry*>(base + header->entries_offset);
+    keys = base + header->keys_offset;
+    table = std::make_unique<agent::BucketTable>(base, &file);
+    static_cast<void>(table->reset(0));
+    header->table_max_bytes = kTableBytes;  // from here on it may grow
+    reader = *shm::IndexReader::open(base, bytes);
+    machine.name(&header->generation, 8, "generation");
+    machine.name(header->tables, sizeof header->tables, "descriptor");
+    machine.name(base + shm::kPageBytes, kTableBytes, "table 0");
+    machine.name(base + shm::kPageBytes + kTableBytes, kTableBytes, "table 1");
+    machine.name(entries, kEntries * sizeof(shm::Entry), "entry");
+  }
+
+  // As Store::publish_new: the entry, live, with the key's number as its checksum's upper half.
+  void make_entry(std::uint32_t id, std::uint64_t key, std::uint64_t put) {
+    char text[8];
+    std::snprintf(text, sizeof text, "key%03u", static_cast<unsigned>(key));
+    std::memcpy(keys + id * 16, text, 6);
+    const shm::KeyField field{id, 6, 1, 0};
+    shm::Entry& entry = entries[id];
+    entry.checksum.store_relaxed((key << 32) | put);
+    entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
+    entry.hash.store_relaxed(hash_of(key));
+    entry.version.store_release(shm::make_version(++sequence, shm::EntryState::kLive));
+    if (header->entry_count.load_relaxed() <= id) header->entry_count.store_relaxed(id + 1);
+  }
+  void leave(std::uint32_t id) {
+    shm::Entry& entry = entries[id];
+    entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
+                                                  shm::EntryState::kLimbo));
+  }
+  bool put(std::uint32_t id, std::uint64_t key) {
+    const bool room = table->prepare_insert();
+    make_entry(id, key, 1);
+    return table->insert(hash_of(key), id) && room;
+  }
+  void remove(std::uint32_t id, std::uint64_t key) {
+    table->erase(hash_of(key), id);
+    leave(id);
+  }
+  // The put that was found, 0 for a miss.
+  std::uint64_t get(std::uint64_t key) {
+    char text[8];
+    std::snprintf(text, sizeof text, "key%03u", static_cast<unsigned>(key));
+    shm::FoundObject found;
+    forget_reads();
+    if (!reader.find(text, 6, hash_of(key), nullptr, found)) return 0;
+    expect(found.checksum >> 32 == key, "a hit is of the key that was looked for");
+    return found.checksum & 0xffffffff;
+  }
+
+  MemoryFile file;
+  shm::IndexHeader* header;
+  shm::Entry* entries;
+  std::byte* keys;
+  std::unique_ptr<agent::BucketTable> table;
+  shm::IndexReader reader;
+  std::uint64_t sequence = 0;
+};
+
+using Act = std::function<void(TableWorld&)>;
+
+Build table(std::uint64_t buckets, std::uint64_t keys, Act agent, std::vector<Act> readers) {
+  return [=](Machine& machine) {
+    auto world = std::make_shared<TableWorld>(machine, buckets);
+    for (std::uint32_t id = 0; id < keys; ++id) world->put(id, id);
+    for (const Act& act : readers) machine.thread("reader", [=] { act(*world); });
+    machine.thread("agent", [=] { agent(*world); });
+  };
+}
+
+Act finds(std::uint64_t key) {
+  return [key](TableWorld& world) { expect(world.get(key) != 0, "a present key is never missed"); };
+}
+Act misses(std::uint64_t key) {
+  return [key](TableWorld& world) { expect(world.get(key) == 0, "an absent key is a miss"); };
+}
+
+// Nine keys of one home bucket: two of them overflow into the next.
+void churn_overflow(TableWorld& world) {
+  world.remove(8, 8);
+  world.put(9, 9);
+  world.remove(9, 9);
+}
+
+TEST(TableModel, AKeyInAnOverflowBucketIsNeverMissedWhileOthersComeAndGo) {
+  expect_holds(table(4, 9, churn_overflow, {finds(7)}));
+  expect_holds(table(4, 9, [](TableWorld& world) {
+    world.remove(3, 3);  // of the home bucket
+    world.put(9, 9);
+  }, {finds(7)}));
+  expect_holds(Memory::kTotalStoreOrder, table(4, 9, churn_overflow, {finds(7), finds(2)}));
+}
+
+TEST(TableModel, AnEntryReusedUnderAReaderIsNotTakenForItsOldKey) {
+  const auto reuse = [](TableWorld& world) {
+    world.remove(1, 1);
+    world.leave(1);
+    world.put(1, 20);
+  };
+  expect_holds(table(4, 3, reuse, {[](TableWorld& world) { world.get(1); }}));
+  expect_holds(table(4, 3, reuse, {misses(21)}));
+  expect_holds(table(4, 3, reuse, {[](TableWorld& world) { world.get(20); }}));
+}
+
+void replace_key_one(TableWorld& world) {
+  world.make_entry(5, 1, 2);
+  world.table->replace(hash_of(1), 1, 5);
+  world.leave(1);
+}
+
+TEST(TableModel, AReplacedKeyIsFoundOldOrNewAndNeverOldAfterNew) {
+  expect_holds(table(4, 3, replace_key_one, {[](TableWorld& world) {
+    const std::uint64_t first = world.get(1);
+    const std::uint64_t second = world.get(1);
+    expect(first != 0 && second != 0, "a replaced key is never missed");
+    expect(first <= second, "the new object does not become the old one again");
+  }}));
+}
+
+// One bucket with five keys is full by the table's rule: prepare_insert() starts a larger one.
+void grow_once(TableWorld& world) {
+  while (world.header->generation.load_relaxed() < 2) world.table->prepare_insert();
+}
+
+TEST(TableModel, APresentKeyIsFoundWhileTheTableGrows) {
+  expect_holds(table(1, 5, grow_once, {finds(4)}));
+  expect_holds(table(1, 5, grow_once, {misses(30)}));
+}
+
+TEST(TableModel, AKeyPutOrReplacedWhileTheTableGrowsIsFound) {
+  expect_holds(Memory::kTotalStoreOrder, table(1, 5, [](TableWorld& world) {
+    world.put(5, 5);
+    world.remove(0, 0);
+    world.table->prepare_insert();
+    replace_key_one(world);
+  }, {finds(1)}));
+}
+
+TEST(TableModel, AReaderThatSleepsThroughTwoGrowthsStillFindsItsKey) {
+  const auto grow_twice = [](TableWorld& world) {
+    while (world.header->generation.load_relaxed() < 2) world.table->prepare_insert();
+    while (world.header->generation.load_relaxed() < 3) world.table->prepare_insert();
+  };
+  // Counted as full for a second growth too: twelve keys in the middle table.
+  expect_holds(Memory::kTotalStoreOrder, [&](Machine& machine) {
+    auto world = std::make_shared<TableWorld>(machine, 1);
+    for (std::uint32_t id = 0; id < 5; ++id) world->put(id, id);
+    for (std::uint32_t i = 0; i < 7; ++i) world->table->insert(hash_of(40 + i), 20 + i);
+    machine.thread("reader", [=] { expect(world->get(0) != 0, "a present key is never missed"); });
+    machine.thread("agent", [=] { grow_twice(*world); });
+  });
+}
+
+TEST(TableMutant, AnOverflowThatIsNotCountedIsFound) {
+  expect_found(Memory::kTotalStoreOrder, table(4, 9, churn_overflow, {finds(7)}),
+               {{"insert_into", Kind::kStore, Action::kSkip, Mutation::Of::kRelaxed}});
+}
+
+TEST(TableMutant, AReplacementByEraseAndInsertIsFound) {
+  expect_found(Memory::kTotalStoreOrder, table(4, 3, [](TableWorld& world) {
+    world.make_entry(5, 1, 2);
+    world.remove(1, 1);
+    world.table->insert(hash_of(1), 5);
+  }, {finds(1)}));
+}
+
+TEST(TableMutant, ALiveEntryWithoutItsFieldsIsFound) {
+  expect_found(Memory::kPartialStoreOrder, table(4, 3, [](TableWorld& world) {
+    world.remove(1, 1);
+    world.put(1, 20);
+  }, {[](TableWorld& world) { world.get(1); world.get(20); }}),
+               {{"make_entry", Kind::kStore, Action::kRelax}});
+}
+
+TEST(TableMutant, AMissWithoutLookingAtTheGenerationAgainIsFound) {
+  expect_found(Memory::kTotalStoreOrder, table(1, 5, grow_once, {finds(4)}),
+               {{"find", Kind::kLoad, Action::kStale, Mutation::Of::kRelaxed}});
+}
+
+TEST(TableMutant, AGenerationVisibleBeforeItsTableIsFound) {
+  expect_found(Memory::kPartialStoreOrder, table(1, 5, grow_once, {finds(4)}),
+               {{"publish", Kind::kStore, Action::kRelax}});
+}
+
+TEST(TableMutant, AGenerationThatStaysIsFound) {
+  expect_found(Memory::kTotalStoreOrder, table(1, 5, [](TableWorld& world) {
+    for (int i = 0; i < 4; ++i) world.table->prepare_insert();
+  }, {finds(4)}), {{"publish", Kind::kStore, Action::kSkip, Mutation::Of::kOrdered}});
+}
+
+}  // namespace
+}  // namespace mc::model
