@@ -123,7 +123,11 @@ std::optional<std::size_t> find_stray_letter(std::string_view toml) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   for (std::size_t i = toml.starts_with(kByteOrderMark) ? 3 : 0; i < toml.size();) {
     if (static_cast<unsigned char>(toml[i]) >= 0x80) return i;
-    i = end_of_quoted(toml, i);
+    // A quote in the middle of a word, as in 1b"x", opens no string: toml++ reads on over it.
+    constexpr std::string_view kBeforeString = " \t\r\n=[,{.\"'";
+    const bool opens = i == 0 || kBeforeString.find(toml[i - 1]) != std::string_view::npos ||
+                       (toml[i] != '"' && toml[i] != '\'');
+    i = opens ? end_of_quoted(toml, i) : i + 1;
   }
   return std::nullopt;
 }

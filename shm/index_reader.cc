@@ -70,6 +70,7 @@ IndexReader::Probe IndexReader::probe_table(const void* key, std::size_t key_byt
     // Seven loads and compares without a branch: which slot matches cannot be predicted.
     unsigned matches = 0;
     std::uint64_t slots[kBucketSlots];
+#pragma GCC unroll 7
     for (std::size_t i = 0; i < kBucketSlots; ++i) {
       slots[i] = bucket.slots[i].load_acquire();
       const bool match = (slots[i] & 0xffffffff00000000ull) == tag && (slots[i] & 0xffffffffu) != 0;

@@ -38,15 +38,15 @@ std::uint64_t PoolExtents::bytes() const {
 class ExtentPool::Reserver {
  public:
   struct Order {
-    bool collapse = false;  // else reserve
+    const Mapping* collapse = nullptr;  // else reserve
     std::size_t arena = 0;
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
     Status status;
   };
 
-  Reserver(const MemoryFile* file, const Mapping* mapping, int event)
-      : file_(file), mapping_(mapping), event_(event), thread_([this] { run(); }) {}
+  Reserver(const MemoryFile* file, int event)
+      : file_(file), event_(event), thread_([this] { run(); }) {}
   ~Reserver() {
     {
       std::lock_guard lock(mutex_);
@@ -82,8 +82,9 @@ class ExtentPool::Reserver {
       if (stop_) return;
       Order order = order_;
       lock.unlock();
-      if (order.collapse) {
-        if (!mapping_->collapse(order.offset_bytes, order.bytes)) order.status = Status(MC_UNSUPPORTED);
+      if (order.collapse != nullptr) {
+        if (!order.collapse->collapse(order.offset_bytes, order.bytes))
+          order.status = Status(MC_UNSUPPORTED);
       } else if (!file_->huge() && available_memory_bytes() < order.bytes + kSpareMemoryBytes) {
         order.status = {MC_NO_MEMORY, "this host has only " +
                                           std::to_string(available_memory_bytes() >> 20) +
@@ -100,7 +101,6 @@ class ExtentPool::Reserver {
   }
 
   const MemoryFile* file_;
-  const Mapping* mapping_;
   int event_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -179,7 +179,7 @@ Status ExtentPool::attach(shm::IndexHeader* header, std::uint32_t arenas) {
   if (!event) return event.error();
   chunk_event_ = std::move(*event);
   for (std::uint32_t i = 0; i < arenas; ++i) arenas_.push_back(std::make_unique<ExtentAllocator>());
-  reserver_ = std::make_unique<Reserver>(&file_, &mapping_, chunk_event_.get());
+  reserver_ = std::make_unique<Reserver>(&file_, chunk_event_.get());
   collapsed_bytes_.resize(arenas, 0);
   return {};
 }
@@ -201,14 +201,14 @@ void ExtentPool::order_next_chunk() {
     if (have >= target) continue;
     const std::uint64_t most = have == 0 ? kFirstChunkBytes : kChunkBytes;
     next_arena_ = arena + 1;
-    reserver_->order({false, arena, arena * stride_ + have, std::min(most, target - have), {}});
+    reserver_->order({nullptr, arena, arena * stride_ + have, std::min(most, target - have), {}});
     return;
   }
   if (may_collapse_ && !file_.huge()) order_collapse();
 }
 
 // Everything is reserved: go on with huge pages.
-void ExtentPool::order_collapse() {
+bool ExtentPool::order_collapse() {
   for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
     const std::uint64_t whole =
         arenas_[arena]->size_granules() * kGranuleBytes / kHugePageBytes * kHugePageBytes;
@@ -216,16 +216,28 @@ void ExtentPool::order_collapse() {
     if (have == whole) continue;
     collapsed_bytes_[arena] = std::min(have + kCollapseBytes, whole);
     reserver_->order(
-        {true, arena, arena * stride_ + have, collapsed_bytes_[arena] - have, {}});
-    return;
+        {&mapping_, arena, arena * stride_ + have, collapsed_bytes_[arena] - have, {}});
+    return true;
   }
+  return false;
+}
+
+bool ExtentPool::ready_to_collapse() const {
+  return may_collapse_ && !reserver_->busy() && reserved_bytes() >= target_bytes_;
+}
+
+bool ExtentPool::collapse_elsewhere(const Mapping& mapping, std::uint64_t offset,
+                                    std::uint64_t bytes) {
+  if (!ready_to_collapse()) return false;
+  reserver_->order({&mapping, 0, offset, bytes, {}});
+  return true;
 }
 
 bool ExtentPool::on_chunk() {
   drain_eventfd(chunk_event_.get());
   const auto done = reserver_->result();
   if (!done) return false;
-  if (done->collapse) {
+  if (done->collapse != nullptr) {
     // Not to be had on this kernel, or memory is too fragmented: small pages serve as well.
     if (!done->status.ok()) may_collapse_ = false;
     order_next_chunk();

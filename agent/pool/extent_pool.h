@@ -71,6 +71,10 @@ class ExtentPool {
   // Gives back tails that have become empty. True when nothing is left to do.
   bool finish_shrinking();
 
+  // Moves a part of another mapping into huge pages when the thread has nothing better to do.
+  // False: busy, or huge pages are not to be had; ask again later.
+  bool collapse_elsewhere(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes);
+  bool ready_to_collapse() const;
   bool growing() const { return reserved_bytes() < target_bytes_ && !blocked_; }
   // Why growing has stopped; ok() when it has not.
   const Status& growth_status() const { return growth_status_; }
@@ -89,7 +93,7 @@ class ExtentPool {
   Status attach(shm::IndexHeader* header, std::uint32_t arenas);
   std::uint64_t arena_target(std::size_t arena) const;
   void order_next_chunk();
-  void order_collapse();
+  bool order_collapse();
   void publish_size();
 
   shm::IndexHeader* header_ = nullptr;

@@ -21,14 +21,19 @@ std::uint64_t page_align(std::uint64_t value) {
   return (value + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
 }
 
+// Where a region of the file may begin so that huge pages fit it.
+std::uint64_t huge_align(std::uint64_t value) {
+  return (value + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+}
+
 // Where the parts of a file for this many entries lie, one after the other.
 struct Parts {
   explicit Parts(std::uint64_t max_entries)
-      : table_bytes(page_align((max_entries / 4 + 64) * sizeof(shm::Bucket))),
-        entry_bytes(page_align(max_entries * sizeof(shm::Entry))),
+      : table_bytes(huge_align((max_entries / 4 + 64) * sizeof(shm::Bucket))),
+        entry_bytes(huge_align(max_entries * sizeof(shm::Entry))),
         key_bytes(std::min(kMaxKeyHeapBytes,
                            page_align(max_entries * 2 * MC_MAX_KEY_BYTES) + (16u << 20))) {}
-  std::uint64_t table(unsigned number) const { return shm::kPageBytes + number * table_bytes; }
+  std::uint64_t table(unsigned number) const { return kHugePageBytes + number * table_bytes; }
   std::uint64_t entries() const { return table(2); }
   std::uint64_t keys() const { return entries() + entry_bytes; }
   std::uint64_t size() const { return keys() + key_bytes; }
@@ -204,6 +209,28 @@ std::vector<shm::ExtentRecord> ObjectIndex::extents_of(std::uint32_t id) const {
   std::vector<shm::ExtentRecord> extents(field.extent_count);
   std::memcpy(extents.data(), key_bytes_ + extent * shm::kRecordUnitBytes, bytes);
   return extents;
+}
+
+std::optional<ObjectIndex::Range> ObjectIndex::next_huge_range() {
+  const auto whole = [](std::uint64_t bytes) { return bytes / kHugePageBytes * kHugePageBytes; };
+  const auto next = [&](std::uint64_t offset, std::uint64_t reserved,
+                        std::uint64_t& done) -> std::optional<Range> {
+    if (whole(reserved) <= done) return std::nullopt;
+    const Range range{offset + done, kHugePageBytes};
+    done += kHugePageBytes;
+    return range;
+  };
+  const std::uint64_t entry_bytes = entries_reserved_ * sizeof(shm::Entry);
+  if (auto range = next(header_->entries_offset, entry_bytes, huge_entry_bytes_)) return range;
+  if (auto range = next(header_->keys_offset, keys_->reserved_bytes(), huge_key_bytes_))
+    return range;
+  const std::uint64_t generation = header_->generation.load_relaxed();
+  if (generation == huge_generation_) return std::nullopt;
+  huge_generation_ = generation;
+  const shm::TableDescriptor& table = header_->tables[generation & 1];
+  const std::uint64_t bytes = whole(table.bucket_count.load_relaxed() * sizeof(shm::Bucket));
+  if (bytes == 0) return std::nullopt;
+  return Range{table.offset_bytes.load_relaxed(), bytes};
 }
 
 std::uint64_t ObjectIndex::next_sequence() {

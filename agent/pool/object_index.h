@@ -50,6 +50,14 @@ class ObjectIndex {
   // Extents as reserved: whole granules. Empty when the entry names memory outside the heap.
   std::vector<shm::ExtentRecord> extents_of(std::uint32_t id) const;
 
+  // A part of the file that has become large enough to be moved into huge pages, once each.
+  struct Range {
+    std::uint64_t offset_bytes = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::optional<Range> next_huge_range();
+  const Mapping& mapping() const { return mapping_; }
+
   std::uint64_t next_sequence();
   // Memory taken for all of it, private part included.
   std::uint64_t memory_bytes() const;
@@ -67,6 +75,9 @@ class ObjectIndex {
   std::unique_ptr<KeyHeap> keys_;
   std::vector<std::uint32_t> free_entries_;
   std::uint64_t entries_reserved_ = 0;
+  std::uint64_t huge_entry_bytes_ = 0;  // handed out by next_huge_range()
+  std::uint64_t huge_key_bytes_ = 0;
+  std::uint64_t huge_generation_ = 0;
 };
 
 }  // namespace mc::agent

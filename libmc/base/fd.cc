@@ -76,7 +76,8 @@ Result<Message> receive_message(int socket, std::size_t max_bytes) {
   while ((received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return fail(MC_BUSY, "no message waits");
-    if (errno == ECONNRESET) break;
+    // Said once, when the peer closed without reading all; what it had sent before comes after it.
+    if (errno == ECONNRESET) continue;
     return fail(MC_AGENT_UNAVAILABLE, errno_text("receive", errno));
   }
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {

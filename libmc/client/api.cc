@@ -207,7 +207,12 @@ mc_status mc_open(const mc_open_options* options, mc_client** client) {
   return MC_OK;
 }
 
-void mc_close(mc_client* client) { delete reinterpret_cast<Client*>(client); }
+void mc_close(mc_client* client) {
+  // An inherited one stays where it is: its thread, its events and an embedded agent are the
+  // parent's, and where its memory was, something of this process may be mapped by now.
+  if (client == nullptr || of(client).inherited_by_fork()) return;
+  delete &of(client);
+}
 
 mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
   if (client == nullptr || info == nullptr) return invalid("client and info must not be null");

@@ -238,11 +238,6 @@ Status Client::start() {
 }
 
 Client::~Client() {
-  if (inherited_by_fork() && watcher_.joinable()) {
-    // Neither the thread nor its event is this process': the parent still uses them.
-    watcher_.detach();
-    return;
-  }
   if (watcher_.joinable()) {
     signal_eventfd(stop_event_.get());
     watcher_.join();

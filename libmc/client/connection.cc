@@ -84,6 +84,10 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
   copy_text(hello.label, sizeof hello.label, texts.label);
   if (Status status = send_message(socket.get(), std::as_bytes(std::span(&hello, 1)));
       !status.ok()) {
+    // An agent that turns a user away says why and closes, before it reads anything.
+    if (auto last = receive_within(socket.get(), 0)) {
+      if (const auto refusal = refusal_in(*last)) return fail(*refusal);
+    }
     return fail(status);
   }
   MC_FAILPOINT("client.hello_sent");

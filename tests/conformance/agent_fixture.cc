@@ -274,10 +274,11 @@ std::vector<mc_slice> cut(std::string_view text, const std::vector<std::size_t>&
 testing::AssertionResult says(mc_status wanted, mc_status got) {
   const std::string text = mc_last_error();
   if (got != wanted) {
-    return testing::AssertionFailure() << mc_status_name(got) << " (" << text << ") instead of "
-                                       << mc_status_name(wanted);
+    return testing::AssertionFailure()
+           << mc_status_name(got) << " (" << text << ") instead of " << mc_status_name(wanted);
   }
-  if (wanted != MC_OK && text.empty()) return testing::AssertionFailure() << "mc_last_error() is empty";
+  if (wanted != MC_OK && text.empty())
+    return testing::AssertionFailure() << "mc_last_error() is empty";
   return testing::AssertionSuccess();
 }
 

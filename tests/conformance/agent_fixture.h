@@ -87,8 +87,8 @@ class ClientTest : public testing::TestWithParam<Setting> {
   mc_status try_open(mc_client** client, const std::function<void(mc_open_options&)>& change = {});
   void close(mc_client* client);
 
-  // Only where the agent is a process: the answer to an admin verb, and the default namespace's part
-  // of the status.
+  // Only where the agent is a process: the answer to an admin verb, and the default namespace's
+  // part of the status.
   Json::Value ask(const Json::Value& request);
   Json::Value tenant(const std::string& name = "default");
   // The only session of the agent.
@@ -130,23 +130,23 @@ std::size_t push_out(mc_client* client, std::string_view victim, std::size_t siz
 
 }  // namespace mc::conformance
 
-#define MC_EVERYWHERE(fixture)                                                                  \
-  INSTANTIATE_TEST_SUITE_P(                                                                     \
-      , fixture,                                                                                \
-      testing::Values(::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
-                                                 ::mc::conformance::Mode::kDirect},             \
-                      ::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
-                                                 ::mc::conformance::Mode::kIsolated},           \
-                      ::mc::conformance::Setting{::mc::conformance::Place::kEmbedded,           \
-                                                 ::mc::conformance::Mode::kDirect},             \
-                      ::mc::conformance::Setting{::mc::conformance::Place::kEmbedded,           \
-                                                 ::mc::conformance::Mode::kIsolated}),          \
+#define MC_EVERYWHERE(fixture)                                                         \
+  INSTANTIATE_TEST_SUITE_P(                                                            \
+      , fixture,                                                                       \
+      testing::Values(::mc::conformance::Setting{::mc::conformance::Place::kProcess,   \
+                                                 ::mc::conformance::Mode::kDirect},    \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kProcess,   \
+                                                 ::mc::conformance::Mode::kIsolated},  \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kEmbedded,  \
+                                                 ::mc::conformance::Mode::kDirect},    \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kEmbedded,  \
+                                                 ::mc::conformance::Mode::kIsolated}), \
       ::mc::conformance::setting_name)
-#define MC_WITH_AGENT(fixture)                                                                  \
-  INSTANTIATE_TEST_SUITE_P(                                                                     \
-      , fixture,                                                                                \
-      testing::Values(::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
-                                                 ::mc::conformance::Mode::kDirect},             \
-                      ::mc::conformance::Setting{::mc::conformance::Place::kProcess,            \
-                                                 ::mc::conformance::Mode::kIsolated}),          \
+#define MC_WITH_AGENT(fixture)                                                         \
+  INSTANTIATE_TEST_SUITE_P(                                                            \
+      , fixture,                                                                       \
+      testing::Values(::mc::conformance::Setting{::mc::conformance::Place::kProcess,   \
+                                                 ::mc::conformance::Mode::kDirect},    \
+                      ::mc::conformance::Setting{::mc::conformance::Place::kProcess,   \
+                                                 ::mc::conformance::Mode::kIsolated}), \
       ::mc::conformance::setting_name)

@@ -140,7 +140,8 @@ TEST_P(Async, ABatchCompletesAsOne) {
   std::vector<mc_slice> pieces;
   std::vector<mc_put_item> items;
   for (const std::string& value : values) pieces.push_back(slice(value));
-  for (std::size_t i = 0; i < 1024; ++i) items.push_back({slice(keys[i]), &pieces[i], 1, {nullptr, 0}, MC_OK});
+  for (std::size_t i = 0; i < 1024; ++i)
+    items.push_back({slice(keys[i]), &pieces[i], 1, {nullptr, 0}, MC_OK});
   ASSERT_EQ(mc_put_async(client_, cq_, items.data(), 1024, nullptr, 7, nullptr), MC_OK);
   const mc_completion completion = one();
   EXPECT_EQ(completion.status, MC_OK);
@@ -228,7 +229,8 @@ TEST_P(Async, APutWithoutRoomEndsAtItsDeadlineWithNoSpace) {
   fill_up();
   mc_put_options brief = put_options(MC_PIN_NONE, kSecondNs / 20);
   for (std::uint64_t i = 0; i < 20; ++i) {
-    ASSERT_EQ(submit_put("late." + std::to_string(i), content("late", kMiB), i, nullptr, &brief), MC_OK);
+    ASSERT_EQ(submit_put("late." + std::to_string(i), content("late", kMiB), i, nullptr, &brief),
+              MC_OK);
   }
   std::set<std::uint64_t> seen;
   for (int i = 0; i < 20; ++i) {
@@ -237,7 +239,8 @@ TEST_P(Async, APutWithoutRoomEndsAtItsDeadlineWithNoSpace) {
     EXPECT_TRUE(completion.status == MC_NO_SPACE || completion.status == MC_TIMEOUT)
         << mc_status_name(completion.status);
   }
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(exists(client_, "late." + std::to_string(i)), MC_NOT_FOUND);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(exists(client_, "late." + std::to_string(i)), MC_NOT_FOUND);
 }
 
 TEST_P(Async, QueuesGoOnBesideEachOther) {
@@ -269,7 +272,8 @@ TEST_P(Async, DestroyingAQueueEndsWhatIsOutstanding) {
   fill_up();
   mc_put_options patient = put_options(MC_PIN_NONE, 100 * kSecondNs);
   for (std::uint64_t i = 0; i < 5; ++i) {
-    ASSERT_EQ(submit_put("late." + std::to_string(i), content("late", kMiB), i, nullptr, &patient), MC_OK);
+    ASSERT_EQ(submit_put("late." + std::to_string(i), content("late", kMiB), i, nullptr, &patient),
+              MC_OK);
   }
   mc_cq_destroy(std::exchange(cq_, nullptr));
   for (int i = 0; i < 31; ++i) remove(client_, "full." + std::to_string(i));

@@ -130,7 +130,8 @@ TEST_P(Batches, HitsMissesAndBadItemsOfAGetBatchHaveTheirOwnStatus) {
                              : i % 2   ? MC_NOT_FOUND
                                        : MC_OK;
     EXPECT_EQ(items[i].status, wanted) << i;
-    EXPECT_TRUE(into[i] == (wanted == MC_OK ? content(key_of(i), 1000) : std::string(1000, '!'))) << i;
+    EXPECT_TRUE(into[i] == (wanted == MC_OK ? content(key_of(i), 1000) : std::string(1000, '!')))
+        << i;
   }
   EXPECT_EQ(items[20].length, 1000u);
 }
@@ -156,7 +157,8 @@ TEST_P(Batches, TheLongestKeysFillABatchToo) {
   mc_client* client = open();
   PutList list;
   for (std::size_t i = 0; i < 1024; ++i) {
-    list.add(key_of(i) + std::string(MC_MAX_KEY_BYTES - key_of(i).size(), '.'), content(key_of(i), 300));
+    list.add(key_of(i) + std::string(MC_MAX_KEY_BYTES - key_of(i).size(), '.'),
+             content(key_of(i), 300));
   }
   ASSERT_EQ(mc_put_batch(client, list.ready(), 1024, nullptr), MC_OK) << mc_last_error();
   for (std::size_t i = 0; i < 1024; ++i) ASSERT_TRUE(get(client, list.keys[i]) == list.values[i]);

@@ -86,7 +86,8 @@ TEST_P(Groups, AMemberThatFailsAbortsAll) {
   EXPECT_NE(add(group, "too large", content("x", 9 * kMiB)), MC_OK);
   ASSERT_EQ(add(group, "last", "value"), MC_OK);
   EXPECT_TRUE(says(MC_GROUP_ABORTED, mc_group_commit(group, 0)));
-  for (const char* key : {"first", "too large", "last"}) EXPECT_EQ(exists(client_, key), MC_NOT_FOUND);
+  for (const char* key : {"first", "too large", "last"})
+    EXPECT_EQ(exists(client_, key), MC_NOT_FOUND);
 }
 
 TEST_P(Groups, AMemberThatExistsIsLeftAsItIs) {
@@ -166,14 +167,16 @@ TEST_P(Groups, AGroupHas1024MembersAndNotOneMore) {
   client_ = open();
   mc_group* group = begin();
   for (std::size_t i = 0; i < MC_MAX_GROUP_ITEMS; ++i) {
-    ASSERT_EQ(add(group, key_of(i), content(key_of(i), 500)), MC_OK) << i << ": " << mc_last_error();
+    ASSERT_EQ(add(group, key_of(i), content(key_of(i), 500)), MC_OK)
+        << i << ": " << mc_last_error();
   }
   ASSERT_EQ(mc_group_commit(group, 0), MC_OK) << mc_last_error();
   for (std::size_t i = 0; i < MC_MAX_GROUP_ITEMS; ++i) {
     ASSERT_TRUE(get(client_, key_of(i)) == content(key_of(i), 500)) << i;
   }
   group = begin();
-  for (std::size_t i = 0; i < MC_MAX_GROUP_ITEMS; ++i) ASSERT_EQ(add(group, "b" + key_of(i), "x"), MC_OK);
+  for (std::size_t i = 0; i < MC_MAX_GROUP_ITEMS; ++i)
+    ASSERT_EQ(add(group, "b" + key_of(i), "x"), MC_OK);
   EXPECT_TRUE(says(MC_TOO_LARGE, add(group, "one more", "x")));
   EXPECT_TRUE(says(MC_GROUP_ABORTED, mc_group_commit(group, 0)));
   EXPECT_EQ(exists(client_, "b" + key_of(0)), MC_NOT_FOUND);

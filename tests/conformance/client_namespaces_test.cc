@@ -126,7 +126,8 @@ TEST_P(Namespaces, DroppingANamespaceEndsItsClientsAndNoOther) {
   ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
   const mc_put_options hard = put_options(MC_PIN_HARD, kSecondNs / 50);
   int stored = 0;
-  while (put(client, "hard" + std::to_string(stored), content("x", kMiB / 2), &hard) == MC_OK) ++stored;
+  while (put(client, "hard" + std::to_string(stored), content("x", kMiB / 2), &hard) == MC_OK)
+    ++stored;
   mc_view view{};
   ASSERT_EQ(mc_get_view(client, slice("hard0"), &view), MC_OK);
   const std::string value = content("late", kMiB);
@@ -154,7 +155,8 @@ TEST_P(Namespaces, DroppingANamespaceEndsItsClientsAndNoOther) {
   mc_cq_destroy(cq);
   EXPECT_EQ(get(other, "key"), "other");
   mc_client* again = nullptr;
-  EXPECT_TRUE(says(MC_NO_SUCH_NAMESPACE, try_open(&again, [](mc_open_options& o) { o.name_space = "short"; })));
+  EXPECT_TRUE(says(MC_NO_SUCH_NAMESPACE,
+                   try_open(&again, [](mc_open_options& o) { o.name_space = "short"; })));
 }
 
 TEST_P(Namespaces, ANamespaceThatIsMadeAnewIsEmpty) {
@@ -174,7 +176,9 @@ TEST_P(Namespaces, APoolGrowsWhileItServes) {
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
   const mc_put_options hard = put_options(MC_PIN_HARD, kSecondNs / 50);
   int stored = 0;
-  while (put(client, "a" + std::to_string(stored), content("a" + std::to_string(stored), 100000), &hard) == MC_OK) ++stored;
+  while (put(client, "a" + std::to_string(stored), content("a" + std::to_string(stored), 100000),
+             &hard) == MC_OK)
+    ++stored;
   resize(64 * kMiB);
   const mc_put_options patient = put_options(MC_PIN_HARD, 60 * kSecondNs);
   for (int i = 0; i < 400; ++i) {

@@ -122,7 +122,8 @@ TEST_P(Pins, SoftPinsGoWhenNothingElseIsLeft) {
     const std::string key = "hard." + std::to_string(i);
     ASSERT_EQ(put(client, key, content(key, kBlock), &hard), MC_OK) << i << ": " << mc_last_error();
   }
-  for (std::size_t i = 0; i < 110; ++i) EXPECT_EQ(exists(client, "hard." + std::to_string(i)), MC_OK);
+  for (std::size_t i = 0; i < 110; ++i)
+    EXPECT_EQ(exists(client, "hard." + std::to_string(i)), MC_OK);
 }
 
 TEST_P(Pins, ASoftPinEndsAtItsTime) {

@@ -9,8 +9,9 @@ namespace {
 using PutGet = ClientTest;
 MC_EVERYWHERE(PutGet);
 
-constexpr std::size_t kSizes[] = {1,    2,    7,    63,   64,    65,    255,     256,         257,    511,
-                                  513,  4095, 4096, 4097, 12345, 65535, 1000003, 8 * kMiB + 1, 64 * kMiB};
+constexpr std::size_t kSizes[] = {1,     2,     7,       63,           64,       65,   255,
+                                  256,   257,   511,     513,          4095,     4096, 4097,
+                                  12345, 65535, 1000003, 8 * kMiB + 1, 64 * kMiB};
 
 TEST_P(PutGet, EverySizeComesBackAsItWas) {
   serve({{"pool_bytes", "256MiB"}});
@@ -45,9 +46,15 @@ TEST_P(PutGet, EverySizeComesBackAsItWas) {
 TEST_P(PutGet, KeysAreBytesOfAnyValueAndLength) {
   serve();
   mc_client* client = open();
-  std::vector<std::string> keys{std::string(1, '\0'), std::string(2, '\0'), "a", "ab", "\xff\xfe",
-                                std::string(1023, 'k'), std::string(1024, 'k'),
-                                std::string("a\0b", 3), std::string("a\0c", 3)};
+  std::vector<std::string> keys{std::string(1, '\0'),
+                                std::string(2, '\0'),
+                                "a",
+                                "ab",
+                                "\xff\xfe",
+                                std::string(1023, 'k'),
+                                std::string(1024, 'k'),
+                                std::string("a\0b", 3),
+                                std::string("a\0c", 3)};
   for (const std::string& key : keys) ASSERT_EQ(put(client, key, "value of " + key), MC_OK);
   for (const std::string& key : keys) EXPECT_EQ(get(client, key), "value of " + key);
 }
@@ -119,8 +126,8 @@ TEST_P(PutGet, ABufferThatIsTooSmallTellsTheLengthAndIsNotTouched) {
   for (const std::size_t capacity : {0u, 1u, 999u}) {
     std::string buffer(1000, '!');
     std::size_t length = 7;
-    EXPECT_TRUE(says(MC_BUFFER_TOO_SMALL,
-                     mc_get(client, slice("key"), buffer.data(), capacity, &length)));
+    EXPECT_TRUE(
+        says(MC_BUFFER_TOO_SMALL, mc_get(client, slice("key"), buffer.data(), capacity, &length)));
     EXPECT_EQ(length, 1000u);
     EXPECT_EQ(buffer, std::string(1000, '!'));
   }
@@ -151,7 +158,8 @@ TEST_P(PutGet, RangesGiveExactlyTheirBytes) {
   const std::string value = content("key", 10000);
   ASSERT_EQ(put(client, "key", value), MC_OK);
   const std::pair<std::size_t, std::size_t> ranges[] = {
-      {0, 1}, {0, 0}, {0, 10000}, {1, 9999}, {1, 0}, {255, 2}, {256, 256}, {4097, 5000}, {9999, 1}, {9999, 0}};
+      {0, 1},   {0, 0},     {0, 10000},   {1, 9999}, {1, 0},
+      {255, 2}, {256, 256}, {4097, 5000}, {9999, 1}, {9999, 0}};
   for (const auto& [offset, asked] : ranges) {
     const std::size_t want = asked == 0 ? value.size() - offset : asked;
     std::string into(want, '!');
@@ -167,8 +175,9 @@ TEST_P(PutGet, ARangeBeyondTheEndIsAnInvalidArgument) {
   mc_client* client = open();
   ASSERT_EQ(put(client, "key", content("key", 1000)), MC_OK);
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
-  const std::pair<std::uint64_t, std::uint64_t> ranges[] = {
-      {1000, 0}, {1000, 1}, {999, 2}, {0, 1001}, {5000, 1}, {kHuge, 1}, {1, kHuge}, {kHuge, kHuge}, {kHuge, 0}};
+  const std::pair<std::uint64_t, std::uint64_t> ranges[] = {{1000, 0},  {1000, 1},      {999, 2},
+                                                            {0, 1001},  {5000, 1},      {kHuge, 1},
+                                                            {1, kHuge}, {kHuge, kHuge}, {kHuge, 0}};
   for (const auto& [offset, asked] : ranges) {
     std::string into(2000, '!');
     std::uint64_t length = asked;
@@ -185,8 +194,8 @@ TEST_P(PutGet, ARangeBeyondTheEndIsAnInvalidArgument) {
 TEST_P(PutGet, ValuesAreGatheredFromAndScatteredToPiecesOfAnySize) {
   serve();
   mc_client* client = open();
-  const std::vector<std::vector<std::size_t>> cuts{
-      {1}, {1, 0, 2}, {255, 1, 257}, {4096}, {4095, 3, 0, 0, 7}, {100000}};
+  const std::vector<std::vector<std::size_t>> cuts{{1},    {1, 0, 2},          {255, 1, 257},
+                                                   {4096}, {4095, 3, 0, 0, 7}, {100000}};
   for (std::size_t in = 0; in < cuts.size(); ++in) {
     const std::string key = "key" + std::to_string(in);
     const std::size_t size = cuts[in].front() == 1 ? 1000 : 54321;
@@ -229,13 +238,13 @@ TEST_P(PutGet, APutMayHave1024PiecesAndNotOneMore) {
 TEST_P(PutGet, ManyKeysAreAllFoundAgain) {
   serve({{"pool_bytes", "128MiB"}});
   mc_client* client = open();
-  constexpr int kKeys = 20000;
-  const auto name = [](int i) { return "many." + std::to_string(i * 2654435761u); };
-  for (int i = 0; i < kKeys; ++i) {
-    ASSERT_EQ(put(client, name(i), content(name(i), 1 + static_cast<std::size_t>(i) % 700)), MC_OK);
+  constexpr std::size_t kKeys = 20000;
+  const auto name = [](std::size_t i) { return "many." + std::to_string(i * 2654435761u); };
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    ASSERT_EQ(put(client, name(i), content(name(i), 1 + i % 700)), MC_OK);
   }
-  for (int i = 0; i < kKeys; ++i) {
-    ASSERT_TRUE(get(client, name(i)) == content(name(i), 1 + static_cast<std::size_t>(i) % 700)) << i;
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    ASSERT_TRUE(get(client, name(i)) == content(name(i), 1 + i % 700)) << i;
   }
 }
 

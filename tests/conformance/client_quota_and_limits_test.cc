@@ -54,14 +54,22 @@ TEST_P(Limits, ABatchHas1To1024Items) {
   for (const std::size_t count : {std::size_t{0}, std::size_t{1025}, ~std::size_t{0}}) {
     EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_put_batch(client, puts.data(), count, nullptr)));
     EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_get_batch(client, gets.data(), count)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_get_view_batch(client, keys.data(), count, views.data(), statuses.data())));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_exists_batch(client, keys.data(), count, statuses.data())));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_stat_batch(client, keys.data(), count, infos.data(), statuses.data())));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_remove_batch(client, keys.data(), count, statuses.data(), 0)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_put_async(client, cq, puts.data(), count, nullptr, 0, nullptr)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_get_async(client, cq, gets.data(), count, 0, nullptr)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_exists_async(client, cq, keys.data(), count, statuses.data(), 0, nullptr)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_remove_async(client, cq, keys.data(), count, 0, 0, nullptr)));
+    EXPECT_TRUE(says(MC_INVALID_ARGUMENT,
+                     mc_get_view_batch(client, keys.data(), count, views.data(), statuses.data())));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_exists_batch(client, keys.data(), count, statuses.data())));
+    EXPECT_TRUE(says(MC_INVALID_ARGUMENT,
+                     mc_stat_batch(client, keys.data(), count, infos.data(), statuses.data())));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_remove_batch(client, keys.data(), count, statuses.data(), 0)));
+    EXPECT_TRUE(says(MC_INVALID_ARGUMENT,
+                     mc_put_async(client, cq, puts.data(), count, nullptr, 0, nullptr)));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_get_async(client, cq, gets.data(), count, 0, nullptr)));
+    EXPECT_TRUE(says(MC_INVALID_ARGUMENT,
+                     mc_exists_async(client, cq, keys.data(), count, statuses.data(), 0, nullptr)));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_remove_async(client, cq, keys.data(), count, 0, 0, nullptr)));
   }
   mc_completion completion{};
   EXPECT_EQ(mc_cq_poll(cq, &completion, 1), 0u) << "what was refused does not complete";
@@ -153,7 +161,8 @@ TEST_P(Limits, NullArgumentsAreRefusedWithAText) {
       mc_cancel(client, nullptr, 1),
       mc_ping(nullptr, 0),
   };
-  for (std::size_t i = 0; i < std::size(refused); ++i) EXPECT_EQ(refused[i], MC_INVALID_ARGUMENT) << i;
+  for (std::size_t i = 0; i < std::size(refused); ++i)
+    EXPECT_EQ(refused[i], MC_INVALID_ARGUMENT) << i;
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_ping(nullptr, 0)));
   mc_close(nullptr);
   mc_cq_destroy(nullptr);
@@ -188,13 +197,18 @@ TEST_P(Limits, OpeningWithWrongOptionsIsRefused) {
   serve();
   mc_client* client = nullptr;
   const std::string long_name(65, 'n');
-  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, try_open(&client, [&](mc_open_options& o) { o.name_space = long_name.c_str(); })));
-  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, try_open(&client, [](mc_open_options& o) { o.name_space = ""; })));
-  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, try_open(&client, [](mc_open_options& o) { o.channel_count = 65; })));
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, try_open(&client, [&](mc_open_options& o) {
+                     o.name_space = long_name.c_str();
+                   })));
+  EXPECT_TRUE(
+      says(MC_INVALID_ARGUMENT, try_open(&client, [](mc_open_options& o) { o.name_space = ""; })));
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT,
+                   try_open(&client, [](mc_open_options& o) { o.channel_count = 65; })));
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, try_open(&client, [](mc_open_options& o) {
-    o.staging_bytes = MC_MAX_STAGING_BYTES + 1;
-  })));
-  EXPECT_TRUE(says(MC_NO_SUCH_NAMESPACE, try_open(&client, [](mc_open_options& o) { o.name_space = "nobody"; })));
+                     o.staging_bytes = MC_MAX_STAGING_BYTES + 1;
+                   })));
+  EXPECT_TRUE(says(MC_NO_SUCH_NAMESPACE,
+                   try_open(&client, [](mc_open_options& o) { o.name_space = "nobody"; })));
   EXPECT_EQ(client, nullptr);
   client = open([](mc_open_options& o) { o.channel_count = 64; });
   EXPECT_EQ(put(client, "key", "value"), MC_OK);
@@ -208,7 +222,8 @@ TEST_P(Limits, WhatIsLargerThanThePoolIsTooLargeAtOnce) {
   EXPECT_TRUE(says(MC_TOO_LARGE, put(client, "large", content("x", 8 * kMiB + 1), &patient)));
   EXPECT_EQ(exists(client, "large"), MC_NOT_FOUND);
   EXPECT_EQ(get(client, "small"), "value") << "nothing is evicted for what will never fit";
-  EXPECT_TRUE(says(MC_TOO_LARGE, mc_put(client, slice("key"), {"x", MC_MAX_OBJECT_BYTES + 1}, nullptr)));
+  EXPECT_TRUE(
+      says(MC_TOO_LARGE, mc_put(client, slice("key"), {"x", MC_MAX_OBJECT_BYTES + 1}, nullptr)));
 }
 
 TEST_P(Limits, AnObjectOfTheWholePoolFits) {
@@ -276,11 +291,28 @@ TEST_P(Limits, TheLastErrorIsOfThisThreadsLastFailure) {
 }
 
 TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
-  const mc_status all[] = {MC_OK, MC_INVALID_ARGUMENT, MC_TOO_LARGE, MC_BUFFER_TOO_SMALL, MC_TIMEOUT,
-                           MC_CANCELLED, MC_BUSY, MC_NO_SPACE, MC_QUOTA_EXCEEDED, MC_UNSUPPORTED,
-                           MC_NOT_FOUND, MC_CORRUPT, MC_GROUP_ABORTED, MC_FORKED, MC_CLOSED,
-                           MC_SESSION_LOST, MC_PERMISSION_DENIED, MC_VERSION_MISMATCH,
-                           MC_NO_SUCH_NAMESPACE, MC_AGENT_UNAVAILABLE, MC_NO_MEMORY, MC_INTERNAL};
+  const mc_status all[] = {MC_OK,
+                           MC_INVALID_ARGUMENT,
+                           MC_TOO_LARGE,
+                           MC_BUFFER_TOO_SMALL,
+                           MC_TIMEOUT,
+                           MC_CANCELLED,
+                           MC_BUSY,
+                           MC_NO_SPACE,
+                           MC_QUOTA_EXCEEDED,
+                           MC_UNSUPPORTED,
+                           MC_NOT_FOUND,
+                           MC_CORRUPT,
+                           MC_GROUP_ABORTED,
+                           MC_FORKED,
+                           MC_CLOSED,
+                           MC_SESSION_LOST,
+                           MC_PERMISSION_DENIED,
+                           MC_VERSION_MISMATCH,
+                           MC_NO_SUCH_NAMESPACE,
+                           MC_AGENT_UNAVAILABLE,
+                           MC_NO_MEMORY,
+                           MC_INTERNAL};
   for (const mc_status status : all) {
     EXPECT_EQ(std::string(mc_status_name(status)).rfind("MC_", 0), 0u);
     EXPECT_GT(std::strlen(mc_status_text(status)), 1u);

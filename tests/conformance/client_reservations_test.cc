@@ -107,10 +107,14 @@ TEST_P(Reservations, AFailedCommitFreesTheHandleAndStoresNothing) {
   mc_put_options in_group = put_options();
   in_group.group = group;
   for (int round = 0; round < 30; ++round) {
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice("key"), 0, nullptr)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice("key"), 200001, nullptr)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice(""), 5, nullptr)));
-    EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice("key"), 5, &in_group)));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice("key"), 0, nullptr)));
+    EXPECT_TRUE(says(MC_INVALID_ARGUMENT,
+                     mc_commit(reserve(client, 200000), slice("key"), 200001, nullptr)));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice(""), 5, nullptr)));
+    EXPECT_TRUE(
+        says(MC_INVALID_ARGUMENT, mc_commit(reserve(client, 200000), slice("key"), 5, &in_group)));
   }
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_commit(nullptr, slice("key"), 5, nullptr)));
   EXPECT_EQ(exists(client, "key"), MC_NOT_FOUND);
@@ -137,7 +141,8 @@ TEST_P(Reservations, AReservationThatCanNeverFitIsTooLarge) {
   EXPECT_TRUE(says(MC_TOO_LARGE, mc_reserve(client, 9 * kMiB, 0, &reservation)));
   EXPECT_EQ(reservation, nullptr);
   EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_reserve(client, 0, 0, &reservation)));
-  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_reserve(client, MC_MAX_OBJECT_BYTES + 1, 0, &reservation)));
+  EXPECT_TRUE(
+      says(MC_INVALID_ARGUMENT, mc_reserve(client, MC_MAX_OBJECT_BYTES + 1, 0, &reservation)));
 }
 
 TEST_P(Reservations, ReservationsHoldTheirMemoryAgainstAFlood) {
@@ -146,7 +151,8 @@ TEST_P(Reservations, ReservationsHoldTheirMemoryAgainstAFlood) {
   mc_reservation* reservation = reserve(client, kMiB);
   write(reservation, content("held", kMiB));
   for (std::size_t i = 0; i < 300; ++i) {
-    ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 70000)), MC_OK) << mc_last_error();
+    ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 70000)), MC_OK)
+        << mc_last_error();
   }
   ASSERT_EQ(mc_commit(reservation, slice("held"), kMiB, nullptr), MC_OK);
   EXPECT_TRUE(get(client, "held") == content("held", kMiB));
@@ -160,7 +166,8 @@ TEST_P(Reservations, SessionMemoryCanBePutFromAndReadInto) {
   const std::string bytes = content("key", kMiB);
   std::memcpy(memory, bytes.data(), kMiB);
   ASSERT_EQ(mc_put(client, slice("key"), {memory, kMiB}, nullptr), MC_OK);
-  ASSERT_EQ(mc_put(client, slice("part"), {static_cast<char*>(memory) + 1001, 777}, nullptr), MC_OK);
+  ASSERT_EQ(mc_put(client, slice("part"), {static_cast<char*>(memory) + 1001, 777}, nullptr),
+            MC_OK);
   std::memset(memory, 0, kMiB);
   EXPECT_TRUE(get(client, "key") == bytes);
   EXPECT_TRUE(get(client, "part") == bytes.substr(1001, 777));

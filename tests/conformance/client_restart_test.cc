@@ -73,7 +73,8 @@ TEST_P(Restart, ViewsAndLocalHitsNeedNoAgent) {
   agent().start();
   // The new agent honours the pins, also the one it never heard of.
   for (int i = 0; i < 300; ++i) {
-    ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 60000)), MC_OK) << mc_last_error();
+    ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 60000)), MC_OK)
+        << mc_last_error();
   }
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(bytes_of(views[i]) == content(key_of(i), size_of(i))) << i;
@@ -247,7 +248,9 @@ TEST_P(Restart, WithoutAnAgentCallsEndAtTheirDeadline) {
   EXPECT_TRUE(ends(remove(client, key_of(0))));
   EXPECT_TRUE(ends(mc_set_pin(client, slice(key_of(0)), MC_PIN_HARD, 0, 0)));
   EXPECT_TRUE(ends(mc_ping(client, 0)));
-  std::thread([&] { EXPECT_TRUE(ends(put(client, "thread", "a channel that was never open"))); }).join();
+  std::thread([&] {
+    EXPECT_TRUE(ends(put(client, "thread", "a channel that was never open")));
+  }).join();
   const mc_slice piece = slice("value");
   const mc_put_item item{slice("async"), &piece, 1, {nullptr, 0}, MC_OK};
   ASSERT_EQ(mc_put_async(client, cq, &item, 1, nullptr, 3, nullptr), MC_OK);
@@ -264,7 +267,8 @@ TEST_P(Restart, OpeningWithoutAnAgentNamesTheRemedy) {
   serve();
   agent().stop();
   mc_client* client = nullptr;
-  EXPECT_TRUE(says(MC_AGENT_UNAVAILABLE, try_open(&client, [](mc_open_options& o) { o.timeout_ns = kSecondNs / 20; })));
+  EXPECT_TRUE(says(MC_AGENT_UNAVAILABLE,
+                   try_open(&client, [](mc_open_options& o) { o.timeout_ns = kSecondNs / 20; })));
   const std::string text = mc_last_error();
   EXPECT_NE(text.find(agent().socket()), std::string::npos) << text;
   EXPECT_NE(text.find("mc-agent"), std::string::npos) << "names what to start: " << text;

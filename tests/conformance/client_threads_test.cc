@@ -13,7 +13,8 @@ namespace {
 using Threads = ClientTest;
 MC_EVERYWHERE(Threads);
 
-// A value says which key it belongs to and by whom it was made; every byte of the rest depends on both.
+// A value says which key it belongs to and by whom it was made; every byte of the rest depends on
+// both.
 std::string value_of(std::string_view key, std::uint64_t maker, std::size_t size) {
   std::string value = content(std::string(key) + "/" + std::to_string(maker), size);
   std::memcpy(value.data(), &maker, sizeof maker);
@@ -56,7 +57,8 @@ void hammer(mc_client* client, std::uint64_t me, int rounds, std::size_t keys, T
         mc_view view{};
         if (mc_get_view(client, slice(key), &view) != MC_OK) break;
         ++tally.hits;
-        if (!is_value_of(key, bytes_of(view)) || mc_view_verify(&view, slice(key)) != MC_OK) ++tally.wrong;
+        if (!is_value_of(key, bytes_of(view)) || mc_view_verify(&view, slice(key)) != MC_OK)
+          ++tally.wrong;
         mc_view_release(&view);
         break;
       }

@@ -48,7 +48,8 @@ TEST_P(Views, AViewShowsTheObjectAndItsFacts) {
   EXPECT_TRUE(std::string(static_cast<const char*>(view.data), view.size) == value);
   EXPECT_EQ(mc_view_spans(&view, nullptr, 0), 1u);
   EXPECT_EQ(mc_view_verify(&view, slice("key")), MC_OK);
-  EXPECT_EQ(mc_view_verify(&view, slice("another key")), MC_CORRUPT) << "the sum is seeded with the key";
+  EXPECT_EQ(mc_view_verify(&view, slice("another key")), MC_CORRUPT)
+      << "the sum is seeded with the key";
   mc_view_release(&view);
   EXPECT_EQ(mc_view_spans(&view, nullptr, 0), 0u);
   mc_view_release(&view);
@@ -85,7 +86,8 @@ TEST_P(Views, AnObjectCutIntoExtentsGivesItsBytesInAllForms) {
     EXPECT_EQ(spans[0].data, view.data);
     EXPECT_EQ(spans[0].size, view.size);
     std::size_t sum = 0;
-    for (std::size_t i = 0; i < mc_view_spans(&view, spans, MC_MAX_EXTENTS); ++i) sum += spans[i].size;
+    for (std::size_t i = 0; i < mc_view_spans(&view, spans, MC_MAX_EXTENTS); ++i)
+      sum += spans[i].size;
     EXPECT_EQ(sum, size);
     EXPECT_TRUE(bytes_of(view) == value);
     EXPECT_EQ(mc_view_verify(&view, slice(key)), MC_OK);
@@ -130,7 +132,8 @@ TEST_P(Views, ViewsKeepTheirBytesWhileThePoolIsFilledManyTimesOver) {
   const mc_put_options options = put_options(MC_PIN_HARD);
   for (std::size_t i = 0; i < 110; ++i) {
     const std::string key = "after." + std::to_string(i);
-    ASSERT_EQ(put(client, key, content(key, kBlock), &options), MC_OK) << i << ": " << mc_last_error();
+    ASSERT_EQ(put(client, key, content(key, kBlock), &options), MC_OK)
+        << i << ": " << mc_last_error();
   }
 }
 

@@ -16,8 +16,8 @@ using mc::fuzz::require;
 
 struct Rig {
   Rig() {
-    const auto options = mc::agent::load_embedded_options(
-        "pool_bytes=1MiB\nmax_pool_bytes=2MiB\nlog_level=off\n");
+    const auto options =
+        mc::agent::load_embedded_options("pool_bytes=1MiB\nmax_pool_bytes=2MiB\nlog_level=off\n");
     require(options.has_value());
     agent = std::move(*mc::agent::Agent::create_embedded(*options));
     std::thread([this] { agent->run(); }).detach();

@@ -62,7 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::uint64_t bases[] = {0, image->table, image->entries, image->keys};
     const std::uint64_t spans[] = {4096, 4096, kObjects * 64, 4096};
     const std::uint32_t part = bytes.below(4);
-    const std::uint64_t at = bases[part] + bytes.below(static_cast<std::uint32_t>(spans[part])) / 8 * 8;
+    const std::uint64_t at =
+        bases[part] + bytes.below(static_cast<std::uint32_t>(spans[part])) / 8 * 8;
     if (at + 8 > image->bytes) continue;
     std::uint64_t word = bytes.take<std::uint64_t>();
     // Small differences reach further than noise.

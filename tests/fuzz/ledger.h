@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the invariant that every byte of a pool is free, reserved or live, exactly one of them
+// What it is: the invariant that every byte of a pool is free, reserved or live, exactly one of
+// them
 //   (I4), checked on a whole Store.
 // Threads: the store's.
 #pragma once

@@ -48,8 +48,8 @@ struct Image {
     while (store->pool().growing()) store->pool().on_chunk();
     for (std::uint32_t i = 0; i < 120; ++i) put(*store, i, i % 16 == 0 ? 1 + i / 16 : 0);
     auto& index = store->index();
-    auto reader = mc::Mapping::map(index.file().fd(), index.file().size_bytes(),
-                                   mc::Mapping::Access::kRead);
+    auto reader =
+        mc::Mapping::map(index.file().fd(), index.file().size_bytes(), mc::Mapping::Access::kRead);
     size = index.file().size_bytes();
     pool_size = store->pool().file().size_bytes();
     const auto& header = index.header();

@@ -74,8 +74,7 @@ class Rig {
     const std::uint64_t count = store().index().entry_count();
     if (count == 0 || bytes.below(4) == 0) return slot.store_relaxed(bytes.take<std::uint64_t>());
     const std::uint32_t entry = bytes.below(static_cast<std::uint32_t>(count));
-    slot.store_relaxed(
-        shm::pin_value(entry, store().index().entry(entry).version.load_relaxed()));
+    slot.store_relaxed(shm::pin_value(entry, store().index().entry(entry).version.load_relaxed()));
   }
 
   void touch(Bytes& bytes) {
@@ -186,7 +185,8 @@ class Rig {
       require(store().is_reserved_by(1, entry));
       held += (store().reserved_length(entry) + 255) / 256 * 256;
     }
-    require(held == session_->reserved_bytes && session_->reserved.size() == store().reserved_count());
+    require(held == session_->reserved_bytes &&
+            session_->reserved.size() == store().reserved_count());
     server_.release(*session_);
     for (shm::Word64& slot : channel_->pins) slot.store_relaxed(0);
     std::uint64_t cursor = 0;

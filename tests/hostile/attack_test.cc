@@ -14,10 +14,11 @@ constexpr std::uint64_t kPoolKib = 64 * 1024;
 
 bool is_long_run() { return std::getenv("MC_TEST_LONG") != nullptr; }
 
-AttackTest::AttackTest(std::vector<std::string> flags) : agent_([&] {
-  flags.insert(flags.end(), {"--log-level", "warn"});
-  return flags;
-}()) {}
+AttackTest::AttackTest(std::vector<std::string> flags)
+    : agent_([&] {
+        flags.insert(flags.end(), {"--log-level", "warn"});
+        return flags;
+      }()) {}
 
 void AttackTest::SetUp() {
   honest_ = std::make_unique<HonestClient>(socket_path());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the frame around every attack: an agent, an honest client that works meanwhile, and
-//   after it the questions whether the agent is the same, alive, holds no more than before, and answers.
+//   after it the questions whether the agent is the same, alive, holds no more than before, and
+//   answers.
 // Threads: the test's.
 #pragma once
 

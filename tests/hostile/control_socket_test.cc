@@ -26,8 +26,7 @@ Fd connect_to(const std::string& path) {
 // What the agent answers: its status, or nullopt when it closed or said nothing decodable.
 std::optional<int> status_of(const Message& message) {
   const auto header =
-      shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer,
-                                              nullptr);
+      shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, nullptr);
   std::string_view text;
   const auto with_text =
       shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, &text);
@@ -111,11 +110,13 @@ TEST_F(ControlSocket, AHundredThousandRandomMessagesAreOnlyRefused) {
     if (!socket) socket = connect_to(socket_path());
     std::vector<std::byte> bytes(1 + random() % 400);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-    shm::ControlHeader header = make_control(static_cast<shm::ControlType>(random() % 10), random());
-    header.text_bytes = static_cast<std::uint32_t>(
-        bytes.size() > sizeof header ? bytes.size() - sizeof header : 0);
+    shm::ControlHeader header =
+        make_control(static_cast<shm::ControlType>(random() % 10), random());
+    header.text_bytes =
+        static_cast<std::uint32_t>(bytes.size() > sizeof header ? bytes.size() - sizeof header : 0);
     // A right beginning reaches further.
-    if (random() % 2 == 0) std::memcpy(bytes.data(), &header, std::min(bytes.size(), sizeof header));
+    if (random() % 2 == 0)
+      std::memcpy(bytes.data(), &header, std::min(bytes.size(), sizeof header));
     const Message answer = converse(socket.get(), bytes);
     if (answer.bytes.empty() || status_of(answer).value_or(MC_OK) != MC_OK) socket.reset();
   }
@@ -167,7 +168,8 @@ TEST_F(ControlSocket, ResumingWithoutTheSecretGivesNothing) {
   for (int i = 0; i < 200; ++i) {
     shm::Hello resume = make_hello();
     resume.resume_session = i < 100 ? session.welcome().session_id : 1 + random() % 4;
-    resume.resume_secret = i % 3 == 0 ? random() : session.welcome().session_secret ^ (1ull << i % 64);
+    resume.resume_secret =
+        i % 3 == 0 ? random() : session.welcome().session_secret ^ (1ull << i % 64);
     const Fd socket = connect_to(socket_path());
     const Message answer = converse(socket.get(), bytes_of(resume));
     EXPECT_TRUE(answer.fds.empty());
@@ -193,9 +195,9 @@ TEST_F(ControlSocket, ChannelsOutOfRangeOrOpenedTwiceAreRefused) {
 TEST_F(ControlSocket, StagingOfAbsurdSizeIsRefused) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
-  for (const std::uint64_t bytes : {~std::uint64_t{0}, std::uint64_t{1} << 63,
-                                    std::uint64_t{MC_MAX_STAGING_BYTES} + 1,
-                                    std::uint64_t{1} << 40, (std::uint64_t{32} << 20) + 1}) {
+  for (const std::uint64_t bytes :
+       {~std::uint64_t{0}, std::uint64_t{1} << 63, std::uint64_t{MC_MAX_STAGING_BYTES} + 1,
+        std::uint64_t{1} << 40, (std::uint64_t{32} << 20) + 1}) {
     EXPECT_FALSE(session.open_staging(bytes)) << bytes;
   }
   EXPECT_TRUE(session.open_staging(4096));
@@ -204,8 +206,15 @@ TEST_F(ControlSocket, StagingOfAbsurdSizeIsRefused) {
 TEST_F(ControlSocket, AdminTextsThatAreNoRequestsGetAnError) {
   const Fd socket = connect_to(socket_path());
   constexpr std::size_t kMost = shm::kMaxControlBytes - sizeof(shm::ControlHeader);
-  std::vector<std::string> texts{"", "{", "null", "[]", "\"status\"", "{}", "{\"verb\":7}",
-                                 std::string(kMost, '['), std::string(kMost, '{'),
+  std::vector<std::string> texts{"",
+                                 "{",
+                                 "null",
+                                 "[]",
+                                 "\"status\"",
+                                 "{}",
+                                 "{\"verb\":7}",
+                                 std::string(kMost, '['),
+                                 std::string(kMost, '{'),
                                  "{\"verb\":\"" + std::string(60000, 'v') + "\"}",
                                  "{\"verb\":\"ls\",\"namespace\":\"default\",\"cursor\":-1}",
                                  "{\"verb\":\"ls\",\"namespace\":\"default\",\"cursor\":1e300}",

@@ -122,10 +122,11 @@ TEST_F(Credentials, KeysOfANamespaceAreShownToItsUsersOnly) {
   const std::string config = agent_.directory() + "/tenants.toml";
   FILE* file = std::fopen(config.c_str(), "w");
   ASSERT_NE(file, nullptr);
-  std::fprintf(file, "[[namespace]]\nname = \"other\"\npool_bytes = \"4MiB\"\nallow_uids = [65532]\n");
+  std::fprintf(file,
+               "[[namespace]]\nname = \"other\"\npool_bytes = \"4MiB\"\nallow_uids = [65532]\n");
   std::fclose(file);
-  AgentProcess agent({"--config", config, "--socket-mode", "0666", "--allow-uids",
-                      std::to_string(kGuest)});
+  AgentProcess agent(
+      {"--config", config, "--socket-mode", "0666", "--allow-uids", std::to_string(kGuest)});
   ::chmod(agent.directory().c_str(), 0711);
   const int code = as_user(kGuest, [&] {
     Json::Value request;

@@ -41,8 +41,9 @@ std::string tried_on(int fd) {
   note(::ftruncate(fd, status.st_size / 2) == 0, "s");     // shrunk
   note(::fallocate(fd, 0, status.st_size, 4096) == 0, "G");
   // A hole in the last page, where nothing is.
-  note(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, status.st_size - 4096, 4096) == 0,
-       "h");
+  note(
+      ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, status.st_size - 4096, 4096) == 0,
+      "h");
   note(::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0, "f");  // sealed against others
   const char byte = 0;
   note(::pwrite(fd, &byte, 0, 0) == 0, "W");
@@ -72,8 +73,7 @@ int as_stranger(const std::function<int()>& what) {
 
 class Descriptors : public AttackTest {
  protected:
-  Descriptors()
-      : AttackTest({"--socket-mode", "0666", "--allow-uids", std::to_string(kStranger)}) {
+  Descriptors() : AttackTest({"--socket-mode", "0666", "--allow-uids", std::to_string(kStranger)}) {
     // The socket lies in a closed directory; a stranger must be able to reach it.
     ::chmod(agent_.directory().c_str(), 0711);
   }
@@ -165,10 +165,10 @@ TEST_F(Descriptors, HolesInSessionAndStagingReadAsZerosForTheAgent) {
   for (int i = 0; i < 200; ++i) {
     shm::PutItem item{};
     item.length = 1 << 20;
-    const auto request =
-        session.items(shm::Op::kPutStaged, {{item, "hole-" + std::to_string(i)}});
+    const auto request = session.items(shm::Op::kPutStaged, {{item, "hole-" + std::to_string(i)}});
     session.publish(shm::to_words(request));
-    ASSERT_EQ(::fallocate(staging.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20), 0);
+    ASSERT_EQ(::fallocate(staging.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20),
+              0);
     ASSERT_TRUE(session.answer().has_value());
     ASSERT_EQ(::fallocate(session.fds()[2].get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                           static_cast<off_t>(shm::channel_offset(1)), sizeof(shm::Channel)),

@@ -25,10 +25,12 @@ class Exhaustion : public ::testing::Test {
   void TearDown() override { remove_directory(directory_); }
 
   // An agent that is expected not to start.
-  Ended start(std::vector<std::string> flags) const { return start_in(directory_, std::move(flags)); }
+  Ended start(std::vector<std::string> flags) const {
+    return start_in(directory_, std::move(flags));
+  }
   static Ended start_in(const std::string& directory, std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {program("mc-agent"), "--runtime-dir", directory, "--keep-seconds",
-                                 "1"});
+    flags.insert(flags.begin(),
+                 {program("mc-agent"), "--runtime-dir", directory, "--keep-seconds", "1"});
     return run_program(flags);
   }
   static void expect_refusal(const Ended& ended, int code, const std::string& words) {
@@ -36,7 +38,9 @@ class Exhaustion : public ::testing::Test {
     EXPECT_NE(ended.output.find(words), std::string::npos) << ended.output;
   }
   // The same in a shell, for what must be arranged around it.
-  static Ended run_shell(const std::string& script) { return run_program({"/bin/sh", "-c", script}); }
+  static Ended run_shell(const std::string& script) {
+    return run_program({"/bin/sh", "-c", script});
+  }
   std::string agent_command(const std::string& flags) const {
     return program("mc-agent") + " --runtime-dir " + directory_ + " --keep-seconds 1 " + flags;
   }
@@ -50,10 +54,10 @@ TEST_F(Exhaustion, APoolLargerThanTheMemoryIsRefusedAtOnce) {
 
 TEST_F(Exhaustion, AFullRuntimeFileSystemIsNamed) {
   if (::geteuid() != 0) GTEST_SKIP() << "mounting a small tmpfs needs root";
-  const Ended ended = run_program(
-      {"/usr/bin/unshare", "-m", "/bin/sh", "-c",
-       "mount -t tmpfs -o size=64k,mode=0700 none " + directory_ + " && head -c 61440 /dev/zero > " +
-           directory_ + "/filler && exec " + agent_command("--pool-bytes 16MiB")});
+  const Ended ended = run_program({"/usr/bin/unshare", "-m", "/bin/sh", "-c",
+                                   "mount -t tmpfs -o size=64k,mode=0700 none " + directory_ +
+                                       " && head -c 61440 /dev/zero > " + directory_ +
+                                       "/filler && exec " + agent_command("--pool-bytes 16MiB")});
   if (ended.output.find("mount:") != std::string::npos) GTEST_SKIP() << ended.output;
   expect_refusal(ended, 1, "make room");
 }
@@ -119,8 +123,8 @@ TEST_F(Exhaustion, TooFewDescriptorsToBeginWithIsAnErrorAndNotACrash) {
 }
 
 TEST_F(Exhaustion, NoLockedMemoryIsNeeded) {
-  const Ended ended = run_shell("ulimit -l 0 && exec timeout -s TERM 2 " +
-                                agent_command("--pool-bytes 16MiB"));
+  const Ended ended =
+      run_shell("ulimit -l 0 && exec timeout -s TERM 2 " + agent_command("--pool-bytes 16MiB"));
   // Stopped by the signal of timeout, which says 124 of a program that went in peace.
   EXPECT_EQ(ended.exit_code, 124) << ended.output;
   EXPECT_NE(ended.output.find("event=ready"), std::string::npos) << ended.output;

@@ -53,8 +53,8 @@ TEST_F(Flood, AProcessThatEndsInMidRequestLeavesNothing) {
       for (int i = 0; i < 200; ++i) {
         shm::PutItem item{};
         item.length = 1 << 20;
-        session.publish(shm::to_words(session.items(
-            shm::Op::kPutStaged, {{item, "half-" + std::to_string(i)}})));
+        session.publish(shm::to_words(
+            session.items(shm::Op::kPutStaged, {{item, "half-" + std::to_string(i)}})));
       }
       ::_exit(0);
     }

@@ -64,10 +64,10 @@ TEST_F(ForgedEntries, TheSameReservationTwiceInAGroupIsUsedOnceOrNotAtAll) {
   for (int round = 0; round < 100; ++round) {
     const auto granted = session.reserve(4096, 2);
     ASSERT_EQ(granted.size(), 2u);
-    shm::Request request = session.items(
-        shm::Op::kPut, {item_of(granted[0].entry, "a" + std::to_string(round)),
-                        item_of(granted[0].entry, "b" + std::to_string(round)),
-                        item_of(granted[1].entry, "c" + std::to_string(round))});
+    shm::Request request =
+        session.items(shm::Op::kPut, {item_of(granted[0].entry, "a" + std::to_string(round)),
+                                      item_of(granted[0].entry, "b" + std::to_string(round)),
+                                      item_of(granted[1].entry, "c" + std::to_string(round))});
     request.flags = round % 2 == 0 ? shm::kFlagGroup : 0;
     EXPECT_NE(session.ask(request).status, MC_OK);
   }
@@ -139,8 +139,8 @@ TEST_F(ForgedEntries, ThousandReservationsOfOneByteCountAsWhatTheyHold) {
 TEST_F(ForgedEntries, PinsOfEverythingHoldABoundedNumberOfObjects) {
   HostileSession session(socket_path(), "default", 4);
   for (std::uint32_t number = 0; number < 4; ++number) ASSERT_TRUE(session.open_channel(number));
-  const auto index = *Mapping::map(session.fds()[0].get(), session.welcome().index_bytes,
-                                   Mapping::Access::kRead);
+  const auto index =
+      *Mapping::map(session.fds()[0].get(), session.welcome().index_bytes, Mapping::Access::kRead);
   const auto reader = shm::IndexReader::open(index.data(), index.size_bytes());
   ASSERT_TRUE(reader.has_value());
   std::mt19937_64 random(11);
@@ -165,8 +165,8 @@ TEST_F(ForgedEntries, ParentsThatFormACircleDoNotHoldTheAgentUp) {
   ASSERT_TRUE(session.open_channel());
   std::mt19937_64 random(5);
   std::vector<std::uint64_t> hashes;
-  const auto index = *Mapping::map(session.fds()[0].get(), session.welcome().index_bytes,
-                                   Mapping::Access::kRead);
+  const auto index =
+      *Mapping::map(session.fds()[0].get(), session.welcome().index_bytes, Mapping::Access::kRead);
   const auto reader = shm::IndexReader::open(index.data(), index.size_bytes());
   ASSERT_TRUE(reader.has_value());
   for (int i = 0; i < 20'000; ++i) {

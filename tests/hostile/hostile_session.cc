@@ -25,7 +25,9 @@ shm::ControlHeader make_control(shm::ControlType type, std::uint64_t value) {
 }
 
 Message converse(int socket, std::span<const std::byte> bytes) {
-  if (!send_message(socket, bytes).ok() || !wait_readable(socket, kWatchdogNs)) return {};
+  // An agent that has closed may have said why before.
+  const bool sent = send_message(socket, bytes).ok();
+  if (!wait_readable(socket, sent ? kWatchdogNs : 0)) return {};
   auto message = receive_message(socket, shm::kMaxControlBytes);
   return message ? std::move(*message) : Message{};
 }
@@ -39,8 +41,7 @@ HostileSession::HostileSession(const std::string& socket_path, const std::string
   }
   socket_ = std::move(*socket);
   Message message = converse(socket_.get(), bytes_of(make_hello(name_space, channels)));
-  const auto welcome =
-      shm::decode_control<shm::Welcome>(message.bytes, shm::ControlType::kWelcome);
+  const auto welcome = shm::decode_control<shm::Welcome>(message.bytes, shm::ControlType::kWelcome);
   if (!welcome || message.fds.size() < 5) {
     std::string_view text;
     shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, &text);
@@ -49,8 +50,7 @@ HostileSession::HostileSession(const std::string& socket_path, const std::string
   }
   welcome_ = *welcome;
   fds_ = std::move(message.fds);
-  auto mapping =
-      Mapping::map(fds_[2].get(), welcome_.session_bytes, Mapping::Access::kReadWrite);
+  auto mapping = Mapping::map(fds_[2].get(), welcome_.session_bytes, Mapping::Access::kReadWrite);
   if (mapping) session_ = std::move(*mapping);
 }
 
@@ -119,8 +119,8 @@ std::vector<shm::ReservedItem> HostileSession::reserve(std::uint64_t bytes, std:
   return granted;
 }
 
-shm::Request HostileSession::items(
-    shm::Op op, const std::vector<std::pair<shm::PutItem, std::string>>& list) {
+shm::Request HostileSession::items(shm::Op op,
+                                   const std::vector<std::pair<shm::PutItem, std::string>>& list) {
   shm::Request request{};
   request.op = static_cast<std::uint16_t>(op);
   request.item_count = static_cast<std::uint32_t>(list.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a session whose owner writes what he likes: the bare socket, the bare memory, the bare
+// What it is: a session whose owner writes what he likes: the bare socket, the bare memory, the
+// bare
 //   descriptors, without libmc in between.
 // Threads: one.
 #pragma once

@@ -17,8 +17,13 @@ using RingAttack = AttackTest;
 
 // Values near everything that the agent compares a word with.
 std::vector<std::uint64_t> edges() {
-  std::vector<std::uint64_t> values{0, 1, ~std::uint64_t{0}, std::uint64_t{1} << 63,
-                                    std::uint64_t{1} << 31, 0xffffffff, 0x7fffffff7fffffff};
+  std::vector<std::uint64_t> values{0,
+                                    1,
+                                    ~std::uint64_t{0},
+                                    std::uint64_t{1} << 63,
+                                    std::uint64_t{1} << 31,
+                                    0xffffffff,
+                                    0x7fffffff7fffffff};
   for (const std::uint64_t limit :
        {std::uint64_t{shm::kRingSlots}, std::uint64_t{MC_MAX_BATCH_ITEMS},
         std::uint64_t{shm::kArgumentBytes}, std::uint64_t{MC_MAX_OBJECT_BYTES},
@@ -73,7 +78,9 @@ TEST_F(RingAttack, TenMillionRandomWordsHarmOnlyTheirSession) {
   HostileSession session(socket_path(), "default", 2);
   ASSERT_TRUE(session.open() && session.open_channel(0) && session.open_channel(1));
   std::mt19937_64 random(20240607);
-  const std::uint64_t total = is_long_run() ? 200'000'000 : kAddressSanitizer ? 2'000'000 : 10'000'000;
+  const std::uint64_t total = is_long_run()       ? 200'000'000
+                              : kAddressSanitizer ? 2'000'000
+                                                  : 10'000'000;
   std::uint64_t words = 0;
   const std::uint64_t begin_ns = now_ns();
   const auto scribble = [&](auto* first, std::size_t count, std::size_t writes) {
@@ -136,11 +143,20 @@ TEST_F(RingAttack, ArgumentsThatChangeWhileTheyAreReadBecomeOneRequestOrAnError)
       shm::PutItem fields{};
       std::memcpy(&fields, bytes + item, sizeof fields);
       switch (random() % 5) {
-        case 0: fields.key_bytes = static_cast<std::uint16_t>(random()); break;
-        case 1: fields.length = random() % 3 == 0 ? random() : random() % 8192; break;
-        case 2: fields.entry = static_cast<std::uint32_t>(random() % 64); break;
-        case 3: fields.staging_offset = random(); break;
-        default: fields.key_bytes = 8;
+        case 0:
+          fields.key_bytes = static_cast<std::uint16_t>(random());
+          break;
+        case 1:
+          fields.length = random() % 3 == 0 ? random() : random() % 8192;
+          break;
+        case 2:
+          fields.entry = static_cast<std::uint32_t>(random() % 64);
+          break;
+        case 3:
+          fields.staging_offset = random();
+          break;
+        default:
+          fields.key_bytes = 8;
       }
       std::memcpy(bytes + item, &fields, sizeof fields);
     }
@@ -167,7 +183,8 @@ TEST_F(RingAttack, ArgumentsThatChangeWhileTheyAreReadBecomeOneRequestOrAnError)
 TEST_F(RingAttack, RequestsWithoutEndThatWaitForRoomAreTurnedAway) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open() && session.open_channel());
-  // More than all of it, in pieces: from the quota on none is granted. Deadlines beyond every limit.
+  // More than all of it, in pieces: from the quota on none is granted. Deadlines beyond every
+  // limit.
   shm::Request request{};
   request.op = static_cast<std::uint16_t>(shm::Op::kReserve);
   request.item_count = 1;

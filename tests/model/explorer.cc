@@ -27,6 +27,7 @@ struct Event {
   unsigned thread;
   bool of_thread;
   std::uint16_t number;  // of this process' steps
+  std::uint64_t entry;   // kFlush: which of the thread's stores
   Op op;
   Clock clock;
 };
@@ -96,6 +97,7 @@ class Explorer {
     wide_.clear();
     for (auto& list : stores_of_) list.clear();
     for (auto& list : steps_of_) list.clear();
+    for (auto& list : flush_events_) list.clear();
     for (Clock& clock : flushes_of_) clock = Clock{};
     for (Clock& clock : clocks_) clock = Clock{};
     heavy_events_.clear();
@@ -160,7 +162,9 @@ class Explorer {
       const auto q = static_cast<unsigned>(std::countr_zero(left));
       if (options_.reduce && !dependent(actor(p), op, actor(q), machine_->next(q))) sleep |= bit(q);
     }
-    Event event{p, machine_->thread_of(p), machine_->is_thread(p), 0, op, next_clock(p)};
+    Event event{p, machine_->thread_of(p), machine_->is_thread(p), 0, 0, op,
+                next_clock(p)};
+    if (op.kind == Kind::kFlush) event.entry = machine_->flush_number(p);
     join_dependencies(event);
     event.number = static_cast<std::uint16_t>(clocks_[p].steps[p] + 1);
     event.clock.steps[p] = event.number;
@@ -179,7 +183,12 @@ class Explorer {
     switch (op.kind) {
       case Kind::kFlush:
         clock.join(machine_->flush_clock(p));
-        if (machine_->flush_is_ordered(p)) clock.join(flushes_of_[thread]);
+        // A release waits for what was stored before it; what was stored after may have overtaken it.
+        if (machine_->flush_is_ordered(p)) {
+          for (const std::uint32_t index : flush_events_[thread]) {
+            if (events_[index].entry < machine_->flush_number(p)) clock.join(events_[index].clock);
+          }
+        }
         break;
       case Kind::kHeavy:
         clock.join(clocks_[machine_->fencing()]);
@@ -247,7 +256,10 @@ class Explorer {
     } else if (in_memory(op)) {
       for (std::uint64_t g = op.first; g < op.end; ++g) last_at_[g].push_back(index);
     }
-    if (op.kind == Kind::kFlush) flushes_of_[event.thread].join(event.clock);
+    if (op.kind == Kind::kFlush) {
+      flushes_of_[event.thread].join(event.clock);
+      flush_events_[event.thread].push_back(index);
+    }
     if (op.kind == Kind::kStore) {
       stores_of_[event.thread].push_back(index);
       machine_->set_newest_entry_clock(event.thread, event.clock);
@@ -340,6 +352,7 @@ class Explorer {
   std::vector<std::uint32_t> racing_, without_;  // of find_races() and branch_at()
   std::vector<std::uint32_t> wide_, heavy_events_, kill_events_;
   std::vector<std::uint32_t> stores_of_[Machine::kMaxThreads];
+  std::vector<std::uint32_t> flush_events_[Machine::kMaxThreads];
   std::vector<std::uint32_t> steps_of_[Machine::kMaxThreads];
   Clock flushes_of_[Machine::kMaxThreads];
   Clock clocks_[kMaxProcesses];

@@ -176,6 +176,10 @@ bool Machine::flush_is_ordered(unsigned process) const {
   return memory_ == Memory::kPartialStoreOrder && head(processes_[process])->ordered;
 }
 
+std::uint64_t Machine::flush_number(unsigned process) const {
+  return head(processes_[process])->number;
+}
+
 void Machine::set_newest_entry_clock(unsigned thread, const Clock& clock) {
   threads_[thread].buffer.back().clock = clock;
 }
@@ -184,16 +188,12 @@ void Machine::refresh_flushers(unsigned thread) {
   for (Process& process : processes_) {
     if (process.role != Role::kFlusher || process.thread != thread) continue;
     const Entry* entry = head(process);
-    const Op before = process.next;
     process.next = Op{};
     if (entry != nullptr) {
       process.next.kind = Kind::kFlush;
       process.next.writes = true;
       process.next.first = granule_of(entry->address);
       process.next.end = process.next.first + 1;
-    }
-    if (before.kind != process.next.kind || before.first != process.next.first) {
-      process.since = depth_ + 1;
     }
   }
 }
@@ -219,7 +219,6 @@ void Machine::step(unsigned number) {
       flush(process);
       break;
   }
-  ++depth_;
 }
 
 void Machine::flush(Process& flusher) {
@@ -232,8 +231,6 @@ void Machine::flush(Process& flusher) {
   note(static_cast<unsigned>(&flusher - processes_.data()), Kind::kFlush, entry.address, entry.value,
        entry.site);
   refresh_flushers(flusher.thread);
-  // The next entry may be like this one and yet another operation.
-  flusher.since = depth_ + 1;
 }
 
 // ---- Operations of threads --------------------------------------------------------------------------
@@ -242,8 +239,6 @@ Machine::Thread& Machine::post(Op op) {
   const unsigned number = my_number();
   Thread& thread = me();
   processes_[number].next = std::move(op);
-  // A step that is under way counts as done.
-  processes_[number].since = depth_ + 1;
   thread.fiber->pause();
   if (abandoning_) throw Abandoned{};
   return thread;
@@ -309,11 +304,11 @@ void Machine::store(void* word, unsigned bytes, std::uint64_t value, Order order
   bool ordered = order == Order::kOrdered;
   if (mutated(site, Kind::kStore, Action::kSkip, ordered)) return;
   if (mutated(site, Kind::kStore, Action::kLate, ordered)) {
-    me().held.push_back({word, bytes, value, false, site, {}});
+    me().held.push_back({word, bytes, value, false, site});
     return;
   }
   if (mutated(site, Kind::kStore, Action::kRelax, ordered)) ordered = false;
-  push(me(), {word, bytes, value, ordered, site, {}});
+  push(me(), {word, bytes, value, ordered, site});
   release_held(me());
 }
 
@@ -321,6 +316,7 @@ void Machine::push(Thread& thread, Entry entry) {
   post(op_at(Kind::kStore, entry.address, entry.bytes, false));
   note(my_number(), Kind::kStore, entry.address, entry.value, entry.site);
   const std::uint64_t granule = granule_of(entry.address);
+  entry.number = ++thread.stores;
   thread.buffer.push_back(std::move(entry));
   const unsigned number = my_number();
   if (memory_ == Memory::kPartialStoreOrder) {
@@ -372,7 +368,6 @@ void Machine::heavy_fence(const Site& site) {
     Process& barrier = processes_[count + i];
     barrier.next = op_of(Kind::kHeavy);
     barrier.next.target = static_cast<std::uint8_t>(i);
-    barrier.since = depth_ + 1;
     ++barriers_left_;
   }
   post(op_of(Kind::kHeavyEnd));

@@ -112,8 +112,6 @@ class Machine {
   unsigned process_count() const { return static_cast<unsigned>(processes_.size()); }
   bool enabled(unsigned process) const;
   const Op& next(unsigned process) const { return processes_[process].next; }
-  // The step at which the process came to its next operation.
-  unsigned next_since(unsigned process) const { return processes_[process].since; }
   bool is_thread(unsigned process) const { return process < threads_.size(); }
   unsigned thread_of(unsigned process) const { return processes_[process].thread; }
   std::size_t thread_count() const { return threads_.size(); }
@@ -130,6 +128,7 @@ class Machine {
   // For the happens-before of the explorer: of the buffer's entry that the flusher would take next.
   const Clock& flush_clock(unsigned process) const;
   bool flush_is_ordered(unsigned process) const;
+  std::uint64_t flush_number(unsigned process) const;  // counts the thread's stores
   void set_newest_entry_clock(unsigned thread, const Clock& clock);
   // Who runs the heavy fence.
   unsigned fencing() const { return fencing_; }
@@ -161,7 +160,8 @@ class Machine {
     std::uint64_t value;
     bool ordered;
     Site site;
-    Clock clock;
+    std::uint64_t number = 0;
+    Clock clock{};
   };
   struct Read {
     const void* address;
@@ -173,6 +173,7 @@ class Machine {
     std::function<void()> body;
     std::unique_ptr<Fiber> fiber;
     std::deque<Entry> buffer;
+    std::uint64_t stores = 0;
     std::vector<Read> reads;
     std::vector<Entry> held;  // Action::kLate
     bool done = false, dead = false, waiting = false, woken = false;
@@ -185,7 +186,6 @@ class Machine {
     unsigned thread;
     std::uint64_t granule;  // a flusher's, in partial store order
     Op next;
-    unsigned since = 0;
   };
 
   Thread& post(Op op);  // waits until chosen
@@ -222,7 +222,6 @@ class Machine {
   Thread* current_ = nullptr;
   unsigned fencing_ = 0;
   unsigned barriers_left_ = 0;
-  unsigned depth_ = 0;
   bool abandoning_ = false;
 };
 

@@ -69,6 +69,8 @@ class ExtentPool {
   void retry_growth() {}
   std::uint64_t target_bytes() const { return bytes_; }
   std::uint64_t memory_bytes() const { return 0; }
+  bool ready_to_collapse() const { return false; }
+  bool collapse_elsewhere(const Mapping&, std::uint64_t, std::uint64_t) { return false; }
 
  private:
   std::byte* data_ = nullptr;

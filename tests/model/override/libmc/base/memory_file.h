@@ -5,15 +5,18 @@
 // Threads: those of tests/model/machine.h.
 #pragma once
 
-#include "libmc/base/fd.h"
-#include "mc/status.h"
+// The product's header for everything but the two classes.
+#define MemoryFile ProductMemoryFile
+#define Mapping ProductMapping
+#include_next "libmc/base/memory_file.h"
+#undef MemoryFile
+#undef Mapping
+
 #include "tests/model/arena.h"
 #include "tests/model/hooks.h"
 
 namespace mc {
 inline namespace model_checked {
-
-enum class HugePages { kOff, kTry, kRequire };
 
 class MemoryFile {
  public:
@@ -56,6 +59,7 @@ class Mapping {
   }
   std::byte* data() const { return data_; }
   std::uint64_t size_bytes() const { return size_bytes_; }
+  explicit operator bool() const { return data_ != nullptr; }
 
  private:
   std::byte* data_ = nullptr;

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent's Store against readers in place: pins, limbo, reuse of extents, entries and key records,
+// replacement, eviction for room, moving. The Store, its index, tables, key heap and policy are the
+// product's; only the allocator of extents is simpler.
+#include <string>
+
+#include "agent/pool/store.h"
+#include "libmc/base/hash.h"
+#include "shm/index_reader.h"
+#include "shm/pins.h"
+#include "tests/model/scenario.h"
+
+namespace mc::model {
+namespace {
+
+constexpr std::uint64_t kSession = 5;
+constexpr std::uint64_t kObjectBytes = 16;  // two words, so that an object could be torn
+constexpr unsigned kReaders = 2;
+
+// The words of an object: put number and key.
+std::uint64_t content(char key, std::uint64_t put) {
+  return (put << 8) | static_cast<unsigned char>(key);
+}
+
+struct StoreWorld {
+  StoreWorld(Machine& machine, std::uint64_t extents) {
+    pins = shared<shm::Word64>(kReaders);
+    agent::Store::Config config;
+    config.pool_bytes = extents * agent::kGranuleBytes;
+    config.policy = "lru";
+    store = std::move(*agent::Store::create(config, [this](std::vector<std::uint64_t>& found) {
+      collect_pins(found);
+    }));
+    const MemoryFile& file = store->index().file();
+    reader = *shm::IndexReader::open(file.base(), file.size_bytes());
+    const shm::IndexHeader& header = store->index().header();
+    machine.name(&header.generation, 8, "generation");
+    machine.name(header.tables, sizeof header.tables, "descriptor");
+    for (unsigned i = 0; i < 2; ++i) {
+      machine.name(file.base() + header.table_offset[i], header.table_max_bytes,
+                   "table " + std::to_string(i));
+    }
+    static const char* const kFields[] = {"version", "hash", "extent", "length",
+                                          "checksum", "key", "parent", "attributes"};
+    for (std::uint32_t id = 0; id < 4; ++id) {
+      auto* word = reinterpret_cast<const std::byte*>(&store->index().entry(id));
+      for (const char* field : kFields) {
+        machine.name(word, 8, "entry " + std::to_string(id) + " " + field);
+        word += 8;
+      }
+    }
+    machine.name(file.base() + header.keys_offset, 4096, "key heap");
+    machine.name(store->pool().data(), config.pool_bytes, "pool");
+    for (unsigned i = 0; i < kReaders; ++i) machine.name(pins + i, 8, "pin " + std::to_string(i));
+  }
+
+  // Session::collect_pins.
+  void collect_pins(std::vector<std::uint64_t>& found) const {
+    for (unsigned i = 0; i < kReaders; ++i) {
+      const std::uint64_t pin = pins[i].load_relaxed();
+      if (pin != 0) found.push_back(pin);
+    }
+  }
+
+  // Reserve, write, commit. False: no room.
+  bool put(char key, bool upsert = false, bool evict = false) {
+    std::uint32_t entry = 0;
+    if (store->reserve(kSession, kObjectBytes, evict, entry) != agent::Store::Reserve::kOk) {
+      return false;
+    }
+    const std::uint64_t word = content(key, ++puts);
+    const std::uint64_t bytes[2] = {word, word};
+    model_memcpy(store->pool().data() + store->extents(entry).at[0].offset_bytes, bytes,
+                 sizeof bytes);
+    agent::PutOrder order;
+    order.key = std::string_view(&key, 1);
+    order.entry = entry;
+    order.length = kObjectBytes;
+    order.checksum = word;
+    order.upsert = upsert;
+    return store->publish(kSession, order) == agent::Store::Put::kStored;
+  }
+
+  // As read_object: find, pin, copy, release. The put that was read, 0 for a miss.
+  std::uint64_t get(unsigned number, char key) {
+    shm::FoundObject found;
+    forget_reads();
+    const std::uint64_t hash = hash_key(&key, 1, reader.hash_seed());
+    if (!reader.find(&key, 1, hash, &pins[number], found)) return 0;
+    std::uint64_t bytes[2] = {};
+    model_memcpy(bytes, store->pool().data() + found.extent, sizeof bytes);
+    shm::clear_pin(pins[number]);
+    expect(found.length == kObjectBytes, "the length is that of the object");
+    expect((found.checksum & 0xff) == static_cast<unsigned char>(key),
+           "a hit is of the key that was looked for");
+    expect(bytes[0] == found.checksum && bytes[1] == found.checksum,
+           "a reader reads the bytes of the object it found");
+    return found.checksum >> 8;
+  }
+
+  shm::Word64* pins;
+  std::unique_ptr<agent::Store> store;
+  shm::IndexReader reader;
+  std::uint64_t puts = 0;
+};
+
+using Act = std::function<void(StoreWorld&)>;
+using ReaderAct = std::function<void(StoreWorld&, unsigned)>;
+
+// keys: what is stored at first.
+Build store(std::uint64_t extents, std::string keys, Act agent, std::vector<ReaderAct> readers,
+            bool readers_die = false) {
+  return [=](Machine& machine) {
+    auto world = std::make_shared<StoreWorld>(machine, extents);
+    for (const char key : keys) world->put(key);
+    for (unsigned i = 0; i < readers.size(); ++i) {
+      machine.thread("reader " + std::to_string(i), [=] { readers[i](*world, i); });
+      if (readers_die) machine.may_die(i);
+    }
+    machine.thread("agent", [=] { agent(*world); });
+  };
+}
+
+ReaderAct gets(char key) {
+  return [key](StoreWorld& world, unsigned number) { world.get(number, key); };
+}
+ReaderAct always_gets(char key) {
+  return [key](StoreWorld& world, unsigned number) {
+    expect(world.get(number, key) != 0, "a present key is never missed");
+  };
+}
+
+// The only extent goes from one object to the next, and so do entry and key record.
+void remove_and_reuse(StoreWorld& world) {
+  world.store->remove("a");
+  world.put('b');
+}
+void evict_and_reuse(StoreWorld& world) { world.put('b', false, true); }
+void replace_and_reuse(StoreWorld& world) {
+  world.put('a', true);
+  world.put('b');
+}
+
+TEST(StoreModel, AReaderNeverSeesTheBytesOfWhatCameAfter) {
+  expect_holds(store(1, "a", remove_and_reuse, {gets('a')}));
+  expect_holds(store(1, "a", remove_and_reuse, {gets('b')}));
+  expect_holds(store(1, "a", evict_and_reuse, {gets('a')}));
+}
+
+TEST(StoreModel, AnExtentThatIsReusedTwiceIsNeverMistaken) {
+  expect_holds(store(1, "a", [](StoreWorld& world) {
+    if (!world.put('b', false, true)) return;
+    world.store->remove("b");
+    world.put('a');
+  }, {gets('a')}));
+}
+
+TEST(StoreModel, TwoReadersOfOneObjectAreBothWaitedFor) {
+  expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a'), gets('a')}));
+  expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a'), gets('b')}));
+}
+
+TEST(StoreModel, AReaderThatDiesAtAnyStepHarmsNobody) {
+  expect_holds(store(1, "a", remove_and_reuse, {gets('a')}, true));
+}
+
+TEST(StoreModel, AReplacedObjectIsReadOldOrNewAndNeverMissed) {
+  expect_holds(store(2, "a", replace_and_reuse, {always_gets('a')}));
+  expect_holds(Memory::kTotalStoreOrder,
+               store(2, "a", replace_and_reuse, {always_gets('a'), gets('b')}));
+}
+
+TEST(StoreModel, AReplacementIsNeverUndoneForAReader) {
+  expect_holds(store(2, "a", [](StoreWorld& world) { world.put('a', true); },
+                     {[](StoreWorld& world, unsigned number) {
+    const std::uint64_t first = world.get(number, 'a');
+    const std::uint64_t second = world.get(number, 'a');
+    expect(first != 0 && first <= second, "the old object does not come back");
+  }}));
+}
+
+TEST(StoreModel, AnObjectThatIsMovedIsReadAtEitherPlace) {
+  expect_holds(store(2, "a", [](StoreWorld& world) {
+    world.store->pool().let_leave(0);
+    world.store->resize(0);
+    world.store->tick(0);
+    world.put('b');
+  }, {always_gets('a')}));
+}
+
+TEST(StoreMutant, AReclaimWithoutHeavyFenceIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"reclaim", Kind::kHeavy, Action::kSkip}});
+}
+
+TEST(StoreMutant, AReclaimThatDoesNotLookAtPinsIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"collect_pins", Kind::kLoad, Action::kZero}});
+}
+
+TEST(StoreMutant, AReaderThatDoesNotPinIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"set_pin", Kind::kStore, Action::kSkip}});
+}
+
+TEST(StoreMutant, AReaderThatDoesNotCheckTheVersionAgainIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"probe_entry", Kind::kLoad, Action::kStale, Mutation::Of::kRelaxed}});
+}
+
+TEST(StoreMutant, AnEndThatDoesNotChangeTheVersionIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"to_limbo", Kind::kStore, Action::kSkip},
+                {"free_entry", Kind::kStore, Action::kSkip},
+                {"reserve", Kind::kStore, Action::kSkip, Mutation::Of::kOrdered}});
+}
+
+TEST(StoreMutant, AnObjectPublishedBeforeItsFieldsIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"publish_new", Kind::kStore, Action::kLate, Mutation::Of::kRelaxed}});
+  expect_found(Memory::kPartialStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+               {{"publish_new", Kind::kStore, Action::kRelax}});
+}
+
+TEST(StoreMutant, AReplacementThatEndsTheOldObjectFirstIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(2, "a", [](StoreWorld& world) {
+    world.store->remove("a");
+    world.put('a');
+  }, {always_gets('a')}));
+}
+
+TEST(StoreMutant, APinReleasedBeforeTheCopyIsFound) {
+  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse,
+                                               {[](StoreWorld& world, unsigned number) {
+    shm::FoundObject found;
+    const std::uint64_t hash = hash_key("a", 1, world.reader.hash_seed());
+    if (!world.reader.find("a", 1, hash, &world.pins[number], found)) return;
+    shm::clear_pin(world.pins[number]);
+    std::uint64_t word = 0;
+    model_memcpy(&word, world.store->pool().data() + found.extent, sizeof word);
+    expect(word == found.checksum, "a reader reads the bytes of the object it found");
+  }}));
+}
+
+}  // namespace
+}  // namespace mc::model
