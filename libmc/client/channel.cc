@@ -284,12 +284,16 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
     reserved.entry = item.entry;
     reserved.length = item.length;
     reserved.extent_count = std::min<std::uint32_t>(item.extent_count, MC_MAX_EXTENTS);
+    std::uint64_t room = 0;
     bool sound = reserved.extent_count > 0;
     for (std::uint32_t e = 0; e < reserved.extent_count; ++e) {
       reserved.extents[e] = item.extents[e];
       sound &= memory_->in_pool(item.extents[e].offset_bytes, item.extents[e].length_bytes);
+      sound = sound && item.extents[e].length_bytes > 0;
+      if (sound) room += item.extents[e].length_bytes;
     }
-    if (sound) granted.push_back(reserved);
+    // What is written later runs through the extents by the length.
+    if (sound && reserved.length <= room) granted.push_back(reserved);
   }
   release(ticket.slot);
 }

@@ -26,21 +26,21 @@ constexpr std::uint64_t kGraceNs = 500000000;
 // Puts some of a batch's items on one session. Destroying it leaves no request unfinished.
 class PutRun {
  public:
-  PutRun(Client& client, Channel& channel, mc_put_item* items, const PutRules& rules)
-      : client_(client), channel_(channel), items_(items), rules_(rules) {}
+  PutRun(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
+         const PutRules& rules)
+      : client_(client), channel_(channel), items_(items), count_(count), rules_(rules) {}
   ~PutRun() {
     for (const Reserved& spare : spare_) channel_.give_stock(spare);
   }
 
-  void add(std::size_t index, std::uint32_t same_size_follow) {
+  void add(std::size_t index) {
     mc_put_item& item = items_[index];
     const std::uint64_t hash = hash_of(channel_, item.key);
     if (!rules_.upsert && object_exists(channel_, item.key, hash, true)) {
       item.status = MC_OK;
       return;
     }
-    if (const Status status = channel_.memory().isolated ? stage(index)
-                                                         : write(index, hash, same_size_follow);
+    if (const Status status = channel_.memory().isolated ? stage(index) : write(index, hash);
         !status.ok()) {
       item.status = status.code();
       if (failure_.ok()) failure_ = status;
@@ -71,12 +71,12 @@ class PutRun {
     std::vector<Batched> items;
   };
 
-  Status write(std::size_t index, std::uint64_t hash, std::uint32_t same_size_follow) {
+  Status write(std::size_t index, std::uint64_t hash) {
     const mc_put_item& item = items_[index];
     const std::uint64_t bytes = reservation_bytes(value_bytes(item));
     Batched batched{};
     batched.index = index;
-    if (Status status = obtain(bytes, same_size_follow, batched.reserved); !status.ok()) {
+    if (Status status = obtain(index, bytes, batched.reserved); !status.ok()) {
       return status;
     }
     memory_ = &channel_.memory();
@@ -145,12 +145,22 @@ class PutRun {
     fields.pin_ttl_s = rules_.pin_ttl_s;
   }
 
-  Status obtain(std::uint64_t bytes, std::uint32_t same_size_follow, Reserved& reserved) {
+  // How many of the items from here on, itself included, want the same reservation.
+  std::uint32_t same_size_from(std::size_t index, std::uint64_t bytes) const {
+    std::uint32_t same = 1;
+    while (same < kReservationsPerRequest && index + same < count_ &&
+           reservation_bytes(value_bytes(items_[index + same])) == bytes) {
+      ++same;
+    }
+    return same;
+  }
+
+  Status obtain(std::size_t index, std::uint64_t bytes, Reserved& reserved) {
     if (channel_.take_stock(bytes, reserved)) return {};
     if (spare_.empty() || spare_.back().length != bytes) {
       for (const Reserved& spare : spare_) channel_.give_stock(spare);
       spare_.clear();
-      const std::uint32_t count = std::min(same_size_follow + 1, kReservationsPerRequest);
+      const std::uint32_t count = same_size_from(index, bytes);
       // Objects that wait here unpublished cannot be evicted: let them go before waiting for room.
       submit();
       Status status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
@@ -236,6 +246,7 @@ class PutRun {
   Client& client_;
   Channel& channel_;
   mc_put_item* items_;
+  std::size_t count_;
   const PutRules& rules_;
   const Memory* memory_ = nullptr;
   std::shared_ptr<Staging> staging_;
@@ -338,18 +349,12 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
     else if (first.ok()) first = Status(items[i].status);
   }
   for (int tries = 0; tries < kTries; ++tries) {
-    PutRun run(client, channel, items, rules);
+    PutRun run(client, channel, items, count, rules);
     bool any = false;
     for (std::size_t i = 0; i < count; ++i) {
       if (items[i].status != MC_SESSION_LOST) continue;
       any = true;
-      std::uint32_t same_size_follow = 0;
-      const std::uint64_t bytes = reservation_bytes(value_bytes(items[i]));
-      for (std::size_t j = i + 1; j < count && same_size_follow < kReservationsPerRequest; ++j) {
-        if (reservation_bytes(value_bytes(items[j])) != bytes) break;
-        ++same_size_follow;
-      }
-      run.add(i, same_size_follow);
+      run.add(i);
     }
     if (!any) break;
     const Status status = run.finish();

@@ -94,8 +94,10 @@ TEST_P(Pins, APoolFullOfHardPinsHasNoSpaceAtTheDeadlineAndNotBefore) {
   for (std::size_t i = 0; i < stored; ++i) {
     ASSERT_TRUE(get(client, key_of(i)) == content(key_of(i), kBlock)) << i;
   }
-  EXPECT_EQ(remove(client, key_of(0)), MC_OK);
-  EXPECT_EQ(remove(client, key_of(1)), MC_OK);
+  const std::string gone[] = {key_of(0), key_of(1)};
+  const mc_slice keys[] = {slice(gone[0]), slice(gone[1])};
+  mc_status statuses[2];
+  EXPECT_EQ(mc_remove_batch(client, keys, 2, statuses, 0), MC_OK);
   waiting.join();
   EXPECT_EQ(late, MC_OK);
   EXPECT_TRUE(get(client, "patient") == content("patient", kBlock));
