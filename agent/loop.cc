@@ -83,17 +83,15 @@ bool Agent::serve_rings(std::uint64_t now) {
 
 // One fence for all completions of the round, then a look at who sleeps.
 void Agent::publish_wakes() {
-  bool fenced = false;
-  for (const Active& active : active_) {
-    ChannelState& channel = active.session->channels[active.channel];
-    if (!channel.needs_wake) continue;
+  std::vector<Server::Answered>& answered = server_.answered();
+  if (answered.empty()) return;
+  shm::full_fence();
+  for (const Server::Answered& at : answered) {
+    ChannelState& channel = at.session->channels[at.channel];
     channel.needs_wake = false;
-    if (!fenced) shm::full_fence();
-    fenced = true;
-    if (shm::wake_client(channel.shared->header)) {
-      signal_eventfd(active.session->client_event.get());
-    }
+    if (shm::wake_client(channel.shared->header)) signal_eventfd(at.session->client_event.get());
   }
+  answered.clear();
 }
 
 void Agent::activate(Session& session, std::uint32_t number) {

@@ -184,6 +184,7 @@ void Server::complete(Work& work, mc_status status) {
   completion.item_count = work.next;
   completion.first = work.last;
   channel.completions.publish(shm::to_words(completion));
+  if (!channel.needs_wake) answered_.push_back({work.session, work.channel});
   channel.needs_wake = true;
   MC_FAILPOINT("completion.after_publish");
 }
@@ -528,6 +529,7 @@ void Server::retry_waiting(std::uint64_t now_ns) {
 }
 
 void Server::forget(const Session& session) {
+  std::erase_if(answered_, [&](const Answered& answered) { return answered.session == &session; });
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     if (it->session != &session) {
       ++it;

@@ -26,6 +26,13 @@ class Server {
   bool anything_waits() const { return !waiting_.empty(); }
   // Something that waits could go on at once: it only let others have a turn.
   bool wants_turn() const { return wants_turn_; }
+  // Channels that got completions, for the loop to wake their clients and then to clear. Not only those
+  // it looks at: what has waited is answered when its channel may be asleep.
+  struct Answered {
+    Session* session;
+    std::uint32_t channel;
+  };
+  std::vector<Answered>& answered() { return answered_; }
   // Forgets what the session's rings asked for: they start afresh, or the session is gone.
   void forget(const Session& session);
   // Gives back everything the session held. REQUIRES: its process is gone or said goodbye.
@@ -86,6 +93,7 @@ class Server {
   std::list<Work> waiting_;
   std::uint32_t next_group_ = 0;
   bool wants_turn_ = false;
+  std::vector<Answered> answered_;
 };
 
 }  // namespace mc::agent

@@ -103,14 +103,18 @@ IndexReader::Probe IndexReader::probe_entry(const void* key, std::size_t key_byt
   found.checksum = entry.checksum.load_relaxed();
   found.key = std::bit_cast<KeyField>(entry.key.load_relaxed());
   const std::uint64_t at = std::uint64_t{found.key.record} * kRecordUnitBytes;
-  const bool same = entry.hash.load_relaxed() == hash && found.key.key_bytes == key_bytes &&
+  const std::uint64_t entry_hash = entry.hash.load_relaxed();
+  const bool same = entry_hash == hash && found.key.key_bytes == key_bytes &&
                     at + key_bytes <= max_keys_bytes_ &&
                     std::memcmp(keys_ + at, key, key_bytes) == 0;
   acquire_fence();
   const bool unchanged = entry.version.load_relaxed() == found.version;
   if (same && unchanged) return Probe::kHit;
   if (pin != nullptr) clear_pin(*pin);
-  return unchanged ? Probe::kMiss : Probe::kChanged;
+  // An object with another tag is not the one the slot named: since the slot was read the key has been
+  // replaced, and its old entry reused. The key may be there all the same.
+  const bool reused = ((entry_hash ^ hash) >> 32) != 0;
+  return unchanged && !reused ? Probe::kMiss : Probe::kChanged;
 }
 
 void IndexReader::prefetch(std::uint64_t hash) const {

@@ -24,8 +24,10 @@ std::optional<Request> decode_request(const RecordWords& words) {
 }
 
 std::optional<Completion> decode_completion(const RecordWords& words) {
-  const auto completion = std::bit_cast<Completion>(words);
+  auto completion = std::bit_cast<Completion>(words);
   if (completion.item_count > MC_MAX_BATCH_ITEMS) return std::nullopt;
+  completion.status = known_status(completion.status);
+  completion.first.status = known_status(completion.first.status);
   return completion;
 }
 

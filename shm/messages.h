@@ -108,6 +108,11 @@ inline std::uint32_t result_bytes(std::uint32_t item_count) {
 inline RecordWords to_words(const Request& request) { return std::bit_cast<RecordWords>(request); }
 inline RecordWords to_words(const Completion& c) { return std::bit_cast<RecordWords>(c); }
 
+// A status that came from another process: a number that none has becomes MC_INTERNAL.
+inline constexpr std::int32_t known_status(std::int32_t status) {
+  return status >= MC_OK && status <= MC_INTERNAL ? status : MC_INTERNAL;
+}
+
 // Checks a copied record: operation, flags, counts, and that its arguments lie inside the arena.
 std::optional<Request> decode_request(const RecordWords& words);
 std::optional<Completion> decode_completion(const RecordWords& words);

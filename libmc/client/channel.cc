@@ -183,6 +183,7 @@ shm::ItemResult Channel::item_result(Ticket ticket, std::uint32_t item) const {
   shm::ItemResult result;
   std::memcpy(&result, shared_->arguments + pending.argument_offset + item * sizeof result,
               sizeof result);
+  result.status = shm::known_status(result.status);
   return result;
 }
 
@@ -277,7 +278,8 @@ void Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
 
 void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
   const Pending& pending = pending_[ticket.slot];
-  for (std::uint32_t i = 0; i < pending.completion.item_count; ++i) {
+  const std::uint32_t count = std::min(pending.completion.item_count, pending.request.item_count);
+  for (std::uint32_t i = 0; i < count; ++i) {
     shm::ReservedItem item;
     std::memcpy(&item, shared_->arguments + pending.argument_offset + i * sizeof item, sizeof item);
     Reserved reserved;

@@ -34,7 +34,7 @@ std::optional<Status> refusal_in(const Message& message) {
   const auto header = shm::decode_control<shm::ControlHeader>(
       message.bytes, shm::ControlType::kAnswer, &text);
   if (!header || header->status == MC_OK) return std::nullopt;
-  return Status(static_cast<mc_status>(header->status), std::string(text));
+  return Status(static_cast<mc_status>(shm::known_status(header->status)), std::string(text));
 }
 
 void copy_text(char* field, std::size_t size, const std::string& text) {

@@ -4,12 +4,15 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cstring>
 
 namespace mc::model {
 
 namespace {
 
-std::uint64_t used_bytes = 0;
+// Offset 0 is nowhere in counterexamples.
+constexpr std::uint64_t kFirst = 4096;
+std::uint64_t used_bytes = kFirst;
 
 std::byte* map_arena() {
   void* at = ::mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE,
@@ -36,7 +39,15 @@ std::byte* arena_allocate(std::uint64_t bytes) {
 
 void arena_reset() {
   ::madvise(arena_base(), used_bytes, MADV_DONTNEED);
-  used_bytes = 0;
+  used_bytes = kFirst;
+}
+
+void arena_zero(void* at, std::uint64_t bytes) {
+  if (reinterpret_cast<std::uintptr_t>(at) % 4096 == 0 && bytes % 4096 == 0) {
+    ::madvise(at, bytes, MADV_DONTNEED);
+  } else {
+    std::memset(at, 0, bytes);
+  }
 }
 
 }  // namespace mc::model

@@ -17,6 +17,8 @@ std::byte* arena_base();
 // Zeros, aligned to a page.
 std::byte* arena_allocate(std::uint64_t bytes);
 void arena_reset();
+// Zeros a range; a long one costs no more than what was touched of it.
+void arena_zero(void* at, std::uint64_t bytes);
 inline bool in_arena(const void* at) {
   return static_cast<std::uint64_t>(static_cast<const std::byte*>(at) - arena_base()) < kArenaBytes;
 }

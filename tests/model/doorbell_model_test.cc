@@ -10,7 +10,7 @@ struct Setting {
   bool client_waits = false;
   ClientWaits how = ClientWaits::kInFutex;
   bool busy_neighbour = false;  // a second channel, with a request in it from the start
-  bool agent_looks = true;     // from the start
+  bool agent_looks = true;      // from the start
   bool demote_first = false;
   bool answer_late = false;
   bool client_dies = false;
@@ -21,8 +21,7 @@ struct DoorbellWorld {
   DoorbellWorld(Machine& machine, const Setting& chosen) : setting(chosen) {
     std::vector<DoorbellChannel*> list;
     for (unsigned i = 0; i < (setting.busy_neighbour ? 2u : 1u); ++i) {
-      channels.push_back(
-          std::make_unique<DoorbellChannel>(machine, i == 0 ? "" : "neighbour's "));
+      channels.push_back(std::make_unique<DoorbellChannel>(machine, i == 0 ? "" : "neighbour's "));
       list.push_back(channels.back().get());
     }
     if (setting.busy_neighbour) list.back()->client_requests.publish({0});
@@ -90,8 +89,7 @@ TEST(DoorbellModel, BothSidesGoToSleepAgainAndAgain) {
 }
 
 TEST(DoorbellModel, AnIdleChannelIsDemotedWithoutLosingItsRequest) {
-  Setting setting{
-      .requests = 1, .busy_neighbour = true, .demote_first = true, .faults = {}};
+  Setting setting{.requests = 1, .busy_neighbour = true, .demote_first = true, .faults = {}};
   expect_holds(doorbell(setting));
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client and an agent over rings and doorbells, with the product's shm functions called in
-//   the order in which libmc/client/channel.cc, completion_queue.cc and agent/loop.cc call them. Those
-//   files are bound to sockets and epoll; each function here names the one it mirrors.
+// What it is: a client and an agent over rings and doorbells, with the product's shm functions
+// called in
+//   the order in which libmc/client/channel.cc, completion_queue.cc and agent/loop.cc call them.
+//   Those files are bound to sockets and epoll; each function here names the one it mirrors.
 //   Nothing times out: a wake-up that is lost is a thread that waits for ever.
 // Threads: those of the machine.
 #pragma once
@@ -16,7 +17,7 @@
 namespace mc::model {
 
 struct DoorbellFaults {
-  bool no_second_look = false;         // the agent sleeps without looking again after the announcement
+  bool no_second_look = false;  // the agent sleeps without looking again after the announcement
   bool no_second_look_client = false;  // the client too
   bool bell_before_publish = false;    // the client looks at the announcement before it publishes
   bool wakes_active_only = false;      // the agent wakes only clients whose channels it looks at

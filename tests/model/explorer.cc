@@ -162,8 +162,7 @@ class Explorer {
       const auto q = static_cast<unsigned>(std::countr_zero(left));
       if (options_.reduce && !dependent(actor(p), op, actor(q), machine_->next(q))) sleep |= bit(q);
     }
-    Event event{p, machine_->thread_of(p), machine_->is_thread(p), 0, 0, op,
-                next_clock(p)};
+    Event event{p, machine_->thread_of(p), machine_->is_thread(p), 0, 0, op, next_clock(p)};
     if (op.kind == Kind::kFlush) event.entry = machine_->flush_number(p);
     join_dependencies(event);
     event.number = static_cast<std::uint16_t>(clocks_[p].steps[p] + 1);
@@ -183,7 +182,8 @@ class Explorer {
     switch (op.kind) {
       case Kind::kFlush:
         clock.join(machine_->flush_clock(p));
-        // A release waits for what was stored before it; what was stored after may have overtaken it.
+        // A release waits for what was stored before it; what was stored after may have overtaken
+        // it.
         if (machine_->flush_is_ordered(p)) {
           for (const std::uint32_t index : flush_events_[thread]) {
             if (events_[index].entry < machine_->flush_number(p)) clock.join(events_[index].clock);
@@ -300,7 +300,8 @@ class Explorer {
     }
   }
 
-  // Before the event: some process that can begin what happens without the event, up to p's next step.
+  // Before the event: some process that can begin what happens without the event, up to p's next
+  // step.
   void branch_at(std::size_t index, unsigned p, const Clock& clock) {
     Frame& frame = frames_[index];
     const Event& event = events_[index];

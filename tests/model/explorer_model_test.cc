@@ -42,12 +42,24 @@ std::set<Outcome> outcomes(const Program& program, Memory memory, bool reduce,
         for (std::size_t i = 0; i < body.size(); ++i) {
           shm::Word64& word = words[body[i].word];
           switch (body[i].what) {
-            case What::kLoad: (*reads)[at + i] = word.load_relaxed(); break;
-            case What::kStore: word.store_relaxed(value + i + 1); break;
-            case What::kRelease: word.store_release(value + i + 1); break;
-            case What::kExchange: (*reads)[at + i] = word.exchange(value + i + 1); break;
-            case What::kFence: shm::full_fence(); break;
-            case What::kHeavyFence: shm::heavy_fence(); break;
+            case What::kLoad:
+              (*reads)[at + i] = word.load_relaxed();
+              break;
+            case What::kStore:
+              word.store_relaxed(value + i + 1);
+              break;
+            case What::kRelease:
+              word.store_release(value + i + 1);
+              break;
+            case What::kExchange:
+              (*reads)[at + i] = word.exchange(value + i + 1);
+              break;
+            case What::kFence:
+              shm::full_fence();
+              break;
+            case What::kHeavyFence:
+              shm::heavy_fence();
+              break;
             case What::kAwait:
               forget_reads();
               while (word.load_relaxed() == 0) retry();
@@ -86,8 +98,10 @@ TEST(ExplorerModel, StoreBuffersDelayStoresUntilAFence) {
   const auto both_miss = [](const Program& program) {
     const bool second_fenced = program.threads[1].size() == 3;
     Outcome reads = {99, 0, 99, 0};
-    if (program.threads[0].size() == 3) reads = {99, 99, 0, 99, 99, 0};
-    else if (second_fenced) reads = {99, 0, 99, 99, 0};
+    if (program.threads[0].size() == 3)
+      reads = {99, 99, 0, 99, 99, 0};
+    else if (second_fenced)
+      reads = {99, 0, 99, 99, 0};
     return reads_can_be(outcomes(program, Memory::kTotalStoreOrder, true), reads);
   };
   EXPECT_TRUE(both_miss(plain));
@@ -129,8 +143,8 @@ Program random_program(std::mt19937& random) {
 }
 
 std::string describe(const Program& program) {
-  static const char* const kNames[] = {"load", "store", "release", "exchange", "fence", "heavy",
-                                       "await"};
+  static const char* const kNames[] = {"load",  "store", "release", "exchange",
+                                       "fence", "heavy", "await"};
   std::string text = program.dies ? "(first may die) " : "";
   for (const auto& body : program.threads) {
     for (const Instruction& step : body) {

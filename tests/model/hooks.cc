@@ -75,7 +75,7 @@ void punch(void* range, std::uint64_t bytes, const Site& site) {
   if (Machine* running = machine()) {
     running->punch(range, bytes, site);
   } else {
-    std::memset(range, 0, bytes);
+    arena_zero(range, bytes);
   }
 }
 
@@ -103,7 +103,8 @@ void forget_reads() {
 
 void* model_memcpy(void* to, const void* from, std::size_t bytes) {
   using namespace mc::model;
-  if (machine() == nullptr || (!in_arena(to) && !in_arena(from))) return std::memcpy(to, from, bytes);
+  if (machine() == nullptr || (!in_arena(to) && !in_arena(from)))
+    return std::memcpy(to, from, bytes);
   const bool shared_to = in_arena(to);
   for_words(shared_to ? to : from, bytes, [&](std::size_t at, unsigned step) {
     const auto* source = static_cast<const std::byte*>(from) + at;
@@ -132,8 +133,8 @@ int model_memcmp(const void* a, const void* b, std::size_t bytes) {
   int difference = 0;
   for_words(shared, bytes, [&](std::size_t at, unsigned step) {
     if (difference != 0) return;
-    const std::uint64_t value = load(static_cast<const std::byte*>(shared) + at, step,
-                                     Order::kRelaxed, {"", "memcmp", 0});
+    const std::uint64_t value =
+        load(static_cast<const std::byte*>(shared) + at, step, Order::kRelaxed, {"", "memcmp", 0});
     difference = std::memcmp(&value, own + at, step);
   });
   return difference;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the product's code calls instead of the processor when it runs in the model: every
+// What it is: what the product's code calls instead of the processor when it runs in the model:
+// every
 //   access to memory that two processes see becomes a step of the simulated machine (machine.h).
 //   Outside of a run (preparing and judging a scenario) an access is just done.
 // Threads: one real one; the simulated ones are fibers of it.
@@ -39,8 +40,8 @@ void wait_event(std::uint64_t* event, const Site& site);
 
 }  // namespace mc::model
 
-// Stand-ins for memcpy, memcmp, syscall and getrandom in product code. Bytes outside of modelled memory
-// are private and copied at once.
+// Stand-ins for memcpy, memcmp, syscall and getrandom in product code. Bytes outside of modelled
+// memory are private and copied at once.
 void* model_memcpy(void* to, const void* from, std::size_t bytes);
 int model_memcmp(const void* a, const void* b, std::size_t bytes);
 long model_syscall(long number, std::uint32_t* word, int operation, std::uint32_t value, ...);

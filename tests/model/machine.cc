@@ -33,7 +33,8 @@ bool Op::touches(std::uint64_t granule) const {
 
 Machine* Machine::running() { return running_machine; }
 
-// ---- Scenario -------------------------------------------------------------------------------------
+// ---- Scenario
+// -------------------------------------------------------------------------------------
 
 void Machine::thread(std::string name, std::function<void()> body) {
   Thread thread;
@@ -116,7 +117,8 @@ void Machine::set_violation(std::string text) {
   if (violation_.empty()) violation_ = std::move(text);
 }
 
-// ---- Processes ------------------------------------------------------------------------------------
+// ---- Processes
+// ------------------------------------------------------------------------------------
 
 bool Machine::enabled(unsigned process) const {
   return violation_.empty() && may_run(processes_[process]);
@@ -170,7 +172,9 @@ const Machine::Entry* Machine::head(const Process& flusher, std::size_t* index) 
   return nullptr;
 }
 
-const Clock& Machine::flush_clock(unsigned process) const { return head(processes_[process])->clock; }
+const Clock& Machine::flush_clock(unsigned process) const {
+  return head(processes_[process])->clock;
+}
 
 bool Machine::flush_is_ordered(unsigned process) const {
   return memory_ == Memory::kPartialStoreOrder && head(processes_[process])->ordered;
@@ -228,12 +232,13 @@ void Machine::flush(Process& flusher) {
   const Entry entry = buffer[index];
   buffer.erase(buffer.begin() + static_cast<std::ptrdiff_t>(index));
   std::memcpy(entry.address, &entry.value, entry.bytes);
-  note(static_cast<unsigned>(&flusher - processes_.data()), Kind::kFlush, entry.address, entry.value,
-       entry.site);
+  note(static_cast<unsigned>(&flusher - processes_.data()), Kind::kFlush, entry.address,
+       entry.value, entry.site);
   refresh_flushers(flusher.thread);
 }
 
-// ---- Operations of threads --------------------------------------------------------------------------
+// ---- Operations of threads
+// --------------------------------------------------------------------------
 
 Machine::Thread& Machine::post(Op op) {
   const unsigned number = my_number();
@@ -380,7 +385,7 @@ void Machine::punch(void* range, std::uint64_t bytes, const Site& site) {
   Op op = op_at(Kind::kPunch, range, 1, true);
   op.end = op.first + bytes / 8;
   post(std::move(op));
-  std::memset(range, 0, bytes);
+  arena_zero(range, bytes);
   note(my_number(), Kind::kPunch, range, bytes, site);
 }
 
@@ -423,7 +428,8 @@ void Machine::futex_wake(std::uint32_t* word, const Site& site) {
   }
 }
 
-// ---- Looking again ----------------------------------------------------------------------------------
+// ---- Looking again
+// ----------------------------------------------------------------------------------
 
 bool Machine::reads_changed(const Thread& thread) const {
   return std::any_of(thread.reads.begin(), thread.reads.end(), [&](const Read& past) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the simulated machine: threads, a store buffer for each, and the memory they share. It
+// What it is: the simulated machine: threads, a store buffer for each, and the memory they share.
+// It
 //   executes one step at a time, of the process that the explorer chooses. A process is
 //     a thread         its next operation, at which it waits until chosen
-//     a flusher        moves an entry of a thread's store buffer to memory. Total store order: one per
+//     a flusher        moves an entry of a thread's store buffer to memory. Total store order: one
+//     per
 //                      thread, oldest entry first. Partial: one per thread and word, and only an
 //                      ordered store (release) waits for everything older
 //     a barrier        what membarrier() runs on another thread's processor: waits for a moment at
@@ -57,9 +59,9 @@ inline std::uint64_t granule_of(const void* at) {
 struct Op {
   Kind kind = Kind::kNone;
   bool writes = false;
-  std::uint8_t target = 0;                // kHeavy, kKill: a thread
-  std::uint64_t first = 0, end = 0;       // granules touched
-  std::vector<std::uint64_t> awaited;     // kAwait: granules looked at
+  std::uint8_t target = 0;             // kHeavy, kKill: a thread
+  std::uint64_t first = 0, end = 0;    // granules touched
+  std::vector<std::uint64_t> awaited;  // kAwait: granules looked at
   bool touches(std::uint64_t granule) const;
 };
 
@@ -73,11 +75,11 @@ struct Step {
 };
 
 enum class Action : std::uint8_t {
-  kSkip,    // a fence or store that is not there
-  kStale,   // a load that gives what the same thread last read there: a check left out
-  kZero,    // a load that always gives 0
-  kRelax,   // an ordered store made relaxed
-  kLate,    // a store that changes places with the thread's next one
+  kSkip,   // a fence or store that is not there
+  kStale,  // a load that gives what the same thread last read there: a check left out
+  kZero,   // a load that always gives 0
+  kRelax,  // an ordered store made relaxed
+  kLate,   // a store that changes places with the thread's next one
 };
 // A deliberate fault at the operations of this kind in the product's function of this name.
 struct Mutation {
@@ -148,7 +150,8 @@ class Machine {
   void wait_event(std::uint64_t* event, const Site& site);
   void futex_wait(std::uint32_t* word, std::uint32_t value, const Site& site);
   void futex_wake(std::uint32_t* word, const Site& site);
-  // Waits until something this thread has read since its last forget_reads() or retry() has changed.
+  // Waits until something this thread has read since its last forget_reads() or retry() has
+  // changed.
   void retry(const Site& site);
   void forget_reads();
   bool in_thread() const { return current_ != nullptr; }
@@ -198,7 +201,8 @@ class Machine {
   bool may_run(const Process& process) const;
   std::uint64_t read(const Thread& thread, const void* address, unsigned bytes) const;
   void push(Thread& thread, Entry entry);
-  void note(unsigned process, Kind kind, const void* address, std::uint64_t value, const Site& site);
+  void note(unsigned process, Kind kind, const void* address, std::uint64_t value,
+            const Site& site);
   const Entry* head(const Process& flusher, std::size_t* index = nullptr) const;
   void refresh_flushers(unsigned thread);
   bool reads_changed(const Thread& thread) const;

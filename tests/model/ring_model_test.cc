@@ -76,8 +76,7 @@ TEST(RingMutant, AStampBeforeItsRecordIsFound) {
 }
 
 TEST(RingMutant, AStampWithoutReleaseIsFound) {
-  expect_found(Memory::kPartialStoreOrder, ring(1, 0),
-               {{"publish", Kind::kStore, Action::kRelax}});
+  expect_found(Memory::kPartialStoreOrder, ring(1, 0), {{"publish", Kind::kStore, Action::kRelax}});
 }
 
 TEST(RingMutant, ARestartWithTheSameEpochIsFound) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's Store against readers in place: pins, limbo, reuse of extents, entries and key records,
-// replacement, eviction for room, moving. The Store, its index, tables, key heap and policy are the
-// product's; only the allocator of extents is simpler.
+// The agent's Store against readers in place: pins, limbo, reuse of extents, entries and key
+// records, replacement, eviction for room, moving. The Store, its index, tables, key heap and
+// policy are the product's; only the allocator of extents is simpler.
 #include <string>
 
 #include "agent/pool/store.h"
@@ -29,9 +29,8 @@ struct StoreWorld {
     agent::Store::Config config;
     config.pool_bytes = extents * agent::kGranuleBytes;
     config.policy = "lru";
-    store = std::move(*agent::Store::create(config, [this](std::vector<std::uint64_t>& found) {
-      collect_pins(found);
-    }));
+    store = std::move(*agent::Store::create(
+        config, [this](std::vector<std::uint64_t>& found) { collect_pins(found); }));
     const MemoryFile& file = store->index().file();
     reader = *shm::IndexReader::open(file.base(), file.size_bytes());
     const shm::IndexHeader& header = store->index().header();
@@ -41,8 +40,8 @@ struct StoreWorld {
       machine.name(file.base() + header.table_offset[i], header.table_max_bytes,
                    "table " + std::to_string(i));
     }
-    static const char* const kFields[] = {"version", "hash", "extent", "length",
-                                          "checksum", "key", "parent", "attributes"};
+    static const char* const kFields[] = {"version",  "hash", "extent", "length",
+                                          "checksum", "key",  "parent", "attributes"};
     for (std::uint32_t id = 0; id < 4; ++id) {
       auto* word = reinterpret_cast<const std::byte*>(&store->index().entry(id));
       for (const char* field : kFields) {
@@ -149,20 +148,33 @@ TEST(StoreModel, AReaderNeverSeesTheBytesOfWhatCameAfter) {
 }
 
 TEST(StoreModel, AnExtentThatIsReusedTwiceIsNeverMistaken) {
-  expect_holds(store(1, "a", [](StoreWorld& world) {
-    if (!world.put('b', false, true)) return;
-    world.store->remove("b");
-    world.put('a');
-  }, {gets('a')}));
+  expect_holds(store(1, "a",
+                     [](StoreWorld& world) {
+                       if (!world.put('b', false, true)) return;
+                       world.store->remove("b");
+                       world.put('a');
+                     },
+                     {gets('a')}));
 }
 
 TEST(StoreModel, TwoReadersOfOneObjectAreBothWaitedFor) {
-  expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a'), gets('a')}));
+  // Half a minute: what each of two readers sees is tried with all that the other one may see.
+  if (long_form()) {
+    expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a'), gets('a')}));
+  }
+  expect_holds(Memory::kTotalStoreOrder, store(1, "a",
+                                               [](StoreWorld& world) {
+                                                 world.store->remove("a");
+                                                 world.store->reclaim();
+                                               },
+                                               {gets('a'), gets('a')}));
   expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a'), gets('b')}));
 }
 
 TEST(StoreModel, AReaderThatDiesAtAnyStepHarmsNobody) {
-  expect_holds(store(1, "a", remove_and_reuse, {gets('a')}, true));
+  expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}, true));
+  if (!long_form()) return;
+  expect_holds(Memory::kPartialStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}, true));
 }
 
 TEST(StoreModel, AReplacedObjectIsReadOldOrNewAndNeverMissed) {
@@ -174,19 +186,21 @@ TEST(StoreModel, AReplacedObjectIsReadOldOrNewAndNeverMissed) {
 TEST(StoreModel, AReplacementIsNeverUndoneForAReader) {
   expect_holds(store(2, "a", [](StoreWorld& world) { world.put('a', true); },
                      {[](StoreWorld& world, unsigned number) {
-    const std::uint64_t first = world.get(number, 'a');
-    const std::uint64_t second = world.get(number, 'a');
-    expect(first != 0 && first <= second, "the old object does not come back");
-  }}));
+                       const std::uint64_t first = world.get(number, 'a');
+                       const std::uint64_t second = world.get(number, 'a');
+                       expect(first != 0 && first <= second, "the old object does not come back");
+                     }}));
 }
 
 TEST(StoreModel, AnObjectThatIsMovedIsReadAtEitherPlace) {
-  expect_holds(store(2, "a", [](StoreWorld& world) {
-    world.store->pool().let_leave(0);
-    world.store->resize(0);
-    world.store->tick(0);
-    world.put('b');
-  }, {always_gets('a')}));
+  expect_holds(store(2, "a",
+                     [](StoreWorld& world) {
+                       world.store->pool().let_leave(0);
+                       world.store->resize(0);
+                       world.store->tick(0);
+                       world.put('b');
+                     },
+                     {always_gets('a')}));
 }
 
 TEST(StoreMutant, AReclaimWithoutHeavyFenceIsFound) {
@@ -217,30 +231,60 @@ TEST(StoreMutant, AnEndThatDoesNotChangeTheVersionIsFound) {
 }
 
 TEST(StoreMutant, AnObjectPublishedBeforeItsFieldsIsFound) {
-  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
-               {{"publish_new", Kind::kStore, Action::kLate, Mutation::Of::kRelaxed}});
-  expect_found(Memory::kPartialStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
+  // The reader comes by a slot that named the entry's last object, of the same key.
+  expect_found(Memory::kPartialStoreOrder,
+               store(1, "a",
+                     [](StoreWorld& world) {
+                       world.store->remove("a");
+                       world.put('a');
+                     },
+                     {gets('a')}),
                {{"publish_new", Kind::kStore, Action::kRelax}});
 }
 
+TEST(StoreMutant, AMissInAnEntryThatWasReusedIsFound) {
+  expect_found(Memory::kTotalStoreOrder,
+               store(2, "a", replace_and_reuse, {[](StoreWorld& world, unsigned) {
+                       // The reader as it would be if an entry of another key were simply no match.
+                       const std::uint64_t hash = hash_key("a", 1, world.reader.hash_seed());
+                       const auto& header = world.reader.header();
+                       const auto& table = header.tables[header.generation.load_relaxed() & 1];
+                       const auto* buckets = reinterpret_cast<const shm::Bucket*>(
+                           world.store->index().file().base() + table.offset_bytes.load_relaxed());
+                       const auto& home =
+                           buckets[shm::home_bucket(hash, table.bucket_count.load_relaxed())];
+                       const std::uint64_t slot = home.slots[0].load_acquire();
+                       const shm::Entry& entry =
+                           world.reader.entry(static_cast<std::uint32_t>(slot & 0xffffffffu) - 1);
+                       const std::uint64_t version = entry.version.load_acquire();
+                       if (shm::state_of(version) != shm::EntryState::kLive) return;
+                       const bool match = entry.hash.load_relaxed() == hash;
+                       const bool unchanged = entry.version.load_relaxed() == version;
+                       expect(match || !unchanged, "a present key is never missed");
+                     }}));
+}
+
 TEST(StoreMutant, AReplacementThatEndsTheOldObjectFirstIsFound) {
-  expect_found(Memory::kTotalStoreOrder, store(2, "a", [](StoreWorld& world) {
-    world.store->remove("a");
-    world.put('a');
-  }, {always_gets('a')}));
+  expect_found(Memory::kTotalStoreOrder, store(2, "a",
+                                               [](StoreWorld& world) {
+                                                 world.store->remove("a");
+                                                 world.put('a');
+                                               },
+                                               {always_gets('a')}));
 }
 
 TEST(StoreMutant, APinReleasedBeforeTheCopyIsFound) {
-  expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse,
-                                               {[](StoreWorld& world, unsigned number) {
-    shm::FoundObject found;
-    const std::uint64_t hash = hash_key("a", 1, world.reader.hash_seed());
-    if (!world.reader.find("a", 1, hash, &world.pins[number], found)) return;
-    shm::clear_pin(world.pins[number]);
-    std::uint64_t word = 0;
-    model_memcpy(&word, world.store->pool().data() + found.extent, sizeof word);
-    expect(word == found.checksum, "a reader reads the bytes of the object it found");
-  }}));
+  expect_found(Memory::kTotalStoreOrder,
+               store(1, "a", remove_and_reuse, {[](StoreWorld& world, unsigned number) {
+                       shm::FoundObject found;
+                       const std::uint64_t hash = hash_key("a", 1, world.reader.hash_seed());
+                       if (!world.reader.find("a", 1, hash, &world.pins[number], found)) return;
+                       shm::clear_pin(world.pins[number]);
+                       std::uint64_t word = 0;
+                       model_memcpy(&word, world.store->pool().data() + found.extent, sizeof word);
+                       expect(word == found.checksum,
+                              "a reader reads the bytes of the object it found");
+                     }}));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A counterexample as a table: a line per step, a column per thread; what a thread's store buffer gives
-// to memory, and when, stands in the thread's column after ">".
+// A counterexample as a table: a line per step, a column per thread; what a thread's store buffer
+// gives to memory, and when, stands in the thread's column after ">".
 #include <cstdio>
 #include <cstring>
 
@@ -11,22 +11,38 @@ namespace mc::model {
 
 const char* kind_name(Kind kind) {
   switch (kind) {
-    case Kind::kNone: return "";
-    case Kind::kLoad: return "load";
-    case Kind::kStore: return "store";
-    case Kind::kFlush: return "> visible";
-    case Kind::kRmw: return "exchange";
-    case Kind::kFence: return "fence";
-    case Kind::kHeavy: return "> fenced by heavy_fence";
-    case Kind::kHeavyEnd: return "heavy fence done";
-    case Kind::kAwait: return "look again";
-    case Kind::kFutexWait: return "futex wait";
-    case Kind::kFutexSleep: return "woken";
-    case Kind::kFutexWake: return "futex wake";
-    case Kind::kSignal: return "signal";
-    case Kind::kWaitEvent: return "take signal";
-    case Kind::kPunch: return "punch";
-    case Kind::kKill: return "DIES";
+    case Kind::kNone:
+      return "";
+    case Kind::kLoad:
+      return "load";
+    case Kind::kStore:
+      return "store";
+    case Kind::kFlush:
+      return "> visible";
+    case Kind::kRmw:
+      return "exchange";
+    case Kind::kFence:
+      return "fence";
+    case Kind::kHeavy:
+      return "> fenced by heavy_fence";
+    case Kind::kHeavyEnd:
+      return "heavy fence done";
+    case Kind::kAwait:
+      return "look again";
+    case Kind::kFutexWait:
+      return "futex wait";
+    case Kind::kFutexSleep:
+      return "woken";
+    case Kind::kFutexWake:
+      return "futex wake";
+    case Kind::kSignal:
+      return "signal";
+    case Kind::kWaitEvent:
+      return "take signal";
+    case Kind::kPunch:
+      return "punch";
+    case Kind::kKill:
+      return "DIES";
   }
   return "";
 }
@@ -71,8 +87,8 @@ std::string Machine::table() const {
       cell += " " + place(step.address) + " = " + value;
     }
     const unsigned thread = processes_[step.process].thread;
-    std::snprintf(line, sizeof line, "%4u  %*s%-*s", ++number, static_cast<int>(thread) * kColumn, "",
-                  static_cast<int>(threads_.size() - thread) * kColumn, cell.c_str());
+    std::snprintf(line, sizeof line, "%4u  %*s%-*s", ++number, static_cast<int>(thread) * kColumn,
+                  "", static_cast<int>(threads_.size() - thread) * kColumn, cell.c_str());
     text += line;
     if (step.site.line != 0) {
       const char* slash = std::strrchr(step.site.file, '/');

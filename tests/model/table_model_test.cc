@@ -19,7 +19,8 @@ std::uint64_t hash_of(std::uint64_t n) { return ((n + 1) << 32) | 1; }
 
 struct TableWorld {
   TableWorld(Machine& machine, std::uint64_t buckets) {
-    const std::uint64_t bytes = shm::kPageBytes + 2 * kTableBytes + kEntries * sizeof(shm::Entry) + 4096;
+    const std::uint64_t bytes =
+        shm::kPageBytes + 2 * kTableBytes + kEntries * sizeof(shm::Entry) + 4096;
     std::byte* base = arena_allocate(bytes);
     file = MemoryFile(base, bytes);
     header = reinterpret_cast<shm::IndexHeader*>(base);
@@ -59,8 +60,8 @@ struct TableWorld {
   }
   void leave(std::uint32_t id) {
     shm::Entry& entry = entries[id];
-    entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
-                                                  shm::EntryState::kLimbo));
+    entry.version.store_release(
+        shm::make_version(shm::sequence_of(entry.version.load_relaxed()), shm::EntryState::kLimbo));
   }
   bool put(std::uint32_t id, std::uint64_t key) {
     const bool room = table->prepare_insert();
@@ -118,10 +119,12 @@ void churn_overflow(TableWorld& world) {
 
 TEST(TableModel, AKeyInAnOverflowBucketIsNeverMissedWhileOthersComeAndGo) {
   expect_holds(table(4, 9, churn_overflow, {finds(7)}));
-  expect_holds(table(4, 9, [](TableWorld& world) {
-    world.remove(3, 3);  // of the home bucket
-    world.put(9, 9);
-  }, {finds(7)}));
+  expect_holds(table(4, 9,
+                     [](TableWorld& world) {
+                       world.remove(3, 3);  // of the home bucket
+                       world.put(9, 9);
+                     },
+                     {finds(7)}));
   expect_holds(Memory::kTotalStoreOrder, table(4, 9, churn_overflow, {finds(7), finds(2)}));
 }
 
@@ -147,11 +150,11 @@ void replace_key_one(TableWorld& world) {
 
 TEST(TableModel, AReplacedKeyIsFoundOldOrNewAndNeverOldAfterNew) {
   expect_holds(table(4, 3, replace_key_one, {[](TableWorld& world) {
-    const std::uint64_t first = world.get(1);
-    const std::uint64_t second = world.get(1);
-    expect(first != 0 && second != 0, "a replaced key is never missed");
-    expect(first <= second, "the new object does not become the old one again");
-  }}));
+                       const std::uint64_t first = world.get(1);
+                       const std::uint64_t second = world.get(1);
+                       expect(first != 0 && second != 0, "a replaced key is never missed");
+                       expect(first <= second, "the new object does not become the old one again");
+                     }}));
 }
 
 // One bucket with five keys is full by the table's rule: prepare_insert() starts a larger one.
@@ -165,12 +168,14 @@ TEST(TableModel, APresentKeyIsFoundWhileTheTableGrows) {
 }
 
 TEST(TableModel, AKeyPutOrReplacedWhileTheTableGrowsIsFound) {
-  expect_holds(Memory::kTotalStoreOrder, table(1, 5, [](TableWorld& world) {
-    world.put(5, 5);
-    world.remove(0, 0);
-    world.table->prepare_insert();
-    replace_key_one(world);
-  }, {finds(1)}));
+  expect_holds(Memory::kTotalStoreOrder, table(1, 5,
+                                               [](TableWorld& world) {
+                                                 world.put(5, 5);
+                                                 world.remove(0, 0);
+                                                 world.table->prepare_insert();
+                                                 replace_key_one(world);
+                                               },
+                                               {finds(1)}));
 }
 
 TEST(TableModel, AReaderThatSleepsThroughTwoGrowthsStillFindsItsKey) {
@@ -194,11 +199,13 @@ TEST(TableMutant, AnOverflowThatIsNotCountedIsFound) {
 }
 
 TEST(TableMutant, AReplacementByEraseAndInsertIsFound) {
-  expect_found(Memory::kTotalStoreOrder, table(4, 3, [](TableWorld& world) {
-    world.make_entry(5, 1, 2);
-    world.remove(1, 1);
-    world.table->insert(hash_of(1), 5);
-  }, {finds(1)}));
+  expect_found(Memory::kTotalStoreOrder, table(4, 3,
+                                               [](TableWorld& world) {
+                                                 world.make_entry(5, 1, 2);
+                                                 world.remove(1, 1);
+                                                 world.table->insert(hash_of(1), 5);
+                                               },
+                                               {finds(1)}));
 }
 
 TEST(TableMutant, ALiveEntryWithoutItsFieldsIsFound) {
@@ -227,9 +234,13 @@ TEST(TableMutant, AGenerationVisibleBeforeItsTableIsFound) {
 }
 
 TEST(TableMutant, AGenerationThatStaysIsFound) {
-  expect_found(Memory::kTotalStoreOrder, table(1, 5, [](TableWorld& world) {
-    for (int i = 0; i < 4; ++i) world.table->prepare_insert();
-  }, {finds(4)}), {{"publish", Kind::kStore, Action::kSkip, Mutation::Of::kOrdered}});
+  expect_found(Memory::kTotalStoreOrder,
+               table(1, 5,
+                     [](TableWorld& world) {
+                       for (int i = 0; i < 4; ++i) world.table->prepare_insert();
+                     },
+                     {finds(4)}),
+               {{"publish", Kind::kStore, Action::kSkip, Mutation::Of::kOrdered}});
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: shm/atomic.h as the model checker sees it: the same interface, each operation a step of
-//   the simulated machine. It also redirects the plain accesses of shared bytes and the system calls of
-//   the product's .cc files, so that they run here unchanged.
+// What it is: shm/atomic.h as the model checker sees it: the same interface, each operation a step
+// of
+//   the simulated machine. It also redirects the plain accesses of shared bytes and the system
+//   calls of the product's .cc files, so that they run here unchanged.
 // Threads: those of tests/model/machine.h.
 #pragma once
 
@@ -32,7 +33,8 @@ using ::model_memcpy;
 
 namespace mc::shm {
 
-// In a namespace of its own: an object compiled with the product's header cannot link with this one.
+// In a namespace of its own: an object compiled with the product's header cannot link with this
+// one.
 inline namespace model_checked {
 
 template <typename T>
@@ -47,15 +49,14 @@ class Word {
     model::store(&value_, sizeof(T), value, model::Order::kOrdered, site);
   }
   T exchange(T value, MC_MODEL_SITE) {
-    return static_cast<T>(
-        model::rmw(&value_, sizeof(T), model::Rmw::kExchange, value, 0, site));
+    return static_cast<T>(model::rmw(&value_, sizeof(T), model::Rmw::kExchange, value, 0, site));
   }
   T fetch_or(T bits, MC_MODEL_SITE) {
     return static_cast<T>(model::rmw(&value_, sizeof(T), model::Rmw::kOr, bits, 0, site));
   }
   bool compare_exchange(T& expected, T value, MC_MODEL_SITE) {
-    const T before = static_cast<T>(model::rmw(
-        &value_, sizeof(T), model::Rmw::kCompareExchange, value, expected, site));
+    const T before = static_cast<T>(
+        model::rmw(&value_, sizeof(T), model::Rmw::kCompareExchange, value, expected, site));
     const bool same = before == expected;
     expected = before;
     return same;

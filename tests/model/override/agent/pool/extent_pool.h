@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: agent/pool/extent_pool.h for the model: an allocator that always gives the extent that
-//   came back last, so that reuse is as quick as can be. What the product's allocator does is private
-//   to the agent and no part of any protocol.
+// What it is: agent/pool/extent_pool.h for the model: an allocator that always gives the extent
+// that
+//   came back last, so that reuse is as quick as can be. What the product's allocator does is
+//   private to the agent and no part of any protocol.
 // Threads: the simulated agent.
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: libmc/base/memory_file.h for the model: a "file" is a piece of the modelled memory, its
+// What it is: libmc/base/memory_file.h for the model: a "file" is a piece of the modelled memory,
+// its
 //   mapping the same bytes; taking pages away is one step that every thread sees at once.
 // Threads: those of tests/model/machine.h.
 #pragma once
