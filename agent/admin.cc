@@ -236,8 +236,7 @@ Json::Value Admin::resize(const Json::Value& request) {
                        std::to_string(pool.max_bytes()) +
                        "; to go beyond, restart the agent with a larger max_pool_bytes");
   }
-  if (bytes > pool.target_bytes() &&
-      bytes - pool.target_bytes() > available_memory_bytes()) {
+  if (bytes > pool.target_bytes() && bytes - pool.target_bytes() > available_memory_bytes()) {
     return failure(MC_NO_MEMORY, "only " + std::to_string(available_memory_bytes() >> 20) +
                                      " MiB of memory are available on this host");
   }
@@ -253,8 +252,9 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
   options.policy = word(request, "policy");
   options.isolated = word(request, "mode") == "isolated";
   const bool plain = !options.name.empty() && options.name.size() <= MC_MAX_NAMESPACE_BYTES &&
-                     options.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU"
-                                                    "VWXYZ0123456789._-") == std::string::npos;
+                     options.name.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU"
+                         "VWXYZ0123456789._-") == std::string::npos;
   if (!plain) {
     return failure(MC_INVALID_ARGUMENT, "a namespace's name has 1 to 64 of A-Z a-z 0-9 . _ -");
   }
@@ -273,7 +273,8 @@ Json::Value Admin::drop_namespace(const Json::Value& request) {
   const auto found = agent_.tenants_.find(word(request, "name"));
   if (found == agent_.tenants_.end()) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace");
   if (!found->second->temporary) {
-    return failure(MC_INVALID_ARGUMENT, "that namespace stands in the configuration; remove it there");
+    return failure(MC_INVALID_ARGUMENT,
+                   "that namespace stands in the configuration; remove it there");
   }
   agent_.drop_tenant(found->first);
   return Json::Value(Json::objectValue);

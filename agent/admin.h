@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the agent's answers to mcctl, as JSON; the verbs are listed in libmc/client/admin.h.
-// Threads: the agent's loop. Trusts: a request is bounded text; orders that change something are only
+// Threads: the agent's loop. Trusts: a request is bounded text; orders that change something are
+// only
 //   taken from root and the agent's own user.
 #pragma once
 

@@ -44,9 +44,11 @@ Status make_runtime_dir(const std::string& path) {
     return {MC_INVALID_ARGUMENT, "runtime_dir " + path + " is not a directory"};
   }
   if (status.st_uid != ::geteuid() || (status.st_mode & 0022) != 0) {
-    return {MC_PERMISSION_DENIED,
-            "runtime_dir " + path + " must belong to the agent's user and be writable by nobody "
-            "else; run: chown " + std::to_string(::geteuid()) + " " + path + " && chmod 0700 " + path};
+    return {MC_PERMISSION_DENIED, "runtime_dir " + path +
+                                      " must belong to the agent's user and be writable by nobody "
+                                      "else; run: chown " +
+                                      std::to_string(::geteuid()) + " " + path + " && chmod 0700 " +
+                                      path};
   }
   return {};
 }
@@ -168,7 +170,8 @@ Status Agent::start() {
   return {};
 }
 
-// ---- Taking over from the agent before ------------------------------------------------------------
+// ---- Taking over from the agent before
+// ------------------------------------------------------------
 
 Status Agent::take_over() {
   auto kept = descriptors_->take_all();
@@ -229,8 +232,7 @@ void Agent::adopt_sessions(std::map<std::string, Fd>& kept) {
     if (!parsed || parsed->kind != "file") continue;
     auto file = MemoryFile::adopt(std::move(fd));
     if (!file) continue;
-    auto session =
-        Session::adopt(parsed->id, node_->session_secret(parsed->id), std::move(*file));
+    auto session = Session::adopt(parsed->id, node_->session_secret(parsed->id), std::move(*file));
     if (!session) {
       spdlog::warn("event=session_set_aside id={} cause=\"{}\"", parsed->id,
                    session.error().to_string());
@@ -281,13 +283,12 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
     }
     auto tenant = make_tenant(wanted);
     tenant->temporary = !configured;
-    auto store = Store::recover(config_for(wanted), pin_collector(tenant_name),
-                                std::move(*index_file), std::move(*pool_file),
-                                [&](std::uint64_t id) {
-                                  const auto found = sessions_.find(id);
-                                  return found != sessions_.end() &&
-                                         found->second->tenant->name == tenant_name;
-                                });
+    auto store = Store::recover(
+        config_for(wanted), pin_collector(tenant_name), std::move(*index_file),
+        std::move(*pool_file), [&](std::uint64_t id) {
+          const auto found = sessions_.find(id);
+          return found != sessions_.end() && found->second->tenant->name == tenant_name;
+        });
     if (!store) {
       spdlog::error("event=pool_set_aside namespace={} cause=\"{}\" effect=\"starting it empty\"",
                     tenant_name, store.error().to_string());
@@ -303,7 +304,8 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
   return {};
 }
 
-// ---- Namespaces -----------------------------------------------------------------------------------
+// ---- Namespaces
+// -----------------------------------------------------------------------------------
 
 Status Agent::open_configured_tenants() {
   std::vector<NamespaceOptions> wanted = options_.namespaces;
@@ -359,7 +361,8 @@ Store::CollectPins Agent::pin_collector(const std::string& tenant) {
   };
 }
 
-Result<std::shared_ptr<Tenant>> Agent::open_tenant(const NamespaceOptions& options, bool temporary) {
+Result<std::shared_ptr<Tenant>> Agent::open_tenant(const NamespaceOptions& options,
+                                                   bool temporary) {
   if (tenants_.size() >= MC_MAX_NAMESPACES) {
     return fail(MC_BUSY, "an agent has at most " + std::to_string(MC_MAX_NAMESPACES) +
                              " namespaces; drop one first");
@@ -407,7 +410,8 @@ void Agent::drop_tenant(const std::string& name) {
   tenants_.erase(found);
 }
 
-// ---- Descriptor store -------------------------------------------------------------------------------
+// ---- Descriptor store
+// -------------------------------------------------------------------------------
 
 void Agent::keep(const std::string& name, int fd) {
   if (Status status = descriptors_->put(name, fd); !status.ok()) {

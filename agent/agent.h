@@ -122,7 +122,7 @@ class Agent {
   Fd epoll_;
   Fd listener_;
   Fd spare_;  // given up for a moment when accepting finds no descriptor left
-  Fd wake_;  // stop(), suspicions, scrubbers
+  Fd wake_;   // stop(), suspicions, scrubbers
   std::atomic<bool> stop_{false};
   std::atomic<bool> keep_{false};
   std::uint64_t started_ns_ = 0;

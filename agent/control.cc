@@ -66,14 +66,15 @@ struct HelloFacts {
   std::string label;
 };
 
-// ---- Connections ----------------------------------------------------------------------------------
+// ---- Connections
+// ----------------------------------------------------------------------------------
 
 void Agent::accept_clients() {
   for (;;) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && spare_) {
-      // Out of descriptors: the one kept for this serves to tell the client, who would otherwise stay
-      // in the backlog and keep the loop awake.
+      // Out of descriptors: the one kept for this serves to tell the client, who would otherwise
+      // stay in the backlog and keep the loop awake.
       spare_.reset();
       socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket) {
@@ -97,8 +98,9 @@ void Agent::accept_clients() {
     }
     const int size = 1 << 20;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    // No message of a client carries descriptors. One that came would have to be closed here, and closing
-    // somebody's socket can linger. Kernels before 6.16 do not know the option; there they are closed.
+    // No message of a client carries descriptors. One that came would have to be closed here, and
+    // closing somebody's socket can linger. Kernels before 6.16 do not know the option; there they
+    // are closed.
     const int none = 0;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none);
     const int fd = socket.get();
@@ -226,7 +228,8 @@ void Agent::on_message(int fd) {
   }
 }
 
-// ---- Sessions -------------------------------------------------------------------------------------
+// ---- Sessions
+// -------------------------------------------------------------------------------------
 
 void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes) {
   const int fd = connection.socket.get();
@@ -270,8 +273,8 @@ void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes
 Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& facts) {
   const auto found = tenants_.find(facts.tenant);
   if (found == tenants_.end()) {
-    return fail(MC_NO_SUCH_NAMESPACE, "there is no namespace '" + facts.tenant +
-                                          "' here; see mcctl segment list");
+    return fail(MC_NO_SUCH_NAMESPACE,
+                "there is no namespace '" + facts.tenant + "' here; see mcctl segment list");
   }
   Tenant& tenant = *found->second;
   if (!may_connect(connection.peer, &tenant)) {
@@ -336,8 +339,8 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   Store& store = *session.tenant->store;
   auto agent_event = make_eventfd();
   auto client_event = make_eventfd();
-  // The client gets an epoll over its bell: with the eventfd itself it could fill the counter, clear
-  // O_NONBLOCK, and hold the agent's loop up in a write for ever.
+  // The client gets an epoll over its bell: with the eventfd itself it could fill the counter,
+  // clear O_NONBLOCK, and hold the agent's loop up in a write for ever.
   Fd client_bell(::epoll_create1(EPOLL_CLOEXEC));
   auto index = store.index().file().read_only();
   auto pool = store.pool().file().read_only();
@@ -370,7 +373,8 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
                        client_bell.get()};
   if (!session.tenant->isolated) fds.push_back(store.pool().file().fd());
   const auto bytes = std::as_bytes(std::span(&welcome, 1));
-  if (Status status = send_message(connection.socket.get(), bytes, fds); !status.ok()) return status;
+  if (Status status = send_message(connection.socket.get(), bytes, fds); !status.ok())
+    return status;
   connection.session_id = session.id;
   session.connection_fd = connection.socket.get();
   MC_FAILPOINT("connect.welcomed");
@@ -382,7 +386,8 @@ void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
   Status status(MC_INVALID_ARGUMENT, "no session yet");
   if (found != sessions_.end()) {
     Session& session = *found->second;
-    status = session.open_channel(static_cast<std::uint32_t>(std::min<std::uint64_t>(number, 0xffff)));
+    status =
+        session.open_channel(static_cast<std::uint32_t>(std::min<std::uint64_t>(number, 0xffff)));
     // From the first channel on the client holds its beacon.
     if (status.ok() && !session.beacon_watched) {
       session.beacon_watched = true;
@@ -395,7 +400,8 @@ void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
 void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
   const auto found = sessions_.find(connection.session_id);
   if (found == sessions_.end()) {
-    answer(connection.socket.get(), shm::ControlType::kAnswer, {MC_INVALID_ARGUMENT, "no session yet"});
+    answer(connection.socket.get(), shm::ControlType::kAnswer,
+           {MC_INVALID_ARGUMENT, "no session yet"});
     return;
   }
   Session& session = *found->second;
@@ -416,9 +422,9 @@ void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
   header.type = static_cast<std::uint32_t>(shm::ControlType::kAnswer);
   header.value = session.staging_bytes();
   const int fd = session.staging_file().fd();
-  static_cast<void>(send_message(connection.socket.get(), std::as_bytes(std::span(&header, 1)),
-                                 std::span(&fd, 1))
-                        .ok());
+  static_cast<void>(
+      send_message(connection.socket.get(), std::as_bytes(std::span(&header, 1)), std::span(&fd, 1))
+          .ok());
 }
 
 // Everything the session held comes back. REQUIRES: its process has ended, or it said goodbye.

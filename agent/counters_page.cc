@@ -45,8 +45,7 @@ Result<CountersPage> CountersPage::create(const std::string& runtime_dir, std::u
   CountersPage page;
   page.mapping_ = std::move(*mapping);
   auto* shared = reinterpret_cast<Page*>(page.mapping_.data());
-  shared->header =
-      shm::make_header(shm::FileKind::kCounters, kPageFileBytes, node_id, incarnation);
+  shared->header = shm::make_header(shm::FileKind::kCounters, kPageFileBytes, node_id, incarnation);
   return page;
 }
 

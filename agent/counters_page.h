@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's last status in a file of its runtime directory, readable when the agent is
+// What it is: the agent's last status in a file of its runtime directory, readable when the agent
+// is
 //   dead: a JSON text between two sequence numbers.
 // Threads: the writer belongs to the agent's loop; readers are other processes.
 // Trusts: a reader bounds the length and gives up on a text that keeps changing.

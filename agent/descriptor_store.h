@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where the agent leaves its memory files so that the next agent finds them after a crash:
-//   systemd's descriptor store, or a small process of ours ("keeper") that does nothing but hold them.
+// What it is: where the agent leaves its memory files so that the next agent finds them after a
+// crash:
+//   systemd's descriptor store, or a small process of ours ("keeper") that does nothing but hold
+//   them.
 // Threads: the agent's loop only.
 // Owns: duplicates of what it was given.
 // Trusts: names and descriptors that come back are checked by whoever uses them.
@@ -40,7 +42,8 @@ std::unique_ptr<DescriptorStore> make_null_store();
 // there. It ends keep_seconds after the last agent left, or when drop_all() told it to.
 Result<std::unique_ptr<DescriptorStore>> make_keeper_store(const std::string& runtime_dir,
                                                            std::uint32_t keep_seconds);
-// sd_notify FDSTORE / sd_listen_fds. Errors: MC_UNSUPPORTED when not started by systemd with a store.
+// sd_notify FDSTORE / sd_listen_fds. Errors: MC_UNSUPPORTED when not started by systemd with a
+// store.
 Result<std::unique_ptr<DescriptorStore>> make_systemd_store();
 
 // The keeper's main(): returns its exit code.

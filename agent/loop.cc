@@ -161,7 +161,8 @@ void Agent::sleep_until_event(std::uint64_t now) {
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
 }
 
-// ---- Events ---------------------------------------------------------------------------------------
+// ---- Events
+// ---------------------------------------------------------------------------------------
 
 void Agent::watch(int fd, Watch entry) {
   epoll_event event{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the little an agent must know about itself across restarts: node id, secret, incarnation,
+// What it is: the little an agent must know about itself across restarts: node id, secret,
+// incarnation,
 //   the next session id. A memory file of one page, kept in the descriptor store.
 // Threads: the agent's loop.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's options, from one table: name, default, range, help. The same table parses
-// the TOML file, the environment (MC_AGENT_<NAME>) and flags (--pool-bytes), prints itself
+// What it is: the agent's options, from one table: name, default, range, help. The same table
+// parses the TOML file, the environment (MC_AGENT_<NAME>) and flags (--pool-bytes), prints itself
 // (mcctl config), and refuses an unknown name with the nearest match. Later sources win: defaults,
 // file, environment, flags.
 // Threads: values. Trusts nothing it reads: every value has a range.
@@ -19,30 +19,31 @@ namespace mc::agent {
 
 struct NamespaceOptions {
   std::string name = "default";
-  bool isolated = false;               // mode = "direct" | "isolated"
-  std::uint64_t pool_bytes = 0;        // 0: Options::pool_bytes
-  std::uint64_t max_pool_bytes = 0;    // how far it may be resized; 0: this host's memory
-  std::uint64_t capacity_bytes = 0;    // live objects never exceed it; 0: the pool's size
-  std::string policy;                  // empty: Options::policy
+  bool isolated = false;                  // mode = "direct" | "isolated"
+  std::uint64_t pool_bytes = 0;           // 0: Options::pool_bytes
+  std::uint64_t max_pool_bytes = 0;       // how far it may be resized; 0: this host's memory
+  std::uint64_t capacity_bytes = 0;       // live objects never exceed it; 0: the pool's size
+  std::string policy;                     // empty: Options::policy
   std::vector<std::uint32_t> allow_uids;  // empty: Options::allow_uids
 };
 
 struct Options {
-  std::string runtime_dir;             // default: /run/mc for root under systemd, else /dev/shm/mc-UID
-  std::string socket;                  // default: <runtime_dir>/agent.sock
-  std::uint32_t socket_mode = 0600;    // octal in text
+  std::string runtime_dir;  // default: /run/mc for root under systemd, else /dev/shm/mc-UID
+  std::string socket;       // default: <runtime_dir>/agent.sock
+  std::uint32_t socket_mode = 0600;       // octal in text
   std::vector<std::uint32_t> allow_uids;  // beside the agent's own user and root
   std::uint64_t pool_bytes = 1ull << 30;
   std::uint64_t max_pool_bytes = 0;
   std::uint64_t capacity_bytes = 0;
-  std::uint32_t arenas = 1;            // 1..64
-  std::string policy = "";             // empty: the first of policy_names()
-  std::string mode = "direct";         // of the namespace "default"
+  std::uint32_t arenas = 1;                // 1..64
+  std::string policy = "";                 // empty: the first of policy_names()
+  std::string mode = "direct";             // of the namespace "default"
   HugePages huge_pages = HugePages::kTry;  // "off" | "try" | "require"
-  std::uint64_t session_quota_bytes = 0;   // reservations and staging of one session; 0: a quarter of the pool
-  std::uint32_t spin_us = 50;          // how long an idle agent looks at its rings before it sleeps
-  std::string descriptor_store = "auto";   // "auto" | "systemd" | "keeper" | "none"
-  std::uint32_t keep_seconds = 600;    // how long the keeper waits for an agent to come back
+  std::uint64_t session_quota_bytes =
+      0;                       // reservations and staging of one session; 0: half the pool
+  std::uint32_t spin_us = 50;  // how long an idle agent looks at its rings before it sleeps
+  std::string descriptor_store = "auto";  // "auto" | "systemd" | "keeper" | "none"
+  std::uint32_t keep_seconds = 600;       // how long the keeper waits for an agent to come back
   bool isolated_allow_same_user = false;
   std::string log_level = "info";
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
@@ -59,8 +60,8 @@ struct LoadedOptions {
 };
 
 // config_path: may be empty. flags: pairs of option name (with '_') and text. environment: usually
-// ::environ. Errors: MC_INVALID_ARGUMENT naming the option, its source, the accepted values and, for
-// an unknown name, the nearest one.
+// ::environ. Errors: MC_INVALID_ARGUMENT naming the option, its source, the accepted values and,
+// for an unknown name, the nearest one.
 Result<LoadedOptions> load_options(const std::string& config_path,
                                    const std::vector<std::pair<std::string, std::string>>& flags,
                                    const char* const* environment);

@@ -38,7 +38,8 @@ void Scrubber::run(std::uint64_t entry_count) {
   // Only what nobody else wants of a core.
   const sched_param parameter{};
   ::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &parameter);
-  for (std::uint64_t id = 0; id < entry_count && !stop_; ++id) check(static_cast<std::uint32_t>(id));
+  for (std::uint64_t id = 0; id < entry_count && !stop_; ++id)
+    check(static_cast<std::uint32_t>(id));
   done_ = true;
   signal_eventfd(event_);
 }

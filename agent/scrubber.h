@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a thread that reads every object of a store once and compares it with its checksum, after
+// What it is: a thread that reads every object of a store once and compares it with its checksum,
+// after
 //   a restart. It reads as any client does: an object that changes meanwhile is skipped.
 // Threads: start, take and stop from the agent's loop. Owns: its thread.
 #pragma once

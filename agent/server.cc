@@ -15,8 +15,9 @@ namespace mc::agent {
 
 namespace {
 
-constexpr int kTurn = 8;                               // requests of a channel before the next one
-constexpr std::uint64_t kCopyStepBytes = 4ull << 20;   // staged bytes copied before others get a turn
+constexpr int kTurn = 8;  // requests of a channel before the next one
+constexpr std::uint64_t kCopyStepBytes = 4ull
+                                         << 20;  // staged bytes copied before others get a turn
 constexpr std::uint64_t kDefaultSoftPinS = 3600;
 constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
 
@@ -71,14 +72,16 @@ bool Server::serve(Session& session, std::uint32_t number) {
       // Answered, so that an honest client of another version learns of it; a hostile one gets what
       // it asked for.
       ++session.bad_request_count;
-      Work work{.session = &session, .channel = number, .request = std::bit_cast<shm::Request>(words),
-                .reader = shm::ArgumentReader(channel.shared->arguments, shm::Request{}), .item = {}};
+      Work work{.session = &session,
+                .channel = number,
+                .request = std::bit_cast<shm::Request>(words),
+                .reader = shm::ArgumentReader(channel.shared->arguments, shm::Request{}),
+                .item = {}};
       complete(work, MC_INVALID_ARGUMENT);
       continue;
     }
-    channel.touches.drain(request->touch_head, [&](std::uint32_t entry) {
-      session.tenant->store->touch(entry);
-    });
+    channel.touches.drain(request->touch_head,
+                          [&](std::uint32_t entry) { session.tenant->store->touch(entry); });
     start(session, number, *request);
   }
   return served > 0;
@@ -137,7 +140,8 @@ Server::Step Server::proceed(Work& work) {
     case shm::Op::kPut:
       return (work.request.flags & shm::kFlagGroup) != 0 ? put_group(work) : put(work);
     case shm::Op::kPutStaged:
-      return (work.request.flags & shm::kFlagGroup) != 0 ? put_staged_group(work) : put_staged(work);
+      return (work.request.flags & shm::kFlagGroup) != 0 ? put_staged_group(work)
+                                                         : put_staged(work);
     case shm::Op::kAbandon:
       abandon(work);
       return Step::kDone;
@@ -223,7 +227,8 @@ Server::Step Server::reserve(Work& work) {
   Session& session = *work.session;
   Store& store = *session.tenant->store;
   const std::uint64_t bytes = work.request.a;
-  auto* results = work.session->channels[work.channel].shared->arguments + work.request.argument_offset;
+  auto* results =
+      work.session->channels[work.channel].shared->arguments + work.request.argument_offset;
   mc_status status = MC_OK;
   if (bytes == 0 || bytes > MC_MAX_OBJECT_BYTES) status = MC_INVALID_ARGUMENT;
   if (bytes > session.tenant->session_quota_bytes) status = MC_TOO_LARGE;
@@ -270,7 +275,8 @@ void Server::abandon(Work& work) {
   complete(work, work.first_failure);
 }
 
-// ---- Put ------------------------------------------------------------------------------------------
+// ---- Put
+// ------------------------------------------------------------------------------------------
 
 Server::Step Server::put(Work& work) {
   Session& session = *work.session;
@@ -328,9 +334,10 @@ Server::Step Server::put_group(Work& work) {
 
 // REQUIRES: the session's ledger has forgotten the orders' reservations.
 Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
-  if (next_group_ == 0) next_group_ = static_cast<std::uint32_t>(now_ns() >> 20) | 1u;
-  for (PutOrder& order : orders) order.group = next_group_;
-  next_group_ += 2;
+  // From the pool's own sequence, so that no restart gives a number out again. 0 means none.
+  const std::uint64_t sequence = work.session->tenant->store->index().next_sequence();
+  const auto group = static_cast<std::uint32_t>(sequence % 0xffffffff + 1);
+  for (PutOrder& order : orders) order.group = group;
   std::size_t failed = 0;
   const Store::Put result =
       work.session->tenant->store->publish_group(work.session->id, orders, failed);
@@ -469,7 +476,8 @@ Server::Step Server::copy_staged(Work& work) {
   return Step::kDone;
 }
 
-// ---- Other verbs ----------------------------------------------------------------------------------
+// ---- Other verbs
+// ----------------------------------------------------------------------------------
 
 void Server::remove(Work& work) {
   while (work.next < work.request.item_count && next_item(work)) {
@@ -493,8 +501,7 @@ void Server::set_pin(Work& work) {
 
 mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id) {
   for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if (it->session != &session || it->channel != channel ||
-        it->request.request_id != request_id) {
+    if (it->session != &session || it->channel != channel || it->request.request_id != request_id) {
       continue;
     }
     give_back_copy(*it);
@@ -505,7 +512,8 @@ mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uin
   return MC_NOT_FOUND;
 }
 
-// ---- Waiting --------------------------------------------------------------------------------------
+// ---- Waiting
+// --------------------------------------------------------------------------------------
 
 void Server::retry_waiting(std::uint64_t now_ns) {
   wants_turn_ = false;

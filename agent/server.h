@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's side of the rings: takes requests, carries them out on the session's Store,
+// What it is: the agent's side of the rings: takes requests, carries them out on the session's
+// Store,
 //   answers each exactly once. A request that finds no room waits here until there is, until its
 //   deadline, or until it is cancelled.
 // Threads: the agent's loop.
@@ -26,8 +27,8 @@ class Server {
   bool anything_waits() const { return !waiting_.empty(); }
   // Something that waits could go on at once: it only let others have a turn.
   bool wants_turn() const { return wants_turn_; }
-  // Channels that got completions, for the loop to wake their clients and then to clear. Not only those
-  // it looks at: what has waited is answered when its channel may be asleep.
+  // Channels that got completions, for the loop to wake their clients and then to clear. Not only
+  // those it looks at: what has waited is answered when its channel may be asleep.
   struct Answered {
     Session* session;
     std::uint32_t channel;
@@ -91,7 +92,6 @@ class Server {
   void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
 
   std::list<Work> waiting_;
-  std::uint32_t next_group_ = 0;
   bool wants_turn_ = false;
   std::vector<Answered> answered_;
 };

@@ -77,8 +77,8 @@ void Session::restart_rings(std::uint64_t incarnation) {
 
 Status Session::open_channel(std::uint32_t number) {
   if (number >= channels.size()) {
-    return {MC_INVALID_ARGUMENT, "channel " + std::to_string(number) + " of " +
-                                     std::to_string(channels.size())};
+    return {MC_INVALID_ARGUMENT,
+            "channel " + std::to_string(number) + " of " + std::to_string(channels.size())};
   }
   ChannelState& state = channels[number];
   if (state.open) return {MC_INVALID_ARGUMENT, "the channel is open already"};
@@ -87,8 +87,7 @@ Status Session::open_channel(std::uint32_t number) {
     return status;
   }
   MC_FAILPOINT("session.channel_reserved");
-  state.shared =
-      reinterpret_cast<shm::Channel*>(mapping_.data() + shm::channel_offset(number));
+  state.shared = reinterpret_cast<shm::Channel*>(mapping_.data() + shm::channel_offset(number));
   state.requests = shm::RingConsumer(state.shared->requests, epoch_);
   state.completions = shm::RingProducer(state.shared->completions, epoch_);
   state.touches = shm::TouchReader(state.shared);
@@ -103,10 +102,10 @@ Status Session::open_channel(std::uint32_t number) {
 Status Session::open_staging(std::uint64_t bytes) {
   if (staging_file_) return {MC_BUSY, "the session has staging memory already"};
   if (bytes == 0 || bytes > MC_MAX_STAGING_BYTES || bytes > tenant->session_quota_bytes) {
-    return {MC_QUOTA_EXCEEDED,
-            "staging of " + std::to_string(bytes) + " bytes is more than the session's quota of " +
-                std::to_string(tenant->session_quota_bytes) +
-                "; lower staging_bytes or raise session_quota_bytes"};
+    return {MC_QUOTA_EXCEEDED, "staging of " + std::to_string(bytes) +
+                                   " bytes is more than the session's quota of " +
+                                   std::to_string(tenant->session_quota_bytes) +
+                                   "; lower staging_bytes or raise session_quota_bytes"};
   }
   auto file = MemoryFile::create("mc-staging", bytes);
   if (!file) return file.error();
@@ -125,8 +124,8 @@ Status Session::adopt_staging(MemoryFile file) {
 void Session::collect_pins(std::vector<std::uint64_t>& pins) const {
   for (std::uint32_t number = 0; number < channels.size(); ++number) {
     if (!channels[number].opened_once) continue;
-    const auto* channel = reinterpret_cast<const shm::Channel*>(mapping_.data() +
-                                                                shm::channel_offset(number));
+    const auto* channel =
+        reinterpret_cast<const shm::Channel*>(mapping_.data() + shm::channel_offset(number));
     for (const shm::Word64& slot : channel->pins) {
       const std::uint64_t pin = slot.load_relaxed();
       if (pin != 0) pins.push_back(pin);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client as its agent sees it: the shared session file, its channels, and the ledger of
+// What it is: a client as its agent sees it: the shared session file, its channels, and the ledger
+// of
 //   what it holds.
 //
 //   connected ──socket closed──► detached ──hello with id and secret──► connected
@@ -32,8 +33,8 @@ struct ChannelState {
   shm::TouchReader touches;
   bool open = false;
   bool opened_once = false;  // its pin slots may be in use, also while it is closed
-  bool active = false;      // looked at in every round; else its client rings first
-  bool needs_wake = false;  // got a completion in this round
+  bool active = false;       // looked at in every round; else its client rings first
+  bool needs_wake = false;   // got a completion in this round
   std::uint64_t last_work_ns = 0;
   std::uint32_t waiting = 0;  // requests of it that wait in the Server
 };

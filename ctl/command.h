@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <json/value.h>
+#include <CLI/CLI.hpp>
 
 #include "mc/mc.h"
 

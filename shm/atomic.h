@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the words that two processes see at once, and the two fences between them. Everything in
-// shm/ goes through this header, so that the model checker in tests/model can put its own in its place
-// and try every interleaving, store buffers included.
-// Threads: any.
+// What it is: the words that two processes see at once, and the two fences between them. Everything
+// in shm/ goes through this header, so that the model checker in tests/model can put its own in its
+// place and try every interleaving, store buffers included. Threads: any.
 //
-// The asymmetric fence: where a frequent reader ("light") and a rare agent ("heavy") each write one word
-// and then read the other's, a store-load fence is needed on both sides. The agent's membarrier() runs
-// one on every core that runs a registered process, so the reader's side costs nothing.
+// The asymmetric fence: where a frequent reader ("light") and a rare agent ("heavy") each write one
+// word and then read the other's, a store-load fence is needed on both sides. The agent's
+// membarrier() runs one on every core that runs a registered process, so the reader's side costs
+// nothing.
 #pragma once
 
 #include <atomic>

@@ -38,8 +38,8 @@ struct WaitEntry {
 };
 constexpr std::uint32_t kFutex32 = 2;
 constexpr std::size_t kMaxWaits = 128;
-// A beacon is taken, and dropped when its holder ends. One that changes more often is scribbled on; it
-// would keep the watching thread busy, so it is watched no longer.
+// A beacon is taken, and dropped when its holder ends. One that changes more often is scribbled on;
+// it would keep the watching thread busy, so it is watched no longer.
 constexpr int kMaxChanges = 64;
 
 }  // namespace
@@ -140,7 +140,8 @@ void BeaconWatch::wait_once() {
   }
   for (const std::uint64_t session : dead) died_(session);
   if (!dead.empty()) return;
-  if (::syscall(SYS_futex_waitv, waits.data(), waits.size(), 0, nullptr, 0) < 0 && errno == ENOSYS) {
+  if (::syscall(SYS_futex_waitv, waits.data(), waits.size(), 0, nullptr, 0) < 0 &&
+      errno == ENOSYS) {
     ::syscall(SYS_futex, changes_.address(), FUTEX_WAIT, changes, nullptr, nullptr, 0);
   }
 }

@@ -111,8 +111,8 @@ IndexReader::Probe IndexReader::probe_entry(const void* key, std::size_t key_byt
   const bool unchanged = entry.version.load_relaxed() == found.version;
   if (same && unchanged) return Probe::kHit;
   if (pin != nullptr) clear_pin(*pin);
-  // An object with another tag is not the one the slot named: since the slot was read the key has been
-  // replaced, and its old entry reused. The key may be there all the same.
+  // An object with another tag is not the one the slot named: since the slot was read the key has
+  // been replaced, and its old entry reused. The key may be there all the same.
   const bool reused = ((entry_hash ^ hash) >> 32) != 0;
   return unchanged && !reused ? Probe::kMiss : Probe::kChanged;
 }

@@ -3,7 +3,8 @@
 // What it is: looking a key up in the node index, wait-free, and pinning what was found.
 // Threads: any; each with pin slots of its own.
 // Owns nothing: the mapping must outlive it.
-// Trusts: the agent, but not blindly: numbers are bounded before they become addresses, so that a torn
+// Trusts: the agent, but not blindly: numbers are bounded before they become addresses, so that a
+// torn
 //   or old table is a miss and not a fault.
 #pragma once
 
@@ -41,7 +42,8 @@ class IndexReader {
   // Starts loading the lines that find() will look at first.
   void prefetch(std::uint64_t hash) const;
 
-  // Copies the extents of a pinned object; returns their count. REQUIRES: capacity >= MC_MAX_EXTENTS.
+  // Copies the extents of a pinned object; returns their count. REQUIRES: capacity >=
+  // MC_MAX_EXTENTS.
   std::size_t extents(const FoundObject& found, ExtentRecord* records) const;
   // True while the version that was found is still live.
   bool still_live(const FoundObject& found) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the byte map of the files that agent and clients share. Changing anything here changes
-// kLayoutVersion; tests/golden holds a file of each version.
-// Trusts: nothing; a reader checks magic, version and size before it uses an offset (check_header).
+// What it is: the byte map of the files that agent and clients share. Changing anything here
+// changes kLayoutVersion; tests/golden holds a file of each version. Trusts: nothing; a reader
+// checks magic, version and size before it uses an offset (check_header).
 //
 //   index file (agent writes, clients map read-only)
 //     0        IndexHeader           one page
@@ -60,9 +60,9 @@ inline constexpr std::uint64_t sequence_of(std::uint64_t version) { return versi
 
 struct alignas(kLineBytes) Entry {
   Word64 version;
-  Word64 hash;         // kLive, kLimbo: of the key. kReserved: the owner's session id
-  Word64 extent;       // one extent: its offset in the pool; several: reference of the extent record
-  Word64 length;       // bytes of the object; kReserved: bytes reserved
+  Word64 hash;    // kLive, kLimbo: of the key. kReserved: the owner's session id
+  Word64 extent;  // one extent: its offset in the pool; several: reference of the extent record
+  Word64 length;  // bytes of the object; kReserved: bytes reserved
   Word64 checksum;
   Word64 key;          // KeyField
   Word64 parent_hash;  // of the parent's key; 0: none
@@ -124,14 +124,14 @@ struct alignas(kLineBytes) IndexHeader {
   // Written by the agent only.
   alignas(kLineBytes) Word64 generation;  // its lowest bit chooses the current table
   TableDescriptor tables[2];
-  alignas(kLineBytes) Word64 pool_bytes;     // reserved and usable
-  Word64 pool_max_bytes;                     // of the pool file
+  alignas(kLineBytes) Word64 pool_bytes;  // reserved and usable
+  Word64 pool_max_bytes;                  // of the pool file
   Word64 arena_count;
-  Word64 next_sequence;                      // larger than every version ever published
-  Word64 committing_group;                   // not 0: this group is being published
-  Word64 entry_count;                        // entries ever used: what recovery must look at
-  Word64 agent_incarnation;                  // of the agent that serves now
-  Word64 keys_reserved_bytes;                // of the key heap
+  Word64 next_sequence;        // larger than every version ever published
+  Word64 committing_group;     // not 0: this group is being published
+  Word64 entry_count;          // entries ever used: what recovery must look at
+  Word64 agent_incarnation;    // of the agent that serves now
+  Word64 keys_reserved_bytes;  // of the key heap
   alignas(kLineBytes) Word64 arena_bytes[kMaxArenas];  // reserved, of each arena
   // A reservation that is becoming an object: its entry's number plus one (0: none) and its owner,
   // since the words of the entry that say so are being overwritten.
@@ -155,13 +155,13 @@ static_assert(sizeof(RingSlot) == kLineBytes);
 
 // Values of ChannelHeader::client_asleep.
 inline constexpr std::uint32_t kClientAwake = 0;
-inline constexpr std::uint32_t kClientInFutex = 1;   // wake it with a futex
-inline constexpr std::uint32_t kClientInPoll = 2;    // signal its eventfd
+inline constexpr std::uint32_t kClientInFutex = 1;  // wake it with a futex
+inline constexpr std::uint32_t kClientInPoll = 2;   // signal its eventfd
 
 struct ChannelHeader {
-  alignas(kLineBytes) Word32 agent_asleep;  // agent: 1 before it stops looking at this ring
-  Word32 epoch;                             // agent: the rings' epoch; 0: not open
-  Word32 touch_round;                       // agent: counts how often it took the touches in
+  alignas(kLineBytes) Word32 agent_asleep;   // agent: 1 before it stops looking at this ring
+  Word32 epoch;                              // agent: the rings' epoch; 0: not open
+  Word32 touch_round;                        // agent: counts how often it took the touches in
   alignas(kLineBytes) Word32 client_asleep;  // client: see above
   alignas(kLineBytes) Word32 touch_head;     // client: touches ever written
   alignas(kLineBytes) Word64 padding;

@@ -40,7 +40,8 @@ inline constexpr std::uint16_t kFlagUpsert = 1;
 inline constexpr std::uint16_t kFlagGroup = 2;  // all items or none
 inline constexpr std::uint16_t kKnownFlags = 3;
 
-// Reservations of the same number of these units are interchangeable: a client's stock is kept by them.
+// Reservations of the same number of these units are interchangeable: a client's stock is kept by
+// them.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
 
 struct Request {
@@ -58,8 +59,8 @@ struct Request {
 };
 static_assert(sizeof(Request) == sizeof(RecordWords));
 
-// What became of one item. With item_count == 1 it stands in the completion, else in an array at the
-// start of the arguments.
+// What became of one item. With item_count == 1 it stands in the completion, else in an array at
+// the start of the arguments.
 struct ItemResult {
   std::int32_t status;
   std::uint32_t refill_entry;   // a new reservation of the size just used, or kNoRefill
@@ -117,8 +118,8 @@ inline constexpr std::int32_t known_status(std::int32_t status) {
 std::optional<Request> decode_request(const RecordWords& words);
 std::optional<Completion> decode_completion(const RecordWords& words);
 
-// Walks the items of a request in memory that the client may change meanwhile: each item and its key
-// are copied out before they are looked at.
+// Walks the items of a request in memory that the client may change meanwhile: each item and its
+// key are copied out before they are looked at.
 class ArgumentReader {
  public:
   // arguments: the whole arena; request: as decode_request() returned it.
@@ -142,14 +143,14 @@ class ArgumentReader {
 // ---- Socket -----------------------------------------------------------------------------------
 
 enum class ControlType : std::uint32_t {
-  kHello = 1,       // client: open or resume a session
-  kWelcome = 2,     // agent: the answer, with descriptors
-  kOpenChannel = 3, // client: value = channel number
-  kOpenStaging = 4, // client: value = bytes
-  kAnswer = 5,      // agent: to 3 and 4; kOpenStaging carries a descriptor
-  kAdmin = 6,       // client: JSON text follows
+  kHello = 1,        // client: open or resume a session
+  kWelcome = 2,      // agent: the answer, with descriptors
+  kOpenChannel = 3,  // client: value = channel number
+  kOpenStaging = 4,  // client: value = bytes
+  kAnswer = 5,       // agent: to 3 and 4; kOpenStaging carries a descriptor
+  kAdmin = 6,        // client: JSON text follows
   kGoodbye = 8,      // client: nothing of this session is used any more
-  kAdminAnswer = 7, // agent: a part of the JSON answer follows; value = 1: more parts come
+  kAdminAnswer = 7,  // agent: a part of the JSON answer follows; value = 1: more parts come
 };
 
 inline constexpr std::uint32_t kControlVersion = 1;
@@ -175,8 +176,8 @@ struct Hello {
   char label[64] = {};
 };
 
-// Descriptors, in this order: index (read), pool (read), session, agent's eventfd, client's eventfd,
-// and in a direct namespace the pool for writing.
+// Descriptors, in this order: index (read), pool (read), session, agent's eventfd, client's
+// eventfd, and in a direct namespace the pool for writing.
 struct Welcome {
   ControlHeader header;
   std::uint64_t session_id = 0;

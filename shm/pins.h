@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: pin slots, by which a client says "I read this object in place".
-//   Client: write the slot, light fence, check that the entry still has that version. If it has not,
+//   Client: write the slot, light fence, check that the entry still has that version. If it has
+//   not,
 //     clear the slot and look the key up again.
-//   Agent: bump the entry's version, heavy fence, read all slots. An extent with a pin waits in limbo.
-//   Whoever comes second sees the other's store, so no extent is reused under a reader.
+//   Agent: bump the entry's version, heavy fence, read all slots. An extent with a pin waits in
+//   limbo. Whoever comes second sees the other's store, so no extent is reused under a reader.
 // Threads: set_pin by the channel's owner; clear_pin by anyone.
-// Trusts: the agent treats a slot as a hint that may keep memory of this client's namespace in limbo
+// Trusts: the agent treats a slot as a hint that may keep memory of this client's namespace in
+// limbo
 //   until the client is gone, and counts it; it never follows one.
 #pragma once
 

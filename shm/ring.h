@@ -2,9 +2,9 @@
 //
 // What it is: a ring of 64-byte records from one producer to one consumer in another process.
 //   There are no shared indices. The first word of a slot is a stamp of epoch and position; the
-//   consumer knows which stamp comes next and looks at one line until it is there. Room is counted by
-//   the requests in flight, never read from the other side: a client keeps at most kRingSlots requests
-//   without a completion, so neither ring can overrun.
+//   consumer knows which stamp comes next and looks at one line until it is there. Room is counted
+//   by the requests in flight, never read from the other side: a client keeps at most kRingSlots
+//   requests without a completion, so neither ring can overrun.
 // Threads: one producer and one consumer, each with its object of its own.
 // Trusts: neither side believes the other. A consumer copies a record once and its owner checks the
 //   copy; a forged stamp makes it accept a forged record or stop, nothing else.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client's notes for the eviction policy: "I used entry N". The ring may be overrun:
+// What it is: the client's notes for the eviction policy: "I used entry N". The ring may be
+// overrun:
 //   then old notes are lost and the policy knows a little less.
 // Threads: record() by the channel's owner; drain() by the agent's loop.
 // Trusts: the agent bounds every number it reads here.
@@ -19,8 +20,8 @@ class TouchWriter {
   explicit TouchWriter(Channel* channel)
       : channel_(channel), head_(channel->header.touch_head.load_relaxed()) {}
 
-  // A use of an entry that was noted since the agent last looked tells the policy nothing new and is
-  // left out, as far as a small memory of recent entries knows.
+  // A use of an entry that was noted since the agent last looked tells the policy nothing new and
+  // is left out, as far as a small memory of recent entries knows.
   void record(std::uint32_t entry) {
     const std::uint32_t round = channel_->header.touch_round.load_relaxed() + requests_;
     std::uint64_t& recent = recent_[entry % kRecentSlots];

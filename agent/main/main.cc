@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <thread>
-#include <algorithm>
 
 #include "agent/agent.h"
 
@@ -20,9 +20,11 @@ namespace {
 
 constexpr const char* kAbout =
     "Owns this host's pool of the KV cache and serves it to the processes of the host.\n\n"
-    "Options come from the file given with --config, then the environment (MC_AGENT_POOL_BYTES=...),\n"
+    "Options come from the file given with --config, then the environment "
+    "(MC_AGENT_POOL_BYTES=...),\n"
     "then flags; later ones win. Sizes take KiB, MiB, GiB, TiB.\n\n"
-    "Signals: SIGTERM and SIGINT stop the agent and free the pool; SIGUSR2 stops it and leaves the\n"
+    "Signals: SIGTERM and SIGINT stop the agent and free the pool; SIGUSR2 stops it and leaves "
+    "the\n"
     "pool to the next agent (upgrade). After a crash the next agent finds all objects too.\n\n"
     "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
 
@@ -65,7 +67,8 @@ int main(int argc, char** argv) {
     std::string flag = "--" + option.name;
     std::replace(flag.begin(), flag.end(), '_', '-');
     app.add_option_function<std::string>(
-        flag, [&flags, name = option.name](const std::string& text) { flags.emplace_back(name, text); },
+        flag,
+        [&flags, name = option.name](const std::string& text) { flags.emplace_back(name, text); },
         option.help + " (default: " + option.default_value + ")");
   }
   CLI11_PARSE(app, argc, argv);

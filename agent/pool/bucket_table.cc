@@ -77,7 +77,8 @@ bool BucketTable::growth_step() {
     if (find_slot(tables_[current_], hash, id) == nullptr) continue;
     if (!insert_into(next, hash, id)) return false;
   }
-  if (cursor_ >= header_->entry_count.load_relaxed()) publish(header_->generation.load_relaxed() + 1);
+  if (cursor_ >= header_->entry_count.load_relaxed())
+    publish(header_->generation.load_relaxed() + 1);
   return true;
 }
 
@@ -86,8 +87,8 @@ void BucketTable::publish(std::uint64_t generation) {
   header_->tables[next].offset_bytes.store_relaxed(header_->table_offset[next]);
   header_->tables[next].bucket_count.store_relaxed(tables_[next].bucket_count);
   header_->generation.store_release(generation);
-  // Readers still in the old table find zeros there, which is a miss, then a new generation, and look
-  // again. What cannot be punched stays allocated until the next growth.
+  // Readers still in the old table find zeros there, which is a miss, then a new generation, and
+  // look again. What cannot be punched stays allocated until the next growth.
   if (file_->punch(header_->table_offset[current_], header_->table_max_bytes).ok()) {
     tables_[current_].reserved_bytes = 0;
   }

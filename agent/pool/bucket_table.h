@@ -38,7 +38,9 @@ class BucketTable {
   bool for_candidates(std::uint64_t hash, Use use) const;
 
   std::uint64_t count() const { return count_; }
-  std::uint64_t reserved_bytes() const { return tables_[0].reserved_bytes + tables_[1].reserved_bytes; }
+  std::uint64_t reserved_bytes() const {
+    return tables_[0].reserved_bytes + tables_[1].reserved_bytes;
+  }
 
  private:
   struct Table {

@@ -14,11 +14,12 @@ namespace mc::agent {
 
 namespace {
 
-// Objects evicted at once when the pool is full: one heavy fence and one look at all pins serve them.
+// Objects evicted at once when the pool is full: one heavy fence and one look at all pins serve
+// them.
 constexpr std::uint64_t kEvictBatch = 128;
 constexpr std::size_t kLimboBatch = 128;
-constexpr std::uint64_t kShrinkStep = 256;                     // entries looked at per tick
-constexpr std::uint64_t kShrinkStepBytes = 4ull << 20;         // bytes moved per tick
+constexpr std::uint64_t kShrinkStep = 256;              // entries looked at per tick
+constexpr std::uint64_t kShrinkStepBytes = 4ull << 20;  // bytes moved per tick
 constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
 
 }  // namespace
@@ -38,6 +39,18 @@ bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
     if (pool_->allocate(bytes, false, extents)) return true;
     if (pool_->allocate(bytes, true, extents)) return true;
   }
+}
+
+// Evicts until this many bytes more keep the pool within its capacity. False: they never will, or
+// all that is left is hard pinned.
+bool Store::make_room(std::uint64_t bytes) {
+  if (bytes > capacity_bytes_) return false;
+  while (live_bytes_ + bytes > capacity_bytes_) {
+    const std::uint32_t victim = policy_->evict();
+    if (victim == kNoEntry) return false;
+    evict_one(victim);
+  }
+  return true;
 }
 
 // Evicts until an object of this length under this key keeps the pool within its capacity.
@@ -67,8 +80,8 @@ bool Store::evict_some(std::uint64_t bytes) {
   return count > 0;
 }
 
-// Takes an object out that the policy has forgotten, and with it the rest of its group, since a part of
-// a group is of no use.
+// Takes an object out that the policy has forgotten, and with it the rest of its group, since a
+// part of a group is of no use.
 void Store::evict_one(std::uint32_t victim) {
   const auto group =
       std::bit_cast<shm::AttributeField>(index_->entry(victim).attributes.load_relaxed()).group;
@@ -165,7 +178,8 @@ void Store::expire_soft_pins(std::uint64_t now_ns) {
   next_expiry_ns_ = now_ns + kExpiryPeriodNs;
 }
 
-// ---- Shrinking --------------------------------------------------------------------------------------
+// ---- Shrinking
+// --------------------------------------------------------------------------------------
 
 void Store::resize(std::uint64_t pool_bytes) {
   pool_->resize(pool_bytes);
@@ -174,8 +188,8 @@ void Store::resize(std::uint64_t pool_bytes) {
   shrink_cursor_ = 0;
 }
 
-// Empties the tails a little at a time: what lies there is moved to the front, or evicted when there
-// is no room. Reservations are waited for, pinned objects too.
+// Empties the tails a little at a time: what lies there is moved to the front, or evicted when
+// there is no room. Reservations are waited for, pinned objects too.
 void Store::continue_shrink() {
   std::uint64_t moved_bytes = 0;
   for (std::uint64_t i = 0; i < kShrinkStep * 16 && moved_bytes < kShrinkStepBytes; ++i) {
@@ -205,8 +219,8 @@ void Store::continue_shrink() {
   if (pool_->finish_shrinking()) shrinking_ = false;
 }
 
-// Copies an object to new extents under a new entry, replaces the old one in one store, and leaves the
-// old bytes to their readers. False: no room.
+// Copies an object to new extents under a new entry, replaces the old one in one store, and leaves
+// the old bytes to their readers. False: no room.
 bool Store::move_away(std::uint32_t old_id) {
   const shm::Entry& old_entry = index_->entry(old_id);
   const std::uint64_t length = old_entry.length.load_relaxed();
@@ -227,8 +241,8 @@ bool Store::move_away(std::uint32_t old_id) {
   std::uint32_t in = 0, out = 0;
   std::uint64_t in_at = 0, out_at = 0;
   while (done < length) {
-    const std::uint64_t step =
-        std::min({length - done, from.at[in].length_bytes - in_at, to.at[out].length_bytes - out_at});
+    const std::uint64_t step = std::min(
+        {length - done, from.at[in].length_bytes - in_at, to.at[out].length_bytes - out_at});
     std::memcpy(pool_->data() + to.at[out].offset_bytes + out_at,
                 pool_->data() + from.at[in].offset_bytes + in_at, step);
     done += step;
@@ -253,8 +267,7 @@ bool Store::move_away(std::uint32_t old_id) {
   policy_->erase(old_id);
   Arrival arrival;
   arrival.id = *id;
-  arrival.parent =
-      index_->find_by_hash(entry.parent_hash.load_relaxed()).value_or(kNoEntry);
+  arrival.parent = index_->find_by_hash(entry.parent_hash.load_relaxed()).value_or(kNoEntry);
   arrival.key_hash = hash;
   arrival.bytes = length;
   arrival.pin = static_cast<PinLevel>(field.pin);

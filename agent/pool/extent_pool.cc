@@ -33,8 +33,8 @@ std::uint64_t PoolExtents::bytes() const {
   return sum;
 }
 
-// Takes memory from the system in a thread of its own, one order at a time, since zeroing a chunk takes
-// tens of milliseconds.
+// Takes memory from the system in a thread of its own, one order at a time, since zeroing a chunk
+// takes tens of milliseconds.
 class ExtentPool::Reserver {
  public:
   struct Order {
@@ -115,15 +115,16 @@ ExtentPool::~ExtentPool() = default;
 
 Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
                                                        std::uint64_t pool_bytes,
-                                                       std::uint64_t max_bytes, std::uint32_t arenas,
-                                                       HugePages huge) {
+                                                       std::uint64_t max_bytes,
+                                                       std::uint32_t arenas, HugePages huge) {
   auto pool = std::unique_ptr<ExtentPool>(new ExtentPool);
   pool->may_collapse_ = huge != HugePages::kOff;
   if (const std::uint64_t free = free_huge_page_bytes(); free < pool_bytes) {
     if (huge == HugePages::kRequire) {
       return fail(MC_NO_MEMORY,
                   "huge_pages = \"require\", but only " + std::to_string(free / kHugePageBytes) +
-                      " of the " + std::to_string((pool_bytes + kHugePageBytes - 1) / kHugePageBytes) +
+                      " of the " +
+                      std::to_string((pool_bytes + kHugePageBytes - 1) / kHugePageBytes) +
                       " pages of 2 MiB that the pool needs are free; run: sysctl vm.nr_hugepages=" +
                       std::to_string((pool_bytes + kHugePageBytes - 1) / kHugePageBytes));
     }
@@ -158,13 +159,15 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
     return fail(status);
   }
   for (std::size_t i = 0; i < arenas; ++i) {
-    const std::uint64_t bytes = header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
+    const std::uint64_t bytes =
+        header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
     if (bytes > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
     // Costs nothing where the pages are, and makes sure that they are.
     if (Status status = pool->file_.reserve(i * pool->stride_, bytes); !status.ok()) {
       return fail(status);
     }
-    if (!pool->arenas_[i]->grow(bytes / kGranuleBytes)) return fail(MC_CORRUPT, "an arena too large");
+    if (!pool->arenas_[i]->grow(bytes / kGranuleBytes))
+      return fail(MC_CORRUPT, "an arena too large");
   }
   return pool;
 }
@@ -250,8 +253,8 @@ bool ExtentPool::on_chunk() {
   }
   ExtentAllocator& arena = *arenas_[done->arena];
   const std::uint64_t have = arena.size_granules() * kGranuleBytes;
-  const bool wanted = have == done->offset_bytes - done->arena * stride_ &&
-                      have < arena_target(done->arena);
+  const bool wanted =
+      have == done->offset_bytes - done->arena * stride_ && have < arena_target(done->arena);
   const bool grown = wanted && arena.grow(done->bytes / kGranuleBytes);
   if (!grown) {
     // The pool was made smaller meanwhile.
@@ -342,8 +345,8 @@ std::vector<NodeId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> sor
     const std::size_t first = at;
     for (; at < sorted.size() && sorted[at].offset_bytes < base + stride_; ++at) {
       const shm::ExtentRecord& extent = sorted[at];
-      const bool whole = extent.offset_bytes % kGranuleBytes == 0 &&
-                         extent.length_bytes % kGranuleBytes == 0;
+      const bool whole =
+          extent.offset_bytes % kGranuleBytes == 0 && extent.length_bytes % kGranuleBytes == 0;
       // An empty range is refused like one that overlaps.
       ranges.push_back({(extent.offset_bytes - base) / kGranuleBytes,
                         whole ? extent.length_bytes / kGranuleBytes : 0});
@@ -392,7 +395,8 @@ bool ExtentPool::finish_shrinking() {
     }
     publish_size();
     collapsed_bytes_[i] = std::min(collapsed_bytes_[i], limit * kGranuleBytes);
-    growth_status_ = file_.punch(i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
+    growth_status_ =
+        file_.punch(i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
   }
   return done;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the bytes of a pool: one sparse memory file cut into arenas, each with an allocator of
-//   its own. Memory is taken chunk by chunk by a thread, and used as it comes; it is given back from
-//   the tail of each arena.
+// What it is: the bytes of a pool: one sparse memory file cut into arenas, each with an allocator
+// of
+//   its own. Memory is taken chunk by chunk by a thread, and used as it comes; it is given back
+//   from the tail of each arena.
 //
 //   file   0          stride      2 x stride              max_bytes
 //          ├─ arena 0 ─┄┄┄├─ arena 1 ─┄┄┄├─ …    ─ reserved   ┄ hole
@@ -40,7 +41,8 @@ struct PoolExtents {
 class ExtentPool {
  public:
   // header: of the index file, where sizes are kept for the next agent.
-  static Result<std::unique_ptr<ExtentPool>> create(shm::IndexHeader* header, std::uint64_t pool_bytes,
+  static Result<std::unique_ptr<ExtentPool>> create(shm::IndexHeader* header,
+                                                    std::uint64_t pool_bytes,
                                                     std::uint64_t max_bytes, std::uint32_t arenas,
                                                     HugePages huge);
   // The file of an earlier agent; its arenas as the header says, everything free.

@@ -91,8 +91,7 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
       Mapping::map(index->file_.fd(), index->file_.size_bytes(), Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   index->mapping_ = std::move(*mapping);
-  const auto reader =
-      shm::IndexReader::open(index->mapping_.data(), index->mapping_.size_bytes());
+  const auto reader = shm::IndexReader::open(index->mapping_.data(), index->mapping_.size_bytes());
   if (!reader || reader->header().entry_count.load_relaxed() > reader->header().max_entries ||
       !parts_are_right(reader->header(), index->mapping_.size_bytes())) {
     return fail(MC_CORRUPT, "the kept index file has a damaged header or another layout version");
@@ -104,7 +103,8 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
   const std::uint64_t count =
       std::min((index->entry_count() + kEntryStep - 1) / kEntryStep * kEntryStep,
                index->header_->max_entries);
-  if (Status status = index->file_.reserve(index->header_->entries_offset, count * sizeof(shm::Entry));
+  if (Status status =
+          index->file_.reserve(index->header_->entries_offset, count * sizeof(shm::Entry));
       !status.ok()) {
     return fail(status);
   }
@@ -117,12 +117,15 @@ void ObjectIndex::attach() {
   entries_ = reinterpret_cast<shm::Entry*>(mapping_.data() + header_->entries_offset);
   key_bytes_ = mapping_.data() + header_->keys_offset;
   table_ = std::make_unique<BucketTable>(mapping_.data(), &file_);
-  keys_ = std::make_unique<KeyHeap>([this](std::uint64_t first, std::uint64_t bytes) {
-    if (first > header_->max_keys_bytes || bytes > header_->max_keys_bytes - first) return false;
-    if (!file_.reserve(header_->keys_offset + first, bytes).ok()) return false;
-    header_->keys_reserved_bytes.store_relaxed(first + bytes);
-    return true;
-  }, std::min(header_->keys_reserved_bytes.load_relaxed(), header_->max_keys_bytes));
+  keys_ = std::make_unique<KeyHeap>(
+      [this](std::uint64_t first, std::uint64_t bytes) {
+        if (first > header_->max_keys_bytes || bytes > header_->max_keys_bytes - first)
+          return false;
+        if (!file_.reserve(header_->keys_offset + first, bytes).ok()) return false;
+        header_->keys_reserved_bytes.store_relaxed(first + bytes);
+        return true;
+      },
+      std::min(header_->keys_reserved_bytes.load_relaxed(), header_->max_keys_bytes));
 }
 
 std::optional<std::uint32_t> ObjectIndex::acquire_entry() {

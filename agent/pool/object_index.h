@@ -24,7 +24,8 @@ namespace mc::agent {
 class ObjectIndex {
  public:
   // For at most max_objects objects. Errors: MC_NO_MEMORY.
-  static Result<std::unique_ptr<ObjectIndex>> create(std::uint64_t max_objects, std::uint64_t node_id,
+  static Result<std::unique_ptr<ObjectIndex>> create(std::uint64_t max_objects,
+                                                     std::uint64_t node_id,
                                                      std::uint64_t incarnation);
   // The file of an earlier agent: header checked, entries and keys not yet; the table is empty.
   static Result<std::unique_ptr<ObjectIndex>> adopt(MemoryFile file);

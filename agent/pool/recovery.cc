@@ -27,8 +27,8 @@ Result<std::unique_ptr<Store>> Store::recover(const Config& config, CollectPins 
   auto adopted = ObjectIndex::adopt(std::move(index));
   if (!adopted) return fail(adopted.error());
   store->index_ = std::move(*adopted);
-  auto extents =
-      ExtentPool::adopt(&store->index_->header(), std::move(pool), config.pool_bytes, config.huge_pages);
+  auto extents = ExtentPool::adopt(&store->index_->header(), std::move(pool), config.pool_bytes,
+                                   config.huge_pages);
   if (!extents) return fail(extents.error());
   store->pool_ = std::move(*extents);
   MC_FAILPOINT("recover.adopted");
@@ -99,7 +99,7 @@ Recovery::Fate Recovery::judge(std::uint32_t id) const {
   if (length == 0 || length > MC_MAX_OBJECT_BYTES || length > room) return Fate::kFree;
   if (state == shm::EntryState::kReserved) {
     return field.key_bytes == 0 && session_known_(entry.hash.load_relaxed()) ? Fate::kReserved
-                                                                               : Fate::kFree;
+                                                                             : Fate::kFree;
   }
   if (!key_is_sound(id)) return Fate::kFree;
   if (state == shm::EntryState::kLimbo) return Fate::kLimbo;
@@ -115,8 +115,8 @@ bool Recovery::key_is_sound(std::uint32_t id) const {
          index_.hash(key) == index_.entry(id).hash.load_relaxed();
 }
 
-// Claims all extents at once, in the order of their addresses. Of two that overlap the one that begins
-// first stays.
+// Claims all extents at once, in the order of their addresses. Of two that overlap the one that
+// begins first stays.
 void Recovery::claim_extents() {
   struct Claim {
     shm::ExtentRecord extent;

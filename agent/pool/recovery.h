@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: rebuilding a Store from the files of an agent that was killed. The entries' version words
-//   decide: kLive is an object, kReserved a client's that may still be writing, kLimbo an object that
-//   readers may still hold, all else is free. Each is checked (bounds, overlap, key hash, one entry a
-//   key) before it is believed; what fails is set aside and counted. Checksums are the scrubber's job.
+// What it is: rebuilding a Store from the files of an agent that was killed. The entries' version
+// words
+//   decide: kLive is an object, kReserved a client's that may still be writing, kLimbo an object
+//   that readers may still hold, all else is free. Each is checked (bounds, overlap, key hash, one
+//   entry a key) before it is believed; what fails is set aside and counted. Checksums are the
+//   scrubber's job.
 // Threads: the agent's loop, before it serves. Trusts: nothing in the files.
 #pragma once
 

@@ -66,15 +66,16 @@ Store::Reserve Store::reserve(std::uint64_t session_id, std::uint64_t bytes, boo
   MC_FAILPOINT("reserve.before_publish");
   shm::Entry& entry = index_->entry(entry_id);
   entry.hash.store_relaxed(session_id);
-  entry.version.store_release(
-      shm::make_version(shm::sequence_of(entry.version.load_relaxed()), shm::EntryState::kReserved));
+  entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
+                                                shm::EntryState::kReserved));
   ++reserved_count_;
   MC_FAILPOINT("reserve.after_publish");
   return Reserve::kOk;
 }
 
 // Writes length and extents of an entry that nobody can see yet.
-bool Store::write_extents(std::uint32_t entry_id, const PoolExtents& extents, std::uint64_t length) {
+bool Store::write_extents(std::uint32_t entry_id, const PoolExtents& extents,
+                          std::uint64_t length) {
   shm::Entry& entry = index_->entry(entry_id);
   std::uint64_t extent = extents.at[0].offset_bytes;
   if (extents.count > 1) {
@@ -183,8 +184,8 @@ Store::Put Store::check_order(std::uint64_t session_id, const PutOrder& order) c
 Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   const std::uint64_t hash = index_->hash(order.key);
   if (const Put bad = check_order(session_id, order); bad != Put::kStored) {
-    // Asked again after a restart: the agent before published it and could not say so. An object that
-    // was there before an upsert does not answer for it.
+    // Asked again after a restart: the agent before published it and could not say so. An object
+    // that was there before an upsert does not answer for it.
     const auto there = index_->find(order.key, hash);
     const bool done = !is_reserved_by(session_id, order.entry) && there &&
                       (!order.upsert || *there == order.entry);
@@ -246,8 +247,7 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
   entry.hash.store_relaxed(hash);
   MC_FAILPOINT("put.before_publish");
   // From here on the object outlives a crash of the agent.
-  entry.version.store_release(
-      shm::make_version(index_->next_sequence(), shm::EntryState::kLive));
+  entry.version.store_release(shm::make_version(index_->next_sequence(), shm::EntryState::kLive));
   MC_FAILPOINT("put.after_publish");
   index_->header().publishing_entry.store_release(0);
   if (existing) {
@@ -257,8 +257,8 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
     to_limbo(*existing);
   } else if (!index_->table().insert(hash, order.entry)) {
     entry.hash.store_relaxed(session_id);
-    entry.version.store_release(
-        shm::make_version(shm::sequence_of(entry.version.load_relaxed()), shm::EntryState::kReserved));
+    entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
+                                                  shm::EntryState::kReserved));
     return Put::kNoMemory;
   }
   --reserved_count_;
@@ -292,6 +292,15 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
   Put result = Put::kStored;
   const std::uint32_t group = orders.empty() ? 0 : orders.front().group;
   std::size_t members = 0;
+  // Room for all of it first: a group that fails half-way would have replaced objects for nothing.
+  std::uint64_t bytes = 0;
+  for (const PutOrder& order : orders) bytes += order.length;
+  failed = 0;
+  if (!make_room(bytes)) {
+    for (const PutOrder& order : orders) abandon(session_id, order.entry);
+    ++counters_.no_space;
+    return Put::kNoSpace;
+  }
   // What a crash leaves of this group is dropped at the next start.
   index_->header().committing_group.store_release(group);
   for (failed = 0; failed < orders.size(); ++failed) {
@@ -325,7 +334,8 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
   return result;
 }
 
-// ---- Other verbs ----------------------------------------------------------------------------------
+// ---- Other verbs
+// ----------------------------------------------------------------------------------
 
 bool Store::remove(std::string_view key) {
   const auto found = index_->find(key, index_->hash(key));
@@ -359,7 +369,8 @@ bool Store::set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s) {
 
 void Store::touch(std::uint32_t entry_id) {
   if (entry_id >= index_->entry_count()) return;
-  if (shm::state_of(index_->entry(entry_id).version.load_relaxed()) != shm::EntryState::kLive) return;
+  if (shm::state_of(index_->entry(entry_id).version.load_relaxed()) != shm::EntryState::kLive)
+    return;
   ++counters_.touches;
   policy_->touch(entry_id);
 }
@@ -388,7 +399,8 @@ std::vector<ListedObject> Store::list(std::string_view prefix, std::size_t limit
     if (!key.starts_with(prefix)) continue;
     const shm::KeyField field = key_field(entry);
     objects.push_back({std::string(key), entry.length.load_relaxed(), shm::sequence_of(version),
-                       field.extent_count, attributes(entry).group, static_cast<mc_pin>(field.pin)});
+                       field.extent_count, attributes(entry).group,
+                       static_cast<mc_pin>(field.pin)});
   }
   if (cursor >= index_->entry_count()) cursor = 0;
   return objects;

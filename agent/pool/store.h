@@ -2,12 +2,14 @@
 //
 // What it is: one namespace's pool: what is reserved, stored, evicted and waiting in limbo.
 //
-//   reserve ──► kReserved ──publish──► kLive ──evict, remove, replace, move──► kLimbo ──reclaim──► free
+//   reserve ──► kReserved ──publish──► kLive ──evict, remove, replace, move──► kLimbo ──reclaim──►
+//   free
 //
-//   Every change of an object's state is one atomic store of its entry's version word; what the agent
-//   knows beside the entries (allocator, policy, groups) is rebuilt from them after a crash.
+//   Every change of an object's state is one atomic store of its entry's version word; what the
+//   agent knows beside the entries (allocator, policy, groups) is rebuilt from them after a crash.
 // Threads: the agent's loop. Readers in other processes read the index and the pool meanwhile.
-// Owns: index, pool, policy. Trusts: sessions are checked by the caller; lengths, entries and keys that
+// Owns: index, pool, policy. Trusts: sessions are checked by the caller; lengths, entries and keys
+// that
 //   come from a client are checked here.
 #pragma once
 
@@ -69,8 +71,8 @@ class Store {
   using SessionKnown = std::function<bool(std::uint64_t session_id)>;
 
   static Result<std::unique_ptr<Store>> create(const Config& config, CollectPins collect_pins);
-  // Takes over an earlier agent's files. What is damaged is set aside and counted; the rest is served.
-  // Errors: MC_CORRUPT when nothing in them can be trusted.
+  // Takes over an earlier agent's files. What is damaged is set aside and counted; the rest is
+  // served. Errors: MC_CORRUPT when nothing in them can be trusted.
   static Result<std::unique_ptr<Store>> recover(const Config& config, CollectPins collect_pins,
                                                 MemoryFile index, MemoryFile pool,
                                                 const SessionKnown& session_known);
@@ -93,7 +95,8 @@ class Store {
 
   // ---- Objects
   enum class Put { kStored, kExisted, kBadReservation, kTooLarge, kNoSpace, kNoMemory };
-  // kExisted and kNoSpace: the reservation is still the session's. Every other failure gives it back.
+  // kExisted and kNoSpace: the reservation is still the session's. Every other failure gives it
+  // back.
   Put publish(std::uint64_t session_id, const PutOrder& order);
   // All or nothing: on a failure every reservation of the list is given back.
   Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
@@ -106,8 +109,8 @@ class Store {
   std::vector<ListedObject> list(std::string_view prefix, std::size_t limit, std::uint64_t& cursor);
 
   // ---- Time passes
-  void reclaim();                       // frees what is in limbo and not pinned
-  void tick(std::uint64_t now_ns);      // expires soft pins, reclaims, continues a shrink
+  void reclaim();                   // frees what is in limbo and not pinned
+  void tick(std::uint64_t now_ns);  // expires soft pins, reclaims, continues a shrink
   void resize(std::uint64_t pool_bytes);
 
   std::uint64_t live_bytes() const { return live_bytes_; }
@@ -124,6 +127,7 @@ class Store {
   Store(const Config& config, CollectPins collect_pins);
 
   bool allocate(std::uint64_t bytes, bool evict, PoolExtents& extents);
+  bool make_room(std::uint64_t bytes);
   bool make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length);
   bool evict_some(std::uint64_t bytes);
   void evict_one(std::uint32_t entry);

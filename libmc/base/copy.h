@@ -2,8 +2,8 @@
 //
 // What it is: the two ways bytes go in and out of a pool.
 //   copy_out: blocks of a few KiB to a buffer that is used at once. Plain vector loads and stores:
-//     unlike the string instructions that libc chooses there, they leave the processor free to start
-//     the next look-up meanwhile.
+//     unlike the string instructions that libc chooses there, they leave the processor free to
+//     start the next look-up meanwhile.
 //   copy_in: to memory that is most likely in no cache. Streaming stores do not fetch what they
 //     overwrite; on the machines measured a 4 KiB put takes half the time.
 // Threads: any. REQUIRES: the ranges do not overlap.

@@ -101,7 +101,8 @@ bool wait_readable(int fd, std::uint64_t timeout_ns) {
   for (;;) {
     const std::uint64_t now = now_ns();
     const std::uint64_t left = now < deadline_ns ? deadline_ns - now : 0;
-    timespec timeout{static_cast<time_t>(left / 1000000000u), static_cast<long>(left % 1000000000u)};
+    timespec timeout{static_cast<time_t>(left / 1000000000u),
+                     static_cast<long>(left % 1000000000u)};
     pollfd entry{fd, POLLIN, 0};
     const int ready = ::ppoll(&entry, 1, &timeout, nullptr);
     if (ready > 0) return true;
@@ -173,8 +174,8 @@ Result<Fd> connect_unix(const std::string& path, std::uint64_t timeout_ns) {
       return fail(MC_PERMISSION_DENIED,
                   "no right to connect to " + path + "; join the group that owns the socket");
     }
-    if (now_ns() >= deadline_ns || (error != ENOENT && error != ECONNREFUSED && error != EAGAIN &&
-                                    error != EINTR)) {
+    if (now_ns() >= deadline_ns ||
+        (error != ENOENT && error != ECONNREFUSED && error != EAGAIN && error != EINTR)) {
       return fail(MC_AGENT_UNAVAILABLE, errno_text("connect to " + path, error) +
                                             "; start mc-agent, or name its socket in MC_AGENT");
     }
@@ -197,8 +198,8 @@ Result<Fd> listen_unix(const std::string& path, unsigned mode) {
   const int error = errno;
   ::umask(previous);
   if (bound != 0) {
-    return fail(MC_PERMISSION_DENIED, errno_text("bind " + path, error) +
-                                          "; the directory must exist and be writable");
+    return fail(MC_PERMISSION_DENIED,
+                errno_text("bind " + path, error) + "; the directory must exist and be writable");
   }
   if (::listen(fd->get(), 128) != 0) return fail(MC_INTERNAL, errno_text("listen", errno));
   return fd;

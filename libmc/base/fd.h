@@ -51,8 +51,8 @@ struct Message {
   std::vector<Fd> fds;
 };
 // One datagram of at most max_bytes. An empty message means the peer closed.
-// Errors: MC_BUSY when none waits (non-blocking sockets), MC_TIMEOUT, MC_INVALID_ARGUMENT when it was
-// longer or carried more descriptors than allowed.
+// Errors: MC_BUSY when none waits (non-blocking sockets), MC_TIMEOUT, MC_INVALID_ARGUMENT when it
+// was longer or carried more descriptors than allowed.
 Result<Message> receive_message(int socket, std::size_t max_bytes);
 
 // Waits until fd is readable. False: the timeout passed.
@@ -64,8 +64,8 @@ struct PeerCredentials {
   std::uint32_t gid = 0;
 };
 Result<PeerCredentials> peer_credentials(int socket);
-// A descriptor that names the peer process for ever: SO_PEERPIDFD where the kernel has it (6.5), else
-// pidfd_open of the peer's pid, checked to be connected still.
+// A descriptor that names the peer process for ever: SO_PEERPIDFD where the kernel has it (6.5),
+// else pidfd_open of the peer's pid, checked to be connected still.
 Result<Fd> peer_pidfd(int socket, int pid);
 
 // A SOCK_SEQPACKET connection to path within the timeout, retried while nobody listens there.

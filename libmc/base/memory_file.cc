@@ -16,8 +16,8 @@ namespace mc {
 
 namespace {
 
-// F_SEAL_SEAL too: a client with a descriptor for writing could otherwise add F_SEAL_FUTURE_WRITE, and
-// neither new clients nor the next agent could map the file for writing any more.
+// F_SEAL_SEAL too: a client with a descriptor for writing could otherwise add F_SEAL_FUTURE_WRITE,
+// and neither new clients nor the next agent could map the file for writing any more.
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -92,20 +92,19 @@ Status MemoryFile::reserve(std::uint64_t offset, std::uint64_t bytes) const {
     error = ::posix_fallocate(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (error == EINTR);
   if (error != 0) {
-    return {MC_NO_MEMORY,
-            errno_text("reserve " + std::to_string(bytes) + " bytes of " +
-                           (huge_ ? "huge pages" : "memory"),
-                       error) +
-                (huge_ ? "; raise vm.nr_hugepages or set huge_pages = \"off\""
-                       : "; lower pool_bytes or raise the memory limit")};
+    return {MC_NO_MEMORY, errno_text("reserve " + std::to_string(bytes) + " bytes of " +
+                                         (huge_ ? "huge pages" : "memory"),
+                                     error) +
+                              (huge_ ? "; raise vm.nr_hugepages or set huge_pages = \"off\""
+                                     : "; lower pool_bytes or raise the memory limit")};
   }
   return {};
 }
 
 Status MemoryFile::punch(std::uint64_t offset, std::uint64_t bytes) const {
   if (bytes == 0) return {};
-  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                  static_cast<off_t>(bytes)) != 0) {
     return {MC_INTERNAL, errno_text("return pages to the system", errno)};
   }
   return {};
@@ -139,7 +138,8 @@ void* map_aligned(int fd, std::uint64_t bytes, int protection) {
   if (start > base) ::munmap(room, start - base);
   const std::uintptr_t end = base + length + kHugePageBytes;
   if (end > start + length) ::munmap(reinterpret_cast<void*>(start + length), end - start - length);
-  void* address = ::mmap(reinterpret_cast<void*>(start), bytes, protection, kFlags | MAP_FIXED, fd, 0);
+  void* address =
+      ::mmap(reinterpret_cast<void*>(start), bytes, protection, kFlags | MAP_FIXED, fd, 0);
   if (address == MAP_FAILED) ::munmap(reinterpret_cast<void*>(start), length);
   return address;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: a nameless file of shared memory (memfd) and a mapping of one.
-//   The file is created at its largest size, sparse, and sealed against growing and shrinking: nobody
-//   can truncate it under a process that maps it. Memory is taken by reserve(), page by page, so that
-//   touching it later never raises SIGBUS. Its mode is 0600: a reader's descriptor cannot be reopened
-//   for writing through /proc by another user.
+//   The file is created at its largest size, sparse, and sealed against growing and shrinking:
+//   nobody can truncate it under a process that maps it. Memory is taken by reserve(), page by
+//   page, so that touching it later never raises SIGBUS. Its mode is 0600: a reader's descriptor
+//   cannot be reopened for writing through /proc by another user.
 // Threads: reserve() and punch() from any thread; the rest is set once.
 // Trusts: open_checked() believes nothing about a descriptor before it looked at seals and size.
 #pragma once
@@ -35,7 +35,8 @@ class MemoryFile {
   bool huge() const { return huge_; }
   explicit operator bool() const { return static_cast<bool>(fd_); }
 
-  // Takes memory for [offset, offset + bytes). Errors: MC_NO_MEMORY with the remedy; nothing is lost.
+  // Takes memory for [offset, offset + bytes). Errors: MC_NO_MEMORY with the remedy; nothing is
+  // lost.
   Status reserve(std::uint64_t offset, std::uint64_t bytes) const;
   // Gives the pages of the range back to the system; they read as zeros afterwards.
   Status punch(std::uint64_t offset, std::uint64_t bytes) const;
@@ -63,7 +64,8 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping();
 
-  // Maps the first bytes of fd, large ones at a multiple of 2 MiB. Errors: MC_CORRUPT if the file is shorter, MC_NO_MEMORY.
+  // Maps the first bytes of fd, large ones at a multiple of 2 MiB. Errors: MC_CORRUPT if the file
+  // is shorter, MC_NO_MEMORY.
   static Result<Mapping> map(int fd, std::uint64_t bytes, Access access);
 
   std::byte* data() const { return data_; }
@@ -85,8 +87,8 @@ class Mapping {
   std::uint64_t size_bytes_ = 0;
 };
 
-// MemAvailable of this host, or what is left below the memory limit of this process' cgroup when that
-// is less.
+// MemAvailable of this host, or what is left below the memory limit of this process' cgroup when
+// that is less.
 std::uint64_t available_memory_bytes();
 // Free huge pages of 2 MiB that the system has set aside (vm.nr_hugepages), in bytes.
 std::uint64_t free_huge_page_bytes();

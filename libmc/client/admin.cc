@@ -21,7 +21,8 @@ constexpr std::size_t kMaxAnswerBytes = 64u << 20;
 }
 
 std::string default_agent_socket() {
-  if (const char* named = std::getenv("MC_AGENT"); named != nullptr && named[0] != '\0') return named;
+  if (const char* named = std::getenv("MC_AGENT"); named != nullptr && named[0] != '\0')
+    return named;
   struct stat status {};
   const std::string system = "/run/mc/agent.sock";
   if (::stat(system.c_str(), &status) == 0) return system;
@@ -48,7 +49,8 @@ Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value
   for (bool more = true; more;) {
     const std::uint64_t now = now_ns();
     if (now >= deadline_ns || !wait_readable(socket->get(), deadline_ns - now)) {
-      return fail(MC_TIMEOUT, "the agent at " + socket_path + " did not answer in time; see its log");
+      return fail(MC_TIMEOUT,
+                  "the agent at " + socket_path + " did not answer in time; see its log");
     }
     auto message = receive_message(socket->get(), shm::kMaxControlBytes);
     if (!message) return fail(message.error());
@@ -56,8 +58,8 @@ Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value
     const auto head = shm::decode_control<shm::ControlHeader>(
         message->bytes, shm::ControlType::kAdminAnswer, &part);
     if (!head) {
-      const auto refused = shm::decode_control<shm::ControlHeader>(
-          message->bytes, shm::ControlType::kAnswer, &part);
+      const auto refused =
+          shm::decode_control<shm::ControlHeader>(message->bytes, shm::ControlType::kAnswer, &part);
       if (refused) return fail(static_cast<mc_status>(refused->status), std::string(part));
       return fail(MC_AGENT_UNAVAILABLE, "the agent closed the connection; see its log");
     }

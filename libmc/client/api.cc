@@ -6,8 +6,8 @@
 #include <cstring>
 #include <new>
 
-#include "libmc/base/clock.h"
 #include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
 #include "libmc/client/client.h"
 #include "libmc/client/completion_queue.h"
 #include "libmc/client/errors.h"
@@ -55,7 +55,8 @@ std::uint64_t deadline_in(const Client& client, std::uint64_t timeout_ns) {
 constexpr const char* kBadKey = "a key has 1 to 1024 bytes (MC_MAX_KEY_BYTES)";
 constexpr const char* kBadCount = "a batch has 1 to 1024 items (MC_MAX_BATCH_ITEMS)";
 
-constexpr const char* kBadQueue = "client, cq and items must not be null, and cq must be the client's";
+constexpr const char* kBadQueue =
+    "client, cq and items must not be null, and cq must be the client's";
 
 bool bad_queue(mc_client* client, const mc_cq* cq) {
   return client == nullptr || cq == nullptr || cq->client != &of(client);
@@ -74,7 +75,8 @@ Result<PutRules> rules_from(const Client& client, const mc_put_options* options)
   mc_put_options given = MC_PUT_OPTIONS_INIT;
   if (options != nullptr) {
     if (options->struct_size < sizeof(std::size_t)) {
-      return fail(MC_INVALID_ARGUMENT, "set mc_put_options.struct_size, or use MC_PUT_OPTIONS_INIT");
+      return fail(MC_INVALID_ARGUMENT,
+                  "set mc_put_options.struct_size, or use MC_PUT_OPTIONS_INIT");
     }
     std::memcpy(static_cast<void*>(&given), options, std::min(options->struct_size, sizeof given));
   }
@@ -116,8 +118,9 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
     if (!staging) return set_error(staging.error());
     const auto offset = (*staging)->allocate(written.length, now_ns());
     if (!offset) {
-      return set_error(Status(MC_NO_SPACE, "the group does not fit in this client's staging memory; "
-                                           "open the client with larger staging_bytes"));
+      return set_error(Status(MC_NO_SPACE,
+                              "the group does not fit in this client's staging memory; "
+                              "open the client with larger staging_bytes"));
     }
     group.staging = *staging;
     written.staging_offset = *offset;
@@ -130,7 +133,8 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
     const std::uint64_t bytes = reservation_bytes(written.length);
     std::vector<Reserved> granted;
     if (!channel.take_stock(bytes, written.reserved)) {
-      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted); !status.ok()) {
+      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted);
+          !status.ok()) {
         return set_error(status);
       }
       written.reserved = granted.front();
@@ -151,8 +155,8 @@ mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
   if (!rules) return set_error(rules.error());
   auto channel = client.channel(rules->deadline_ns);
   if (!channel) return set_error(channel.error());
-  mc_group* group = options != nullptr && options->struct_size >= sizeof *options ? options->group
-                                                                                 : nullptr;
+  mc_group* group =
+      options != nullptr && options->struct_size >= sizeof *options ? options->group : nullptr;
   if (group == nullptr) return put_items(client, **channel, items, count, *rules);
   if (group->client != &client) return invalid("the group belongs to another client");
   mc_status first = MC_OK;
@@ -179,7 +183,8 @@ void drop_group_items(Client& client, mc_group& group) {
 
 extern "C" {
 
-// ---- Client ---------------------------------------------------------------------------------------
+// ---- Client
+// ---------------------------------------------------------------------------------------
 
 mc_status mc_open(const mc_open_options* options, mc_client** client) {
   if (client == nullptr) return invalid("client must not be null");
@@ -229,7 +234,8 @@ mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
   return MC_OK;
 }
 
-// ---- Put ------------------------------------------------------------------------------------------
+// ---- Put
+// ------------------------------------------------------------------------------------------
 
 mc_status mc_put(mc_client* client, mc_slice key, mc_slice value, const mc_put_options* options) {
   if (client == nullptr) return invalid("client must not be null");
@@ -246,7 +252,8 @@ mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
   return put_all(client, items, count, options);
 }
 
-// ---- Get ------------------------------------------------------------------------------------------
+// ---- Get
+// ------------------------------------------------------------------------------------------
 
 mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity, size_t* length) {
   if (client == nullptr || (buffer == nullptr && capacity > 0)) {
@@ -271,11 +278,11 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
   mc_status first = MC_OK;
   for (std::size_t i = 0; i < count; ++i) {
     mc_get_item& item = items[i];
-    const bool bad = check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
-                     item.piece_count > MC_MAX_PIECES ||
-                     std::any_of(item.pieces, item.pieces + item.piece_count, [](const mc_span& piece) {
-                       return piece.data == nullptr && piece.size > 0;
-                     });
+    const bool bad =
+        check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
+        item.piece_count > MC_MAX_PIECES ||
+        std::any_of(item.pieces, item.pieces + item.piece_count,
+                    [](const mc_span& piece) { return piece.data == nullptr && piece.size > 0; });
     item.status = bad ? MC_INVALID_ARGUMENT
                       : read_object(**channel, item.key, hash_of(**channel, item.key), item.pieces,
                                     item.piece_count, item.offset, &item.length);
@@ -309,8 +316,7 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
     views[i].pin = 0;
     statuses[i] = check_key(keys[i]);
     if (statuses[i] == MC_OK) {
-      statuses[i] =
-          view_object(**channel, client, keys[i], hash_of(**channel, keys[i]), &views[i]);
+      statuses[i] = view_object(**channel, client, keys[i], hash_of(**channel, keys[i]), &views[i]);
     }
     if (statuses[i] != MC_OK) views[i].pin = 0;
     if (first == MC_OK) first = statuses[i];
@@ -318,7 +324,8 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
   return first == MC_OK ? MC_OK : set_error(first);
 }
 
-// ---- Ask and remove -------------------------------------------------------------------------------
+// ---- Ask and remove
+// -------------------------------------------------------------------------------
 
 mc_status mc_exists(mc_client* client, mc_slice key) {
   if (client == nullptr) return invalid("client must not be null");
@@ -406,7 +413,8 @@ mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_t
   return status.ok() ? MC_OK : set_error(status);
 }
 
-// ---- Writing in place -----------------------------------------------------------------------------
+// ---- Writing in place
+// -----------------------------------------------------------------------------
 
 mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
                      mc_reservation** reservation) {
@@ -425,8 +433,9 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
     auto staging = of(client).staging(deadline_ns);
     if (!staging) return set_error(staging.error());
     if (size > (*staging)->size_bytes()) {
-      return set_error(Status(MC_TOO_LARGE, "larger than this client's staging memory; open it with "
-                                            "larger staging_bytes"));
+      return set_error(Status(MC_TOO_LARGE,
+                              "larger than this client's staging memory; open it with "
+                              "larger staging_bytes"));
     }
     const auto offset = (*staging)->allocate(size, deadline_ns);
     if (!offset) return set_error(MC_NO_SPACE);
@@ -434,8 +443,7 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
     made->staging_offset = *offset;
   } else {
     std::vector<Reserved> granted;
-    if (Status status =
-            reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
+    if (Status status = reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
         !status.ok()) {
       return set_error(status);
     }
@@ -556,7 +564,8 @@ void mc_free(mc_client* client, void* memory) {
   if (const auto offset = staging->offset_of(memory, 1)) staging->free(*offset);
 }
 
-// ---- Groups ---------------------------------------------------------------------------------------
+// ---- Groups
+// ---------------------------------------------------------------------------------------
 
 mc_status mc_group_begin(mc_client* client, mc_group** group) {
   if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
@@ -598,7 +607,8 @@ void mc_group_abort(mc_group* group) {
   delete group;
 }
 
-// ---- Asynchronous forms ---------------------------------------------------------------------------
+// ---- Asynchronous forms
+// ---------------------------------------------------------------------------
 
 mc_status mc_cq_create(mc_client* client, mc_cq** cq) {
   if (client == nullptr || cq == nullptr) return invalid("client and cq must not be null");
@@ -623,7 +633,8 @@ mc_status mc_cq_wait(mc_cq* cq, mc_completion* completions, size_t capacity, siz
     return invalid("cq, completions and count must not be null, capacity not 0");
   }
   if (cq->client->inherited_by_fork()) return set_error(MC_FORKED);
-  *count = cq->queue->wait(completions, capacity, std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS));
+  *count = cq->queue->wait(completions, capacity,
+                           std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS));
   return *count > 0 ? MC_OK : set_error(MC_TIMEOUT);
 }
 
@@ -682,7 +693,8 @@ mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request) {
   return status.ok() ? MC_OK : set_error(status);
 }
 
-// ---- For tools ------------------------------------------------------------------------------------
+// ---- For tools
+// ------------------------------------------------------------------------------------
 
 mc_status mc_ping(mc_client* client, uint64_t timeout_ns) {
   if (client == nullptr) return invalid("client must not be null");

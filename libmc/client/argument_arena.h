@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where a channel's requests keep their arguments: a ring of bytes given out in order and
+// What it is: where a channel's requests keep their arguments: a ring of bytes given out in order
+// and
 //   taken back in any.
 // Threads: the channel's owner.
 #pragma once

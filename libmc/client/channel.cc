@@ -23,7 +23,8 @@ constexpr std::uint64_t kSleepSliceNs = 20000000;
 
 }  // namespace
 
-// ---- Sessions -------------------------------------------------------------------------------------
+// ---- Sessions
+// -------------------------------------------------------------------------------------
 
 Status Channel::join(std::uint64_t deadline_ns) {
   const Client::Current current = client_->current();
@@ -65,7 +66,8 @@ void Channel::lose_all() {
   }
 }
 
-// ---- Requests -------------------------------------------------------------------------------------
+// ---- Requests
+// -------------------------------------------------------------------------------------
 
 Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
   reap();
@@ -122,8 +124,7 @@ void Channel::reap() {
 void Channel::absorb(const shm::Completion& completion) {
   const auto slot = static_cast<std::uint32_t>(completion.request_id & 0xff);
   Pending& pending = pending_[slot];
-  if (!pending.in_use || pending.done ||
-      pending.request.request_id != completion.request_id) {
+  if (!pending.in_use || pending.done || pending.request.request_id != completion.request_id) {
     return;  // of a request that was asked twice, or none of ours
   }
   MC_FAILPOINT("client.completion_seen");
@@ -214,7 +215,8 @@ void Channel::release(std::uint32_t slot) {
   --in_flight_;
 }
 
-// ---- Reservations ---------------------------------------------------------------------------------
+// ---- Reservations
+// ---------------------------------------------------------------------------------
 
 bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
   for (StockOf& stock : stock_) {
@@ -251,7 +253,8 @@ void Channel::give_stock(const Reserved& reserved) {
 }
 
 void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
-  if (result.refill_entry == shm::kNoRefill || !memory_->in_pool(result.refill_offset, length)) return;
+  if (result.refill_entry == shm::kNoRefill || !memory_->in_pool(result.refill_offset, length))
+    return;
   Reserved refill;
   refill.entry = result.refill_entry;
   refill.length = length;
@@ -262,7 +265,8 @@ void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
 
 // Tells the agent; nobody waits for the answer.
 void Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
-  const auto bytes = static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
+  const auto bytes =
+      static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
   auto ticket = prepare(bytes);
   // A full channel: the agent takes them back when the session ends.
   if (!ticket) return;
@@ -294,13 +298,15 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
       sound = sound && item.extents[e].length_bytes > 0;
       if (sound) room += item.extents[e].length_bytes;
     }
-    // What is written later runs through the extents by the length.
-    if (sound && reserved.length <= room) granted.push_back(reserved);
+    // What is written later runs through the extents by the length that was asked for.
+    sound = sound && reserved.length == pending.request.a && reserved.length <= room;
+    if (sound) granted.push_back(reserved);
   }
   release(ticket.slot);
 }
 
-// ---- Reading --------------------------------------------------------------------------------------
+// ---- Reading
+// --------------------------------------------------------------------------------------
 
 shm::Word64* Channel::free_pin() {
   for (std::uint32_t tries = 1; tries < shm::kPinSlots; ++tries) {
@@ -311,8 +317,6 @@ shm::Word64* Channel::free_pin() {
   return nullptr;
 }
 
-void Channel::arm_eventfd() {
-  shm::announce_client_sleep(shared_->header, shm::kClientInPoll);
-}
+void Channel::arm_eventfd() { shm::announce_client_sleep(shared_->header, shm::kClientInPoll); }
 
 }  // namespace mc::client

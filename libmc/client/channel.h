@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one thread's way to the agent: rings, arguments, pin slots, touch notes, and a stock of
+// What it is: one thread's way to the agent: rings, arguments, pin slots, touch notes, and a stock
+// of
 //   reservations that makes puts free of waiting.
 // Threads: one at a time: the thread that owns it, or whoever holds the lock of a shared one.
-// Owns: its part of the session file. Trusts: completions are matched with requests; entries and offsets
+// Owns: its part of the session file. Trusts: completions are matched with requests; entries and
+// offsets
 //   in them are bounded before use.
 #pragma once
 
@@ -63,7 +65,9 @@ class Channel {
   bool done(Ticket ticket) const { return pending_[ticket.slot].done; }
   // Waits, across restarts of the agent. False: the deadline passed first.
   bool wait(Ticket ticket, std::uint64_t deadline_ns);
-  const shm::Completion& completion(Ticket ticket) const { return pending_[ticket.slot].completion; }
+  const shm::Completion& completion(Ticket ticket) const {
+    return pending_[ticket.slot].completion;
+  }
   // Result of one item of a completed put, abandon, remove.
   shm::ItemResult item_result(Ticket ticket, std::uint32_t item) const;
   void finish(Ticket ticket);  // after the results were read

@@ -56,7 +56,8 @@ std::unique_ptr<Connector> make_socket_connector(std::string path) {
 
 void set_embedded_factory(EmbeddedFactory factory) { embedded_factory = factory; }
 
-// ---- Threads and their channels -------------------------------------------------------------------
+// ---- Threads and their channels
+// -------------------------------------------------------------------
 
 struct Client::Registry {
   std::mutex mutex;
@@ -154,13 +155,14 @@ Result<ChannelUse> Client::channel(std::uint64_t deadline_ns) {
 Status Client::open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns) {
   std::lock_guard lock(control_mutex_);
   const std::uint64_t now = now_ns();
-  const std::uint64_t wait_ns = std::clamp<std::uint64_t>(
-      deadline_ns > now ? deadline_ns - now : 0, 100000000, kHelloTimeoutNs);
+  const std::uint64_t wait_ns = std::clamp<std::uint64_t>(deadline_ns > now ? deadline_ns - now : 0,
+                                                          100000000, kHelloTimeoutNs);
   auto answer = ask(link, shm::ControlType::kOpenChannel, number, wait_ns);
   return answer ? Status() : answer.error();
 }
 
-// ---- Connection -----------------------------------------------------------------------------------
+// ---- Connection
+// -----------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
   count_forks();
@@ -181,7 +183,8 @@ Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
     connector = make_socket_connector(agent);
   }
   if (!shm::register_for_heavy_fences()) {
-    return fail(MC_UNSUPPORTED, "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
+    return fail(MC_UNSUPPORTED,
+                "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
   }
   auto client = std::unique_ptr<Client>(new Client(options, std::move(connector)));
   if (Status status = client->start(); !status.ok()) return fail(status);
@@ -258,7 +261,8 @@ void Client::adopt(Connection connection) {
     old_staging_.push_back(std::exchange(staging_, nullptr));
   }
   // Of a session that went on only the bells are old, and channels hold those until they follow.
-  std::erase_if(old_connections_, [&](const Connection& old) { return old.memory == connection.memory; });
+  std::erase_if(old_connections_,
+                [&](const Connection& old) { return old.memory == connection.memory; });
   connection_ = std::move(connection);
   generation_.fetch_add(1, std::memory_order_release);
 }
@@ -374,7 +378,8 @@ std::shared_ptr<Memory> Client::memory_of_pin(const shm::Word64* pin) const {
   return nullptr;
 }
 
-// ---- Staging --------------------------------------------------------------------------------------
+// ---- Staging
+// --------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   if (auto existing = staging_if_any()) return existing;
@@ -382,10 +387,9 @@ Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   std::lock_guard control(control_mutex_);
   if (auto existing = staging_if_any()) return existing;
   const std::uint64_t now_time = now_ns();
-  const std::uint64_t wait_ns = std::max<std::uint64_t>(
-      deadline_ns > now_time ? deadline_ns - now_time : 0, kHelloTimeoutNs);
-  auto answer =
-      ask(*now.connection.link, shm::ControlType::kOpenStaging, staging_bytes_, wait_ns);
+  const std::uint64_t wait_ns =
+      std::max<std::uint64_t>(deadline_ns > now_time ? deadline_ns - now_time : 0, kHelloTimeoutNs);
+  auto answer = ask(*now.connection.link, shm::ControlType::kOpenStaging, staging_bytes_, wait_ns);
   if (!answer) return fail(answer.error());
   if (!answer->fd) return fail(MC_INTERNAL, "the agent sent no staging memory");
   auto mapping = Mapping::map(answer->fd.get(), answer->value, Mapping::Access::kReadWrite);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client of the agent: its connection, which follows the agent across restarts, and the
+// What it is: a client of the agent: its connection, which follows the agent across restarts, and
+// the
 //   channels of its threads.
 //
 //   open ──► connected ──agent gone──► reconnecting ──session resumed──► connected
@@ -70,21 +71,22 @@ class Client {
   Status lost() const;
   bool inherited_by_fork() const;
 
-  // This thread's channel. Errors: MC_FORKED, and what lost() says; it waits for an agent that is away
-  // no longer than the deadline.
+  // This thread's channel. Errors: MC_FORKED, and what lost() says; it waits for an agent that is
+  // away no longer than the deadline.
   Result<ChannelUse> channel(std::uint64_t deadline_ns);
   // The same without any check or wait, for a thread that has one: null if anything is unusual.
   Channel* quick_channel();
   // A channel nobody else gets, for a completion queue; null when all are in use.
   Channel* lease_channel();
   void return_channel(Channel* channel);
-  // A queue whose owner is to look at it now and then while something is outstanding: its agent may go
-  // away, or come back, without a bell.
+  // A queue whose owner is to look at it now and then while something is outstanding: its agent may
+  // go away, or come back, without a bell.
   void add_queue(CompletionQueue* queue);
   void forget_queue(CompletionQueue* queue);
   Status open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns);
 
-  // The session memory, of this connection or an earlier one, in which a pin slot lies; null for none.
+  // The session memory, of this connection or an earlier one, in which a pin slot lies; null for
+  // none.
   std::shared_ptr<Memory> memory_of_pin(const shm::Word64* pin) const;
 
   // Session memory, made on first use.

@@ -104,7 +104,8 @@ void CompletionQueue::follow_connection() {
   watch(epoll_.get(), watched_link_->client_event.get());
 }
 
-// ---- Waiting --------------------------------------------------------------------------------------
+// ---- Waiting
+// --------------------------------------------------------------------------------------
 
 int CompletionQueue::fd() { return epoll_.get(); }
 
@@ -234,7 +235,8 @@ void CompletionQueue::settle(Operation& operation, Item& item, mc_status status)
   --operation.open_items;
 }
 
-// ---- Put and remove -------------------------------------------------------------------------------
+// ---- Put and remove
+// -------------------------------------------------------------------------------
 
 std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) {
   operation.request = next_request_++;

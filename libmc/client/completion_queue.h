@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asynchronous forms: a queue with a channel of its own, on which requests go on while
+// What it is: the asynchronous forms: a queue with a channel of its own, on which requests go on
+// while
 //   their callers do something else. It moves when somebody submits, polls or waits.
 //
 //   put item:   copied ──reservation in stock──► in the pool ──kPut──► done
@@ -92,7 +93,8 @@ class CompletionQueue {
   std::uint64_t watched_generation_ = 0;
   std::shared_ptr<Link> watched_link_;
   Fd event_;  // signalled for completions that need no agent
-  Fd epoll_;  // event_ and the client's eventfd, edge-triggered, so that queues can share the latter
+  Fd epoll_;  // event_ and the client's eventfd, edge-triggered, so that queues can share the
+              // latter
   std::list<Operation> operations_;
   std::deque<mc_completion> ready_;
   std::uint64_t next_request_ = 1;

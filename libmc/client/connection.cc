@@ -31,8 +31,8 @@ Result<Message> receive_within(int socket, std::uint64_t timeout_ns) {
 // The agent's own words when the message is a refusal.
 std::optional<Status> refusal_in(const Message& message) {
   std::string_view text;
-  const auto header = shm::decode_control<shm::ControlHeader>(
-      message.bytes, shm::ControlType::kAnswer, &text);
+  const auto header =
+      shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, &text);
   if (!header || header->status == MC_OK) return std::nullopt;
   return Status(static_cast<mc_status>(shm::known_status(header->status)), std::string(text));
 }

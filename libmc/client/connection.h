@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a session with an agent, in its two halves. Memory is what was mapped and stays for as long
+// What it is: a session with an agent, in its two halves. Memory is what was mapped and stays for
+// as long
 //   as anybody reads it; a Link is the socket and the bells, which an agent's restart replaces.
 // Threads: immutable once made; ask() under the client's control lock.
 // Owns: descriptors and mappings. Trusts: the agent, after looking at headers and sizes.
@@ -64,8 +65,8 @@ struct HelloTexts {
 };
 
 // Says hello on a fresh socket. resume: the memory of the session to go on with, or null.
-Result<Connection> say_hello(Fd socket, const HelloTexts& texts, const std::shared_ptr<Memory>& resume,
-                             std::uint64_t timeout_ns);
+Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
+                             const std::shared_ptr<Memory>& resume, std::uint64_t timeout_ns);
 
 struct Answer {
   std::uint64_t value = 0;

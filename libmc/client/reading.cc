@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "libmc/base/checksum.h"
-#include "libmc/base/copy.h"
 #include "libmc/base/clock.h"
+#include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/base/hash.h"
 #include "libmc/client/client.h"
@@ -17,7 +17,8 @@ namespace mc::client {
 
 namespace {
 
-// Copies a range of a pinned object's spans into the caller's pieces. REQUIRES: the pieces have room.
+// Copies a range of a pinned object's spans into the caller's pieces. REQUIRES: the pieces have
+// room.
 void scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
              std::uint64_t length, const mc_span* pieces) {
   std::size_t span = 0;
@@ -170,7 +171,8 @@ mc_status stat_object(Channel& channel, mc_slice key, std::uint64_t hash, mc_sta
 
 }  // namespace mc::client
 
-// ---- Views ----------------------------------------------------------------------------------------
+// ---- Views
+// ----------------------------------------------------------------------------------------
 
 namespace {
 bool inherited(const mc_view& view) {
@@ -205,7 +207,8 @@ size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
 mc_status mc_view_verify(const mc_view* view, mc_slice key) {
   using namespace mc;
   if (view == nullptr || view->pin == 0 || client::check_key(key) != MC_OK) {
-    return client::set_error(Status(MC_INVALID_ARGUMENT, "a released view, or a key that is not 1 to 1024 bytes"));
+    return client::set_error(
+        Status(MC_INVALID_ARGUMENT, "a released view, or a key that is not 1 to 1024 bytes"));
   }
   if (inherited(*view)) return client::set_error(MC_FORKED);
   const auto& owner = *reinterpret_cast<mc::client::Client*>(view->client);

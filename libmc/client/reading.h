@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: local hits: the caller's thread finds the object in the index, pins it, and copies it or
+// What it is: local hits: the caller's thread finds the object in the index, pins it, and copies it
+// or
 //   hands out a view. No other process runs.
 // Threads: as the channel that is passed.
 #pragma once

@@ -44,7 +44,8 @@ void Staging::free(std::uint64_t offset) {
     if (found == used_.end()) return;
     auto it = free_.emplace(offset, found->second).first;
     used_.erase(found);
-    if (const auto next = std::next(it); next != free_.end() && it->first + it->second == next->first) {
+    if (const auto next = std::next(it);
+        next != free_.end() && it->first + it->second == next->first) {
       it->second += next->second;
       free_.erase(next);
     }

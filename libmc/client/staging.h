@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: session memory that this client writes and the agent only reads: for mc_alloc(), and for
+// What it is: session memory that this client writes and the agent only reads: for mc_alloc(), and
+// for
 //   puts in an isolated namespace.
 // Threads: any. Owns: the mapping.
 #pragma once

@@ -102,9 +102,8 @@ class PutRun {
     auto staging = client_.staging(rules_.deadline_ns);
     if (!staging) return staging.error();
     staging_ = *staging;
-    const auto inside = item.piece_count == 1
-                            ? staging_->offset_of(item.pieces[0].data, length)
-                            : std::nullopt;
+    const auto inside =
+        item.piece_count == 1 ? staging_->offset_of(item.pieces[0].data, length) : std::nullopt;
     if (inside) {
       batched.staging_offset = *inside;
     } else {
@@ -183,8 +182,8 @@ class PutRun {
     sent.items.swap(batch_);
     bytes_ = 0;
     const bool stale = memory_ != &channel_.memory();
-    auto ticket = stale ? fail(MC_SESSION_LOST, "the agent lost this session")
-                        : prepare_items(sent.items);
+    auto ticket =
+        stale ? fail(MC_SESSION_LOST, "the agent lost this session") : prepare_items(sent.items);
     if (!ticket) {
       for (const Batched& batched : sent.items) {
         items_[batched.index].status = ticket.error().code();
@@ -288,8 +287,8 @@ mc_status check_item(const mc_put_item& item) {
 
 namespace {
 
-// The common put: one item whose reservation is in stock. False: put_items() must go the long way; the
-// item is as it was.
+// The common put: one item whose reservation is in stock. False: put_items() must go the long way;
+// the item is as it was.
 bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
   const Memory& memory = channel.memory();
   const std::uint64_t length = value_bytes(item);
@@ -345,8 +344,10 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
   Status first;
   for (std::size_t i = 0; i < count; ++i) {
     items[i].status = check_item(items[i]);
-    if (items[i].status == MC_OK) items[i].status = MC_SESSION_LOST;  // to be done
-    else if (first.ok()) first = Status(items[i].status);
+    if (items[i].status == MC_OK)
+      items[i].status = MC_SESSION_LOST;  // to be done
+    else if (first.ok())
+      first = Status(items[i].status);
   }
   for (int tries = 0; tries < kTries; ++tries) {
     PutRun run(client, channel, items, count, rules);
@@ -444,8 +445,8 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
     fields.staging_offset = items[i].staging_offset;
     at += encode_item(at, fields, {items[i].key.data(), items[i].key.size()});
   }
-  const auto flags = static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) |
-                                                (group ? shm::kFlagGroup : 0));
+  const auto flags =
+      static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) | (group ? shm::kFlagGroup : 0));
   const bool staged = channel.memory().isolated;
   channel.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, flags, item_count,
                  deadline_ns);

@@ -3,7 +3,8 @@
 // What it is: puts: reserve, copy and sum in one pass, ask the agent to publish. In an isolated
 //   namespace: copy to staging, ask the agent to copy and publish.
 //
-//   items ─► exists? ─► reservation (stock, or one request for many) ─► copy ─► kPut, 8 items a request,
+//   items ─► exists? ─► reservation (stock, or one request for many) ─► copy ─► kPut, 8 items a
+//   request,
 //            while the next ones are being copied ─► results: new reservations for the stock
 // Threads: as the channel that is passed.
 #pragma once

@@ -119,8 +119,12 @@ class FalseAgent {
     welcome.epoch = session_->epoch();
     welcome.channel_count = 2;
     const int pool = store_->pool().file().fd();
-    const std::vector<int> fds{store_->index().file().fd(), pool, session_->file().fd(),
-                               bells_[0].get(), bells_[1].get(), pool};
+    const std::vector<int> fds{store_->index().file().fd(),
+                               pool,
+                               session_->file().fd(),
+                               bells_[0].get(),
+                               bells_[1].get(),
+                               pool};
     require(mc::send_message(socket_.get(), std::as_bytes(std::span(&welcome, 1)), fds).ok());
   }
 

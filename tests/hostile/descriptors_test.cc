@@ -180,7 +180,8 @@ TEST_F(Descriptors, BellsMadeBlockingDoNotHoldTheAgentUp) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open_channel());
   // Flags belong to the open file, which a client shares with the agent.
-  for (const std::size_t bell : {3u, 4u}) ASSERT_EQ(::fcntl(session.fds()[bell].get(), F_SETFL, 0), 0);
+  for (const std::size_t bell : {3u, 4u})
+    ASSERT_EQ(::fcntl(session.fds()[bell].get(), F_SETFL, 0), 0);
   const std::uint64_t nearly_full = ~std::uint64_t{0} - 2;
   static_cast<void>(::fcntl(session.fds()[4].get(), F_SETFL, O_NONBLOCK));
   static_cast<void>(::write(session.fds()[4].get(), &nearly_full, sizeof nearly_full));

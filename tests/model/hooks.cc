@@ -19,8 +19,6 @@ Machine* machine() {
   return running != nullptr && running->in_thread() ? running : nullptr;
 }
 
-constexpr Site kNowhere{"", "", 0};
-
 // A step for each word of eight bytes that a range touches.
 template <typename Use>
 void for_words(const void* range, std::size_t bytes, Use use) {

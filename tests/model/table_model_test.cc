@@ -136,7 +136,7 @@ void reuse_entry(TableWorld& world) {
 }
 
 TEST(TableModel, AnEntryReusedUnderAReaderIsNotTakenForItsOldKey) {
-  for (const std::uint64_t key : {1, 20}) {
+  for (const std::uint64_t key : {std::uint64_t{1}, std::uint64_t{20}}) {
     expect_holds(table(4, 3, reuse_entry, {[key](TableWorld& world) { world.get(key); }}));
   }
   expect_holds(table(4, 3, reuse_entry, {misses(21)}));

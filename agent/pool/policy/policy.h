@@ -27,8 +27,8 @@ enum class PinLevel : std::uint8_t {
 
 struct Arrival {
   EntryId id = kNoEntry;
-  EntryId parent = kNoEntry;      // resident parent, or kNoEntry: then the object is a root
-  std::uint64_t key_hash = 0;     // for memories of objects that were evicted ("ghosts")
+  EntryId parent = kNoEntry;   // resident parent, or kNoEntry: then the object is a root
+  std::uint64_t key_hash = 0;  // for memories of objects that were evicted ("ghosts")
   std::uint64_t bytes = 0;
   PinLevel pin = PinLevel::kNone;
 };

@@ -2,14 +2,14 @@
 /*
  * libmc: put and get KV-cache objects in the pool of this host's agent.
  *
- * What it is: the C ABI. Structs that grow carry their size first (set it to sizeof, or start from the
- *   MC_..._INIT macro); handles are opaque.
- * Threads: every call may come from any thread, except where it says otherwise; each thread gets a
- *   channel of its own on first use. A handle must not be used after it was closed. After fork() the
- *   child must open a client of its own: every call on an inherited one returns MC_FORKED.
- * Ownership: the caller owns keys and buffers; the library reads them only during the call.
- * Trust: keys and values are the caller's; everything read from shared memory is checked.
- * Errors: every call returns an mc_status. mc_last_error() has the cause and the remedy in words.
+ * What it is: the C ABI. Structs that grow carry their size first (set it to sizeof, or start from
+ * the MC_..._INIT macro); handles are opaque. Threads: every call may come from any thread, except
+ * where it says otherwise; each thread gets a channel of its own on first use. A handle must not be
+ * used after it was closed. After fork() the child must open a client of its own: every call on an
+ * inherited one returns MC_FORKED. Ownership: the caller owns keys and buffers; the library reads
+ * them only during the call. Trust: keys and values are the caller's; everything read from shared
+ * memory is checked. Errors: every call returns an mc_status. mc_last_error() has the cause and the
+ * remedy in words.
  */
 #ifndef MC_MC_H_
 #define MC_MC_H_
@@ -47,13 +47,13 @@ typedef enum mc_status {
   MC_QUOTA_EXCEEDED = 8,   /* the session holds as many reservations as its quota allows */
   MC_UNSUPPORTED = 9,      /* this agent, namespace or build does not do that */
   /* the object */
-  MC_NOT_FOUND = 20,       /* a miss */
-  MC_CORRUPT = 21,         /* the bytes do not match their checksum; they were not returned */
-  MC_GROUP_ABORTED = 22,   /* a member of the group failed, so none was stored */
+  MC_NOT_FOUND = 20,     /* a miss */
+  MC_CORRUPT = 21,       /* the bytes do not match their checksum; they were not returned */
+  MC_GROUP_ABORTED = 22, /* a member of the group failed, so none was stored */
   /* the session */
-  MC_FORKED = 40,          /* the client was opened before fork() */
-  MC_CLOSED = 41,          /* the client was closed */
-  MC_SESSION_LOST = 42,    /* the agent ended this session; the reason is in mc_last_error() */
+  MC_FORKED = 40,            /* the client was opened before fork() */
+  MC_CLOSED = 41,            /* the client was closed */
+  MC_SESSION_LOST = 42,      /* the agent ended this session; the reason is in mc_last_error() */
   MC_PERMISSION_DENIED = 43, /* not on the allow list, or the namespace is not yours */
   MC_VERSION_MISMATCH = 44,  /* libmc and agent do not share a layout version */
   MC_NO_SUCH_NAMESPACE = 45,
@@ -64,9 +64,9 @@ typedef enum mc_status {
 } mc_status;
 
 typedef enum mc_retry {
-  MC_RETRY_NEVER = 0,  /* the same call will fail again */
-  MC_RETRY_LATER = 1,  /* may succeed after a while */
-  MC_RETRY_REOPEN = 2  /* open a new client first */
+  MC_RETRY_NEVER = 0, /* the same call will fail again */
+  MC_RETRY_LATER = 1, /* may succeed after a while */
+  MC_RETRY_REOPEN = 2 /* open a new client first */
 } mc_retry;
 
 MC_API const char* mc_status_name(mc_status status); /* "MC_NOT_FOUND"; never null */
@@ -77,7 +77,8 @@ MC_API mc_retry mc_status_retry(mc_status status);
 MC_API const char* mc_last_error(void);
 MC_API const char* mc_version(void); /* "0.1.0" */
 
-/* ---- Bytes ------------------------------------------------------------------------------------ */
+/* ---- Bytes ------------------------------------------------------------------------------------
+ */
 typedef struct mc_slice { /* bytes to read */
   const void* data;
   size_t size;
@@ -88,27 +89,29 @@ typedef struct mc_span { /* bytes to write */
   size_t size;
 } mc_span;
 
-/* ---- Client ----------------------------------------------------------------------------------- */
+/* ---- Client -----------------------------------------------------------------------------------
+ */
 typedef struct mc_client mc_client;
 
 typedef struct mc_open_options {
   size_t struct_size;
-  const char* agent;          /* socket path, or "embedded" for a pool inside this process; null:
-                                 $MC_AGENT, else /run/mc/agent.sock, else /dev/shm/mc-UID/agent.sock */
-  const char* name_space;     /* null: "default" */
-  const char* label;          /* shown by mcctl status; null: the program's name */
-  uint64_t timeout_ns;        /* default deadline of calls, and the wait for the agent in mc_open() */
-  uint64_t staging_bytes;     /* memory for mc_alloc() and isolated puts; 0: 64 MiB on first use */
+  const char* agent;      /* socket path, or "embedded" for a pool inside this process; null:
+                             $MC_AGENT, else /run/mc/agent.sock, else /dev/shm/mc-UID/agent.sock */
+  const char* name_space; /* null: "default" */
+  const char* label;      /* shown by mcctl status; null: the program's name */
+  uint64_t timeout_ns;    /* default deadline of calls, and the wait for the agent in mc_open() */
+  uint64_t staging_bytes; /* memory for mc_alloc() and isolated puts; 0: 64 MiB on first use */
   const char* embedded_config; /* only with "embedded": agent options as "name=value" lines */
-  uint32_t channel_count;     /* threads that use the client at once; 0: 16 */
+  uint32_t channel_count;      /* threads that use the client at once; 0: 16 */
 } mc_open_options;
-#define MC_OPEN_OPTIONS_INIT {sizeof(mc_open_options), NULL, NULL, NULL, 0, 0, NULL, 0}
+#define MC_OPEN_OPTIONS_INIT \
+  { sizeof(mc_open_options), NULL, NULL, NULL, 0, 0, NULL, 0 }
 
 /* Connects to the agent and maps its memory. options may be null (all defaults). Waits up to the
  * timeout for an agent that is starting. */
 MC_API mc_status mc_open(const mc_open_options* options, mc_client** client);
-/* Ends the session. Views, reservations and mc_alloc() memory of this client become invalid: release
- * them first. Calls of other threads must have returned. Null is ignored. */
+/* Ends the session. Views, reservations and mc_alloc() memory of this client become invalid:
+ * release them first. Calls of other threads must have returned. Null is ignored. */
 MC_API void mc_close(mc_client* client);
 
 typedef struct mc_client_info {
@@ -122,7 +125,8 @@ typedef struct mc_client_info {
 } mc_client_info;
 MC_API mc_status mc_get_client_info(mc_client* client, mc_client_info* info);
 
-/* ---- Put -------------------------------------------------------------------------------------- */
+/* ---- Put --------------------------------------------------------------------------------------
+ */
 typedef enum mc_pin {
   MC_PIN_NONE = 0,
   MC_PIN_SOFT = 1, /* evicted only when nothing unpinned is left, until pin_ttl_ms has passed */
@@ -133,18 +137,20 @@ typedef struct mc_group mc_group;
 
 typedef struct mc_put_options {
   size_t struct_size;
-  uint64_t timeout_ns;  /* 0: the client's default */
-  mc_slice parent;      /* key of the prefix this object extends: never evicted before it; or empty */
+  uint64_t timeout_ns; /* 0: the client's default */
+  mc_slice parent; /* key of the prefix this object extends: never evicted before it; or empty */
   mc_pin pin;
-  uint32_t upsert;      /* 1: replace what is stored under the key; 0: an existing key is a success */
-  uint64_t pin_ttl_ms;  /* soft pins only; 0: one hour */
-  mc_group* group;      /* null, or the group this put belongs to */
+  uint32_t upsert; /* 1: replace what is stored under the key; 0: an existing key is a success */
+  uint64_t pin_ttl_ms; /* soft pins only; 0: one hour */
+  mc_group* group;     /* null, or the group this put belongs to */
 } mc_put_options;
-#define MC_PUT_OPTIONS_INIT {sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL}
+#define MC_PUT_OPTIONS_INIT \
+  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL }
 
-/* Stores one copy of value under key. Returns when the object is visible to every client of the host.
- * A key that exists is left as it is, and the put succeeds (but see upsert). options may be null.
- * MC_NO_SPACE: nothing could be evicted by the deadline. MC_TOO_LARGE: larger than the pool. */
+/* Stores one copy of value under key. Returns when the object is visible to every client of the
+ * host. A key that exists is left as it is, and the put succeeds (but see upsert). options may be
+ * null. MC_NO_SPACE: nothing could be evicted by the deadline. MC_TOO_LARGE: larger than the pool.
+ */
 MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                         const mc_put_options* options);
 
@@ -152,8 +158,8 @@ typedef struct mc_put_item {
   mc_slice key;
   const mc_slice* pieces; /* the value: the pieces one after the other */
   size_t piece_count;
-  mc_slice parent;        /* as in mc_put_options; overrides it when not empty */
-  mc_status status;       /* out */
+  mc_slice parent;  /* as in mc_put_options; overrides it when not empty */
+  mc_status status; /* out */
 } mc_put_item;
 /* Puts count items; options apply to all. MC_OK if every item succeeded, else the first failure;
  * items[i].status has each. */
@@ -171,10 +177,10 @@ typedef struct mc_get_item {
   mc_slice key;
   const mc_span* pieces; /* where to: filled one after the other */
   size_t piece_count;
-  uint64_t offset;       /* first byte wanted of the object */
-  uint64_t length;       /* in: bytes wanted, 0: to the end; out: bytes copied, or the object's length
-                            with MC_BUFFER_TOO_SMALL */
-  mc_status status;      /* out */
+  uint64_t offset;  /* first byte wanted of the object */
+  uint64_t length;  /* in: bytes wanted, 0: to the end; out: bytes copied, or the object's length
+                       with MC_BUFFER_TOO_SMALL */
+  mc_status status; /* out */
 } mc_get_item;
 MC_API mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count);
 
@@ -184,13 +190,13 @@ MC_API mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t coun
 typedef struct mc_view {
   const void* data;
   size_t size;
-  uint64_t length;     /* of the whole object */
+  uint64_t length; /* of the whole object */
   uint64_t version;
-  uint64_t checksum;   /* CRC-64/XZ of the object's bytes, seeded with the key's hash */
+  uint64_t checksum; /* CRC-64/XZ of the object's bytes, seeded with the key's hash */
   uint32_t span_count;
-  uint32_t entry;      /* internal */
-  uint64_t pin;        /* internal */
-  mc_client* client;   /* internal */
+  uint32_t entry;    /* internal */
+  uint64_t pin;      /* internal */
+  mc_client* client; /* internal */
 } mc_view;
 MC_API mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view);
 /* views[i] is valid where statuses[i] is MC_OK. */
@@ -202,7 +208,8 @@ MC_API size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacit
 MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key);
 MC_API void mc_view_release(mc_view* view); /* a released or zeroed view is ignored */
 
-/* ---- Ask and remove --------------------------------------------------------------------------- */
+/* ---- Ask and remove ---------------------------------------------------------------------------
+ */
 MC_API mc_status mc_exists(mc_client* client, mc_slice key); /* MC_OK or MC_NOT_FOUND */
 /* statuses[i] is MC_OK or MC_NOT_FOUND. Returns MC_OK unless the call itself failed. */
 MC_API mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
@@ -215,9 +222,9 @@ typedef struct mc_stat_info {
   uint64_t checksum;
   uint32_t extent_count;
   mc_pin pin;
-  uint64_t pin_left_ms;  /* soft pins: time left */
-  uint64_t group;        /* 0: none */
-  uint64_t parent_hash;  /* 0: none */
+  uint64_t pin_left_ms; /* soft pins: time left */
+  uint64_t group;       /* 0: none */
+  uint64_t parent_hash; /* 0: none */
 } mc_stat_info;
 MC_API mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info);
 
@@ -232,7 +239,8 @@ MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t
 MC_API mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_ttl_ms,
                             uint64_t timeout_ns);
 
-/* ---- Writing in place ------------------------------------------------------------------------- */
+/* ---- Writing in place -------------------------------------------------------------------------
+ */
 typedef struct mc_reservation mc_reservation;
 /* Reserves size bytes of the pool (isolated namespaces: of this session's staging) to be written by
  * the caller and then committed or abandoned. */
@@ -240,8 +248,8 @@ MC_API mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_n
                             mc_reservation** reservation);
 MC_API size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans,
                                    size_t capacity);
-/* Publishes the first length bytes (1 to the reserved size) under key. Frees the handle, whatever the
- * outcome. options.group must be null. */
+/* Publishes the first length bytes (1 to the reserved size) under key. Frees the handle, whatever
+ * the outcome. options.group must be null. */
 MC_API mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
                            const mc_put_options* options);
 MC_API void mc_abandon(mc_reservation* reservation);
@@ -250,7 +258,8 @@ MC_API void mc_abandon(mc_reservation* reservation);
 MC_API mc_status mc_alloc(mc_client* client, size_t size, void** memory);
 MC_API void mc_free(mc_client* client, void* memory);
 
-/* ---- Groups ----------------------------------------------------------------------------------- */
+/* ---- Groups -----------------------------------------------------------------------------------
+ */
 /* Puts whose options name the group are written at once and published together by
  * mc_group_commit(), or not at all; they are also evicted together. One thread at a time. */
 MC_API mc_status mc_group_begin(mc_client* client, mc_group** group);
@@ -258,21 +267,22 @@ MC_API mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns); /* frees
 MC_API void mc_group_abort(mc_group* group);                            /* frees the handle */
 
 /* ---- Asynchronous forms -----------------------------------------------------------------------
- * A submission copies or pins what it needs before it returns, so keys, values and item arrays may be
- * reused at once, except get buffers and out arrays, which are written until the completion. Every
- * submission that returned MC_OK gives exactly one completion by its deadline (plus 1 s). */
+ * A submission copies or pins what it needs before it returns, so keys, values and item arrays may
+ * be reused at once, except get buffers and out arrays, which are written until the completion.
+ * Every submission that returned MC_OK gives exactly one completion by its deadline (plus 1 s). */
 typedef struct mc_cq mc_cq;
 typedef struct mc_completion {
   uint64_t user_data;
-  uint64_t request;  /* as returned by the submission */
-  mc_status status;  /* MC_OK, or the first failure */
+  uint64_t request; /* as returned by the submission */
+  mc_status status; /* MC_OK, or the first failure */
   uint32_t item_count;
 } mc_completion;
 
 MC_API mc_status mc_cq_create(mc_client* client, mc_cq** cq);
 /* REQUIRES: no submission to it is outstanding; those that are, are cancelled and waited for. */
 MC_API void mc_cq_destroy(mc_cq* cq);
-/* Readable while completions may be waiting; use with poll/epoll, then call mc_cq_poll() until 0. */
+/* Readable while completions may be waiting; use with poll/epoll, then call mc_cq_poll() until 0.
+ */
 MC_API int mc_cq_fd(mc_cq* cq);
 MC_API size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity);
 /* Waits for at least one. MC_TIMEOUT: none came. *count gets the number stored. */
@@ -292,7 +302,8 @@ MC_API mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* k
  * cancelled put is afterwards either whole or absent. MC_NOT_FOUND: already complete. */
 MC_API mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request);
 
-/* ---- For tools -------------------------------------------------------------------------------- */
+/* ---- For tools --------------------------------------------------------------------------------
+ */
 /* A round trip through the ring that does nothing. */
 MC_API mc_status mc_ping(mc_client* client, uint64_t timeout_ns);
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <semaphore>  // its own system calls are to stay
 #include <string>
 #include <string_view>
 #include <unordered_map>

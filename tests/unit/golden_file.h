@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: golden files: named sections of bytes as hexadecimal text, so that a change of a byte
+// is
+//   a line of a diff. Rows of zeros are left out.
+//
+//     [entries] 512
+//     0040: 02 09 00 00 00 00 00 00  00 00 00 00 00 00 00 00
+// Threads: values. Trusts: a malformed file fails the test that reads it.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mc::golden {
+
+using Bytes = std::vector<std::byte>;
+using Sections = std::map<std::string, Bytes>;
+
+// The sections of tests/golden/<name>.
+Sections read(const std::string& name);
+// The rows of a section, as they stand in the file.
+std::string to_text(std::span<const std::byte> bytes);
+// One section with its head, ready to be pasted into a new file.
+std::string section_text(std::string_view name, std::span<const std::byte> bytes);
+
+template <typename T>
+Bytes bytes_of(const T& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace mc::golden
