@@ -192,7 +192,7 @@ TEST_P(CppFace, AViewOutlivesTheEvictionOfItsObject) {
 }
 
 TEST_P(CppFace, AnObjectInPiecesIsSeenWholeThroughItsSpansOnly) {
-  Client client = open("pool_bytes=8MiB\n");
+  Client client = open("pool_bytes=8MiB\nsession_quota_bytes=8MiB\n");
   std::vector<std::string> keys;
   while (true) {  // hard pins fill the pool; every second one then leaves a hole
     const std::string key = "block." + std::to_string(keys.size());
