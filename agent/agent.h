@@ -126,6 +126,7 @@ class Agent {
   std::atomic<bool> stop_{false};
   std::atomic<bool> keep_{false};
   std::uint64_t started_ns_ = 0;
+  std::uint64_t last_work_ns_ = 0;
   std::uint64_t next_tick_ns_ = 0;
   std::uint64_t next_page_ns_ = 0;
 

@@ -21,12 +21,13 @@ constexpr std::uint64_t kTickNs = 100000000;
 constexpr std::uint64_t kCountersPeriodNs = 1000000000;
 constexpr std::uint64_t kRetryNs = 200000;
 constexpr std::uint64_t kIdleChannelNs = 1000000;
+constexpr std::uint64_t kIdleAgentNs = 300000000;
 constexpr unsigned kRoundsBetweenEvents = 32;
 
 }  // namespace
 
 void Agent::run() {
-  std::uint64_t last_work_ns = now_ns();
+  last_work_ns_ = now_ns();
   std::uint64_t next_retry_ns = 0;
   std::uint64_t next_idle_check_ns = 0;
   unsigned rounds = 0;
@@ -44,10 +45,10 @@ void Agent::run() {
       put_idle_channels_to_sleep(now);
       next_idle_check_ns = now + kIdleChannelNs;
     }
-    if (worked) last_work_ns = now;
+    if (worked) last_work_ns_ = now;
     if (++rounds % kRoundsBetweenEvents == 0) handle_events(0);
     if (worked) continue;
-    if (!active_.empty() && now - last_work_ns < options_.spin_us * std::uint64_t{1000}) {
+    if (!active_.empty() && now - last_work_ns_ < options_.spin_us * std::uint64_t{1000}) {
       // Whoever is to give us work may be waiting for this very core.
       if (rounds % kRoundsBetweenEvents == 0) ::sched_yield();
       cpu_relax();
@@ -261,7 +262,11 @@ void Agent::act_on_findings(const std::string& tenant, Scrubber& scrubber) {
 void Agent::tick(std::uint64_t now) {
   next_tick_ns_ = now + kTickNs;
   for (auto& [id, session] : sessions_) session->take_touches();
-  for (auto& [name, tenant] : tenants_) tenant->store->tick(now);
+  const bool idle = now - last_work_ns_ > kIdleAgentNs;
+  for (auto& [name, tenant] : tenants_) {
+    tenant->store->pool().set_idle(idle);
+    tenant->store->tick(now);
+  }
   std::erase_if(scrubbers_, [&](const auto& entry) {
     if (!entry.second->done()) return false;
     act_on_findings(entry.first, *entry.second);  // its last may not have been looked at

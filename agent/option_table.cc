@@ -111,7 +111,7 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       {"huge_pages", choice({"off", "try", "require"}), get_huge_pages, set_huge_pages,
        "huge pages for the pool: try takes what there is, require refuses to start without"},
       row<&O::session_quota_bytes>("session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
-                                   "reservations and staging of one client; 0: a quarter of the "
+                                   "reservations and staging of one client; 0: half of the "
                                    "pool"),
       row<&O::spin_us>("spin_us", count(0, kMaxSpinUs),
                        "how long an idle agent looks at its rings before it sleeps, in "

@@ -207,7 +207,7 @@ void ExtentPool::order_next_chunk() {
     reserver_->order({nullptr, arena, arena * stride_ + have, std::min(most, target - have), {}});
     return;
   }
-  if (may_collapse_ && !file_.huge()) order_collapse();
+  if (may_collapse_ && idle_ && !file_.huge()) order_collapse();
 }
 
 // Everything is reserved: go on with huge pages.
@@ -225,8 +225,14 @@ bool ExtentPool::order_collapse() {
   return false;
 }
 
+void ExtentPool::set_idle(bool idle) {
+  if (idle_ == idle) return;
+  idle_ = idle;
+  order_next_chunk();
+}
+
 bool ExtentPool::ready_to_collapse() const {
-  return may_collapse_ && !reserver_->busy() && reserved_bytes() >= target_bytes_;
+  return may_collapse_ && idle_ && !reserver_->busy() && reserved_bytes() >= target_bytes_;
 }
 
 bool ExtentPool::collapse_elsewhere(const Mapping& mapping, std::uint64_t offset,

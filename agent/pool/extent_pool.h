@@ -77,6 +77,8 @@ class ExtentPool {
   // False: busy, or huge pages are not to be had; ask again later.
   bool collapse_elsewhere(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes);
   bool ready_to_collapse() const;
+  // Pages that are being moved cannot be touched meanwhile, so it is done when nobody is busy.
+  void set_idle(bool idle);
   bool growing() const { return reserved_bytes() < target_bytes_ && !blocked_; }
   // Why growing has stopped; ok() when it has not.
   const Status& growth_status() const { return growth_status_; }
@@ -107,6 +109,7 @@ class ExtentPool {
   std::size_t next_arena_ = 0;
   std::vector<std::uint64_t> collapsed_bytes_;  // of each arena: moved into huge pages
   bool may_collapse_ = false;
+  bool idle_ = false;
   bool blocked_ = false;
   Status growth_status_;
   Fd chunk_event_;

@@ -148,6 +148,10 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   return MC_OK;
 }
 
+mc_group* group_of(const mc_put_options* options) {
+  return options != nullptr && options->struct_size >= sizeof *options ? options->group : nullptr;
+}
+
 mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
                   const mc_put_options* options) {
   Client& client = of(handle);
@@ -155,8 +159,7 @@ mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
   if (!rules) return set_error(rules.error());
   auto channel = client.channel(rules->deadline_ns);
   if (!channel) return set_error(channel.error());
-  mc_group* group =
-      options != nullptr && options->struct_size >= sizeof *options ? options->group : nullptr;
+  mc_group* group = group_of(options);
   if (group == nullptr) return put_items(client, **channel, items, count, *rules);
   if (group->client != &client) return invalid("the group belongs to another client");
   mc_status first = MC_OK;
@@ -239,8 +242,11 @@ mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
 
 mc_status mc_put(mc_client* client, mc_slice key, mc_slice value, const mc_put_options* options) {
   if (client == nullptr) return invalid("client must not be null");
-  if (check_key(key) != MC_OK) return invalid(kBadKey);
-  if (value.data == nullptr || value.size == 0) return invalid("a value has at least 1 byte");
+  // In a group a malformed put is a member that failed: put_all() refuses it and marks the group.
+  if (group_of(options) == nullptr) {
+    if (check_key(key) != MC_OK) return invalid(kBadKey);
+    if (value.data == nullptr || value.size == 0) return invalid("a value has at least 1 byte");
+  }
   mc_put_item item{key, &value, 1, {nullptr, 0}, MC_OK};
   return put_all(client, &item, 1, options);
 }

@@ -30,7 +30,7 @@ std::set<Outcome> outcomes(const Program& program, Memory memory, bool reduce,
   Options options;
   options.memory = memory;
   options.reduce = reduce;
-  if (!reduce && !long_form()) options.max_executions = 10000;
+  if (!reduce) options.max_executions = long_form() ? 30000 : 10000;
   const Verdict result = explore(options, [&](Machine& machine) {
     auto* words = shared<shm::Word64>(4);
     auto reads = std::make_shared<Outcome>();
@@ -167,7 +167,7 @@ std::string missing(const std::set<Outcome>& from, const std::set<Outcome>& in) 
 
 TEST(ExplorerModel, TheReducedSearchFindsWhatTheFullOneFinds) {
   std::mt19937 random(1);
-  const int programs = long_form() ? 3000 : 200;
+  const int programs = long_form() ? 2000 : 200;
   std::uint64_t full = 0, reduced = 0;
   for (int i = 0; i < programs; ++i) {
     Program program = random_program(random);

@@ -202,7 +202,7 @@ TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionOne) {
   const std::vector<agent::ListedObject> objects = (*store)->list("golden/", 10, cursor);
   ASSERT_EQ(objects.size(), 2u);
   EXPECT_EQ(objects[0].key, kParent);
-  EXPECT_EQ(objects[0].version, 0x4102u);
+  EXPECT_EQ(objects[0].version, 0x41u);
   EXPECT_EQ(objects[0].group, 0x31u);
   EXPECT_EQ(objects[0].pin, MC_PIN_SOFT);
   EXPECT_EQ(objects[1].key, kChild);
