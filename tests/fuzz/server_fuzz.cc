@@ -3,6 +3,8 @@
 // The agent's side of a ring, whole: Store, Session and Server under requests, arguments, pins and
 // touches made of the input. After each input every request has been answered exactly once, the
 // ledger is right, and what the session held comes back to the last byte.
+#include <unordered_set>
+
 #include "agent/server.h"
 #include "bytes.h"
 #include "ledger.h"
