@@ -180,7 +180,7 @@ TEST_F(RingAttack, ArgumentsThatChangeWhileTheyAreReadBecomeOneRequestOrAnError)
   flipper.join();
 }
 
-TEST_F(RingAttack, RequestsWithoutEndThatWaitForRoomAreTurnedAway) {
+TEST_F(RingAttack, RequestsWithoutEndAreTurnedAway) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open() && session.open_channel());
   // More than all of it, in pieces: from the quota on none is granted. Deadlines beyond every
