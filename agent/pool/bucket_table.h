@@ -37,6 +37,11 @@ class BucketTable {
   template <typename Use>
   bool for_candidates(std::uint64_t hash, Use use) const;
 
+  // Starts loading the bucket where a hash is looked for first.
+  void prefetch(std::uint64_t hash) const {
+    const Table& table = tables_[current_];
+    __builtin_prefetch(table.buckets + shm::home_bucket(hash, table.bucket_count));
+  }
   std::uint64_t count() const { return count_; }
   std::uint64_t reserved_bytes() const {
     return tables_[0].reserved_bytes + tables_[1].reserved_bytes;

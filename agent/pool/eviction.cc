@@ -71,11 +71,27 @@ bool Store::evict_some(std::uint64_t bytes) {
   const std::uint64_t most = std::clamp<std::uint64_t>(live_count() / 64, 1, kEvictBatch);
   const std::uint64_t start = counters_.evicted_bytes;
   std::uint64_t count = 0;
+  std::vector<std::uint32_t> victims;
   while (count < most || counters_.evicted_bytes - start < bytes) {
-    const std::uint32_t victim = policy_->evict();
-    if (victim == kNoEntry) break;
-    evict_one(victim);
-    ++count;
+    victims.clear();
+    while (victims.size() < most) {
+      const std::uint32_t victim = policy_->evict();
+      if (victim == kNoEntry) break;
+      __builtin_prefetch(&index_->entry(victim));
+      victims.push_back(victim);
+    }
+    if (victims.empty()) break;
+    count += victims.size();
+    // Victims are cold: their entries and buckets are fetched together, not one miss after the
+    // other.
+    for (const std::uint32_t victim : victims) {
+      index_->table().prefetch(index_->entry(victim).hash.load_relaxed());
+    }
+    for (const std::uint32_t victim : victims) {
+      const std::uint64_t version = index_->entry(victim).version.load_relaxed();
+      // One that left with its group is gone already.
+      if (shm::state_of(version) == shm::EntryState::kLive) evict_one(victim);
+    }
   }
   return count > 0;
 }

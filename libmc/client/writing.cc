@@ -20,6 +20,8 @@ constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
 // A put whose session was replaced under it is tried again on the new one.
 constexpr int kTries = 3;
+// How far ahead of a batch's copying its look-ups are begun.
+constexpr std::size_t kPrefetchItems = 8;
 // The agent answers at the deadline; its answer may take a moment.
 constexpr std::uint64_t kGraceNs = 500000000;
 
@@ -180,6 +182,7 @@ class PutRun {
     if (batch_.empty()) return;
     Sent sent;
     sent.items.swap(batch_);
+    batch_.reserve(kItemsPerRequest);
     bytes_ = 0;
     const bool stale = memory_ != &channel_.memory();
     auto ticket =
@@ -287,6 +290,11 @@ mc_status check_item(const mc_put_item& item) {
 
 namespace {
 
+// Starts loading what the look-up of an item will need.
+void prefetch(const Channel& channel, const mc_put_item& item) {
+  if (check_key(item.key) == MC_OK) channel.memory().index.prefetch(hash_of(channel, item.key));
+}
+
 // The common put: one item whose reservation is in stock. False: put_items() must go the long way;
 // the item is as it was.
 bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
@@ -352,7 +360,9 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
   for (int tries = 0; tries < kTries; ++tries) {
     PutRun run(client, channel, items, count, rules);
     bool any = false;
+    for (std::size_t i = 0; i < std::min(count, kPrefetchItems); ++i) prefetch(channel, items[i]);
     for (std::size_t i = 0; i < count; ++i) {
+      if (i + kPrefetchItems < count) prefetch(channel, items[i + kPrefetchItems]);
       if (items[i].status != MC_SESSION_LOST) continue;
       any = true;
       run.add(i);
