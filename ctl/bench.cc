@@ -105,7 +105,12 @@ std::vector<Step> plan_steps(const BenchOptions& options, const std::vector<std:
   // Cases of one size share their objects, which take longer to store than to get.
   std::stable_sort(steps.begin(), steps.end(),
                    [](const Step& a, const Step& b) { return a.size < b.size; });
-  for (Step& step : steps_of(put_cases(), options, sizes)) steps.push_back(std::move(step));
+  // Large values first: a pool full of small ones has no room for a large one in one piece, and
+  // what would be measured is the eviction of half of them.
+  std::vector<Step> puts = steps_of(put_cases(), options, sizes);
+  std::stable_sort(puts.begin(), puts.end(),
+                   [](const Step& a, const Step& b) { return a.size > b.size; });
+  for (Step& step : puts) steps.push_back(std::move(step));
   return steps;
 }
 

@@ -3,6 +3,8 @@
 
 #include <sys/socket.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -59,6 +61,8 @@ Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector
     status = map(fds[5], welcome.pool_max_bytes, Access::kReadWrite, memory.pool_write_map);
   }
   if (!status.ok()) return status;
+  memory.region_touched =
+      std::make_unique<std::atomic<bool>[]>(welcome.pool_max_bytes / kHugePageBytes + 1);
   const auto reader =
       shm::IndexReader::open(memory.index_map.data(), memory.index_map.size_bytes());
   if (!reader) return {MC_VERSION_MISMATCH, "the agent's index file has another layout"};
@@ -70,6 +74,25 @@ Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector
 }
 
 }  // namespace
+
+void Memory::touch_region(std::uint64_t region) const {
+  region_touched[region].store(true, std::memory_order_relaxed);
+  // Only what the agent has reserved: touching a hole would take memory that nobody counts.
+  const shm::IndexHeader& header = index.header();
+  const std::uint64_t arenas = header.arena_count.load_relaxed();
+  if (arenas == 0 || arenas > shm::kMaxArenas) return;
+  const std::uint64_t stride = pool_map.size_bytes() / arenas;
+  const std::uint64_t begin = region * kHugePageBytes;
+  const std::uint64_t arena = begin / stride;
+  if (arena >= arenas) return;
+  const std::uint64_t end = arena * stride + header.arena_bytes[arena].load_relaxed();
+  if (begin + kHugePageBytes > end) return;
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  // Where the kernel (before 5.14) has it not, each page takes its own fault as ever.
+  ::madvise(pool_write_map.data() + begin, kHugePageBytes, MADV_POPULATE_WRITE);
+}
 
 Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
                              const std::shared_ptr<Memory>& resume, std::uint64_t timeout_ns) {

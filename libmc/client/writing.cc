@@ -409,6 +409,9 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
 std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
                         const mc_slice* pieces, std::size_t piece_count) {
   std::uint64_t sum = hash;
+  for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
+    memory.prepare_write(reserved.extents[i].offset_bytes, reserved.extents[i].length_bytes);
+  }
   std::uint32_t extent = 0;
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < piece_count; ++i) {
