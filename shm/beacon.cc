@@ -104,20 +104,21 @@ void BeaconWatch::poke() {
 
 void BeaconWatch::run() {
   for (;;) {
+    // Read before stop_: a poke after this makes the wait return at once.
+    const std::uint32_t changes = changes_.load_acquire();
     {
       std::lock_guard lock(mutex_);
       if (stop_) return;
     }
-    wait_once();
+    wait_once(changes);
   }
 }
 
 // Sleeps until one of the words changes. A word without FUTEX_WAITERS gets that bit first, for the
 // kernel wakes nobody without it.
-void BeaconWatch::wait_once() {
+void BeaconWatch::wait_once(std::uint32_t changes) {
   std::vector<WaitEntry> waits;
   std::vector<std::uint64_t> dead;
-  const std::uint32_t changes = changes_.load_acquire();
   waits.push_back({changes, reinterpret_cast<std::uint64_t>(changes_.address()), kFutex32, 0});
   {
     std::lock_guard lock(mutex_);

@@ -52,7 +52,7 @@ class BeaconWatch {
  private:
   struct Watched;
   void run();
-  void wait_once();
+  void wait_once(std::uint32_t changes);
   void poke();
 
   Died died_;
