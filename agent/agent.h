@@ -79,6 +79,14 @@ class Agent {
   std::shared_ptr<Tenant> make_tenant(const NamespaceOptions& options) const;
 
   // loop.cc
+  struct Turns {
+    std::uint64_t next_retry_ns = 0;
+    std::uint64_t next_idle_check_ns = 0;
+    std::uint64_t next_events_ns = 0;
+    std::uint64_t next_yield_ns = 0;
+  };
+  void take_turns(std::uint64_t now_ns, Turns& turns);
+  bool spin(std::uint64_t now_ns, Turns& turns);
   bool serve_rings(std::uint64_t now_ns);
   void publish_wakes();
   void sleep_until_event(std::uint64_t now_ns);

@@ -74,9 +74,10 @@ std::optional<std::string> read_counters_text(const std::string& runtime_dir) {
     const std::uint64_t length = page->length.load_relaxed();
     if (length == 0 || length > sizeof page->text) return std::nullopt;
     // An odd number left by a writer that died in mid-text: nothing whole is there.
+    if (sequence % 2 != 0) continue;
     std::string text(page->text, length);
     shm::acquire_fence();
-    if (sequence % 2 == 0 && page->sequence.load_relaxed() == sequence) return text;
+    if (page->sequence.load_relaxed() == sequence) return text;
   }
   return std::nullopt;
 }

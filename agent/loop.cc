@@ -22,39 +22,36 @@ constexpr std::uint64_t kCountersPeriodNs = 1000000000;
 constexpr std::uint64_t kRetryNs = 200000;
 constexpr std::uint64_t kIdleChannelNs = 1000000;
 constexpr std::uint64_t kIdleAgentNs = 300000000;
-constexpr unsigned kRoundsBetweenEvents = 32;
+// A look at the clock costs as much as several looks at a ring, and a system call as much as a put:
+// while it spins, the loop does neither in every round.
+constexpr unsigned kRoundsBetweenClocks = 16;
+constexpr std::uint64_t kEventsPeriodNs = 50000;
+constexpr std::uint64_t kYieldPeriodNs = 5000;
 
 }  // namespace
 
 void Agent::run() {
-  last_work_ns_ = now_ns();
-  std::uint64_t next_retry_ns = 0;
-  std::uint64_t next_idle_check_ns = 0;
-  unsigned rounds = 0;
-  while (!stop_.load(std::memory_order_relaxed)) {
-    const std::uint64_t now = now_ns();
-    bool worked = serve_rings(now);
-    if (server_.anything_waits() && (server_.wants_turn() || now >= next_retry_ns)) {
-      server_.retry_waiting(now);
-      next_retry_ns = now + kRetryNs;
-      worked |= server_.wants_turn();
-    }
+  std::uint64_t now = now_ns();
+  last_work_ns_ = now;
+  Turns turns;
+  bool worked = false;
+  for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
+    const bool served = serve_rings(now);
+    if (server_.wants_turn()) server_.retry_waiting(now);
     publish_wakes();
-    if (now >= next_tick_ns_) tick(now);
-    if (now >= next_idle_check_ns) {
-      put_idle_channels_to_sleep(now);
-      next_idle_check_ns = now + kIdleChannelNs;
-    }
-    if (worked) last_work_ns_ = now;
-    if (++rounds % kRoundsBetweenEvents == 0) handle_events(0);
-    if (worked) continue;
-    if (!active_.empty() && now - last_work_ns_ < options_.spin_us * std::uint64_t{1000}) {
-      // Whoever is to give us work may be waiting for this very core.
-      if (rounds % kRoundsBetweenEvents == 0) ::sched_yield();
-      cpu_relax();
+    worked |= served || server_.wants_turn();
+    if (rounds % kRoundsBetweenClocks != 0) {
+      if (!served) cpu_relax();
       continue;
     }
-    sleep_until_event(now);
+    now = now_ns();
+    if (worked) last_work_ns_ = now;
+    take_turns(now, turns);
+    if (!worked && !spin(now, turns)) {
+      sleep_until_event(now);
+      now = now_ns();
+    }
+    worked = false;
   }
   counters_page_.write(Admin(*this).counters_text());
   if (!keep_.load()) {
@@ -62,6 +59,34 @@ void Agent::run() {
       spdlog::warn("event=drop_all_failed cause=\"{}\"", status.to_string());
     }
   }
+}
+
+// What is due from time to time, with rings busy or not.
+void Agent::take_turns(std::uint64_t now, Turns& turns) {
+  if (server_.anything_waits() && now >= turns.next_retry_ns) {
+    server_.retry_waiting(now);
+    publish_wakes();
+    turns.next_retry_ns = now + kRetryNs;
+  }
+  if (now >= next_tick_ns_) tick(now);
+  if (now >= turns.next_idle_check_ns) {
+    put_idle_channels_to_sleep(now);
+    turns.next_idle_check_ns = now + kIdleChannelNs;
+  }
+  if (now >= turns.next_events_ns) {
+    handle_events(0);
+    turns.next_events_ns = now + kEventsPeriodNs;
+  }
+}
+
+// False: there has been no work for long enough to sleep.
+bool Agent::spin(std::uint64_t now, Turns& turns) {
+  if (active_.empty() || now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000}) return false;
+  if (now < turns.next_yield_ns) return true;
+  // Whoever is to give us work may be waiting for this very core.
+  ::sched_yield();
+  turns.next_yield_ns = now + kYieldPeriodNs;
+  return true;
 }
 
 void Agent::stop(bool keep) {

@@ -2,6 +2,8 @@
 //
 // Taking over the files of an agent that died: true ones with some words replaced. Whatever is in
 // them, the new store's ledger is right and it goes on working.
+#include <fcntl.h>
+
 #include "agent/pool/store.h"
 #include "bytes.h"
 #include "ledger.h"
@@ -40,76 +42,102 @@ void put(Store& store, std::uint32_t number, std::uint32_t group) {
   if (store.publish(7, order) != Store::Put::kStored) store.abandon(7, entry);
 }
 
-// What a store of many sizes, pins, groups and reservations leaves, as bytes.
-struct Image {
+// What a store of many sizes, pins, groups and reservations leaves, in files that are made once and
+// put back to that before every input.
+class Image {
+ public:
   Image() {
     require(mc::shm::register_for_heavy_fences());
     auto store = std::move(*Store::create(config_of(), no_pins));
     while (store->pool().growing()) store->pool().on_chunk();
     for (std::uint32_t i = 0; i < 120; ++i) put(*store, i, i % 16 == 0 ? 1 + i / 16 : 0);
-    auto& index = store->index();
-    auto reader =
-        mc::Mapping::map(index.file().fd(), index.file().size_bytes(), mc::Mapping::Access::kRead);
-    size = index.file().size_bytes();
-    pool_size = store->pool().file().size_bytes();
-    const auto& header = index.header();
+    const auto& file = store->index().file();
+    const auto reader = mc::Mapping::map(file.fd(), file.size_bytes(), mc::Mapping::Access::kRead);
+    const auto& header = store->index().header();
     const std::uint64_t table =
         header.tables[header.generation.load_relaxed() & 1].offset_bytes.load_relaxed();
-    const std::uint64_t offsets[] = {0, table, header.entries_offset, header.entries_offset + kPart,
-                                     header.keys_offset};
+    tables_ = header.table_offset[0];
+    entries_ = header.entries_offset;
+    keys_ = header.keys_offset;
+    max_entries_ = header.max_entries;
+    const std::uint64_t offsets[] = {0, table, entries_, entries_ + kPart, keys_};
     for (const std::uint64_t offset : offsets) {
-      parts.push_back({offset, std::vector<std::byte>(reader->data() + offset,
-                                                      reader->data() + offset + kPart)});
+      parts_.push_back({offset, std::vector<std::byte>(reader->data() + offset,
+                                                       reader->data() + offset + kPart)});
+    }
+    index_ = std::move(*mc::MemoryFile::create("fuzz-index", file.size_bytes()));
+    pool_ = std::move(*mc::MemoryFile::create("fuzz-pool", store->pool().file().size_bytes()));
+    mapping_ = std::move(
+        *mc::Mapping::map(index_.fd(), index_.size_bytes(), mc::Mapping::Access::kReadWrite));
+    require(index_.reserve(entries_, max_entries_ * sizeof(mc::shm::Entry)).ok());
+  }
+
+  // The pool stays as it is: nobody reads its bytes.
+  void restore() {
+    require(index_.punch(tables_, entries_ - tables_).ok());
+    require(index_.punch(keys_ + kPart, index_.size_bytes() - keys_ - kPart).ok());
+    const auto& header = *reinterpret_cast<const mc::shm::IndexHeader*>(mapping_.data());
+    const std::uint64_t touched =
+        std::min(header.entry_count.load_relaxed(), max_entries_) * sizeof(mc::shm::Entry);
+    if (touched > 2 * kPart) {
+      std::memset(mapping_.data() + entries_ + 2 * kPart, 0, touched - 2 * kPart);
+    }
+    for (const Part& part : parts_) {
+      std::memcpy(mapping_.data() + part.offset, part.bytes.data(), kPart);
     }
   }
+
+  // Replaces some words by others.
+  void damage(mc::fuzz::Bytes& bytes) {
+    for (int i = 0; i < 24 && !bytes.empty(); ++i) {
+      std::byte* const part = mapping_.data() + parts_[bytes.below(5)].offset;
+      std::byte* const at = part + bytes.below(kPart) / 8 * 8;
+      std::uint64_t word = 0;
+      std::memcpy(&word, at, 8);
+      switch (bytes.below(4)) {
+        case 0:
+          word = bytes.take<std::uint64_t>();
+          break;
+        case 1:
+          word ^= std::uint64_t{1} << bytes.below(64);
+          break;
+        case 2:
+          word += bytes.below(512) - 256ull;
+          break;
+        default:  // another word of the same part: plausible, and in the wrong place
+          std::memcpy(&word, part + bytes.below(kPart) / 8 * 8, 8);
+      }
+      std::memcpy(at, &word, 8);
+    }
+  }
+
+  mc::MemoryFile index() const { return another(index_); }
+  mc::MemoryFile pool() const { return another(pool_); }
+
+ private:
   struct Part {
     std::uint64_t offset;
     std::vector<std::byte> bytes;
   };
-  std::uint64_t size = 0;
-  std::uint64_t pool_size = 0;
-  std::vector<Part> parts;
-};
-
-void damage(mc::Mapping& mapping, const Image& image, mc::fuzz::Bytes& bytes) {
-  for (int i = 0; i < 24 && !bytes.empty(); ++i) {
-    const auto& part = image.parts[bytes.below(5)];
-    const std::uint64_t at = part.offset + bytes.below(kPart) / 8 * 8;
-    std::uint64_t word = 0;
-    std::memcpy(&word, mapping.data() + at, 8);
-    switch (bytes.below(4)) {
-      case 0:
-        word = bytes.take<std::uint64_t>();
-        break;
-      case 1:
-        word ^= std::uint64_t{1} << bytes.below(64);
-        break;
-      case 2:
-        word += bytes.below(512) - 256ull;
-        break;
-      default:  // another word of the same part: plausible, and in the wrong place
-        std::memcpy(&word, mapping.data() + part.offset + bytes.below(kPart) / 8 * 8, 8);
-    }
-    std::memcpy(mapping.data() + at, &word, 8);
+  static mc::MemoryFile another(const mc::MemoryFile& file) {
+    mc::Fd fd(::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0));
+    return std::move(*mc::MemoryFile::adopt(std::move(fd)));
   }
-}
+
+  std::uint64_t tables_ = 0, entries_ = 0, keys_ = 0, max_entries_ = 0;
+  std::vector<Part> parts_;
+  mc::MemoryFile index_, pool_;
+  mc::Mapping mapping_;
+};
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Image* const image = new Image;
   mc::fuzz::Bytes bytes(data, size);
-  auto index = mc::MemoryFile::create("fuzz-index", image->size);
-  auto pool = mc::MemoryFile::create("fuzz-pool", image->pool_size);
-  require(index && pool);
-  {
-    auto mapping = *mc::Mapping::map(index->fd(), image->size, mc::Mapping::Access::kReadWrite);
-    for (const auto& part : image->parts) {
-      std::memcpy(mapping.data() + part.offset, part.bytes.data(), kPart);
-    }
-    damage(mapping, *image, bytes);
-  }
-  auto store = Store::recover(config_of(), no_pins, std::move(*index), std::move(*pool),
+  image->restore();
+  image->damage(bytes);
+  auto store = Store::recover(config_of(), no_pins, image->index(), image->pool(),
                               [](std::uint64_t session) { return session == 7; });
   if (!store) return 0;
   mc::fuzz::check_ledger(**store);
