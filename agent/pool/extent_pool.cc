@@ -34,7 +34,8 @@ std::uint64_t PoolExtents::bytes() const {
 }
 
 // Takes memory from the system in a thread of its own, one order at a time, since zeroing a chunk
-// takes tens of milliseconds.
+// takes tens of milliseconds. The thread begins with the first order: a pool that was taken over
+// whole may never give one.
 class ExtentPool::Reserver {
  public:
   struct Order {
@@ -45,15 +46,14 @@ class ExtentPool::Reserver {
     Status status;
   };
 
-  Reserver(const MemoryFile* file, int event)
-      : file_(file), event_(event), thread_([this] { run(); }) {}
+  Reserver(const MemoryFile* file, int event) : file_(file), event_(event) {}
   ~Reserver() {
     {
       std::lock_guard lock(mutex_);
       stop_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   bool busy() {
     std::lock_guard lock(mutex_);
@@ -65,6 +65,7 @@ class ExtentPool::Reserver {
       order_ = order;
       has_order_ = true;
     }
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     changed_.notify_all();
   }
   std::optional<Order> result() {

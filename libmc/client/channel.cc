@@ -20,6 +20,7 @@ constexpr std::uint64_t kSpinNs = 20000;
 constexpr unsigned kSpinsBetweenClocks = 256;
 // A sleeping caller looks at the connection this often.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
+constexpr std::uint32_t kGivenBackAtOnce = 64;
 
 }  // namespace
 
@@ -218,38 +219,69 @@ void Channel::release(std::uint32_t slot) {
 // ---- Reservations
 // ---------------------------------------------------------------------------------
 
-bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
+Channel::StockOf* Channel::stock_of(std::uint64_t bytes) {
   for (StockOf& stock : stock_) {
-    if (stock.length != bytes || stock.items.empty()) continue;
-    reserved.entry = stock.items.back().entry;
-    reserved.length = bytes;
-    reserved.extent_count = 1;
-    reserved.extents[0] = {stock.items.back().offset_bytes, bytes};
-    stock.items.pop_back();
-    stock_bytes_ -= bytes;
-    return true;
+    if (stock.length == bytes) return &stock;
   }
-  return false;
+  return nullptr;
 }
 
-bool Channel::stock_wants(std::uint64_t bytes) const {
-  return stock_bytes_ + bytes <= memory_->stock_bytes;
+bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
+  StockOf* const stock = stock_of(bytes);
+  if (stock == nullptr || stock->items.empty()) return false;
+  reserved.entry = stock->items.back().entry;
+  reserved.length = bytes;
+  reserved.extent_count = 1;
+  reserved.extents[0] = {stock->items.back().offset_bytes, bytes};
+  stock->items.pop_back();
+  stock->used = ++stock_uses_;
+  stock_bytes_ -= bytes;
+  return true;
+}
+
+bool Channel::stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes) {
+  const StockOf* const stock = stock_of(bytes);
+  const std::uint64_t held = stock == nullptr ? 0 : stock->items.size() * bytes;
+  return held + expected_bytes + bytes <= memory_->stock_bytes;
 }
 
 void Channel::give_stock(const Reserved& reserved) {
-  if (reserved.extent_count != 1 || !stock_wants(reserved.length)) {
+  if (reserved.extent_count != 1 || reserved.length > memory_->stock_bytes) {
     give_back(&reserved.entry, 1);
     return;
   }
-  stock_bytes_ += reserved.length;
-  const Stocked stocked{reserved.entry, reserved.extents[0].offset_bytes};
-  for (StockOf& stock : stock_) {
-    if (stock.length != reserved.length) continue;
-    stock.items.push_back(stocked);
-    return;
+  StockOf* stock = stock_of(reserved.length);
+  if (stock == nullptr) {
+    std::erase_if(stock_, [](const StockOf& other) { return other.items.empty(); });
+    stock_.push_back({reserved.length, ++stock_uses_, {}});
+    stock = &stock_.back();
   }
-  std::erase_if(stock_, [](const StockOf& stock) { return stock.items.empty(); });
-  stock_.push_back({reserved.length, {stocked}});
+  stock->items.push_back({reserved.entry, reserved.extents[0].offset_bytes});
+  stock_bytes_ += reserved.length;
+  while (stock_bytes_ > memory_->stock_bytes && shrink_stock()) {
+  }
+}
+
+// Gives back the size that has gone unused the longest, or what is too much of the only one. False:
+// the agent cannot be asked now.
+bool Channel::shrink_stock() {
+  const auto oldest = std::min_element(
+      stock_.begin(), stock_.end(),
+      [](const StockOf& one, const StockOf& other) { return one.used < other.used; });
+  const std::uint64_t wanted_bytes = stock_.size() > 1 ? 0 : memory_->stock_bytes;
+  std::uint32_t entries[kGivenBackAtOnce];
+  std::uint32_t count = 0;
+  std::vector<Stocked>& items = oldest->items;
+  while (count < kGivenBackAtOnce && count < items.size() &&
+         stock_bytes_ - count * oldest->length > wanted_bytes) {
+    entries[count] = items[items.size() - 1 - count].entry;
+    ++count;
+  }
+  if (count > 0 && !give_back(entries, count)) return false;
+  stock_bytes_ -= count * oldest->length;
+  items.resize(items.size() - count);
+  if (items.empty()) stock_.erase(oldest);
+  return true;
 }
 
 void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
@@ -264,12 +296,12 @@ void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
 }
 
 // Tells the agent; nobody waits for the answer.
-void Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
+bool Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
   const auto bytes =
       static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
   auto ticket = prepare(bytes);
   // A full channel: the agent takes them back when the session ends.
-  if (!ticket) return;
+  if (!ticket) return false;
   unsigned char* at = arguments(*ticket) + shm::result_bytes(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     shm::PutItem item{};
@@ -278,6 +310,7 @@ void Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
   }
   submit(*ticket, shm::Op::kAbandon, 0, count, now_ns() + MC_DEFAULT_TIMEOUT_NS);
   forget(*ticket);
+  return true;
 }
 
 void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {

@@ -77,12 +77,14 @@ class Channel {
   // ---- Reservations
   // From the stock. False: none of that size.
   bool take_stock(std::uint64_t bytes, Reserved& reserved);
-  // For the stock, or back to the agent when it is full.
+  // For the stock. When that is full, what has gone unused the longest goes back to the agent.
   void give_stock(const Reserved& reserved);
   // The same for a reservation of one extent, as an item's result brings it. Nonsense is ignored.
   void give_refill(const shm::ItemResult& result, std::uint64_t length);
-  bool stock_wants(std::uint64_t bytes) const;
-  void give_back(const std::uint32_t* entries, std::uint32_t count);
+  // Whether there is room for one more of this size beside others that are on their way.
+  bool stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes = 0);
+  // False: too much is in flight; the agent takes them back when the session ends.
+  bool give_back(const std::uint32_t* entries, std::uint32_t count);
   void take_granted(Ticket ticket, std::vector<Reserved>& granted);
 
   // ---- Reading
@@ -131,10 +133,14 @@ class Channel {
   };
   struct StockOf {
     std::uint64_t length;
+    std::uint64_t used;  // when it last served, by stock_uses_
     std::vector<Stocked> items;
   };
+  StockOf* stock_of(std::uint64_t bytes);
+  bool shrink_stock();
   std::vector<StockOf> stock_;  // few sizes are in use at once
   std::uint64_t stock_bytes_ = 0;
+  std::uint64_t stock_uses_ = 0;
 };
 
 }  // namespace mc::client

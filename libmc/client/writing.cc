@@ -86,7 +86,7 @@ class PutRun {
     batched.fields.entry = batched.reserved.entry;
     batched.fields.checksum =
         copy_into(*memory_, batched.reserved, hash, item.pieces, item.piece_count);
-    const bool refill = channel_.stock_wants(expected_refill_bytes_ + bytes);
+    const bool refill = channel_.stock_wants(bytes, expected_refill_bytes_);
     batched.fields.want_refill = refill ? 1 : 0;
     if (refill) expected_refill_bytes_ += bytes;
     MC_FAILPOINT("client.copied");
