@@ -81,7 +81,8 @@ void Agent::take_turns(std::uint64_t now, Turns& turns) {
 
 // False: there has been no work for long enough to sleep.
 bool Agent::spin(std::uint64_t now, Turns& turns) {
-  if (active_.empty() || now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000}) return false;
+  if (active_.empty() || now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000})
+    return false;
   if (now < turns.next_yield_ns) return true;
   // Whoever is to give us work may be waiting for this very core.
   ::sched_yield();
@@ -117,6 +118,8 @@ void Agent::publish_wakes() {
     channel.needs_wake = false;
     if (shm::wake_client(channel.shared->header)) signal_eventfd(at.session->client_event.get());
   }
+  // What the answers did not have to wait for.
+  for (const Server::Answered& at : answered) at.session->tenant->store->catch_up();
   answered.clear();
 }
 

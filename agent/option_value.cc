@@ -259,8 +259,18 @@ std::string_view nearest_name(std::string_view name,
     }
     return row.back();
   };
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [&](auto a, auto b) { return edits(a) < edits(b); });
+  // Each once, and none that its length alone rules out: a line of garbage costs as much as a name.
+  std::string_view nearest = candidates.front();
+  std::size_t least = edits(nearest);
+  for (const std::string_view candidate : candidates) {
+    const auto [shorter, longer] = std::minmax(candidate.size(), name.size());
+    if (longer - shorter >= least) continue;
+    const std::size_t count = edits(candidate);
+    if (count >= least) continue;
+    nearest = candidate;
+    least = count;
+  }
+  return nearest;
 }
 
 }  // namespace mc::agent

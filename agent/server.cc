@@ -19,6 +19,7 @@ constexpr int kTurn = 8;  // requests of a channel before the next one
 constexpr std::uint64_t kCopyStepBytes = 4ull
                                          << 20;  // staged bytes copied before others get a turn
 constexpr std::uint64_t kDefaultSoftPinS = 3600;
+constexpr std::uint32_t kPrefetchItems = 16;
 constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
 
 static_assert(shm::kReservationUnitBytes == kGranuleBytes);
@@ -195,8 +196,9 @@ void Server::complete(Work& work, mc_status status) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-Store::Reserve Server::grant(Session& session, std::uint64_t bytes, std::uint32_t& entry) {
-  const Store::Reserve result = session.tenant->store->reserve(session.id, bytes, true, entry);
+Store::Reserve Server::grant(Session& session, std::uint64_t bytes, bool evict,
+                             std::uint32_t& entry) {
+  const Store::Reserve result = session.tenant->store->reserve(session.id, bytes, evict, entry);
   if (result == Store::Reserve::kOk) {
     session.reserved.insert(entry);
     // As the pool counts: a thousand reservations of one byte hold a thousand granules.
@@ -212,7 +214,8 @@ void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64
 void Server::refill(Session& session, std::uint64_t bytes, shm::ItemResult& result) {
   if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes) return;
   std::uint32_t entry = 0;
-  if (grant(session, bytes, entry) != Store::Reserve::kOk) return;
+  // Never at the cost of an object: the next put makes room for itself.
+  if (grant(session, bytes, false, entry) != Store::Reserve::kOk) return;
   const PoolExtents extents = session.tenant->store->extents(entry);
   if (extents.count != 1) {
     session.tenant->store->abandon(session.id, entry);
@@ -238,7 +241,7 @@ Server::Step Server::reserve(Work& work) {
       break;
     }
     std::uint32_t entry = 0;
-    const Store::Reserve result = grant(session, bytes, entry);
+    const Store::Reserve result = grant(session, bytes, true, entry);
     if (result == Store::Reserve::kTooLarge) status = MC_TOO_LARGE;
     if (result == Store::Reserve::kNoMemory) status = MC_NO_MEMORY;
     if (result == Store::Reserve::kWait) {
@@ -278,9 +281,21 @@ void Server::abandon(Work& work) {
 // ---- Put
 // ------------------------------------------------------------------------------------------
 
+// Starts loading what the items of a batch will need, so that their cache misses overlap.
+void Server::prefetch_items(const Work& work) {
+  if (work.request.item_count == 1) return;
+  shm::ArgumentReader reader = work.reader;
+  shm::ArgumentReader::Item item;
+  for (std::uint32_t i = 0; i < kPrefetchItems && reader.next(item); ++i) {
+    work.session->tenant->store->prefetch(
+        {reinterpret_cast<const char*>(item.key), item.fields.key_bytes}, item.fields.entry);
+  }
+}
+
 Server::Step Server::put(Work& work) {
   Session& session = *work.session;
   Store& store = *session.tenant->store;
+  if (work.next == 0) prefetch_items(work);
   while (work.next < work.request.item_count) {
     if (!next_item(work)) {
       work.first_failure = MC_INVALID_ARGUMENT;
@@ -422,7 +437,7 @@ Server::Step Server::begin_copy(Work& work, mc_status& failure) {
     return Step::kDone;
   }
   std::uint32_t entry = 0;
-  const Store::Reserve result = grant(session, fields.length, entry);
+  const Store::Reserve result = grant(session, fields.length, true, entry);
   if (result == Store::Reserve::kWait) return Step::kWait;
   if (result != Store::Reserve::kOk) {
     failure = result == Store::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY;

@@ -67,6 +67,7 @@ class Server {
   void start(Session& session, std::uint32_t channel, const shm::Request& request);
   Step proceed(Work& work);
   Step put(Work& work);
+  void prefetch_items(const Work& work);
   Step put_group(Work& work);
   Step publish_group(Work& work, std::vector<PutOrder>& orders);
   void end_group(Work& work, mc_status status, std::size_t failed);
@@ -85,7 +86,7 @@ class Server {
   void finish_item(Work& work, mc_status status, shm::ItemResult result);
   void complete(Work& work, mc_status status);
   void refill(Session& session, std::uint64_t bytes, shm::ItemResult& result);
-  Store::Reserve grant(Session& session, std::uint64_t bytes, std::uint32_t& entry);
+  Store::Reserve grant(Session& session, std::uint64_t bytes, bool evict, std::uint32_t& entry);
   void give_back_copy(Work& work);
   using Waiting = std::list<Work>::iterator;
   Waiting stop_waiting(Waiting at);

@@ -2,6 +2,7 @@
 //
 // How a Store makes room: eviction, limbo, soft pins that run out, and shrinking.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -17,7 +18,14 @@ namespace {
 // Objects evicted at once when the pool is full: one heavy fence and one look at all pins serve
 // them.
 constexpr std::uint64_t kEvictBatch = 128;
-constexpr std::size_t kLimboBatch = 128;
+// Objects in limbo that are worth a fence and a look at all pins.
+constexpr std::size_t kLimboBatch = 512;
+// A full pool keeps this share of itself free, so that a put finds room without waiting for an
+// eviction.
+constexpr std::uint64_t kHeadroomShare = 256;
+constexpr std::uint64_t kMaxHeadroomBytes = 256ull << 20;
+// Fewer objects are too large to be evicted on suspicion.
+constexpr std::uint64_t kFewestForHeadroom = 1024;
 constexpr std::uint64_t kShrinkStep = 256;              // entries looked at per tick
 constexpr std::uint64_t kShrinkStepBytes = 4ull << 20;  // bytes moved per tick
 constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
@@ -25,9 +33,8 @@ constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
 }  // namespace
 
 bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
-  if (limbo_.size() >= kLimboBatch) reclaim();
   if (pool_->allocate(bytes, false, extents)) return true;
-  if (!limbo_.empty()) {
+  if (limbo_count() > 0) {
     reclaim();
     if (pool_->allocate(bytes, false, extents)) return true;
   }
@@ -46,7 +53,7 @@ bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
 bool Store::make_room(std::uint64_t bytes) {
   if (bytes > capacity_bytes_) return false;
   while (live_bytes_ + bytes > capacity_bytes_) {
-    const std::uint32_t victim = policy_->evict();
+    const std::uint32_t victim = policy().evict();
     if (victim == kNoEntry) return false;
     evict_one(victim);
   }
@@ -60,40 +67,65 @@ bool Store::make_capacity(std::string_view key, std::uint64_t hash, std::uint64_
     const auto replaced = index_->find(key, hash);
     const std::uint64_t leaving = replaced ? index_->entry(*replaced).length.load_relaxed() : 0;
     if (live_bytes_ - leaving + length <= capacity_bytes_) return true;
-    const std::uint32_t victim = policy_->evict();
+    const std::uint32_t victim = policy().evict();
     if (victim == kNoEntry) return false;
     evict_one(victim);
   }
 }
 
-// Evicts a batch whose extents are at least bytes. False: nothing could be evicted.
+// Does what the last answers left to be done, while their clients go on. In small steps: the next
+// request may be there already.
+void Store::catch_up() {
+  admit_pending();
+  const std::uint64_t share = granted_since_ + 1;
+  granted_since_ = 0;
+  const std::uint64_t reserved = pool_->reserved_bytes();
+  const std::uint64_t headroom = std::min(reserved / kHeadroomShare, kMaxHeadroomBytes);
+  if (limbo_.size() >= kLimboBatch || (!limbo_.empty() && unchecked_bytes_ >= headroom / 2)) {
+    check_limbo();
+  }
+  free_cleared(share);
+  if (pool_->growing() || shrinking_ || live_count() < kFewestForHeadroom) return;
+  if (pool_->used_bytes() > reserved - headroom + limbo_bytes_) {
+    evict_batch(std::min(share, kEvictBatch));
+  }
+}
+
+// Evicts until extents of this many bytes are gone, and no fewer objects than one fence should
+// serve. False: nothing could be evicted.
 bool Store::evict_some(std::uint64_t bytes) {
   const std::uint64_t most = std::clamp<std::uint64_t>(live_count() / 64, 1, kEvictBatch);
   const std::uint64_t start = counters_.evicted_bytes;
   std::uint64_t count = 0;
-  std::vector<std::uint32_t> victims;
   while (count < most || counters_.evicted_bytes - start < bytes) {
-    victims.clear();
-    while (victims.size() < most) {
-      const std::uint32_t victim = policy_->evict();
-      if (victim == kNoEntry) break;
-      __builtin_prefetch(&index_->entry(victim));
-      victims.push_back(victim);
-    }
-    if (victims.empty()) break;
-    count += victims.size();
-    // Victims are cold: their entries and buckets are fetched together, not one miss after the
-    // other.
-    for (const std::uint32_t victim : victims) {
-      index_->table().prefetch(index_->entry(victim).hash.load_relaxed());
-    }
-    for (const std::uint32_t victim : victims) {
-      const std::uint64_t version = index_->entry(victim).version.load_relaxed();
-      // One that left with its group is gone already.
-      if (shm::state_of(version) == shm::EntryState::kLive) evict_one(victim);
-    }
+    const std::uint64_t evicted = evict_batch(most);
+    if (evicted == 0) break;
+    count += evicted;
   }
   return count > 0;
+}
+
+// Evicts this many objects and their groups. Returns how many of them there were.
+std::uint64_t Store::evict_batch(std::uint64_t most) {
+  std::array<std::uint32_t, kEvictBatch> victims;
+  std::size_t count = 0;
+  while (count < most) {
+    const std::uint32_t victim = policy().evict();
+    if (victim == kNoEntry) break;
+    __builtin_prefetch(&index_->entry(victim));
+    victims[count++] = victim;
+  }
+  // Victims are cold: their entries and buckets are fetched together, not one miss after the
+  // other.
+  for (std::size_t i = 0; i < count; ++i) {
+    index_->table().prefetch(index_->entry(victims[i]).hash.load_relaxed());
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t version = index_->entry(victims[i]).version.load_relaxed();
+    // One that left with its group is gone already.
+    if (shm::state_of(version) == shm::EntryState::kLive) evict_one(victims[i]);
+  }
+  return count;
 }
 
 // Takes an object out that the policy has forgotten, and with it the rest of its group, since a
@@ -116,7 +148,7 @@ void Store::evict_one(std::uint32_t victim) {
   }
   const std::vector<std::uint32_t> members = found->second;
   for (const std::uint32_t id : members) {
-    if (id != victim) policy_->erase(id);
+    if (id != victim) policy().erase(id);
     evict(id);
   }
 }
@@ -129,6 +161,7 @@ void Store::to_limbo(std::uint32_t entry_id) {
   const std::uint64_t length = entry.length.load_relaxed();
   live_bytes_ -= length;
   limbo_bytes_ += length;
+  unchecked_bytes_ += length;
   limbo_.push_back(entry_id);
   if (!soft_pins_.empty()) soft_pins_.erase(entry_id);
   if (!groups_.empty()) forget_group_member(entry_id);
@@ -144,28 +177,61 @@ void Store::forget_group_member(std::uint32_t entry_id) {
 }
 
 void Store::reclaim() {
-  if (limbo_.empty()) return;
-  // Readers wrote a pin and then checked the version; we changed the version and now read the pins.
+  if (!limbo_.empty()) check_limbo();
+  free_cleared(cleared_.size());
+}
+
+// Readers wrote a pin and then checked the version; we changed the version and now read the pins:
+// what has none now will never have one.
+void Store::check_limbo() {
   shm::heavy_fence();
   std::vector<std::uint64_t> pins;
   collect_pins_(pins);
   std::sort(pins.begin(), pins.end());
-  std::vector<std::uint32_t> kept;
-  std::vector<std::uint32_t> leaving;
-  leaving.swap(limbo_);
-  limbo_bytes_ = 0;
-  for (const std::uint32_t id : leaving) {
-    const shm::Entry& entry = index_->entry(id);
-    const std::uint64_t pin = shm::pin_value(id, entry.version.load_relaxed());
-    if (!pins.empty() && std::binary_search(pins.begin(), pins.end(), pin)) {
-      kept.push_back(id);
-      limbo_bytes_ += entry.length.load_relaxed();
-      continue;
-    }
+  const auto pinned = [&](std::uint32_t id) {
+    const std::uint64_t pin = shm::pin_value(id, index_->entry(id).version.load_relaxed());
+    return std::binary_search(pins.begin(), pins.end(), pin);
+  };
+  const auto kept =
+      pins.empty() ? limbo_.begin() : std::partition(limbo_.begin(), limbo_.end(), pinned);
+  cleared_.insert(cleared_.end(), kept, limbo_.end());
+  limbo_.erase(kept, limbo_.end());
+  unchecked_bytes_ = 0;
+}
+
+// Starts loading what freeing the objects after the next will need. Each step needs what the one
+// before it loads.
+void Store::prefetch_frees() const {
+  const auto after = [this](std::size_t distance) {
+    return cleared_.size() > distance ? cleared_[cleared_.size() - 1 - distance] : kNoEntry;
+  };
+  const auto extent_of = [this](std::uint32_t id) {
+    return PoolExtent{index_->entry(id).extent.load_relaxed(), 0, nodes_[id]};
+  };
+  const auto has_one = [this](std::uint32_t id) {
+    return std::bit_cast<shm::KeyField>(index_->entry(id).key.load_relaxed()).extent_count == 1;
+  };
+  if (const std::uint32_t id = after(12); id != kNoEntry) {
+    __builtin_prefetch(&index_->entry(id));
+    __builtin_prefetch(&nodes_[id]);
+  }
+  if (const std::uint32_t id = after(8); id != kNoEntry && has_one(id)) {
+    pool_->prefetch(extent_of(id));
+  }
+  if (const std::uint32_t id = after(4); id != kNoEntry && has_one(id)) {
+    pool_->prefetch_neighbours(extent_of(id));
+  }
+}
+
+void Store::free_cleared(std::uint64_t most) {
+  for (; most > 0 && !cleared_.empty(); --most) {
+    prefetch_frees();
+    const std::uint32_t id = cleared_.back();
+    cleared_.pop_back();
+    limbo_bytes_ -= index_->entry(id).length.load_relaxed();
     free_entry(id);
     MC_FAILPOINT("reclaim.after_free");
   }
-  limbo_ = std::move(kept);
 }
 
 void Store::tick(std::uint64_t now_ns) {
@@ -188,7 +254,7 @@ void Store::expire_soft_pins(std::uint64_t now_ns) {
     auto field = std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
     field.pin = MC_PIN_NONE;
     entry.key.store_release(std::bit_cast<std::uint64_t>(field));
-    policy_->set_pin(pin.first, PinLevel::kNone);
+    policy().set_pin(pin.first, PinLevel::kNone);
     return true;
   });
   next_expiry_ns_ = now_ns + kExpiryPeriodNs;
@@ -226,7 +292,7 @@ void Store::continue_shrink() {
     if (!move_away(id)) {
       // Hard pins are never evicted: the shrink waits until there is room for them.
       if (std::bit_cast<shm::KeyField>(entry.key.load_relaxed()).pin == MC_PIN_HARD) continue;
-      policy_->erase(id);
+      policy().erase(id);
       evict_one(id);
     }
     MC_FAILPOINT("resize.after_move");
@@ -280,14 +346,9 @@ bool Store::move_away(std::uint32_t old_id) {
   entry.version.store_release(shm::make_version(index_->next_sequence(), shm::EntryState::kLive));
   MC_FAILPOINT("move.after_publish");
   index_->table().replace(hash, old_id, *id);
-  policy_->erase(old_id);
-  Arrival arrival;
-  arrival.id = *id;
-  arrival.parent = index_->find_by_hash(entry.parent_hash.load_relaxed()).value_or(kNoEntry);
-  arrival.key_hash = hash;
-  arrival.bytes = length;
-  arrival.pin = static_cast<PinLevel>(field.pin);
-  policy_->insert(arrival);
+  policy().erase(old_id);
+  pending_.push_back(
+      {*id, entry.parent_hash.load_relaxed(), hash, length, static_cast<PinLevel>(field.pin)});
   live_bytes_ += length;
   if (attribute.group != 0) groups_[attribute.group].push_back(*id);
   if (field.pin == MC_PIN_SOFT) soft_pins_[*id] = attribute.soft_pin_until_s;

@@ -171,8 +171,8 @@ bool ExtentAllocator::grow(std::uint64_t more) {
   return true;
 }
 
-std::optional<Allocation> ExtentAllocator::allocate(std::uint64_t wanted) {
-  if (wanted == 0 || wanted > free_ || out_of_nodes()) return std::nullopt;
+NodeId ExtentAllocator::take(std::uint64_t wanted) {
+  if (wanted == 0 || wanted > free_ || out_of_nodes()) return kNoNode;
   const auto count = static_cast<std::uint32_t>(wanted);
   const std::uint32_t own_bin = size_class(count);
   std::uint32_t bin = own_bin;
@@ -184,23 +184,22 @@ std::optional<Allocation> ExtentAllocator::allocate(std::uint64_t wanted) {
     } else {
       bin = own_bin;
       id = fit_in_bin(bin, count, kLastTries);
-      if (id == kNoNode) return std::nullopt;
+      if (id == kNoNode) return kNoNode;
     }
   }
   used_ += count;
   free_ -= count;
   Node& node = at(id);
-  const std::uint32_t first = node.first;
   if (granules(node) == count) {
     take_from_bin(id, bin);
     node.bin_prev = kUsedMark;
-    return Allocation{id, first, count};
+    return id;
   }
   // The rest keeps the node, and while it stays in its size class also its place in the bin.
-  const NodeId used = insert_used_before(id, first);
+  const NodeId used = insert_used_before(id, node.first);
   node.first += count;
   move_bin(id, bin);
-  return Allocation{used, first, count};
+  return used;
 }
 
 std::uint64_t ExtentAllocator::largest_free() const {

@@ -60,6 +60,13 @@ class ExtentPool {
   // One extent if there is one large enough; else, if allowed, up to MC_MAX_EXTENTS.
   bool allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents);
   void free(const PoolExtent& extent);
+  // Start loading what free() will need: first the extent's own, some time later its neighbours'.
+  void prefetch(const PoolExtent& extent) const {
+    arenas_[extent.offset_bytes / stride_]->prefetch(extent.node);
+  }
+  void prefetch_neighbours(const PoolExtent& extent) const {
+    arenas_[extent.offset_bytes / stride_]->prefetch_neighbours(extent.node);
+  }
   // Keeps the first bytes of the extents.
   void trim(PoolExtents& extents, std::uint64_t bytes);
   // Marks ranges, sorted by offset, as used; node kNoNode where one overlaps or is out of bounds.

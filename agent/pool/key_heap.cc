@@ -95,7 +95,7 @@ void KeyHeap::mark_free(std::uint32_t slab, std::uint32_t record) {
   put_in_list(slab, kStock);
 }
 
-std::optional<std::uint32_t> KeyHeap::allocate(std::uint32_t bytes) {
+OptionalId KeyHeap::allocate(std::uint32_t bytes) {
   const std::uint32_t units = class_of(bytes);
   if (units == 0) return std::nullopt;
   if (lists_[units] == kNoSlab) {

@@ -16,9 +16,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+
 #include <string>
 #include <vector>
+
+#include "agent/pool/optional_id.h"
 
 namespace mc::agent {
 
@@ -42,7 +44,7 @@ class KeyHeap {
 
   // A record of 1 to kMaxRecordBytes; its place in units of 16 bytes. nullopt for other sizes, and
   // when the heap is full and make_usable refuses.
-  [[nodiscard]] std::optional<std::uint32_t> allocate(std::uint32_t bytes);
+  [[nodiscard]] OptionalId allocate(std::uint32_t bytes);
   // REQUIRES: bytes as given to allocate() or claim(). False, and no change, when there is no such
   // record of that size class.
   bool free(std::uint32_t ref, std::uint32_t bytes);

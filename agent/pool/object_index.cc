@@ -128,7 +128,7 @@ void ObjectIndex::attach() {
       std::min(header_->keys_reserved_bytes.load_relaxed(), header_->max_keys_bytes));
 }
 
-std::optional<std::uint32_t> ObjectIndex::acquire_entry() {
+OptionalId ObjectIndex::acquire_entry() {
   if (!free_entries_.empty()) {
     const std::uint32_t id = free_entries_.back();
     free_entries_.pop_back();
@@ -152,8 +152,8 @@ std::uint64_t ObjectIndex::hash(std::string_view key) const {
   return hash_key(key.data(), key.size(), header_->hash_seed);
 }
 
-std::optional<std::uint32_t> ObjectIndex::find(std::string_view key, std::uint64_t hash) const {
-  std::optional<std::uint32_t> found;
+OptionalId ObjectIndex::find(std::string_view key, std::uint64_t hash) const {
+  OptionalId found;
   table_->for_candidates(hash, [&](std::uint32_t id) {
     if (entries_[id].hash.load_relaxed() != hash || key_of(id) != key) return false;
     found = id;
@@ -162,9 +162,9 @@ std::optional<std::uint32_t> ObjectIndex::find(std::string_view key, std::uint64
   return found;
 }
 
-std::optional<std::uint32_t> ObjectIndex::find_by_hash(std::uint64_t hash) const {
+OptionalId ObjectIndex::find_by_hash(std::uint64_t hash) const {
   if (hash == 0) return std::nullopt;
-  std::optional<std::uint32_t> found;
+  OptionalId found;
   table_->for_candidates(hash, [&](std::uint32_t id) {
     if (entries_[id].hash.load_relaxed() != hash) return false;
     found = id;
@@ -173,14 +173,13 @@ std::optional<std::uint32_t> ObjectIndex::find_by_hash(std::uint64_t hash) const
   return found;
 }
 
-std::optional<std::uint32_t> ObjectIndex::store_key(std::string_view key) {
+OptionalId ObjectIndex::store_key(std::string_view key) {
   const auto record = keys_->allocate(static_cast<std::uint32_t>(key.size()));
   if (record) std::memcpy(key_bytes_ + *record * shm::kRecordUnitBytes, key.data(), key.size());
   return record;
 }
 
-std::optional<std::uint32_t> ObjectIndex::store_extents(
-    std::span<const shm::ExtentRecord> extents) {
+OptionalId ObjectIndex::store_extents(std::span<const shm::ExtentRecord> extents) {
   const auto record = keys_->allocate(static_cast<std::uint32_t>(extents.size_bytes()));
   if (record) {
     std::memcpy(key_bytes_ + *record * shm::kRecordUnitBytes, extents.data(), extents.size_bytes());

@@ -15,6 +15,7 @@
 
 #include "agent/pool/bucket_table.h"
 #include "agent/pool/key_heap.h"
+#include "agent/pool/optional_id.h"
 #include "libmc/base/memory_file.h"
 #include "shm/index_reader.h"
 #include "shm/layout.h"
@@ -38,15 +39,15 @@ class ObjectIndex {
   KeyHeap& keys() { return *keys_; }
 
   // A free entry, or nullopt when there is no memory for more.
-  std::optional<std::uint32_t> acquire_entry();
+  OptionalId acquire_entry();
   void release_entry(std::uint32_t id);  // REQUIRES: state kFree
 
   std::uint64_t hash(std::string_view key) const;
-  std::optional<std::uint32_t> find(std::string_view key, std::uint64_t hash) const;
-  std::optional<std::uint32_t> find_by_hash(std::uint64_t hash) const;
+  OptionalId find(std::string_view key, std::uint64_t hash) const;
+  OptionalId find_by_hash(std::uint64_t hash) const;
 
-  std::optional<std::uint32_t> store_key(std::string_view key);
-  std::optional<std::uint32_t> store_extents(std::span<const shm::ExtentRecord> extents);
+  OptionalId store_key(std::string_view key);
+  OptionalId store_extents(std::span<const shm::ExtentRecord> extents);
   std::string_view key_of(std::uint32_t id) const;
   // Extents as reserved: whole granules. Empty when the entry names memory outside the heap.
   std::vector<shm::ExtentRecord> extents_of(std::uint32_t id) const;

@@ -242,7 +242,7 @@ void Recovery::admit_all() {
 
 void Recovery::admit_family(std::uint32_t id) {
   std::vector<std::uint32_t> chain;
-  for (auto at = std::optional(id); at && !admitted_[*at];) {
+  for (OptionalId at = id; at && !admitted_[*at];) {
     admitted_[*at] = true;  // also ends a circle of parents
     chain.push_back(*at);
     at = index_.find_by_hash(index_.entry(*at).parent_hash.load_relaxed());

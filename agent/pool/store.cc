@@ -69,6 +69,7 @@ Store::Reserve Store::reserve(std::uint64_t session_id, std::uint64_t bytes, boo
   entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
                                                 shm::EntryState::kReserved));
   ++reserved_count_;
+  ++granted_since_;
   MC_FAILPOINT("reserve.after_publish");
   return Reserve::kOk;
 }
@@ -181,6 +182,11 @@ Store::Put Store::check_order(std::uint64_t session_id, const PutOrder& order) c
   return order.length > capacity_bytes_ ? Put::kTooLarge : Put::kStored;
 }
 
+void Store::prefetch(std::string_view key, std::uint32_t entry_id) const {
+  index_->table().prefetch(index_->hash(key));
+  if (entry_id < index_->entry_count()) __builtin_prefetch(&index_->entry(entry_id));
+}
+
 Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   const std::uint64_t hash = index_->hash(order.key);
   if (const Put bad = check_order(session_id, order); bad != Put::kStored) {
@@ -194,7 +200,7 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   }
   const auto existing = index_->find(order.key, hash);
   if (existing && !order.upsert) {
-    policy_->touch(*existing);
+    policy().touch(*existing);
     ++counters_.put_existing;
     return Put::kExisted;
   }
@@ -212,7 +218,7 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
 }
 
 Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
-                              std::optional<std::uint32_t> existing) {
+                              OptionalId existing) {
   if (!existing && !index_->table().prepare_insert()) return Put::kNoMemory;
   const auto record = index_->store_key(order.key);
   if (!record) return Put::kNoMemory;
@@ -253,7 +259,7 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
   if (existing) {
     index_->table().replace(hash, *existing, order.entry);
     MC_FAILPOINT("put.after_replace");
-    policy_->erase(*existing);
+    policy().erase(*existing);
     to_limbo(*existing);
   } else if (!index_->table().insert(hash, order.entry)) {
     entry.hash.store_relaxed(session_id);
@@ -266,16 +272,10 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
   return Put::kStored;
 }
 
-// Tells the policy, the counters and the lists of groups and soft pins about a new object.
+// Notes a new object in counters and lists, and what the policy is to hear of it.
 void Store::admit(std::uint32_t entry_id, std::uint64_t hash, const PutOrder& order) {
-  Arrival arrival;
-  arrival.id = entry_id;
-  arrival.parent = index_->find_by_hash(order.parent_hash).value_or(kNoEntry);
-  if (arrival.parent == entry_id) arrival.parent = kNoEntry;
-  arrival.key_hash = hash;
-  arrival.bytes = order.length;
-  arrival.pin = static_cast<PinLevel>(order.pin);
-  policy_->insert(arrival);
+  pending_.push_back(
+      {entry_id, order.parent_hash, hash, order.length, static_cast<PinLevel>(order.pin)});
   if (order.group != 0) groups_[order.group].push_back(entry_id);
   if (order.pin == MC_PIN_SOFT) {
     const std::uint32_t until = attributes(index_->entry(entry_id)).soft_pin_until_s;
@@ -285,6 +285,21 @@ void Store::admit(std::uint32_t entry_id, std::uint64_t hash, const PutOrder& or
   live_bytes_ += order.length;
   ++counters_.puts;
   counters_.put_bytes += order.length;
+}
+
+// The policy hears of new objects when it is asked something, or when the agent has time.
+void Store::admit_pending() {
+  for (const Pending& pending : pending_) {
+    Arrival arrival;
+    arrival.id = pending.entry;
+    arrival.parent = index_->find_by_hash(pending.parent_hash).value_or(kNoEntry);
+    if (arrival.parent == pending.entry) arrival.parent = kNoEntry;
+    arrival.key_hash = pending.hash;
+    arrival.bytes = pending.length;
+    arrival.pin = pending.pin;
+    policy_->insert(arrival);
+  }
+  pending_.clear();
 }
 
 Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders,
@@ -326,7 +341,7 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
     // Eviction may have been here already, and taken members with it.
     while (groups_.contains(group)) {
       const std::uint32_t member = groups_[group].front();
-      policy_->erase(member);
+      policy().erase(member);
       evict_one(member);
     }
   }
@@ -340,7 +355,7 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
 bool Store::remove(std::string_view key) {
   const auto found = index_->find(key, index_->hash(key));
   if (!found) return false;
-  policy_->erase(*found);
+  policy().erase(*found);
   index_->table().erase(index_->entry(*found).hash.load_relaxed(), *found);
   to_limbo(*found);
   ++counters_.removes;
@@ -357,7 +372,7 @@ bool Store::set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s) {
   attribute.soft_pin_until_s = pin == MC_PIN_SOFT ? steady_seconds() + ttl_s : 0;
   entry.attributes.store_relaxed(std::bit_cast<std::uint64_t>(attribute));
   entry.key.store_release(std::bit_cast<std::uint64_t>(field));
-  policy_->set_pin(*found, static_cast<PinLevel>(pin));
+  policy().set_pin(*found, static_cast<PinLevel>(pin));
   soft_pins_.erase(*found);
   if (pin == MC_PIN_SOFT) {
     soft_pins_[*found] = attribute.soft_pin_until_s;
@@ -372,13 +387,13 @@ void Store::touch(std::uint32_t entry_id) {
   if (shm::state_of(index_->entry(entry_id).version.load_relaxed()) != shm::EntryState::kLive)
     return;
   ++counters_.touches;
-  policy_->touch(entry_id);
+  policy().touch(entry_id);
 }
 
 bool Store::drop_corrupt(std::uint32_t entry_id, std::uint64_t version) {
   shm::Entry& entry = index_->entry(entry_id);
   if (entry.version.load_relaxed() != version) return false;
-  policy_->erase(entry_id);
+  policy().erase(entry_id);
   index_->table().erase(entry.hash.load_relaxed(), entry_id);
   to_limbo(entry_id);
   ++counters_.corrupt;

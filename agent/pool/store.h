@@ -23,6 +23,7 @@
 
 #include "agent/pool/extent_pool.h"
 #include "agent/pool/object_index.h"
+#include "agent/pool/optional_id.h"
 #include "agent/pool/policy/policy.h"
 
 namespace mc::agent {
@@ -100,6 +101,8 @@ class Store {
   Put publish(std::uint64_t session_id, const PutOrder& order);
   // All or nothing: on a failure every reservation of the list is given back.
   Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
+  // Starts loading what publishing this reservation under this key will need.
+  void prefetch(std::string_view key, std::uint32_t entry) const;
   bool remove(std::string_view key);
   bool set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s);
   void touch(std::uint32_t entry);
@@ -109,13 +112,14 @@ class Store {
   std::vector<ListedObject> list(std::string_view prefix, std::size_t limit, std::uint64_t& cursor);
 
   // ---- Time passes
+  void catch_up();                  // after answers: what nobody has to wait for; makes room ahead
   void reclaim();                   // frees what is in limbo and not pinned
   void tick(std::uint64_t now_ns);  // expires soft pins, reclaims, continues a shrink
   void resize(std::uint64_t pool_bytes);
 
   std::uint64_t live_bytes() const { return live_bytes_; }
-  std::uint64_t live_count() const { return policy_->resident_count(); }
-  std::uint64_t limbo_count() const { return limbo_.size(); }
+  std::uint64_t live_count() const { return policy_->resident_count() + pending_.size(); }
+  std::uint64_t limbo_count() const { return limbo_.size() + cleared_.size(); }
   std::uint64_t limbo_bytes() const { return limbo_bytes_; }
   std::uint64_t reserved_count() const { return reserved_count_; }
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
@@ -130,16 +134,24 @@ class Store {
   bool make_room(std::uint64_t bytes);
   bool make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length);
   bool evict_some(std::uint64_t bytes);
+  std::uint64_t evict_batch(std::uint64_t most);
   void evict_one(std::uint32_t entry);
   void to_limbo(std::uint32_t entry);
+  void check_limbo();
+  void free_cleared(std::uint64_t most);
+  void prefetch_frees() const;
   void forget_group_member(std::uint32_t entry);
   void free_entry(std::uint32_t entry);
   void remember_nodes(std::uint32_t entry, const PoolExtents& extents);
   bool write_extents(std::uint32_t entry, const PoolExtents& extents, std::uint64_t length);
-  Put publish_new(std::uint64_t session_id, const PutOrder& order,
-                  std::optional<std::uint32_t> existing);
+  Put publish_new(std::uint64_t session_id, const PutOrder& order, OptionalId existing);
   Put check_order(std::uint64_t session_id, const PutOrder& order) const;
   void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
+  void admit_pending();
+  EvictionPolicy& policy() {
+    if (!pending_.empty()) admit_pending();
+    return *policy_;
+  }
   void expire_soft_pins(std::uint64_t now_ns);
   void continue_shrink();
   bool move_away(std::uint32_t entry);
@@ -152,12 +164,21 @@ class Store {
   std::uint64_t capacity_bytes_ = 0;
   StoreCounters counters_;
 
-  std::vector<NodeId> nodes_;  // by entry: the allocator's name of its only extent
+  struct Pending {
+    std::uint32_t entry;
+    std::uint64_t parent_hash, hash, length;
+    PinLevel pin;
+  };
+  std::vector<Pending> pending_;  // live, and the policy has not heard of them yet
+  std::vector<NodeId> nodes_;     // by entry: the allocator's name of its only extent
   std::unordered_map<std::uint32_t, std::vector<NodeId>> many_nodes_;  // of entries with several
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> soft_pins_;  // entry -> expiry, steady seconds
-  std::vector<std::uint32_t> limbo_;
-  std::uint64_t limbo_bytes_ = 0;
+  std::vector<std::uint32_t> limbo_;                            // readers may have them pinned
+  std::vector<std::uint32_t> cleared_;  // no reader has, or ever will: only to be freed
+  std::uint64_t limbo_bytes_ = 0;       // of both
+  std::uint64_t unchecked_bytes_ = 0;   // put in limbo since the pins were last looked at
+  std::uint64_t granted_since_ = 0;     // reservations since catch_up() last looked
   std::uint64_t live_bytes_ = 0;
   std::uint64_t reserved_count_ = 0;
   std::uint64_t next_expiry_ns_ = 0;

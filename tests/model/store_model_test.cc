@@ -205,7 +205,7 @@ TEST(StoreModel, AnObjectThatIsMovedIsReadAtEitherPlace) {
 
 TEST(StoreMutant, AReclaimWithoutHeavyFenceIsFound) {
   expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
-               {{"reclaim", Kind::kHeavy, Action::kSkip}});
+               {{"check_limbo", Kind::kHeavy, Action::kSkip}});
 }
 
 TEST(StoreMutant, AReclaimThatDoesNotLookAtPinsIsFound) {

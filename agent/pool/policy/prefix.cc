@@ -13,7 +13,8 @@ constexpr std::uint16_t kUsesMask = 3;  // uses after the first epoch, three or 
 constexpr std::uint16_t kHadChild = 4;
 constexpr std::uint16_t kClassMask = Reuse::kClasses - 1;
 constexpr unsigned kPinShift = 3;
-constexpr std::uint16_t kMarkMask = 31;
+constexpr std::uint16_t kIsSampled = 32;  // its key is in the map of those watched by sample
+constexpr std::uint16_t kMarkMask = 63;
 
 constexpr std::uint32_t kEpochsPerPool = 32;     // so many epochs until as many accesses as slots
 constexpr std::uint32_t kShortestEpoch = 128;    // accesses; keeps the work per epoch small
@@ -85,7 +86,7 @@ void PrefixPolicy::touch(EntryId id) {
 
 void PrefixPolicy::erase(EntryId id) {
   if (!family_.contains(id)) return;
-  sampled_.erase(id);
+  if ((family_[id].mark & kIsSampled) != 0) sampled_.erase(id);
   unwatch(family_[id].mark, family_[id].stamp);
   forget(id);
 }
@@ -165,8 +166,8 @@ void PrefixPolicy::mark_parent(EntryId id) {
 // them is what tells whether holding longer would pay.
 void PrefixPolicy::remember(EntryId id) {
   const Family::Slot& slot = family_[id];
+  if ((slot.mark & kIsSampled) == 0) return unwatch(slot.mark, slot.stamp);
   const auto sampled = sampled_.find(id);
-  if (sampled == sampled_.end()) return unwatch(slot.mark, slot.stamp);
   const auto displaced = ghosts_.add(sampled->second, slot.stamp, slot.mark, ages_.now());
   sampled_.erase(sampled);
   if (displaced) unwatch(displaced->mark, displaced->stamp);
@@ -174,12 +175,13 @@ void PrefixPolicy::remember(EntryId id) {
 
 void PrefixPolicy::recall(EntryId id, std::uint64_t key_hash) {
   sampled_.emplace(id, key_hash);
+  Family::Slot& slot = family_[id];
+  slot.mark = (slot.mark | kIsSampled) & kMarkMask;
   const auto ghost = ghosts_.take(key_hash);
   if (!ghost) return;
   const std::size_t bucket = ages_.bucket_of(ghost->stamp);
   --group(class_of(ghost->mark), bucket).watched;
   reuse_.reused(class_of(ghost->mark), ages_.band_of_bucket(bucket));
-  Family::Slot& slot = family_[id];
   const auto uses = static_cast<std::uint16_t>(with_one_use_more(ghost->mark) & kUsesMask);
   slot.mark = (slot.mark | uses) & kMarkMask;
 }

@@ -68,7 +68,11 @@ class ExtentPool {
   }
   bool growing() const { return false; }
   void retry_growth() {}
+  void prefetch(const PoolExtent&) const {}
+  void prefetch_neighbours(const PoolExtent&) const {}
   std::uint64_t target_bytes() const { return bytes_; }
+  std::uint64_t reserved_bytes() const { return bytes_; }
+  std::uint64_t used_bytes() const { return bytes_ - free_.size() * kGranuleBytes; }
   std::uint64_t memory_bytes() const { return 0; }
   bool ready_to_collapse() const { return false; }
   bool collapse_elsewhere(const Mapping&, std::uint64_t, std::uint64_t) { return false; }

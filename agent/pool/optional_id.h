@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the number of an entry or a record, or none, in one register. std::optional puts its
+//   two members into memory one by one and reads them back as one word: a load that no store buffer
+//   can serve, so that it waits for every store before it. On the path of a put those go to cold
+//   lines, and each such wait costs as much as a cache miss.
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace mc::agent {
+
+class OptionalId {
+ public:
+  OptionalId() = default;
+  OptionalId(std::nullopt_t) {}              // NOLINT: converts as std::optional does
+  OptionalId(std::uint32_t id) : id_(id) {}  // NOLINT: the same. REQUIRES: id is not kNone
+  explicit operator bool() const { return id_ != kNone; }
+  bool has_value() const { return id_ != kNone; }
+  std::uint32_t operator*() const { return id_; }
+  std::uint32_t value() const { return id_; }
+  std::uint32_t value_or(std::uint32_t other) const { return id_ != kNone ? id_ : other; }
+  bool operator==(const OptionalId&) const = default;
+
+ private:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  std::uint32_t id_ = kNone;
+};
+
+}  // namespace mc::agent
