@@ -263,8 +263,9 @@ std::string_view nearest_name(std::string_view name,
   std::string_view nearest = candidates.front();
   std::size_t least = edits(nearest);
   for (const std::string_view candidate : candidates) {
-    const auto [shorter, longer] = std::minmax(candidate.size(), name.size());
-    if (longer - shorter >= least) continue;
+    const std::size_t difference = candidate.size() < name.size() ? name.size() - candidate.size()
+                                                                  : candidate.size() - name.size();
+    if (difference >= least) continue;
     const std::size_t count = edits(candidate);
     if (count >= least) continue;
     nearest = candidate;

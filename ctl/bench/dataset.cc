@@ -10,10 +10,9 @@ namespace mc::ctl {
 namespace {
 
 constexpr std::uint64_t kSmallObjectBytes = 64;
-constexpr std::uint64_t kSmallObjectCost = 192;  // with alignment, a guess on the safe side
+constexpr std::uint64_t kSmallObjectCost = 256;  // a granule of the pool
 constexpr double kUsableShare = 0.8;             // of the pool
 constexpr std::size_t kMaxPicks = std::size_t{1} << 20;
-constexpr std::size_t kAbsentKeys = std::size_t{1} << 14;
 constexpr std::size_t kBatchBytes = std::size_t{8} << 20;
 constexpr std::size_t kBatchItems = 256;
 
@@ -105,7 +104,8 @@ Result<Dataset> Dataset::store(mc_client* client, std::size_t object_bytes, std:
   Dataset dataset(client, object_bytes, key_count);
   if (Status put = dataset.put_all(pool_bytes); !put.ok()) return fail(std::move(put));
   if (Status chosen = dataset.choose_picks(); !chosen.ok()) return fail(std::move(chosen));
-  for (std::size_t i = 0; i < kAbsentKeys; ++i) {
+  // As many as there are picks: fewer would keep their part of the index in the cache.
+  for (std::size_t i = 0; i < dataset.picks_.size(); ++i) {
     dataset.absent_.push_back(bench_key(~dataset.seed_, i));
   }
   return dataset;

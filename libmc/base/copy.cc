@@ -20,8 +20,12 @@ constexpr std::size_t kMostLoopBytes = 64 * 1024;
 constexpr std::size_t kLeastStreamBytes = 2048;
 
 using Copy = void (*)(void*, const void*, std::size_t);
+using Stream = void (*)(void*, const void*, std::size_t, std::size_t ahead_bytes);
 
 void copy_plain(void* to, const void* from, std::size_t size) { std::memcpy(to, from, size); }
+void stream_plain(void* to, const void* from, std::size_t size, std::size_t) {
+  std::memcpy(to, from, size);
+}
 
 #if defined(__x86_64__)
 
@@ -57,10 +61,12 @@ __attribute__((target("avx2"))) void copy_avx2(void* to, const void* from, std::
 
 // REQUIRES: to is a multiple of 64.
 __attribute__((target("avx512f"))) void stream_avx512(void* to, const void* from,
-                                                      std::size_t size) {
+                                                      std::size_t size, std::size_t ahead_bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
   for (; size >= 128; size -= 128, out += 128, in += 128) {
+    _mm_prefetch(in + ahead_bytes, _MM_HINT_T0);
+    _mm_prefetch(in + ahead_bytes + 64, _MM_HINT_T0);
     const __m512i a = _mm512_loadu_si512(in), b = _mm512_loadu_si512(in + 64);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(out), a);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(out + 64), b);
@@ -68,11 +74,13 @@ __attribute__((target("avx512f"))) void stream_avx512(void* to, const void* from
   std::memcpy(out, in, size);
 }
 
-__attribute__((target("avx2"))) void stream_avx2(void* to, const void* from, std::size_t size) {
+__attribute__((target("avx2"))) void stream_avx2(void* to, const void* from, std::size_t size,
+                                                  std::size_t ahead_bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
   for (; size >= 64; size -= 64, out += 64, in += 64) {
     const auto* source = reinterpret_cast<const __m256i*>(in);
+    _mm_prefetch(in + ahead_bytes, _MM_HINT_T0);
     const __m256i a = _mm256_loadu_si256(source), b = _mm256_loadu_si256(source + 1);
     _mm256_stream_si256(reinterpret_cast<__m256i*>(out), a);
     _mm256_stream_si256(reinterpret_cast<__m256i*>(out) + 1, b);
@@ -84,20 +92,20 @@ Copy choose_copy() {
   if (__builtin_cpu_supports("avx512f")) return copy_avx512;
   return __builtin_cpu_supports("avx2") ? copy_avx2 : copy_plain;
 }
-Copy choose_stream() {
+Stream choose_stream() {
   if (__builtin_cpu_supports("avx512f")) return stream_avx512;
-  return __builtin_cpu_supports("avx2") ? stream_avx2 : copy_plain;
+  return __builtin_cpu_supports("avx2") ? stream_avx2 : stream_plain;
 }
 
 #else
 
 Copy choose_copy() { return copy_plain; }
-Copy choose_stream() { return copy_plain; }
+Stream choose_stream() { return stream_plain; }
 
 #endif
 
 const Copy copy_loop = choose_copy();
-const Copy stream_loop = choose_stream();
+const Stream stream_loop = choose_stream();
 
 }  // namespace
 
@@ -109,7 +117,7 @@ void copy_out(void* to, const void* from, std::size_t size) {
   copy_loop(to, from, size);
 }
 
-void copy_in(void* to, const void* from, std::size_t size) {
+void copy_in(void* to, const void* from, std::size_t size, std::size_t ahead_bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
   if (size < kLeastStreamBytes) {
@@ -118,7 +126,7 @@ void copy_in(void* to, const void* from, std::size_t size) {
   }
   const std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(out) % 64) % 64;
   std::memcpy(out, in, head);
-  stream_loop(out + head, in + head, size - head);
+  stream_loop(out + head, in + head, size - head, ahead_bytes);
 }
 
 void order_copies() {

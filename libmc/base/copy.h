@@ -15,7 +15,8 @@ namespace mc {
 
 void copy_out(void* to, const void* from, std::size_t size);
 // Streaming stores may become visible late: call order_copies() before telling anybody.
-void copy_in(void* to, const void* from, std::size_t size);
+// ahead_bytes: while copying, starts to load what lies this far beyond; 0: nothing.
+void copy_in(void* to, const void* from, std::size_t size, std::size_t ahead_bytes = 0);
 // Orders all copy_in() of this thread before its later stores.
 void order_copies();
 

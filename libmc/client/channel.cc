@@ -17,6 +17,8 @@ namespace {
 
 // How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
 constexpr std::uint64_t kSpinNs = 20000;
+// The same when the agent had to be woken: falling asleep meanwhile would cost a second wake-up.
+constexpr std::uint64_t kSpinAfterBellNs = 80000;
 constexpr unsigned kSpinsBetweenClocks = 256;
 // A sleeping caller looks at the connection this often.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
@@ -112,7 +114,8 @@ void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32
 void Channel::publish(Pending& pending) {
   pending.request.touch_head = touches_.head_for_request();
   requests_.publish(shm::to_words(pending.request));
-  if (shm::agent_needs_bell(shared_->header)) signal_eventfd(link_->agent_event.get());
+  rang_ = shm::agent_needs_bell(shared_->header);
+  if (rang_) signal_eventfd(link_->agent_event.get());
 }
 
 void Channel::reap() {
@@ -144,7 +147,7 @@ void Channel::absorb(const shm::Completion& completion) {
 bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   const Pending& pending = pending_[ticket.slot];
   std::uint64_t now = now_ns();
-  const std::uint64_t spin_until_ns = now + kSpinNs;
+  const std::uint64_t spin_until_ns = now + (rang_ ? kSpinAfterBellNs : kSpinNs);
   for (unsigned spins = 1;; ++spins) {
     reap();
     if (pending.done) return true;

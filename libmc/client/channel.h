@@ -125,6 +125,7 @@ class Channel {
   std::uint32_t next_slot_ = 0;
   std::uint32_t in_flight_ = 0;
   std::uint64_t next_request_ = 1;
+  bool rang_ = false;  // the last request found the agent asleep
   ArgumentArena arena_;
   std::uint32_t next_pin_ = 1;
   struct Stocked {

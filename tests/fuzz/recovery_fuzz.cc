@@ -29,7 +29,7 @@ void put(Store& store, std::uint32_t number, std::uint32_t group) {
   std::uint32_t entry = 0;
   if (store.reserve(7, 256 + number % 8 * 300, true, entry) != Store::Reserve::kOk) return;
   if (number % 9 == 8) return;  // stays reserved
-  const std::string key = "key-" + std::to_string(number % 20);
+  const std::string key = "key-" + std::to_string(number % 14);
   mc::agent::PutOrder order;
   order.key = key;
   order.entry = entry;
@@ -50,7 +50,7 @@ class Image {
     require(mc::shm::register_for_heavy_fences());
     auto store = std::move(*Store::create(config_of(), no_pins));
     while (store->pool().growing()) store->pool().on_chunk();
-    for (std::uint32_t i = 0; i < 48; ++i) put(*store, i, i % 8 == 0 ? 1 + i / 8 : 0);
+    for (std::uint32_t i = 0; i < 36; ++i) put(*store, i, i % 8 == 0 ? 1 + i / 8 : 0);
     const auto& file = store->index().file();
     const auto reader = mc::Mapping::map(file.fd(), file.size_bytes(), mc::Mapping::Access::kRead);
     const auto& header = store->index().header();

@@ -80,7 +80,8 @@ class Rig {
   }
 
   void touch(Bytes& bytes) {
-    touch_head_ += bytes.below(4) == 0 ? bytes.take<std::uint32_t>() : bytes.below(64);
+    // A head from nowhere makes the agent look at every slot.
+    touch_head_ += bytes.below(32) == 0 ? bytes.take<std::uint32_t>() : bytes.below(64);
     channel_->touches[bytes.below(shm::kTouchSlots)].store_relaxed(bytes.take<std::uint32_t>());
     channel_->header.touch_head.store_relaxed(touch_head_);
   }
@@ -89,6 +90,7 @@ class Rig {
   shm::Request raw(Bytes& bytes) {
     shm::Request request{};
     bytes.fill(&request, sizeof request);
+    if (bytes.below(8) != 0) request.touch_head = touch_head_;
     const auto offset = request.argument_offset % shm::kArgumentBytes;
     const std::size_t room = std::min<std::size_t>(4096, shm::kArgumentBytes - offset);
     bytes.fill(channel_->arguments + offset, std::min(room, std::size_t{bytes.below(512)}));

@@ -126,6 +126,10 @@ std::uint64_t AgentProcess::memory_kib(const std::string& line) const {
 Json::Value AgentProcess::ask(const std::string& verb) const {
   Json::Value request;
   request["verb"] = verb;
+  return order(request);
+}
+
+Json::Value AgentProcess::order(const Json::Value& request) const {
   auto answer = client::admin_call(socket(), request, kWatchdogNs);
   return answer ? *answer : Json::Value();
 }

@@ -46,6 +46,8 @@ class AgentProcess {
   std::uint64_t memory_kib(const std::string& line) const;
   // The answer to an admin verb; null when there is none.
   Json::Value ask(const std::string& verb) const;
+  // The same for a verb with arguments.
+  Json::Value order(const Json::Value& request) const;
   std::string log() const;
   // Ends it with SIGTERM; its exit code.
   int stop();

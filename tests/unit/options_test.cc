@@ -374,6 +374,38 @@ TEST(OptionsTest, ErrorsShowNoControlCharacters) {
   EXPECT_LT(words.size(), 400u);
 }
 
+// Letters at the edges of toml++'s tables of letters and white space, and some in their middle.
+const std::string kLetters[] = {"\u00a0", "\u00e9", "\u0499", "\u1680", "\u180e", "\u2000",
+                                "\u200b", "\u2028", "\u202f", "\u205f", "\u2fff", "\u3000",
+                                "\u3001", "\u4e2d", "\ufefe", "\ufeff", "\uff00", "\U0001f600"};
+
+TEST(OptionsTest, LettersOfAllScriptsAreKeptInTextsAndComments) {
+  for (const std::string& letter : kLetters) {
+    const std::string dir = "/mc" + letter + "x" + letter;
+    for (const char quote : {'\'', '"'}) {
+      const auto loaded = load("# " + letter + "\nruntime_dir = " + quote + dir + quote + "  #" +
+                               letter + letter + "\nspin_us = 7\n");
+      ASSERT_TRUE(loaded) << dir << ": " << loaded.error().to_string();
+      EXPECT_EQ(loaded->options.runtime_dir, dir);
+      EXPECT_EQ(loaded->options.spin_us, 7u);
+    }
+  }
+}
+
+TEST(OptionsTest, LettersOutsideOfTextsAreRefusedWhereTheyStand) {
+  for (const std::string& letter : kLetters) {
+    for (const std::string& wrong :
+         {"spin_us = " + letter, "spin_us = 7" + letter, "spin_us = 7 " + letter,
+          letter + "spin_us = 7", "spin" + letter + "_us = 7", "spin_us " + letter + "= 7",
+          "[" + letter + "]", "[[namespace]]" + letter, "spin_us = 1" + letter + "2",
+          "allow_uids = [1," + letter + "2]", "runtime_dir = \"/mc\\" + letter + "\""}) {
+      EXPECT_THAT(refusal("arenas = 1\n" + wrong + "\n"), HasSubstr("agent.toml, line 2")) << wrong;
+    }
+    EXPECT_THAT(refusal("runtime_dir = \"/mc\\" + letter + "\"\n"), HasSubstr("not TOML"));
+    EXPECT_THAT(refusal("spin_us = 7" + letter + "7\n"), HasSubstr("agent.toml, line 1"));
+  }
+}
+
 TEST(OptionsTest, FilesAreReadFromDisk) {
   const std::string path = ::testing::TempDir() + "mc-options-" + std::to_string(::getpid());
   std::ofstream(path) << "arenas = 3\n";
