@@ -239,11 +239,6 @@ void Store::tick(std::uint64_t now_ns) {
   reclaim();
   pool_->retry_growth();
   if (shrinking_) continue_shrink();
-  if (pool_->ready_to_collapse()) {
-    if (const auto range = index_->next_huge_range()) {
-      pool_->collapse_elsewhere(index_->mapping(), range->offset_bytes, range->bytes);
-    }
-  }
 }
 
 void Store::expire_soft_pins(std::uint64_t now_ns) {

@@ -84,8 +84,10 @@ class ExtentPool::Reserver {
       Order order = order_;
       lock.unlock();
       if (order.collapse != nullptr) {
-        if (!order.collapse->collapse(order.offset_bytes, order.bytes))
+        if (order.collapse->collapse(order.offset_bytes, order.bytes) ==
+            Mapping::Collapse::kNever) {
           order.status = Status(MC_UNSUPPORTED);
+        }
       } else if (!file_->huge() && available_memory_bytes() < order.bytes + kSpareMemoryBytes) {
         order.status = {MC_NO_MEMORY, "this host has only " +
                                           std::to_string(available_memory_bytes() >> 20) +
@@ -213,6 +215,10 @@ void ExtentPool::order_next_chunk() {
 
 // Everything is reserved: go on with huge pages.
 bool ExtentPool::order_collapse() {
+  if (const auto first = collapse_first_ ? collapse_first_() : std::nullopt) {
+    reserver_->order({first->mapping, 0, first->offset_bytes, first->bytes, {}});
+    return true;
+  }
   for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
     const std::uint64_t whole =
         arenas_[arena]->size_granules() * kGranuleBytes / kHugePageBytes * kHugePageBytes;
@@ -230,17 +236,6 @@ void ExtentPool::set_idle(bool idle) {
   if (idle_ == idle) return;
   idle_ = idle;
   order_next_chunk();
-}
-
-bool ExtentPool::ready_to_collapse() const {
-  return may_collapse_ && idle_ && !reserver_->busy() && reserved_bytes() >= target_bytes_;
-}
-
-bool ExtentPool::collapse_elsewhere(const Mapping& mapping, std::uint64_t offset,
-                                    std::uint64_t bytes) {
-  if (!ready_to_collapse()) return false;
-  reserver_->order({&mapping, 0, offset, bytes, {}});
-  return true;
 }
 
 bool ExtentPool::on_chunk() {
@@ -273,9 +268,10 @@ bool ExtentPool::on_chunk() {
 }
 
 void ExtentPool::retry_growth() {
-  if (!blocked_) return;
-  blocked_ = false;
-  growth_status_ = {};
+  if (blocked_) {
+    blocked_ = false;
+    growth_status_ = {};
+  }
   order_next_chunk();
 }
 

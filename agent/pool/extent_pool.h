@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,16 +81,21 @@ class ExtentPool {
   // Gives back tails that have become empty. True when nothing is left to do.
   bool finish_shrinking();
 
-  // Moves a part of another mapping into huge pages when the thread has nothing better to do.
-  // False: busy, or huge pages are not to be had; ask again later.
-  bool collapse_elsewhere(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes);
-  bool ready_to_collapse() const;
+  // What is to be moved into huge pages before the pool itself; nullopt: nothing (more).
+  struct Elsewhere {
+    const Mapping* mapping;
+    std::uint64_t offset_bytes;
+    std::uint64_t bytes;
+  };
+  void collapse_first(std::function<std::optional<Elsewhere>()> next) {
+    collapse_first_ = std::move(next);
+  }
   // Pages that are being moved cannot be touched meanwhile, so it is done when nobody is busy.
   void set_idle(bool idle);
   bool growing() const { return reserved_bytes() < target_bytes_ && !blocked_; }
   // Why growing has stopped; ok() when it has not.
   const Status& growth_status() const { return growth_status_; }
-  // Tries to grow again after a failure.
+  // Tries to grow again after a failure, and goes on with huge pages.
   void retry_growth();
   std::uint64_t target_bytes() const { return target_bytes_; }
   std::uint64_t max_bytes() const { return stride_ * arenas_.size(); }
@@ -115,6 +121,7 @@ class ExtentPool {
   std::uint64_t target_bytes_ = 0;
   std::size_t next_arena_ = 0;
   std::vector<std::uint64_t> collapsed_bytes_;  // of each arena: moved into huge pages
+  std::function<std::optional<Elsewhere>()> collapse_first_;
   bool may_collapse_ = false;
   bool idle_ = false;
   bool blocked_ = false;

@@ -15,6 +15,7 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kEntryStep = 4096;
+constexpr std::uint64_t kHugeStepBytes = 16ull << 20;
 constexpr std::uint64_t kMaxKeyHeapBytes = 64ull << 30;  // what a 32-bit record number reaches
 
 std::uint64_t page_align(std::uint64_t value) {
@@ -214,25 +215,26 @@ std::vector<shm::ExtentRecord> ObjectIndex::extents_of(std::uint32_t id) const {
 }
 
 std::optional<ObjectIndex::Range> ObjectIndex::next_huge_range() {
-  const auto whole = [](std::uint64_t bytes) { return bytes / kHugePageBytes * kHugePageBytes; };
-  const auto next = [&](std::uint64_t offset, std::uint64_t reserved,
-                        std::uint64_t& done) -> std::optional<Range> {
-    if (whole(reserved) <= done) return std::nullopt;
-    const Range range{offset + done, kHugePageBytes};
-    done += kHugePageBytes;
+  const auto next = [](std::uint64_t offset, std::uint64_t reserved,
+                       std::uint64_t& done) -> std::optional<Range> {
+    const std::uint64_t whole = reserved / kHugePageBytes * kHugePageBytes;
+    if (whole <= done) return std::nullopt;
+    const Range range{offset + done, std::min(whole - done, kHugeStepBytes)};
+    done += range.bytes;
     return range;
   };
-  const std::uint64_t entry_bytes = entries_reserved_ * sizeof(shm::Entry);
-  if (auto range = next(header_->entries_offset, entry_bytes, huge_entry_bytes_)) return range;
-  if (auto range = next(header_->keys_offset, keys_->reserved_bytes(), huge_key_bytes_))
-    return range;
+  // The table first: every look-up starts there.
   const std::uint64_t generation = header_->generation.load_relaxed();
-  if (generation == huge_generation_) return std::nullopt;
+  if (generation != huge_generation_) huge_table_bytes_ = 0;
   huge_generation_ = generation;
   const shm::TableDescriptor& table = header_->tables[generation & 1];
-  const std::uint64_t bytes = whole(table.bucket_count.load_relaxed() * sizeof(shm::Bucket));
-  if (bytes == 0) return std::nullopt;
-  return Range{table.offset_bytes.load_relaxed(), bytes};
+  const std::uint64_t table_bytes = table.bucket_count.load_relaxed() * sizeof(shm::Bucket);
+  if (auto range = next(table.offset_bytes.load_relaxed(), table_bytes, huge_table_bytes_)) {
+    return range;
+  }
+  const std::uint64_t entry_bytes = entries_reserved_ * sizeof(shm::Entry);
+  if (auto range = next(header_->entries_offset, entry_bytes, huge_entry_bytes_)) return range;
+  return next(header_->keys_offset, keys_->reserved_bytes(), huge_key_bytes_);
 }
 
 std::uint64_t ObjectIndex::next_sequence() {

@@ -79,7 +79,8 @@ class ObjectIndex {
   std::uint64_t entries_reserved_ = 0;
   std::uint64_t huge_entry_bytes_ = 0;  // handed out by next_huge_range()
   std::uint64_t huge_key_bytes_ = 0;
-  std::uint64_t huge_generation_ = 0;
+  std::uint64_t huge_table_bytes_ = 0;
+  std::uint64_t huge_generation_ = 0;  // of the table that huge_table_bytes_ is about
 };
 
 }  // namespace mc::agent

@@ -30,7 +30,7 @@ Result<std::unique_ptr<Store>> Store::recover(const Config& config, CollectPins 
   auto extents = ExtentPool::adopt(&store->index_->header(), std::move(pool), config.pool_bytes,
                                    config.huge_pages);
   if (!extents) return fail(extents.error());
-  store->pool_ = std::move(*extents);
+  store->take_pool(std::move(*extents));
   MC_FAILPOINT("recover.adopted");
   if (Status status = Recovery(*store, session_known).run(); !status.ok()) return fail(status);
   MC_FAILPOINT("recover.done");

@@ -40,13 +40,22 @@ Result<std::unique_ptr<Store>> Store::create(const Config& config, CollectPins c
   auto pool = ExtentPool::create(&store->index_->header(), config.pool_bytes, max_bytes,
                                  config.arenas, config.huge_pages);
   if (!pool) return fail(pool.error());
-  store->pool_ = std::move(*pool);
+  store->take_pool(std::move(*pool));
   shm::IndexHeader& header = store->index_->header();
   header.capacity_bytes = config.capacity_bytes;
   header.isolated = config.isolated ? 1 : 0;
   const std::string_view policy = store->policy_->name();
   policy.copy(header.policy, sizeof header.policy - 1);
   return store;
+}
+
+void Store::take_pool(std::unique_ptr<ExtentPool> pool) {
+  pool_ = std::move(pool);
+  pool_->collapse_first([this]() -> std::optional<ExtentPool::Elsewhere> {
+    const auto range = index_->next_huge_range();
+    if (!range) return std::nullopt;
+    return ExtentPool::Elsewhere{&index_->mapping(), range->offset_bytes, range->bytes};
+  });
 }
 
 // ---- Reservations -------------------------------------------------------------------------------

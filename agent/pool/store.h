@@ -130,6 +130,7 @@ class Store {
   friend class Recovery;
   Store(const Config& config, CollectPins collect_pins);
 
+  void take_pool(std::unique_ptr<ExtentPool> pool);
   bool allocate(std::uint64_t bytes, bool evict, PoolExtents& extents);
   bool make_room(std::uint64_t bytes);
   bool make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length);

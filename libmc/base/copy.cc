@@ -60,8 +60,8 @@ __attribute__((target("avx2"))) void copy_avx2(void* to, const void* from, std::
 }
 
 // REQUIRES: to is a multiple of 64.
-__attribute__((target("avx512f"))) void stream_avx512(void* to, const void* from,
-                                                      std::size_t size, std::size_t ahead_bytes) {
+__attribute__((target("avx512f"))) void stream_avx512(void* to, const void* from, std::size_t size,
+                                                      std::size_t ahead_bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
   for (; size >= 128; size -= 128, out += 128, in += 128) {
@@ -75,7 +75,7 @@ __attribute__((target("avx512f"))) void stream_avx512(void* to, const void* from
 }
 
 __attribute__((target("avx2"))) void stream_avx2(void* to, const void* from, std::size_t size,
-                                                  std::size_t ahead_bytes) {
+                                                 std::size_t ahead_bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
   for (; size >= 64; size -= 64, out += 64, in += 64) {

@@ -170,11 +170,16 @@ void Mapping::forget_in_children() const {
   if (data_ != nullptr) ::madvise(data_, size_bytes_, MADV_DONTFORK);
 }
 
-bool Mapping::collapse(std::uint64_t offset, std::uint64_t bytes) const {
+Mapping::Collapse Mapping::collapse(std::uint64_t offset, std::uint64_t bytes) const {
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;  // Linux 6.1, newer than Debian 12's libc headers
 #endif
-  return ::madvise(data_ + offset, bytes, MADV_COLLAPSE) == 0;
+  constexpr int kTries = 3;  // a page that somebody holds for a moment is no reason to give up
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (::madvise(data_ + offset, bytes, MADV_COLLAPSE) == 0) return Collapse::kDone;
+    if (errno != EAGAIN && errno != EBUSY && errno != EINTR) return Collapse::kNever;
+  }
+  return Collapse::kNotNow;
 }
 
 std::uint64_t free_huge_page_bytes() {

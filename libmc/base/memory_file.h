@@ -76,7 +76,8 @@ class Mapping {
   // Moves the memory of the range, which must be reserved, into pages of 2 MiB: one translation and
   // one fault for all of them, in every process that maps the file. Takes about 1 ms a page. False:
   // this kernel (before 6.1) or its configuration cannot.
-  bool collapse(std::uint64_t offset, std::uint64_t bytes) const;
+  enum class Collapse { kDone, kNotNow, kNever };
+  Collapse collapse(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   void swap(Mapping& other) {

@@ -155,8 +155,8 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
       cpu_relax();
       continue;
     }
-    // The agent may be waiting for this very core.
-    ::sched_yield();
+    // The agent may be waiting for this very core; one that was asleep is woken to any.
+    if (!rang_ || now >= spin_until_ns) ::sched_yield();
     now = now_ns();
     if (client_->generation() != generation_) {
       if (!client_->lost().ok()) {

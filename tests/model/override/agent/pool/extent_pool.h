@@ -7,7 +7,9 @@
 // Threads: the simulated agent.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/pool/extent_allocator.h"
@@ -74,8 +76,12 @@ class ExtentPool {
   std::uint64_t reserved_bytes() const { return bytes_; }
   std::uint64_t used_bytes() const { return bytes_ - free_.size() * kGranuleBytes; }
   std::uint64_t memory_bytes() const { return 0; }
-  bool ready_to_collapse() const { return false; }
-  bool collapse_elsewhere(const Mapping&, std::uint64_t, std::uint64_t) { return false; }
+  struct Elsewhere {
+    const Mapping* mapping;
+    std::uint64_t offset_bytes;
+    std::uint64_t bytes;
+  };
+  void collapse_first(const std::function<std::optional<Elsewhere>()>&) {}
 
  private:
   std::byte* data_ = nullptr;
