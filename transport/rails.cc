@@ -86,9 +86,8 @@ std::optional<std::size_t> Rails::probe(std::uint64_t now_ns) {
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     Rail& rail = rails_[i];
     if (rail.up || rail.probe_at_ns > now_ns) continue;
-    rail.pause_ns = std::clamp(rail.pause_ns * 2, kRedialMinNs, kRedialMaxNs);
-    // Until the try has been answered there is no other.
-    rail.probe_at_ns = now_ns + std::max(rail.pause_ns, kHandshakeTimeoutNs);
+    // Until the try has been answered, or should have been, there is no other.
+    rail.probe_at_ns = now_ns + 2 * kHandshakeTimeoutNs;
     return i;
   }
   return std::nullopt;

@@ -63,7 +63,7 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
     vectors_.clear();
     append_vectors(operation.pieces, at, slice.size_bytes, std::numeric_limits<std::size_t>::max(),
                    vectors_);
-    for (const iovec& part : vectors_) out_.push_payload(part);
+    for (const iovec& part : vectors_) out_.push_payload(part, frame.id);
   }
   open_.push(slice);
 }
@@ -198,7 +198,8 @@ AskingLane::Take AskingLane::take_frame(std::span<const std::byte> bytes, std::u
   }
   const Slice& slice = open_.front();
   const auto frame = decode_reply(bytes, slice.expected);
-  if (!frame) {
+  // An answer to what has not been sent would end an operation whose pieces are still being sent.
+  if (!frame || !out_.has_sent(slice.expected.id)) {
     ++sink_.lane_counters().broken_frames;
     return Take::kBroken;
   }

@@ -25,8 +25,9 @@ void SendQueue::push(const Frame& frame, iovec payload, const RegionTable::Grant
   queued_bytes_ += kFrameBytes + payload.iov_len;
 }
 
-void SendQueue::push_payload(iovec payload) {
+void SendQueue::push_payload(iovec payload, std::uint64_t frame_id) {
   Item item;
+  item.frame.id = frame_id;
   item.payload = payload;
   items_.push(item);
   queued_bytes_ += payload.iov_len;

@@ -31,9 +31,13 @@ class SendQueue {
   // A frame and its payload, if any; grant: what to give back when the kernel has it.
   void push(const Frame& frame, iovec payload = {}, const RegionTable::Grant* grant = nullptr);
   // More payload of the frame before.
-  void push_payload(iovec payload);
+  void push_payload(iovec payload, std::uint64_t frame_id);
 
   bool empty() const { return items_.empty(); }
+  // Whether frame and payload of that id have left. Ids grow.
+  bool has_sent(std::uint64_t frame_id) const {
+    return items_.empty() || frame_id < items_[0].frame.id;
+  }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
   // Nothing queued and nothing the kernel still looks at.
   bool idle() const { return items_.empty() && waiting_.empty(); }
