@@ -246,7 +246,7 @@ TEST_F(TcpTransportTest, AReaderThatTakesNothingPinsABoundedAmountForABoundedTim
   ASSERT_TRUE(wait_for([&] { return guard_.held_bytes > 0; }));
   for (int i = 0; i < 100; ++i) step_b();
   EXPECT_GT(guard_.held_bytes, 0u);
-  EXPECT_LE(guard_.most_held_bytes, tcp::kLanePinBytes + kMaxSliceBytes);
+  EXPECT_LE(guard_.most_held_bytes, tcp::kLaneZeroCopyPinBytes + kMaxSliceBytes);
   now_ns_ += kMaxPinNs + 200 * kMs;
   step_b();
   EXPECT_EQ(guard_.held_bytes, 0u);

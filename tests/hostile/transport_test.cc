@@ -165,7 +165,7 @@ TEST_F(HostilePeer, RangesOutsideARegionAreInvalidAndTheLaneGoesOn) {
   const Fd socket = join();
   std::uint64_t id = 0;
   for (const std::uint64_t offset :
-       {kRegionBytes - 63, std::uint64_t{kRegionBytes}, ~0ull - 63, ~0ull - 64, ~0ull}) {
+       std::vector<std::uint64_t>{kRegionBytes - 63, kRegionBytes, ~0ull - 63, ~0ull - 64, ~0ull}) {
     Frame frame = good_read(++id);
     frame.offset_bytes = offset;
     send_bytes(socket, &frame, sizeof frame);

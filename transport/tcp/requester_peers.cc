@@ -10,6 +10,7 @@ namespace mc::transport::tcp {
 
 namespace {
 constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
+constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
 constexpr std::uint64_t kDeadlineGrainNs = 500'000;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 }  // namespace
@@ -171,6 +172,14 @@ std::uint64_t Requester::next_tick_ns() const {
 void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
   const PeerId id = peer.id;
   bool first = true;
+  // One lane that owes for long makes the others prove themselves: a dead peer must not be found
+  // out lane by lane.
+  bool suspected = false;
+  for (const auto& lane : peer.lanes) {
+    if (!lane || was_away) continue;
+    const std::uint64_t silent_ns = lane->silent_since_ns();
+    suspected = suspected || (silent_ns != 0 && now_ns >= silent_ns + kSuspectNs);
+  }
   for (std::size_t i = 0; i < peer.lanes.size(); ++i) {
     AskingLane* lane = peer.lanes[i].get();
     if (lane == nullptr) continue;
@@ -181,7 +190,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
       continue;
     }
     // One lane speaks for an idle peer; those that owe answers speak for themselves.
-    const bool wanted = first || lane->open_requests() > 0;
+    const bool wanted = first || suspected || lane->open_requests() > 0;
     first = false;
     if (wanted && !lane->pinging() && now_ns >= lane->pinged_ns() + kHeartbeatNs) {
       lane->ping(now_ns);

@@ -166,7 +166,8 @@ Outcome ServingLane::admit(const Frame& frame, std::uint64_t size, bool write,
 SendQueue::Result ServingLane::send(std::uint64_t now_ns) {
   std::uint64_t spent = 0;
   while (spent < kTurnBytes) {
-    while (!requests_.empty() && out_.queued_bytes() < kLanePinBytes) {
+    while (!requests_.empty() && out_.queued_bytes() < kLanePinBytes &&
+           pinned_bytes_ < kLaneZeroCopyPinBytes) {
       start_answer(requests_.front(), now_ns);
       requests_.pop();
     }
@@ -180,8 +181,9 @@ SendQueue::Result ServingLane::send(std::uint64_t now_ns) {
     if (result == SendQueue::Result::kWouldBlock) writable_ = false;
     if (result != SendQueue::Result::kDrained) return result;
   }
-  return out_.empty() && requests_.empty() ? SendQueue::Result::kDrained
-                                           : SendQueue::Result::kBudgetSpent;
+  return out_.empty() && (requests_.empty() || pinned_bytes_ >= kLaneZeroCopyPinBytes)
+             ? SendQueue::Result::kDrained
+             : SendQueue::Result::kBudgetSpent;
 }
 
 void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
@@ -206,6 +208,7 @@ void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
   }
   answer.payload_bytes = request.frame.size_bytes;
   sink_.serving_counters().pinned_bytes += answer.payload_bytes;
+  pinned_bytes_ += answer.payload_bytes;
   out_.push(answer, {grant.data, answer.payload_bytes}, &grant);
 }
 
@@ -215,6 +218,7 @@ void ServingLane::release_sent(std::uint64_t now_ns) {
   for (const RegionTable::Grant& grant : out_.released()) {
     sink_.regions().release(grant);
     sink_.serving_counters().pinned_bytes -= grant.size_bytes;
+    pinned_bytes_ -= grant.size_bytes;
     sink_.serving_counters().served_bytes += grant.size_bytes;
   }
   out_.released().clear();

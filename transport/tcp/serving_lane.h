@@ -3,7 +3,8 @@
 // What it is: the serving end of a lane: reads requests, asks the region's guard, sends the bytes
 //   from where they lie, in the order of the requests.
 //   Bytes are pinned when their turn to leave has come, not when they were asked for: a lane pins
-//   at most kLanePinBytes and a slice, however slowly its peer reads, and for kMaxPinNs at most.
+//   at most kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the
+//   bytes in place until they are acknowledged), and a slice for kMaxPinNs, however slow its peer.
 // Threads: the transport's. Owns its socket and the grants of what is on its way.
 // Trusts: no frame before decode_request(); region, range and rights are checked by RegionTable.
 #pragma once
@@ -20,6 +21,7 @@
 namespace mc::transport::tcp {
 
 inline constexpr std::uint64_t kLanePinBytes = 512 * 1024;
+inline constexpr std::uint64_t kLaneZeroCopyPinBytes = 2 * 1024 * 1024;
 
 class ServingLane;
 
@@ -71,6 +73,7 @@ class ServingLane : public Lane {
   std::uint64_t next_id_ = 1;
   Queue<Request> requests_;
   SendQueue out_;
+  std::uint64_t pinned_bytes_ = 0;
   // Since when no slice has left, though there are some.
   std::uint64_t stuck_since_ns_ = 0;
 
