@@ -289,8 +289,12 @@ TEST_F(HostilePeer, EdgeValuesInEveryWordOfAnAnswerFailTheLaneOrTheRead) {
 }
 
 TEST_F(HostilePeer, AnAnswerBeforeItsWriteHasBeenSentFailsTheLane) {
+  // Buffers too small for a slice, and nobody who reads them.
+  const int small = 4096;
   Fd listener = listen_tcp("127.0.0.1", 0).value();
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   Fd ours = start_connect("127.0.0.1", local_port(listener.get()).value()).value();
+  ::setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   Fd theirs;
   ASSERT_TRUE(victim_.wait_for([&] {
     theirs.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -303,8 +307,7 @@ TEST_F(HostilePeer, AnAnswerBeforeItsWriteHasBeenSentFailsTheLane) {
   link.lane = 1;
   link.node = kPeer;
   ASSERT_TRUE(victim_.transport->attach(std::move(link)).ok());
-  // More than the sockets take without a reader.
-  std::vector<std::byte> own(64u << 20);
+  std::vector<std::byte> own(4u << 20);
   const Piece piece{own.data(), own.size(), kNoRegion};
   Operation operation;
   operation.verb = Verb::kWrite;

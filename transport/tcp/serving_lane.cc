@@ -75,7 +75,7 @@ Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
     taken += size;
     if (direct) {
       take_payload(nullptr, size);
-      if (payload_left_ == 0) finish_payload(now_ns);
+      if (payload_left_ == 0) finish_payload();
     } else if (!take({received_.data(), partial_bytes_ + size}, now_ns)) {
       ++sink_.serving_counters().broken_frames;
       return Turn::kFailed;
@@ -100,7 +100,7 @@ bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
     }
     const std::uint64_t part = std::min<std::uint64_t>(bytes.size(), payload_left_);
     take_payload(bytes.data(), part);
-    if (payload_left_ == 0) finish_payload(now_ns);
+    if (payload_left_ == 0) finish_payload();
     bytes = bytes.subspan(part);
   }
   partial_bytes_ = bytes.size();
@@ -109,7 +109,7 @@ bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
 }
 
 bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
-  // Those that are being sent have been answered in this count: a peer keeps to the limit anyway.
+  // An asker counts those too whose answers are on their way: an honest one is never above it.
   if (requests_.size() >= kMaxLaneRequests) return false;
   ++next_id_;
   const Request request{frame, now_ns + std::uint64_t{frame.left_us} * 1000, Outcome::kDone};
@@ -142,7 +142,7 @@ void ServingLane::take_payload(const std::byte* bytes, std::uint64_t size) {
   payload_to_ += size;
 }
 
-void ServingLane::finish_payload(std::uint64_t) {
+void ServingLane::finish_payload() {
   if (incoming_ == Incoming::kWrite) {
     sink_.regions().release(grant_);
     sink_.serving_counters().taken_bytes += current_.frame.payload_bytes;

@@ -61,7 +61,7 @@ class ServingLane : public Lane {
   bool take(std::span<const std::byte> bytes, std::uint64_t now_ns);
   bool take_frame(const Frame& frame, std::uint64_t now_ns);
   void take_payload(const std::byte* bytes, std::uint64_t size);
-  void finish_payload(std::uint64_t now_ns);
+  void finish_payload();
   Outcome admit(const Frame& frame, std::uint64_t size, bool write, RegionTable::Grant* grant);
 
   SendQueue::Result send(std::uint64_t now_ns);
