@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The TCP transport over loopback beside this machine's own limits, measured in the same run:
+// iperf3's streams and a bare ping-pong of the same sizes. Two processes: one serves, one asks.
+//
+//   transport_bench [--json] [--seconds N]
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "conformance/tcp_node.h"
+#include "libmc/base/clock.h"
+#include "libmc/base/memory_file.h"
+#include "transport/waiter.h"
+
+namespace {
+
+using namespace mc;             // NOLINT: a program's only file
+using namespace mc::transport;  // NOLINT
+
+constexpr NodeId kAsker = 1;
+constexpr NodeId kServer = 2;
+constexpr std::uint64_t kPoolBytes = 256u << 20;
+constexpr std::uint64_t kSmallSetBytes = 4'096'000;  // 1,000 objects of 4 KiB
+constexpr std::uint64_t kLongNs = 10'000'000'000;
+
+double g_seconds = 1.0;
+
+struct Row {
+  std::string name;
+  double ours = 0;
+  double limit = 0;
+  std::string unit;
+  double wanted = 0;  // ratio
+  bool at_least = true;
+};
+std::vector<Row> g_rows;
+
+[[noreturn]] void die(const char* what) {
+  std::perror(what);
+  std::exit(1);
+}
+
+std::byte* memory(std::uint64_t bytes) {
+  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) die("mmap");
+  std::memset(at, 3, bytes);
+  return static_cast<std::byte*>(at);
+}
+
+// A child that does work(write end) and is ended with its parent.
+template <typename Work>
+int child(const Work& work, int* read_end) {
+  int ends[2];
+  if (::pipe(ends) != 0) die("pipe");
+  const int pid = ::fork();
+  if (pid < 0) die("fork");
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close(ends[0]);
+    work(ends[1]);
+    std::_Exit(0);
+  }
+  ::close(ends[1]);
+  *read_end = ends[0];
+  return pid;
+}
+
+void end_child(int pid) {
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+// ---- Limits -----------------------------------------------------------------------------------
+
+// GB/s as iperf3's receiver counts them; 0: iperf3 is not installed.
+double iperf3(int streams) {
+  const std::string seconds = std::to_string(std::max(1, static_cast<int>(g_seconds)));
+  const std::string port = std::to_string(20000 + ::getpid() % 20000);
+  const int pid = ::fork();
+  if (pid == 0) {
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) std::_Exit(1);
+    ::execlp("iperf3", "iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port.c_str(), nullptr);
+    std::_Exit(1);
+  }
+  const std::string command = "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; iperf3 -c 127.0.0.1 -p " +
+                              port + " -t " + seconds + " -P " + std::to_string(streams) +
+                              " -f k 2>/dev/null && break; done";
+  std::FILE* out = ::popen(command.c_str(), "r");
+  double kbits = 0;
+  char line[512];
+  while (out != nullptr && std::fgets(line, sizeof line, out) != nullptr) {
+    const std::string text = line;
+    const std::size_t unit = text.find(" Kbits/sec");
+    if (text.find("receiver") == std::string::npos || unit == std::string::npos) continue;
+    if (streams > 1 && text.find("[SUM]") == std::string::npos) continue;
+    kbits = std::strtod(text.c_str() + text.rfind(' ', unit - 1), nullptr);
+  }
+  if (out != nullptr) ::pclose(out);
+  end_child(pid);
+  return kbits * 1000 / 8 / 1e9;
+}
+
+void receive_all(int fd, char* to, std::size_t size) {
+  while (size > 0) {
+    const ssize_t got = ::recv(fd, to, size, MSG_DONTWAIT);
+    if (got > 0) {
+      to += got;
+      size -= static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      std::_Exit(0);
+    }
+  }
+}
+
+// Microseconds of 64 bytes there and size bytes back; both ends spin, as ours do.
+double ping_pong(std::size_t size) {
+  const Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    die("ping-pong");
+  }
+  const int one = 1;
+  int unused = -1;
+  const int pid = child(
+      [&](int) {
+        const int fd = ::accept(listener.get(), nullptr, nullptr);
+        ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        std::vector<char> bytes(std::max<std::size_t>(size, 64));
+        for (;;) {
+          receive_all(fd, bytes.data(), 64);
+          static_cast<void>(::send(fd, bytes.data(), size, MSG_NOSIGNAL));
+        }
+      },
+      &unused);
+  const Fd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) die("connect");
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  std::vector<char> bytes(std::max<std::size_t>(size, 64));
+  const std::uint64_t start_ns = now_ns();
+  std::uint64_t rounds = 0;
+  while (static_cast<double>(now_ns() - start_ns) < g_seconds * 1e9) {
+    static_cast<void>(::send(fd.get(), bytes.data(), 64, MSG_NOSIGNAL));
+    receive_all(fd.get(), bytes.data(), size);
+    ++rounds;
+  }
+  const double us = static_cast<double>(now_ns() - start_ns) / 1e3 / static_cast<double>(rounds);
+  end_child(pid);
+  ::close(unused);
+  return us;
+}
+
+// ---- Ours -------------------------------------------------------------------------------------
+
+tcp::TcpOptions options(NodeId node) {
+  tcp::TcpOptions result;
+  result.node = node;
+  result.incarnation = 1;
+  return result;
+}
+
+struct Told {
+  std::uint16_t port;
+  std::byte text[24];
+};
+
+class Bench {
+ public:
+  explicit Bench(std::uint32_t lanes) {
+    int told_fd = -1;
+    server_ = child([](int out) { serve(out); }, &told_fd);
+    Told told{};
+    if (::read(told_fd, &told, sizeof told) != sizeof told) die("the server did not start");
+    ::close(told_fd);
+    book_[kServer] = told.port;
+    node_ = std::make_unique<testing::TcpNode>(book_, options(kAsker));
+    peer_ = node_->transport().connect({kServer, lanes}).value();
+    region_ = node_->transport().import_region(peer_, told.text).value();
+    to_ = memory(kPoolBytes);
+    while (node_->links() < lanes + 1) step();
+  }
+  ~Bench() {
+    node_.reset();
+    end_child(server_);
+    ::munmap(to_, kPoolBytes);
+  }
+
+  // Nanoseconds of one call, on average; each gets `count` objects and waits for all of them.
+  // They lie side by side in a working set of so many bytes.
+  double get(std::uint64_t size, std::size_t count, std::uint64_t set_bytes = kPoolBytes) {
+    std::vector<Piece> pieces(count);
+    std::vector<Operation> batch(count);
+    std::uint64_t at = 0;
+    std::uint64_t rounds = 0;
+    std::uint64_t start_ns = 0;
+    const std::uint64_t begin_ns = now_ns();
+    for (;;) {
+      const std::uint64_t now = now_ns();
+      // The first tenth warms lanes and measurements up.
+      if (start_ns == 0 && static_cast<double>(now - begin_ns) > g_seconds * 1e8) {
+        start_ns = now;
+        rounds = 0;
+      }
+      if (start_ns != 0 && static_cast<double>(now - start_ns) > g_seconds * 1e9) {
+        return static_cast<double>(now - start_ns) / static_cast<double>(rounds);
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        if (at + size > set_bytes) at = 0;
+        pieces[i] = {to_ + at, size, kNoRegion};
+        batch[i] = {};
+        batch[i].peer = peer_;
+        batch[i].region = region_;
+        batch[i].offset_bytes = at;
+        batch[i].deadline_ns = now + kLongNs;
+        batch[i].pieces = {&pieces[i], 1};
+        at += size;
+      }
+      if (node_->transport().submit(batch, now) != count) die("submit");
+      for (std::size_t done = 0; done < count;) done += step();
+      ++rounds;
+    }
+  }
+  const Counters& counters() const { return node_->transport().counters(); }
+
+ private:
+  static void serve(int out) {
+    testing::PortBook book;
+    testing::TcpNode node(book, options(kServer));
+    auto pool = MemoryFile::create("bench", kPoolBytes).value();
+    if (!pool.reserve(0, kPoolBytes).ok()) die("reserve");
+    auto mapping = Mapping::map(pool.fd(), kPoolBytes, Mapping::Access::kReadWrite).value();
+    std::memset(mapping.data(), 9, kPoolBytes);
+    RegionSpec spec;
+    spec.data = mapping.data();
+    spec.size_bytes = kPoolBytes;
+    spec.rights = kRemoteRead;
+    const auto text =
+        node.transport().describe(node.transport().register_region(spec).value()).value();
+    Told told{book[kServer], {}};
+    std::memcpy(told.text, text.data(), sizeof told.text);
+    if (::write(out, &told, sizeof told) != sizeof told) die("write");
+    std::vector<Event> events;
+    Waiter waiter(200'000);
+    std::uint64_t shook_ns = 0;
+    for (;;) {
+      const std::uint64_t now = now_ns();
+      if (now > shook_ns + 1'000'000) {
+        node.step(now);
+        shook_ns = now;
+      }
+      const std::uint64_t calls = node.transport().counters().send_calls;
+      node.transport().poll(now, events);
+      events.clear();
+      waiter.wait(node.transport().wait_fd(), now, node.transport().counters().send_calls != calls,
+                  std::min(node.transport().next_poll_ns(), now + 5'000'000));
+    }
+  }
+
+  std::size_t step() {
+    const std::uint64_t now = now_ns();
+    if (now > shook_ns_ + 1'000'000) {
+      node_->step(now);
+      shook_ns_ = now;
+    }
+    events_.clear();
+    const std::uint64_t calls = node_->transport().counters().receive_calls;
+    node_->transport().poll(now, events_);
+    std::size_t done = 0;
+    for (const Event& event : events_) {
+      if (event.kind != Event::Kind::kCompleted) continue;
+      if (event.outcome != Outcome::kDone) {
+        std::fprintf(stderr, "a get ended as %s\n",
+                     std::string(outcome_name(event.outcome)).c_str());
+        std::exit(1);
+      }
+      ++done;
+    }
+    waiter_.wait(node_->transport().wait_fd(), now,
+                 node_->transport().counters().receive_calls != calls,
+                 std::min(node_->transport().next_poll_ns(), now + 5'000'000));
+    return done;
+  }
+
+  int server_ = -1;
+  testing::PortBook book_;
+  std::unique_ptr<testing::TcpNode> node_;
+  PeerId peer_ = kNoPeer;
+  RemoteRegionId region_ = 0;
+  std::byte* to_ = nullptr;
+  std::vector<Event> events_;
+  std::uint64_t shook_ns_ = 0;
+  Waiter waiter_{200'000};
+};
+
+double gigabytes_per_s(std::uint64_t size, double ns) { return static_cast<double>(size) / ns; }
+
+void measure() {
+  const double one_stream = iperf3(1);
+  {
+    Bench bench(1);
+    g_rows.push_back({"get 1 MiB, 1 lane / iperf3",
+                      gigabytes_per_s(1u << 20, bench.get(1u << 20, 1)), one_stream, "GB/s", 0.85,
+                      true});
+    g_rows.push_back({"get 64 MiB, 1 lane / iperf3",
+                      gigabytes_per_s(64u << 20, bench.get(64u << 20, 1)), one_stream, "GB/s", 0.85,
+                      true});
+    g_rows.push_back({"8 x 1 MiB, 1 lane / iperf3",
+                      gigabytes_per_s(8u << 20, bench.get(1u << 20, 8)), one_stream, "GB/s", 0.85,
+                      true});
+    const double pong_us = ping_pong(4096);
+    const double one_us = bench.get(4096, 1, kSmallSetBytes) / 1e3;
+    const double batch_us = bench.get(4096, 32, kSmallSetBytes) / 1e3;
+    g_rows.push_back({"get 4 KiB / bare ping-pong", one_us, pong_us, "us", 2.0, false});
+    g_rows.push_back({"32 x 4 KiB / get 4 KiB", batch_us, one_us, "us", 3.0, false});
+    g_rows.push_back(
+        {"32 x 4 KiB / ping-pong of 128 KiB", batch_us, ping_pong(32 * 4096), "us", 2.0, false});
+  }
+  const double four_streams = iperf3(4);
+  Bench bench(4);
+  g_rows.push_back({"get 64 MiB, 4 lanes / iperf3 -P 4",
+                    gigabytes_per_s(64u << 20, bench.get(64u << 20, 1)), four_streams, "GB/s", 0.90,
+                    true});
+  g_rows.push_back({"get 1 MiB, 4 lanes / iperf3 -P 4",
+                    gigabytes_per_s(1u << 20, bench.get(1u << 20, 1)), four_streams, "GB/s", 0.90,
+                    true});
+}
+
+void print(bool json) {
+  if (!json)
+    std::printf("%-36s %10s %10s %5s %7s %8s\n", "what", "ours", "limit", "", "ratio", "wanted");
+  for (const Row& row : g_rows) {
+    const double ratio = row.limit > 0 ? row.ours / row.limit : 0;
+    if (json) {
+      std::printf(
+          "{\"name\": \"%s\", \"ours\": %.4g, \"limit\": %.4g, \"unit\": \"%s\", "
+          "\"ratio\": %.3f, \"wanted\": \"%s %.2f\"}\n",
+          row.name.c_str(), row.ours, row.limit, row.unit.c_str(), ratio,
+          row.at_least ? ">=" : "<=", row.wanted);
+    } else {
+      std::printf("%-36s %10.2f %10.2f %5s %7.2f %5s%.2f\n", row.name.c_str(), row.ours, row.limit,
+                  row.unit.c_str(), ratio, row.at_least ? ">=" : "<=", row.wanted);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  bool json = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string argument = arguments[i];
+    if (argument == "--json") {
+      json = true;
+    } else if (argument == "--seconds" && i + 1 < count) {
+      g_seconds = std::max(0.1, std::strtod(arguments[++i], nullptr));
+    } else {
+      std::fprintf(stderr, "usage: transport_bench [--json] [--seconds N]\n");
+      return 2;
+    }
+  }
+  measure();
+  print(json);
+  return 0;
+}

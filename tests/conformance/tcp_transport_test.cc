@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What only the TCP transport has: lanes, their failures, its care for its kernel calls. Time is
+// the test's where a peer is silent, so nothing waits for it.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "conformance/tcp_node.h"
+#include "conformance/transport_fixture.h"
+#include "transport/tcp/socket.h"
+
+namespace mc::transport::testing {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint32_t kLanes = 4;
+
+class TcpTransportTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kRegionBytes = 32u << 20;
+  static constexpr std::uint64_t kLongNs = 3600ull * 1'000'000'000;
+
+  static tcp::TcpOptions options(NodeId node) {
+    tcp::TcpOptions result;
+    result.node = node;
+    result.incarnation = 1;
+    return result;
+  }
+
+  void SetUp() override {
+    RegionSpec spec;
+    spec.data = memory_.data();
+    spec.size_bytes = memory_.size();
+    spec.rights = kRemoteRead;
+    spec.guard = &guard_;
+    region_ = b_->transport().register_region(spec).value();
+    peer_ = a_->transport().connect({kNodeB, kLanes}).value();
+    ASSERT_TRUE(wait_for([&] { return a_->links() == kLanes + 1; }));
+  }
+
+  Operation read(std::uint64_t offset, const Piece& piece) const {
+    Operation operation;
+    operation.peer = peer_;
+    operation.region = region_;
+    operation.generation = 1;
+    operation.offset_bytes = offset;
+    operation.pieces = {&piece, 1};
+    operation.deadline_ns = now_ns_ + kLongNs;
+    return operation;
+  }
+  OperationId submit(Operation operation) {
+    EXPECT_EQ(a_->transport().submit({&operation, 1}, now_ns_), 1u);
+    return operation.id;
+  }
+  void step_a(std::uint64_t by_ns = 0) {
+    now_ns_ += by_ns;
+    a_->step(now_ns_);
+    a_->transport().poll(now_ns_, events_);
+  }
+  void step_b() {
+    b_->step(now_ns_);
+    b_->transport().poll(now_ns_, at_b_);
+  }
+  // The world's time follows the clock, so that measurements are of something.
+  bool wait_for(const std::function<bool()>& holds) {
+    const std::uint64_t start_ns = mc::now_ns();
+    std::uint64_t last_ns = start_ns;
+    while (!holds()) {
+      const std::uint64_t clock_ns = mc::now_ns();
+      if (clock_ns > start_ns + 20'000 * kMs) return false;
+      step_a(clock_ns - last_ns);
+      last_ns = clock_ns;
+      step_b();
+    }
+    return true;
+  }
+  const Event* event_of(OperationId id) const {
+    for (const Event& event : events_) {
+      if (event.kind == Event::Kind::kCompleted && event.id == id) return &event;
+    }
+    return nullptr;
+  }
+
+  PortBook book_;
+  Memory memory_ = pattern(kRegionBytes, 3);
+  CountingGuard guard_;
+  std::uint64_t now_ns_ = mc::now_ns();
+  std::unique_ptr<TcpNode> a_ = std::make_unique<TcpNode>(book_, options(kNodeA));
+  std::unique_ptr<TcpNode> b_ = std::make_unique<TcpNode>(book_, options(kNodeB));
+  PeerId peer_ = kNoPeer;
+  RegionId region_ = kNoRegion;
+  std::vector<Event> events_;
+  std::vector<Event> at_b_;
+};
+
+TEST_F(TcpTransportTest, ABatchOfSmallReadsTakesOneCallEachWayAndNoCopy) {
+  constexpr std::size_t kCount = 32;
+  Memory to(kCount * 4096);
+  std::vector<Piece> pieces;
+  std::vector<Operation> batch;
+  for (std::size_t i = 0; i < kCount; ++i) pieces.push_back({&to[i * 4096], 4096, kNoRegion});
+  for (std::size_t i = 0; i < kCount; ++i) batch.push_back(read(i * 8192, pieces[i]));
+  const std::uint64_t asked = a_->transport().counters().send_calls;
+  const std::uint64_t answered = b_->transport().counters().send_calls;
+  ASSERT_EQ(a_->transport().submit(batch, now_ns_), kCount);
+  EXPECT_EQ(a_->transport().counters().send_calls, asked + 1);
+  ASSERT_TRUE(wait_for([&] { return event_of(batch.back().id) != nullptr; }));
+  EXPECT_EQ(b_->transport().counters().send_calls, answered + 1);
+  EXPECT_EQ(a_->transport().counters().staged_bytes, 0u);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(std::memcmp(pieces[i].data, &memory_[i * 8192], 4096), 0) << i;
+  }
+}
+
+TEST_F(TcpTransportTest, LargeReadsCopyNothingInUserSpace) {
+  Memory to(kRegionBytes);
+  const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+  EXPECT_EQ(to, memory_);
+  EXPECT_EQ(a_->transport().counters().staged_bytes, 0u);
+  EXPECT_EQ(b_->transport().counters().staged_bytes, 0u);
+}
+
+TEST_F(TcpTransportTest, SmallReadsOvertakeLargeOnes) {
+  Memory to(kRegionBytes);
+  Memory little(4096);
+  const OperationId large = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  const OperationId small = submit(read(0, {little.data(), little.size(), kNoRegion}));
+  ASSERT_TRUE(wait_for([&] { return event_of(small) != nullptr; }));
+  EXPECT_EQ(event_of(large), nullptr);
+  ASSERT_TRUE(wait_for([&] { return event_of(large) != nullptr; }));
+}
+
+TEST_F(TcpTransportTest, ALargeReadDoesNotWaitForALargerOneToEnd) {
+  Memory to(kRegionBytes);
+  Memory other(1u << 20);
+  const OperationId larger = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  const OperationId large = submit(read(0, {other.data(), other.size(), kNoRegion}));
+  ASSERT_TRUE(wait_for([&] { return event_of(large) != nullptr; }));
+  EXPECT_EQ(event_of(larger), nullptr);
+  ASSERT_TRUE(wait_for([&] { return event_of(larger) != nullptr; }));
+}
+
+TEST_F(TcpTransportTest, SlicesOfABrokenLaneComeOverAnotherAndTheLaneComesBack) {
+  Memory to(kRegionBytes);
+  for (std::uint32_t lane = 0; lane <= kLanes; ++lane) {
+    std::ranges::fill(to, std::byte{0});
+    const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
+    step_a();
+    step_b();
+    a_->break_lane(lane);
+    ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+    ASSERT_EQ(event_of(id)->outcome, Outcome::kDone) << lane;
+    EXPECT_EQ(to, memory_);
+    ASSERT_TRUE(wait_for([&] { return a_->links() == kLanes + 1; }));
+  }
+  EXPECT_GE(a_->transport().counters().lanes_failed, kLanes + 1);
+  EXPECT_GT(a_->transport().counters().resent_slices, 0u);
+}
+
+TEST_F(TcpTransportTest, ASilentPeerIsLostWithinASecond) {
+  Memory to(4096);
+  const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  // Node b takes connections (the kernel does) but says nothing any more.
+  const std::uint64_t silent_since_ns = now_ns_;
+  while (event_of(id) == nullptr && now_ns_ < silent_since_ns + 5'000 * kMs) step_a(10 * kMs);
+  ASSERT_NE(event_of(id), nullptr);
+  EXPECT_EQ(event_of(id)->outcome, Outcome::kPeerLost);
+  EXPECT_LE(now_ns_ - silent_since_ns, 1'000 * kMs);
+  // It speaks again.
+  ASSERT_TRUE(wait_for([&] {
+    return std::ranges::any_of(
+        events_, [](const Event& event) { return event.kind == Event::Kind::kPeerBack; });
+  }));
+  const OperationId again = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  ASSERT_TRUE(wait_for([&] { return event_of(again) != nullptr; }));
+  EXPECT_EQ(event_of(again)->outcome, Outcome::kDone);
+}
+
+TEST_F(TcpTransportTest, ALoopThatSleptItselfDoesNotBlameItsPeers) {
+  Memory to(4096);
+  const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  step_a(60 * kMs);
+  step_b();
+  step_a(3'000 * kMs);
+  ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+  EXPECT_EQ(event_of(id)->outcome, Outcome::kDone);
+  EXPECT_EQ(a_->transport().counters().lanes_failed, 0u);
+}
+
+TEST_F(TcpTransportTest, ReadsOfASilentPeerEndByTheirDeadline) {
+  Memory to(1u << 20);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  Operation operation = read(0, piece);
+  operation.deadline_ns = now_ns_ + 100 * kMs;
+  const OperationId id = submit(operation);
+  for (int i = 0; i < 11; ++i) step_a(10 * kMs);
+  ASSERT_NE(event_of(id), nullptr);
+  EXPECT_EQ(event_of(id)->outcome, Outcome::kTimedOut);
+  // What b sends now is thrown away.
+  std::ranges::fill(to, std::byte{0x66});
+  Memory other(4096);
+  const OperationId next = submit(read(0, {other.data(), other.size(), kNoRegion}));
+  ASSERT_TRUE(wait_for([&] { return event_of(next) != nullptr; }));
+  EXPECT_EQ(event_of(next)->outcome, Outcome::kDone);
+  for (int i = 0; i < 50; ++i) {
+    step_b();
+    step_a();
+  }
+  EXPECT_TRUE(std::ranges::all_of(to, [](std::byte byte) { return byte == std::byte{0x66}; }));
+}
+
+TEST_F(TcpTransportTest, WritesOfASilentPeerEndByTheirDeadline) {
+  Memory target(kRegionBytes);
+  RegionSpec spec;
+  spec.data = target.data();
+  spec.size_bytes = target.size();
+  spec.rights = kRemoteWrite;
+  Memory own(kRegionBytes, std::byte{1});
+  const Piece piece{own.data(), own.size(), kNoRegion};
+  Operation operation = read(0, piece);
+  operation.verb = Verb::kWrite;
+  operation.region = b_->transport().register_region(spec).value();
+  operation.deadline_ns = now_ns_ + 100 * kMs;
+  const OperationId id = submit(operation);
+  for (int i = 0; i < 12; ++i) step_a(10 * kMs);
+  ASSERT_NE(event_of(id), nullptr);
+  EXPECT_EQ(event_of(id)->outcome, Outcome::kTimedOut);
+}
+
+TEST_F(TcpTransportTest, AReaderThatTakesNothingPinsABoundedAmountForABoundedTime) {
+  Fd socket = tcp::start_connect("127.0.0.1", book_[kNodeB]).value();
+  auto handshake = tcp::make_dialing_handshake({kNodeA, 1}, {1, kNodeB, 1, LaneRole::kBulk});
+  ASSERT_TRUE(
+      wait_for([&] { return handshake->advance(socket.get()) == tcp::Handshake::State::kDone; }));
+  for (std::uint64_t id = 1; id <= kMaxLaneRequests; ++id) {
+    tcp::Frame frame = tcp::make_frame(tcp::FrameKind::kRead, id);
+    frame.region = region_;
+    frame.generation = 1;
+    frame.size_bytes = kMaxSliceBytes;
+    frame.left_us = 0xffffffff;
+    ASSERT_EQ(::send(socket.get(), &frame, sizeof frame, MSG_NOSIGNAL), sizeof frame);
+  }
+  ASSERT_TRUE(wait_for([&] { return guard_.held_bytes > 0; }));
+  for (int i = 0; i < 100; ++i) step_b();
+  EXPECT_GT(guard_.held_bytes, 0u);
+  EXPECT_LE(guard_.most_held_bytes, tcp::kLaneZeroCopyPinBytes + kMaxSliceBytes);
+  now_ns_ += kMaxPinNs + 200 * kMs;
+  step_b();
+  EXPECT_EQ(guard_.held_bytes, 0u);
+  EXPECT_EQ(b_->transport().counters().pinned_bytes, 0u);
+}
+
+TEST_F(TcpTransportTest, SendsThatTheKernelCopiesAllTheSameGoBackToPlainOnes) {
+  Memory to(kRegionBytes);
+  for (int round = 0; round < 3; ++round) {
+    const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
+    ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+    ASSERT_EQ(to, memory_);
+  }
+  ASSERT_TRUE(wait_for([&] { return guard_.held.empty(); }));
+  const Counters& counters = b_->transport().counters();
+  // Over loopback the kernel always copies; every lane learns it from its first notice.
+  EXPECT_GT(counters.zero_copy_sends, 0u);
+  EXPECT_EQ(counters.zero_copy_copied, counters.zero_copy_sends);
+  EXPECT_LT(counters.zero_copy_sends, counters.send_calls / 2);
+}
+
+TEST_F(TcpTransportTest, OperationsWaitForTheFirstLane) {
+  constexpr NodeId kLate = 33;
+  Memory to(4096);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  Operation operation = read(0, piece);
+  operation.peer = a_->transport().connect({kLate, 1}).value();
+  const OperationId unanswered = submit(operation);
+  for (int i = 0; i < 95; ++i) step_a(10 * kMs);
+  ASSERT_NE(event_of(unanswered), nullptr);
+  EXPECT_EQ(event_of(unanswered)->outcome, Outcome::kPeerLost);
+
+  a_->transport().close_peer(operation.peer);
+  operation.peer = a_->transport().connect({kLate, 1}).value();
+  const RegionSpec spec{.data = memory_.data(), .size_bytes = kRegionBytes, .rights = kRemoteRead};
+  TcpNode late(book_, options(kLate));
+  operation.region = late.transport().register_region(spec).value();
+  const OperationId id = submit(operation);
+  std::vector<Event> ignored;
+  for (int i = 0; i < 800 && event_of(id) == nullptr; ++i) {
+    step_a(kMs);
+    late.step(now_ns_);
+    late.transport().poll(now_ns_, ignored);
+  }
+  ASSERT_NE(event_of(id), nullptr);
+  EXPECT_EQ(event_of(id)->outcome, Outcome::kDone);
+}
+
+}  // namespace
+}  // namespace mc::transport::testing

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a first-in first-out queue in one piece of memory that is kept and grows by doubling;
+// the hot path allocates nothing.
+// Threads: its owner's. Owns its items. REQUIRES: T is default-constructible and movable.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace mc::transport {
+
+template <typename T>
+class Queue {
+ public:
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  // From the front.
+  T& operator[](std::size_t at) { return items_[(head_ + at) & (items_.size() - 1)]; }
+  const T& operator[](std::size_t at) const { return items_[(head_ + at) & (items_.size() - 1)]; }
+  T& front() { return (*this)[0]; }
+  T& back() { return (*this)[size_ - 1]; }
+
+  T& push(T item) {
+    if (size_ == items_.size()) grow();
+    ++size_;
+    back() = std::move(item);
+    return back();
+  }
+  void pop() {
+    front() = T{};
+    head_ = (head_ + 1) & (items_.size() - 1);
+    --size_;
+  }
+  void clear() {
+    while (!empty()) pop();
+  }
+
+ private:
+  void grow() {
+    std::vector<T> larger(items_.empty() ? 16 : items_.size() * 2);
+    for (std::size_t i = 0; i < size_; ++i) larger[i] = std::move((*this)[i]);
+    items_.swap(larger);
+    head_ = 0;
+  }
+  std::vector<T> items_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mc::transport

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the asking end of a lane: requests go out gathered, answers come back in their order,
+//   payload straight into the pieces.
+//   One receive takes many answers: its vectors are laid out as the answers are expected, frame,
+//   pieces, frame, pieces… If one of them is a refusal, what follows it in that call lies at wrong
+//   places; it is set aside and copied to the right ones (Counters::staged_bytes). Wrong places are
+//   always parts of reads that are still in flight.
+// Threads: the transport's. Owns its socket and the slices on it.
+// Trusts: no frame before decode_reply(); a peer that breaks the contract fails the lane.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "transport/queue.h"
+#include "transport/tcp/lane.h"
+#include "transport/tcp/operations.h"
+#include "transport/tcp/send_queue.h"
+
+namespace mc::transport::tcp {
+
+class AskingLane;
+
+// Who owns lane and operations.
+class SliceSink {
+ public:
+  virtual ~SliceSink() = default;
+  virtual OperationState* find_operation(OperationId id) = 0;
+  virtual void on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
+                        std::uint64_t now_ns) = 0;
+  // busy_ns without a pause brought these bytes.
+  virtual void on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) = 0;
+  virtual void on_lane_failed(AskingLane& lane, std::uint64_t now_ns) = 0;
+  virtual Counters& lane_counters() = 0;
+};
+
+class AskingLane : public Lane {
+ public:
+  AskingLane(Fd socket, SliceSink& sink, PeerId peer, std::uint32_t index, std::uint64_t now_ns)
+      : Lane(std::move(socket)), sink_(sink), peer_(peer), index_(index), heard_ns_(now_ns) {}
+
+  // Nothing leaves from pieces afterwards.
+  ~AskingLane() override;
+
+  PeerId peer() const { return peer_; }
+  std::uint32_t index() const { return index_; }
+  std::uint64_t heard_ns() const { return heard_ns_; }
+  std::size_t open_requests() const { return open_.size(); }
+  Queue<Slice>& open() { return open_; }
+
+  // Asks for a slice of the operation (and sends its payload, if it is a write).
+  void ask(const OperationState& operation, Slice slice, std::uint64_t now_ns);
+  void ping(std::uint64_t now_ns);
+  bool pinging() const { return pings_ > 0; }
+  std::uint64_t pinged_ns() const { return pinged_ns_; }
+  // Since when it owes an answer without a sign of life; 0: it owes none.
+  std::uint64_t silent_since_ns() const;
+  void forgive(std::uint64_t now_ns) { heard_ns_ = now_ns; }
+  // Sends what was asked; false: the lane has failed.
+  bool flush();
+  bool can_send() const { return writable_ && !out_.empty(); }
+
+  Turn work(std::uint64_t now_ns) override;
+  void on_failed(std::uint64_t now_ns) override { sink_.on_lane_failed(*this, now_ns); }
+
+ private:
+  enum class Take { kGood, kMisplaced, kBroken };
+  static constexpr std::size_t kMaxFrames = 64;
+
+  Turn receive(std::uint64_t now_ns);
+  std::uint64_t plan();
+  std::uint64_t plan_payload(const Slice& slice);
+  bool consume(std::uint64_t bytes, std::uint64_t now_ns);
+  Take take_frame(std::span<const std::byte> bytes, std::uint64_t now_ns);
+  void take_payload(std::uint64_t bytes, std::uint64_t now_ns);
+  bool feed(std::span<const std::byte> bytes, std::uint64_t now_ns);
+  void finish(Outcome outcome, std::uint64_t now_ns);
+  void measure(const Slice& slice, std::uint64_t now_ns);
+
+  SliceSink& sink_;
+  const PeerId peer_;
+  const std::uint32_t index_;
+  Queue<Slice> open_;
+  SendQueue out_;
+  std::uint64_t next_id_ = 1;
+  std::uint32_t pings_ = 0;
+  std::uint64_t pinged_ns_ = 0;
+  std::uint64_t heard_ns_;
+  std::uint64_t last_done_ns_ = 0;
+  std::uint64_t measured_bytes_ = 0;
+
+  // Of the oldest slice; the frames of one receive.
+  std::size_t frame_bytes_ = 0;
+  std::array<std::array<std::byte, kFrameBytes>, kMaxFrames> frames_;
+  std::vector<iovec> vectors_;
+  std::vector<std::uint8_t> is_frame_;
+  std::vector<std::byte> aside_;
+};
+
+}  // namespace mc::transport::tcp

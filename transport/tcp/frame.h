@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent-agent data contract over TCP: what travels on a lane after its hello.
+//   A lane has an asking and a serving end. Frames are 64 bytes, little-endian, some followed by
+//   payload; a lane answers its requests in the order of their ids, so the asking side knows what
+//   comes next and receives it straight into its destination.
+//
+//     asking end                                     serving end
+//     kRead  id region generation offset size    ─►
+//                                                ◄─  kData   id payload…   or outcome, no payload
+//     kWrite id region generation offset payload ─►
+//                                                ◄─  kAnswer id outcome
+//     kNotify id payload                         ─►
+//                                                ◄─  kAnswer id outcome
+//     kPing  id                                  ─►
+//                                                ◄─  kPong   id
+// Threads: values.
+// Trusts: nothing: decode_request() and decode_reply() copy, check, and give values or nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/outcome.h"
+
+namespace mc::transport::tcp {
+
+enum class FrameKind : std::uint16_t {
+  kRead = 1,
+  kWrite = 2,
+  kNotify = 3,
+  kPing = 4,
+  kData = 65,
+  kAnswer = 66,
+  kPong = 67,
+};
+
+inline constexpr std::uint32_t kFrameMagic = 0x3146434d;  // "MCF1"
+
+struct Frame {
+  std::uint32_t magic;
+  std::uint16_t kind;
+  std::uint8_t outcome;  // kData, kAnswer
+  std::uint8_t reserved0;
+  std::uint64_t id;      // per lane, from 1, each one higher than the one before
+  std::uint64_t region;  // kRead, kWrite
+  std::uint64_t generation;
+  std::uint64_t offset_bytes;
+  std::uint32_t size_bytes;     // kRead: wanted
+  std::uint32_t payload_bytes;  // that follow this frame
+  std::uint32_t left_us;        // requests: until their deadline, saturating
+  std::uint32_t reserved1;
+  std::uint64_t reserved2;
+};
+inline constexpr std::size_t kFrameBytes = 64;
+static_assert(sizeof(Frame) == kFrameBytes);
+static_assert(offsetof(Frame, id) == 8 && offsetof(Frame, region) == 16);
+static_assert(offsetof(Frame, offset_bytes) == 32 && offsetof(Frame, size_bytes) == 40);
+static_assert(offsetof(Frame, left_us) == 48 && offsetof(Frame, reserved2) == 56);
+
+// A frame with its magic set.
+Frame make_frame(FrameKind kind, std::uint64_t id);
+
+// What an asking peer sent. None: it breaks the contract, and the lane must be cut.
+// REQUIRES: bytes.size() == kFrameBytes.
+std::optional<Frame> decode_request(std::span<const std::byte> bytes, std::uint64_t expected_id);
+
+// What a serving peer sent: the answer to the oldest open request.
+struct Expected {
+  FrameKind kind = FrameKind::kPong;
+  std::uint64_t id = 0;
+  std::uint32_t payload_bytes = 0;  // of kData that succeeds
+};
+std::optional<Frame> decode_reply(std::span<const std::byte> bytes, const Expected& expected);
+
+}  // namespace mc::transport::tcp

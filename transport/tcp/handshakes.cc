@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/handshakes.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "transport/limits.h"
+
+namespace mc::transport::tcp {
+
+Result<Handshakes> Handshakes::create(LinkSink& sink) {
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
+  return Handshakes(sink, std::move(epoll));
+}
+
+Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
+                       std::optional<DialRequest> dialed, std::uint64_t now_ns) {
+  if (pending_.size() >= kMaxPendingHandshakes) {
+    return {MC_BUSY, "256 peers shake hands already; try again"};
+  }
+  epoll_event event{};
+  // Edges: a handshake goes on until its socket would wait.
+  event.events = static_cast<std::uint32_t>(EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
+    return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
+  }
+  pending_.push_back(
+      {std::move(socket), std::move(handshake), dialed, now_ns + kHandshakeTimeoutNs});
+  return {};
+}
+
+void Handshakes::poll(std::uint64_t now_ns) {
+  // The edges only wake; so few sockets are simply all asked.
+  epoll_event edges[64];
+  static_cast<void>(::epoll_wait(epoll_.get(), edges, 64, 0));
+  // A sink may add others meanwhile: those stand behind.
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    at = advance(*at, now_ns) ? pending_.erase(at) : std::next(at);
+  }
+}
+
+bool Handshakes::advance(Pending& pending, std::uint64_t now_ns) {
+  const Handshake::State state = pending.handshake->advance(pending.socket.get());
+  if (state == Handshake::State::kDone) {
+    Link link = pending.handshake->link();
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pending.socket.get(), nullptr);
+    link.socket = std::move(pending.socket);
+    sink_->on_link(std::move(link));
+    return true;
+  }
+  if (state == Handshake::State::kFailed) {
+    sink_->on_failed(pending.dialed, pending.handshake->status());
+    return true;
+  }
+  if (now_ns < pending.deadline_ns) return false;
+  sink_->on_failed(pending.dialed, {MC_TIMEOUT, "the handshake did not end within a second"});
+  return true;
+}
+
+void Listener::poll(Handshakes& handshakes, std::uint64_t now_ns) {
+  while (handshakes.count() < kMaxPendingHandshakes) {
+    Fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (!socket) return;
+    static_cast<void>(handshakes.add(std::move(socket), make_(), std::nullopt, now_ns));
+  }
+}
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: sockets whose handshake is under way: accepted and dialed ones, driven together.
+//     accept or dial ─► add ─► Handshake::advance … ─► LinkSink::on_link | on_failed
+// Threads: one drives it; it may be another than the transport's, which must get the links.
+// Owns: sockets until they are links. Trusts: nobody: their number and their time are limited.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "transport/tcp/hello.h"
+
+namespace mc::transport::tcp {
+
+class LinkSink {
+ public:
+  virtual ~LinkSink() = default;
+  virtual void on_link(Link link) = 0;
+  // dialed: which one; none for a peer that dialed us.
+  virtual void on_failed(std::optional<DialRequest> dialed, const Status& status) = 0;
+};
+
+class Handshakes {
+ public:
+  static Result<Handshakes> create(LinkSink& sink);
+
+  Status add(Fd socket, std::unique_ptr<Handshake> handshake, std::optional<DialRequest> dialed,
+             std::uint64_t now_ns);
+  void poll(std::uint64_t now_ns);
+  // Readable when poll() has something to do.
+  int wait_fd() const { return epoll_.get(); }
+  std::size_t count() const { return pending_.size(); }
+
+ private:
+  struct Pending {
+    Fd socket;
+    std::unique_ptr<Handshake> handshake;
+    std::optional<DialRequest> dialed;
+    std::uint64_t deadline_ns;
+  };
+  Handshakes(LinkSink& sink, Fd epoll) : sink_(&sink), epoll_(std::move(epoll)) {}
+  // True: it is over, one way or the other.
+  bool advance(Pending& pending, std::uint64_t now_ns);
+
+  LinkSink* sink_;
+  Fd epoll_;
+  std::list<Pending> pending_;
+};
+
+// The one port of the data network.
+class Listener {
+ public:
+  using MakeHandshake = std::function<std::unique_ptr<Handshake>()>;
+  Listener(Fd socket, MakeHandshake make) : socket_(std::move(socket)), make_(std::move(make)) {}
+  // Accepts what waits, as long as there is room.
+  void poll(Handshakes& handshakes, std::uint64_t now_ns);
+  int wait_fd() const { return socket_.get(); }
+
+ private:
+  Fd socket_;
+  MakeHandshake make_;
+};
+
+}  // namespace mc::transport::tcp

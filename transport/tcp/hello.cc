@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/hello.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "transport/limits.h"
+
+namespace mc::transport::tcp {
+
+Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role) {
+  Hello hello{};
+  hello.magic = kHelloMagic;
+  hello.version = kDataVersion;
+  hello.size_bytes = sizeof hello;
+  hello.features = kKnownFeatures;
+  hello.node = self.node;
+  hello.to_node = to_node;
+  hello.incarnation = self.incarnation;
+  hello.lane = lane;
+  hello.role = static_cast<std::uint8_t>(role);
+  return hello;
+}
+
+Result<Hello> decode_hello(std::span<const std::byte> bytes) {
+  Hello hello;
+  if (bytes.size() != sizeof hello) return fail(MC_INVALID_ARGUMENT, "a hello has 64 bytes");
+  std::memcpy(&hello, bytes.data(), sizeof hello);
+  if (hello.magic != kHelloMagic) {
+    return fail(MC_INVALID_ARGUMENT, "what connected to the data port is not an mc agent");
+  }
+  if (hello.version != kDataVersion || hello.size_bytes != sizeof hello) {
+    return fail(MC_VERSION_MISMATCH, "the peer speaks version " + std::to_string(hello.version) +
+                                         " of the data contract, this agent " +
+                                         std::to_string(kDataVersion) + "; upgrade the older one");
+  }
+  bool zeros = true;
+  for (const std::uint8_t byte : hello.reserved0) zeros = zeros && byte == 0;
+  for (const std::uint64_t word : hello.reserved1) zeros = zeros && word == 0;
+  if (!zeros || hello.node == 0 || hello.lane >= kMaxLanes || hello.role > kLastLaneRole) {
+    return fail(MC_INVALID_ARGUMENT, "the peer's hello has a field out of range");
+  }
+  return hello;
+}
+
+namespace {
+
+class HelloExchange : public Handshake {
+ public:
+  HelloExchange(const Self& self, const DialRequest* request)
+      : self_(self), accepting_(request == nullptr) {
+    if (request != nullptr) {
+      request_ = *request;
+      out_ = make_hello(self, request->node, request->lane, request->role);
+    }
+  }
+
+  State advance(int socket) override {
+    if (!status_.ok()) return State::kFailed;
+    if (!accepting_ && sent_ < kHelloBytes) {
+      const State state = send_some(socket);
+      if (state != State::kDone) return state;
+    }
+    while (received_ < kHelloBytes) {
+      const ssize_t got = ::recv(socket, in_.data() + received_, kHelloBytes - received_, 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::kWantsRead;
+      if (got <= 0) return failed({MC_AGENT_UNAVAILABLE, "the peer hung up during the hello"});
+      received_ += static_cast<std::size_t>(got);
+      if (received_ == kHelloBytes) {
+        Status status = take();
+        if (!status.ok()) return failed(std::move(status));
+      }
+    }
+    return accepting_ ? send_some(socket) : State::kDone;
+  }
+
+  Link link() const override {
+    Link link;
+    link.accepted = accepting_;
+    link.peer = request_.peer;
+    link.lane = accepting_ ? theirs_.lane : request_.lane;
+    link.role = accepting_ ? static_cast<LaneRole>(theirs_.role) : request_.role;
+    link.node = theirs_.node;
+    link.incarnation = theirs_.incarnation;
+    link.features = theirs_.features & kKnownFeatures;
+    return link;
+  }
+  Status status() const override { return status_; }
+
+ private:
+  State failed(Status status) {
+    status_ = std::move(status);
+    return State::kFailed;
+  }
+
+  State send_some(int socket) {
+    while (sent_ < kHelloBytes) {
+      const ssize_t put = ::send(socket, reinterpret_cast<const std::byte*>(&out_) + sent_,
+                                 kHelloBytes - sent_, MSG_NOSIGNAL);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
+        return State::kWantsWrite;
+      }
+      if (put < 0) return failed({MC_AGENT_UNAVAILABLE, errno_text("send of a hello", errno)});
+      sent_ += static_cast<std::size_t>(put);
+    }
+    return State::kDone;
+  }
+
+  Status take() {
+    auto hello = decode_hello(in_);
+    if (!hello) return hello.error();
+    theirs_ = *hello;
+    if (accepting_) {
+      if (theirs_.to_node != self_.node) {
+        return {MC_INVALID_ARGUMENT, "the peer looks for another node at this address"};
+      }
+      out_ = make_hello(self_, 0, theirs_.lane, static_cast<LaneRole>(theirs_.role));
+    } else if (theirs_.node != request_.node) {
+      return {MC_INVALID_ARGUMENT, "another node answers at the peer's address"};
+    }
+    return {};
+  }
+
+  const Self self_;
+  const bool accepting_;
+  DialRequest request_{};
+  Hello out_{};
+  Hello theirs_{};
+  std::array<std::byte, kHelloBytes> in_{};
+  std::size_t sent_ = 0;
+  std::size_t received_ = 0;
+  Status status_;
+};
+
+}  // namespace
+
+std::unique_ptr<Handshake> make_dialing_handshake(const Self& self, const DialRequest& request) {
+  return std::make_unique<HelloExchange>(self, &request);
+}
+
+std::unique_ptr<Handshake> make_accepting_handshake(const Self& self) {
+  return std::make_unique<HelloExchange>(self, nullptr);
+}
+
+}  // namespace mc::transport::tcp

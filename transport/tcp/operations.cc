@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/operations.h"
+
+#include <algorithm>
+
+namespace mc::transport::tcp {
+
+Operations::Operations() {
+  slots_.resize(kMaxOperations);
+  generations_.resize(kMaxOperations);
+  free_.reserve(kMaxOperations);
+  for (std::uint32_t i = kMaxOperations; i > 0; --i) free_.push_back(i - 1);
+}
+
+OperationState* Operations::open() {
+  if (free_.empty()) return nullptr;
+  const std::uint32_t slot = free_.back();
+  free_.pop_back();
+  ++in_flight_;
+  OperationState& state = slots_[slot];
+  state.id = (std::uint64_t{++generations_[slot]} << 32) | (slot + 1);
+  return &state;
+}
+
+void Operations::close(OperationState& operation) {
+  free_.push_back(static_cast<std::uint32_t>(operation.id) - 1);
+  --in_flight_;
+  // The memory of the list of pieces is kept for the next.
+  std::vector<Piece> pieces = std::move(operation.pieces);
+  pieces.clear();
+  operation = OperationState{};
+  operation.pieces = std::move(pieces);
+}
+
+std::uint64_t append_vectors(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size,
+                             std::size_t max_vectors, std::vector<iovec>& vectors) {
+  std::uint64_t covered = 0;
+  while (covered < size && at.piece < pieces.size() && vectors.size() < max_vectors) {
+    const Piece& piece = pieces[at.piece];
+    const std::uint64_t part = std::min(size - covered, piece.size_bytes - at.offset_bytes);
+    if (part > 0) vectors.push_back({piece.data + at.offset_bytes, part});
+    covered += part;
+    at.offset_bytes += part;
+    if (at.offset_bytes == piece.size_bytes) at = {at.piece + 1, 0};
+  }
+  return covered;
+}
+
+void advance(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size) {
+  while (size > 0 && at.piece < pieces.size()) {
+    const std::uint64_t part = std::min(size, pieces[at.piece].size_bytes - at.offset_bytes);
+    size -= part;
+    at.offset_bytes += part;
+    if (at.offset_bytes == pieces[at.piece].size_bytes) at = {at.piece + 1, 0};
+  }
+}
+
+}  // namespace mc::transport::tcp

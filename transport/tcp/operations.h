@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the operations in flight, and the slices they are cut into.
+//
+//   bytes of an operation   0 ── done, in any order ──┬── on lanes (slices) ──┬── not cut yet ──►
+//
+//   A slice names its operation by id: when the operation has ended, the id finds nothing, and
+//   what still arrives for the slice is thrown away. That makes a cancel final.
+// Threads: the transport's. Owns copies of the pieces' places, never their bytes.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/tcp/frame.h"
+#include "transport/transport.h"
+
+namespace mc::transport::tcp {
+
+// A place within the pieces of an operation.
+struct Cursor {
+  std::uint32_t piece = 0;
+  std::uint64_t offset_bytes = 0;
+};
+
+struct OperationState {
+  OperationId id = kNoOperation;  // kNoOperation: the slot is free
+  Verb verb = Verb::kRead;
+  Outcome failure = Outcome::kDone;  // decided, but slices of a write are still on lanes
+  bool queued = false;               // in its peer's queue of what is not cut yet
+  PeerId peer = kNoPeer;
+  std::uint64_t cookie = 0;
+  std::uint64_t deadline_ns = 0;
+  RemoteRegionId region = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t cut_bytes = 0;
+  std::uint64_t done_bytes = 0;
+  std::uint32_t slices_out = 0;
+  Cursor cut_at;
+  std::vector<Piece> pieces;
+};
+
+struct Slice {
+  OperationId operation = kNoOperation;  // none: a ping
+  Expected expected;
+  std::uint64_t offset_bytes = 0;  // in the operation
+  std::uint32_t size_bytes = 0;
+  std::uint32_t received_bytes = 0;
+  std::uint64_t asked_ns = 0;
+  Cursor start;
+  Cursor at;
+};
+
+class Operations {
+ public:
+  Operations();
+  // Null: kMaxOperations are in flight.
+  OperationState* open();
+  // Null: it has ended.
+  OperationState* find(OperationId id) {
+    const std::uint32_t slot = static_cast<std::uint32_t>(id) - 1;
+    return slot < slots_.size() && slots_[slot].id == id && id != kNoOperation ? &slots_[slot]
+                                                                               : nullptr;
+  }
+  void close(OperationState& operation);
+  std::uint32_t in_flight() const { return in_flight_; }
+  // Every slot; free ones have no id.
+  std::vector<OperationState>& slots() { return slots_; }
+
+ private:
+  std::vector<OperationState> slots_;
+  std::vector<std::uint32_t> generations_;
+  std::vector<std::uint32_t> free_;
+  std::uint32_t in_flight_ = 0;
+};
+
+// The next size bytes from the cursor, as vectors; moves the cursor. Stops early when max_vectors
+// are in use; returns the bytes covered.
+std::uint64_t append_vectors(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size,
+                             std::size_t max_vectors, std::vector<iovec>& vectors);
+void advance(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size);
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/requester.h"
+
+#include <algorithm>
+
+#include "transport/tcp/socket.h"
+
+namespace mc::transport::tcp {
+
+Requester::~Requester() {
+  for (auto& peer : peers_) {
+    if (!peer) continue;
+    for (auto& lane : peer->lanes) {
+      if (lane) loop_.forget(lane.get());
+    }
+  }
+}
+
+Requester::Peer* Requester::find(PeerId id) {
+  const std::uint32_t slot = static_cast<std::uint32_t>(id) - 1;
+  return slot < peers_.size() && peers_[slot] && peers_[slot]->id == id ? peers_[slot].get()
+                                                                        : nullptr;
+}
+
+// ---- Operations -------------------------------------------------------------------------------
+
+Outcome Requester::check(const Operation& operation, std::uint64_t now_ns,
+                         std::uint64_t* size) const {
+  if (operation.pieces.empty() || operation.pieces.size() > kMaxPieces) return Outcome::kInvalid;
+  std::uint64_t bytes = 0;
+  for (const Piece& piece : operation.pieces) {
+    if (piece.data == nullptr || piece.size_bytes == 0 ||
+        piece.size_bytes > kMaxOperationBytes - bytes) {
+      return Outcome::kInvalid;
+    }
+    bytes += piece.size_bytes;
+  }
+  if (operation.verb == Verb::kNotify && bytes > kMaxNotificationBytes) return Outcome::kInvalid;
+  if (operation.verb != Verb::kNotify && operation.offset_bytes > ~std::uint64_t{0} - bytes) {
+    return Outcome::kInvalid;
+  }
+  *size = bytes;
+  return operation.deadline_ns <= now_ns ? Outcome::kTimedOut : Outcome::kDone;
+}
+
+std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now_ns) {
+  std::size_t taken = 0;
+  for (Operation& operation : operations) {
+    std::uint64_t size = 0;
+    Outcome outcome = check(operation, now_ns, &size);
+    Peer* peer = find(operation.peer);
+    if (outcome == Outcome::kDone && peer == nullptr) outcome = Outcome::kInvalid;
+    if (outcome == Outcome::kDone && peer->lost) outcome = Outcome::kPeerLost;
+    OperationState* state = operations_.open();
+    if (state == nullptr) break;
+    ++taken;
+    start(operation, *state, size);
+    if (outcome != Outcome::kDone) {
+      end(*state, outcome);
+      continue;
+    }
+    next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
+    state->queued = true;
+    (size <= kSmallBytes ? peer->small_waiting : peer->bulk_waiting).push(state->id);
+    pump_later(*peer);
+  }
+  pump_all(now_ns);
+  return taken;
+}
+
+void Requester::start(Operation& operation, OperationState& state, std::uint64_t size) {
+  operation.id = state.id;
+  state.verb = operation.verb;
+  state.peer = operation.peer;
+  state.cookie = operation.cookie;
+  state.deadline_ns = operation.deadline_ns;
+  state.region = operation.region;
+  state.generation = operation.generation;
+  state.offset_bytes = operation.offset_bytes;
+  state.size_bytes = size;
+  state.pieces.assign(operation.pieces.begin(), operation.pieces.end());
+}
+
+void Requester::end(OperationState& operation, Outcome outcome) {
+  Event event;
+  event.outcome = outcome;
+  event.verb = operation.verb;
+  event.id = operation.id;
+  event.cookie = operation.cookie;
+  event.bytes = operation.done_bytes;
+  event.peer = operation.peer;
+  events_.push_back(event);
+  operations_.close(operation);
+}
+
+void Requester::give_up(OperationState& operation, Outcome outcome) {
+  if (operation.verb == Verb::kRead || operation.slices_out == 0) {
+    end(operation, outcome);
+  } else if (operation.failure == Outcome::kDone) {
+    operation.failure = outcome;
+  }
+}
+
+void Requester::cancel(OperationId id) {
+  if (OperationState* operation = operations_.find(id)) give_up(*operation, Outcome::kCancelled);
+}
+
+void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome, std::uint64_t) {
+  Peer* peer = find(lane.peer());
+  rails_of(*peer, lane.index()).on_done(rail_of(lane.index()), slice.size_bytes);
+  pump_later(*peer);
+  OperationState* operation = operations_.find(slice.operation);
+  if (operation == nullptr) return;
+  --operation->slices_out;
+  if (outcome == Outcome::kDone) {
+    operation->done_bytes += slice.size_bytes;
+    if (operation->verb == Verb::kRead) counters_.read_bytes += slice.size_bytes;
+    if (operation->verb == Verb::kWrite) counters_.written_bytes += slice.size_bytes;
+  }
+  if (operation->done_bytes == operation->size_bytes) {
+    end(*operation, Outcome::kDone);
+  } else if (outcome != Outcome::kDone) {
+    give_up(*operation, outcome);
+  } else if (operation->failure != Outcome::kDone && operation->slices_out == 0) {
+    end(*operation, operation->failure);
+  }
+}
+
+void Requester::on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) {
+  Peer* peer = find(lane.peer());
+  rails_of(*peer, lane.index()).on_measured(rail_of(lane.index()), bytes, busy_ns);
+}
+
+// ---- From queues to lanes ---------------------------------------------------------------------
+
+void Requester::pump_later(Peer& peer) {
+  if (peer.listed) return;
+  peer.listed = true;
+  pump_.push_back(peer.id);
+}
+
+void Requester::pump_all(std::uint64_t now_ns) {
+  for (std::size_t i = 0; i < pump_.size(); ++i) {
+    Peer* peer = find(pump_[i]);
+    if (peer == nullptr) continue;
+    peer->listed = false;
+    pump(*peer, now_ns);
+  }
+  pump_.clear();
+}
+
+void Requester::pump(Peer& peer, std::uint64_t now_ns) {
+  if (!is_up(peer)) return;
+  pump_small(peer, now_ns);
+  if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
+  for (auto& lane : peer.lanes) {
+    // A lane whose flush fails is found out by its next turn.
+    if (lane && (!lane->flush() || lane->can_send())) loop_.wake(lane.get());
+  }
+}
+
+AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small) {
+  const bool small_up = peer.small.is_up(0);
+  if (small_up && (small || peer.bulk.up_count() == 0)) {
+    AskingLane* lane = peer.lanes[0].get();
+    const std::uint64_t outstanding = peer.small.outstanding_bytes(0);
+    const bool fits = outstanding == 0 || outstanding + bytes <= kSmallLaneBytes;
+    return fits && lane->open_requests() + 2 < kMaxLaneRequests ? lane : nullptr;
+  }
+  const auto rail = peer.bulk.choose(bytes);
+  if (!rail) return nullptr;
+  AskingLane* lane = peer.lanes[*rail + 1].get();
+  return lane->open_requests() + 2 < kMaxLaneRequests ? lane : nullptr;
+}
+
+void Requester::ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
+                    std::uint64_t now_ns) {
+  ++operation.slices_out;
+  rails_of(peer, lane.index()).on_sent(rail_of(lane.index()), slice.size_bytes);
+  lane.ask(operation, slice, now_ns);
+}
+
+Slice Requester::cut(OperationState& operation, std::uint64_t bytes) {
+  Slice slice;
+  slice.operation = operation.id;
+  slice.offset_bytes = operation.cut_bytes;
+  slice.size_bytes = static_cast<std::uint32_t>(bytes);
+  slice.start = operation.cut_at;
+  advance(operation.pieces, operation.cut_at, bytes);
+  operation.cut_bytes += bytes;
+  return slice;
+}
+
+void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
+  for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
+    OperationState* operation = operations_.find(peer.small_waiting.front());
+    if (operation == nullptr) continue;
+    AskingLane* lane = choose(peer, operation->size_bytes, true);
+    if (lane == nullptr) return;
+    operation->queued = false;
+    ask(peer, *lane, *operation, cut(*operation, operation->size_bytes), now_ns);
+  }
+}
+
+// False: some must wait for room.
+bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
+  for (; !peer.resend.empty(); peer.resend.pop()) {
+    const Slice& slice = peer.resend.front();
+    OperationState* operation = operations_.find(slice.operation);
+    if (operation == nullptr) continue;
+    AskingLane* lane = choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes);
+    if (lane == nullptr) return false;
+    ++counters_.resent_slices;
+    ask(peer, *lane, *operation, slice, now_ns);
+  }
+  return true;
+}
+
+void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+  while (!peer.bulk_waiting.empty()) {
+    const OperationId id = peer.bulk_waiting.front();
+    OperationState* operation = operations_.find(id);
+    if (operation == nullptr || operation->failure != Outcome::kDone) {
+      peer.bulk_waiting.pop();
+      continue;
+    }
+    const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
+    std::uint64_t bytes =
+        std::min<std::uint64_t>(left, peer.bulk.slice_bytes(operation->size_bytes));
+    // A tail that is not worth a slice goes with the one before.
+    if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
+    AskingLane* lane = choose(peer, bytes, false);
+    if (lane == nullptr) return;
+    ask(peer, *lane, *operation, cut(*operation, bytes), now_ns);
+    peer.bulk_waiting.pop();
+    if (operation->cut_bytes < operation->size_bytes) {
+      peer.bulk_waiting.push(id);
+    } else {
+      operation->queued = false;
+    }
+  }
+}
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the asking side: operations are cut into slices, slices given to lanes, lanes
+// watched.
+//
+//     submit ─► small queue ──► lane 0 (small)                 slices of large operations take
+//     turns,
+//            └► bulk queue ───► lanes 1…n by Rails::choose     so that none waits for another to
+//            end
+//
+//   A lane that fails gives its slices back: those of reads are asked for again elsewhere; writes
+//   and notifications end with kPeerLost, because they may have arrived.
+// Threads: the transport's. Owns peers, lanes, operations.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/rails.h"
+#include "transport/tcp/asking_lane.h"
+
+namespace mc::transport::tcp {
+
+// Up to here an operation goes to the small lane, whole.
+inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
+inline constexpr std::uint64_t kSmallLaneBytes = 1024 * 1024;  // in flight on it
+
+class Requester : public SliceSink {
+ public:
+  Requester(LaneLoop& loop, Dialer& dialer, Counters& counters)
+      : loop_(loop), dialer_(dialer), counters_(counters) {}
+  ~Requester() override;
+
+  Result<PeerId> connect(const PeerSpec& spec);
+  Status attach(Link link, std::uint64_t now_ns);
+  void dial_failed(PeerId peer, std::uint32_t lane, std::uint64_t now_ns);
+  void close_peer(PeerId peer);
+
+  std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns);
+  void cancel(OperationId operation);
+
+  // Cuts and sends what there is room for, after lanes have worked.
+  void pump_all(std::uint64_t now_ns);
+  // Deadlines, signs of life, redials: when due.
+  void tick(std::uint64_t now_ns);
+  std::uint64_t next_tick_ns() const;
+  std::vector<Event>& events() { return events_; }
+  bool has_events() const { return !events_.empty(); }
+
+  OperationState* find_operation(OperationId id) override { return operations_.find(id); }
+  void on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
+                std::uint64_t now_ns) override;
+  void on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) override;
+  void on_lane_failed(AskingLane& lane, std::uint64_t now_ns) override;
+  Counters& lane_counters() override { return counters_; }
+
+ private:
+  struct Peer {
+    explicit Peer(const PeerSpec& wanted)
+        : spec(wanted), lanes(1 + wanted.bulk_lanes), small(1), bulk(wanted.bulk_lanes) {}
+    PeerSpec spec;
+    PeerId id = kNoPeer;
+    std::vector<std::unique_ptr<AskingLane>> lanes;  // 0: small; null: down
+    Rails small;
+    Rails bulk;
+    Queue<OperationId> small_waiting;
+    Queue<OperationId> bulk_waiting;
+    Queue<Slice> resend;
+    std::uint64_t heard_ns = 0;  // while no lane is up
+    bool lost = false;
+    bool listed = false;  // in pump_
+  };
+
+  Peer* find(PeerId id);
+  static bool is_up(const Peer& peer) { return peer.small.up_count() + peer.bulk.up_count() > 0; }
+  static Rails& rails_of(Peer& peer, std::uint32_t lane) {
+    return lane == 0 ? peer.small : peer.bulk;
+  }
+  static std::size_t rail_of(std::uint32_t lane) { return lane == 0 ? 0 : lane - 1; }
+
+  Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) const;
+  void start(Operation& operation, OperationState& state, std::uint64_t size);
+  void refuse(Operation& operation, Outcome outcome);
+  void pump_later(Peer& peer);
+  void pump(Peer& peer, std::uint64_t now_ns);
+  void pump_small(Peer& peer, std::uint64_t now_ns);
+  void pump_bulk(Peer& peer, std::uint64_t now_ns);
+  bool resend(Peer& peer, std::uint64_t now_ns);
+  // A lane with room for so many bytes, preferring the small one for small.
+  AskingLane* choose(Peer& peer, std::uint64_t bytes, bool small);
+  void ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
+           std::uint64_t now_ns);
+  Slice cut(OperationState& operation, std::uint64_t bytes);
+
+  void end(OperationState& operation, Outcome outcome);
+  // Ends it now, or as soon as no lane sends from its pieces any more.
+  void give_up(OperationState& operation, Outcome outcome);
+  void abandon_lanes_of(OperationId operation, PeerId peer, std::uint64_t now_ns);
+  void expire(std::uint64_t now_ns);
+  void look_after(Peer& peer, std::uint64_t now_ns, bool was_away);
+  void lose(Peer& peer);
+  void tell(Event::Kind kind, PeerId peer);
+
+  LaneLoop& loop_;
+  Dialer& dialer_;
+  Counters& counters_;
+  Operations operations_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::uint32_t> peer_generations_;
+  std::vector<PeerId> pump_;
+  std::vector<Event> events_;
+  std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
+  std::uint64_t next_look_ns_ = 0;
+  std::uint64_t last_look_ns_ = 0;
+};
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of Requester that looks after peers: lanes that come and go, deadlines, signs of life.
+#include <algorithm>
+
+#include "transport/tcp/requester.h"
+#include "transport/tcp/socket.h"
+
+namespace mc::transport::tcp {
+
+namespace {
+constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
+constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
+constexpr std::uint64_t kDeadlineGrainNs = 500'000;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+}  // namespace
+
+Result<PeerId> Requester::connect(const PeerSpec& spec) {
+  if (spec.node == 0 || spec.bulk_lanes == 0 || spec.bulk_lanes >= kMaxLanes) {
+    return fail(MC_INVALID_ARGUMENT, "a peer needs a node id and 1 to 16 bulk lanes");
+  }
+  std::uint32_t slot = 0;
+  while (slot < peers_.size() && peers_[slot]) ++slot;
+  if (slot >= kMaxPeers) return fail(MC_BUSY, "4096 peers are connected already; close some");
+  if (slot == peers_.size()) {
+    peers_.emplace_back();
+    peer_generations_.push_back(0);
+  }
+  peers_[slot] = std::make_unique<Peer>(spec);
+  peers_[slot]->id = (std::uint64_t{++peer_generations_[slot]} << 32) | (slot + 1);
+  next_look_ns_ = 0;
+  return peers_[slot]->id;
+}
+
+Status Requester::attach(Link link, std::uint64_t now_ns) {
+  Peer* peer = find(link.peer);
+  if (peer == nullptr || link.lane >= peer->lanes.size() || link.node != peer->spec.node) {
+    return {MC_INVALID_ARGUMENT, "nobody asked for this lane"};
+  }
+  if (peer->lanes[link.lane]) return {MC_BUSY, "this lane is up already"};
+  Status status = prepare_lane(link.socket.get());
+  if (!status.ok()) return status;
+  auto lane =
+      std::make_unique<AskingLane>(std::move(link.socket), *this, peer->id, link.lane, now_ns);
+  status = loop_.watch(lane.get());
+  if (!status.ok()) return status;
+  if (peer->lost) {
+    peer->lost = false;
+    tell(Event::Kind::kPeerBack, peer->id);
+  }
+  peer->lanes[link.lane] = std::move(lane);
+  rails_of(*peer, link.lane).on_up(rail_of(link.lane));
+  pump_later(*peer);
+  return {};
+}
+
+void Requester::dial_failed(PeerId id, std::uint32_t lane, std::uint64_t now_ns) {
+  Peer* peer = find(id);
+  if (peer == nullptr || lane >= peer->lanes.size() || peer->lanes[lane]) return;
+  rails_of(*peer, lane).on_failed(rail_of(lane), now_ns);
+}
+
+void Requester::tell(Event::Kind kind, PeerId peer) {
+  Event event;
+  event.kind = kind;
+  event.peer = peer;
+  events_.push_back(event);
+}
+
+void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
+  Peer* peer = find(lane.peer());
+  const std::uint32_t index = lane.index();
+  ++counters_.lanes_failed;
+  if (peer->small.up_count() + peer->bulk.up_count() == 1) peer->heard_ns = lane.heard_ns();
+  rails_of(*peer, index).on_failed(rail_of(index), now_ns);
+  loop_.forget(&lane);
+  const std::unique_ptr<AskingLane> owned = std::move(peer->lanes[index]);
+  for (; !owned->open().empty(); owned->open().pop()) {
+    const Slice& slice = owned->open().front();
+    OperationState* operation = operations_.find(slice.operation);
+    if (operation == nullptr) continue;
+    --operation->slices_out;
+    if (operation->verb == Verb::kRead) {
+      peer->resend.push(slice);
+    } else if (operation->failure == Outcome::kDone) {
+      give_up(*operation, Outcome::kPeerLost);
+    } else if (operation->slices_out == 0) {
+      end(*operation, operation->failure);
+    }
+  }
+  pump_later(*peer);
+  next_look_ns_ = 0;
+}
+
+void Requester::close_peer(PeerId id) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  // First the lanes, so that nothing leaves from pieces after the events.
+  for (auto& lane : peer->lanes) {
+    if (!lane) continue;
+    loop_.forget(lane.get());
+    lane.reset();
+  }
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id != kNoOperation && operation.peer == id) end(operation, Outcome::kCancelled);
+  }
+  peers_[static_cast<std::uint32_t>(id) - 1].reset();
+}
+
+void Requester::lose(Peer& peer) {
+  peer.lost = true;
+  tell(Event::Kind::kPeerLost, peer.id);
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id != kNoOperation && operation.peer == peer.id) {
+      end(operation, Outcome::kPeerLost);
+    }
+  }
+  peer.small_waiting.clear();
+  peer.bulk_waiting.clear();
+  peer.resend.clear();
+}
+
+// A write past its deadline still has slices on lanes, which send from the caller's pieces: only
+// cutting them makes the end final.
+void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t now_ns) {
+  Peer* peer = find(id);
+  for (std::size_t i = 0; i < peer->lanes.size(); ++i) {
+    AskingLane* lane = peer->lanes[i].get();
+    if (lane == nullptr) continue;
+    bool carries = false;
+    for (std::size_t k = 0; k < lane->open().size(); ++k) {
+      carries = carries || lane->open()[k].operation == operation;
+    }
+    if (carries) on_lane_failed(*lane, now_ns);
+  }
+}
+
+void Requester::expire(std::uint64_t now_ns) {
+  std::uint64_t next = kNever;
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id == kNoOperation) continue;
+    if (operation.deadline_ns > now_ns) {
+      next = std::min(next, operation.deadline_ns);
+      continue;
+    }
+    const OperationId id = operation.id;
+    give_up(operation, Outcome::kTimedOut);
+    if (operations_.find(id) != nullptr) abandon_lanes_of(id, operation.peer, now_ns);
+  }
+  // Operations with deadlines close to each other end together.
+  next_deadline_ns_ = next == kNever ? kNever : std::max(next, now_ns + kDeadlineGrainNs);
+}
+
+void Requester::tick(std::uint64_t now_ns) {
+  if (now_ns >= next_deadline_ns_) expire(now_ns);
+  if (now_ns < next_look_ns_) return;
+  // Whoever slept himself cannot blame his peers: what they sent may not have been read yet.
+  const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
+  last_look_ns_ = now_ns;
+  next_look_ns_ = now_ns + kLookNs;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i]) look_after(*peers_[i], now_ns, was_away);
+  }
+}
+
+std::uint64_t Requester::next_tick_ns() const {
+  bool any = false;
+  for (const auto& peer : peers_) any = any || peer != nullptr;
+  return any ? std::min(next_deadline_ns_, next_look_ns_) : next_deadline_ns_;
+}
+
+void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
+  const PeerId id = peer.id;
+  bool first = true;
+  // One lane that owes for long makes the others prove themselves: a dead peer must not be found
+  // out lane by lane.
+  bool suspected = false;
+  for (const auto& lane : peer.lanes) {
+    if (!lane || was_away) continue;
+    const std::uint64_t silent_ns = lane->silent_since_ns();
+    suspected = suspected || (silent_ns != 0 && now_ns >= silent_ns + kSuspectNs);
+  }
+  for (std::size_t i = 0; i < peer.lanes.size(); ++i) {
+    AskingLane* lane = peer.lanes[i].get();
+    if (lane == nullptr) continue;
+    if (was_away) lane->forgive(now_ns);
+    const std::uint64_t silent_ns = lane->silent_since_ns();
+    if (silent_ns != 0 && now_ns >= silent_ns + kLaneDeadNs) {
+      on_lane_failed(*lane, now_ns);
+      continue;
+    }
+    // One lane speaks for an idle peer; those that owe answers speak for themselves.
+    const bool wanted = first || suspected || lane->open_requests() > 0;
+    first = false;
+    if (wanted && !lane->pinging() && now_ns >= lane->pinged_ns() + kHeartbeatNs) {
+      lane->ping(now_ns);
+      loop_.wake(lane);
+    }
+  }
+  if (!is_up(peer)) {
+    if (peer.heard_ns == 0 || was_away) peer.heard_ns = now_ns;
+    if (!peer.lost && now_ns >= peer.heard_ns + kPeerLostNs) lose(peer);
+  }
+  for (Rails* rails : {&peer.small, &peer.bulk}) {
+    const std::uint32_t base = rails == &peer.small ? 0 : 1;
+    while (const auto rail = rails->probe(now_ns)) {
+      const auto lane = static_cast<std::uint32_t>(*rail) + base;
+      dialer_.dial({id, peer.spec.node, lane, lane == 0 ? LaneRole::kSmall : LaneRole::kBulk});
+    }
+  }
+}
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/serving_lane.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/tcp/socket.h"
+
+namespace mc::transport::tcp {
+
+ServingLane::ServingLane(Fd socket, ServingSink& sink, NodeId node,
+                         std::uint32_t zero_copy_min_bytes)
+    : Lane(std::move(socket)), sink_(sink), node_(node) {
+  if (zero_copy_min_bytes > 0 && enable_zero_copy(socket_.get())) {
+    out_.use_zero_copy(zero_copy_min_bytes);
+  }
+}
+
+ServingLane::~ServingLane() {
+  // First the socket: a byte that left after its pin was given back might be another object's.
+  cut(socket_);
+  out_.abandon();
+  release_sent(0);
+  if (incoming_ == Incoming::kWrite) sink_.regions().release(grant_);
+}
+
+bool ServingLane::keeps_pace(std::uint64_t now_ns) const {
+  return out_.idle() || stuck_since_ns_ == 0 || now_ns < stuck_since_ns_ + kMaxPinNs;
+}
+
+Lane::Turn ServingLane::work(std::uint64_t now_ns) {
+  if (has_notice_) {
+    has_notice_ = false;
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (!out_.take_notices(socket(), sink_.serving_counters()) &&
+        (::getsockopt(socket(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)) {
+      return Turn::kFailed;
+    }
+    release_sent(now_ns);
+  }
+  Turn turn = Turn::kWaits;
+  if (readable_) turn = receive(now_ns);
+  if (turn == Turn::kFailed) return turn;
+  const SendQueue::Result sent = writable_ ? send(now_ns) : SendQueue::Result::kWouldBlock;
+  if (sent == SendQueue::Result::kFailed) return Turn::kFailed;
+  if (sent == SendQueue::Result::kBudgetSpent) turn = Turn::kGoesOn;
+  return turn;
+}
+
+Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
+  std::uint64_t taken = 0;
+  while (taken < kTurnBytes) {
+    std::byte* to = received_.data() + partial_bytes_;
+    std::uint64_t room = received_.size() - partial_bytes_;
+    const bool direct = incoming_ == Incoming::kWrite || incoming_ == Incoming::kNotify;
+    if (direct) {
+      to = payload_to_;
+      room = payload_left_;
+    } else if (incoming_ == Incoming::kWaste) {
+      room = std::min<std::uint64_t>(room, payload_left_);
+    }
+    const ssize_t got = ::recv(socket(), to, room, MSG_DONTWAIT);
+    ++sink_.serving_counters().receive_calls;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      readable_ = false;
+      return Turn::kWaits;
+    }
+    if (got <= 0) return Turn::kFailed;
+    const auto size = static_cast<std::uint64_t>(got);
+    taken += size;
+    if (direct) {
+      take_payload(nullptr, size);
+      if (payload_left_ == 0) finish_payload();
+    } else if (!take({received_.data(), partial_bytes_ + size}, now_ns)) {
+      ++sink_.serving_counters().broken_frames;
+      return Turn::kFailed;
+    }
+    if (size < room) {
+      readable_ = false;
+      return Turn::kWaits;
+    }
+  }
+  return Turn::kGoesOn;
+}
+
+// Frames, and payload that came with them in one call.
+bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
+  while (!bytes.empty()) {
+    if (incoming_ == Incoming::kFrames) {
+      if (bytes.size() < kFrameBytes) break;
+      const auto frame = decode_request(bytes.first(kFrameBytes), next_id_);
+      if (!frame || !take_frame(*frame, now_ns)) return false;
+      bytes = bytes.subspan(kFrameBytes);
+      continue;
+    }
+    const std::uint64_t part = std::min<std::uint64_t>(bytes.size(), payload_left_);
+    take_payload(bytes.data(), part);
+    if (payload_left_ == 0) finish_payload();
+    bytes = bytes.subspan(part);
+  }
+  partial_bytes_ = bytes.size();
+  if (!bytes.empty()) std::memmove(received_.data(), bytes.data(), bytes.size());
+  return true;
+}
+
+bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
+  // An asker counts those too whose answers are on their way: an honest one is never above it.
+  if (requests_.size() >= kMaxLaneRequests) return false;
+  ++next_id_;
+  const Request request{frame, now_ns + std::uint64_t{frame.left_us} * 1000, Outcome::kDone};
+  const auto kind = static_cast<FrameKind>(frame.kind);
+  if (kind == FrameKind::kRead || kind == FrameKind::kPing) {
+    requests_.push(request);
+    return true;
+  }
+  current_ = request;
+  payload_left_ = frame.payload_bytes;
+  if (kind == FrameKind::kNotify) {
+    incoming_ = Incoming::kNotify;
+    payload_to_ = notification_.data();
+    return true;
+  }
+  current_.outcome = admit(frame, frame.payload_bytes, true, &grant_);
+  incoming_ = current_.outcome == Outcome::kDone ? Incoming::kWrite : Incoming::kWaste;
+  payload_to_ = grant_.data;
+  return true;
+}
+
+// bytes null: they are in place already.
+void ServingLane::take_payload(const std::byte* bytes, std::uint64_t size) {
+  payload_left_ -= size;
+  if (incoming_ == Incoming::kWaste) return;
+  if (bytes != nullptr) {
+    std::memcpy(payload_to_, bytes, size);
+    if (incoming_ == Incoming::kWrite) sink_.serving_counters().staged_bytes += size;
+  }
+  payload_to_ += size;
+}
+
+void ServingLane::finish_payload() {
+  if (incoming_ == Incoming::kWrite) {
+    sink_.regions().release(grant_);
+    sink_.serving_counters().taken_bytes += current_.frame.payload_bytes;
+  } else if (incoming_ == Incoming::kNotify &&
+             !sink_.on_notification(node_,
+                                    std::span(notification_).first(current_.frame.payload_bytes))) {
+    current_.outcome = Outcome::kBusy;
+  }
+  incoming_ = Incoming::kFrames;
+  requests_.push(current_);
+}
+
+Outcome ServingLane::admit(const Frame& frame, std::uint64_t size, bool write,
+                           RegionTable::Grant* grant) {
+  const Outcome outcome = sink_.regions().admit(
+      {node_, frame.region, frame.generation, frame.offset_bytes, size, write}, grant);
+  if (outcome != Outcome::kDone) ++sink_.serving_counters().refused_requests;
+  return outcome;
+}
+
+SendQueue::Result ServingLane::send(std::uint64_t now_ns) {
+  std::uint64_t spent = 0;
+  while (spent < kTurnBytes) {
+    while (!requests_.empty() && out_.queued_bytes() < kLanePinBytes &&
+           pinned_bytes_ < kLaneZeroCopyPinBytes) {
+      start_answer(requests_.front(), now_ns);
+      requests_.pop();
+    }
+    if (out_.empty()) return SendQueue::Result::kDrained;
+    if (stuck_since_ns_ == 0) stuck_since_ns_ = now_ns;
+    const std::uint64_t before = out_.queued_bytes();
+    const auto result = out_.flush(socket(), kTurnBytes - spent, sink_.serving_counters());
+    const std::uint64_t sent = before - out_.queued_bytes();
+    spent += sent;
+    release_sent(now_ns);
+    if (result == SendQueue::Result::kWouldBlock) writable_ = false;
+    if (result != SendQueue::Result::kDrained) return result;
+  }
+  return out_.empty() && (requests_.empty() || pinned_bytes_ >= kLaneZeroCopyPinBytes)
+             ? SendQueue::Result::kDrained
+             : SendQueue::Result::kBudgetSpent;
+}
+
+void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
+  const auto kind = static_cast<FrameKind>(request.frame.kind);
+  if (kind == FrameKind::kPing) {
+    out_.push(make_frame(FrameKind::kPong, request.frame.id));
+    return;
+  }
+  Frame answer = make_frame(kind == FrameKind::kRead ? FrameKind::kData : FrameKind::kAnswer,
+                            request.frame.id);
+  Outcome outcome = request.outcome;
+  RegionTable::Grant grant;
+  if (kind == FrameKind::kRead) {
+    outcome = now_ns >= request.deadline_ns
+                  ? Outcome::kTimedOut
+                  : admit(request.frame, request.frame.size_bytes, false, &grant);
+  }
+  answer.outcome = static_cast<std::uint8_t>(outcome);
+  if (kind != FrameKind::kRead || outcome != Outcome::kDone) {
+    out_.push(answer);
+    return;
+  }
+  answer.payload_bytes = request.frame.size_bytes;
+  sink_.serving_counters().pinned_bytes += answer.payload_bytes;
+  pinned_bytes_ += answer.payload_bytes;
+  out_.push(answer, {grant.data, answer.payload_bytes}, &grant);
+}
+
+void ServingLane::release_sent(std::uint64_t now_ns) {
+  if (!out_.released().empty()) stuck_since_ns_ = now_ns;
+  if (out_.idle()) stuck_since_ns_ = 0;
+  for (const RegionTable::Grant& grant : out_.released()) {
+    sink_.regions().release(grant);
+    sink_.serving_counters().pinned_bytes -= grant.size_bytes;
+    pinned_bytes_ -= grant.size_bytes;
+    sink_.serving_counters().served_bytes += grant.size_bytes;
+  }
+  out_.released().clear();
+}
+
+}  // namespace mc::transport::tcp

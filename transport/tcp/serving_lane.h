@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the serving end of a lane: reads requests, asks the region's guard, sends the bytes
+//   from where they lie, in the order of the requests.
+//   Bytes are pinned when their turn to leave has come, not when they were asked for: a lane pins
+//   at most kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the
+//   bytes in place until they are acknowledged), and a slice for kMaxPinNs, however slow its peer.
+// Threads: the transport's. Owns its socket and the grants of what is on its way.
+// Trusts: no frame before decode_request(); region, range and rights are checked by RegionTable.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "transport/queue.h"
+#include "transport/tcp/lane.h"
+#include "transport/tcp/send_queue.h"
+#include "transport/transport.h"
+
+namespace mc::transport::tcp {
+
+inline constexpr std::uint64_t kLanePinBytes = 512 * 1024;
+inline constexpr std::uint64_t kLaneZeroCopyPinBytes = 2 * 1024 * 1024;
+
+class ServingLane;
+
+class ServingSink {
+ public:
+  virtual ~ServingSink() = default;
+  virtual RegionTable& regions() = 0;
+  // False: too many wait to be polled.
+  virtual bool on_notification(NodeId from, std::span<const std::byte> payload) = 0;
+  virtual void on_serving_failed(ServingLane& lane) = 0;
+  virtual Counters& serving_counters() = 0;
+};
+
+class ServingLane : public Lane {
+ public:
+  ServingLane(Fd socket, ServingSink& sink, NodeId node, std::uint32_t zero_copy_min_bytes);
+  // Cuts the socket, then gives back what it held.
+  ~ServingLane() override;
+
+  NodeId node() const { return node_; }
+  Turn work(std::uint64_t now_ns) override;
+  void on_failed(std::uint64_t) override { sink_.on_serving_failed(*this); }
+  // False: the peer takes its bytes too slowly, the lane must be cut.
+  bool keeps_pace(std::uint64_t now_ns) const;
+
+ private:
+  struct Request {
+    Frame frame{};
+    std::uint64_t deadline_ns = 0;
+    Outcome outcome = Outcome::kDone;  // of a write or a notification: it has been done already
+  };
+  enum class Incoming { kFrames, kWrite, kNotify, kWaste };
+  static constexpr std::size_t kReceiveBytes = 64 * kFrameBytes;
+
+  Turn receive(std::uint64_t now_ns);
+  // Both false: the peer breaks the contract.
+  bool take(std::span<const std::byte> bytes, std::uint64_t now_ns);
+  bool take_frame(const Frame& frame, std::uint64_t now_ns);
+  void take_payload(const std::byte* bytes, std::uint64_t size);
+  void finish_payload();
+  Outcome admit(const Frame& frame, std::uint64_t size, bool write, RegionTable::Grant* grant);
+
+  SendQueue::Result send(std::uint64_t now_ns);
+  void start_answer(const Request& request, std::uint64_t now_ns);
+  void release_sent(std::uint64_t now_ns);
+
+  ServingSink& sink_;
+  const NodeId node_;
+  std::uint64_t next_id_ = 1;
+  Queue<Request> requests_;
+  SendQueue out_;
+  std::uint64_t pinned_bytes_ = 0;
+  // Since when no slice has left, though there are some.
+  std::uint64_t stuck_since_ns_ = 0;
+
+  std::array<std::byte, kReceiveBytes> received_{};
+  std::size_t partial_bytes_ = 0;  // of a frame, at the front of received_
+
+  Incoming incoming_ = Incoming::kFrames;
+  Request current_;  // whose payload arrives
+  std::uint64_t payload_left_ = 0;
+  RegionTable::Grant grant_;
+  std::byte* payload_to_ = nullptr;
+  std::array<std::byte, kMaxNotificationBytes> notification_{};
+};
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: how a socket becomes a lane, and how a lane is cut.
+// Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libmc/base/fd.h"
+
+namespace mc::transport::tcp {
+
+// Non-blocking, no delay, keepalive, and an end to unacknowledged bytes within kPeerLostNs.
+Status prepare_lane(int socket);
+bool enable_zero_copy(int socket);
+// Closes so that the kernel drops what is queued: no byte leaves afterwards.
+void cut(Fd& socket);
+
+// Listens on address (IPv4 or IPv6 literal); port 0: any. Errors: MC_INVALID_ARGUMENT,
+// MC_PERMISSION_DENIED or MC_BUSY with the cause.
+Result<Fd> listen_tcp(const std::string& address, std::uint16_t port);
+Result<std::uint16_t> local_port(int socket);
+// Starts connecting, does not wait.
+Result<Fd> start_connect(const std::string& address, std::uint16_t port);
+
+}  // namespace mc::transport::tcp

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: Transport over TCP: several lanes to each peer, one loop by epoll. Works everywhere.
+//   Reads and writes are emulated: the serving side's transport answers them from its regions.
+// Threads: one drives it. Owns its lanes and the epoll descriptor.
+// Trusts: links that were attached; nothing that arrives on them.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "transport/tcp/requester.h"
+#include "transport/tcp/serving_lane.h"
+#include "transport/transport.h"
+
+namespace mc::transport::tcp {
+
+struct TcpOptions {
+  NodeId node = 0;
+  std::uint64_t incarnation = 0;
+  // Payload from here on is sent without the kernel's copy, where the kernel can. 0: never.
+  std::uint32_t zero_copy_min_bytes = 128 * 1024;
+};
+
+class TcpTransport : public Transport, private LaneLoop, private ServingSink {
+ public:
+  // dialer must outlive it. Errors: MC_NO_MEMORY.
+  static Result<std::unique_ptr<TcpTransport>> create(const TcpOptions& options, Dialer& dialer);
+  ~TcpTransport() override;
+
+  const Capabilities& capabilities() const override;
+  Result<RegionId> register_region(const RegionSpec& spec) override;
+  Result<std::vector<std::byte>> describe(RegionId region) const override;
+  Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override;
+  Result<PeerId> connect(const PeerSpec& spec) override;
+  Status attach(Link link) override;
+  void dial_failed(PeerId peer, std::uint32_t lane) override;
+  std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
+  void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
+  int wait_fd() const override { return epoll_.get(); }
+  std::uint64_t next_poll_ns() const override;
+  bool close_region(RegionId region) override { return regions_.remove(region); }
+  void close_peer(PeerId peer) override { requester_.close_peer(peer); }
+  void cancel(OperationId operation) override { requester_.cancel(operation); }
+  const Counters& counters() const override { return counters_; }
+
+ private:
+  struct Notification {
+    NodeId from;
+    std::vector<std::byte> payload;
+  };
+
+  TcpTransport(const TcpOptions& options, Dialer& dialer, Fd epoll);
+
+  Status watch(Lane* lane) override;
+  void wake(Lane* lane) override;
+  void forget(Lane* lane) override;
+  RegionTable& regions() override { return regions_; }
+  bool on_notification(NodeId from, std::span<const std::byte> payload) override;
+  void on_serving_failed(ServingLane& lane) override;
+  Counters& serving_counters() override { return counters_; }
+
+  void take_edges();
+  void work_lanes(std::uint64_t now_ns);
+  void cut_slow_lanes(std::uint64_t now_ns);
+  void hand_out(std::vector<Event>& events);
+
+  const TcpOptions options_;
+  Fd epoll_;
+  Counters counters_;
+  RegionTable regions_;
+  // Lanes with work; null: forgotten meanwhile. Lanes leave them when they are destroyed, so these
+  // come first.
+  std::vector<Lane*> ready_;
+  std::vector<Lane*> working_;
+  Requester requester_;
+  std::unordered_map<ServingLane*, std::unique_ptr<ServingLane>> serving_;
+  std::vector<Notification> arrived_;
+  std::vector<Notification> handed_out_;
+  std::uint64_t now_ns_ = 0;  // of the last call
+  std::uint64_t next_slow_look_ns_ = 0;
+};
+
+}  // namespace mc::transport::tcp

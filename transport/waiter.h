@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: how a loop waits for its transport: busy for a bounded time after the last work, then
+//   asleep. While work comes at short intervals no wake-up is paid for; an idle loop costs nothing.
+// Threads: its loop's.
+#pragma once
+
+#include <cstdint>
+
+namespace mc::transport {
+
+class Waiter {
+ public:
+  explicit Waiter(std::uint64_t spin_ns) : spin_ns_(spin_ns) {}
+
+  // After each poll(). worked: it did something. Returns at once while it is worth looking again;
+  // else sleeps until fd is readable or until_ns has come (0: does not sleep).
+  void wait(int fd, std::uint64_t now_ns, bool worked, std::uint64_t until_ns);
+
+ private:
+  const std::uint64_t spin_ns_;
+  std::uint64_t last_work_ns_ = 0;
+};
+
+}  // namespace mc::transport
