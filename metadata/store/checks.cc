@@ -57,6 +57,11 @@ Status check_write(std::string_view key, std::string_view value) {
   return {};
 }
 
+Status check_remove_if(std::string_view key, Revision expected) {
+  if (expected == 0) return {MC_INVALID_ARGUMENT, "remove_if needs the revision of a present key"};
+  return check_key(key);
+}
+
 Status check_ttl(std::uint32_t ttl_ms) {
   if (ttl_ms < kMinLeaseTtlMs || ttl_ms > kMaxLeaseTtlMs) {
     return {MC_INVALID_ARGUMENT, "a lease lives " + std::to_string(kMinLeaseTtlMs) + " to " +
@@ -64,6 +69,20 @@ Status check_ttl(std::uint32_t ttl_ms) {
                                      std::to_string(ttl_ms)};
   }
   return {};
+}
+
+std::string no_such_key(std::string_view key) {
+  return "the cluster store has no key '" + std::string(key) + "'";
+}
+
+std::string no_such_lease(LeaseId lease) {
+  return "lease " + std::to_string(lease) + " has ended or was never granted; grant another";
+}
+
+Status list_too_large(std::string_view prefix) {
+  return {MC_TOO_LARGE, "more than " + std::to_string(kMaxListEntries) + " keys or " +
+                            std::to_string(kMaxListBytes >> 20) + " MiB begin with '" +
+                            std::string(prefix) + "'; list a longer prefix"};
 }
 
 }  // namespace mc::metadata

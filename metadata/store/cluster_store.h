@@ -11,12 +11,11 @@
 //
 // Errors, for every call:
 //   kStoreUnavailable    no server took the request by the deadline; it had no effect
-//   kOutcomeUnknown      a write was sent and its answer lost; it may take effect: read before a retry
-//   MC_PERMISSION_DENIED user, password or certificate refused
-//   MC_INVALID_ARGUMENT  a key, value or TTL outside the limits below
-//   MC_UNSUPPORTED       this kind of store cannot do that; see capabilities()
-//   MC_NO_SPACE          the store is full
-//   MC_CORRUPT           the server's answer is not of its protocol, or larger than the limits
+//   kOutcomeUnknown      a write was sent and its answer lost; it may take effect: read before a
+//   retry MC_PERMISSION_DENIED user, password or certificate refused MC_INVALID_ARGUMENT  a key,
+//   value or TTL outside the limits below MC_UNSUPPORTED       this kind of store cannot do that;
+//   see capabilities() MC_NO_SPACE          the store is full MC_CORRUPT           the server's
+//   answer is not of its protocol, or larger than the limits
 #pragma once
 
 #include <cstddef>
@@ -78,7 +77,8 @@ struct Swap {
 
 struct Lease {
   LeaseId id = kNoLease;
-  std::uint32_t ttl_ms = 0;  // as granted: a store may round up (etcd: whole seconds, 1 or 2 s least)
+  std::uint32_t ttl_ms =
+      0;  // as granted: a store may round up (etcd: whole seconds, 1 or 2 s least)
 };
 
 struct WatchEvent {
@@ -90,8 +90,8 @@ struct WatchEvent {
   Kind kind = Kind::kPut;
   Entry entry;
 };
-// Changes come in the order of their revisions. One that was overwritten before it could be told may
-// be left out. After a kRelist, events up to the listing's revision may repeat what it holds.
+// Changes come in the order of their revisions. One that was overwritten before it could be told
+// may be left out. After a kRelist, events up to the listing's revision may repeat what it holds.
 using WatchCallback = std::function<void(const WatchEvent&)>;
 
 // Lives through lost connections and restarts of the server, until destroyed. The destructor waits
@@ -131,8 +131,8 @@ class ClusterStore {
   // Ends the lease and removes its keys. MC_NOT_FOUND: it has ended.
   virtual Status revoke(LeaseId lease, std::uint64_t deadline_ns) = 0;
 
-  // Tells every change after from_revision (0: after now) of keys that begin with prefix. Returns at
-  // once: a server that is away is waited for in the background.
+  // Tells every change after from_revision (0: from when the watch has reached the store) of keys
+  // that begin with prefix. Returns at once: a server that is away is waited for in the background.
   virtual Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
                                                WatchCallback callback) = 0;
 };
