@@ -55,8 +55,8 @@ Status decode_redis_error(const Reply& reply) {
   const auto says = [&](std::string_view what) {
     return reply.text.find(what) != std::string::npos;
   };
-  for (const char* code :
-       {"NOAUTH", "WRONGPASS", "NOPERM", "invalid password", "without any password"}) {
+  for (const char* code : {"NOAUTH", "WRONGPASS", "NOPERM", "can't run this command",
+                           "can't access", "invalid password", "without any password"}) {
     if (says(code)) {
       return {MC_PERMISSION_DENIED,
               words + "; check user and password of the store's URL and the user's ACL"};

@@ -11,8 +11,14 @@ constexpr std::string_view kScript = R"LUA(
 local base, op = KEYS[1], ARGV[1]
 local meta, names, leases = base .. 'meta', base .. 'keys', base .. 'leases'
 local ttls, log = base .. 'ttl', base .. 'log'
--- A write that changes nothing: a replica refuses it, so that nobody reads old state there.
-redis.call('PERSIST', meta)
+-- A first write that changes nothing: a replica refuses it, so that nobody reads old state there.
+-- What needs room begins with one that a full server refuses too; after a script's first write
+-- Redis refuses nothing, so nothing is ever half done.
+if op == 'write' or op == 'grant' then
+  redis.call('HSETNX', meta, 'revision', '0')
+else
+  redis.call('PERSIST', meta)
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function text(number) return string.format('%.0f', number) end
@@ -42,8 +48,6 @@ local function leave_lease(key)
   if lease and lease ~= '0' then redis.call('SREM', keys_of(lease), key) end
 end
 
--- The log first, here and below: Redis refuses it when its memory is full, and then nothing is half
--- done.
 local function drop(key)
   change('d', key)
   leave_lease(key)
