@@ -6,16 +6,17 @@
 // Threads: any thread may call any function at any time; a call blocks its thread, at the latest
 //   until its deadline. Callbacks of a watch come from that watch's own thread, one at a time.
 // Owns: its connections. Watches must be destroyed before their store.
-// Trusts: the caller checks nothing for it: keys, values and deadlines are checked here. What a
-//   server answers is foreign bytes: bounded and checked before it becomes one of these values.
+// Trusts: nobody. Keys, values and TTLs of callers are checked against the limits below; what a
+//   server answers is foreign bytes, bounded and checked before it becomes one of these values.
 //
-// Errors, for every call:
-//   kStoreUnavailable    no server took the request by the deadline; it had no effect
-//   kOutcomeUnknown      a write was sent and its answer lost; it may take effect: read before a
-//   retry MC_PERMISSION_DENIED user, password or certificate refused MC_INVALID_ARGUMENT  a key,
-//   value or TTL outside the limits below MC_UNSUPPORTED       this kind of store cannot do that;
-//   see capabilities() MC_NO_SPACE          the store is full MC_CORRUPT           the server's
-//   answer is not of its protocol, or larger than the limits
+// Errors of every call:
+// - kStoreUnavailable: no server took the request by the deadline; it had no effect.
+// - kOutcomeUnknown: a write was sent, its answer lost; it may take effect. Read before a retry.
+// - MC_PERMISSION_DENIED: user, password or certificate refused.
+// - MC_INVALID_ARGUMENT: a key, value or TTL outside the limits below.
+// - MC_UNSUPPORTED: this kind of store cannot do that; see capabilities().
+// - MC_NO_SPACE: the store is full. MC_TOO_LARGE: the answer is beyond the limits.
+// - MC_CORRUPT: the answer is not of the server's protocol.
 #pragma once
 
 #include <cstddef>

@@ -384,6 +384,7 @@ TEST_P(ClusterStoreTest, CallsEndWhileTheServerHangs) {
 TEST_P(ClusterStoreTest, ACallWhoseDeadlineHasPassedHasNoEffect) {
   MC_NEEDS_SERVER();
   const auto store = open();
+  EXPECT_EQ(code_of_get(*store, "a"), MC_NOT_FOUND);  // a connection is ready
   const auto put = store->put("a", "1", kNoLease, 1);
   ASSERT_FALSE(put.has_value());
   EXPECT_EQ(put.error().code(), metadata::kStoreUnavailable) << put.error().to_string();

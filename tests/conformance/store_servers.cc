@@ -123,7 +123,11 @@ void StoreServer::kill_hard() {
   pid_ = 0;
 }
 
-void StoreServer::pause(bool paused) { ::kill(pid_, paused ? SIGSTOP : SIGCONT); }
+void StoreServer::pause(bool paused) {
+  ::kill(pid_, paused ? SIGSTOP : SIGCONT);
+  // Its threads stop one after the other: until then it may answer.
+  ::waitpid(pid_, nullptr, paused ? WUNTRACED : WCONTINUED);
+}
 
 std::string StoreServer::log() const {
   std::ifstream file(directory_.file("log"));

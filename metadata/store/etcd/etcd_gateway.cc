@@ -30,10 +30,10 @@ void EtcdGateway::forsake(std::uint64_t era) {
   if (era == era_) ++era_;
 }
 
-void EtcdGateway::start_over() {
+void EtcdGateway::start_over(bool fresh_token) {
   const std::lock_guard lock(mutex_);
   ++era_;
-  token_.clear();
+  if (fresh_token) token_.clear();
 }
 
 HttpRequest EtcdGateway::request(const Endpoint& endpoint, const std::string& path,

@@ -26,8 +26,8 @@ class EtcdGateway {
   // A watch's stream from one endpoint, as HttpClient::stream().
   Status stream(const std::string& path, const std::string& body, const StopSignal& stop,
                 const std::function<bool(long, std::string_view)>& on_bytes);
-  // The next stream asks for another token and takes another endpoint.
-  void start_over();
+  // The next stream takes another endpoint, and with a fresh token if wanted.
+  void start_over(bool fresh_token);
 
  private:
   struct Way {

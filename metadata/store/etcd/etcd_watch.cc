@@ -10,6 +10,7 @@ namespace mc::metadata {
 
 bool EtcdWatch::on_line(std::string_view line, const StopSignal& stop) {
   const auto message = decode_etcd_watch(line, cluster_);
+  refused_ = !message;
   if (!message) return false;
   backoff_.reset();
   // A store that is younger than the position has lost its data.
@@ -59,9 +60,8 @@ void EtcdWatch::run(const StopSignal& stop) {
     const Status ended =
         gateway_->stream("/v3/watch", etcd_watch(cluster_ + prefix_, start), stop,
                          [&](long, std::string_view bytes) { return on_bytes(bytes, stop); });
-    // Ended by the server or for want of it; a stream ended from here goes on where it was, unless
-    // what it said was an error, which another token or member may not give.
-    if (!ended.ok() || !lost_) gateway_->start_over();
+    // Another member, and after an error another token, may do better.
+    if (!ended.ok() || refused_) gateway_->start_over(refused_);
     if (stop.wait_ms(backoff_.next_ms())) return;
   }
 }

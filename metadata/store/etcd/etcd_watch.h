@@ -35,7 +35,8 @@ class EtcdWatch {
   const std::string cluster_;
   const std::string prefix_;
   Revision position_;
-  bool lost_ = false;  // the next stream starts at "now" and says kRelist first
+  bool lost_ = false;     // the next stream starts at "now" and says kRelist first
+  bool refused_ = false;  // the last stream ended with an error from the server
   const WatchCallback callback_;
   std::string line_;  // what has come of it
   Backoff backoff_;

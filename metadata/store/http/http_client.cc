@@ -142,7 +142,7 @@ Result<HttpAnswer> HttpClient::call(const HttpRequest& request, std::size_t max_
   curl_easy_setopt(handle->curl, CURLOPT_WRITEDATA, &sink);
   const CURLcode code = curl_easy_perform(handle->curl);
   if (too_long) {
-    return fail(MC_CORRUPT,
+    return fail(MC_TOO_LARGE,
                 "the answer is longer than " + std::to_string(max_body_bytes) + " bytes");
   }
   if (code != CURLE_OK) return fail(status_of(handle->curl, code, handle->words));
@@ -160,7 +160,9 @@ Status HttpClient::stream(const HttpRequest& request, const StopSignal& stop,
   if (handle.curl == nullptr || multi == nullptr) return {MC_NO_MEMORY, "libcurl gave no handle"};
   prepare(handle, request);
   bool enough = false;
+  std::uint64_t heard_ns = now_ns();
   Sink sink{handle.curl, [&](long status, std::string_view bytes) {
+              heard_ns = now_ns();
               enough = !on_bytes(status, bytes);
               return !enough;
             }};
@@ -168,10 +170,12 @@ Status HttpClient::stream(const HttpRequest& request, const StopSignal& stop,
   curl_multi_add_handle(multi, handle.curl);
   Status result;
   curl_waitfd stop_fd{stop.fd(), CURL_WAIT_POLLIN, 0};
-  for (int running = 1; running != 0 && !enough && !stop.stopped();) {
+  const auto silent = [&] { return now_ns() - heard_ns > kLongestSilenceNs; };
+  for (int running = 1; running != 0 && !enough && !stop.stopped() && !silent();) {
     curl_multi_perform(multi, &running);
     if (running != 0) curl_multi_poll(multi, &stop_fd, 1, 1000, nullptr);
   }
+  if (silent()) result = {kStoreUnavailable, "the server has long been silent"};
   int left = 0;
   if (const CURLMsg* done = curl_multi_info_read(multi, &left); done != nullptr && !enough) {
     const CURLcode code = done->data.result;

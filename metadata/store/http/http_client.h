@@ -35,18 +35,22 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
+  // A server that hangs keeps its connections open: only its silence tells.
+  static constexpr std::uint64_t kLongestSilenceNs = 10000000000;
+
   explicit HttpClient(TlsFiles tls);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
   // kStoreUnavailable: not connected, so it had no effect. kOutcomeUnknown: the answer got lost.
-  // MC_PERMISSION_DENIED: a certificate was refused. MC_CORRUPT: longer than max_body_bytes.
+  // MC_PERMISSION_DENIED: a certificate was refused. MC_TOO_LARGE: longer than max_body_bytes.
   Result<HttpAnswer> call(const HttpRequest& request, std::size_t max_body_bytes,
                           std::uint64_t deadline_ns);
 
-  // Bytes of the answer as they come, until the server ends it, on_bytes returns false or stop is
-  // raised. Returns why it ended (ok: as asked). The status line's code comes with each piece.
+  // Bytes of the answer as they come, until the server ends it, nothing has come for
+  // kLongestSilenceNs, on_bytes returns false or stop is raised. Returns why it ended (ok: as
+  // asked). The status line's code comes with each piece.
   Status stream(const HttpRequest& request, const StopSignal& stop,
                 const std::function<bool(long status, std::string_view bytes)>& on_bytes);
 
