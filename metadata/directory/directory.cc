@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys: publish, locate, remove.
+#include "metadata/directory/directory.h"
+
+#include <algorithm>
+
+namespace mc::metadata {
+
+namespace {
+
+// A batch is looked at in pieces: three rounds over this many keys, so that their cache misses are
+// under way together and still in the first-level cache when they are needed.
+constexpr std::size_t kPiece = 64;
+
+bool valid(const PublishItem& item) {
+  return item.bytes >= 1 && item.bytes <= MC_MAX_OBJECT_BYTES && valid(item.attributes);
+}
+
+std::uint64_t tombstone_payload(std::uint64_t removal) {
+  return removal % (std::uint64_t{1} << Slot::kBytesBits) + 1;
+}
+
+}  // namespace
+
+void Directory::apply(const Batch& batch, BatchAnswer& answer) {
+  answer.verdicts.clear();
+  answer.drops.clear();
+  Node* node = nullptr;
+  answer.stream = check(batch.position, node);
+  if (answer.stream != StreamAnswer::kApplied) return;
+  if (node->report == ReportState::kAwaited || batch.position.sequence != node->sequence + 1) {
+    set_report(*node, ReportState::kAwaited);
+    answer.stream = StreamAnswer::kReportNeeded;
+    return;
+  }
+  if (batch.items.size() > MC_MAX_BATCH_ITEMS) {
+    answer.stream = StreamAnswer::kTooManyItems;
+    return;
+  }
+  node->sequence = batch.position.sequence;
+  table_.prepare(batch.items.size() + 1);
+  if (unswept() != 0) table_.sweep(batch.items.size() / 4 + 1);
+
+  for (std::size_t first = 0; first < batch.items.size(); first += kPiece) {
+    const auto piece = batch.items.subspan(first, std::min(kPiece, batch.items.size() - first));
+    for (const PublishItem& item : piece) table_.prefetch_home(item.hash);
+    for (const PublishItem& item : piece) table_.prefetch_slot_for_write(item.hash);
+    for (const PublishItem& item : piece) {
+      answer.verdicts.push_back(item.what == PublishItem::What::kHolds
+                                    ? publish(*node, item, batch, answer)
+                                    : withdraw(*node, item));
+    }
+  }
+}
+
+Directory::Known Directory::look_up(KeyHash hash, NodeIndex node) {
+  Known known;
+  table_.for_key(hash, [&](Slot& slot) {
+    const NodeIndex holder = sessions_.node_of(slot.session());
+    if (holder == Sessions::kNobody) return table_.erase(slot);
+    if (holder == Sessions::kTombstones) {
+      known.tombstone = &slot;
+      return;
+    }
+    ++known.holder_count;
+    known.version = slot.version;
+    known.bytes = slot.bytes();
+    if (holder == node) known.own = &slot;
+  });
+  return known;
+}
+
+Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& batch,
+                           BatchAnswer& answer) {
+  if (!valid(item)) return Verdict::kInvalid;
+  const NodeIndex self = index_of(node);
+  Known known = look_up(item.hash, self);
+  if (known.tombstone != nullptr && item.version <= known.tombstone->version) {
+    return Verdict::kRemoved;
+  }
+  const bool held = known.holder_count != 0;
+  if (held && item.version < known.version) return Verdict::kStale;
+  const bool joins = held && item.version == known.version;
+  if (joins && item.bytes != known.bytes) return Verdict::kInvalid;
+  // A version that others hold was told in time by somebody.
+  if (!joins && tombstones_.uncertain(batch.removals_seen, item.version)) {
+    return Verdict::kUncertain;
+  }
+  if (held && !joins) {
+    supersede(item.hash, self, answer.drops);
+    // A tombstone may have come in between.
+    known = look_up(item.hash, self);
+  }
+  const Slot slot =
+      Slot::make(item.hash, item.version, item.bytes, pack(item.attributes), node.session);
+  if (known.own != nullptr) {
+    sessions_.dropped(*known.own);
+    *known.own = slot;
+    sessions_.added(slot);
+    return Verdict::kAccepted;
+  }
+  if (joins && known.holder_count >= kMaxHolders) return Verdict::kHoldersFull;
+  if (table_.count() - tombstone_count() >= options_.max_entries) return Verdict::kFull;
+  return table_.insert(slot) != nullptr ? Verdict::kAccepted : Verdict::kFull;
+}
+
+// Forgets what others hold of a key. Should its new holder die, a late word of the old version must
+// not bring it back, so that is buried.
+void Directory::supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops) {
+  const std::size_t before = drops.size();
+  table_.for_key(hash, [&](Slot& slot) {
+    const NodeIndex holder = sessions_.node_of(slot.session());
+    if (holder >= Sessions::kMaxNodes || holder == by) return;
+    drops.push_back({hash, slot.version, nodes_[holder].id});
+    table_.erase(slot);
+  });
+  if (drops.size() != before) bury(hash, drops.back().version);
+}
+
+Verdict Directory::withdraw(const Node& node, const PublishItem& item) {
+  const Known known = look_up(item.hash, index_of(node));
+  if (known.own == nullptr || known.own->version > item.version) return Verdict::kNotHeld;
+  table_.erase(*known.own);
+  return Verdict::kAccepted;
+}
+
+void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) const {
+  answer.keys.clear();
+  answer.holders.clear();
+  const Lookup miss = recovering() ? Lookup::kRecovering : Lookup::kMiss;
+  for (std::size_t first = 0; first < keys.size(); first += kPiece) {
+    const auto piece = keys.subspan(first, std::min(kPiece, keys.size() - first));
+    for (const KeyHash hash : piece) table_.prefetch_home(hash);
+    for (const KeyHash hash : piece) table_.prefetch_slot(hash);
+    for (const KeyHash hash : piece) {
+      Located& found = answer.keys.emplace_back();
+      found.first_holder = static_cast<std::uint32_t>(answer.holders.size());
+      table_.for_key(hash, [&](const Slot& slot) {
+        const NodeIndex holder = sessions_.node_of(slot.session());
+        if (holder >= Sessions::kMaxNodes) return;
+        answer.holders.push_back(nodes_[holder].id);
+        found.version = slot.version;
+        found.bytes = slot.bytes();
+        found.attributes = unpack(slot.attributes());
+      });
+      found.holder_count = static_cast<std::uint32_t>(answer.holders.size()) - found.first_holder;
+      found.state = found.holder_count != 0 ? Lookup::kFound : miss;
+    }
+  }
+}
+
+void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer) {
+  answer.keys.clear();
+  answer.drops.clear();
+  table_.prepare(items.size() + 1);
+  for (const RemoveItem& item : items) table_.prefetch_home(item.hash);
+  for (const RemoveItem& item : items) {
+    const std::size_t before = answer.drops.size();
+    table_.for_key(item.hash, [&](Slot& slot) {
+      const NodeIndex holder = sessions_.node_of(slot.session());
+      if (holder >= Sessions::kMaxNodes || slot.version > item.up_to_version) return;
+      answer.drops.push_back({item.hash, slot.version, nodes_[holder].id});
+      table_.erase(slot);
+    });
+    if (answer.drops.size() != before) {
+      bury(item.hash, answer.drops.back().version);
+      answer.keys.push_back(Lookup::kFound);
+    } else {
+      answer.keys.push_back(recovering() ? Lookup::kRecovering : Lookup::kMiss);
+    }
+  }
+}
+
+// From now on this version and those before it are refused for the key.
+void Directory::bury(KeyHash hash, std::uint64_t version) {
+  ++removal_;
+  if (tombstones_.full() && tombstones_.count() != 0) {
+    const Tombstones::Mark mark = tombstones_.oldest();
+    const Known known = look_up(mark.hash, Sessions::kNobody);
+    // Removed once more since then: the later mark stands for both.
+    if (known.tombstone != nullptr && known.tombstone->bytes() == tombstone_payload(mark.removal)) {
+      tombstones_.forgot(mark.removal, known.tombstone->version);
+      table_.erase(*known.tombstone);
+    }
+  }
+  const Known known = look_up(hash, Sessions::kNobody);
+  if (known.tombstone != nullptr) {
+    version = std::max(version, known.tombstone->version);
+    table_.erase(*known.tombstone);
+  }
+  const Slot slot =
+      Slot::make(hash, version, tombstone_payload(removal_), 0, Sessions::kTombstoneSession);
+  if (tombstones_.full() || table_.insert(slot) == nullptr) {
+    // No place to remember it: as if it had been forgotten at once.
+    tombstones_.forgot(removal_, version);
+    return;
+  }
+  tombstones_.remember(hash, removal_);
+}
+
+}  // namespace mc::metadata

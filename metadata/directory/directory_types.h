@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what goes into the directory and what comes out of it.
+// Threads: values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "metadata/directory/key_hash.h"
+#include "metadata/directory/slot.h"
+#include "metadata/membership/node.h"
+
+namespace mc::metadata {
+
+inline constexpr unsigned kMaxHolders = 16;  // of one key: 8 replicas, and copies of hot objects
+
+struct DirectoryOptions {
+  std::uint64_t max_entries = 64ull << 20;  // (key, holder) pairs; 40 to 54 bytes each
+  std::uint64_t max_tombstones = 1ull << 20;
+  std::uint32_t max_nodes = 4096;
+  // Removals are numbered from here. A master that takes over starts above all that its forerunner
+  // gave out: leader epoch * 2^40.
+  std::uint64_t first_removal = 1;
+};
+
+// Where a message stands in its node's stream.
+struct StreamPosition {
+  NodeId node = kNoNode;
+  Incarnation incarnation = 0;
+  std::uint64_t sequence = 0;
+};
+
+enum class StreamAnswer : std::uint8_t {
+  kApplied,
+  kDuplicate,         // had come before: acknowledged, nothing changed
+  kReportNeeded,      // a gap, or no report yet: begin one
+  kUnknownNode,       // not a member: join first
+  kStaleIncarnation,  // a newer incarnation of the node has joined
+  kTooManyItems,      // more than MC_MAX_BATCH_ITEMS
+  kBusy,              // no session free until more is swept: try again
+};
+
+struct PublishItem {
+  enum class What : std::uint8_t {
+    kHolds,    // the node holds this object
+    kDropped,  // it no longer does: evicted, moved away. Other holders stay
+  };
+  KeyHash hash;
+  // Names one completed put of the key: of two, the later one's is greater, and it is the same at
+  // every holder.
+  std::uint64_t version = 0;
+  std::uint64_t bytes = 1;  // 1 to MC_MAX_OBJECT_BYTES
+  Attributes attributes;
+  What what = What::kHolds;
+};
+
+struct Batch {
+  StreamPosition position;
+  // The latest removal number the node had heard when the oldest of these changes was begun.
+  std::uint64_t removals_seen = 0;
+  std::span<const PublishItem> items;
+};
+
+enum class Verdict : std::uint8_t {
+  kAccepted,
+  kStale,        // a newer version is known: drop yours
+  kRemoved,      // this version was removed: drop it
+  kUncertain,    // it may have been removed so long ago that nobody remembers: drop it
+  kFull,         // back-pressure: the directory is full; keep the object, publish it again later
+  kHoldersFull,  // the key has kMaxHolders holders: do not keep this copy
+  kInvalid,      // impossible size or attributes, or another size than other holders say
+  kNotHeld,      // to kDropped: nothing to forget
+};
+
+// Somebody to be told to drop an object.
+struct Holding {
+  KeyHash hash;
+  std::uint64_t version = 0;
+  NodeId node = kNoNode;
+  bool operator==(const Holding&) const = default;
+};
+
+struct BatchAnswer {
+  StreamAnswer stream = StreamAnswer::kUnknownNode;
+  std::vector<Verdict> verdicts;  // one an item, when kApplied
+  std::vector<Holding> drops;     // older versions that a newer one has replaced
+};
+
+enum class Lookup : std::uint8_t {
+  kFound,
+  kMiss,
+  kRecovering,  // not known, but not all reports are in: wait or say so
+};
+
+struct Located {
+  Lookup state = Lookup::kMiss;
+  Attributes attributes;
+  std::uint32_t first_holder = 0;  // in LocateAnswer::holders
+  std::uint32_t holder_count = 0;
+  std::uint64_t version = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct LocateAnswer {
+  std::vector<Located> keys;  // one for each asked
+  std::vector<NodeId> holders;
+  [[nodiscard]] std::span<const NodeId> holders_of(const Located& key) const {
+    return std::span(holders).subspan(key.first_holder, key.holder_count);
+  }
+};
+
+struct RemoveItem {
+  KeyHash hash;
+  std::uint64_t up_to_version = UINT64_MAX;  // a newer one stays
+};
+
+struct RemoveAnswer {
+  std::vector<Lookup> keys;  // kFound: removed
+  std::vector<Holding> drops;
+};
+
+enum class ReportState : std::uint8_t { kAwaited, kStreaming, kComplete };
+
+struct NodeCounts {
+  NodeId node = kNoNode;
+  Incarnation incarnation = 0;
+  ReportState report = ReportState::kAwaited;
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct WalkedKey {
+  KeyHash hash;
+  std::uint64_t version = 0;
+  std::uint64_t bytes = 0;
+  Attributes attributes;
+  unsigned holder_count = 0;
+  std::array<NodeId, kMaxHolders> holders{};
+  [[nodiscard]] std::span<const NodeId> all_holders() const {
+    return std::span(holders).first(holder_count);
+  }
+};
+
+}  // namespace mc::metadata

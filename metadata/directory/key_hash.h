@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the name a key has in the directory: 128 bits of XXH3 over namespace and key, keyed
+//   by the cluster's secret. Agents compute it; the master never sees a key's text.
+//   Keyed, so that whoever may choose keys but does not know the secret cannot aim them at one
+//   bucket or let two keys collide. XXH3 is no cryptographic code: a member of the cluster, which
+//   knows the secret, could; members are trusted to that extent, and tables bound the harm.
+// Threads: any; KeyHasher is not changed after its making. Trusts: nothing, any bytes are a key.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace mc::metadata {
+
+// hi's top bits choose the partition, lo the bucket, so that a master with few partitions still
+// fills its table evenly.
+struct KeyHash {
+  std::uint64_t hi = 0;
+  std::uint64_t lo = 0;
+  auto operator<=>(const KeyHash&) const = default;
+};
+
+class KeyHasher {
+ public:
+  explicit KeyHasher(std::string_view cluster_secret) {
+    XXH3_generateSecret(secret_.data(), secret_.size(), cluster_secret.data(),
+                        cluster_secret.size());
+  }
+
+  // The namespace goes in through its own hash, so that no pair (namespace, key) equals another by
+  // moving a letter across the border.
+  [[nodiscard]] KeyHash hash(std::string_view namespace_name, std::string_view key) const {
+    const XXH64_hash_t tenant = XXH3_64bits_withSecret(namespace_name.data(), namespace_name.size(),
+                                                       secret_.data(), secret_.size());
+    const XXH128_hash_t inner =
+        XXH3_128bits_withSecret(key.data(), key.size(), secret_.data(), secret_.size());
+    return mix({inner.high64, inner.low64}, tenant);
+  }
+
+  // The name of one stripe of a striped object. Stripes are ordinary objects under these names.
+  [[nodiscard]] KeyHash stripe(KeyHash whole, std::uint32_t index) const {
+    return mix(whole, ~static_cast<std::uint64_t>(index));
+  }
+
+ private:
+  [[nodiscard]] KeyHash mix(KeyHash hash, std::uint64_t with) const {
+    const std::array<std::uint64_t, 3> words = {hash.hi, hash.lo, with};
+    const XXH128_hash_t mixed =
+        XXH3_128bits_withSecret(words.data(), sizeof(words), secret_.data(), secret_.size());
+    return {mixed.high64, mixed.low64};
+  }
+
+  std::array<unsigned char, XXH3_SECRET_SIZE_MIN + 56> secret_{};
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: zeroed private memory for one large table: reserved at once, taken from the system
+//   as it is touched, and given back from its front as the owner has no more use for it.
+// Threads: the owner's. Owns: the mapping.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mc::metadata {
+
+class PageArray {
+ public:
+  // Huge pages, where the system has them: a table is read at random, and small pages would cost a
+  // second cache miss for each. Also the step in which memory is given back.
+  static constexpr std::uint64_t kStepBytes = 2u << 20;
+
+  PageArray() = default;
+  PageArray(PageArray&& other) noexcept { swap(other); }
+  PageArray& operator=(PageArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  PageArray(const PageArray&) = delete;
+  PageArray& operator=(const PageArray&) = delete;
+  ~PageArray();
+
+  // Empty when the system has no address space left for it.
+  static PageArray reserve(std::uint64_t bytes);
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  explicit operator bool() const { return data_ != nullptr; }
+  // Nothing before this offset is used any more. Whole steps go back to the system.
+  void release_until(std::uint64_t offset_bytes);
+  [[nodiscard]] std::uint64_t released_bytes() const { return released_bytes_; }
+  [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  void swap(PageArray& other) noexcept;
+
+  std::byte* data_ = nullptr;  // at a multiple of kStepBytes
+  std::uint64_t size_bytes_ = 0;
+  std::uint64_t released_bytes_ = 0;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: one (key, holder) pair in 32 bytes, and the bucket of fifteen of them.
+//
+//   slot    0        8        16       24       29    30     32
+//           │ hash.hi│ hash.lo│ version│ bytes-1│attrs│session│
+//   bucket  0                  30      32                          512
+//           │ 15 tags of 2 bytes│passed │ 15 slots                  │
+//
+//   A tag is 16 bits of the hash, 0 for an empty slot: one compare of 32 bytes finds the candidates
+//   of a bucket, and a hit costs two cache lines. `passed` counts the slots that wanted this bucket
+//   or an earlier one and were put further on: a search ends at the first bucket nobody passed, and
+//   erasing leaves no mark.
+// Threads: the directory's. The layout is private to one process; it is neither sent nor stored.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "metadata/directory/key_hash.h"
+
+namespace mc::metadata {
+
+enum class Pin : std::uint8_t { kNone = 0, kSoft = 1, kHard = 2 };
+
+// What the directory remembers about an object beside its size, in one byte.
+struct Attributes {
+  Pin pin = Pin::kNone;
+  bool grouped = false;
+  // Striped: the entry is only the tie, its size is that of the whole, and the bytes are under
+  // KeyHasher::stripe(hash, 0 .. stripe_count - 1). Every holder of a stripe publishes the tie too.
+  bool striped = false;
+  std::uint8_t replicas = 1;         // wanted, 1 to 8; 1 for a tie
+  std::uint8_t stripe_exponent = 0;  // striped only, 0 to 15: a stripe has 1 MiB << exponent
+
+  bool operator==(const Attributes&) const = default;
+};
+
+inline constexpr std::uint64_t kLeastStripeBytes = 1u << 20;
+inline constexpr std::uint8_t kMaxReplicas = 8;
+inline constexpr std::uint8_t kMaxStripeExponent = 15;
+
+constexpr std::uint64_t stripe_bytes(Attributes attributes) {
+  return kLeastStripeBytes << attributes.stripe_exponent;
+}
+constexpr std::uint64_t stripe_count(std::uint64_t bytes, Attributes attributes) {
+  return (bytes - 1) / stripe_bytes(attributes) + 1;
+}
+
+constexpr bool valid(Attributes attributes) {
+  if (attributes.pin > Pin::kHard) return false;
+  if (attributes.striped) {
+    return attributes.replicas == 1 && attributes.stripe_exponent <= kMaxStripeExponent;
+  }
+  return attributes.replicas >= 1 && attributes.replicas <= kMaxReplicas &&
+         attributes.stripe_exponent == 0;
+}
+
+constexpr std::uint8_t pack(Attributes attributes) {
+  const unsigned high = attributes.striped ? attributes.stripe_exponent : attributes.replicas - 1u;
+  return static_cast<std::uint8_t>(static_cast<unsigned>(attributes.pin) |
+                                   (attributes.grouped ? 4u : 0u) | (attributes.striped ? 8u : 0u) |
+                                   high << 4);
+}
+constexpr Attributes unpack(std::uint8_t packed) {
+  Attributes attributes;
+  attributes.pin = static_cast<Pin>(packed & 3u);
+  attributes.grouped = (packed & 4u) != 0;
+  attributes.striped = (packed & 8u) != 0;
+  const auto high = static_cast<std::uint8_t>(packed >> 4);
+  if (attributes.striped) {
+    attributes.stripe_exponent = high;
+  } else {
+    attributes.replicas = static_cast<std::uint8_t>(high + 1);
+  }
+  return attributes;
+}
+
+using SessionId = std::uint16_t;  // see sessions.h
+
+struct Slot {
+  static constexpr std::uint64_t kBytesBits = 40;
+
+  KeyHash hash;
+  std::uint64_t version = 0;
+  std::uint64_t packed = 0;  // bytes - 1: 40 bits, attributes: 8, session: 16
+
+  // REQUIRES: 1 <= bytes <= 2^40.
+  static constexpr Slot make(KeyHash hash, std::uint64_t version, std::uint64_t bytes,
+                             std::uint8_t attributes, SessionId session) {
+    return {hash, version,
+            (bytes - 1) | static_cast<std::uint64_t>(attributes) << kBytesBits |
+                static_cast<std::uint64_t>(session) << (kBytesBits + 8)};
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return (packed & ((std::uint64_t{1} << kBytesBits) - 1)) + 1;
+  }
+  [[nodiscard]] std::uint8_t attributes() const {
+    return static_cast<std::uint8_t>(packed >> kBytesBits);
+  }
+  [[nodiscard]] SessionId session() const {
+    return static_cast<SessionId>(packed >> (kBytesBits + 8));
+  }
+};
+static_assert(sizeof(Slot) == 32);
+
+// From hi's low bits: independent of the partition (hi's top bits) and of the bucket (lo).
+constexpr std::uint16_t tag_of(KeyHash hash) {
+  const auto tag = static_cast<std::uint16_t>(hash.hi);
+  return tag == 0 ? std::uint16_t{1} : tag;
+}
+
+struct alignas(512) Bucket {
+  static constexpr unsigned kSlots = 15;
+  static constexpr unsigned kAll = (1u << kSlots) - 1;
+
+  std::array<std::uint16_t, kSlots> tags;
+  std::uint16_t passed;
+  std::array<Slot, kSlots> slots;
+
+  // Bit i: slot i has this tag.
+  [[nodiscard]] unsigned match(std::uint16_t tag) const {
+#if defined(__SSE2__)
+    const auto* words = reinterpret_cast<const __m128i*>(this);
+    const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
+    const __m128i low = _mm_cmpeq_epi16(_mm_load_si128(words), wanted);
+    const __m128i high = _mm_cmpeq_epi16(_mm_load_si128(words + 1), wanted);
+    return static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(low, high))) & kAll;
+#else
+    unsigned found = 0;
+    for (unsigned i = 0; i < kSlots; ++i) found |= static_cast<unsigned>(tags[i] == tag) << i;
+    return found;
+#endif
+  }
+  [[nodiscard]] unsigned empty() const { return match(0); }
+  [[nodiscard]] unsigned used() const { return empty() ^ kAll; }
+};
+static_assert(sizeof(Bucket) == 512);
+static_assert(offsetof(Bucket, passed) == 30 && offsetof(Bucket, slots) == 32);
+
+}  // namespace mc::metadata

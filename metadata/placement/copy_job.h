@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: an order to copy one object from a holder to a node that lacks it, and the ledger of
+//   those under way, which bounds how many there are, in all and at each node.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "metadata/directory/key_hash.h"
+#include "metadata/membership/node.h"
+
+namespace mc::metadata {
+
+// The target pulls; when it has the bytes it publishes, and only then it counts as a holder.
+struct CopyJob {
+  KeyHash hash;
+  std::uint64_t version = 0;
+  std::uint64_t bytes = 0;
+  NodeId source = kNoNode;
+  NodeId target = kNoNode;
+  bool operator==(const CopyJob&) const = default;
+};
+
+struct CopyLimits {
+  std::uint32_t max_in_flight = 256;
+  std::uint32_t max_per_node = 8;  // as source and as target together
+};
+
+class CopyLedger {
+ public:
+  explicit CopyLedger(CopyLimits limits) : limits_(limits) {}
+
+  [[nodiscard]] bool full() const { return jobs_.size() >= limits_.max_in_flight; }
+  [[nodiscard]] bool free(NodeId node) const {
+    const auto at = per_node_.find(node);
+    return at == per_node_.end() || at->second < limits_.max_per_node;
+  }
+  [[nodiscard]] bool contains(KeyHash hash) const { return jobs_.contains(hash); }
+  [[nodiscard]] std::size_t count() const { return jobs_.size(); }
+
+  // REQUIRES: !full(), and source and target are free().
+  void start(const CopyJob& job) {
+    jobs_.emplace(job.hash, job);
+    ++per_node_[job.source];
+    ++per_node_[job.target];
+  }
+  std::optional<CopyJob> finish(KeyHash hash) {
+    const auto at = jobs_.find(hash);
+    if (at == jobs_.end()) return std::nullopt;
+    const CopyJob job = at->second;
+    jobs_.erase(at);
+    release(job.source);
+    release(job.target);
+    return job;
+  }
+  // Jobs that this node was to give or take.
+  [[nodiscard]] std::vector<CopyJob> with(NodeId node) const {
+    std::vector<CopyJob> found;
+    for (const auto& [hash, job] : jobs_) {
+      if (job.source == node || job.target == node) found.push_back(job);
+    }
+    return found;
+  }
+
+ private:
+  void release(NodeId node) {
+    const auto at = per_node_.find(node);
+    if (--at->second == 0) per_node_.erase(at);
+  }
+
+  CopyLimits limits_;
+  std::map<KeyHash, CopyJob> jobs_;
+  std::map<NodeId, std::uint32_t> per_node_;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: empties a node without losing an object. For each object on it, in the directory's
+//   order:
+//
+//      others hold it ──────────────────────────────► release: the node may drop it
+//      nobody else ──► copy job ──► target published ──┘
+//
+//   "Others" are holders in the directory, of the same version, that are neither draining nor
+//   suspected: two nodes drained at once do not count on each other, and a job's word alone
+//   releases nothing. Passes are repeated until one finds nothing left.
+// Threads: one; the directory's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "metadata/directory/directory.h"
+#include "metadata/placement/copy_job.h"
+#include "metadata/placement/placement.h"
+
+namespace mc::metadata {
+
+struct DrainOptions {
+  CopyLimits limits{.max_in_flight = 64, .max_per_node = 64};  // each job has the node as source
+  std::uint32_t max_releases = 1024;                           // in one call of advance()
+  std::uint64_t retry_ns = 500'000'000;  // between passes, so that releases can take effect
+};
+
+struct DrainOrders {
+  std::vector<CopyJob> copies;
+  std::vector<Holding> releases;  // to be dropped if still of this version
+};
+
+struct DrainProgress {
+  std::uint64_t copied = 0;
+  std::uint64_t failed = 0;    // tried again with the next pass
+  std::uint64_t unplaced = 0;  // of the latest pass: no node had a place
+  std::uint64_t seen = 0;      // objects found on the node in the pass under way
+  bool done = false;           // a whole pass found nothing
+};
+
+class DrainPlanner {
+ public:
+  DrainPlanner(NodeId node, const DrainOptions& options)
+      : node_(node), options_(options), ledger_(options.limits) {}
+
+  // Walks up to so many buckets on and appends what may start. REQUIRES: nodes has the drained
+  // node with draining set.
+  void advance(const Directory& directory, std::span<const NodeView> nodes, std::uint64_t buckets,
+               std::uint64_t now_ns, DrainOrders& orders);
+  // A job ended, with ok after its target's publish was applied.
+  void finished(KeyHash hash, bool ok);
+  // Jobs it was to take have failed. (When the drained node is gone there is nothing to drain.)
+  void node_gone(NodeId node);
+
+  [[nodiscard]] NodeId node() const { return node_; }
+  [[nodiscard]] const DrainProgress& progress() const { return progress_; }
+
+ private:
+  void consider(const WalkedKey& key, std::span<const NodeView> nodes, DrainOrders& orders);
+
+  NodeId node_;
+  DrainOptions options_;
+  CopyLedger ledger_;
+  DrainProgress progress_;
+  std::uint64_t position_ = 0;
+  std::uint64_t unplaced_ = 0;
+  std::optional<std::uint64_t> next_pass_ns_;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/placement/repair.h"
+
+#include <algorithm>
+
+namespace mc::metadata {
+
+namespace {
+
+// The view of each holder that is fit to be copied from.
+std::vector<NodeView> sources(std::span<const NodeId> holders, std::span<const NodeView> nodes,
+                              const CopyLedger& ledger) {
+  std::vector<NodeView> fit;
+  for (const NodeView& node : nodes) {
+    if (std::find(holders.begin(), holders.end(), node.node) == holders.end()) continue;
+    if (!node.suspected && ledger.free(node.node)) fit.push_back(node);
+  }
+  return fit;
+}
+
+}  // namespace
+
+void RepairPlanner::retry(std::uint64_t at_ns) {
+  retry_at_ns_ = std::min(at_ns, retry_at_ns_.value_or(at_ns));
+}
+
+void RepairPlanner::node_gone(NodeId node, std::uint64_t now_ns) {
+  for (const CopyJob& job : ledger_.with(node)) fail(job.hash, now_ns);
+  request_pass();
+}
+
+void RepairPlanner::scan(const Directory& directory, std::uint64_t buckets, std::uint64_t now_ns) {
+  if (directory.recovering()) return;
+  if (retry_at_ns_ && now_ns >= *retry_at_ns_) {
+    retry_at_ns_.reset();
+    wanted_ = true;
+  }
+  if (!position_ && overflowed_ && queue_.empty()) {
+    overflowed_ = false;
+    wanted_ = true;
+  }
+  if (wanted_) {
+    // Also when a walk is under way: what it has passed may have lost a holder since.
+    position_ = 0;
+    wanted_ = false;
+  }
+  if (!position_) return;
+  position_ = directory.walk(*position_, buckets, [this](const WalkedKey& key) { consider(key); });
+}
+
+void RepairPlanner::consider(const WalkedKey& key) {
+  if (key.attributes.striped || key.holder_count >= key.attributes.replicas) return;
+  if (ledger_.contains(key.hash)) return;
+  const unsigned pin = 2u - static_cast<unsigned>(key.attributes.pin);
+  queue_.emplace(key.holder_count, pin, key.bytes, key.hash);
+  if (queue_.size() <= options_.max_queued) return;
+  queue_.erase(std::prev(queue_.end()));
+  overflowed_ = true;
+}
+
+void RepairPlanner::plan(const Directory& directory, std::span<const NodeView> nodes,
+                         std::uint64_t now_ns, std::vector<CopyJob>& jobs) {
+  if (directory.recovering()) return;
+  LocateAnswer found;
+  // Jobs whose nodes are busy stay; not too many of them are looked at in one call.
+  std::uint32_t looks = 4 * options_.limits.max_in_flight;
+  for (auto at = queue_.begin(); at != queue_.end() && !ledger_.full() && looks > 0; --looks) {
+    const KeyHash hash = std::get<KeyHash>(*at);
+    directory.locate({&hash, 1}, found);
+    const Located& key = found.keys[0];
+    const bool lacking = key.state == Lookup::kFound && key.holder_count < key.attributes.replicas;
+    if (!lacking || ledger_.contains(hash)) {
+      at = queue_.erase(at);
+      continue;
+    }
+    const auto holders = found.holders_of(key);
+    const std::vector<NodeView> fit = sources(holders, nodes, ledger_);
+    PlacementRequest request;
+    request.key = hash;
+    request.bytes = key.bytes;
+    request.replicas = 2;
+    request.holders = holders;
+    const std::vector<NodeId> targets = place(request, nodes);
+    if (targets.empty()) {
+      retry(now_ns + options_.unplaced_retry_ns);
+      at = queue_.erase(at);
+      continue;
+    }
+    const auto target = std::find_if(targets.begin(), targets.end(),
+                                     [this](NodeId node) { return ledger_.free(node); });
+    if (target == targets.end() || fit.empty()) {
+      ++at;
+      continue;
+    }
+    const NodeId source = order_for_read({}, hash, fit).front();
+    const CopyJob job{hash, key.version, key.bytes, source, *target};
+    ledger_.start(job);
+    jobs.push_back(job);
+    at = queue_.erase(at);
+  }
+}
+
+void RepairPlanner::fail(KeyHash hash, std::uint64_t now_ns) {
+  if (ledger_.finish(hash)) retry(now_ns + options_.retry_ns);
+}
+
+void RepairPlanner::finished(const Directory& directory, KeyHash hash, bool ok,
+                             std::uint64_t now_ns) {
+  if (!ok) return fail(hash, now_ns);
+  if (!ledger_.finish(hash)) return;
+  LocateAnswer found;
+  directory.locate({&hash, 1}, found);
+  const Located& key = found.keys[0];
+  if (key.state != Lookup::kFound) return;
+  consider({hash, key.version, key.bytes, key.attributes, key.holder_count, {}});
+}
+
+}  // namespace mc::metadata

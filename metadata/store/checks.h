@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the checks that every store makes of what a caller hands in, and the namespace of a
+//   cluster: all its keys begin with "mc/<cluster id>/".
+// Threads: any. Trusts nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "metadata/store/cluster_store.h"
+
+namespace mc::metadata {
+
+inline constexpr std::size_t kMaxClusterIdBytes = 64;
+
+// 1 to 64 letters, digits, '.', '_' or '-'.
+Status check_cluster_id(std::string_view cluster_id);
+// "mc/<cluster id>/". REQUIRES: check_cluster_id.
+std::string cluster_prefix(std::string_view cluster_id);
+
+Status check_key(std::string_view key);
+Status check_prefix(std::string_view prefix);
+Status check_write(std::string_view key, std::string_view value);
+Status check_remove_if(std::string_view key, Revision expected);
+Status check_ttl(std::uint32_t ttl_ms);
+
+// What the stores say alike.
+std::string no_such_key(std::string_view key);
+std::string no_such_lease(LeaseId lease);
+Status list_too_large(std::string_view prefix);
+
+}  // namespace mc::metadata

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what the answers of etcd's JSON gateway mean.
+// Threads: any; pure functions. Trusts nothing: any bytes become a value or an error. Nesting is
+//   limited, numbers must fit, keys must begin with the cluster's prefix (which is cut off).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metadata/store/cluster_store.h"
+#include "metadata/store/http/http_client.h"
+
+namespace mc::metadata {
+
+// A listing at the contract's limits: base64 and 256 bytes around each entry.
+inline constexpr std::size_t kMaxEtcdBodyBytes =
+    kMaxListBytes / 3 * 4 + (256 + kMaxStoreKeyBytes / 3) * kMaxListEntries;
+inline constexpr std::size_t kMaxEtcdWatchBytes = 32u << 20;  // one message of a watch
+
+// Words of etcd's errors that ask for another token, not for another password.
+bool is_stale_token(const HttpAnswer& answer);
+
+// Every decoder below gives the error that a status other than 200 carries:
+//   MC_NOT_FOUND for a lease, the contract's codes else.
+Status decode_etcd_ok(const HttpAnswer& answer);
+Result<std::string> decode_etcd_token(const HttpAnswer& answer);
+// entries up to the limit; MC_TOO_LARGE, without words: there are more.
+Result<Listing> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix);
+Result<Revision> decode_etcd_put(const HttpAnswer& answer);
+Result<Swap> decode_etcd_swap(const HttpAnswer& answer);
+Result<bool> decode_etcd_deleted(const HttpAnswer& answer);
+Result<Lease> decode_etcd_grant(const HttpAnswer& answer);
+// False: the lease has ended.
+Result<bool> decode_etcd_keep_alive(const HttpAnswer& answer);
+
+struct EtcdWatchMessage {
+  bool created = false;
+  bool compacted = false;  // the position is gone
+  Revision revision = 0;   // of the store
+  std::vector<WatchEvent> events;
+};
+// One line of the stream. Errors: the watch was cancelled for another reason.
+Result<EtcdWatchMessage> decode_etcd_watch(std::string_view line, std::string_view prefix);
+
+}  // namespace mc::metadata

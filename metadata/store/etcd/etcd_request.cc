@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/store/etcd/etcd_request.h"
+
+#include <json/value.h>
+#include <json/writer.h>
+
+#include "metadata/store/etcd/base64.h"
+
+namespace mc::metadata {
+namespace {
+
+std::string written(const Json::Value& value) {
+  Json::StreamWriterBuilder builder;
+  builder["indentation"] = "";
+  return Json::writeString(builder, value);
+}
+
+// The first key after all that begin with prefix. REQUIRES: prefix ends with no 0xff byte.
+std::string end_of(std::string_view prefix) {
+  std::string end(prefix);
+  ++end.back();
+  return end;
+}
+
+Json::Value put_of(std::string_view key, std::string_view value, LeaseId lease) {
+  Json::Value put;
+  put["key"] = base64(key);
+  put["value"] = base64(value);
+  if (lease != kNoLease) put["lease"] = std::to_string(lease);
+  return put;
+}
+
+Json::Value compare_and(std::string_view key, Revision expected, Json::Value operation) {
+  Json::Value compare;
+  compare["key"] = base64(key);
+  compare["target"] = "MOD";
+  compare["result"] = "EQUAL";
+  compare["mod_revision"] = std::to_string(expected);
+  Json::Value look;
+  look["request_range"]["key"] = base64(key);
+  look["request_range"]["keys_only"] = true;
+  Json::Value txn;
+  txn["compare"].append(std::move(compare));
+  txn["success"].append(std::move(operation));
+  txn["failure"].append(std::move(look));
+  return txn;
+}
+
+}  // namespace
+
+std::string etcd_authenticate(std::string_view user, std::string_view password) {
+  Json::Value request;
+  request["name"] = std::string(user);
+  request["password"] = std::string(password);
+  return written(request);
+}
+
+std::string etcd_get(std::string_view key) {
+  Json::Value request;
+  request["key"] = base64(key);
+  return written(request);
+}
+
+std::string etcd_list(std::string_view prefix, std::size_t max_entries) {
+  Json::Value request;
+  request["key"] = base64(prefix);
+  request["range_end"] = base64(end_of(prefix));
+  request["limit"] = std::to_string(max_entries);
+  return written(request);
+}
+
+std::string etcd_put(std::string_view key, std::string_view value, LeaseId lease) {
+  return written(put_of(key, value, lease));
+}
+
+std::string etcd_compare_and_put(std::string_view key, Revision expected, std::string_view value,
+                                 LeaseId lease) {
+  Json::Value operation;
+  operation["request_put"] = put_of(key, value, lease);
+  return written(compare_and(key, expected, std::move(operation)));
+}
+
+std::string etcd_delete(std::string_view key) { return etcd_get(key); }
+
+std::string etcd_compare_and_delete(std::string_view key, Revision expected) {
+  Json::Value operation;
+  operation["request_delete_range"]["key"] = base64(key);
+  return written(compare_and(key, expected, std::move(operation)));
+}
+
+std::string etcd_grant(std::uint64_t ttl_s) {
+  Json::Value request;
+  request["TTL"] = std::to_string(ttl_s);
+  return written(request);
+}
+
+std::string etcd_lease(LeaseId lease) {
+  Json::Value request;
+  request["ID"] = std::to_string(lease);
+  return written(request);
+}
+
+std::string etcd_watch(std::string_view prefix, Revision start_revision) {
+  Json::Value request;
+  Json::Value& create = request["create_request"];
+  create["key"] = base64(prefix);
+  create["range_end"] = base64(end_of(prefix));
+  if (start_revision != 0) create["start_revision"] = std::to_string(start_revision);
+  return written(request);
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a client of Mooncake's HTTP metadata server: GET, PUT and DELETE of
+//   <url>?key=<key>. The protocol has values and nothing else: no revisions, compare-and-set,
+//   leases, lists or watches. It serves to share descriptors; no leader can be elected by it.
+// Threads: any. Owns: its HTTP connections. Trusts: as cluster_store.h says.
+#pragma once
+
+#include <string>
+
+#include "metadata/store/cluster_store.h"
+#include "metadata/store/http/http_client.h"
+#include "metadata/store/store_url.h"
+
+namespace mc::metadata {
+
+class HttpStore final : public ClusterStore {
+ public:
+  // REQUIRES: url of kind kHttp, check_cluster_id(cluster_id).
+  HttpStore(const StoreUrl& url, std::string_view cluster_id);
+
+  Capabilities capabilities() const override { return {}; }
+  std::string name() const override { return name_; }
+  Result<Entry> get(std::string_view key, std::uint64_t deadline_ns) override;
+  Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease,
+                       std::uint64_t deadline_ns) override;
+  Result<Swap> compare_and_set(std::string_view key, Revision expected, std::string_view value,
+                               LeaseId lease, std::uint64_t deadline_ns) override;
+  Status remove(std::string_view key, std::uint64_t deadline_ns) override;
+  Result<Swap> remove_if(std::string_view key, Revision expected,
+                         std::uint64_t deadline_ns) override;
+  Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) override;
+  Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override;
+  Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) override;
+  Status revoke(LeaseId lease, std::uint64_t deadline_ns) override;
+  Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
+                                       WatchCallback callback) override;
+
+ private:
+  Result<HttpAnswer> call(std::string method, std::string_view key, std::string_view body,
+                          std::uint64_t deadline_ns);
+  Status lacks(std::string_view what) const;
+
+  const std::string name_;
+  const std::string url_;  // up to the key
+  HttpClient client_;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/store/leader_lock.h"
+
+namespace mc::metadata {
+
+Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns) {
+  auto entry = store.get(kLeaderKey, deadline_ns);
+  if (!entry) return fail(entry.error());
+  return Leader{std::move(entry->value), entry->revision};
+}
+
+LeaderLock::LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
+                       std::function<std::uint64_t()> clock)
+    : store_(store), value_(std::move(value)), wanted_ttl_ms_(ttl_ms), clock_(std::move(clock)) {}
+
+// From when the store was asked, not from when it answered: its count began in between.
+void LeaderLock::extend(std::uint64_t asked_ns) {
+  valid_until_ns_ = asked_ns + std::uint64_t{lease_.ttl_ms} * 900000;
+}
+
+Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
+  if (!store_.capabilities().elects()) {
+    return fail(MC_UNSUPPORTED,
+                store_.name() +
+                    " has no leases and no compare-and-set, so it elects nobody; use "
+                    "redis://, etcd:// or memory://");
+  }
+  const std::uint64_t asked_ns = clock_();
+  epoch_ = 0;
+  if (lease_.id == kNoLease || !store_.keep_alive(lease_.id, deadline_ns).ok()) {
+    const auto lease = store_.grant_lease(wanted_ttl_ms_, deadline_ns);
+    if (!lease) return fail(lease.error());
+    lease_ = *lease;
+  }
+  const auto swap = store_.compare_and_set(kLeaderKey, 0, value_, lease_.id, deadline_ns);
+  if (swap && swap->applied) {
+    epoch_ = swap->revision;
+    extend(asked_ns);
+    return true;
+  }
+  if (!swap && swap.error().code() != kOutcomeUnknown) return fail(swap.error());
+  // Ours after all, if an earlier attempt took effect without saying so.
+  const auto entry = store_.get(kLeaderKey, deadline_ns);
+  if (entry && entry->lease == lease_.id) {
+    epoch_ = entry->revision;
+    extend(asked_ns);
+    return true;
+  }
+  if (!entry && entry.error().code() != MC_NOT_FOUND) return fail(entry.error());
+  return false;
+}
+
+Status LeaderLock::renew(std::uint64_t deadline_ns) {
+  if (epoch_ == 0) return {MC_NOT_FOUND, "this process does not lead; campaign first"};
+  const std::uint64_t asked_ns = clock_();
+  const Status status = store_.keep_alive(lease_.id, deadline_ns);
+  if (status.ok()) extend(asked_ns);
+  if (status.code() == MC_NOT_FOUND) {
+    epoch_ = 0;
+    lease_ = {};
+  }
+  return status;
+}
+
+Status LeaderLock::resign(std::uint64_t deadline_ns) {
+  epoch_ = 0;
+  if (lease_.id == kNoLease) return {};
+  const Status status = store_.revoke(lease_.id, deadline_ns);
+  lease_ = {};
+  return status.code() == MC_NOT_FOUND ? Status() : status;
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the map, leases and change log of an embedded cluster store; what a server holds for
+//   the others. Leases end when somebody looks: every call first removes the keys of those whose
+//   time has passed, so nobody sees them any more.
+// Threads: any; one lock around everything.
+// Owns: entries, leases, log. Bells belong to the watches that ring_on_change() named.
+// Trusts: its callers (the stores) to have checked sizes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metadata/store/cluster_store.h"
+
+namespace mc::metadata {
+
+class MemoryState {
+ public:
+  // first_revision: at least that of every earlier state whose epochs may still be known. clock:
+  // now_ns() or a simulator's.
+  MemoryState(Revision first_revision, std::function<std::uint64_t()> clock)
+      : clock_(std::move(clock)), revision_(first_revision), log_floor_(first_revision) {}
+
+  std::optional<Entry> get(std::string_view key);
+  // nullopt: no such lease. expected: nullopt writes whatever is there.
+  std::optional<Swap> write(std::string_view key, std::string_view value, LeaseId lease,
+                            std::optional<Revision> expected);
+  Swap remove(std::string_view key, std::optional<Revision> expected);
+  // nullopt: more than the contract's limits.
+  std::optional<Listing> list(std::string_view prefix);
+  Lease grant(std::uint32_t ttl_ms);
+  bool keep_alive(LeaseId lease);
+  bool revoke(LeaseId lease);
+
+  struct Changes {
+    bool lost = false;  // the log does not reach back to the position any more
+    std::vector<WatchEvent> events;
+    Revision position = 0;          // to ask with next
+    std::uint64_t next_end_ms = 0;  // until a lease ends, at most a second
+  };
+  Changes changes(std::string_view prefix, Revision position);
+  Revision revision();
+
+  void ring_on_change(int bell);
+  void ring_no_more(int bell);
+
+ private:
+  struct Held {
+    std::string value;
+    Revision revision;
+    LeaseId lease;
+  };
+  struct Term {
+    std::uint64_t ttl_ns;
+    std::uint64_t end_ns;
+    std::set<std::string> keys;
+  };
+  struct Change {
+    Revision revision;
+    bool put;
+    std::string key;
+  };
+  using Entries = std::map<std::string, Held, std::less<>>;
+
+  void end_leases();
+  void end_lease(std::map<LeaseId, Term>::iterator term);
+  void drop(Entries::iterator entry);
+  void log(bool put, const std::string& key);
+
+  const std::function<std::uint64_t()> clock_;
+  std::mutex mutex_;  // guards everything below
+  Entries entries_;
+  std::map<LeaseId, Term> leases_;
+  std::deque<Change> log_;
+  Revision revision_;
+  Revision log_floor_;  // changes up to here are no longer in the log
+  LeaseId last_lease_ = 0;
+  std::set<int> bells_;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: one logged-in connection to a Redis server or sentinel: a command, then its reply.
+// Threads: one at a time. Owns: its stream and the bytes that wait in it.
+// Trusts: as reply.h. After any error but an error reply it must be thrown away.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metadata/store/redis/reply.h"
+#include "metadata/store/redis/stream.h"
+
+namespace mc::metadata {
+
+class RedisConnection {
+ public:
+  struct Target {
+    Endpoint endpoint;
+    Login login;
+    std::uint32_t db = 0;
+    const TlsContext* tls = nullptr;
+  };
+  // Errors: kStoreUnavailable; MC_PERMISSION_DENIED; what the server said.
+  static Result<RedisConnection> open(Resolver& resolver, const Target& target, int interrupt_fd,
+                                      std::uint64_t deadline_ns);
+
+  // Whether an idle connection may still be used, as far as can be told without a call.
+  bool quiet() const { return stream_.quiet(); }
+  // Error replies are replies.
+  Result<Reply> call(const std::vector<std::string_view>& words, std::uint64_t deadline_ns);
+
+ private:
+  explicit RedisConnection(Stream stream) : stream_(std::move(stream)) {}
+
+  Stream stream_;
+  ReplyReader reader_;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/store/redis/redis_answer.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "metadata/store/checks.h"
+
+namespace mc::metadata {
+namespace {
+
+using Kind = Reply::Kind;
+constexpr std::size_t kMaxErrorBytes = 200;
+
+template <typename Number>
+bool number_of(const Reply& reply, Number& number) {
+  const char* const end = reply.text.data() + reply.text.size();
+  const auto [at, error] = std::from_chars(reply.text.data(), end, number);
+  return reply.kind == Kind::kText && error == std::errc() && at == end;
+}
+
+bool text_is(const Reply& reply, std::string_view wanted) {
+  return reply.kind == Kind::kText && reply.text == wanted;
+}
+
+// What a server says may hold anything: for a message, it is cut and made printable.
+std::string quoted(std::string_view text) {
+  std::string result(text.substr(0, kMaxErrorBytes));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return "'" + result + "'";
+}
+
+bool entry_at(const std::vector<Reply>& items, std::size_t at, Entry& entry) {
+  const Reply& value = items[at];
+  if (value.kind != Kind::kText || value.text.size() > kMaxStoreValueBytes) return false;
+  entry.value = value.text;
+  return number_of(items[at + 1], entry.revision) && number_of(items[at + 2], entry.lease) &&
+         entry.revision != 0;
+}
+
+bool key_of(const Reply& reply, std::string& key) {
+  key = reply.text;
+  return reply.kind == Kind::kText && check_key(key).ok();
+}
+
+}  // namespace
+
+Status decode_redis_error(const Reply& reply) {
+  if (reply.kind != Kind::kError) {
+    return {MC_CORRUPT,
+            "the answer is not what mc's script gives; does something else write below mc/?"};
+  }
+  const std::string words = quoted(reply.text);
+  const auto says = [&](std::string_view what) {
+    return reply.text.find(what) != std::string::npos;
+  };
+  for (const char* code : {"NOAUTH", "WRONGPASS", "NOPERM", "can't run this command",
+                           "can't access", "invalid password", "without any password"}) {
+    if (says(code)) {
+      return {MC_PERMISSION_DENIED,
+              words + "; check user and password of the store's URL and the user's ACL"};
+    }
+  }
+  if (says("MOVED ") || says("CLUSTERDOWN") || says("CROSSSLOT")) {
+    return {MC_UNSUPPORTED, words +
+                                "; Redis Cluster does not serve as a store: name one server, its "
+                                "replica set or its sentinels"};
+  }
+  if (says("OOM ")) return {MC_NO_SPACE, words + "; raise maxmemory"};
+  for (const char* code : {"READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "BUSY", "MISCONF",
+                           "TRYAGAIN", "max number of clients"}) {
+    if (says(code)) return {kStoreUnavailable, words};
+  }
+  return {MC_UNSUPPORTED, "the server says " + words + "; mc needs Redis 5 or later"};
+}
+
+bool is_no_script(const Reply& reply) {
+  return reply.kind == Kind::kError && reply.text.starts_with("NOSCRIPT");
+}
+
+Status decode_redis_ok(const Reply& reply) {
+  return text_is(reply, "OK") ? Status() : decode_redis_error(reply);
+}
+
+Result<Entry> decode_redis_entry(const Reply& reply) {
+  if (reply.kind == Kind::kArray && reply.items.empty()) return fail(Status(MC_NOT_FOUND));
+  Entry entry;
+  if (reply.kind != Kind::kArray || reply.items.size() != 3 || !entry_at(reply.items, 0, entry)) {
+    return fail(decode_redis_error(reply));
+  }
+  return entry;
+}
+
+Result<Swap> decode_redis_swap(const Reply& reply) {
+  if (reply.kind == Kind::kArray && reply.items.empty()) return fail(Status(MC_NOT_FOUND));
+  Swap swap;
+  if (reply.kind != Kind::kArray || reply.items.size() != 2 ||
+      !number_of(reply.items[1], swap.revision)) {
+    return fail(decode_redis_error(reply));
+  }
+  swap.applied = text_is(reply.items[0], "1");
+  if (swap.applied && swap.revision == 0) return fail(decode_redis_error(reply));
+  return swap;
+}
+
+Result<Listing> decode_redis_listing(const Reply& reply) {
+  if (reply.kind == Kind::kArray && reply.items.empty()) return fail(Status(MC_TOO_LARGE));
+  Listing listing;
+  if (reply.kind != Kind::kArray || reply.items.size() % 4 != 1 ||
+      !number_of(reply.items[0], listing.revision)) {
+    return fail(decode_redis_error(reply));
+  }
+  for (std::size_t at = 1; at < reply.items.size(); at += 4) {
+    Entry entry;
+    if (!key_of(reply.items[at], entry.key) || !entry_at(reply.items, at + 1, entry)) {
+      return fail(decode_redis_error(reply));
+    }
+    listing.entries.push_back(std::move(entry));
+  }
+  return listing;
+}
+
+Result<std::uint64_t> decode_redis_number(const Reply& reply) {
+  std::uint64_t number = 0;
+  if (!number_of(reply, number)) return fail(decode_redis_error(reply));
+  return number;
+}
+
+Result<RedisChanges> decode_redis_changes(const Reply& reply) {
+  RedisChanges changes;
+  if (reply.kind != Kind::kArray || reply.items.size() % 5 != 4 ||
+      !number_of(reply.items[1], changes.position) || !number_of(reply.items[3], changes.wait_ms)) {
+    return fail(decode_redis_error(reply));
+  }
+  changes.lost = text_is(reply.items[0], "1");
+  changes.more = text_is(reply.items[2], "1");
+  for (std::size_t at = 4; at < reply.items.size(); at += 5) {
+    const std::vector<Reply>& items = reply.items;
+    WatchEvent event;
+    event.kind = text_is(items[at], "p") ? WatchEvent::Kind::kPut : WatchEvent::Kind::kRemove;
+    const std::vector<Reply> parts = {items[at + 3], items[at + 2], items[at + 4]};
+    if (!key_of(items[at + 1], event.entry.key) || !entry_at(parts, 0, event.entry)) {
+      return fail(decode_redis_error(reply));
+    }
+    changes.events.push_back(std::move(event));
+  }
+  return changes;
+}
+
+Result<Endpoint> decode_redis_master(const Reply& reply) {
+  if (reply.kind == Kind::kNil) {
+    return fail(MC_NOT_FOUND,
+                "the sentinel knows no master of that name; check sentinel= in the URL");
+  }
+  Endpoint endpoint;
+  if (reply.kind != Kind::kArray || reply.items.size() != 2 || reply.items[0].kind != Kind::kText ||
+      reply.items[0].text.empty() || reply.items[0].text.size() > 255 ||
+      !number_of(reply.items[1], endpoint.port)) {
+    return fail(decode_redis_error(reply));
+  }
+  endpoint.host = reply.items[0].text;
+  return endpoint;
+}
+
+}  // namespace mc::metadata

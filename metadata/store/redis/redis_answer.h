@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what the replies of Redis, of our script there and of sentinels mean.
+// Threads: any; pure functions. Trusts nothing: any reply becomes a value or an error.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "metadata/store/redis/reply.h"
+#include "metadata/store/store_url.h"
+
+namespace mc::metadata {
+
+// What an error reply says; also MC_CORRUPT for any other.
+// kStoreUnavailable: refused before it had an effect (a replica, loading, failing over).
+Status decode_redis_error(const Reply& reply);
+bool is_no_script(const Reply& reply);
+Status decode_redis_ok(const Reply& reply);  // "+OK"
+
+// MC_NOT_FOUND, without words: no such key.
+Result<Entry> decode_redis_entry(const Reply& reply);
+// MC_NOT_FOUND: no such lease.
+Result<Swap> decode_redis_swap(const Reply& reply);
+// MC_TOO_LARGE, without words.
+Result<Listing> decode_redis_listing(const Reply& reply);
+Result<std::uint64_t> decode_redis_number(const Reply& reply);
+
+struct RedisChanges {
+  bool lost = false;
+  Revision position = 0;
+  bool more = false;
+  std::uint32_t wait_ms = 0;
+  std::vector<WatchEvent> events;
+};
+Result<RedisChanges> decode_redis_changes(const Reply& reply);
+
+// MC_NOT_FOUND: the sentinel does not know the name.
+Result<Endpoint> decode_redis_master(const Reply& reply);
+
+}  // namespace mc::metadata

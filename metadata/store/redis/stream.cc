@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/store/redis/stream.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "libmc/base/clock.h"
+#include "metadata/store/quiet_pipe.h"
+
+namespace mc::metadata {
+namespace {
+
+constexpr std::size_t kReadBytes = 64u << 10;
+
+std::string tls_words() {
+  const unsigned long error = ERR_get_error();
+  ERR_clear_error();
+  if (error == 0) return "the server closed the connection";
+  const char* const reason = ERR_reason_error_string(error);
+  return reason != nullptr ? reason : "error " + std::to_string(error);
+}
+
+Status cannot_use(const char* option, const std::string& path) {
+  return {MC_INVALID_ARGUMENT, std::string("TLS: cannot use ") + option + "=" + path + " (" +
+                                   tls_words() + "); it must be a readable PEM file"};
+}
+
+bool is_address(const std::string& host) {
+  in6_addr buffer;
+  return ::inet_pton(AF_INET, host.c_str(), &buffer) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &buffer) == 1;
+}
+
+}  // namespace
+
+void TlsContext::Free::operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+void Stream::Free::operator()(SSL* session) const { SSL_free(session); }
+
+Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
+  auto tls = std::make_shared<TlsContext>();
+  tls->server_name_ = files.server_name;
+  tls->context_.reset(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX* const context = tls->context_.get();
+  if (context == nullptr) return fail(MC_NO_MEMORY, "TLS: " + tls_words());
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  if (files.ca.empty()) {
+    SSL_CTX_set_default_verify_paths(context);
+  } else if (SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr) != 1) {
+    return fail(cannot_use("ca", files.ca));
+  }
+  if (!files.cert.empty()) {
+    if (SSL_CTX_use_certificate_chain_file(context, files.cert.c_str()) != 1) {
+      return fail(cannot_use("cert", files.cert));
+    }
+    if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+        SSL_CTX_check_private_key(context) != 1) {
+      return fail(cannot_use("key", files.key));
+    }
+  }
+  return tls;
+}
+
+Status Stream::wait(short events, std::uint64_t deadline_ns) const {
+  pollfd fds[] = {{socket_.get(), events, 0}, {interrupt_fd_, POLLIN, 0}};
+  for (;;) {
+    const std::uint64_t now = now_ns();
+    if (now >= deadline_ns) return {kOutcomeUnknown, "no answer by the deadline"};
+    const std::uint64_t left_ms = (deadline_ns - now) / 1000000 + 1;
+    ::poll(fds, 2, static_cast<int>(std::min<std::uint64_t>(left_ms, 60000)));
+    if (fds[1].revents != 0) return {MC_CANCELLED, "stopped"};
+    if (fds[0].revents != 0) return {};
+  }
+}
+
+Status Stream::connect(const Address& address, std::uint64_t deadline_ns) {
+  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return {MC_NO_MEMORY, errno_text("socket", errno)};
+  socket_.reset(fd);
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0) {
+    return {};
+  }
+  if (errno != EINPROGRESS) return {kStoreUnavailable, errno_text("connect", errno)};
+  if (Status status = wait(POLLOUT, deadline_ns); !status.ok()) {
+    return status.code() == MC_CANCELLED ? status : Status(kStoreUnavailable, "connect: timed out");
+  }
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error == 0 ? Status() : Status(kStoreUnavailable, errno_text("connect", error));
+}
+
+Status Stream::wait_for_tls(int result, std::uint64_t deadline_ns) {
+  switch (SSL_get_error(session_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return wait(POLLIN, deadline_ns);
+    case SSL_ERROR_WANT_WRITE:
+      return wait(POLLOUT, deadline_ns);
+    default:
+      return {kOutcomeUnknown, "TLS: " + tls_words()};
+  }
+}
+
+Status Stream::shake_hands(const TlsContext& tls, const std::string& host,
+                           std::uint64_t deadline_ns) {
+  const std::string& name = tls.server_name().empty() ? host : tls.server_name();
+  session_.reset(SSL_new(tls.get()));
+  SSL* const session = session_.get();
+  if (session == nullptr || SSL_set_fd(session, socket_.get()) != 1) {
+    return {MC_NO_MEMORY, "TLS: " + tls_words()};
+  }
+  if (is_address(name)) {
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), name.c_str());
+  } else {
+    SSL_set_tlsext_host_name(session, name.c_str());
+    SSL_set1_host(session, name.c_str());
+  }
+  const QuietPipe quiet;
+  for (int result = 0; (result = SSL_connect(session)) != 1;) {
+    if (Status status = wait_for_tls(result, deadline_ns); !status.ok()) {
+      if (status.code() == MC_CANCELLED) return status;
+      const long verified = SSL_get_verify_result(session);
+      if (verified != X509_V_OK) {
+        return {MC_PERMISSION_DENIED, std::string("TLS: the server's certificate was refused: ") +
+                                          X509_verify_cert_error_string(verified) +
+                                          "; check ca= and server_name="};
+      }
+      return {kStoreUnavailable, "TLS handshake: " + std::string(status.text()) +
+                                     "; does the server speak TLS on this port?"};
+    }
+  }
+  return {};
+}
+
+Result<Stream> Stream::open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
+                            int interrupt_fd, std::uint64_t deadline_ns) {
+  const auto addresses = resolver.resolve(endpoint, deadline_ns);
+  if (!addresses) return fail(addresses.error());
+  Status last(kStoreUnavailable, "no address");
+  for (const Address& address : *addresses) {
+    Stream stream;
+    stream.interrupt_fd_ = interrupt_fd;
+    last = stream.connect(address, deadline_ns);
+    if (!last.ok()) continue;
+    if (tls != nullptr) last = stream.shake_hands(*tls, endpoint.host, deadline_ns);
+    if (!last.ok()) return fail(last);
+    return stream;
+  }
+  return fail(last);
+}
+
+bool Stream::quiet() const { return !wait_readable(socket_.get(), 0); }
+
+Status Stream::write(std::string_view bytes, std::uint64_t deadline_ns) {
+  const QuietPipe quiet;
+  while (!bytes.empty()) {
+    Status status;
+    if (session_) {
+      const int count = static_cast<int>(std::min<std::size_t>(bytes.size(), 1u << 24));
+      const int done = SSL_write(session_.get(), bytes.data(), count);
+      if (done > 0) bytes.remove_prefix(static_cast<std::size_t>(done));
+      if (done <= 0) status = wait_for_tls(done, deadline_ns);
+    } else {
+      const ssize_t done = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (done >= 0) {
+        bytes.remove_prefix(static_cast<std::size_t>(done));
+      } else if (errno == EAGAIN) {
+        status = wait(POLLOUT, deadline_ns);
+      } else if (errno != EINTR) {
+        status = {kOutcomeUnknown, errno_text("send", errno)};
+      }
+    }
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status Stream::read(std::string& to, std::uint64_t deadline_ns) {
+  const QuietPipe quiet;
+  std::array<char, kReadBytes> buffer;
+  for (;;) {
+    Status status;
+    ssize_t got = 0;
+    if (session_) {
+      got = SSL_read(session_.get(), buffer.data(), static_cast<int>(buffer.size()));
+      if (got <= 0) status = wait_for_tls(static_cast<int>(got), deadline_ns);
+    } else {
+      got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+      if (got == 0) return {kOutcomeUnknown, "the server closed the connection"};
+      if (got < 0 && errno == EAGAIN) {
+        status = wait(POLLIN, deadline_ns);
+      } else if (got < 0 && errno != EINTR) {
+        status = {kOutcomeUnknown, errno_text("recv", errno)};
+      }
+    }
+    if (!status.ok()) return status;
+    if (got > 0) {
+      to.append(buffer.data(), static_cast<std::size_t>(got));
+      return {};
+    }
+  }
+}
+
+}  // namespace mc::metadata

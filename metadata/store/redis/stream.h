@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a TCP connection with or without TLS whose every wait ends by a deadline or by a
+//   descriptor that becomes readable. (Debian 12's hiredis has neither TLS nor deadlines.)
+// Threads: one at a time. Owns: the socket and the TLS session.
+// Trusts: nothing that arrives; with TLS, certificates are always checked.
+#pragma once
+
+#include <openssl/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "libmc/base/fd.h"
+#include "metadata/store/redis/resolve.h"
+#include "metadata/store/store_url.h"
+
+namespace mc::metadata {
+
+// Certificates, read once per store.
+class TlsContext {
+ public:
+  // Errors: MC_INVALID_ARGUMENT names the file that cannot be used.
+  static Result<std::shared_ptr<TlsContext>> create(const TlsFiles& files);
+  SSL_CTX* get() const { return context_.get(); }
+  const std::string& server_name() const { return server_name_; }
+
+ private:
+  struct Free {
+    void operator()(SSL_CTX* context) const;
+  };
+  std::unique_ptr<SSL_CTX, Free> context_;
+  std::string server_name_;
+};
+
+class Stream {
+ public:
+  // tls: null for none. interrupt_fd: -1 for none. Errors: kStoreUnavailable, MC_PERMISSION_DENIED
+  // when a certificate is refused.
+  static Result<Stream> open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
+                             int interrupt_fd, std::uint64_t deadline_ns);
+
+  // False: the server closed it, or sent what nobody asked for.
+  bool quiet() const;
+  // Errors of both: kOutcomeUnknown; MC_CANCELLED: interrupted.
+  Status write(std::string_view bytes, std::uint64_t deadline_ns);
+  // At least one byte, appended to `to`.
+  Status read(std::string& to, std::uint64_t deadline_ns);
+
+ private:
+  struct Free {
+    void operator()(SSL* session) const;
+  };
+  Status connect(const Address& address, std::uint64_t deadline_ns);
+  Status shake_hands(const TlsContext& tls, const std::string& host, std::uint64_t deadline_ns);
+  Status wait(short events, std::uint64_t deadline_ns) const;
+  // After an SSL call that did not finish: waits for what it lacks.
+  Status wait_for_tls(int result, std::uint64_t deadline_ns);
+
+  Fd socket_;
+  std::unique_ptr<SSL, Free> session_;  // null: no TLS
+  int interrupt_fd_ = -1;
+};
+
+}  // namespace mc::metadata

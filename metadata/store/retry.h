@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: how a call rides over a server that is away or over a failover: again, with growing
+//   pauses, until its deadline.
+// Threads: the calling one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "libmc/base/clock.h"
+#include "metadata/store/cluster_store.h"
+#include "metadata/store/watch_loop.h"
+
+namespace mc::metadata {
+
+// Runs attempt(deadline_ns) until it neither fails with kStoreUnavailable nor, where the call is
+// repeatable (it only reads), with kOutcomeUnknown. The last failure's cause, with name before it.
+template <typename T, typename Attempt>
+Result<T> until_deadline(const std::string& name, bool repeatable, std::uint64_t deadline_ns,
+                         Attempt attempt) {
+  Backoff backoff;
+  for (;;) {
+    if (now_ns() >= deadline_ns) {
+      return fail(kStoreUnavailable, name + ": the deadline had passed before the call");
+    }
+    Result<T> result = attempt(deadline_ns);
+    if (result) return result;
+    const Status& status = result.error();
+    const bool again =
+        status.code() == kStoreUnavailable || (repeatable && status.code() == kOutcomeUnknown);
+    const std::uint64_t pause_ns = backoff.next_ms() * 1000000;
+    if (again && now_ns() + pause_ns < deadline_ns) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
+      continue;
+    }
+    if (!again && status.code() != kOutcomeUnknown) {
+      return fail(status.code(), name + ": " + std::string(status.text()));
+    }
+    if (again) {
+      return fail(kStoreUnavailable, name + ": " + std::string(status.text()) +
+                                         "; is the server up and reachable from here?");
+    }
+    return fail(kOutcomeUnknown, name + ": " + std::string(status.text()) +
+                                     "; the write may have taken effect: read before a retry");
+  }
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the thread of one watch, and how its waits end early: a descriptor that becomes
+//   readable when the watch is to stop.
+// Threads: made and destroyed by the store's user; the body runs in the loop's own thread.
+// Owns: the thread and the descriptor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+#include "libmc/base/fd.h"
+#include "metadata/store/cluster_store.h"
+
+namespace mc::metadata {
+
+class StopSignal {
+ public:
+  explicit StopSignal(int fd) : fd_(fd) {}
+  int fd() const { return fd_; }
+  bool stopped() const { return wait_readable(fd_, 0); }
+  // True: stopped meanwhile.
+  bool wait_ms(std::uint64_t timeout_ms) const { return wait_readable(fd_, timeout_ms * 1000000); }
+
+ private:
+  int fd_;
+};
+
+class WatchLoop final : public Watch {
+ public:
+  // Runs body in a thread; body returns soon after stop is raised.
+  static Result<std::unique_ptr<Watch>> start(std::function<void(const StopSignal&)> body);
+  ~WatchLoop() override;
+
+ private:
+  explicit WatchLoop(Fd stop) : stop_(std::move(stop)) {}
+  Fd stop_;
+  std::thread thread_;
+};
+
+// Doubles from 20 to 500 ms between attempts; reset by a success.
+class Backoff {
+ public:
+  std::uint64_t next_ms() {
+    const std::uint64_t wait_ms = next_ms_;
+    next_ms_ = next_ms_ * 2 < kLongestMs ? next_ms_ * 2 : kLongestMs;
+    return wait_ms;
+  }
+  void reset() { next_ms_ = kShortestMs; }
+
+ private:
+  static constexpr std::uint64_t kShortestMs = 20;
+  static constexpr std::uint64_t kLongestMs = 500;
+  std::uint64_t next_ms_ = kShortestMs;
+};
+
+}  // namespace mc::metadata

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the servers that the cluster stores are tested with: a real redis-server, a real etcd
+//   and a small server of Mooncake's metadata protocol, on free loopback ports, in directories of
+//   their own, which end with the test.
+// Threads: the test's thread. Owns: processes and directories.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace mc::conformance {
+
+class TempDirectory {
+ public:
+  TempDirectory();
+  ~TempDirectory();
+  TempDirectory(const TempDirectory&) = delete;
+  TempDirectory& operator=(const TempDirectory&) = delete;
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  // Writes it first.
+  std::string file(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+
+int free_port();
+
+class StoreServer {
+ public:
+  // The command line for a port (and a second one, for etcd's peers). Starts it.
+  using Command = std::function<std::vector<std::string>(const std::string& directory, int port)>;
+  explicit StoreServer(Command command);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  // Returns when it accepts connections; the same port and directory as before.
+  void start();
+  void kill_hard();
+  void pause(bool paused);
+  int port() const { return port_; }
+  std::string host() const { return "127.0.0.1:" + std::to_string(port_); }
+  const std::string& directory() const { return directory_.path(); }
+  std::string log() const;
+
+ private:
+  bool try_start();
+
+  const Command command_;
+  TempDirectory directory_;
+  int port_ = 0;
+  pid_t pid_ = 0;
+};
+
+// What every command keeps: nothing acknowledged is lost by a kill.
+StoreServer::Command redis_command(std::vector<std::string> more = {});
+StoreServer::Command etcd_command(std::vector<std::string> more = {}, bool tls = false);
+StoreServer::Command metadata_command();
+
+// A certificate authority and a certificate for 127.0.0.1 and localhost made by it, as PEM files.
+struct Certificates {
+  explicit Certificates(const TempDirectory& directory);
+  std::string ca;
+  std::string cert;
+  std::string key;
+};
+
+// Runs a program to its end and gives what it printed; fails the test if it fails.
+std::string run_program(const std::vector<std::string>& words);
+std::string redis_cli(int port, std::vector<std::string> words);
+
+}  // namespace mc::conformance

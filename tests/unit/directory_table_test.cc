@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <unordered_map>
+#include <vector>
+
+#include "metadata/directory/replica_table.h"
+
+namespace mc::metadata {
+namespace {
+
+KeyHash random_key(std::mt19937_64& random) { return {random(), random()}; }
+
+// What a table of sessions' slots must do, done slowly. A version names a slot.
+class Twin {
+ public:
+  explicit Twin(std::uint64_t max_slots, std::uint64_t seed)
+      : random_(seed), table_(max_slots, &sessions_), session_(*sessions_.open(1)) {}
+
+  void insert(std::uint64_t count) {
+    table_.prepare(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      // Now and then a further replica of a key that is there.
+      const KeyHash hash = live_.empty() || random_() % 4 != 0
+                               ? random_key(random_)
+                               : live_[random_() % live_.size()].hash;
+      const Slot slot = Slot::make(hash, ++version_, 1, 0, session_);
+      ASSERT_NE(table_.insert(slot), nullptr);
+      live_.push_back(slot);
+    }
+  }
+
+  void erase(std::uint64_t count) {
+    for (; count > 0 && !live_.empty(); --count) {
+      std::swap(live_[random_() % live_.size()], live_.back());
+      const Slot gone = live_.back();
+      live_.pop_back();
+      bool found = false;
+      table_.for_key(gone.hash, [&](Slot& slot) {
+        if (slot.version != gone.version) return;
+        table_.erase(slot);
+        found = true;
+      });
+      ASSERT_TRUE(found);
+    }
+  }
+
+  // A new session takes over some; the rest die with the old one.
+  void die() {
+    const auto next = sessions_.open(1);
+    ASSERT_TRUE(next.has_value());
+    const std::size_t kept = live_.size() / 3;
+    for (std::size_t i = 0; i < kept; ++i) {
+      table_.for_key(live_[i].hash, [&](Slot& slot) {
+        if (slot.version != live_[i].version) return;
+        sessions_.dropped(slot);
+        slot = Slot::make(slot.hash, slot.version, 1, 0, *next);
+        sessions_.added(slot);
+      });
+    }
+    sessions_.close(session_);
+    live_.resize(kept);
+    session_ = *next;
+  }
+
+  void compare() {
+    ASSERT_EQ(table_.count() - sessions_.dead_slots(), live_.size());
+    for (const Slot& wanted : live_) {
+      unsigned found = 0;
+      table_.for_key(wanted.hash, [&](Slot& slot) { found += slot.version == wanted.version; });
+      ASSERT_EQ(found, 1u);
+    }
+  }
+
+  // Visits everything while the table changes size under the walk. Each slot that was there at the
+  // beginning and is there at the end was seen once.
+  void walk_while_growing(std::uint64_t insertions_a_visit) {
+    std::unordered_map<std::uint64_t, unsigned> seen;
+    const std::vector<Slot> before = live_;
+    std::optional<std::uint64_t> at = 0;
+    for (std::uint64_t step = 0; at.has_value(); ++step) {
+      at = table_.visit(*at, [&](const Slot& slot) {
+        if (!sessions_.dead(slot.session())) ++seen[slot.version];
+      });
+      if (step % 64 == 0) insert(insertions_a_visit);
+    }
+    for (const Slot& slot : before) ASSERT_EQ(seen[slot.version], 1u);
+  }
+
+  ReplicaTable& table() { return table_; }
+  Sessions& sessions() { return sessions_; }
+
+ private:
+  std::mt19937_64 random_;
+  Sessions sessions_;
+  ReplicaTable table_;
+  SessionId session_;
+  std::uint64_t version_ = 0;
+  std::vector<Slot> live_;
+};
+
+TEST(ReplicaTable, KeepsEverySlotWhileItGrowsAndShrinks) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Twin twin(10'000'000, seed);
+    for (int i = 0; i < 300; ++i) twin.insert(700);
+    twin.compare();
+    const std::uint64_t grown = twin.table().bucket_count();
+    EXPECT_GT(grown, 4096u);
+    twin.erase(180'000);
+    for (int i = 0; i < 1000; ++i) twin.table().sweep(64);
+    twin.compare();
+    EXPECT_LT(twin.table().bucket_count(), grown / 2);
+    for (int i = 0; i < 100; ++i) {
+      twin.insert(500);
+      twin.erase(200);
+      if (i % 40 == 20) twin.die();
+      twin.table().sweep(100);
+    }
+    twin.compare();
+    EXPECT_EQ(twin.table().lost(), 0u);
+  }
+}
+
+TEST(ReplicaTable, WalkSeesEachSlotOnceThroughResizes) {
+  Twin twin(10'000'000, 7);
+  for (int i = 0; i < 100; ++i) twin.insert(500);
+  twin.walk_while_growing(1000);
+  twin.compare();
+  twin.die();
+  for (int i = 0; i < 40; ++i) twin.table().sweep(64);
+  twin.walk_while_growing(10);
+}
+
+TEST(ReplicaTable, SweepingFreesTheSessionsOfTheDead) {
+  Twin twin(1'000'000, 3);
+  twin.insert(1000);
+  twin.die();
+  EXPECT_EQ(twin.sessions().dead_slots(), 667u);
+  while (twin.sessions().dead_slots() != 0) twin.table().sweep(1000);
+  twin.compare();
+  // The id comes back: opening and closing goes on for ever.
+  for (int i = 0; i < 200'000; ++i) {
+    const auto session = twin.sessions().open(2);
+    ASSERT_TRUE(session.has_value());
+    twin.sessions().close(*session);
+  }
+}
+
+TEST(ReplicaTable, SessionsRunOutOnlyWhileTheirSlotsAreUnswept) {
+  Sessions sessions;
+  ReplicaTable table(1'000'000, &sessions);
+  std::mt19937_64 random(1);
+  std::uint64_t opened = 0;
+  // Room beforehand: a resize would sweep.
+  for (int i = 0; i < 4; ++i) table.prepare(UINT16_MAX);
+  ASSERT_FALSE(table.resizing());
+  while (const auto session = sessions.open(3)) {
+    ASSERT_NE(table.insert(Slot::make(random_key(random), 1, 1, 0, *session)), nullptr);
+    sessions.close(*session);
+    ++opened;
+  }
+  EXPECT_EQ(opened, 65'535u);
+  while (sessions.dead_slots() != 0) table.sweep(1000);
+  EXPECT_TRUE(sessions.open(3).has_value());
+}
+
+TEST(ReplicaTable, RefusesWhatDoesNotFitWithinReachAndKeepsTheRest) {
+  Sessions sessions;
+  ReplicaTable table(1'000'000, &sessions);
+  const SessionId session = *sessions.open(1);
+  std::uint64_t taken = 0;
+  // All forged to have one home.
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    table.prepare(1);
+    taken += table.insert(Slot::make({i + 1, 42}, i, 1, 0, session)) != nullptr;
+  }
+  EXPECT_EQ(taken, ReplicaTable::kMaxInsertProbe * Bucket::kSlots);
+  for (std::uint64_t i = 0; i < taken; ++i) {
+    unsigned found = 0;
+    table.for_key({i + 1, 42}, [&](Slot& slot) { found += slot.version == i; });
+    ASSERT_EQ(found, 1u);
+  }
+}
+
+TEST(Slot, KeepsEveryFieldAtItsLimits) {
+  for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{1} << 40}) {
+    for (const SessionId session : {SessionId{0}, SessionId{0xffff}}) {
+      for (const unsigned attributes : {0u, 0xffu}) {
+        const Slot slot =
+            Slot::make({1, 2}, UINT64_MAX, bytes, static_cast<std::uint8_t>(attributes), session);
+        EXPECT_EQ(slot.bytes(), bytes);
+        EXPECT_EQ(slot.session(), session);
+        EXPECT_EQ(slot.attributes(), attributes);
+        EXPECT_EQ(slot.version, UINT64_MAX);
+      }
+    }
+  }
+}
+
+TEST(Slot, PacksEveryValidSetOfAttributes) {
+  for (unsigned pin = 0; pin <= 2; ++pin) {
+    for (unsigned high = 0; high <= 15; ++high) {
+      for (const bool striped : {false, true}) {
+        Attributes attributes;
+        attributes.pin = static_cast<Pin>(pin);
+        attributes.grouped = high % 2 == 0;
+        attributes.striped = striped;
+        if (striped) attributes.stripe_exponent = static_cast<std::uint8_t>(high);
+        if (!striped) attributes.replicas = static_cast<std::uint8_t>(high);
+        if (!valid(attributes)) {
+          EXPECT_TRUE(!striped && (high == 0 || high > kMaxReplicas));
+          continue;
+        }
+        EXPECT_EQ(unpack(pack(attributes)), attributes);
+      }
+    }
+  }
+}
+
+TEST(Slot, CountsTheStripesOfAWhole) {
+  Attributes tie;
+  tie.striped = true;
+  EXPECT_EQ(stripe_count(1, tie), 1u);
+  EXPECT_EQ(stripe_count(1 << 20, tie), 1u);
+  EXPECT_EQ(stripe_count((1 << 20) + 1, tie), 2u);
+  tie.stripe_exponent = 15;
+  EXPECT_EQ(stripe_count(std::uint64_t{1} << 40, tie), 32u);
+}
+
+}  // namespace
+}  // namespace mc::metadata

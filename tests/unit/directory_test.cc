@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/directory/directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace mc::metadata {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+KeyHash key(std::uint64_t number) {
+  static const KeyHasher hasher("secret");
+  return hasher.hash("test", std::to_string(number));
+}
+
+PublishItem held(std::uint64_t number, std::uint64_t version = 1) {
+  PublishItem item;
+  item.hash = key(number);
+  item.version = version;
+  item.bytes = 4096;
+  return item;
+}
+
+// One node's side of its stream.
+class Agent {
+ public:
+  Agent(Directory* directory, NodeId id, Incarnation incarnation = 1)
+      : directory_(directory), id_(id), incarnation_(incarnation) {
+    EXPECT_TRUE(directory_->join(id, incarnation).ok());
+  }
+  StreamPosition next() { return {id_, incarnation_, ++sequence_}; }
+  void begin() { EXPECT_EQ(directory_->begin_report(next()), StreamAnswer::kApplied); }
+  void end() { EXPECT_EQ(directory_->end_report(next()), StreamAnswer::kApplied); }
+  void report_nothing() {
+    begin();
+    end();
+  }
+  std::vector<Verdict> publish(const std::vector<PublishItem>& items) {
+    return publish(items, directory_->removal());
+  }
+  std::vector<Verdict> publish(const std::vector<PublishItem>& items, std::uint64_t seen) {
+    directory_->apply({next(), seen, items}, answer_);
+    EXPECT_EQ(answer_.stream, StreamAnswer::kApplied);
+    return answer_.verdicts;
+  }
+  [[nodiscard]] const std::vector<Holding>& drops() const { return answer_.drops; }
+  void lose_a_message() { ++sequence_; }
+
+ private:
+  Directory* directory_;
+  NodeId id_;
+  Incarnation incarnation_;
+  std::uint64_t sequence_ = 0;
+  BatchAnswer answer_;
+};
+
+Lookup state_of(const Directory& directory, std::uint64_t number) {
+  LocateAnswer answer;
+  const KeyHash hash = key(number);
+  directory.locate({&hash, 1}, answer);
+  return answer.keys[0].state;
+}
+
+std::vector<NodeId> holders_of(const Directory& directory, std::uint64_t number) {
+  LocateAnswer answer;
+  const KeyHash hash = key(number);
+  directory.locate({&hash, 1}, answer);
+  return answer.holders;
+}
+
+TEST(Directory, AMissIsRecoveringUntilEveryKnownMemberHasReported) {
+  Directory directory({});
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  ASSERT_TRUE(directory.expect(7).ok());
+  EXPECT_EQ(state_of(directory, 1), Lookup::kRecovering);
+  Agent other(&directory, 8);
+  other.begin();
+  other.publish({held(2)});
+  EXPECT_EQ(state_of(directory, 2), Lookup::kFound);
+  other.end();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kRecovering);
+  Agent expected(&directory, 7);
+  expected.report_nothing();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  // One that never comes, and is given up.
+  ASSERT_TRUE(directory.expect(9).ok());
+  EXPECT_TRUE(directory.leave(9, 0));
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+}
+
+TEST(Directory, AReportDropsWhatItDoesNotName) {
+  Directory directory({});
+  Agent agent(&directory, 1);
+  agent.report_nothing();
+  agent.publish({held(1), held(2)});
+  agent.begin();
+  agent.publish({held(2), held(3)});
+  EXPECT_EQ(state_of(directory, 1), Lookup::kFound);  // not before the end
+  agent.end();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  EXPECT_EQ(state_of(directory, 2), Lookup::kFound);
+  EXPECT_EQ(state_of(directory, 3), Lookup::kFound);
+  EXPECT_EQ(directory.entry_count(), 2u);
+}
+
+TEST(Directory, AGapAsksForAReportAndChangesNothing) {
+  Directory directory({});
+  Agent agent(&directory, 1);
+  agent.report_nothing();
+  agent.publish({held(1)});
+  agent.lose_a_message();
+  BatchAnswer answer;
+  const PublishItem item = held(2);
+  directory.apply({agent.next(), 0, {&item, 1}}, answer);
+  EXPECT_EQ(answer.stream, StreamAnswer::kReportNeeded);
+  EXPECT_EQ(state_of(directory, 2), Lookup::kRecovering);
+  EXPECT_EQ(state_of(directory, 1), Lookup::kFound);
+  agent.begin();
+  agent.publish({held(1), held(2)});
+  agent.end();
+  EXPECT_EQ(state_of(directory, 2), Lookup::kFound);
+}
+
+TEST(Directory, EntriesDieWithTheirIncarnationAndComeBackWithTheReport) {
+  Directory directory({});
+  Agent first(&directory, 1, 1);
+  first.report_nothing();
+  first.publish({held(1), held(2)});
+  Agent second(&directory, 1, 2);
+  EXPECT_EQ(state_of(directory, 1), Lookup::kRecovering);
+  EXPECT_EQ(directory.entry_count(), 0u);
+  BatchAnswer answer;
+  const PublishItem item = held(3);
+  directory.apply({first.next(), 0, {&item, 1}}, answer);
+  EXPECT_EQ(answer.stream, StreamAnswer::kStaleIncarnation);
+  second.begin();
+  second.publish({held(2)});
+  second.end();
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  EXPECT_THAT(holders_of(directory, 2), ElementsAre(1));
+  EXPECT_FALSE(directory.leave(1, 1));  // of the incarnation before
+  EXPECT_TRUE(directory.leave(1, 2));
+  EXPECT_EQ(state_of(directory, 2), Lookup::kMiss);
+  while (directory.unswept() != 0) directory.sweep(1000);
+  EXPECT_EQ(directory.entry_count(), 0u);
+}
+
+TEST(Directory, AnUpsertReplacesTheOlderVersionEverywhere) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  Agent three(&directory, 3);
+  for (Agent* agent : {&one, &two, &three}) agent->report_nothing();
+  one.publish({held(1, 10)});
+  two.publish({held(1, 10)});
+  EXPECT_THAT(holders_of(directory, 1), UnorderedElementsAre(1, 2));
+  EXPECT_THAT(three.publish({held(1, 11)}), ElementsAre(Verdict::kAccepted));
+  EXPECT_THAT(three.drops(), UnorderedElementsAre(Holding{key(1), 10, 1}, Holding{key(1), 10, 2}));
+  EXPECT_THAT(holders_of(directory, 1), ElementsAre(3));
+  EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+  // Even when the newer one is lost.
+  directory.leave(3, 1);
+  EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+  EXPECT_THAT(one.publish({held(1, 12)}), ElementsAre(Verdict::kAccepted));
+}
+
+TEST(Directory, ARemovedVersionDoesNotComeBack) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  one.report_nothing();
+  two.report_nothing();
+  one.publish({held(1, 10)});
+  const RemoveItem item{key(1)};
+  RemoveAnswer answer;
+  directory.remove({&item, 1}, answer);
+  EXPECT_THAT(answer.keys, ElementsAre(Lookup::kFound));
+  EXPECT_THAT(answer.drops, ElementsAre(Holding{key(1), 10, 1}));
+  EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
+  EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+  EXPECT_THAT(two.publish({held(1, 11)}), ElementsAre(Verdict::kAccepted));
+}
+
+TEST(Directory, AForgottenRemovalMakesOldNewsUncertainButNotNewOnes) {
+  Directory directory({.max_tombstones = 2});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  one.report_nothing();
+  two.report_nothing();
+  const std::uint64_t before = directory.removal();
+  one.publish({held(1, 10), held(2, 11), held(3, 12), held(9, 5)});
+  RemoveAnswer answer;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    const RemoveItem item{key(i)};
+    directory.remove({&item, 1}, answer);
+  }
+  EXPECT_EQ(directory.tombstone_count(), 2u);
+  // Key 1's removal is forgotten, but whoever has not heard of it is recognised.
+  EXPECT_THAT(two.publish({held(1, 10)}, before), ElementsAre(Verdict::kUncertain));
+  EXPECT_THAT(two.publish({held(2, 11)}, before), ElementsAre(Verdict::kRemoved));
+  // Others hold this one; newer versions and newer news are not in doubt.
+  EXPECT_THAT(two.publish({held(9, 5), held(1, 13)}, before), Each(Verdict::kAccepted));
+  EXPECT_THAT(two.publish({held(8, 4)}), ElementsAre(Verdict::kAccepted));
+}
+
+TEST(Directory, WithoutTombstonesEveryRemovalIsForgottenAtOnce) {
+  Directory directory({.max_tombstones = 0});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  const std::uint64_t before = directory.removal();
+  one.publish({held(1, 10)});
+  const RemoveItem item{key(1)};
+  RemoveAnswer answer;
+  directory.remove({&item, 1}, answer);
+  EXPECT_EQ(directory.tombstone_count(), 0u);
+  EXPECT_THAT(one.publish({held(1, 10)}, before), ElementsAre(Verdict::kUncertain));
+}
+
+TEST(Directory, AtItsLimitItRefusesNewKeysAndTakesThemWhenThereIsRoom) {
+  Directory directory({.max_entries = 100});
+  Agent agent(&directory, 1);
+  agent.report_nothing();
+  std::vector<PublishItem> items;
+  for (std::uint64_t i = 0; i < 100; ++i) items.push_back(held(i));
+  EXPECT_THAT(agent.publish(items), Each(Verdict::kAccepted));
+  EXPECT_THAT(agent.publish({held(100), held(5)}), ElementsAre(Verdict::kFull, Verdict::kAccepted));
+  PublishItem gone = held(7);
+  gone.what = PublishItem::What::kDropped;
+  EXPECT_THAT(agent.publish({gone, held(100)}), Each(Verdict::kAccepted));
+  // What the dead left behind is room too, once it is swept; a report of the same needs none.
+  Agent again(&directory, 1, 2);
+  again.begin();
+  EXPECT_THAT(again.publish({held(1), held(2)}), Each(Verdict::kAccepted));
+  while (directory.unswept() != 0) directory.sweep(1000);
+  EXPECT_THAT(again.publish({held(200)}), ElementsAre(Verdict::kAccepted));
+}
+
+TEST(Directory, AKeyHasAtMostSixteenHolders) {
+  Directory directory({});
+  for (NodeId node = 1; node <= kMaxHolders + 1; ++node) {
+    Agent agent(&directory, node);
+    agent.report_nothing();
+    EXPECT_THAT(agent.publish({held(1)}),
+                ElementsAre(node <= kMaxHolders ? Verdict::kAccepted : Verdict::kHoldersFull));
+  }
+  EXPECT_EQ(holders_of(directory, 1).size(), kMaxHolders);
+}
+
+TEST(Directory, RefusesWhatCannotBe) {
+  Directory directory({.max_nodes = 2});
+  EXPECT_EQ(directory.join(0, 1).code(), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(directory.join(1, 0).code(), MC_INVALID_ARGUMENT);
+  Agent one(&directory, 1, 5);
+  EXPECT_EQ(directory.join(1, 4).code(), MC_INVALID_ARGUMENT);
+  Agent two(&directory, 2);
+  EXPECT_EQ(directory.join(3, 1).code(), MC_BUSY);
+  EXPECT_EQ(directory.expect(3).code(), MC_BUSY);
+  one.report_nothing();
+  two.report_nothing();
+  PublishItem item = held(1);
+  item.bytes = 0;
+  EXPECT_THAT(one.publish({item}), ElementsAre(Verdict::kInvalid));
+  item.bytes = MC_MAX_OBJECT_BYTES + 1;
+  EXPECT_THAT(one.publish({item}), ElementsAre(Verdict::kInvalid));
+  item.bytes = MC_MAX_OBJECT_BYTES;
+  item.attributes.replicas = 9;
+  EXPECT_THAT(one.publish({item}), ElementsAre(Verdict::kInvalid));
+  item.attributes.replicas = 8;
+  EXPECT_THAT(one.publish({item}), ElementsAre(Verdict::kAccepted));
+  // Two sizes of one version are not one object.
+  item.bytes = 17;
+  EXPECT_THAT(two.publish({item}), ElementsAre(Verdict::kInvalid));
+  const std::vector<PublishItem> many(MC_MAX_BATCH_ITEMS + 1, held(2));
+  BatchAnswer answer;
+  directory.apply({one.next(), 0, many}, answer);
+  EXPECT_EQ(answer.stream, StreamAnswer::kTooManyItems);
+}
+
+TEST(Directory, CountsWhatEachNodeHolds) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  one.begin();
+  one.publish({held(1), held(2), held(3)});
+  two.report_nothing();
+  two.publish({held(3)});
+  const std::vector<NodeCounts> nodes = directory.nodes();
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].entries, 3u);
+  EXPECT_EQ(nodes[0].bytes, 3u * 4096);
+  EXPECT_EQ(nodes[0].report, ReportState::kStreaming);
+  EXPECT_EQ(nodes[1].entries, 1u);
+  EXPECT_EQ(nodes[1].report, ReportState::kComplete);
+}
+
+TEST(Directory, AStripedObjectIsATieAndStripesUnderNamesOfTheirOwn) {
+  Directory directory({});
+  const KeyHasher hasher("secret");
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  one.report_nothing();
+  two.report_nothing();
+  PublishItem tie = held(1, 3);
+  tie.bytes = (5u << 20) + 1;
+  tie.attributes.striped = true;
+  tie.attributes.stripe_exponent = 1;  // 2 MiB: three stripes
+  one.publish({tie});
+  two.publish({tie});
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    PublishItem stripe = held(0, 3);
+    stripe.hash = hasher.stripe(tie.hash, i);
+    (i == 1 ? two : one).publish({stripe});
+  }
+  LocateAnswer whole;
+  directory.locate({&tie.hash, 1}, whole);
+  ASSERT_TRUE(whole.keys[0].attributes.striped);
+  const std::uint64_t stripes = stripe_count(whole.keys[0].bytes, whole.keys[0].attributes);
+  ASSERT_EQ(stripes, 3u);
+  std::vector<KeyHash> names;
+  for (std::uint32_t i = 0; i < stripes; ++i) names.push_back(hasher.stripe(tie.hash, i));
+  LocateAnswer parts;
+  directory.locate(names, parts);
+  EXPECT_THAT(parts.holders, ElementsAre(1, 2, 1));
+}
+
+TEST(KeyHasher, DependsOnTheSecretTheNamespaceAndTheBorderBetweenThem) {
+  const KeyHasher one("secret");
+  const KeyHasher two("other");
+  EXPECT_EQ(one.hash("a", "bc"), KeyHasher("secret").hash("a", "bc"));
+  EXPECT_NE(one.hash("a", "bc"), two.hash("a", "bc"));
+  EXPECT_NE(one.hash("a", "bc"), one.hash("ab", "c"));
+  EXPECT_NE(one.stripe({1, 2}, 0), one.stripe({1, 2}, 1));
+}
+
+// All overhead is in it: what the directory says it uses, at its fullest and right after growth.
+TEST(Directory, AnEntryTakesAtMost64BytesAtEverySize) {
+  constexpr std::uint64_t kEntries = 4'000'000;
+  Directory directory({});
+  Agent agent(&directory, 1);
+  agent.report_nothing();
+  std::mt19937_64 random(1);
+  std::vector<PublishItem> items(MC_MAX_BATCH_ITEMS);
+  double worst = 0;
+  for (std::uint64_t count = 0; count < kEntries; count += items.size()) {
+    for (PublishItem& item : items) item.hash = {random(), random()};
+    ASSERT_THAT(agent.publish(items), Each(Verdict::kAccepted));
+    // Below this a table's first step of memory weighs more than what is in it.
+    if (directory.entry_count() < 500'000) continue;
+    worst = std::max(worst, static_cast<double>(directory.memory_bytes()) /
+                                static_cast<double>(directory.entry_count()));
+  }
+  RecordProperty("worst_bytes_per_entry", std::to_string(worst));
+  EXPECT_LE(worst, 64.0);
+  EXPECT_GE(worst, 32.0);
+}
+
+}  // namespace
+}  // namespace mc::metadata

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/membership/membership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "metadata/membership/epoch_fence.h"
+
+namespace mc::metadata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+// A cluster whose time is moved by hand.
+class Cluster {
+ public:
+  explicit Cluster(MembershipOptions options = {}) : membership_(options) {}
+
+  mc_status join(NodeId node, Incarnation incarnation = 1) {
+    Descriptor descriptor;
+    descriptor.node = node;
+    descriptor.incarnation = incarnation;
+    descriptor.address = "10.0.0.1:7000";
+    descriptor.capacity_bytes = 1 << 30;
+    return membership_.join(descriptor, now_ns_, events_).code();
+  }
+  HeartbeatAnswer beat(NodeId node, Incarnation incarnation = 1) {
+    return membership_.heartbeat(node, incarnation, {}, now_ns_, events_);
+  }
+  void report(NodeId by, NodeId suspect, Incarnation incarnation = 1) {
+    membership_.report_unreachable(by, suspect, incarnation, now_ns_, events_);
+  }
+  // Ticks every 100 ms; these nodes' heartbeats come every 200.
+  void run(std::uint64_t ms, const std::vector<NodeId>& alive) {
+    for (std::uint64_t end = now_ns_ + ms * kMs; now_ns_ < end;) {
+      now_ns_ += 100 * kMs;
+      if (now_ns_ / kMs % 200 == 0) {
+        for (const NodeId node : alive) beat(node);
+      }
+      membership_.tick(now_ns_, events_);
+    }
+  }
+  void pause(std::uint64_t ms) { now_ns_ += ms * kMs; }
+  void back(std::uint64_t ms) { now_ns_ -= ms * kMs; }
+  void tick() { membership_.tick(now_ns_, events_); }
+  std::vector<MembershipEvent> take_events() { return std::exchange(events_, {}); }
+  Membership& membership() { return membership_; }
+  [[nodiscard]] MemberState state(NodeId node) { return membership_.find(node)->state; }
+
+ private:
+  Membership membership_;
+  std::uint64_t now_ns_ = 1000 * kMs;
+  Membership::Events events_;
+};
+
+TEST(Membership, ASilentNodeIsSuspectedThenGone) {
+  Cluster cluster;
+  cluster.join(1);
+  cluster.join(2);
+  cluster.take_events();
+  cluster.run(500, {2});
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  cluster.run(100, {2});
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 1, 1}));
+  cluster.run(300, {2});
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  cluster.run(100, {2});
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
+  EXPECT_EQ(cluster.membership().count(), 1u);
+  EXPECT_EQ(cluster.beat(1), HeartbeatAnswer::kJoinFirst);
+}
+
+TEST(Membership, AHeartbeatBringsASuspectBack) {
+  Cluster cluster;
+  cluster.join(1);
+  cluster.run(700, {});
+  cluster.take_events();
+  EXPECT_EQ(cluster.beat(1), HeartbeatAnswer::kOk);
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kBack, 1, 1}));
+  cluster.run(2000, {1});
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+}
+
+TEST(Membership, OneReportShortensTheSilenceThatIsWaitedFor) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
+  cluster.run(300, {2, 3});
+  cluster.take_events();
+  cluster.report(2, 1);
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 1, 1}));
+  cluster.report(2, 1);  // the same peer again is no second word
+  cluster.run(300, {2, 3});
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  cluster.run(100, {2, 3});
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
+}
+
+TEST(Membership, TwoReportsSuspectAtOnceAndBuryAfterHalfASecond) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
+  cluster.take_events();
+  cluster.run(100, {2, 3});
+  cluster.report(2, 1);
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  cluster.report(3, 1);
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 1, 1}));
+  cluster.run(300, {2, 3});
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  cluster.run(100, {2, 3});
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 1}));
+}
+
+TEST(Membership, ANodeThatIsHeardIsNeverGoneWhateverPeersSay) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 4; ++node) cluster.join(node);
+  for (int i = 0; i < 20; ++i) {
+    for (NodeId peer = 2; peer <= 4; ++peer) cluster.report(peer, 1);
+    cluster.run(200, {1, 2, 3, 4});
+  }
+  ASSERT_NE(cluster.membership().find(1), nullptr);
+  EXPECT_EQ(cluster.state(1), MemberState::kSuspected);
+  // When the words are old, its next heartbeat counts again.
+  cluster.run(1500, {1, 2, 3, 4});
+  EXPECT_EQ(cluster.state(1), MemberState::kOk);
+}
+
+TEST(Membership, WordsOfSuspectsStrangersAndTheNodeItselfDoNotCount) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
+  cluster.run(600, {1});  // 2 and 3 are silent: they are the ones cut off
+  cluster.take_events();
+  cluster.report(2, 1);
+  cluster.report(3, 1);
+  cluster.report(1, 1);
+  cluster.report(99, 1);
+  cluster.report(1, 99);
+  EXPECT_EQ(cluster.state(1), MemberState::kOk);
+  // Nor does a word about an incarnation before.
+  cluster.join(4, 7);
+  cluster.join(5);
+  cluster.report(1, 4, 6);
+  cluster.report(5, 4, 6);
+  EXPECT_EQ(cluster.state(4), MemberState::kOk);
+}
+
+TEST(Membership, APausedMasterBuriesNobody) {
+  Cluster cluster;
+  for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
+  cluster.run(400, {1, 2, 3});
+  cluster.take_events();
+  cluster.pause(60'000);
+  cluster.tick();  // before any of the heartbeats that wait in the sockets
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+  EXPECT_EQ(cluster.membership().paused_ns(), 60'000 * kMs);
+  // Who died in the meantime is found out as ever.
+  cluster.run(1100, {1, 2});
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 3, 1},
+                                                 MembershipEvent{MemberEvent::kGone, 3, 1}));
+}
+
+TEST(Membership, TimeThatRunsBackwardsIsStandingStill) {
+  Cluster cluster;
+  cluster.join(1);
+  cluster.take_events();
+  cluster.back(900);
+  cluster.tick();
+  cluster.tick();
+  EXPECT_THAT(cluster.take_events(), IsEmpty());
+}
+
+TEST(Membership, AnOlderIncarnationIsRefused) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.join(1, 5), MC_OK);
+  EXPECT_EQ(cluster.join(1, 4), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(cluster.beat(1, 4), HeartbeatAnswer::kStale);
+  EXPECT_EQ(cluster.beat(1, 6), HeartbeatAnswer::kJoinFirst);
+  cluster.take_events();
+  EXPECT_EQ(cluster.join(1, 6), MC_OK);
+  EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 5},
+                                                 MembershipEvent{MemberEvent::kJoined, 1, 6}));
+  // Also when the newer one is gone.
+  cluster.run(1100, {});
+  EXPECT_EQ(cluster.membership().count(), 0u);
+  EXPECT_EQ(cluster.join(1, 5), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(cluster.beat(1, 5), HeartbeatAnswer::kStale);
+  EXPECT_EQ(cluster.join(1, 6), MC_OK);
+}
+
+TEST(Membership, HoldsAtMostItsLimitOfMembersAndOfThoseGone) {
+  Cluster cluster({.max_members = 3});
+  for (NodeId node = 1; node <= 3; ++node) EXPECT_EQ(cluster.join(node, 9), MC_OK);
+  EXPECT_EQ(cluster.join(4), MC_BUSY);
+  EXPECT_EQ(cluster.join(3, 9), MC_OK);
+  cluster.run(1100, {});
+  for (NodeId node = 11; node <= 13; ++node) EXPECT_EQ(cluster.join(node, 9), MC_OK);
+  cluster.run(1100, {});
+  EXPECT_EQ(cluster.join(13, 8), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(cluster.join(1, 8), MC_OK);  // forgotten
+}
+
+TEST(Membership, RefusesADescriptorThatSaysNothing) {
+  Membership membership({});
+  Membership::Events events;
+  EXPECT_EQ(membership.join({}, 1, events).code(), MC_INVALID_ARGUMENT);
+  EXPECT_THAT(events, IsEmpty());
+}
+
+// Over random histories: events alternate as the picture in membership.h says, nobody is gone
+// sooner than any rule allows, and whoever is silent for a second of ticks is gone.
+TEST(Membership, EventsFollowThePictureInRandomHistories) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Membership membership({});
+    Membership::Events events;
+    std::map<NodeId, MemberEvent> last;
+    std::map<NodeId, std::uint64_t> heard_ns;
+    std::uint64_t now_ns = 0;
+    std::set<MemberEvent> met;
+    for (int step = 0; step < 2000; ++step) {
+      now_ns += random() % (60 * kMs);
+      if (random() % 200 == 0) now_ns += 5000 * kMs;
+      const NodeId node = 1 + random() % 6;
+      const Member* member = membership.find(node);
+      const bool quiet = (now_ns / (4000 * kMs) + node) % 3 == 0;
+      if (member == nullptr) {
+        if (random() % 8 == 0) {
+          Descriptor descriptor{node, 1, "a:1", 1, 1, 1};
+          ASSERT_TRUE(membership.join(descriptor, now_ns, events).ok());
+          heard_ns[node] = now_ns - membership.paused_ns();
+        }
+      } else if (!quiet) {
+        membership.heartbeat(node, 1, {}, now_ns, events);
+        heard_ns[node] = now_ns - membership.paused_ns();
+      } else {
+        membership.report_unreachable(1 + random() % 6, node, 1, now_ns, events);
+      }
+      membership.tick(now_ns, events);
+      for (const MembershipEvent& event : std::exchange(events, {})) {
+        const auto before = last.find(event.node);
+        met.insert(event.what);
+        switch (event.what) {
+          case MemberEvent::kJoined:
+            EXPECT_TRUE(before == last.end() || before->second == MemberEvent::kGone);
+            break;
+          case MemberEvent::kSuspected:
+            ASSERT_TRUE(before != last.end());
+            EXPECT_TRUE(before->second == MemberEvent::kJoined ||
+                        before->second == MemberEvent::kBack);
+            break;
+          case MemberEvent::kBack:
+            ASSERT_TRUE(before != last.end());
+            EXPECT_EQ(before->second, MemberEvent::kSuspected);
+            break;
+          case MemberEvent::kGone:
+            ASSERT_TRUE(before != last.end());
+            EXPECT_NE(before->second, MemberEvent::kGone);
+            EXPECT_GE(now_ns - membership.paused_ns() - heard_ns[event.node], 500 * kMs);
+            break;
+        }
+        last[event.node] = event.what;
+      }
+      for (const Member& present : membership.members()) {
+        EXPECT_LT(now_ns - membership.paused_ns() - heard_ns[present.descriptor.node], 1000 * kMs);
+      }
+      if (::testing::Test::HasFailure()) FAIL() << "at step " << step;
+    }
+    EXPECT_EQ(met.size(), 4u);
+  }
+}
+
+TEST(EpochFence, NeverAcceptsAnEpochBelowTheHighestSeen) {
+  EpochFence fence;
+  EXPECT_FALSE(fence.accept(0));
+  EXPECT_TRUE(fence.accept(3));
+  EXPECT_TRUE(fence.accept(3));
+  EXPECT_FALSE(fence.accept(2));
+  EXPECT_TRUE(fence.accept(7));
+  EXPECT_FALSE(fence.accept(3));
+  EXPECT_EQ(fence.highest(), 7u);
+  EpochFence restarted(fence.highest());
+  EXPECT_FALSE(restarted.accept(6));
+  EXPECT_TRUE(restarted.accept(7));
+}
+
+}  // namespace
+}  // namespace mc::metadata

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/placement/repair.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "metadata/placement/drain.h"
+#include "metadata/placement/hot_keys.h"
+
+namespace mc::metadata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+KeyHash key(std::uint64_t number) {
+  static const KeyHasher hasher("secret");
+  return hasher.hash("", std::to_string(number));
+}
+
+// Nodes with a directory over them; what they hold is the truth, and is published.
+class World {
+ public:
+  explicit World(NodeId nodes) : directory_({}) {
+    for (NodeId node = 1; node <= nodes; ++node) add(node);
+  }
+
+  void add(NodeId node) {
+    EXPECT_TRUE(directory_.join(node, 1).ok());
+    EXPECT_EQ(directory_.begin_report({node, 1, ++sequence_[node]}), StreamAnswer::kApplied);
+    EXPECT_EQ(directory_.end_report({node, 1, ++sequence_[node]}), StreamAnswer::kApplied);
+    NodeView view;
+    view.node = node;
+    view.host = node;
+    view.capacity_bytes = std::uint64_t{1} << 40;
+    view.free_bytes = std::uint64_t{1} << 39;
+    view.age_ns = kSlowStartNs;
+    views_.push_back(view);
+    held_[node];
+  }
+  void kill(NodeId node) {
+    EXPECT_TRUE(directory_.leave(node, 1));
+    std::erase_if(views_, [node](const NodeView& view) { return view.node == node; });
+    held_.erase(node);
+    sequence_.erase(node);
+  }
+  void hold(NodeId node, std::uint64_t number, unsigned replicas, Pin pin = Pin::kNone) {
+    PublishItem item;
+    item.hash = key(number);
+    item.version = 1;
+    item.bytes = 1000;
+    item.attributes.replicas = static_cast<std::uint8_t>(replicas);
+    item.attributes.pin = pin;
+    publish(node, item);
+    objects_[item.hash] = item;
+  }
+  void copy(const CopyJob& job) {
+    ASSERT_TRUE(held_[job.source].contains(job.hash)) << "a source that does not hold the object";
+    publish(job.target, objects_.at(job.hash));
+  }
+  void drop(const Holding& holding) {
+    PublishItem item = objects_.at(holding.hash);
+    item.what = PublishItem::What::kDropped;
+    publish(holding.node, item);
+  }
+  [[nodiscard]] std::size_t replicas(KeyHash hash) const {
+    return static_cast<std::size_t>(std::count_if(
+        held_.begin(), held_.end(), [&](auto& node) { return node.second.contains(hash); }));
+  }
+  NodeView& view(NodeId node) {
+    return *std::find_if(views_.begin(), views_.end(),
+                         [node](const NodeView& view) { return view.node == node; });
+  }
+
+  Directory& directory() { return directory_; }
+  [[nodiscard]] const std::vector<NodeView>& views() const { return views_; }
+  [[nodiscard]] const std::map<KeyHash, PublishItem>& objects() const { return objects_; }
+  [[nodiscard]] const std::set<KeyHash>& held(NodeId node) { return held_.at(node); }
+
+ private:
+  void publish(NodeId node, const PublishItem& item) {
+    BatchAnswer answer;
+    directory_.apply({{node, 1, ++sequence_[node]}, directory_.removal(), {&item, 1}}, answer);
+    ASSERT_THAT(answer.verdicts, ElementsAre(Verdict::kAccepted));
+    if (item.what == PublishItem::What::kHolds) {
+      held_[node].insert(item.hash);
+    } else {
+      held_[node].erase(item.hash);
+    }
+  }
+
+  Directory directory_;
+  std::map<NodeId, std::uint64_t> sequence_;
+  std::map<NodeId, std::set<KeyHash>> held_;
+  std::map<KeyHash, PublishItem> objects_;
+  std::vector<NodeView> views_;
+};
+
+TEST(Repair, RestoresEveryReplicaThatCanBeRestored) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    World world(8);
+    std::map<KeyHash, unsigned> wanted;
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      const auto replicas = static_cast<unsigned>(1 + random() % 4);
+      for (unsigned r = 0; r < replicas; ++r) world.hold(1 + (i + r) % 8, i, replicas);
+      wanted[key(i)] = replicas;
+    }
+    RepairPlanner planner({.limits = {.max_in_flight = 10, .max_per_node = 4}, .max_queued = 20});
+    NodeId newcomer = 20;
+    std::uint64_t now_ns = 0;
+    std::vector<CopyJob> flying;
+    std::map<NodeId, int> busy;
+    for (int step = 0; step < 6000; ++step, now_ns += 10 * kMs) {
+      if (step < 400 && step % 150 == 100) {
+        const NodeId victim = world.views()[random() % world.views().size()].node;
+        world.kill(victim);
+        planner.node_gone(victim, now_ns);
+        std::erase_if(flying, [&](const CopyJob& job) {
+          if (job.source != victim && job.target != victim) return false;
+          --busy[job.source];
+          --busy[job.target];
+          return true;
+        });
+        world.add(++newcomer);
+        planner.request_pass();
+      }
+      planner.scan(world.directory(), 700, now_ns);
+      std::vector<CopyJob> jobs;
+      planner.plan(world.directory(), world.views(), now_ns, jobs);
+      for (const CopyJob& job : jobs) {
+        EXPECT_LE(++busy[job.source], 4);
+        EXPECT_LE(++busy[job.target], 4);
+        EXPECT_FALSE(world.held(job.target).contains(job.hash));
+        flying.push_back(job);
+      }
+      EXPECT_EQ(flying.size(), planner.in_flight());
+      EXPECT_LE(flying.size(), 10u);
+      EXPECT_LE(planner.queued(), 20u);
+      while (!flying.empty() && random() % 3 != 0) {
+        std::swap(flying[random() % flying.size()], flying.back());
+        const CopyJob job = flying.back();
+        flying.pop_back();
+        --busy[job.source];
+        --busy[job.target];
+        const bool ok = random() % 8 != 0;
+        if (ok) world.copy(job);
+        planner.finished(world.directory(), job.hash, ok, now_ns);
+      }
+      if (step > 500 && planner.idle()) break;
+      if (::testing::Test::HasFailure()) FAIL() << "at step " << step;
+    }
+    EXPECT_TRUE(planner.idle());
+    for (const auto& [hash, replicas] : wanted) {
+      const std::size_t now = world.replicas(hash);
+      EXPECT_TRUE(now == 0 || now == replicas) << now << " of " << replicas;
+      if (replicas == 4) {
+        EXPECT_EQ(now, 4u);  // three losses cannot take it
+      }
+    }
+  }
+}
+
+TEST(Repair, TheMostEndangeredComeFirstThenThePinned) {
+  World world(6);
+  for (NodeId node = 1; node <= 2; ++node) world.hold(node, 1, 3);
+  world.hold(1, 2, 2);
+  world.hold(1, 3, 2, Pin::kHard);
+  RepairPlanner planner({.limits = {.max_in_flight = 1, .max_per_node = 1}});
+  planner.request_pass();
+  std::vector<CopyJob> jobs;
+  for (int i = 0; i < 3; ++i) {
+    planner.scan(world.directory(), 1'000'000, 0);
+    planner.plan(world.directory(), world.views(), 0, jobs);
+    ASSERT_EQ(jobs.size(), static_cast<std::size_t>(i + 1));
+    world.copy(jobs.back());
+    planner.finished(world.directory(), jobs.back().hash, true, 0);
+  }
+  EXPECT_EQ(jobs[0].hash, key(3));
+  EXPECT_EQ(jobs[1].hash, key(2));
+  EXPECT_EQ(jobs[2].hash, key(1));
+  EXPECT_TRUE(planner.idle());
+}
+
+TEST(Repair, PlansNothingWhileTheDirectoryIsRecovering) {
+  World world(3);
+  world.hold(1, 1, 2);
+  ASSERT_TRUE(world.directory().expect(9).ok());
+  RepairPlanner planner({});
+  planner.request_pass();
+  std::vector<CopyJob> jobs;
+  planner.scan(world.directory(), 1'000'000, 0);
+  planner.plan(world.directory(), world.views(), 0, jobs);
+  EXPECT_THAT(jobs, IsEmpty());
+  world.directory().leave(9, 0);
+  planner.scan(world.directory(), 1'000'000, 0);
+  planner.plan(world.directory(), world.views(), 0, jobs);
+  EXPECT_EQ(jobs.size(), 1u);
+}
+
+TEST(Repair, WhatHasNoPlaceIsTriedAgainLaterOrWhenANodeComes) {
+  World world(2);
+  for (NodeId node = 1; node <= 2; ++node) world.hold(node, 1, 3);
+  RepairPlanner planner({});
+  planner.request_pass();
+  std::vector<CopyJob> jobs;
+  const auto round = [&](std::uint64_t now_ns) {
+    planner.scan(world.directory(), 1'000'000, now_ns);
+    planner.plan(world.directory(), world.views(), now_ns, jobs);
+  };
+  round(0);
+  world.add(3);
+  round(1000 * kMs);
+  EXPECT_THAT(jobs, IsEmpty());
+  planner.request_pass();
+  round(1000 * kMs);
+  ASSERT_EQ(jobs.size(), 1u);
+  planner.finished(world.directory(), jobs[0].hash, false, 1000 * kMs);
+  round(1500 * kMs);
+  EXPECT_EQ(jobs.size(), 1u);
+  round(2000 * kMs);
+  EXPECT_EQ(jobs.size(), 2u);
+}
+
+// Two nodes at once, jobs that fail, a target that dies: at every moment each object has a holder
+// other than by its target's death, and in the end the drained nodes are empty.
+TEST(Drain, EmptiesNodesWithoutEverLosingAnObject) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    World world(6);
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      const auto replicas = static_cast<unsigned>(1 + random() % 3);
+      const NodeId first = 1 + random() % 6;
+      for (unsigned r = 0; r < replicas; ++r) world.hold(1 + (first + r) % 6, i, replicas);
+    }
+    world.view(1).draining = true;
+    world.view(2).draining = true;
+    std::vector<DrainPlanner> planners;
+    planners.emplace_back(1, DrainOptions{.limits = {.max_in_flight = 7, .max_per_node = 7}});
+    planners.emplace_back(2, DrainOptions{.limits = {.max_in_flight = 7, .max_per_node = 7}});
+    std::vector<std::pair<DrainPlanner*, CopyJob>> flying;
+    std::vector<Holding> releasing;
+    std::uint64_t now_ns = 0;
+    for (int step = 0; step < 20'000; ++step, now_ns += 20 * kMs) {
+      for (DrainPlanner& planner : planners) {
+        DrainOrders orders;
+        planner.advance(world.directory(), world.views(), 500, now_ns, orders);
+        for (const CopyJob& job : orders.copies) flying.emplace_back(&planner, job);
+        releasing.insert(releasing.end(), orders.releases.begin(), orders.releases.end());
+      }
+      while (!flying.empty() && random() % 4 != 0) {
+        std::swap(flying[random() % flying.size()], flying.back());
+        const auto [planner, job] = flying.back();
+        flying.pop_back();
+        const bool ok = random() % 6 != 0;
+        // The other planner may have moved it there meanwhile; to publish twice is no harm.
+        if (ok) world.copy(job);
+        planner->finished(job.hash, ok);
+      }
+      while (!releasing.empty() && random() % 4 != 0) {
+        const Holding holding = releasing.back();
+        releasing.pop_back();
+        if (world.held(holding.node).contains(holding.hash)) world.drop(holding);
+        ASSERT_GE(world.replicas(holding.hash), 1u);
+      }
+      if (planners[0].progress().done && planners[1].progress().done) break;
+      if (::testing::Test::HasFailure()) FAIL() << "at step " << step;
+    }
+    EXPECT_TRUE(planners[0].progress().done && planners[1].progress().done);
+    EXPECT_THAT(world.held(1), IsEmpty());
+    EXPECT_THAT(world.held(2), IsEmpty());
+    for (const auto& [hash, item] : world.objects()) {
+      EXPECT_GE(world.replicas(hash), item.attributes.replicas);
+    }
+  }
+}
+
+TEST(Drain, ReleasesNothingOnAJobsWordAlone) {
+  World world(2);
+  world.hold(1, 1, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  ASSERT_EQ(orders.copies.size(), 1u);
+  planner.finished(orders.copies[0].hash, true);  // but nobody published it
+  for (std::uint64_t now_ns = 0; now_ns < 5000 * kMs; now_ns += 100 * kMs) {
+    planner.advance(world.directory(), world.views(), 1'000'000, now_ns, orders);
+  }
+  EXPECT_THAT(orders.releases, IsEmpty());
+  EXPECT_FALSE(planner.progress().done);
+}
+
+TEST(Drain, WithNowhereToGoItSaysSoAndKeepsTheObject) {
+  World world(1);
+  world.hold(1, 1, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  EXPECT_THAT(orders.copies, IsEmpty());
+  EXPECT_THAT(orders.releases, IsEmpty());
+  EXPECT_EQ(planner.progress().unplaced, 1u);
+  EXPECT_FALSE(planner.progress().done);
+  // A second node, and it goes on; with as many as there can be, more replicas are not waited for.
+  world.add(2);
+  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
+  ASSERT_EQ(orders.copies.size(), 1u);
+}
+
+TEST(Drain, AnObjectThatWantsMoreReplicasThanThereAreNodesStillMoves) {
+  World world(2);
+  world.hold(1, 1, 3);
+  world.hold(2, 1, 3);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 1}));
+}
+
+TEST(HotKeys, AdviseAReplicaMoreForWhatItsHoldersServeTooOften) {
+  World world(4);
+  for (std::uint64_t i = 0; i < 2000; ++i) world.hold(1 + i % 4, i, 1);
+  world.hold(2, 0, 1);  // key 0 has two holders
+  HotKeys hot({.window_ns = 1000 * kMs, .locates_per_holder = 500, .max_hot = 8});
+  EXPECT_THAT(hot.advise(world.directory(), 1), IsEmpty());
+  for (std::uint64_t i = 0; i < 2000; ++i) hot.note(key(i), 10);
+  for (int i = 0; i < 800; ++i) hot.note(key(0));
+  for (int i = 0; i < 600; ++i) hot.note(key(1));
+  for (int i = 0; i < 700; ++i) hot.note(key(2));
+  hot.note(key(5000), 900);  // nobody holds it
+  EXPECT_GE(hot.estimate(key(2)), 710u);
+  EXPECT_THAT(hot.advise(world.directory(), 2), IsEmpty());
+  const std::vector<HotKey> advice = hot.advise(world.directory(), 1000 * kMs + 1);
+  ASSERT_EQ(advice.size(), 2u);
+  EXPECT_EQ(advice[0].hash, key(2));
+  EXPECT_EQ(advice[1].hash, key(1));
+  EXPECT_EQ(advice[1].holders, 1u);
+  // The next window starts at nothing.
+  EXPECT_EQ(hot.estimate(key(2)), 0u);
+  EXPECT_THAT(hot.advise(world.directory(), 3000 * kMs), IsEmpty());
+}
+
+TEST(HotKeys, NeverCountLessThanTheTruthAndAreBounded) {
+  World world(1);
+  std::mt19937_64 random(1);
+  HotKeys hot({.window_ns = 1, .locates_per_holder = 5, .max_hot = 16});
+  hot.advise(world.directory(), 1);
+  std::map<std::uint64_t, std::uint32_t> truth;
+  for (int i = 0; i < 50'000; ++i) {
+    const std::uint64_t number = random() % 100 * (random() % 100);
+    ++truth[number];
+    hot.note(key(number));
+  }
+  for (const auto& [number, count] : truth) EXPECT_GE(hot.estimate(key(number)), count);
+  for (std::uint64_t i = 0; i < 100; ++i) world.hold(1, i, 1);
+  EXPECT_LE(hot.advise(world.directory(), 2).size(), 16u);
+  hot.note(key(1), UINT32_MAX);
+  hot.note(key(1), UINT32_MAX);
+  EXPECT_EQ(hot.estimate(key(1)), UINT32_MAX);
+}
+
+}  // namespace
+}  // namespace mc::metadata
