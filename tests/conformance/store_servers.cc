@@ -180,9 +180,10 @@ StoreServer::Command etcd_command(std::vector<std::string> more, bool tls) {
 
 StoreServer::Command metadata_command() {
   return [](const std::string&, int port) {
-    return std::vector<std::string>{
-        "python3", std::string(MC_SOURCE_DIR) + "/tests/conformance/metadata_server.py",
-        std::to_string(port)};
+    std::vector<std::string> words{"python3"};
+    words.emplace_back(MC_SOURCE_DIR "/tests/conformance/metadata_server.py");
+    words.push_back(std::to_string(port));
+    return words;
   };
 }
 
