@@ -378,7 +378,9 @@ TEST_P(ClusterStoreTest, CallsEndWhileTheServerHangs) {
   ASSERT_FALSE(get.has_value() || put.has_value() || fresh.has_value());
   EXPECT_EQ(put.error().code(), metadata::kOutcomeUnknown) << put.error().to_string();
   EXPECT_TRUE(store->put("a", "3", kNoLease, soon()).has_value());
-  EXPECT_EQ(store->get("a", soon())->value, "3");
+  // Its outcome being unknown, the put without an answer may land even after this one.
+  const std::string last = store->get("a", soon())->value;
+  EXPECT_TRUE(last == "3" || last == "2") << last;
 }
 
 TEST_P(ClusterStoreTest, ACallWhoseDeadlineHasPassedHasNoEffect) {
