@@ -17,8 +17,6 @@ namespace {
 
 // How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
 constexpr std::uint64_t kSpinNs = 20000;
-// The same when the agent had to be woken: falling asleep meanwhile would cost a second wake-up.
-constexpr std::uint64_t kSpinAfterBellNs = 80000;
 constexpr unsigned kSpinsBetweenClocks = 256;
 // A sleeping caller looks at the connection this often.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
@@ -147,16 +145,17 @@ void Channel::absorb(const shm::Completion& completion) {
 bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   const Pending& pending = pending_[ticket.slot];
   std::uint64_t now = now_ns();
-  const std::uint64_t spin_until_ns = now + (rang_ ? kSpinAfterBellNs : kSpinNs);
-  for (unsigned spins = 1;; ++spins) {
+  // An agent that had to be woken may need this very core for it: then sleep at once.
+  const std::uint64_t spin_until_ns = rang_ ? now : now + kSpinNs;
+  for (unsigned spins = rang_ ? kSpinsBetweenClocks : 1;; ++spins) {
     reap();
     if (pending.done) return true;
     if (spins % kSpinsBetweenClocks != 0) {
       cpu_relax();
       continue;
     }
-    // The agent may be waiting for this very core; one that was asleep is woken to any.
-    if (!rang_ || now >= spin_until_ns) ::sched_yield();
+    // The agent may be waiting for this very core.
+    if (now < spin_until_ns) ::sched_yield();
     now = now_ns();
     if (client_->generation() != generation_) {
       if (!client_->lost().ok()) {
