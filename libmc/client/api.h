@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what the functions of the C ABI share: how a handle, an argument and a deadline are
+//   taken, and how a failure is told.
+// Threads: any.
+// Trusts: the caller's pointers, as a C function must; sizes, counts and flags are checked.
+#pragma once
+
+#include <algorithm>
+
+#include "libmc/base/clock.h"
+#include "libmc/client/client.h"
+#include "libmc/client/errors.h"
+#include "libmc/client/writing.h"
+#include "mc/mc.h"
+
+namespace mc::client {
+
+inline constexpr const char* kBadKey = "a key has 1 to 1024 bytes (MC_MAX_KEY_BYTES)";
+inline constexpr const char* kBadCount = "a batch has 1 to 1024 items (MC_MAX_BATCH_ITEMS)";
+
+inline Client& of(mc_client* client) { return *reinterpret_cast<Client*>(client); }
+
+inline mc_status invalid(const char* text) { return set_error(Status(MC_INVALID_ARGUMENT, text)); }
+
+inline bool bad_count(std::size_t count) { return count - 1 >= MC_MAX_BATCH_ITEMS; }
+
+inline std::uint64_t deadline_in(const Client& client, std::uint64_t timeout_ns) {
+  if (timeout_ns == 0) timeout_ns = client.default_timeout_ns();
+  return now_ns() + std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS);
+}
+
+// The thread's channel; the quick way first.
+inline Result<ChannelUse> channel_of(mc_client* client, std::uint64_t timeout_ns = 0) {
+  if (Channel* quick = of(client).quick_channel()) return ChannelUse(quick);
+  return of(client).channel(deadline_in(of(client), timeout_ns));
+}
+
+// Checked; null options are the defaults. Errors: MC_INVALID_ARGUMENT.
+Result<PutRules> rules_from(const Client& client, const mc_put_options* options);
+
+inline mc_group* group_of(const mc_put_options* options) {
+  return options != nullptr && options->struct_size >= sizeof *options ? options->group : nullptr;
+}
+
+}  // namespace mc::client
