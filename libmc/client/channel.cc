@@ -144,9 +144,9 @@ void Channel::absorb(const shm::Completion& completion) {
 
 bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   const Pending& pending = pending_[ticket.slot];
-  std::uint64_t now = now_ns();
+  // The clock is first read when the answer is late: most come before.
+  std::uint64_t spin_until_ns = 0;
   // An agent that had to be woken may need this very core for it: then sleep at once.
-  const std::uint64_t spin_until_ns = rang_ ? now : now + kSpinNs;
   for (unsigned spins = rang_ ? kSpinsBetweenClocks : 1;; ++spins) {
     reap();
     if (pending.done) return true;
@@ -154,9 +154,7 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
       cpu_relax();
       continue;
     }
-    // The agent may be waiting for this very core.
-    if (now < spin_until_ns) ::sched_yield();
-    now = now_ns();
+    const std::uint64_t now = now_ns();
     if (client_->generation() != generation_) {
       if (!client_->lost().ok()) {
         lose_all();
@@ -167,7 +165,12 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
       continue;
     }
     if (now >= deadline_ns) return false;
-    if (now < spin_until_ns) continue;
+    if (spin_until_ns == 0) spin_until_ns = rang_ ? now : now + kSpinNs;
+    if (now < spin_until_ns) {
+      // The agent may be waiting for this very core.
+      ::sched_yield();
+      continue;
+    }
     shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
     reap();
     if (!pending.done) {
