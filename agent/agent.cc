@@ -344,6 +344,7 @@ Store::Config Agent::config_for(const NamespaceOptions& options) const {
                                                       : 0;
   config.arenas = options_.arenas;
   config.huge_pages = options_.huge_pages;
+  config.repeatable = options_.repeatable;
   config.policy = options.policy.empty() ? options_.policy : options.policy;
   config.isolated = options.isolated || (is_default && options_.mode == "isolated");
   if (node_) {

@@ -289,7 +289,9 @@ void Agent::act_on_findings(const std::string& tenant, Scrubber& scrubber) {
 
 void Agent::tick(std::uint64_t now) {
   next_tick_ns_ = now + kTickNs;
-  for (auto& [id, session] : sessions_) session->take_touches();
+  if (!options_.repeatable) {
+    for (auto& [id, session] : sessions_) session->take_touches();
+  }
   const bool idle = now - last_work_ns_ > kIdleAgentNs;
   for (auto& [name, tenant] : tenants_) {
     tenant->store->pool().set_idle(idle);

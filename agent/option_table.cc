@@ -120,6 +120,9 @@ std::vector<OptionRow<Options>> make_agent_rows() {
                                 "who keeps the pool's memory while no agent runs"),
       row<&O::keep_seconds>("keep_seconds", count(1, kMaxKeepSeconds),
                             "how long the keeper waits for an agent to come back"),
+      row<&O::repeatable>("repeatable", toggle(),
+                          "the same calls by one client lead to the same evictions: a fixed hash "
+                          "seed, and no note of a use is taken in between; for replays"),
       row<&O::isolated_allow_same_user>("isolated_allow_same_user", toggle(),
                                         "isolated namespaces admit clients that run as the "
                                         "agent's own user, who could read its memory anyway"),

@@ -45,6 +45,7 @@ struct Options {
   std::string descriptor_store = "auto";  // "auto" | "systemd" | "keeper" | "none"
   std::uint32_t keep_seconds = 600;       // how long the keeper waits for an agent to come back
   bool isolated_allow_same_user = false;
+  bool repeatable = false;
   std::string log_level = "info";
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
 };

@@ -20,6 +20,8 @@ shm::AttributeField attributes(const shm::Entry& entry) {
   return std::bit_cast<shm::AttributeField>(entry.attributes.load_relaxed());
 }
 
+constexpr std::uint64_t kRepeatableSeed = 0x6d632d7265706561;
+
 std::uint32_t steady_seconds() { return static_cast<std::uint32_t>(now_ns() / 1000000000u); }
 
 }  // namespace
@@ -42,6 +44,7 @@ Result<std::unique_ptr<Store>> Store::create(const Config& config, CollectPins c
   if (!pool) return fail(pool.error());
   store->take_pool(std::move(*pool));
   shm::IndexHeader& header = store->index_->header();
+  if (config.repeatable) header.hash_seed = kRepeatableSeed;
   header.capacity_bytes = config.capacity_bytes;
   header.isolated = config.isolated ? 1 : 0;
   const std::string_view policy = store->policy_->name();

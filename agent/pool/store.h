@@ -64,6 +64,7 @@ class Store {
     HugePages huge_pages = HugePages::kOff;
     std::string policy;
     bool isolated = false;
+    bool repeatable = false;  // a fixed hash seed
     std::uint64_t node_id = 0, incarnation = 0;
   };
   // Appends every pin_value() in the pin slots of every session of this namespace.

@@ -147,7 +147,7 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
   crew.embedded = options.embedded;
   crew.embedded_config = "pool_bytes=" + std::to_string(plan.pool_bytes) + "\ncapacity_bytes=" +
                          std::to_string(plan.capacity_blocks * plan.block_bytes) +
-                         "\npolicy=" + plan.policy + "\n";
+                         "\npolicy=" + plan.policy + "\nrepeatable=true\n";
   return crew;
 }
 
