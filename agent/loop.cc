@@ -295,6 +295,7 @@ void Agent::tick(std::uint64_t now) {
     tenant->store->pool().set_idle(idle);
     tenant->store->tick(now);
   }
+  ask_for_stock(now);
   std::erase_if(scrubbers_, [&](const auto& entry) {
     if (!entry.second->done()) return false;
     act_on_findings(entry.first, *entry.second);  // its last may not have been looked at

@@ -263,7 +263,7 @@ std::string_view nearest_name(std::string_view name,
   std::string_view nearest = candidates.front();
   std::size_t least = edits(nearest);
   for (const std::string_view candidate : candidates) {
-    const auto [shorter, longer] = std::minmax(candidate.size(), name.size());
+    const auto [shorter, longer] = std::minmax({candidate.size(), name.size()});
     if (longer - shorter >= least) continue;
     const std::size_t count = edits(candidate);
     if (count >= least) continue;
