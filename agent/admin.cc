@@ -212,7 +212,28 @@ Json::Value Admin::segment(const Tenant& tenant) {
   value["arenas"] = u64(pool.arena_count());
   value["huge_pages"] = pool.file().huge();
   value["settled"] = !pool.shrinking() && !pool.growing();
+  if (pool.shrinking()) value["waits_for"] = waits_for(tenant);
   if (!pool.growth_status().ok()) value["problem"] = std::string(pool.growth_status().text());
+  return value;
+}
+
+// What a shrinking pool cannot move: reservations of clients, and objects that are being read.
+Json::Value Admin::waits_for(const Tenant& tenant) {
+  Json::Value value;
+  value["being_read_bytes"] = u64(tenant.store->limbo_tail_bytes());
+  value["sessions"] = Json::Value(Json::arrayValue);
+  for (const auto& [id, session] : agent_.sessions_) {
+    if (session->tenant.get() != &tenant) continue;
+    const std::uint64_t bytes = Server::reserved_in_tail_bytes(*session);
+    if (bytes == 0) continue;
+    Json::Value item;
+    item["id"] = u64(id);
+    item["pid"] = session->pid;
+    item["label"] = session->label;
+    item["connected"] = session->connection_fd >= 0;
+    item["reserved_bytes"] = u64(bytes);
+    value["sessions"].append(item);
+  }
   return value;
 }
 

@@ -29,6 +29,7 @@ class Admin {
   Json::Value list(const Json::Value& request, const PeerCredentials& peer);
   Json::Value segments();
   Json::Value segment(const Tenant& tenant);
+  Json::Value waits_for(const Tenant& tenant);
   Json::Value resize(const Json::Value& request);
   Json::Value create_namespace(const Json::Value& request);
   Json::Value drop_namespace(const Json::Value& request);

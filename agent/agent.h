@@ -107,10 +107,13 @@ class Agent {
   void close_connection(int fd);
   bool close_idle_connection();
   void on_hello(Connection& connection, const std::vector<std::byte>& bytes);
+  void log_refusal(const PeerCredentials& peer, const Status& status);
   Result<Session*> new_session(Connection& connection, const HelloFacts& facts);
   Result<Session*> resume_session(Connection& connection, const HelloFacts& facts);
   Status welcome(Connection& connection, Session& session, bool resumed);
   void on_open_channel(Connection& connection, std::uint64_t number);
+  void on_give_back(Connection& connection, std::string_view entries);
+  void ask_for_stock(std::uint64_t now_ns);
   void on_open_staging(Connection& connection, std::uint64_t bytes);
   void end_session(std::uint64_t session_id);
   bool may_connect(const PeerCredentials& peer, const Tenant* tenant) const;
@@ -137,6 +140,9 @@ class Agent {
   std::uint64_t last_work_ns_ = 0;
   std::uint64_t next_tick_ns_ = 0;
   std::uint64_t next_page_ns_ = 0;
+  std::uint64_t next_refusal_line_ns_ = 0;
+  unsigned refusal_lines_ = 0;  // in this period
+  std::uint64_t refusals_unlogged_ = 0;
 
   std::map<std::string, std::shared_ptr<Tenant>> tenants_;
   std::map<std::string, std::unique_ptr<Scrubber>> scrubbers_;

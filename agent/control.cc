@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "agent/admin.h"
 #include "agent/agent.h"
@@ -29,6 +30,9 @@ namespace {
 constexpr std::size_t kMaxConnections = MC_MAX_SESSIONS + 256;
 constexpr std::uint64_t kMaxStockBytes = 4u << 20;
 constexpr std::uint64_t kDefaultStagingBytes = 64u << 20;
+constexpr std::uint64_t kStockQuestionPeriodNs = 1000000000;
+constexpr std::uint64_t kRefusalLogPeriodNs = 10000000000;
+constexpr unsigned kRefusalLinesPerPeriod = 10;
 
 // Text of a fixed field that ought to end in a zero; nullopt if it does not, or is not plain text.
 std::optional<std::string> field_text(const char* field, std::size_t size) {
@@ -205,6 +209,9 @@ void Agent::on_message(int fd) {
     case shm::ControlType::kOpenStaging:
       on_open_staging(connection, header.value);
       break;
+    case shm::ControlType::kGiveBack:
+      on_give_back(connection, text);
+      break;
     case shm::ControlType::kGoodbye: {
       const std::uint64_t session_id = connection.session_id;
       end_session(session_id);
@@ -234,8 +241,7 @@ void Agent::on_message(int fd) {
 void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes) {
   const int fd = connection.socket.get();
   const auto refuse = [&](const Status& status) {
-    spdlog::info("event=client_refused pid={} uid={} cause=\"{}\"", connection.peer.pid,
-                 connection.peer.uid, status.to_string());
+    log_refusal(connection.peer, status);
     answer(fd, shm::ControlType::kAnswer, status);
     close_connection(fd);
   };
@@ -270,6 +276,21 @@ void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes
   }
 }
 
+// A client that asks again and again must not fill the log.
+void Agent::log_refusal(const PeerCredentials& peer, const Status& status) {
+  const std::uint64_t now = now_ns();
+  if (now >= next_refusal_line_ns_) {
+    next_refusal_line_ns_ = now + kRefusalLogPeriodNs;
+    refusal_lines_ = 0;
+  }
+  if (++refusal_lines_ > kRefusalLinesPerPeriod) {
+    ++refusals_unlogged_;
+    return;
+  }
+  spdlog::info("event=client_refused pid={} uid={} cause=\"{}\" unlogged_before={}", peer.pid,
+               peer.uid, status.to_string(), std::exchange(refusals_unlogged_, 0));
+}
+
 Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& facts) {
   const auto found = tenants_.find(facts.tenant);
   if (found == tenants_.end()) {
@@ -291,6 +312,15 @@ Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& fa
   if (sessions_.size() >= MC_MAX_SESSIONS) {
     return fail(MC_BUSY, "the agent has as many sessions as it may (" +
                              std::to_string(MC_MAX_SESSIONS) + "); close some");
+  }
+  const auto of_user = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second->uid == connection.peer.uid;
+  });
+  if (static_cast<std::uint64_t>(of_user) >= options_.max_sessions_per_user) {
+    return fail(MC_BUSY, "uid " + std::to_string(connection.peer.uid) +
+                             " has as many sessions as a user may (" +
+                             std::to_string(options_.max_sessions_per_user) +
+                             "); close some, or raise max_sessions_per_user");
   }
   auto pidfd = peer_pidfd(connection.socket.get(), connection.peer.pid);
   if (!pidfd) return fail(pidfd.error());
@@ -326,6 +356,7 @@ Result<Session*> Agent::resume_session(Connection& connection, const HelloFacts&
     server_.release(session);
   } else {
     server_.forget(session);
+    server_.expect_repeats(session);
   }
   deactivate_all(session);
   session.suspected = false;
@@ -395,6 +426,37 @@ void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
     }
   }
   answer(connection.socket.get(), shm::ControlType::kAnswer, status, number);
+}
+
+void Agent::on_give_back(Connection& connection, std::string_view entries) {
+  const auto found = sessions_.find(connection.session_id);
+  Status status;
+  if (found == sessions_.end() || found->second->tenant->isolated ||
+      entries.size() % sizeof(std::uint32_t) != 0) {
+    status = {MC_INVALID_ARGUMENT, "no session with a stock, or not a list of reservations"};
+  }
+  for (std::size_t at = 0; status.ok() && at < entries.size(); at += sizeof(std::uint32_t)) {
+    std::uint32_t entry = 0;
+    std::memcpy(&entry, entries.data() + at, sizeof entry);
+    // What is not a reservation of this session is passed over.
+    server_.give_back(*found->second, entry);
+  }
+  answer(connection.socket.get(), shm::ControlType::kAnswer, status);
+}
+
+// A client's stock lies where it was granted and is not moved: while it is in a shrinking pool's
+// way, its client is asked for it, now and then.
+void Agent::ask_for_stock(std::uint64_t now) {
+  for (auto& [name, tenant] : tenants_) {
+    if (tenant->isolated || !tenant->store->pool().shrinking()) continue;
+    if (now < tenant->next_stock_question_ns) continue;
+    tenant->next_stock_question_ns = now + kStockQuestionPeriodNs;
+    for (auto& [id, session] : sessions_) {
+      if (session->tenant != tenant || session->connection_fd < 0) continue;
+      if (server_.reserved_in_tail_bytes(*session) == 0) continue;
+      answer(session->connection_fd, shm::ControlType::kStockWanted, {});
+    }
+  }
 }
 
 void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {

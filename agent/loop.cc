@@ -40,7 +40,8 @@ void Agent::run() {
     if (server_.wants_turn()) server_.retry_waiting(now);
     publish_wakes();
     worked |= served || server_.wants_turn();
-    if (rounds % kRoundsBetweenClocks != 0) {
+    // A round in which something large took its turn was long enough for a look at everything.
+    if (rounds % kRoundsBetweenClocks != 0 && !server_.wants_turn()) {
       if (!served) cpu_relax();
       continue;
     }
@@ -63,7 +64,8 @@ void Agent::run() {
 
 // What is due from time to time, with rings busy or not.
 void Agent::take_turns(std::uint64_t now, Turns& turns) {
-  if (server_.anything_waits() && now >= turns.next_retry_ns) {
+  // What wants its turn has just had it.
+  if (server_.anything_waits() && !server_.wants_turn() && now >= turns.next_retry_ns) {
     server_.retry_waiting(now);
     publish_wakes();
     turns.next_retry_ns = now + kRetryNs;
@@ -297,6 +299,7 @@ void Agent::tick(std::uint64_t now) {
     tenant->store->pool().set_idle(idle);
     tenant->store->tick(now);
   }
+  ask_for_stock(now);
   std::erase_if(scrubbers_, [&](const auto& entry) {
     if (!entry.second->done()) return false;
     act_on_findings(entry.first, *entry.second);  // its last may not have been looked at

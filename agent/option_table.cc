@@ -113,6 +113,8 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       row<&O::session_quota_bytes>("session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
                                    "reservations and staging of one client; 0: half of the "
                                    "pool"),
+      row<&O::max_sessions_per_user>("max_sessions_per_user", count(1, MC_MAX_SESSIONS),
+                                     "clients that one user may have open; each namespace counts"),
       row<&O::spin_us>("spin_us", count(0, kMaxSpinUs),
                        "how long an idle agent looks at its rings before it sleeps, in "
                        "microseconds"),

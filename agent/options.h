@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libmc/base/memory_file.h"
+#include "mc/limits.h"
 #include "mc/status.h"
 
 namespace mc::agent {
@@ -40,7 +41,8 @@ struct Options {
   std::string mode = "direct";             // of the namespace "default"
   HugePages huge_pages = HugePages::kTry;  // "off" | "try" | "require"
   std::uint64_t session_quota_bytes =
-      0;                       // reservations and staging of one session; 0: half the pool
+      0;  // reservations and staging of one session; 0: half the pool
+  std::uint32_t max_sessions_per_user = MC_DEFAULT_SESSIONS_PER_USER;  // 1..MC_MAX_SESSIONS
   std::uint32_t spin_us = 50;  // how long an idle agent looks at its rings before it sleeps
   std::string descriptor_store = "auto";  // "auto" | "systemd" | "keeper" | "none"
   std::uint32_t keep_seconds = 600;       // how long the keeper waits for an agent to come back

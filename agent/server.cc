@@ -58,6 +58,12 @@ PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& req
   return order;
 }
 
+// What clients of isolated namespaces may not ask: all that is reserved there is being written by
+// the agent, and must not be published or given back under its hands.
+bool is_for_direct(shm::Op op) {
+  return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
+}
+
 }  // namespace
 
 bool Server::serve(Session& session, std::uint32_t number) {
@@ -90,6 +96,7 @@ bool Server::serve(Session& session, std::uint32_t number) {
 
 void Server::start(Session& session, std::uint32_t number, const shm::Request& request) {
   ChannelState& channel = session.channels[number];
+  if (!session.unheard.empty()) take_back_unheard(session, number, request.request_id);
   Work work{.session = &session,
             .channel = number,
             .request = request,
@@ -132,6 +139,10 @@ Server::Waiting Server::stop_waiting(Waiting at) {
 }
 
 Server::Step Server::proceed(Work& work) {
+  if (work.session->tenant->isolated && is_for_direct(static_cast<shm::Op>(work.request.op))) {
+    complete(work, MC_INVALID_ARGUMENT);
+    return Step::kDone;
+  }
   switch (static_cast<shm::Op>(work.request.op)) {
     case shm::Op::kNoop:
       complete(work, MC_OK);
@@ -196,9 +207,10 @@ void Server::complete(Work& work, mc_status status) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-Store::Reserve Server::grant(Session& session, std::uint64_t bytes, bool evict,
-                             std::uint32_t& entry) {
-  const Store::Reserve result = session.tenant->store->reserve(session.id, bytes, evict, entry);
+Store::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry) {
+  Session& session = *work.session;
+  const GrantedTo to{work.channel, work.request.request_id};
+  const Store::Reserve result = session.tenant->store->reserve(session.id, to, bytes, evict, entry);
   if (result == Store::Reserve::kOk) {
     session.reserved.insert(entry);
     // As the pool counts: a thousand reservations of one byte hold a thousand granules.
@@ -211,11 +223,12 @@ void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64
   if (session.reserved.erase(entry) > 0) session.reserved_bytes -= round_to_granules(bytes);
 }
 
-void Server::refill(Session& session, std::uint64_t bytes, shm::ItemResult& result) {
+void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
+  Session& session = *work.session;
   if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes) return;
   std::uint32_t entry = 0;
   // Never at the cost of an object: the next put makes room for itself.
-  if (grant(session, bytes, false, entry) != Store::Reserve::kOk) return;
+  if (grant(work, bytes, false, entry) != Store::Reserve::kOk) return;
   const PoolExtents extents = session.tenant->store->extents(entry);
   if (extents.count != 1) {
     session.tenant->store->abandon(session.id, entry);
@@ -224,6 +237,10 @@ void Server::refill(Session& session, std::uint64_t bytes, shm::ItemResult& resu
   }
   result.refill_entry = entry;
   result.refill_offset = extents.at[0].offset_bytes;
+}
+
+Server::Step Server::waiting_step(Store::Reserve result) {
+  return result == Store::Reserve::kAgain ? Step::kAgain : Step::kWait;
 }
 
 Server::Step Server::reserve(Work& work) {
@@ -241,12 +258,12 @@ Server::Step Server::reserve(Work& work) {
       break;
     }
     std::uint32_t entry = 0;
-    const Store::Reserve result = grant(session, bytes, true, entry);
+    const Store::Reserve result = grant(work, bytes, true, entry);
     if (result == Store::Reserve::kTooLarge) status = MC_TOO_LARGE;
     if (result == Store::Reserve::kNoMemory) status = MC_NO_MEMORY;
-    if (result == Store::Reserve::kWait) {
+    if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) {
       // Some are better than none.
-      if (work.next == 0) return Step::kWait;
+      if (work.next == 0) return waiting_step(result);
       break;
     }
     if (result != Store::Reserve::kOk) break;
@@ -267,12 +284,7 @@ Server::Step Server::reserve(Work& work) {
 
 void Server::abandon(Work& work) {
   while (work.next < work.request.item_count && next_item(work)) {
-    const std::uint32_t entry = work.item.fields.entry;
-    Store& store = *work.session->tenant->store;
-    const bool mine = store.is_reserved_by(work.session->id, entry);
-    const std::uint64_t bytes = mine ? store.reserved_length(entry) : 0;
-    if (mine) store.abandon(work.session->id, entry);
-    if (mine) drop_from_ledger(*work.session, entry, bytes);
+    const bool mine = give_back(*work.session, work.item.fields.entry);
     finish_item(work, mine ? MC_OK : MC_INVALID_ARGUMENT, kNothing);
   }
   complete(work, work.first_failure);
@@ -318,7 +330,7 @@ Server::Step Server::put(Work& work) {
       }
     } else if (mine) {
       drop_from_ledger(session, order.entry, bytes);
-      if (work.item.fields.want_refill != 0) refill(session, round_to_granules(bytes), item);
+      if (work.item.fields.want_refill != 0) refill(work, round_to_granules(bytes), item);
     }
     finish_item(work, status_of(result), item);
   }
@@ -437,8 +449,10 @@ Server::Step Server::begin_copy(Work& work, mc_status& failure) {
     return Step::kDone;
   }
   std::uint32_t entry = 0;
-  const Store::Reserve result = grant(session, fields.length, true, entry);
-  if (result == Store::Reserve::kWait) return Step::kWait;
+  const Store::Reserve result = grant(work, fields.length, true, entry);
+  if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) {
+    return waiting_step(result);
+  }
   if (result != Store::Reserve::kOk) {
     failure = result == Store::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY;
     return Step::kDone;
@@ -532,8 +546,10 @@ mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uin
 
 void Server::retry_waiting(std::uint64_t now_ns) {
   wants_turn_ = false;
+  ++turn_;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     Work& work = *it;
+    work.session->tenant->store->begin_turn(turn_);
     const Step step = proceed(work);
     if (step == Step::kDone) {
       it = stop_waiting(it);
@@ -549,28 +565,6 @@ void Server::retry_waiting(std::uint64_t now_ns) {
     complete(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE);
     it = stop_waiting(it);
   }
-}
-
-void Server::forget(const Session& session) {
-  std::erase_if(answered_, [&](const Answered& answered) { return answered.session == &session; });
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    if (it->session != &session) {
-      ++it;
-      continue;
-    }
-    give_back_copy(*it);
-    it = stop_waiting(it);
-  }
-}
-
-void Server::release(Session& session) {
-  forget(session);
-  for (const std::uint32_t entry : session.reserved) {
-    session.tenant->store->abandon(session.id, entry);
-    MC_FAILPOINT("session.release_one");
-  }
-  session.reserved.clear();
-  session.reserved_bytes = 0;
 }
 
 }  // namespace mc::agent

@@ -36,6 +36,12 @@ class Server {
   std::vector<Answered>& answered() { return answered_; }
   // Forgets what the session's rings asked for: they start afresh, or the session is gone.
   void forget(const Session& session);
+  // The session's client comes back: what it asks again was granted to it unheard, and goes back.
+  void expect_repeats(Session& session);
+  // Gives back one reservation. False: it is not the session's.
+  bool give_back(Session& session, std::uint32_t entry);
+  // Bytes of the session's reservations that a shrinking pool waits for.
+  static std::uint64_t reserved_in_tail_bytes(const Session& session);
   // Gives back everything the session held. REQUIRES: its process is gone or said goodbye.
   void release(Session& session);
 
@@ -63,6 +69,7 @@ class Server {
     std::vector<Copied> group{};
   };
   enum class Step { kDone, kWait, kAgain };
+  static Step waiting_step(Store::Reserve result);
 
   void start(Session& session, std::uint32_t channel, const shm::Request& request);
   Step proceed(Work& work);
@@ -85,8 +92,9 @@ class Server {
   bool next_item(Work& work);
   void finish_item(Work& work, mc_status status, shm::ItemResult result);
   void complete(Work& work, mc_status status);
-  void refill(Session& session, std::uint64_t bytes, shm::ItemResult& result);
-  Store::Reserve grant(Session& session, std::uint64_t bytes, bool evict, std::uint32_t& entry);
+  void refill(Work& work, std::uint64_t bytes, shm::ItemResult& result);
+  Store::Reserve grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry);
+  void take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id);
   void give_back_copy(Work& work);
   using Waiting = std::list<Work>::iterator;
   Waiting stop_waiting(Waiting at);
@@ -94,6 +102,7 @@ class Server {
 
   std::list<Work> waiting_;
   bool wants_turn_ = false;
+  std::uint64_t turn_ = 1;
   std::vector<Answered> answered_;
 };
 

@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/unordered/unordered_flat_set.hpp>
@@ -90,6 +92,9 @@ class Session {
   // The ledger.
   boost::unordered_flat_set<std::uint32_t> reserved;
   std::uint64_t reserved_bytes = 0;
+  // Reservations of before the client came back, by the request whose answer may have been lost. A
+  // client that asks the same again has not heard of them.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> unheard;
 
  private:
   Session(std::uint64_t session_id, std::uint64_t session_secret)

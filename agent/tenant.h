@@ -19,6 +19,7 @@ struct Tenant {
   bool temporary = false;  // made by an admin verb, not by the configuration
   std::vector<std::uint32_t> allow_uids;
   std::uint64_t session_quota_bytes = 0;
+  std::uint64_t next_stock_question_ns = 0;  // while it shrinks
   std::unique_ptr<Store> store;
 };
 

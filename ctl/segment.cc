@@ -127,6 +127,29 @@ Json::Value ask_segment(Context& context) {
 
 std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
 
+// What a shrinking pool waits for, in words.
+std::string waits_text(const Json::Value& segment) {
+  constexpr Json::ArrayIndex kMostNamed = 8;
+  const Json::Value& waits = field(segment, "waits_for");
+  if (!waits.isObject()) return "what is left is pinned or being read";
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const Json::Value& sessions = array_field(waits, "sessions");
+  for (Json::ArrayIndex i = 0; i < std::min(sessions.size(), kMostNamed); ++i) {
+    add(fmt::format("{} reserved by session {} (pid {}, {})",
+                    bytes_field(sessions[i], "reserved_bytes"), number_field(sessions[i], "id"),
+                    number_field(sessions[i], "pid"), text_field(sessions[i], "label")));
+  }
+  if (sessions.size() > kMostNamed) {
+    add(fmt::format("reservations of {} more sessions", sessions.size() - kMostNamed));
+  }
+  if (number_field(waits, "being_read_bytes") > 0) {
+    add(bytes_field(waits, "being_read_bytes") + " that clients are reading");
+  }
+  return text.empty() ? "it is still moving what lies there, or that has hard pins"
+                      : "it waits for " + text;
+}
+
 // A growth that stopped, or a wait that ended first.
 void report_unfinished(Context& context, const Json::Value& segment) {
   const std::string now = bytes_field(segment, "reserved_bytes");
@@ -141,7 +164,7 @@ void report_unfinished(Context& context, const Json::Value& segment) {
   const bool shrinks = state_text(segment) == "shrinking";
   report(context, "segment resize", kExitFailed,
          {fmt::format("the pool has {} and not yet {}{}", now, target,
-                      shrinks ? ": what is left is pinned or being read" : ""),
+                      shrinks ? ": " + waits_text(segment) : ""),
           "mcctl segment list shows whether it got there, mcctl status who reads objects"});
 }
 

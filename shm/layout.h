@@ -60,12 +60,12 @@ inline constexpr std::uint64_t sequence_of(std::uint64_t version) { return versi
 
 struct alignas(kLineBytes) Entry {
   Word64 version;
-  Word64 hash;    // kLive, kLimbo: of the key. kReserved: the owner's session id
-  Word64 extent;  // one extent: its offset in the pool; several: reference of the extent record
-  Word64 length;  // bytes of the object; kReserved: bytes reserved
-  Word64 checksum;
-  Word64 key;          // KeyField
-  Word64 parent_hash;  // of the parent's key; 0: none
+  Word64 hash;      // kLive, kLimbo: of the key. kReserved: the owner's session id
+  Word64 extent;    // one extent: its offset in the pool; several: reference of the extent record
+  Word64 length;    // bytes of the object; kReserved: bytes reserved
+  Word64 checksum;  // kReserved: the request it was granted to
+  Word64 key;       // KeyField
+  Word64 parent_hash;  // of the parent's key; 0: none. kReserved: the channel of that request
   Word64 attributes;   // AttributeField
 };
 static_assert(sizeof(Entry) == kLineBytes);

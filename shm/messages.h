@@ -151,6 +151,8 @@ enum class ControlType : std::uint32_t {
   kAdmin = 6,        // client: JSON text follows
   kGoodbye = 8,      // client: nothing of this session is used any more
   kAdminAnswer = 7,  // agent: a part of the JSON answer follows; value = 1: more parts come
+  kStockWanted = 9,  // agent, unasked: a pool shrinks; what the client has in stock is in the way
+  kGiveBack = 10,    // client: numbers of reservations (32 bits each) follow. Answered like 3
 };
 
 inline constexpr std::uint32_t kControlVersion = 1;

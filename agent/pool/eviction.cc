@@ -26,6 +26,10 @@ constexpr std::uint64_t kHeadroomShare = 256;
 constexpr std::uint64_t kMaxHeadroomBytes = 256ull << 20;
 // Fewer objects are too large to be evicted on suspicion.
 constexpr std::uint64_t kFewestForHeadroom = 1024;
+// More is not evicted in one go, so that the loop is not held up.
+constexpr std::uint64_t kEvictAtOnceBytes = 1ull << 20;
+// What is evicted for while a place is being cleared for something else.
+constexpr std::uint64_t kSmallBytes = 64ull << 10;
 constexpr std::uint64_t kShrinkStep = 256;              // entries looked at per tick
 constexpr std::uint64_t kShrinkStepBytes = 4ull << 20;  // bytes moved per tick
 constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
@@ -40,12 +44,16 @@ bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
   }
   // A pool that still grows is not full: the next chunk is milliseconds away.
   if (!evict || pool_->growing()) return pool_->allocate(bytes, true, extents);
-  for (;;) {
-    if (!evict_some(bytes)) return pool_->allocate(bytes, true, extents);
-    reclaim();
-    if (pool_->allocate(bytes, false, extents)) return true;
-    if (pool_->allocate(bytes, true, extents)) return true;
+  const bool clearing = clearing_.wanted_bytes != 0;
+  if (bytes <= (clearing ? kSmallBytes : kEvictAtOnceBytes) && !clears_for(bytes)) {
+    // What the policy gives up first most often leaves room.
+    const bool evicted = evict_some(bytes);
+    if (evicted) reclaim();
+    if (pool_->allocate(bytes, false, extents) || pool_->allocate(bytes, true, extents)) {
+      return true;
+    }
   }
+  return clear_place(bytes, extents);
 }
 
 // Evicts until this many bytes more keep the pool within its capacity. False: they never will, or
@@ -237,6 +245,9 @@ void Store::free_cleared(std::uint64_t most) {
 void Store::tick(std::uint64_t now_ns) {
   if (!soft_pins_.empty() && now_ns >= next_expiry_ns_) expire_soft_pins(now_ns);
   reclaim();
+  if (clearing_.wanted_bytes != 0 && !clearing_.asked) give_up_clearing(false);
+  clearing_.asked = false;
+  clearing_useless_ = false;
   pool_->retry_growth();
   if (shrinking_) continue_shrink();
 }
@@ -259,6 +270,7 @@ void Store::expire_soft_pins(std::uint64_t now_ns) {
 // --------------------------------------------------------------------------------------
 
 void Store::resize(std::uint64_t pool_bytes) {
+  give_up_clearing(false);
   pool_->resize(pool_bytes);
   capacity_bytes_ = capacity_option_ != 0 ? capacity_option_ : ~std::uint64_t{0};
   shrinking_ = pool_->shrinking();
@@ -277,13 +289,8 @@ void Store::continue_shrink() {
     const auto id = static_cast<std::uint32_t>(shrink_cursor_++);
     const shm::Entry& entry = index_->entry(id);
     if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
-    const PoolExtents lies = extents(id);
-    bool leaves = false;
-    for (std::uint32_t e = 0; e < lies.count; ++e) {
-      leaves |= pool_->must_leave(lies.at[e].offset_bytes, lies.at[e].length_bytes);
-    }
-    if (!leaves) continue;
-    moved_bytes += lies.bytes();
+    if (tail_bytes(id) == 0) continue;
+    moved_bytes += extents(id).bytes();
     if (!move_away(id)) {
       // Hard pins are never evicted: the shrink waits until there is room for them.
       if (std::bit_cast<shm::KeyField>(entry.key.load_relaxed()).pin == MC_PIN_HARD) continue;
@@ -294,6 +301,22 @@ void Store::continue_shrink() {
   }
   reclaim();
   if (pool_->finish_shrinking()) shrinking_ = false;
+}
+
+std::uint64_t Store::tail_bytes(std::uint32_t entry_id) const {
+  const PoolExtents lies = extents(entry_id);
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < lies.count; ++i) {
+    const PoolExtent& extent = lies.at[i];
+    if (pool_->must_leave(extent.offset_bytes, extent.length_bytes)) bytes += extent.length_bytes;
+  }
+  return bytes;
+}
+
+std::uint64_t Store::limbo_tail_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t id : limbo_) bytes += tail_bytes(id);
+  return bytes;
 }
 
 // Copies an object to new extents under a new entry, replaces the old one in one store, and leaves

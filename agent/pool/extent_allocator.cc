@@ -102,7 +102,7 @@ NodeId ExtentAllocator::insert_used_before(NodeId next, std::uint32_t first) {
     }
   }
   const NodeId prev = at(next).prev;
-  at(id) = Node{first, prev, next, kUsedMark, kNoNode};
+  at(id) = Node{first, prev, next, kUsedMark, kNoOwner};
   at(prev).next = id;
   at(next).prev = id;
   return id;
@@ -193,6 +193,7 @@ NodeId ExtentAllocator::take(std::uint64_t wanted) {
   if (granules(node) == count) {
     take_from_bin(id, bin);
     node.bin_prev = kUsedMark;
+    node.bin_next = kNoOwner;
     return id;
   }
   // The rest keeps the node, and while it stays in its size class also its place in the bin.
@@ -236,6 +237,52 @@ Allocation ExtentAllocator::find(NodeId id) const {
   return Allocation{id, at(id).first, granules(at(id))};
 }
 
+// ---- room at one place -------------------------------------------------------------------------
+
+ExtentAllocator::Neighbour ExtentAllocator::neighbour(NodeId id, Side side) const {
+  Neighbour beside;
+  const NodeId other = side == Side::kBefore ? at(id).prev : at(id).next;
+  if (other == kRing || at(other).first >= limit_) return beside;
+  const Node& node = at(other);
+  beside.kind = is_free(node) ? Neighbour::Kind::kFree : Neighbour::Kind::kUsed;
+  beside.node = other;
+  beside.owner = is_free(node) ? kNoOwner : node.bin_next;
+  beside.granules = granules(node);
+  return beside;
+}
+
+std::uint64_t ExtentAllocator::grow_into(NodeId id, Side side, std::uint64_t most) {
+  if (!is_used(id) || most == 0) return 0;
+  const Neighbour beside = neighbour(id, side);
+  if (beside.kind != Neighbour::Kind::kFree) return 0;
+  const auto count = static_cast<std::uint32_t>(std::min(most, beside.granules));
+  const std::uint32_t bin = bin_of(at(beside.node));
+  used_ += count;
+  free_ -= count;
+  if (side == Side::kBefore) at(id).first -= count;
+  if (count == beside.granules) {
+    take_from_bin(beside.node, bin);
+    erase(beside.node);
+    return count;
+  }
+  if (side == Side::kBehind) at(beside.node).first += count;
+  move_bin(beside.node, bin);
+  return count;
+}
+
+NodeId ExtentAllocator::take_behind(NodeId id, std::uint64_t most, unsigned tries) {
+  if (most == 0 || out_of_nodes()) return kNoNode;
+  for (; tries > 0; --tries) {
+    id = at(id).next;
+    if (id == kRing || at(id).first >= limit_) id = at(kRing).next;
+    if (id == kRing) return kNoNode;
+    if (!is_free(at(id)) || at(id).first >= limit_) continue;
+    const std::uint64_t count = std::min<std::uint64_t>(most, granules(at(id)));
+    return carve(id, at(id).first, static_cast<std::uint32_t>(count));
+  }
+  return kNoNode;
+}
+
 // ---- recovery ----------------------------------------------------------------------------------
 
 // Makes a part of a free block used.
@@ -248,6 +295,7 @@ NodeId ExtentAllocator::carve(NodeId id, std::uint32_t first, std::uint32_t coun
   if (at(id).first == first) {
     take_from_bin(id, bin);
     at(id).bin_prev = kUsedMark;
+    at(id).bin_next = kNoOwner;
   } else {
     used = insert_used_before(at(id).next, first);
     move_bin(id, bin);

@@ -83,6 +83,29 @@ class ExtentAllocator {
   // Where an allocation lies; granules is 0 when the node names none.
   [[nodiscard]] Allocation find(NodeId node) const;
 
+  // ---- Making room at one place: an allocation is grown over what lies beside it.
+  // A number of the caller's for an allocation: whose it is. kNoOwner until it is set.
+  static constexpr std::uint32_t kNoOwner = 0xffffffff;
+  void set_owner(NodeId node, std::uint32_t owner) {
+    if (is_used(node)) at(node).bin_next = owner;
+  }
+  enum class Side { kBefore, kBehind };
+  struct Neighbour {
+    enum class Kind { kNone, kFree, kUsed };  // kNone: the range, or what may be allocated, ends
+    Kind kind = Kind::kNone;
+    NodeId node = kNoNode;
+    std::uint32_t owner = kNoOwner;  // of a used one
+    std::uint64_t granules = 0;
+  };
+  // What lies beside a block, used or free. Constant time.
+  [[nodiscard]] Neighbour neighbour(NodeId node, Side side) const;
+  // An allocation takes up to `most` granules of the free block beside it. Returns how many; 0 when
+  // that one is not free or the node names no allocation.
+  std::uint64_t grow_into(NodeId node, Side side, std::uint64_t most);
+  // Allocates the beginning, up to `most` granules, of the next free block behind this one, passing
+  // over at most `tries` blocks and from the end to the start of the range. kNoNode: none there.
+  [[nodiscard]] NodeId take_behind(NodeId node, std::uint64_t most, unsigned tries);
+
   // Recovery: marks given ranges as used, also beyond the limit. nullopt or kNoNode for one that is
   // empty, out of bounds, or overlaps a used one. claim() walks the blocks; for many ranges use
   // claim_all(), which takes them sorted by first granule, walks once, answers in their order, and
@@ -118,7 +141,7 @@ class ExtentAllocator {
     NodeId prev;          // neighbours by address; a spare node's next spare
     NodeId next;
     NodeId bin_prev;  // in a bin: the node before, or kNoNode at its head; else a state mark
-    NodeId bin_next;
+    NodeId bin_next;  // used: the owner
   };
   static_assert(sizeof(Node) == 20, "the promise of 20 bytes per allocation");
 

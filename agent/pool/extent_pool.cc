@@ -320,6 +320,40 @@ void ExtentPool::free(const PoolExtent& extent) {
   arenas_[extent.offset_bytes / stride_]->free(extent.node);
 }
 
+bool ExtentPool::grow_into(PoolExtent& extent, Side side, std::uint64_t most_bytes) {
+  const std::size_t arena = extent.offset_bytes / stride_;
+  const std::uint64_t grown =
+      arenas_[arena]->grow_into(extent.node, side, most_bytes / kGranuleBytes) * kGranuleBytes;
+  if (side == Side::kBefore) extent.offset_bytes -= grown;
+  extent.length_bytes += grown;
+  return grown > 0;
+}
+
+bool ExtentPool::take_largest(std::uint64_t most_bytes, PoolExtent& extent) {
+  std::size_t best = 0;
+  std::uint64_t most = 0;
+  for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
+    const std::uint64_t free = arenas_[arena]->largest_free();
+    if (free > most) most = free, best = arena;
+  }
+  const auto got = arenas_[best]->allocate(std::min(most, granules_for(most_bytes)));
+  if (!got) return false;
+  extent = {best * stride_ + got->first_granule * kGranuleBytes, got->granules * kGranuleBytes,
+            got->node};
+  return true;
+}
+
+bool ExtentPool::take_behind(const PoolExtent& from, std::uint64_t most_bytes, unsigned tries,
+                             PoolExtent& extent) {
+  const std::size_t arena = from.offset_bytes / stride_;
+  const NodeId node = arenas_[arena]->take_behind(from.node, granules_for(most_bytes), tries);
+  if (node == kNoNode) return false;
+  const Allocation got = arenas_[arena]->find(node);
+  extent = {arena * stride_ + got.first_granule * kGranuleBytes, got.granules * kGranuleBytes,
+            node};
+  return true;
+}
+
 void ExtentPool::trim(PoolExtents& extents, std::uint64_t bytes) {
   std::uint64_t left = granules_for(bytes) * kGranuleBytes;
   std::uint32_t kept = 0;
@@ -413,6 +447,12 @@ std::uint64_t ExtentPool::reserved_bytes() const {
 std::uint64_t ExtentPool::used_bytes() const {
   std::uint64_t granules = 0;
   for (const auto& arena : arenas_) granules += arena->used_granules();
+  return granules * kGranuleBytes;
+}
+
+std::uint64_t ExtentPool::free_bytes() const {
+  std::uint64_t granules = 0;
+  for (const auto& arena : arenas_) granules += arena->free_granules();
   return granules * kGranuleBytes;
 }
 

@@ -70,6 +70,25 @@ class ExtentPool {
   }
   // Keeps the first bytes of the extents.
   void trim(PoolExtents& extents, std::uint64_t bytes);
+  // ---- Making room at one place (clearing.cc): an extent is grown over what lies beside it.
+  using Side = ExtentAllocator::Side;
+  using Neighbour = ExtentAllocator::Neighbour;
+  // Whose an extent is, by number.
+  void set_owner(const PoolExtent& extent, std::uint32_t owner) {
+    arenas_[extent.offset_bytes / stride_]->set_owner(extent.node, owner);
+  }
+  // What lies beside a block, used or free, of the same arena as the extent.
+  Neighbour neighbour(const PoolExtent& extent, NodeId node, Side side) const {
+    return arenas_[extent.offset_bytes / stride_]->neighbour(node, side);
+  }
+  // Grows the extent by up to `most_bytes` of the free block beside it. False: it is not free.
+  bool grow_into(PoolExtent& extent, Side side, std::uint64_t most_bytes);
+  // Up to this much of the largest free block there is. False: nothing is free.
+  bool take_largest(std::uint64_t most_bytes, PoolExtent& extent);
+  // Up to this much of the next free block behind an extent, as ExtentAllocator::take_behind().
+  bool take_behind(const PoolExtent& from, std::uint64_t most_bytes, unsigned tries,
+                   PoolExtent& extent);
+
   // Marks ranges, sorted by offset, as used; node kNoNode where one overlaps or is out of bounds.
   std::vector<NodeId> claim_all(std::span<const shm::ExtentRecord> sorted);
 
@@ -101,6 +120,7 @@ class ExtentPool {
   std::uint64_t max_bytes() const { return stride_ * arenas_.size(); }
   std::uint64_t reserved_bytes() const;
   std::uint64_t used_bytes() const;
+  std::uint64_t free_bytes() const;  // what may be allocated: nothing of a tail that is to go
   std::size_t arena_count() const { return arenas_.size(); }
   std::size_t memory_bytes() const;
 

@@ -145,6 +145,11 @@ void Recovery::claim_extents() {
     const std::uint32_t count = key_field(index_.entry(claim.id)).extent_count;
     if (nodes[i] == kNoNode) damaged.push_back(claim.id);
     if (claim.part == 0) store_.nodes_[claim.id] = nodes[i];
+    // What was refused may name any place.
+    if (nodes[i] != kNoNode) {
+      store_.pool_->set_owner({claim.extent.offset_bytes, claim.extent.length_bytes, nodes[i]},
+                              claim.id);
+    }
     if (count > 1) {
       std::vector<NodeId>& many = store_.many_nodes_[claim.id];
       many.resize(count, kNoNode);

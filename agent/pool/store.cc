@@ -63,11 +63,14 @@ void Store::take_pool(std::unique_ptr<ExtentPool> pool) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-Store::Reserve Store::reserve(std::uint64_t session_id, std::uint64_t bytes, bool evict,
-                              std::uint32_t& entry_id) {
+Store::Reserve Store::reserve(std::uint64_t session_id, GrantedTo to, std::uint64_t bytes,
+                              bool evict, std::uint32_t& entry_id) {
   if (bytes > pool_->target_bytes() || bytes > capacity_bytes_) return Reserve::kTooLarge;
   PoolExtents extents;
-  if (!allocate(bytes, evict, extents)) return Reserve::kWait;
+  if (!allocate(bytes, evict, extents)) {
+    const bool goes_on = evict && clearing_.wanted_bytes != 0 && clearing_.stalled == 0;
+    return goes_on ? Reserve::kAgain : Reserve::kWait;
+  }
   const auto acquired = index_->acquire_entry();
   if (!acquired || !write_extents(*acquired, extents, bytes)) {
     for (std::uint32_t i = 0; i < extents.count; ++i) pool_->free(extents.at[i]);
@@ -78,6 +81,8 @@ Store::Reserve Store::reserve(std::uint64_t session_id, std::uint64_t bytes, boo
   MC_FAILPOINT("reserve.before_publish");
   shm::Entry& entry = index_->entry(entry_id);
   entry.hash.store_relaxed(session_id);
+  entry.parent_hash.store_relaxed(to.channel);
+  entry.checksum.store_relaxed(to.request_id);
   entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
                                                 shm::EntryState::kReserved));
   ++reserved_count_;
@@ -113,6 +118,7 @@ void Store::remember_nodes(std::uint32_t entry_id, const PoolExtents& extents) {
   if (entry_id >= nodes_.size()) nodes_.resize(entry_id + 1, kNoNode);
   nodes_[entry_id] = extents.at[0].node;
   many_nodes_.erase(entry_id);
+  for (std::uint32_t i = 0; i < extents.count; ++i) pool_->set_owner(extents.at[i], entry_id);
   if (extents.count == 1) return;
   std::vector<NodeId>& nodes = many_nodes_[entry_id];
   for (std::uint32_t i = 0; i < extents.count; ++i) nodes.push_back(extents.at[i].node);
@@ -147,6 +153,11 @@ bool Store::is_reserved_by(std::uint64_t session_id, std::uint32_t entry_id) con
 
 std::uint64_t Store::reserved_length(std::uint32_t entry_id) const {
   return index_->entry(entry_id).length.load_relaxed();
+}
+
+GrantedTo Store::granted_to(std::uint32_t entry_id) const {
+  const shm::Entry& entry = index_->entry(entry_id);
+  return {entry.parent_hash.load_relaxed(), entry.checksum.load_relaxed()};
 }
 
 bool Store::abandon(std::uint64_t session_id, std::uint32_t entry_id) {

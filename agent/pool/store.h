@@ -56,6 +56,14 @@ struct ListedObject {
   mc_pin pin = MC_PIN_NONE;
 };
 
+// The request whose answer names a reservation. It stands in the file: should the answer be lost
+// with the agent, the client asks the same again, and what it never heard of can go.
+struct GrantedTo {
+  std::uint64_t channel = 0;
+  std::uint64_t request_id = 0;
+  bool operator==(const GrantedTo&) const = default;
+};
+
 class Store {
  public:
   struct Config {
@@ -85,14 +93,25 @@ class Store {
   StoreCounters& counters() { return counters_; }
 
   // ---- Reservations
-  enum class Reserve { kOk, kWait, kTooLarge, kNoMemory };
-  // kWait: no room now; ask again after progress. evict: may make room.
-  Reserve reserve(std::uint64_t session_id, std::uint64_t bytes, bool evict, std::uint32_t& entry);
+  enum class Reserve { kOk, kWait, kAgain, kTooLarge, kNoMemory };
+  // kWait: no room now; ask again after progress. evict: may make room. kAgain: it is being made, a
+  // bounded step with every turn; ask again at once. One that is asked for no longer is given up.
+  Reserve reserve(std::uint64_t session_id, std::uint64_t bytes, bool evict, std::uint32_t& entry) {
+    return reserve(session_id, GrantedTo{}, bytes, evict, entry);
+  }
+  Reserve reserve(std::uint64_t session_id, GrantedTo to, std::uint64_t bytes, bool evict,
+                  std::uint32_t& entry);
+  // To whom a reservation of this session was granted, as far as the file tells.
+  GrantedTo granted_to(std::uint32_t entry) const;
   // False: not a reservation of this session.
   bool abandon(std::uint64_t session_id, std::uint32_t entry);
+  // The reservation that asks next in a later turn of the loop may clear a little more.
+  void begin_turn(std::uint64_t turn) { turn_ = turn; }
   bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
   PoolExtents extents(std::uint32_t entry) const;
+  // Bytes of an entry's extents that lie, wholly or not, in a tail that is to go.
+  std::uint64_t tail_bytes(std::uint32_t entry) const;
   std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;
 
   // ---- Objects
@@ -121,6 +140,8 @@ class Store {
   std::uint64_t live_bytes() const { return live_bytes_; }
   std::uint64_t live_count() const { return policy_->resident_count() + pending_.size(); }
   std::uint64_t limbo_count() const { return limbo_.size() + cleared_.size(); }
+  // What readers keep of a tail that is to go.
+  std::uint64_t limbo_tail_bytes() const;
   std::uint64_t limbo_bytes() const { return limbo_bytes_; }
   std::uint64_t reserved_count() const { return reserved_count_; }
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
@@ -158,6 +179,29 @@ class Store {
   void continue_shrink();
   bool move_away(std::uint32_t entry);
 
+  // clearing.cc: room at one place, for what is large among small objects.
+  bool clear_place(std::uint64_t bytes, PoolExtents& extents);
+  bool clears_for(std::uint64_t bytes) const;
+  void clear_step();
+  void free_missing(std::uint64_t missing_bytes);
+  void empty_beside();
+  bool absorb_beside();
+  bool begin_piece();
+  void hop_over_obstacle();
+  void give_up_clearing(bool until_tick);
+  void look_at_pins();
+  bool can_leave(std::uint32_t entry) const;
+  bool make_leave(std::uint32_t entry);
+  struct Outlook {
+    std::uint64_t bytes = 0;
+    std::uint64_t used_bytes = 0;
+    // More than 1 where nothing can leave.
+    double used_share() const {
+      return bytes == 0 ? 2.0 : static_cast<double>(used_bytes) / static_cast<double>(bytes);
+    }
+  };
+  Outlook look_beside(const PoolExtent& piece, ExtentPool::Side side) const;
+
   std::unique_ptr<ObjectIndex> index_;
   std::unique_ptr<ExtentPool> pool_;
   std::unique_ptr<EvictionPolicy> policy_;
@@ -186,6 +230,21 @@ class Store {
   std::uint64_t next_expiry_ns_ = 0;
   bool shrinking_ = false;
   std::uint64_t shrink_cursor_ = 0;
+
+  // A place being cleared. What it holds is taken from the allocator and belongs to no entry, so
+  // that a crash leaves it free.
+  struct Clearing {
+    std::uint64_t wanted_bytes = 0;   // 0: none; whole granules
+    PoolExtents held;                 // the last one grows
+    std::vector<std::uint64_t> pins;  // of readers, when the piece was begun; sorted
+    unsigned stalled = 0;             // steps in a row that found nothing to do
+    unsigned hops = 0;                // obstacles that were left behind
+    bool asked = false;               // since the last tick
+  };
+  Clearing clearing_;
+  bool clearing_useless_ = false;  // until the next tick
+  std::uint64_t turn_ = 1;
+  std::uint64_t cleared_in_turn_ = 0;  // the last step
 };
 
 }  // namespace mc::agent

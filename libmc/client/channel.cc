@@ -35,7 +35,13 @@ Status Channel::join(std::uint64_t deadline_ns) {
     return status;
   }
   const bool same_session = memory_ == current.connection.memory;
-  memory_ = current.connection.memory;
+  if (!same_session) {
+    // At once with the session it is of: numbers of the old one mean others' in the new one.
+    const StockLock lock(stock_lock_);
+    stock_.clear();
+    stock_bytes_ = 0;
+    memory_ = current.connection.memory;
+  }
   link_ = current.connection.link;
   shared_ = memory_->channel(number_);
   requests_ = shm::RingProducer(shared_->requests, link_->epoch);
@@ -54,8 +60,11 @@ Status Channel::join(std::uint64_t deadline_ns) {
 
 // The session is a new one: what was asked on the old one has no answer, and its stock is gone.
 void Channel::lose_all() {
-  stock_.clear();
-  stock_bytes_ = 0;
+  {
+    const StockLock lock(stock_lock_);
+    stock_.clear();
+    stock_bytes_ = 0;
+  }
   next_pin_ = 1;
   for (std::uint32_t slot = 0; slot < pending_.size(); ++slot) {
     Pending& pending = pending_[slot];
@@ -224,6 +233,11 @@ void Channel::release(std::uint32_t slot) {
 // ---- Reservations
 // ---------------------------------------------------------------------------------
 
+Channel::StockLock::StockLock(std::atomic_flag& flag) : flag_(flag) {
+  while (flag_.test_and_set(std::memory_order_acquire)) ::sched_yield();
+}
+
+// REQUIRES of all that look into the stock: its lock is held.
 Channel::StockOf* Channel::stock_of(std::uint64_t bytes) {
   for (StockOf& stock : stock_) {
     if (stock.length == bytes) return &stock;
@@ -231,7 +245,19 @@ Channel::StockOf* Channel::stock_of(std::uint64_t bytes) {
   return nullptr;
 }
 
+void Channel::put_in_stock(std::uint64_t length, Stocked item) {
+  StockOf* stock = stock_of(length);
+  if (stock == nullptr) {
+    std::erase_if(stock_, [](const StockOf& other) { return other.items.empty(); });
+    stock_.push_back({length, ++stock_uses_, {}});
+    stock = &stock_.back();
+  }
+  stock->items.push_back(item);
+  stock_bytes_ += length;
+}
+
 bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
+  const StockLock lock(stock_lock_);
   StockOf* const stock = stock_of(bytes);
   if (stock == nullptr || stock->items.empty()) return false;
   reserved.entry = stock->items.back().entry;
@@ -244,7 +270,18 @@ bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
   return true;
 }
 
+void Channel::take_all_stock(const Memory& memory, std::vector<std::uint32_t>& entries) {
+  const StockLock lock(stock_lock_);
+  if (memory_.get() != &memory) return;
+  for (const StockOf& stock : stock_) {
+    for (const Stocked& item : stock.items) entries.push_back(item.entry);
+  }
+  stock_.clear();
+  stock_bytes_ = 0;
+}
+
 bool Channel::stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes) {
+  const StockLock lock(stock_lock_);
   const StockOf* const stock = stock_of(bytes);
   const std::uint64_t held = stock == nullptr ? 0 : stock->items.size() * bytes;
   return held + expected_bytes + bytes <= memory_->stock_bytes;
@@ -255,38 +292,45 @@ void Channel::give_stock(const Reserved& reserved) {
     give_back(&reserved.entry, 1);
     return;
   }
-  StockOf* stock = stock_of(reserved.length);
-  if (stock == nullptr) {
-    std::erase_if(stock_, [](const StockOf& other) { return other.items.empty(); });
-    stock_.push_back({reserved.length, ++stock_uses_, {}});
-    stock = &stock_.back();
+  bool full = false;
+  {
+    const StockLock lock(stock_lock_);
+    put_in_stock(reserved.length, {reserved.entry, reserved.extents[0].offset_bytes});
+    full = stock_bytes_ > memory_->stock_bytes;
   }
-  stock->items.push_back({reserved.entry, reserved.extents[0].offset_bytes});
-  stock_bytes_ += reserved.length;
-  while (stock_bytes_ > memory_->stock_bytes && shrink_stock()) {
+  while (full && shrink_stock()) {
+    const StockLock lock(stock_lock_);
+    full = stock_bytes_ > memory_->stock_bytes;
   }
 }
 
 // Gives back the size that has gone unused the longest, or what is too much of the only one. False:
 // the agent cannot be asked now.
 bool Channel::shrink_stock() {
-  const auto oldest = std::min_element(
-      stock_.begin(), stock_.end(),
-      [](const StockOf& one, const StockOf& other) { return one.used < other.used; });
-  const std::uint64_t wanted_bytes = stock_.size() > 1 ? 0 : memory_->stock_bytes;
-  std::uint32_t entries[kGivenBackAtOnce];
+  std::uint64_t length = 0;
+  Stocked taken[kGivenBackAtOnce];
   std::uint32_t count = 0;
-  std::vector<Stocked>& items = oldest->items;
-  while (count < kGivenBackAtOnce && count < items.size() &&
-         stock_bytes_ - count * oldest->length > wanted_bytes) {
-    entries[count] = items[items.size() - 1 - count].entry;
-    ++count;
+  {
+    const StockLock lock(stock_lock_);
+    const auto oldest = std::min_element(
+        stock_.begin(), stock_.end(),
+        [](const StockOf& one, const StockOf& other) { return one.used < other.used; });
+    if (oldest == stock_.end()) return false;
+    const std::uint64_t wanted_bytes = stock_.size() > 1 ? 0 : memory_->stock_bytes;
+    length = oldest->length;
+    while (count < kGivenBackAtOnce && !oldest->items.empty() && stock_bytes_ > wanted_bytes) {
+      taken[count++] = oldest->items.back();
+      oldest->items.pop_back();
+      stock_bytes_ -= length;
+    }
+    if (oldest->items.empty()) stock_.erase(oldest);
   }
-  if (count > 0 && !give_back(entries, count)) return false;
-  stock_bytes_ -= count * oldest->length;
-  items.resize(items.size() - count);
-  if (items.empty()) stock_.erase(oldest);
-  return true;
+  std::uint32_t entries[kGivenBackAtOnce];
+  for (std::uint32_t i = 0; i < count; ++i) entries[i] = taken[i].entry;
+  if (count == 0 || give_back(entries, count)) return true;
+  const StockLock lock(stock_lock_);
+  for (std::uint32_t i = 0; i < count; ++i) put_in_stock(length, taken[i]);
+  return false;
 }
 
 void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {

@@ -3,13 +3,16 @@
 // What it is: one thread's way to the agent: rings, arguments, pin slots, touch notes, and a stock
 // of
 //   reservations that makes puts free of waiting.
-// Threads: one at a time: the thread that owns it, or whoever holds the lock of a shared one.
+// Threads: one at a time: the thread that owns it, or whoever holds the lock of a shared one. Only
+//   take_all_stock() is for another thread: what is in stock is written by nobody, and leaves it
+//   under a lock, for its owner or for the agent.
 // Owns: its part of the session file. Trusts: completions are matched with requests; entries and
 // offsets
 //   in them are bounded before use.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -83,6 +86,9 @@ class Channel {
   void give_refill(const shm::ItemResult& result, std::uint64_t length);
   // Whether there is room for one more of this size beside others that are on their way.
   bool stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes = 0);
+  // Takes everything out of the stock, for the agent; nothing unless the channel has joined this
+  // session. Any thread.
+  void take_all_stock(const Memory& memory, std::vector<std::uint32_t>& entries);
   // False: too much is in flight; the agent takes them back when the session ends.
   bool give_back(const std::uint32_t* entries, std::uint32_t count);
   void take_granted(Ticket ticket, std::vector<Reserved>& granted);
@@ -137,8 +143,21 @@ class Channel {
     std::uint64_t used;  // when it last served, by stock_uses_
     std::vector<Stocked> items;
   };
+  // Held for a few instructions. What it guards: the stock, and which session that is of.
+  class StockLock {
+   public:
+    explicit StockLock(std::atomic_flag& flag);
+    ~StockLock() { flag_.clear(std::memory_order_release); }
+    StockLock(const StockLock&) = delete;
+    StockLock& operator=(const StockLock&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
   StockOf* stock_of(std::uint64_t bytes);
+  void put_in_stock(std::uint64_t length, Stocked item);
   bool shrink_stock();
+  std::atomic_flag stock_lock_ = ATOMIC_FLAG_INIT;
   std::vector<StockOf> stock_;  // few sizes are in use at once
   std::uint64_t stock_bytes_ = 0;
   std::uint64_t stock_uses_ = 0;

@@ -25,6 +25,7 @@ constexpr std::uint64_t kFirstBackoffNs = 2000000;
 constexpr std::uint64_t kMaxBackoffNs = 100000000;
 constexpr std::uint64_t kHelloTimeoutNs = 5000000000;
 constexpr int kNudgeMs = 100;
+constexpr std::size_t kGivenBackAtOnce = 2048;  // does not hold the agent's loop up
 
 std::atomic<std::uint64_t> next_serial{1};
 std::atomic<EmbeddedFactory> embedded_factory{nullptr};
@@ -152,7 +153,7 @@ Result<ChannelUse> Client::channel(std::uint64_t deadline_ns) {
   return use;
 }
 
-Status Client::open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns) {
+Status Client::open_channel(Link& link, std::uint32_t number, std::uint64_t deadline_ns) {
   std::lock_guard lock(control_mutex_);
   const std::uint64_t now = now_ns();
   const std::uint64_t wait_ns = std::clamp<std::uint64_t>(deadline_ns > now ? deadline_ns - now : 0,
@@ -291,7 +292,7 @@ void Client::watch_agent() {
       hold = std::make_unique<shm::BeaconHold>(now.connection.memory->session_header());
       held = now.connection.memory;
     }
-    pollfd entries[3] = {{now.connection.link->socket.get(), POLLRDHUP, 0},
+    pollfd entries[3] = {{now.connection.link->socket.get(), POLLIN | POLLRDHUP, 0},
                          {stop_event_.get(), POLLIN, 0},
                          {queue_event_.get(), POLLIN, 0}};
     bool any_queue = false;
@@ -303,9 +304,38 @@ void Client::watch_agent() {
     if (entries[1].revents != 0) return;
     if (entries[2].revents != 0) drain_eventfd(queue_event_.get());
     nudge_queues();
-    if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) continue;
+    if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) {
+      // An answer that another thread waits for, or the agent wants something.
+      if (entries[0].revents != 0) give_back_stock(now);
+      continue;
+    }
     reconnect();
     if (!lost().ok()) return;
+  }
+}
+
+// Gives the agent all reservations that wait in stock, if it has asked for them. They are this
+// thread's from the moment they left the stock: no channel writes there any longer.
+void Client::give_back_stock(const Current& now) {
+  std::lock_guard control(control_mutex_);
+  Link& link = *now.connection.link;
+  take_notice(link);
+  if (!link.stock_wanted.exchange(false, std::memory_order_relaxed)) return;
+  std::vector<std::uint32_t> entries;
+  {
+    std::lock_guard lock(registry_->mutex);
+    for (const auto& channel : registry_->all) {
+      channel->take_all_stock(*now.connection.memory, entries);
+    }
+  }
+  shared_channel_->take_all_stock(*now.connection.memory, entries);
+  for (std::size_t at = 0; at < entries.size(); at += kGivenBackAtOnce) {
+    const std::size_t count = std::min(kGivenBackAtOnce, entries.size() - at);
+    const std::string_view text(reinterpret_cast<const char*>(entries.data() + at),
+                                count * sizeof entries[0]);
+    // Whether the agent has heard it is unknown after a failure, so they are not used again; the
+    // session's end gives them back.
+    if (!ask(link, shm::ControlType::kGiveBack, 0, kHelloTimeoutNs, text)) return;
   }
 }
 

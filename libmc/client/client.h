@@ -83,7 +83,7 @@ class Client {
   // go away, or come back, without a bell.
   void add_queue(CompletionQueue* queue);
   void forget_queue(CompletionQueue* queue);
-  Status open_channel(const Link& link, std::uint32_t number, std::uint64_t deadline_ns);
+  Status open_channel(Link& link, std::uint32_t number, std::uint64_t deadline_ns);
 
   // The session memory, of this connection or an earlier one, in which a pin slot lies; null for
   // none.
@@ -100,6 +100,7 @@ class Client {
   Status start();
   void watch_agent();
   void nudge_queues();
+  void give_back_stock(const Current& now);
   void reconnect();
   bool stop_within(std::uint64_t ns) const;
   void adopt(Connection connection);

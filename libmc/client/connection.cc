@@ -39,6 +39,11 @@ std::optional<Status> refusal_in(const Message& message) {
   return Status(static_cast<mc_status>(shm::known_status(header->status)), std::string(text));
 }
 
+bool is_notice(const Message& message) {
+  return shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kStockWanted)
+      .has_value();
+}
+
 void copy_text(char* field, std::size_t size, const std::string& text) {
   std::memcpy(field, text.data(), std::min(text.size(), size - 1));
 }
@@ -149,16 +154,23 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
   return connection;
 }
 
-Result<Answer> ask(const Link& link, shm::ControlType type, std::uint64_t value,
-                   std::uint64_t timeout_ns) {
+Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
+                   std::string_view text) {
   shm::ControlHeader header;
   header.type = static_cast<std::uint32_t>(type);
   header.value = value;
+  header.text_bytes = static_cast<std::uint32_t>(text.size());
+  std::vector<std::byte> question(sizeof header + text.size());
+  std::memcpy(question.data(), &header, sizeof header);
+  if (!text.empty()) std::memcpy(question.data() + sizeof header, text.data(), text.size());
   const int socket = link.socket.get();
-  if (Status status = send_message(socket, std::as_bytes(std::span(&header, 1))); !status.ok()) {
-    return fail(status);
-  }
+  if (Status status = send_message(socket, question); !status.ok()) return fail(status);
   auto message = receive_within(socket, timeout_ns);
+  // Notices are few: each is one wait more.
+  while (message && is_notice(*message)) {
+    link.stock_wanted.store(true, std::memory_order_relaxed);
+    message = receive_within(socket, timeout_ns);
+  }
   if (!message) {
     // A late answer must not be taken for that to the next question: the link begins anew.
     ::shutdown(socket, SHUT_RDWR);
@@ -172,6 +184,12 @@ Result<Answer> ask(const Link& link, shm::ControlType type, std::uint64_t value,
   result.value = answer->value;
   if (!message->fds.empty()) result.fd = std::move(message->fds.front());
   return result;
+}
+
+void take_notice(Link& link) {
+  if (!wait_readable(link.socket.get(), 0)) return;
+  auto message = receive_message(link.socket.get(), shm::kMaxControlBytes);
+  if (message && is_notice(*message)) link.stock_wanted.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace mc::client

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "libmc/base/fd.h"
 #include "libmc/base/memory_file.h"
@@ -63,6 +64,8 @@ struct Link {
   Fd client_event;
   std::uint32_t epoch = 0;
   std::uint64_t incarnation = 0;
+  // The agent has asked for the client's stock, in a message that somebody met on the way.
+  std::atomic<bool> stock_wanted{false};
 };
 
 struct Connection {
@@ -84,8 +87,10 @@ struct Answer {
   std::uint64_t value = 0;
   Fd fd;
 };
-// A control question and its answer.
-Result<Answer> ask(const Link& link, shm::ControlType type, std::uint64_t value,
-                   std::uint64_t timeout_ns);
+// A control question, with text if any, and its answer.
+Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
+                   std::string_view text = {});
+// Takes in what the agent sent unasked, if anything. REQUIRES: nobody waits for an answer.
+void take_notice(Link& link);
 
 }  // namespace mc::client

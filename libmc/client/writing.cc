@@ -31,9 +31,7 @@ class PutRun {
   PutRun(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
          const PutRules& rules)
       : client_(client), channel_(channel), items_(items), count_(count), rules_(rules) {}
-  ~PutRun() {
-    for (const Reserved& spare : spare_) channel_.give_stock(spare);
-  }
+  ~PutRun() { drop_spare(); }
 
   void add(std::size_t index) {
     mc_put_item& item = items_[index];
@@ -156,11 +154,18 @@ class PutRun {
     return same;
   }
 
+  // What a session that is lost had granted is gone with it.
+  void drop_spare() {
+    if (spare_of_ == &channel_.memory()) {
+      for (const Reserved& spare : spare_) channel_.give_stock(spare);
+    }
+    spare_.clear();
+  }
+
   Status obtain(std::size_t index, std::uint64_t bytes, Reserved& reserved) {
     if (channel_.take_stock(bytes, reserved)) return {};
-    if (spare_.empty() || spare_.back().length != bytes) {
-      for (const Reserved& spare : spare_) channel_.give_stock(spare);
-      spare_.clear();
+    if (spare_.empty() || spare_.back().length != bytes || spare_of_ != &channel_.memory()) {
+      drop_spare();
       const std::uint32_t count = same_size_from(index, bytes);
       // Objects that wait here unpublished cannot be evicted: let them go before waiting for room.
       submit();
@@ -172,6 +177,7 @@ class PutRun {
         status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
       }
       if (!status.ok()) return status;
+      spare_of_ = &channel_.memory();
     }
     reserved = spare_.back();
     spare_.pop_back();
@@ -253,6 +259,7 @@ class PutRun {
   const Memory* memory_ = nullptr;
   std::shared_ptr<Staging> staging_;
   std::vector<Reserved> spare_;
+  const Memory* spare_of_ = nullptr;
   std::vector<Batched> batch_;
   std::uint64_t bytes_ = 0;
   std::uint64_t expected_refill_bytes_ = 0;

@@ -85,6 +85,7 @@ void AgentProcess::start(const AgentOptions& options) {
   if (pid_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::dup2(::fileno(log_file), STDERR_FILENO);
+    if (!failpoint_.empty()) ::setenv("MC_FAILPOINTS", failpoint_.c_str(), 1);
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }
@@ -104,6 +105,14 @@ void AgentProcess::end(int signal) {
     return;
   }
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "wait status " << status;
+}
+
+void AgentProcess::wait_until_killed() {
+  ASSERT_TRUE(running());
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid_, &status, 0), pid_);
+  pid_ = 0;
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "wait status " << status;
 }
 
 void AgentProcess::pause(bool paused) { ::kill(pid_, paused ? SIGSTOP : SIGCONT); }

@@ -51,6 +51,10 @@ class AgentProcess {
   void kill_hard() { end(9); }
   void upgrade() { end(12); }  // SIGUSR2: the memory is left to the next agent
   void stop() { end(15); }
+  // The next agents reach this failpoint (tests/README.md) and die of it; empty: none.
+  void arm(std::string failpoint) { failpoint_ = std::move(failpoint); }
+  // For one that dies by itself, of a failpoint.
+  void wait_until_killed();
   // Stopped and continued, not ended.
   void pause(bool paused);
   bool running() const { return pid_ > 0; }
@@ -63,6 +67,7 @@ class AgentProcess {
 
   std::string directory_;
   AgentOptions options_;
+  std::string failpoint_;
   int pid_ = 0;
 };
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Namespaces that come and go, and pools that change their size, under clients that hold views.
+#include <unistd.h>
+
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "conformance/agent_fixture.h"
@@ -195,10 +198,89 @@ TEST_P(Namespaces, APoolGrowsWhileItServes) {
   EXPECT_EQ(info.pool_bytes, 64 * kMiB);
 }
 
+TEST_P(Namespaces, AShrinkingPoolGetsTheStockOfIdleClientsBack) {
+  serve({{"pool_bytes", "64MiB"}});
+  until([&] { return settled(64 * kMiB); });
+  std::vector<mc_client*> idle;
+  for (int i = 0; i < 4; ++i)
+    idle.push_back(open([](mc_open_options& o) { o.staging_bytes = kMiB; }));
+  for (int i = 0; i < 100; ++i) {
+    for (std::size_t c = 0; c < idle.size(); ++c) {
+      // Batches of one size fill the stock.
+      const std::string key = std::to_string(c) + "." + std::to_string(i);
+      ASSERT_EQ(put(idle[c], key, content(key, 30000)), MC_OK);
+    }
+  }
+  resize(kMiB);
+  until([&] { return settled(kMiB); });
+  for (std::size_t c = 0; c < idle.size(); ++c) {
+    const std::string key = "after." + std::to_string(c);
+    EXPECT_EQ(put(idle[c], key, content(key, 30000)), MC_OK) << mc_last_error();
+    EXPECT_TRUE(get(idle[c], key) == content(key, 30000));
+  }
+}
+
+TEST_P(Namespaces, AShrinkUnderWritersOfAllSizesEndsAndLosesNoPut) {
+  serve({{"pool_bytes", "64MiB"}});
+  until([&] { return settled(64 * kMiB); });
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 3; ++w) {
+    mc_client* client = open([](mc_open_options& o) { o.staging_bytes = kMiB; });
+    writers.emplace_back([client, w, &stop] {
+      const std::size_t sizes[] = {300, 5000, 30000, 70000};
+      for (int i = 0; !stop; ++i) {
+        const std::string key = std::to_string(w) + "." + std::to_string(i);
+        const std::string value = content(key, sizes[i % 4]);
+        EXPECT_EQ(put(client, key, value), MC_OK) << mc_last_error();
+        const auto bytes = get(client, key);
+        EXPECT_TRUE(!bytes || *bytes == value) << key;
+      }
+    });
+  }
+  for (int round = 0; round < 4; ++round) {
+    resize(round % 2 == 0 ? 8 * kMiB : 64 * kMiB);
+    until([&] { return settled(round % 2 == 0 ? 8 * kMiB : 64 * kMiB); });
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+}
+
+TEST_P(Namespaces, AShrinkingPoolSaysWhoseReservationsItWaitsFor) {
+  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+  serve({{"pool_bytes", "64MiB"}});
+  until([&] { return settled(64 * kMiB); });
+  mc_client* client = open([](mc_open_options& o) { o.label = "holder"; });
+  const mc_put_options hard = put_options(MC_PIN_HARD);
+  for (int i = 0; i < 8; ++i)
+    ASSERT_EQ(put(client, std::to_string(i), content("x", kMiB), &hard), MC_OK);
+  mc_reservation* reservation = nullptr;
+  ASSERT_EQ(mc_reserve(client, kMiB, 0, &reservation), MC_OK);
+  mc_span span{};
+  ASSERT_EQ(mc_reservation_spans(reservation, &span, 1), 1u);
+  const std::string value = content("kept", kMiB);
+  std::memcpy(span.data, value.data(), kMiB);
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(remove(client, std::to_string(i)), MC_OK);
+  resize(2 * kMiB);
+  Json::Value request;
+  request["verb"] = "segments";
+  Json::Value waits;
+  until([&] {
+    waits = ask(request)["segments"][0]["waits_for"];
+    return waits["sessions"].size() == 1 &&
+           waits["sessions"][0]["reserved_bytes"].asUInt64() == kMiB;
+  });
+  EXPECT_EQ(waits["sessions"][0]["pid"].asInt(), ::getpid());
+  EXPECT_EQ(waits["sessions"][0]["label"].asString(), "holder");
+  EXPECT_FALSE(settled(2 * kMiB)) << "what a call writes to is waited for";
+  ASSERT_EQ(mc_commit(reservation, slice("kept"), kMiB, nullptr), MC_OK) << mc_last_error();
+  until([&] { return settled(2 * kMiB); });
+  EXPECT_TRUE(get(client, "kept") == value);
+}
+
 TEST_P(Namespaces, APoolShrinksUnderViewsAndTraffic) {
   serve({{"pool_bytes", "64MiB"}, {"session_quota_bytes", "8MiB"}});
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
-  // One that only writes: what it holds in stock is its own until it is closed.
   mc_client* writer = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
   until([&] { return settled(64 * kMiB); });
   for (int i = 0; i < 600; ++i) {
@@ -233,7 +315,6 @@ TEST_P(Namespaces, APoolShrinksUnderViewsAndTraffic) {
   }
   stop = true;
   traffic.join();
-  close(writer);
   until([&] { return settled(16 * kMiB); });
   int found = 0;
   for (int i = 0; i < 600; ++i) {

@@ -327,5 +327,40 @@ TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
   EXPECT_STREQ(mc_version(), "0.1.0");
 }
 
+class UserLimits : public AgentTest {};
+MC_WITH_AGENT(UserLimits);
+
+TEST_P(UserLimits, AUserHasSoManySessionsAndNoMore) {
+  serve({{"max_sessions_per_user", "3"}});
+  std::vector<mc_client*> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(open());
+  mc_client* fourth = nullptr;
+  EXPECT_TRUE(says(MC_BUSY, try_open(&fourth)));
+  EXPECT_NE(std::string(mc_last_error()).find("max_sessions_per_user"), std::string::npos)
+      << mc_last_error();
+  EXPECT_EQ(fourth, nullptr);
+  EXPECT_EQ(put(clients[2], "key", "value"), MC_OK) << "those it has go on";
+  close(clients[1]);
+  ASSERT_EQ(try_open(&fourth), MC_OK) << mc_last_error();
+  EXPECT_EQ(get(fourth, "key"), "value");
+}
+
+TEST_P(UserLimits, RefusalsDoNotFillTheLog) {
+  serve({{"max_sessions_per_user", "1"}});
+  open();
+  for (int i = 0; i < 500; ++i) {
+    mc_client* none = nullptr;
+    ASSERT_EQ(try_open(&none), MC_BUSY);
+  }
+  const std::string log = agent().log();
+  std::size_t lines = 0;
+  for (std::size_t at = log.find("client_refused"); at != std::string::npos;
+       at = log.find("client_refused", at + 1)) {
+    ++lines;
+  }
+  EXPECT_GT(lines, 0u);
+  EXPECT_LT(lines, 250u);
+}
+
 }  // namespace
 }  // namespace mc::conformance

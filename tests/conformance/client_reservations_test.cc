@@ -3,6 +3,7 @@
 // Writing in place: reservations, and memory shared with the agent.
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "conformance/agent_fixture.h"
 
@@ -215,6 +216,56 @@ TEST_P(ReservationCounts, NothingStaysReservedWhenAClientIsGone) {
   close(client);
   until([&] { return tenant()["reservations"].asUInt64() == 0; });
   EXPECT_EQ(tenant()["objects"].asUInt64(), 40u);
+}
+
+TEST_P(ReservationCounts, WhatAnAgentGrantedAndDiedBeforeSayingSoGoesBackToThePool) {
+  serve({{"pool_bytes", "64MiB"}});
+  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+  mc_client* client = open();
+  ASSERT_EQ(mc_ping(client, 0), MC_OK);
+  agent().kill_hard();
+  agent().arm("reserve.after_publish@1=kill");
+  agent().start();
+  mc_reservation* reservation = nullptr;
+  std::thread asking([&] {
+    EXPECT_EQ(mc_reserve(client, kMiB, 60 * kSecondNs, &reservation), MC_OK) << mc_last_error();
+  });
+  agent().wait_until_killed();
+  agent().arm("");
+  agent().start();
+  asking.join();
+  ASSERT_NE(reservation, nullptr);
+  EXPECT_EQ(tenant()["reservations"].asUInt64(), 1u) << "the answer that came";
+  write(reservation, content("key", kMiB));
+  ASSERT_EQ(mc_commit(reservation, slice("key"), kMiB, nullptr), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(client, "key") == content("key", kMiB));
+  EXPECT_EQ(tenant()["reservations"].asUInt64(), 0u);
+}
+
+TEST_P(ReservationCounts, WhatAClientHoldsOutlivesTheRestartBesideWhatItNeverHeardOf) {
+  serve({{"pool_bytes", "64MiB"}});
+  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+  mc_client* client = open();
+  mc_reservation* held = reserve(client, kMiB);
+  write(held, content("held", kMiB));
+  agent().kill_hard();
+  agent().arm("completion.before_publish@1=kill");
+  agent().start();
+  mc_reservation* asked = nullptr;
+  std::thread asking([&] {
+    EXPECT_EQ(mc_reserve(client, 2 * kMiB, 60 * kSecondNs, &asked), MC_OK) << mc_last_error();
+  });
+  agent().wait_until_killed();
+  agent().arm("");
+  agent().start();
+  asking.join();
+  ASSERT_NE(asked, nullptr);
+  EXPECT_EQ(tenant()["reservations"].asUInt64(), 2u);
+  EXPECT_EQ(session()["reserved_bytes"].asUInt64(), 3 * kMiB);
+  ASSERT_EQ(mc_commit(held, slice("held"), kMiB, nullptr), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(client, "held") == content("held", kMiB));
+  mc_abandon(asked);
+  until([&] { return tenant()["reservations"].asUInt64() == 0; });
 }
 
 TEST_P(ReservationCounts, AnAbandonedReservationIsNotCountedAnyLonger) {

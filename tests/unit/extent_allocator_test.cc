@@ -473,5 +473,82 @@ TEST(ExtentAllocator, BookkeepingStaysWithinTwentyBytesAnAllocation) {
   EXPECT_LE(allocator.memory_bytes() - before, 20u * 1'000'000u + chunk_bytes + 1024);
 }
 
+// ---- Room at one place
+
+using Side = ExtentAllocator::Side;
+using Kind = ExtentAllocator::Neighbour::Kind;
+
+TEST(ExtentAllocatorTest, AnAllocationGrowsIntoTheFreeBlocksBesideIt) {
+  ExtentAllocator allocator;
+  ASSERT_TRUE(allocator.grow(100));
+  const NodeId first = allocator.allocate(30)->node;
+  const NodeId middle = allocator.allocate(10)->node;
+  const NodeId last = allocator.allocate(60)->node;
+  EXPECT_EQ(allocator.neighbour(middle, Side::kBefore).node, first);
+  EXPECT_EQ(allocator.neighbour(first, Side::kBefore).kind, Kind::kNone);
+  EXPECT_EQ(allocator.neighbour(last, Side::kBehind).kind, Kind::kNone);
+  EXPECT_EQ(allocator.grow_into(middle, Side::kBefore, 5), 0u) << "it is used";
+  ASSERT_TRUE(allocator.free(first));
+  ASSERT_TRUE(allocator.free(last));
+  EXPECT_EQ(allocator.neighbour(middle, Side::kBehind).kind, Kind::kFree);
+  EXPECT_EQ(allocator.grow_into(middle, Side::kBefore, 5), 5u);
+  EXPECT_EQ(allocator.check(), "");
+  EXPECT_EQ(allocator.grow_into(middle, Side::kBehind, 20), 20u);
+  EXPECT_EQ(allocator.check(), "");
+  EXPECT_EQ(allocator.find(middle).first_granule, 25u);
+  EXPECT_EQ(allocator.find(middle).granules, 35u);
+  EXPECT_EQ(allocator.grow_into(middle, Side::kBefore, 1000), 25u);
+  EXPECT_EQ(allocator.grow_into(middle, Side::kBehind, 1000), 40u);
+  EXPECT_EQ(allocator.check(), "");
+  EXPECT_EQ(allocator.used_granules(), 100u);
+  EXPECT_EQ(allocator.free_granules(), 0u);
+  ASSERT_TRUE(allocator.free(middle));
+  EXPECT_EQ(allocator.allocate(100)->first_granule, 0u);
+}
+
+TEST(ExtentAllocatorTest, NothingGrowsOverTheLimit) {
+  ExtentAllocator allocator;
+  ASSERT_TRUE(allocator.grow(100));
+  const NodeId node = allocator.allocate(10)->node;
+  allocator.set_limit(40);
+  EXPECT_EQ(allocator.grow_into(node, Side::kBehind, 90), 30u);
+  EXPECT_EQ(allocator.grow_into(node, Side::kBehind, 90), 0u);
+  EXPECT_EQ(allocator.neighbour(node, Side::kBehind).kind, Kind::kNone);
+  EXPECT_EQ(allocator.take_behind(node, 10, 100), kNoNode);
+  EXPECT_EQ(allocator.check(), "");
+}
+
+TEST(ExtentAllocatorTest, AnOwnerStaysWithItsAllocationOnly) {
+  ExtentAllocator allocator;
+  ASSERT_TRUE(allocator.grow(20));
+  const NodeId first = allocator.allocate(10)->node;
+  const NodeId second = allocator.allocate(10)->node;
+  EXPECT_EQ(allocator.neighbour(first, Side::kBehind).owner, ExtentAllocator::kNoOwner);
+  allocator.set_owner(second, 77);
+  EXPECT_EQ(allocator.neighbour(first, Side::kBehind).owner, 77u);
+  ASSERT_TRUE(allocator.free(second));
+  allocator.set_owner(second, 78);
+  EXPECT_EQ(allocator.check(), "") << "a free block has none";
+  ASSERT_EQ(allocator.allocate(10)->first_granule, 10u);
+  EXPECT_EQ(allocator.neighbour(first, Side::kBehind).owner, ExtentAllocator::kNoOwner);
+}
+
+TEST(ExtentAllocatorTest, TheNextFreeBlockBehindIsFoundPastTheEnd) {
+  ExtentAllocator allocator;
+  ASSERT_TRUE(allocator.grow(50));
+  std::vector<NodeId> nodes;
+  for (int i = 0; i < 5; ++i) nodes.push_back(allocator.allocate(10)->node);
+  ASSERT_TRUE(allocator.free(nodes[1]));
+  EXPECT_EQ(allocator.take_behind(nodes[3], 4, 2), kNoNode) << "too far";
+  const NodeId taken = allocator.take_behind(nodes[3], 4, 3);
+  ASSERT_NE(taken, kNoNode);
+  EXPECT_EQ(allocator.find(taken).first_granule, 10u);
+  EXPECT_EQ(allocator.find(taken).granules, 4u);
+  EXPECT_EQ(allocator.check(), "");
+  const NodeId rest = allocator.take_behind(taken, 100, 1);
+  EXPECT_EQ(allocator.find(rest).granules, 6u);
+  EXPECT_EQ(allocator.check(), "");
+}
+
 }  // namespace
 }  // namespace mc::agent

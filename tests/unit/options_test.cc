@@ -139,6 +139,7 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
   const Range ranges[] = {
       {"arenas", "0", "1", "64", "65"},
       {"spin_us", "-1", "0", "1000000", "1000001"},
+      {"max_sessions_per_user", "0", "1", "1024", "1025"},
       {"keep_seconds", "0", "1", "604800", "604801"},
       {"pool_bytes", "1048575", "1MiB", "1TiB", "1025GiB"},
       {"max_pool_bytes", "1023MiB", "1GiB", "1TiB", "1025GiB"},

@@ -17,6 +17,7 @@
 #define MC_MAX_CHANNELS 64u               /* channels (threads at once) of one client */
 #define MC_MAX_VIEWS_PER_CHANNEL 1023u    /* views held at once, per thread */
 #define MC_MAX_SESSIONS 1024u             /* clients of one agent */
+#define MC_DEFAULT_SESSIONS_PER_USER 768u /* of those, one user's: max_sessions_per_user */
 #define MC_MAX_NAMESPACES 64u             /* namespaces of one agent */
 #define MC_MAX_STAGING_BYTES (4ull << 30) /* staging and mc_alloc memory of one client */
 #define MC_MAX_OUTSTANDING 256u           /* requests in flight per channel */

@@ -58,6 +58,14 @@ class ExtentPool {
   }
   void free(const PoolExtent& extent) { free_.push_back(extent.offset_bytes); }
   void trim(PoolExtents&, std::uint64_t) {}
+  // Every extent here is as large as any object: no place has to be cleared for one.
+  using Side = ExtentAllocator::Side;
+  using Neighbour = ExtentAllocator::Neighbour;
+  void set_owner(const PoolExtent&, std::uint32_t) {}
+  Neighbour neighbour(const PoolExtent&, NodeId, Side) const { return {}; }
+  bool grow_into(PoolExtent&, Side, std::uint64_t) { return false; }
+  bool take_largest(std::uint64_t, PoolExtent&) { return false; }
+  bool take_behind(const PoolExtent&, std::uint64_t, unsigned, PoolExtent&) { return false; }
   void resize(std::uint64_t) {}
   bool must_leave(std::uint64_t offset_bytes, std::uint64_t) const {
     return offset_bytes == must_leave_;
@@ -75,6 +83,7 @@ class ExtentPool {
   std::uint64_t target_bytes() const { return bytes_; }
   std::uint64_t reserved_bytes() const { return bytes_; }
   std::uint64_t used_bytes() const { return bytes_ - free_.size() * kGranuleBytes; }
+  std::uint64_t free_bytes() const { return free_.size() * kGranuleBytes; }
   std::uint64_t memory_bytes() const { return 0; }
   struct Elsewhere {
     const Mapping* mapping;
