@@ -181,8 +181,7 @@ StoreServer::Command etcd_command(std::vector<std::string> more, bool tls) {
 StoreServer::Command metadata_command() {
   return [](const std::string&, int port) {
     return std::vector<std::string>{
-        "python3", std::string(MC_SOURCE_DIR) + "/tests/conformance/metadata_server.py",
-        std::to_string(port)};
+        "python3", MC_SOURCE_DIR "/tests/conformance/metadata_server.py", std::to_string(port)};
   };
 }
 
