@@ -40,7 +40,7 @@ struct Publish {
 };
 struct PublishAnswer {
   StreamAnswer stream = StreamAnswer::kUnknownNode;
-  std::vector<Verdict> verdicts;  // one an item when kApplied
+  std::vector<Verdict> verdicts;  // when kApplied: one an item, or none if all are kAccepted
 };
 
 struct Report {
