@@ -33,7 +33,9 @@ Elector::~Elector() {
   watch_.reset();
 }
 
-bool Elector::leads() const { return now_ns() < valid_until_ns_.load(std::memory_order_acquire); }
+bool Elector::leads(std::uint64_t epoch) const {
+  return now_ns() < valid_until_ns_.load(std::memory_order_acquire) && epoch_ == epoch;
+}
 
 void Elector::save(std::string key, std::optional<std::string> value) {
   {
@@ -91,7 +93,10 @@ bool Elector::campaign() {
   }
   if (!*won && leader != last_leader_) callbacks_.leader(leader);
   last_leader_ = *won ? "?" : leader;
-  if (*won) valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
+  if (*won) {
+    epoch_ = lock_.epoch();
+    valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
+  }
   return *won;
 }
 
@@ -155,7 +160,7 @@ void Elector::write_saved() {
   }
   const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMillisecond / 4;
   for (auto& [key, value] : saved) {
-    Status status = leads() ? Status() : Status(kStoreUnavailable);
+    Status status = leads(epoch_) ? Status() : Status(kStoreUnavailable);
     if (status.ok() && value.has_value()) {
       const auto put = store_->put(key, *value, kNoLease, deadline_ns);
       if (!put) status = put.error();

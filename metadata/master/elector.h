@@ -49,8 +49,8 @@ class Elector {
   // Resigns, so that a standby leads at once.
   ~Elector();
 
-  // Whether this process may answer as the leader at this moment.
-  [[nodiscard]] bool leads() const;
+  // Whether this process may answer as the leader of this epoch at this moment.
+  [[nodiscard]] bool leads(std::uint64_t epoch) const;
   // nullopt: remove it. Written soon, while this process leads.
   void save(std::string key, std::optional<std::string> value);
 
@@ -68,6 +68,7 @@ class Elector {
   const Callbacks callbacks_;
   LeaderLock lock_;
   std::unique_ptr<Watch> watch_;
+  std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> valid_until_ns_{0};
   std::string last_leader_ = "?";
 

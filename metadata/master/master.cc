@@ -121,7 +121,7 @@ void Master::tick() {
   tick_.expires_after(kTick);
   tick_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    if (reign_ != nullptr && elector_->leads()) reign_->tick(now_ns());
+    if (reign_ != nullptr && elector_->leads(reign_->epoch())) reign_->tick(now_ns());
     tick();
   });
 }
@@ -136,7 +136,7 @@ void Master::on_refused(const Status& why, const std::string& address) {
 }
 
 void Master::on_request(rpc::Link& link, const rpc::Request& request) {
-  if (reign_ != nullptr && elector_->leads()) {
+  if (reign_ != nullptr && elector_->leads(reign_->epoch())) {
     reign_->on_request(link, request, now_ns());
     return;
   }

@@ -79,6 +79,7 @@ class Agent final : public AgentSide {
     }
     named_ += count;
   }
+  void on_report_verdict(const PublishItem&, Verdict) override { give_up("refused"); }
   void on_drop(const wire::Drop&, Done done) override { done({}); }
   void on_drop_matching(const wire::Match&, Reply<wire::RemoveMatchingAnswer> reply) override {
     reply(wire::RemoveMatchingAnswer{});

@@ -123,7 +123,11 @@ Result<LocateAnswer> locate(MasterClient& client, const std::vector<std::string>
       [&](auto done) { client.locate(request, soon(), std::move(done)); });
 }
 
-HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation) {
+HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation,
+                           const std::vector<std::string>& held) {
+  for (const std::string& key : held) {
+    objects_[key] = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
+  }
   options.role = rpc::Role::kAgent;
   options.descriptor = {node, incarnation, "127.0.0.1:9", node, 0, 1ull << 30};
   auto client = MasterClient::create(options, this);
@@ -176,6 +180,12 @@ void HoldingAgent::next_report(bool first, std::vector<PublishItem>& items) {
   if (first) {
     for (const auto& [hash, item] : copies_held_) items.push_back(item);
   }
+}
+
+void HoldingAgent::on_report_verdict(const PublishItem& item, Verdict verdict) {
+  if (verdict == Verdict::kFull) return;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(objects_, [&](const auto& each) { return each.second.item.hash == item.hash; });
 }
 
 void HoldingAgent::on_drop(const wire::Drop& order, Done done) {

@@ -44,7 +44,9 @@ std::pair<int, std::string> run_master_once(const std::vector<std::string>& flag
 // A member whose pool is a map.
 class HoldingAgent final : public AgentSide {
  public:
-  HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation = 1);
+  // held: what its pool kept from before it started; its report names it.
+  HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation = 1,
+               const std::vector<std::string>& held = {});
 
   // Holds and publishes them; every verdict must be kAccepted.
   void put(const std::vector<std::string>& keys, std::uint8_t replicas = 1);
@@ -58,6 +60,7 @@ class HoldingAgent final : public AgentSide {
 
   Load load() override;
   void next_report(bool first, std::vector<PublishItem>& items) override;
+  void on_report_verdict(const PublishItem& item, Verdict verdict) override;
   void on_drop(const wire::Drop& order, Done done) override;
   void on_drop_matching(const wire::Match& match, Reply<wire::RemoveMatchingAnswer> reply) override;
   void on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) override;

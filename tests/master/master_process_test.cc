@@ -134,6 +134,20 @@ TEST(MasterProcess, RemovalIsCompleteWhenAHolderIsGone) {
   EXPECT_EQ(found(*reader, {"k", "l"}), 0u);
 }
 
+TEST(MasterProcess, WhatWasRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
+  const MasterProcess master({});
+  auto away = std::make_unique<HoldingAgent>(to({master.address()}), 1, 1);
+  away->put({"k", "l"});
+  away->die();
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(remove(*reader, {"k"}).unconfirmed, 0u);
+  HoldingAgent back(to({master.address()}), 1, 2, {"k", "l"});
+  ASSERT_TRUE(back.until_ready());
+  EXPECT_FALSE(back.holds("k")) << "its report was told so";
+  EXPECT_TRUE(back.holds("l"));
+  EXPECT_EQ(found(*reader, {"k", "l"}), 1u);
+}
+
 TEST(MasterProcess, RemovalByPrefixAndByPatternReachesAllAgents) {
   const MasterProcess master({});
   HoldingAgent one(to({master.address()}), 1);

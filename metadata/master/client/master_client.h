@@ -51,6 +51,9 @@ class AgentSide {
   // again. An object dropped before it is named must not be named; one dropped later is published
   // as dropped afterwards.
   virtual void next_report(bool first, std::vector<PublishItem>& items) = 0;
+  // What the directory did not accept of a report: drop it, but keep what is kFull, and publish
+  // that again later.
+  virtual void on_report_verdict(const PublishItem& item, Verdict verdict) = 0;
   // Done when it does not hold these any more and no reader is given them.
   virtual void on_drop(const wire::Drop& order, Done done) = 0;
   virtual void on_drop_matching(const wire::Match& match,

@@ -77,7 +77,6 @@ MasterClient::MasterClient(const MasterClientOptions& options, AgentSide* member
       expire_timer_(io_) {}
 
 MasterClient::~MasterClient() {
-  finder_.reset();
   boost::asio::post(io_, [this] {
     stopping_ = true;
     lose({MC_CLOSED, "the client is closed"});
@@ -89,6 +88,7 @@ MasterClient::~MasterClient() {
     io_.stop();
   });
   if (thread_.joinable()) thread_.join();
+  finder_.reset();  // after the loop, which asks it
 }
 
 // Hints of standbys first, then the store's word, then the given addresses in turn.
@@ -217,7 +217,8 @@ void MasterClient::stream_report() {
     }
     wire::Publish batch{++sequence_, report_removals_seen_, std::move(report_items_)};
     ++report_in_flight_;
-    internal_call(Method::kPublish, encoded(batch), [this](const rpc::Answer& answer) {
+    const auto named = std::make_shared<std::vector<PublishItem>>(batch.items);
+    internal_call(Method::kPublish, encoded(batch), [this, named](const rpc::Answer& answer) {
       wire::PublishAnswer published;
       if (!wire::decode(answer.body, published).ok() ||
           published.stream != StreamAnswer::kApplied) {
@@ -225,6 +226,10 @@ void MasterClient::stream_report() {
         return;
       }
       --report_in_flight_;
+      for (std::size_t i = 0; i < std::min(named->size(), published.verdicts.size()); ++i) {
+        if (published.verdicts[i] == Verdict::kAccepted) continue;
+        member_->on_report_verdict((*named)[i], published.verdicts[i]);
+      }
       stream_report();
       pump();
     });
