@@ -10,6 +10,7 @@
 
 #include "conformance/store_servers.h"
 #include "master/rpc_ends.h"
+#include "unit/golden_file.h"
 
 namespace mc::metadata::rpc {
 namespace {
@@ -240,6 +241,32 @@ TEST_F(RpcHandshake, TlsChecksTheCertificateBeforeTheProof) {
   EXPECT_EQ(dial_with(key_of('x'), 0, *trusted).error().code(), MC_PERMISSION_DENIED);
   EXPECT_EQ(dial_with(key_of('k'), 0, *distrusted).error().code(), MC_PERMISSION_DENIED);
   EXPECT_FALSE(dial_with(key_of('k')).has_value()) << "plain bytes to a TLS listener";
+}
+
+TEST(RpcGolden, HandshakeAndFrameAreThoseOfVersion1) {
+  const auto sections = golden::read("rpc-v1.txt");
+  const auto expect = [&](const std::string& name, std::string_view bytes) {
+    const auto span = std::as_bytes(std::span(bytes));
+    const auto section = sections.find(name);
+    if (section == sections.end() || !std::ranges::equal(section->second, span)) {
+      ADD_FAILURE() << "rpc-v1.txt differs:\n" << golden::section_text(name, span);
+    }
+  };
+  const auto view = [](const auto& bytes) { return std::string_view(bytes.data(), bytes.size()); };
+  Hello dialer{kProtocolVersion, Role::kAgent, true, 0, 5, 9, {}, cluster_tag("default")};
+  dialer.nonce.fill('d');
+  Hello listener = dialer;
+  listener.role = Role::kMaster;
+  listener.nonce.fill('l');
+  const auto hello = encode_hello(dialer);
+  expect("hello", view(hello));
+  EXPECT_EQ(*decode_hello(view(hello)), dialer);
+  const Proof proof = key_of('k').prove(proof_text(true, dialer, listener, {}));
+  expect("proof of the dialer", view(proof));
+  const Proof answer = key_of('k').prove(proof_text(false, dialer, listener, {}));
+  expect("admission", view(encode_admission(Admission::kWelcome, answer)));
+  const FrameHead head{16, FrameKind::kAnswer, 6, MC_BUSY, 0x01020304, 1500, 0x1122334455667788};
+  expect("frame", view(encode_frame(head)));
 }
 
 TEST(ClusterKeyFile, OthersMustNotReadIt) {
