@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/master/client/leader_finder.h"
+
+#include "libmc/base/clock.h"
+#include "metadata/store/leader_lock.h"
+
+namespace mc::metadata {
+
+namespace {
+
+constexpr std::uint64_t kAskForNs = 500'000'000;
+
+}  // namespace
+
+LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, Found found)
+    : store_(std::move(store)), found_(std::move(found)), thread_([this] { run(); }) {}
+
+LeaderFinder::~LeaderFinder() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void LeaderFinder::seek() {
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_ = true;
+  }
+  wake_.notify_all();
+}
+
+void LeaderFinder::run() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return wanted_ || stopping_; });
+      if (stopping_) return;
+      wanted_ = false;
+    }
+    auto leader = find_leader(*store_, now_ns() + kAskForNs);
+    found_(leader ? Result<std::string>(std::move(leader->value)) : fail(leader.error()));
+  }
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mc-master: parses its options, then runs a Master until SIGTERM.
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "mc/mc.h"
+#include "metadata/master/master.h"
+
+namespace {
+
+constexpr const char* kAbout =
+    "Knows which agents of a cluster hold which objects. Run two or more with one redis:// or\n"
+    "etcd:// store: one leads, the others stand by. A restarted master loses nothing: agents\n"
+    "report what they hold.\n\n"
+    "Options come from the environment (MC_MASTER_LISTEN=...), then flags; flags win.\n"
+    "Signals: SIGTERM and SIGINT let a standby in at once, and stop.\n"
+    "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
+
+int run_master(const mc::metadata::MasterOptions& options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  auto master = mc::metadata::Master::create(options);
+  if (!master) {
+    std::cerr << "mc-master: " << master.error().text() << "\n";
+    return 1;
+  }
+  std::thread waiter([&] {
+    int signal = 0;
+    ::sigwait(&signals, &signal);
+    (*master)->stop();
+  });
+  spdlog::info("event=ready pid={} address={}", ::getpid(), (*master)->address());
+  (*master)->run();
+  waiter.join();
+  master->reset();
+  spdlog::info("event=stopped pid={}", ::getpid());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{kAbout, "mc-master"};
+  app.set_version_flag("--version", std::string("mc-master ") + mc_version());
+  mc::metadata::MasterOptions options;
+  for (const auto& row : mc::metadata::master_option_rows()) {
+    std::string flag = "--" + std::string(row.name);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    std::string variable = "MC_MASTER_" + std::string(row.name);
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
+    app.add_option_function<std::string>(
+           flag,
+           [&options, &row](const std::string& text) {
+             const mc::Status status = mc::metadata::set_master_option(options, row, text);
+             if (!status.ok()) throw CLI::ValidationError(std::string(status.text()));
+           },
+           std::string(row.help) + " (default: " + text_of(options, row) + ")")
+        ->envname(variable);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  auto logger = spdlog::stderr_logger_mt("mc-master");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  spdlog::set_default_logger(logger);
+  spdlog::set_level(spdlog::level::from_str(options.log_level));
+  return run_master(options);
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/master/reign.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "metadata/wire/codec.h"
+
+namespace mc::metadata {
+
+namespace {
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMillisecond;
+constexpr std::uint64_t kDropTimeoutNs = 10'000 * kMillisecond;
+// A turn of the loop takes less than a millisecond, and walks so many buckets of fifteen.
+constexpr std::uint64_t kSweepBuckets = 4096;
+constexpr std::uint64_t kWalkBuckets = 1024;
+constexpr std::uint64_t kRemovalsAhead = 1u << 20;
+constexpr std::size_t kMaxFanouts = 1024;
+
+// Above all numbers that any leader before has given out: it saved how far it went, ahead of time;
+// and a store that lost that counts its epochs by the clock, in microseconds.
+std::uint64_t first_removal(const Term& term) {
+  const std::uint64_t by_epoch = term.epoch < (1ull << 52) ? term.epoch << 12 : term.epoch;
+  return std::max(by_epoch, term.removals + 1);
+}
+
+DirectoryOptions directory_options(const MasterOptions& options, const Term& term) {
+  DirectoryOptions directory;
+  directory.max_entries = options.max_entries;
+  directory.max_nodes = static_cast<std::uint32_t>(options.max_nodes);
+  directory.first_removal = first_removal(term);
+  return directory;
+}
+
+MembershipOptions membership_options(const MasterOptions& options) {
+  MembershipOptions membership;
+  membership.suspect_after_ns = options.suspect_ms * kMillisecond;
+  membership.gone_after_ns = options.gone_ms * kMillisecond;
+  // With peers' words: what membership.h has, in the same proportion.
+  membership.gone_after_one_report_ns = membership.gone_after_ns * 7 / 10;
+  membership.gone_after_two_reports_ns = membership.gone_after_ns / 2;
+  membership.suspect_after_one_report_ns = membership.suspect_after_ns / 2;
+  membership.max_members = static_cast<std::uint32_t>(options.max_nodes);
+  return membership;
+}
+
+std::string member_key(NodeId node) { return std::string(kMembersPrefix) + std::to_string(node); }
+
+}  // namespace
+
+Reign::Reign(const MasterOptions& options, const Term& term, Outside outside, std::uint64_t now_ns)
+    : options_(options),
+      epoch_(term.epoch),
+      outside_(std::move(outside)),
+      recover_until_ns_(now_ns + options.recover_ms * kMillisecond),
+      now_ns_(now_ns),
+      directory_(directory_options(options, term)),
+      membership_(membership_options(options)),
+      repair_({}),
+      fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
+      removals_saved_(term.removals) {
+  for (const Entry& entry : term.members) {
+    Descriptor descriptor;
+    if (!wire::decode(entry.value, descriptor).ok()) continue;
+    if (directory_.expect(descriptor.node).ok()) {
+      expected_[descriptor.node] = descriptor.incarnation;
+    }
+  }
+  note_removals();
+}
+
+std::shared_ptr<rpc::Link> Reign::link_of(NodeId node) const {
+  const auto found = links_.find(node);
+  const auto link = found == links_.end() ? nullptr : found->second.lock();
+  return link != nullptr && link->open() ? link : nullptr;
+}
+
+// Saved well before it is reached, so that the next leader starts above it.
+void Reign::note_removals() {
+  if (directory_.removal() + kRemovalsAhead / 2 < removals_saved_) return;
+  removals_saved_ = directory_.removal() + kRemovalsAhead;
+  outside_.save(std::string(kRemovalsKey), std::to_string(removals_saved_));
+}
+
+void Reign::tick(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  Membership::Events events;
+  membership_.tick(now_ns, events);
+  handle(events);
+  if (!expected_.empty() && now_ns >= recover_until_ns_) expire_expected();
+  if (!waiting_.empty()) answer_waiting();
+  fanout_.tick(now_ns);
+  if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
+  refresh_views();
+  repair();
+  advance_drains();
+  note_removals();
+}
+
+void Reign::handle(const Membership::Events& events) {
+  for (const MembershipEvent& event : events) {
+    spdlog::info("event=member what={} node={} incarnation={}",
+                 event.what == MemberEvent::kJoined      ? "joined"
+                 : event.what == MemberEvent::kSuspected ? "suspected"
+                 : event.what == MemberEvent::kBack      ? "back"
+                                                         : "gone",
+                 event.node, event.incarnation);
+    if (event.what == MemberEvent::kGone) gone(event.node, event.incarnation);
+    if (event.what == MemberEvent::kJoined) repair_.request_pass();
+  }
+  if (!events.empty()) refresh_views();
+}
+
+void Reign::gone(NodeId node, Incarnation incarnation) {
+  // A newer incarnation may have taken its place already: then only the old one's entries go.
+  if (!directory_.leave(node, incarnation)) return;
+  links_.erase(node);
+  drains_.erase(node);
+  repair_.node_gone(node, now_ns_);
+  repair_.request_pass();
+  for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
+  // A newer incarnation may have kept the pool: it is told when it has joined.
+  if (membership_.find(node) == nullptr) fanout_.fenced(node);
+  outside_.save(member_key(node), std::nullopt);
+}
+
+// Members of the last leader that have not come: nobody knows whether they live, and heartbeats
+// have been due for long.
+void Reign::expire_expected() {
+  for (const auto& [node, incarnation] : std::exchange(expected_, {})) {
+    if (membership_.find(node) != nullptr) continue;
+    spdlog::warn("event=member what=missing node={} incarnation={}", node, incarnation);
+    gone(node, incarnation);
+  }
+}
+
+void Reign::answer_waiting() {
+  const bool over = !recovering(now_ns_);
+  for (auto each = waiting_.begin(); each != waiting_.end();) {
+    const auto link = each->link.lock();
+    if (link != nullptr && link->open() && !over && now_ns_ < each->deadline_ns) {
+      ++each;
+      continue;
+    }
+    if (link != nullptr && link->open()) answer_locate(*link, each->id, each->request);
+    each = waiting_.erase(each);
+  }
+}
+
+void Reign::refresh_views() {
+  views_.clear();
+  for (const Member& member : membership_.members()) {
+    const Descriptor& about = member.descriptor;
+    const std::uint64_t used = std::min(member.load.used_bytes, about.capacity_bytes);
+    views_.push_back({.node = about.node,
+                      .host = about.host,
+                      .zone = about.zone,
+                      .capacity_bytes = about.capacity_bytes,
+                      .free_bytes = about.capacity_bytes - used,
+                      .busy_permille = member.load.busy_permille,
+                      .age_ns = now_ns_ - std::min(now_ns_, member.joined_ns),
+                      .draining = member.load.draining || drains_.contains(about.node),
+                      .suspected = member.state == MemberState::kSuspected});
+  }
+}
+
+void Reign::repair() {
+  if (recovering(now_ns_) || repair_.idle()) return;
+  repair_.scan(directory_, kWalkBuckets, now_ns_);
+  std::vector<CopyJob> jobs;
+  repair_.plan(directory_, views_, now_ns_, jobs);
+  for (const CopyJob& job : jobs) {
+    copy(job,
+         [this, hash = job.hash](bool ok) { repair_.finished(directory_, hash, ok, now_ns_); });
+  }
+}
+
+void Reign::advance_drains() {
+  if (recovering(now_ns_)) return;
+  for (auto& [node, draining] : drains_) {
+    DrainOrders orders;
+    draining.planner->advance(directory_, views_, kWalkBuckets, now_ns_, orders);
+    for (const CopyJob& job : orders.copies) {
+      copy(job, [this, drained = node, hash = job.hash](bool ok) {
+        const auto found = drains_.find(drained);
+        if (found != drains_.end()) found->second.planner->finished(hash, ok);
+      });
+    }
+    drop(orders.releases, 0);
+  }
+}
+
+// done is not called when this reign has ended.
+void Reign::copy(const CopyJob& job, std::function<void(bool ok)> done) {
+  const auto link = link_of(job.target);
+  const Member* source = membership_.find(job.source);
+  if (link == nullptr || source == nullptr) {
+    done(false);
+    return;
+  }
+  std::string body;
+  wire::encode(wire::Copy{job.hash, job.version, job.bytes, job.source, source->descriptor.address},
+               body);
+  link->call(
+      static_cast<std::uint8_t>(wire::Method::kCopy), std::move(body), now_ns_ + kCopyTimeoutNs,
+      epoch_,
+      [weak = std::weak_ptr(alive_), done = std::move(done)](const Result<rpc::Answer>& answer) {
+        if (weak.lock() != nullptr) done(answer.has_value() && answer->status == 0);
+      });
+}
+
+// What is lost with a link is found by the report after it.
+void Reign::drop(const std::vector<Holding>& holdings, std::uint64_t removal) {
+  std::map<NodeId, wire::Drop> orders;
+  for (const Holding& holding : holdings) {
+    orders[holding.node].items.push_back({holding.hash, holding.version});
+  }
+  for (auto& [node, order] : orders) {
+    const auto link = link_of(node);
+    if (link == nullptr) continue;
+    order.removal = removal;
+    std::string body;
+    wire::encode(order, body);
+    link->call(static_cast<std::uint8_t>(wire::Method::kDrop), std::move(body),
+               now_ns_ + kDropTimeoutNs, epoch_, [](const Result<rpc::Answer>&) {});
+  }
+}
+
+void Reign::on_cancel(rpc::Link& link, std::uint32_t id) {
+  waiting_.remove_if(
+      [&](const Waiting& each) { return each.id == id && each.link.lock().get() == &link; });
+}
+
+void Reign::on_closed(rpc::Link& link) {
+  const auto* speaker = static_cast<Speaker*>(link.attachment.get());
+  if (speaker == nullptr || speaker->joined_to != this) return;
+  const auto found = links_.find(speaker->node);
+  if (found != links_.end() && found->second.lock().get() == &link) links_.erase(found);
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: integers at fixed places of bytes, least significant byte first.
+// Threads: any. REQUIRES: the place is inside the bytes; layouts are of fixed size.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+namespace mc::metadata::rpc {
+
+static_assert(std::endian::native == std::endian::little);
+
+template <typename T>
+T load(const char* bytes, std::size_t at) {
+  T value;
+  std::memcpy(&value, bytes + at, sizeof(T));
+  return value;
+}
+template <typename T>
+void store(char* bytes, std::size_t at, T value) {
+  std::memcpy(bytes + at, &value, sizeof(T));
+}
+
+}  // namespace mc::metadata::rpc

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: from bytes to values and back: the one reader of what a peer's frames carry. Bytes
+//   become a protobuf message, then every count and range is checked, then it is a value.
+//   A value that decode() gave is within wire_limits.h and the ranges of its types.
+// Threads: any; pure functions. Owns nothing.
+// Trusts: nothing of decode()'s bytes. encode() trusts its caller to stay within the limits.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "mc/status.h"
+#include "metadata/wire/messages.h"
+
+namespace mc::metadata::wire {
+
+// Each replaces `bytes`, whose memory is used again.
+void encode(const Descriptor& value, std::string& bytes);
+void encode(const JoinAnswer& value, std::string& bytes);
+void encode(const Heartbeat& value, std::string& bytes);
+void encode(const HeartbeatReply& value, std::string& bytes);
+void encode(const Publish& value, std::string& bytes);
+void encode(const PublishAnswer& value, std::string& bytes);
+void encode(const Report& value, std::string& bytes);
+void encode(const ReportAnswer& value, std::string& bytes);
+void encode(const Locate& value, std::string& bytes);
+void encode(const LocateAnswer& value, std::string& bytes);
+void encode(const Place& value, std::string& bytes);
+void encode(const PlaceAnswer& value, std::string& bytes);
+void encode(const Remove& value, std::string& bytes);
+void encode(const RemoveReply& value, std::string& bytes);
+void encode(const Match& value, std::string& bytes);
+void encode(const RemoveMatchingAnswer& value, std::string& bytes);
+void encode(const ListAnswer& value, std::string& bytes);
+void encode(const MembersAnswer& value, std::string& bytes);
+void encode(const StatsAnswer& value, std::string& bytes);
+void encode(const Drain& value, std::string& bytes);
+void encode(const DrainAnswer& value, std::string& bytes);
+void encode(const Drop& value, std::string& bytes);
+void encode(const Copy& value, std::string& bytes);
+void encode(const Refusal& value, std::string& bytes);
+
+// Errors: MC_INVALID_ARGUMENT names the message and what is wrong with it; `value` is then
+// unspecified. Vectors' memory is used again.
+Status decode(std::string_view bytes, Descriptor& value);
+Status decode(std::string_view bytes, JoinAnswer& value);
+Status decode(std::string_view bytes, Heartbeat& value);
+Status decode(std::string_view bytes, HeartbeatReply& value);
+Status decode(std::string_view bytes, Publish& value);
+Status decode(std::string_view bytes, PublishAnswer& value);
+Status decode(std::string_view bytes, Report& value);
+Status decode(std::string_view bytes, ReportAnswer& value);
+Status decode(std::string_view bytes, Locate& value);
+Status decode(std::string_view bytes, LocateAnswer& value);
+Status decode(std::string_view bytes, Place& value);
+Status decode(std::string_view bytes, PlaceAnswer& value);
+Status decode(std::string_view bytes, Remove& value);
+Status decode(std::string_view bytes, RemoveReply& value);
+Status decode(std::string_view bytes, Match& value);
+Status decode(std::string_view bytes, RemoveMatchingAnswer& value);
+Status decode(std::string_view bytes, ListAnswer& value);
+Status decode(std::string_view bytes, MembersAnswer& value);
+Status decode(std::string_view bytes, StatsAnswer& value);
+Status decode(std::string_view bytes, Drain& value);
+Status decode(std::string_view bytes, DrainAnswer& value);
+Status decode(std::string_view bytes, Drop& value);
+Status decode(std::string_view bytes, Copy& value);
+Status decode(std::string_view bytes, Refusal& value);
+
+}  // namespace mc::metadata::wire

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "master.pb.h"
+#include "metadata/wire/codec.h"
+#include "metadata/wire/wire_limits.h"
+
+namespace mc::metadata::wire {
+
+namespace {
+
+namespace pb = mc::wire;
+
+Status wrong(const char* message, const char* what) {
+  return {MC_INVALID_ARGUMENT, std::string("a peer's ") + message + " is not valid: " + what +
+                                   "; do both sides run compatible versions?"};
+}
+
+template <typename Message>
+bool parse(std::string_view bytes, std::size_t max_bytes, Message& message) {
+  return bytes.size() <= max_bytes &&
+         message.ParsePartialFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+std::size_t count_of(int count) { return static_cast<std::size_t>(count); }
+
+// An even number of words, of at most max_count keys.
+bool hashes_fit(int words, std::size_t max_count = kMaxItems) {
+  return words % 2 == 0 && count_of(words) / 2 <= max_count;
+}
+
+// A column of one byte a row, each at most `last`.
+bool column_fits(const std::string& column, std::size_t rows, std::uint8_t last) {
+  return column.size() == rows && std::ranges::all_of(column, [last](char byte) {
+           return static_cast<std::uint8_t>(byte) <= last;
+         });
+}
+
+template <typename Enum>
+void read_column(const std::string& column, std::vector<Enum>& values) {
+  values.resize(column.size());
+  for (std::size_t i = 0; i < column.size(); ++i) {
+    values[i] = static_cast<Enum>(static_cast<std::uint8_t>(column[i]));
+  }
+}
+
+bool object_size_ok(std::uint64_t bytes) { return bytes >= 1 && bytes <= MC_MAX_OBJECT_BYTES; }
+
+constexpr auto kLastStream = static_cast<std::uint8_t>(StreamAnswer::kBusy);
+constexpr auto kLastVerdict = static_cast<std::uint8_t>(Verdict::kNotHeld);
+constexpr auto kLastLookup = static_cast<std::uint8_t>(Lookup::kRecovering);
+
+bool text_ok(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+// nullptr: it is valid.
+const char* take(pb::Join& message, Descriptor& value) {
+  if (message.node() == kNoNode) return "no node id";
+  if (message.incarnation() == 0) return "no incarnation";
+  if (message.address().empty() || message.address().size() > kMaxAddressBytes ||
+      !text_ok(message.address())) {
+    return "its address is empty, too long or not printable";
+  }
+  if (message.capacity_bytes() == 0 || message.capacity_bytes() > kMaxCapacityBytes) {
+    return "its capacity is 0 or too large";
+  }
+  value.node = message.node();
+  value.incarnation = message.incarnation();
+  value.address = std::move(*message.mutable_address());
+  value.host = message.host();
+  value.zone = message.zone();
+  value.capacity_bytes = message.capacity_bytes();
+  return nullptr;
+}
+
+template <typename Message>
+Status take_removals(const char* name, const Message& message, std::vector<RemoveItem>& items) {
+  if (!hashes_fit(message.hash_size())) return wrong(name, "odd or too many hashes");
+  const std::size_t count = count_of(message.hash_size()) / 2;
+  const std::size_t versions = count_of(message.up_to_version_size());
+  if (versions != 0 && versions != count) return wrong(name, "columns of different lengths");
+  items.resize(count);
+  const std::uint64_t* hash = message.hash().data();
+  for (std::size_t i = 0; i < count; ++i) {
+    items[i].hash = {hash[2 * i], hash[2 * i + 1]};
+    items[i].up_to_version =
+        versions == 0 ? UINT64_MAX : message.up_to_version(static_cast<int>(i));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status decode(std::string_view bytes, Descriptor& value) {
+  pb::Join message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Join", "not such a message");
+  const char* cause = take(message, value);
+  return cause == nullptr ? Status() : wrong("Join", cause);
+}
+
+Status decode(std::string_view bytes, JoinAnswer& value) {
+  pb::JoinAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("JoinAnswer", "not such a message");
+  if (message.heartbeat_ms() < 10 || message.heartbeat_ms() > 60'000) {
+    return wrong("JoinAnswer", "heartbeats outside 10 ms to 60 s");
+  }
+  value = {message.removal(), message.heartbeat_ms()};
+  return {};
+}
+
+Status decode(std::string_view bytes, Heartbeat& value) {
+  pb::Heartbeat message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Heartbeat", "not such a message");
+  if (message.unreachable_node_size() != message.unreachable_incarnation_size() ||
+      count_of(message.unreachable_node_size()) > kMaxUnreachable) {
+    return wrong("Heartbeat", "too many unreachable nodes, or columns of different lengths");
+  }
+  if (message.used_bytes() > kMaxCapacityBytes || message.busy_permille() > 1000) {
+    return wrong("Heartbeat", "a load beyond what there can be");
+  }
+  value.load = {message.used_bytes(), message.busy_permille(), message.draining()};
+  value.unreachable.clear();
+  for (int i = 0; i < message.unreachable_node_size(); ++i) {
+    value.unreachable.push_back({message.unreachable_node(i), message.unreachable_incarnation(i)});
+  }
+  return {};
+}
+
+Status decode(std::string_view bytes, HeartbeatReply& value) {
+  pb::HeartbeatAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message) ||
+      message.answer() > static_cast<std::uint32_t>(HeartbeatAnswer::kStale)) {
+    return wrong("HeartbeatAnswer", "not such a message");
+  }
+  value = {static_cast<HeartbeatAnswer>(message.answer()), message.removal()};
+  return {};
+}
+
+Status decode(std::string_view bytes, Publish& value) {
+  pb::Publish message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Publish", "not such a message");
+  if (!hashes_fit(message.hash_size())) return wrong("Publish", "odd or too many hashes");
+  const std::size_t count = count_of(message.hash_size()) / 2;
+  const std::string& attributes = message.attributes();
+  const std::string& dropped = message.dropped();
+  if (count_of(message.version_size()) != count || attributes.size() != count ||
+      count_of(message.object_bytes_size()) != count) {
+    return wrong("Publish", "columns of different lengths");
+  }
+  if (!dropped.empty() && !column_fits(dropped, count, 1)) {
+    return wrong("Publish", "dropped marks that do not fit its keys");
+  }
+  value.sequence = message.sequence();
+  value.removals_seen = message.removals_seen();
+  value.items.resize(count);
+  const std::uint64_t* hash = message.hash().data();
+  const std::uint64_t* version = message.version().data();
+  const std::uint64_t* object_bytes = message.object_bytes().data();
+  for (std::size_t i = 0; i < count; ++i) {
+    // Sizes and attributes that cannot be get a verdict each, from the directory.
+    value.items[i] = {{hash[2 * i], hash[2 * i + 1]},
+                      version[i],
+                      object_bytes[i],
+                      unpack(static_cast<std::uint8_t>(attributes[i])),
+                      !dropped.empty() && dropped[i] != 0 ? PublishItem::What::kDropped
+                                                          : PublishItem::What::kHolds};
+  }
+  return {};
+}
+
+Status decode(std::string_view bytes, PublishAnswer& value) {
+  pb::PublishAnswer message;
+  if (!parse(bytes, kMaxBatchBody, message) || message.stream() > kLastStream ||
+      message.verdicts().size() > kMaxItems ||
+      !column_fits(message.verdicts(), message.verdicts().size(), kLastVerdict)) {
+    return wrong("PublishAnswer", "not such a message");
+  }
+  value.stream = static_cast<StreamAnswer>(message.stream());
+  read_column(message.verdicts(), value.verdicts);
+  return {};
+}
+
+Status decode(std::string_view bytes, Report& value) {
+  pb::Report message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Report", "not such a message");
+  value = {message.sequence(), message.end()};
+  return {};
+}
+
+Status decode(std::string_view bytes, ReportAnswer& value) {
+  pb::ReportAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message) || message.stream() > kLastStream) {
+    return wrong("ReportAnswer", "not such a message");
+  }
+  value.stream = static_cast<StreamAnswer>(message.stream());
+  return {};
+}
+
+Status decode(std::string_view bytes, Locate& value) {
+  pb::Locate message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Locate", "not such a message");
+  if (!hashes_fit(message.hash_size())) return wrong("Locate", "odd or too many hashes");
+  if (message.wait_ms() > kMaxWaitMs) return wrong("Locate", "a wait of more than an hour");
+  value.keys.resize(count_of(message.hash_size()) / 2);
+  const std::uint64_t* hash = message.hash().data();
+  for (std::size_t i = 0; i < value.keys.size(); ++i)
+    value.keys[i] = {hash[2 * i], hash[2 * i + 1]};
+  value.wait_ms = message.wait_ms();
+  value.host = message.host();
+  value.zone = message.zone();
+  return {};
+}
+
+Status decode(std::string_view bytes, LocateAnswer& value) {
+  pb::LocateAnswer message;
+  if (!parse(bytes, kMaxLocateAnswerBody, message)) {
+    return wrong("LocateAnswer", "not such a message");
+  }
+  const std::size_t count = message.state().size();
+  if (count > kMaxItems || !column_fits(message.state(), count, kLastLookup) ||
+      !column_fits(message.holder_count(), count, kMaxHoldersPerKey) ||
+      message.attributes().size() != count || count_of(message.version_size()) != count ||
+      count_of(message.object_bytes_size()) != count) {
+    return wrong("LocateAnswer", "columns of different lengths, or values out of range");
+  }
+  value.keys.resize(count);
+  std::uint32_t holders = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Located& key = value.keys[i];
+    key.state = static_cast<Lookup>(message.state()[i]);
+    key.attributes = unpack(static_cast<std::uint8_t>(message.attributes()[i]));
+    key.first_holder = holders;
+    key.holder_count = static_cast<std::uint8_t>(message.holder_count()[i]);
+    key.version = message.version(static_cast<int>(i));
+    key.bytes = message.object_bytes(static_cast<int>(i));
+    holders += key.holder_count;
+    if (key.state != Lookup::kFound) continue;
+    if (key.holder_count == 0 || !object_size_ok(key.bytes) || !valid(key.attributes)) {
+      return wrong("LocateAnswer", "a key that is found without holders, size or attributes");
+    }
+  }
+  if (count_of(message.holder_size()) != holders) {
+    return wrong("LocateAnswer", "more or fewer holders than it says");
+  }
+  value.holders.assign(message.holder().begin(), message.holder().end());
+  return {};
+}
+
+Status decode(std::string_view bytes, Place& value) {
+  pb::Place message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Place", "not such a message");
+  if (!hashes_fit(message.hash_size())) return wrong("Place", "odd or too many hashes");
+  const std::size_t count = count_of(message.hash_size()) / 2;
+  if (count_of(message.object_bytes_size()) != count ||
+      !column_fits(message.replicas(), count, kMaxReplicas)) {
+    return wrong("Place", "columns of different lengths, or too many replicas");
+  }
+  if (count_of(message.preferred_size()) > kMaxPlaceNodes ||
+      count_of(message.exclude_size()) > kMaxPlaceNodes) {
+    return wrong("Place", "more than 64 nodes preferred or excluded");
+  }
+  value.items.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const int row = static_cast<int>(i);
+    value.items[i] = {{message.hash(2 * row), message.hash(2 * row + 1)},
+                      message.object_bytes(row),
+                      static_cast<std::uint8_t>(message.replicas()[i])};
+    if (value.items[i].replicas == 0 || !object_size_ok(value.items[i].bytes)) {
+      return wrong("Place", "an object of no size, or no replicas");
+    }
+  }
+  value.host = message.host();
+  value.preferred.assign(message.preferred().begin(), message.preferred().end());
+  value.exclude.assign(message.exclude().begin(), message.exclude().end());
+  return {};
+}
+
+Status decode(std::string_view bytes, PlaceAnswer& value) {
+  pb::PlaceAnswer message;
+  if (!parse(bytes, kMaxLocateAnswerBody, message))
+    return wrong("PlaceAnswer", "not such a message");
+  const std::string& counts = message.node_count();
+  if (counts.size() > kMaxItems || !column_fits(counts, counts.size(), kMaxReplicas)) {
+    return wrong("PlaceAnswer", "too many keys, or too many nodes for one");
+  }
+  value.nodes.assign(counts.size(), {});
+  auto next = message.node().begin();
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (message.node().end() - next < counts[i]) {
+      return wrong("PlaceAnswer", "fewer nodes than it says");
+    }
+    value.nodes[i].assign(next, next + counts[i]);
+    next += counts[i];
+  }
+  return next == message.node().end() ? Status() : wrong("PlaceAnswer", "too many nodes");
+}
+
+Status decode(std::string_view bytes, Remove& value) {
+  pb::Remove message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Remove", "not such a message");
+  return take_removals("Remove", message, value.items);
+}
+
+Status decode(std::string_view bytes, RemoveReply& value) {
+  pb::RemoveAnswer message;
+  if (!parse(bytes, kMaxBatchBody, message) || message.state().size() > kMaxItems ||
+      !column_fits(message.state(), message.state().size(), kLastLookup)) {
+    return wrong("RemoveAnswer", "not such a message");
+  }
+  read_column(message.state(), value.keys);
+  value.unconfirmed = message.unconfirmed();
+  return {};
+}
+
+Status decode(std::string_view bytes, Match& value) {
+  pb::Match message;
+  if (!parse(bytes, kMaxMatchBody, message)) return wrong("Match", "not such a message");
+  if (message.name_space().size() > MC_MAX_NAMESPACE_BYTES) {
+    return wrong("Match", "a namespace of more than 64 bytes");
+  }
+  if (message.pattern().size() > kMaxPatternBytes) {
+    return wrong("Match", "a pattern of more than 4,096 bytes");
+  }
+  if (message.kind() > 1) return wrong("Match", "an unknown kind of pattern");
+  if (message.after().size() > MC_MAX_KEY_BYTES || message.limit() > kMaxItems) {
+    return wrong("Match", "a key or a limit beyond the largest");
+  }
+  value.name_space = std::move(*message.mutable_name_space());
+  value.pattern = std::move(*message.mutable_pattern());
+  value.kind = static_cast<Match::Kind>(message.kind());
+  value.after = std::move(*message.mutable_after());
+  value.limit = message.limit();
+  return {};
+}
+
+Status decode(std::string_view bytes, RemoveMatchingAnswer& value) {
+  pb::RemoveMatchingAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message)) {
+    return wrong("RemoveMatchingAnswer", "not such a message");
+  }
+  value = {message.removed(), message.unconfirmed()};
+  return {};
+}
+
+Status decode(std::string_view bytes, ListAnswer& value) {
+  pb::ListAnswer message;
+  if (!parse(bytes, kMaxListBody, message)) return wrong("ListAnswer", "not such a message");
+  const std::size_t count = count_of(message.key_bytes_size());
+  if (count > kMaxItems || count_of(message.object_bytes_size()) != count) {
+    return wrong("ListAnswer", "too many keys, or columns of different lengths");
+  }
+  value.keys.resize(count);
+  std::string_view left = message.keys();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t key_bytes = message.key_bytes(static_cast<int>(i));
+    if (key_bytes == 0 || key_bytes > MC_MAX_KEY_BYTES || key_bytes > left.size()) {
+      return wrong("ListAnswer", "a key without text, or longer than its message");
+    }
+    value.keys[i].key = left.substr(0, key_bytes);
+    value.keys[i].bytes = message.object_bytes(static_cast<int>(i));
+    left.remove_prefix(key_bytes);
+    if (!object_size_ok(value.keys[i].bytes) ||
+        (i > 0 && value.keys[i - 1].key >= value.keys[i].key)) {
+      return wrong("ListAnswer", "a key of no size, or out of order");
+    }
+  }
+  if (!left.empty()) return wrong("ListAnswer", "text that belongs to no key");
+  value.more = message.more();
+  value.unconfirmed = message.unconfirmed();
+  return {};
+}
+
+Status decode(std::string_view bytes, MembersAnswer& value) {
+  pb::MembersAnswer message;
+  if (!parse(bytes, kMaxMembersBody, message)) return wrong("MembersAnswer", "not such a message");
+  const std::size_t count = count_of(message.member_size());
+  if (count > kMaxMembers || !column_fits(message.state(), count, 3) ||
+      count_of(message.used_bytes_size()) != count || count_of(message.entries_size()) != count) {
+    return wrong("MembersAnswer", "too many members, or columns of different lengths");
+  }
+  value.members.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const int row = static_cast<int>(i);
+    MemberInfo& member = value.members[i];
+    const char* cause = take(*message.mutable_member(row), member.descriptor);
+    if (cause != nullptr) return wrong("MembersAnswer", cause);
+    member.state = static_cast<MemberState>(message.state()[i] & 1);
+    member.draining = (message.state()[i] & 2) != 0;
+    member.used_bytes = message.used_bytes(row);
+    member.entries = message.entries(row);
+  }
+  return {};
+}
+
+Status decode(std::string_view bytes, StatsAnswer& value) {
+  pb::StatsAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("StatsAnswer", "not such a message");
+  value = {message.entries(),         message.tombstones(),     message.members(),
+           message.reports_missing(), message.memory_bytes(),   message.published(),
+           message.located(),         message.repairs_queued(), message.repairs_running(),
+           message.links(),           message.refused_links(),  message.recovering()};
+  return {};
+}
+
+Status decode(std::string_view bytes, Drain& value) {
+  pb::Drain message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Drain", "not such a message");
+  if (message.node() == kNoNode) return wrong("Drain", "no node id");
+  value = {message.node(), message.stop()};
+  return {};
+}
+
+Status decode(std::string_view bytes, DrainAnswer& value) {
+  pb::DrainAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("DrainAnswer", "not such a message");
+  value = {message.copied(), message.failed(), message.unplaced(), message.seen(), message.done()};
+  return {};
+}
+
+Status decode(std::string_view bytes, Drop& value) {
+  pb::Drop message;
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Drop", "not such a message");
+  value.removal = message.removal();
+  return take_removals("Drop", message, value.items);
+}
+
+Status decode(std::string_view bytes, Copy& value) {
+  pb::Copy message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Copy", "not such a message");
+  if (message.source() == kNoNode || !object_size_ok(message.object_bytes()) ||
+      message.source_address().size() > kMaxAddressBytes || !text_ok(message.source_address())) {
+    return wrong("Copy", "no source, or an impossible size or address");
+  }
+  value = {{message.hash_hi(), message.hash_lo()},
+           message.version(),
+           message.object_bytes(),
+           message.source(),
+           std::move(*message.mutable_source_address())};
+  return {};
+}
+
+Status decode(std::string_view bytes, Refusal& value) {
+  pb::Refusal message;
+  if (!parse(bytes, kMaxSmallBody, message) || message.text().size() > kMaxRefusalBytes ||
+      message.leader().size() > kMaxAddressBytes) {
+    return wrong("Refusal", "not such a message");
+  }
+  value.text = std::move(*message.mutable_text());
+  value.leader = std::move(*message.mutable_leader());
+  // It is printed: a peer's bytes must not drive a terminal.
+  std::ranges::replace_if(
+      value.text, [](char c) { return c < ' ' || c == 127; }, '?');
+  return text_ok(value.leader) ? Status() : wrong("Refusal", "an address that is not printable");
+}
+
+}  // namespace mc::metadata::wire

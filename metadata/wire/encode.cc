@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "master.pb.h"
+#include "metadata/wire/codec.h"
+#include "metadata/wire/wire_limits.h"
+
+namespace mc::metadata::wire {
+
+namespace {
+
+namespace pb = mc::wire;
+
+template <typename Message>
+void write(const Message& message, std::string& bytes) {
+  bytes.clear();
+  message.AppendPartialToString(&bytes);
+}
+
+int count_of(std::size_t count) { return static_cast<int>(count); }
+
+// hi, lo, hi, lo … of a member of each item.
+template <typename Items, typename Field, typename KeyOf>
+void write_hashes(const Items& items, Field* field, KeyOf key_of) {
+  field->Reserve(count_of(items.size() * 2));
+  for (const auto& item : items) {
+    const KeyHash key = key_of(item);
+    field->AddAlreadyReserved(key.hi);
+    field->AddAlreadyReserved(key.lo);
+  }
+}
+
+template <typename Enum>
+void write_column(const std::vector<Enum>& values, std::string& column) {
+  column.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) column[i] = static_cast<char>(values[i]);
+}
+
+void fill(const Descriptor& value, pb::Join& message) {
+  message.set_node(value.node);
+  message.set_incarnation(value.incarnation);
+  message.set_address(value.address);
+  message.set_host(value.host);
+  message.set_zone(value.zone);
+  message.set_capacity_bytes(value.capacity_bytes);
+}
+
+template <typename Message>
+void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
+  write_hashes(items, message.mutable_hash(), [](const RemoveItem& item) { return item.hash; });
+  for (const RemoveItem& item : items) {
+    if (item.up_to_version == UINT64_MAX) continue;
+    for (const RemoveItem& each : items) message.add_up_to_version(each.up_to_version);
+    return;
+  }
+}
+
+}  // namespace
+
+void encode(const Descriptor& value, std::string& bytes) {
+  pb::Join message;
+  fill(value, message);
+  write(message, bytes);
+}
+
+void encode(const JoinAnswer& value, std::string& bytes) {
+  pb::JoinAnswer message;
+  message.set_removal(value.removal);
+  message.set_heartbeat_ms(value.heartbeat_ms);
+  write(message, bytes);
+}
+
+void encode(const Heartbeat& value, std::string& bytes) {
+  pb::Heartbeat message;
+  message.set_used_bytes(value.load.used_bytes);
+  message.set_busy_permille(value.load.busy_permille);
+  message.set_draining(value.load.draining);
+  for (const Unreachable& peer : value.unreachable) {
+    message.add_unreachable_node(peer.node);
+    message.add_unreachable_incarnation(peer.incarnation);
+  }
+  write(message, bytes);
+}
+
+void encode(const HeartbeatReply& value, std::string& bytes) {
+  pb::HeartbeatAnswer message;
+  message.set_answer(static_cast<std::uint32_t>(value.answer));
+  message.set_removal(value.removal);
+  write(message, bytes);
+}
+
+void encode(const Publish& value, std::string& bytes) {
+  pb::Publish message;
+  message.set_sequence(value.sequence);
+  message.set_removals_seen(value.removals_seen);
+  write_hashes(value.items, message.mutable_hash(),
+               [](const PublishItem& item) { return item.hash; });
+  const int count = count_of(value.items.size());
+  message.mutable_version()->Reserve(count);
+  message.mutable_object_bytes()->Reserve(count);
+  std::string& attributes = *message.mutable_attributes();
+  attributes.resize(value.items.size());
+  bool any_dropped = false;
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    const PublishItem& item = value.items[i];
+    message.mutable_version()->AddAlreadyReserved(item.version);
+    message.mutable_object_bytes()->AddAlreadyReserved(item.bytes);
+    attributes[i] = static_cast<char>(pack(item.attributes));
+    any_dropped |= item.what == PublishItem::What::kDropped;
+  }
+  if (any_dropped) {
+    std::string& dropped = *message.mutable_dropped();
+    for (const PublishItem& item : value.items) {
+      dropped += static_cast<char>(item.what == PublishItem::What::kDropped);
+    }
+  }
+  write(message, bytes);
+}
+
+void encode(const PublishAnswer& value, std::string& bytes) {
+  pb::PublishAnswer message;
+  message.set_stream(static_cast<std::uint32_t>(value.stream));
+  write_column(value.verdicts, *message.mutable_verdicts());
+  write(message, bytes);
+}
+
+void encode(const Report& value, std::string& bytes) {
+  pb::Report message;
+  message.set_sequence(value.sequence);
+  message.set_end(value.end);
+  write(message, bytes);
+}
+
+void encode(const ReportAnswer& value, std::string& bytes) {
+  pb::ReportAnswer message;
+  message.set_stream(static_cast<std::uint32_t>(value.stream));
+  write(message, bytes);
+}
+
+void encode(const Locate& value, std::string& bytes) {
+  pb::Locate message;
+  write_hashes(value.keys, message.mutable_hash(), [](KeyHash key) { return key; });
+  message.set_wait_ms(value.wait_ms);
+  message.set_host(value.host);
+  message.set_zone(value.zone);
+  write(message, bytes);
+}
+
+void encode(const LocateAnswer& value, std::string& bytes) {
+  pb::LocateAnswer message;
+  std::string& state = *message.mutable_state();
+  std::string& attributes = *message.mutable_attributes();
+  std::string& holder_count = *message.mutable_holder_count();
+  const std::size_t count = value.keys.size();
+  state.resize(count);
+  attributes.resize(count);
+  holder_count.resize(count);
+  message.mutable_version()->Reserve(count_of(count));
+  message.mutable_object_bytes()->Reserve(count_of(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    const Located& key = value.keys[i];
+    const bool found = key.state == Lookup::kFound;
+    state[i] = static_cast<char>(key.state);
+    attributes[i] = static_cast<char>(found ? pack(key.attributes) : 0);
+    holder_count[i] = static_cast<char>(key.holder_count);
+    message.mutable_version()->AddAlreadyReserved(key.version);
+    message.mutable_object_bytes()->AddAlreadyReserved(key.bytes);
+  }
+  message.mutable_holder()->Add(value.holders.begin(), value.holders.end());
+  write(message, bytes);
+}
+
+void encode(const Place& value, std::string& bytes) {
+  pb::Place message;
+  write_hashes(value.items, message.mutable_hash(), [](const PlaceItem& item) { return item.key; });
+  for (const PlaceItem& item : value.items) {
+    message.add_object_bytes(item.bytes);
+    *message.mutable_replicas() += static_cast<char>(item.replicas);
+  }
+  message.set_host(value.host);
+  message.mutable_preferred()->Add(value.preferred.begin(), value.preferred.end());
+  message.mutable_exclude()->Add(value.exclude.begin(), value.exclude.end());
+  write(message, bytes);
+}
+
+void encode(const PlaceAnswer& value, std::string& bytes) {
+  pb::PlaceAnswer message;
+  for (const std::vector<NodeId>& nodes : value.nodes) {
+    *message.mutable_node_count() += static_cast<char>(nodes.size());
+    message.mutable_node()->Add(nodes.begin(), nodes.end());
+  }
+  write(message, bytes);
+}
+
+void encode(const Remove& value, std::string& bytes) {
+  pb::Remove message;
+  fill_removals(value.items, message);
+  write(message, bytes);
+}
+
+void encode(const RemoveReply& value, std::string& bytes) {
+  pb::RemoveAnswer message;
+  write_column(value.keys, *message.mutable_state());
+  message.set_unconfirmed(value.unconfirmed);
+  write(message, bytes);
+}
+
+void encode(const Match& value, std::string& bytes) {
+  pb::Match message;
+  message.set_name_space(value.name_space);
+  message.set_pattern(value.pattern);
+  message.set_kind(static_cast<std::uint32_t>(value.kind));
+  message.set_after(value.after);
+  message.set_limit(value.limit);
+  write(message, bytes);
+}
+
+void encode(const RemoveMatchingAnswer& value, std::string& bytes) {
+  pb::RemoveMatchingAnswer message;
+  message.set_removed(value.removed);
+  message.set_unconfirmed(value.unconfirmed);
+  write(message, bytes);
+}
+
+void encode(const ListAnswer& value, std::string& bytes) {
+  pb::ListAnswer message;
+  for (const ListedKey& key : value.keys) {
+    message.mutable_keys()->append(key.key);
+    message.add_key_bytes(static_cast<std::uint32_t>(key.key.size()));
+    message.add_object_bytes(key.bytes);
+  }
+  message.set_more(value.more);
+  message.set_unconfirmed(value.unconfirmed);
+  write(message, bytes);
+}
+
+void encode(const MembersAnswer& value, std::string& bytes) {
+  pb::MembersAnswer message;
+  for (const MemberInfo& member : value.members) {
+    fill(member.descriptor, *message.add_member());
+    *message.mutable_state() +=
+        static_cast<char>(static_cast<unsigned>(member.state) | (member.draining ? 2u : 0u));
+    message.add_used_bytes(member.used_bytes);
+    message.add_entries(member.entries);
+  }
+  write(message, bytes);
+}
+
+void encode(const StatsAnswer& value, std::string& bytes) {
+  pb::StatsAnswer message;
+  message.set_entries(value.entries);
+  message.set_tombstones(value.tombstones);
+  message.set_members(value.members);
+  message.set_reports_missing(value.reports_missing);
+  message.set_memory_bytes(value.memory_bytes);
+  message.set_published(value.published);
+  message.set_located(value.located);
+  message.set_repairs_queued(value.repairs_queued);
+  message.set_repairs_running(value.repairs_running);
+  message.set_links(value.links);
+  message.set_refused_links(value.refused_links);
+  message.set_recovering(value.recovering);
+  write(message, bytes);
+}
+
+void encode(const Drain& value, std::string& bytes) {
+  pb::Drain message;
+  message.set_node(value.node);
+  message.set_stop(value.stop);
+  write(message, bytes);
+}
+
+void encode(const DrainAnswer& value, std::string& bytes) {
+  pb::DrainAnswer message;
+  message.set_copied(value.copied);
+  message.set_failed(value.failed);
+  message.set_unplaced(value.unplaced);
+  message.set_seen(value.seen);
+  message.set_done(value.done);
+  write(message, bytes);
+}
+
+void encode(const Drop& value, std::string& bytes) {
+  pb::Drop message;
+  fill_removals(value.items, message);
+  message.set_removal(value.removal);
+  write(message, bytes);
+}
+
+void encode(const Copy& value, std::string& bytes) {
+  pb::Copy message;
+  message.set_hash_hi(value.key.hi);
+  message.set_hash_lo(value.key.lo);
+  message.set_version(value.version);
+  message.set_object_bytes(value.bytes);
+  message.set_source(value.source);
+  message.set_source_address(value.source_address);
+  write(message, bytes);
+}
+
+void encode(const Refusal& value, std::string& bytes) {
+  pb::Refusal message;
+  message.set_text(value.text.substr(0, kMaxRefusalBytes));
+  message.set_leader(value.leader);
+  write(message, bytes);
+}
+
+}  // namespace mc::metadata::wire

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what is said on the wire, as plain values: the directory's and membership's own types
+//   where they have them. encode() and decode() (codec.h) are the way in and out.
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "metadata/directory/directory_types.h"
+#include "metadata/membership/membership.h"
+
+namespace mc::metadata::wire {
+
+struct JoinAnswer {
+  std::uint64_t removal = 0;
+  std::uint32_t heartbeat_ms = 200;
+};
+
+struct Unreachable {
+  NodeId node = kNoNode;
+  Incarnation incarnation = 0;
+  bool operator==(const Unreachable&) const = default;
+};
+struct Heartbeat {
+  Load load;
+  std::vector<Unreachable> unreachable;
+};
+struct HeartbeatReply {
+  HeartbeatAnswer answer = HeartbeatAnswer::kOk;
+  std::uint64_t removal = 0;
+};
+
+struct Publish {
+  std::uint64_t sequence = 0;
+  std::uint64_t removals_seen = 0;
+  std::vector<PublishItem> items;
+};
+struct PublishAnswer {
+  StreamAnswer stream = StreamAnswer::kUnknownNode;
+  std::vector<Verdict> verdicts;  // when kApplied: one an item, or none if all are kAccepted
+};
+
+struct Report {
+  std::uint64_t sequence = 0;
+  bool end = false;
+};
+struct ReportAnswer {
+  StreamAnswer stream = StreamAnswer::kUnknownNode;
+};
+
+struct Locate {
+  std::vector<KeyHash> keys;
+  std::uint32_t wait_ms = 0;
+  std::uint64_t host = 0;
+  std::uint64_t zone = 0;
+};
+
+struct PlaceItem {
+  KeyHash key;
+  std::uint64_t bytes = 1;
+  std::uint8_t replicas = 1;
+  bool operator==(const PlaceItem&) const = default;
+};
+struct Place {
+  std::vector<PlaceItem> items;
+  std::uint64_t host = 0;
+  std::vector<NodeId> preferred;
+  std::vector<NodeId> exclude;
+};
+struct PlaceAnswer {
+  std::vector<std::vector<NodeId>> nodes;  // for each key, the best first
+};
+
+struct Remove {
+  std::vector<RemoveItem> items;
+};
+struct RemoveReply {
+  std::vector<Lookup> keys;
+  std::uint32_t unconfirmed = 0;  // holders that had not answered by the deadline
+};
+
+struct Match {
+  enum class Kind : std::uint8_t { kPrefix, kRegex };
+  std::string name_space;
+  std::string pattern;
+  Kind kind = Kind::kPrefix;
+  std::string after;
+  std::uint32_t limit = 0;  // 1 to kMaxItems, for listings; 0 else
+};
+struct RemoveMatchingAnswer {
+  std::uint64_t removed = 0;  // copies, at all holders
+  std::uint32_t unconfirmed = 0;
+};
+struct ListedKey {
+  std::string key;
+  std::uint64_t bytes = 1;
+  bool operator==(const ListedKey&) const = default;
+};
+struct ListAnswer {
+  std::vector<ListedKey> keys;  // sorted, each once
+  bool more = false;            // ask again with after = the last key
+  std::uint32_t unconfirmed = 0;
+};
+
+struct MemberInfo {
+  Descriptor descriptor;
+  MemberState state = MemberState::kOk;
+  bool draining = false;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t entries = 0;
+  bool operator==(const MemberInfo&) const = default;
+};
+struct MembersAnswer {
+  std::vector<MemberInfo> members;
+};
+
+struct StatsAnswer {
+  std::uint64_t entries = 0;
+  std::uint64_t tombstones = 0;
+  std::uint64_t members = 0;
+  std::uint64_t reports_missing = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t published = 0;  // changes, since this master started to lead
+  std::uint64_t located = 0;    // keys
+  std::uint64_t repairs_queued = 0;
+  std::uint64_t repairs_running = 0;
+  std::uint64_t links = 0;
+  std::uint64_t refused_links = 0;
+  bool recovering = false;
+  bool operator==(const StatsAnswer&) const = default;
+};
+
+struct Drain {
+  NodeId node = kNoNode;
+  bool stop = false;
+};
+struct DrainAnswer {
+  std::uint64_t copied = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t unplaced = 0;
+  std::uint64_t seen = 0;
+  bool done = false;
+  bool operator==(const DrainAnswer&) const = default;
+};
+
+struct Drop {
+  std::vector<RemoveItem> items;
+  std::uint64_t removal = 0;  // 0: replaced or released, not removed
+};
+struct Copy {
+  KeyHash key;
+  std::uint64_t version = 0;
+  std::uint64_t bytes = 1;
+  NodeId source = kNoNode;
+  std::string source_address;
+};
+
+struct Refusal {
+  std::string text;
+  std::string leader;
+};
+
+}  // namespace mc::metadata::wire

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the calls there are: their numbers on the wire, and how long their bodies may be.
+// Threads: constants. Trusts nothing: an unknown number has no limits and is refused.
+#pragma once
+
+#include <cstdint>
+
+#include "metadata/wire/wire_limits.h"
+
+namespace mc::metadata::wire {
+
+enum class Method : std::uint8_t {
+  // To a master.
+  kJoin = 1,
+  kHeartbeat = 2,
+  kLeave = 3,  // empty, answered empty
+  kReport = 4,
+  kPublish = 5,
+  kLocate = 6,
+  kPlace = 7,
+  kRemove = 8,
+  kRemoveMatching = 9,
+  kList = 10,
+  kMembers = 11,  // empty
+  kStats = 12,    // empty
+  kDrain = 13,
+  // To an agent.
+  kDrop = 32,          // answered empty when it holds none of them any more
+  kDropMatching = 33,  // Match; RemoveMatchingAnswer
+  kListLocal = 34,     // Match; ListAnswer
+  kCopy = 35,          // answered empty after the copy was published
+};
+
+struct BodyLimits {
+  std::size_t request_bytes = 0;
+  std::size_t answer_bytes = 0;
+  bool known = false;
+};
+
+constexpr BodyLimits body_limits(std::uint8_t method) {
+  switch (static_cast<Method>(method)) {
+    case Method::kJoin:
+    case Method::kHeartbeat:
+    case Method::kLeave:
+    case Method::kReport:
+    case Method::kDrain:
+    case Method::kCopy:
+    case Method::kStats:
+      return {kMaxSmallBody, kMaxSmallBody, true};
+    case Method::kPublish:
+    case Method::kRemove:
+    case Method::kDrop:
+      return {kMaxBatchBody, kMaxBatchBody, true};
+    case Method::kPlace:
+    case Method::kLocate:
+      return {kMaxBatchBody, kMaxLocateAnswerBody, true};
+    case Method::kRemoveMatching:
+    case Method::kDropMatching:
+      return {kMaxMatchBody, kMaxSmallBody, true};
+    case Method::kList:
+    case Method::kListLocal:
+      return {kMaxMatchBody, kMaxListBody, true};
+    case Method::kMembers:
+      return {kMaxSmallBody, kMaxMembersBody, true};
+  }
+  return {};
+}
+
+}  // namespace mc::metadata::wire

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: every bound of the wire between agents, tools and masters on one page. What lies
+//   beyond one is refused before anything is allocated for it.
+// Threads: constants.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mc/limits.h"
+
+namespace mc::metadata::wire {
+
+inline constexpr std::size_t kMaxItems = MC_MAX_BATCH_ITEMS;  // keys of one message
+inline constexpr std::size_t kMaxHoldersPerKey = 16;
+inline constexpr std::size_t kMaxAddressBytes = 255;
+inline constexpr std::size_t kMaxPatternBytes = 4096;
+inline constexpr std::size_t kMaxUnreachable = 64;  // peers' words in one heartbeat
+inline constexpr std::size_t kMaxPlaceNodes = 64;   // preferred, or excluded
+inline constexpr std::size_t kMaxMembers = 4096;
+inline constexpr std::size_t kMaxRefusalBytes = 1024;
+inline constexpr std::uint64_t kMaxCapacityBytes = 1ull << 50;
+inline constexpr std::uint32_t kMaxWaitMs = 3600u * 1000u;
+
+// Bodies. A batch of kMaxItems fits with room for fields that a later version adds.
+inline constexpr std::size_t kMaxSmallBody = 2048;
+inline constexpr std::size_t kMaxMatchBody = 8192;
+inline constexpr std::size_t kMaxBatchBody = 64u << 10;
+inline constexpr std::size_t kMaxLocateAnswerBody = 192u << 10;  // 16 holders of every key
+inline constexpr std::size_t kMaxListBody = 1280u << 10;         // 1,024 keys of 1,024 bytes
+inline constexpr std::size_t kMaxMembersBody = 2u << 20;
+
+}  // namespace mc::metadata::wire

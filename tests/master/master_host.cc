@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "master/master_host.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <regex>
+
+#include "conformance/store_servers.h"
+#include "libmc/base/clock.h"
+
+namespace mc::metadata {
+
+namespace {
+
+constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
+std::uint64_t soon() { return now_ns() + kWatchdogNs; }
+
+// Its standard error, or -1.
+pid_t spawn(const std::vector<std::string>& flags, int& output) {
+  std::vector<std::string> words = {MC_TEST_BIN "/mc-master"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int ends[2];
+  EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(ends[1], 2);
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  output = ends[0];
+  return pid;
+}
+
+}  // namespace
+
+MasterProcess::MasterProcess(std::vector<std::string> flags)
+    : flags_(std::move(flags)), port_(conformance::free_port()) {
+  start();
+}
+
+MasterProcess::~MasterProcess() { kill_hard(); }
+
+void MasterProcess::start() {
+  std::vector<std::string> flags = flags_;
+  flags.insert(flags.end(), {"--listen", address()});
+  int output = -1;
+  pid_ = spawn(flags, output);
+  std::string said;
+  char bytes[512];
+  while (said.find("event=ready") == std::string::npos) {
+    const ssize_t count = ::read(output, bytes, sizeof(bytes));
+    if (count <= 0) {
+      ADD_FAILURE() << "mc-master did not start: " << said;
+      break;
+    }
+    said.append(bytes, static_cast<std::size_t>(count));
+  }
+  // Nobody reads the rest: a full pipe must not stop it.
+  std::thread([output] {
+    char rest[4096];
+    while (::read(output, rest, sizeof(rest)) > 0) continue;
+    ::close(output);
+  }).detach();
+}
+
+void MasterProcess::kill_hard() {
+  if (pid_ == 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = 0;
+}
+
+void MasterProcess::pause(bool paused) { ::kill(pid_, paused ? SIGSTOP : SIGCONT); }
+
+std::pair<int, std::string> run_master_once(const std::vector<std::string>& flags) {
+  int output = -1;
+  const pid_t pid = spawn(flags, output);
+  std::string said;
+  char bytes[512];
+  for (ssize_t count; (count = ::read(output, bytes, sizeof(bytes))) > 0;) {
+    said.append(bytes, static_cast<std::size_t>(count));
+    // It started, which the caller did not expect: its answer is in the exit status.
+    if (said.find("event=ready") != std::string::npos) ::kill(pid, SIGTERM);
+  }
+  ::close(output);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, said};
+}
+
+bool until(const std::function<bool()>& holds) {
+  const std::uint64_t end_ns = soon();
+  while (!holds()) {
+    if (now_ns() > end_ns) return false;
+    ::poll(nullptr, 0, 2);
+  }
+  return true;
+}
+
+KeyHash hash_of(const std::string& key) { return KeyHasher("test").hash("ns", key); }
+
+std::vector<std::string> names(const std::string& prefix, int count) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) keys.push_back(prefix + std::to_string(i));
+  return keys;
+}
+
+Result<LocateAnswer> locate(MasterClient& client, const std::vector<std::string>& keys,
+                            std::uint32_t wait_ms) {
+  wire::Locate request;
+  for (const std::string& key : keys) request.keys.push_back(hash_of(key));
+  request.wait_ms = wait_ms;
+  return wait_for<LocateAnswer>(
+      [&](auto done) { client.locate(request, soon(), std::move(done)); });
+}
+
+HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation,
+                           const std::vector<std::string>& held) {
+  for (const std::string& key : held) {
+    objects_[key] = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
+  }
+  options.role = rpc::Role::kAgent;
+  options.descriptor = {node, incarnation, "127.0.0.1:9", node, 0, 1ull << 30};
+  auto client = MasterClient::create(options, this);
+  EXPECT_TRUE(client.has_value()) << client.error().to_string();
+  client_ = std::move(*client);
+}
+
+void HoldingAgent::put(const std::vector<std::string>& keys, std::uint8_t replicas) {
+  for (std::size_t first = 0; first < keys.size(); first += wire::kMaxItems) {
+    std::vector<PublishItem> items;
+    {
+      const std::lock_guard lock(mutex_);
+      for (std::size_t i = first; i < std::min(keys.size(), first + wire::kMaxItems); ++i) {
+        PublishItem item{hash_of(keys[i]), 1, 4096, {}, PublishItem::What::kHolds};
+        item.attributes.replicas = replicas;
+        objects_[keys[i]] = {item};
+        items.push_back(item);
+      }
+    }
+    const std::uint64_t removals = client_->removals_seen();
+    const auto verdicts = wait_for<std::vector<Verdict>>(
+        [&](auto done) { client_->publish(std::move(items), removals, soon(), std::move(done)); });
+    ASSERT_TRUE(verdicts.has_value()) << verdicts.error().to_string();
+    for (const Verdict verdict : *verdicts) ASSERT_EQ(verdict, Verdict::kAccepted);
+  }
+}
+
+bool HoldingAgent::holds(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  return objects_.contains(key) || copies_held_.contains(hash_of(key));
+}
+
+bool HoldingAgent::until_ready() {
+  return until([&] { return client_->ready(); });
+}
+
+Load HoldingAgent::load() {
+  const std::lock_guard lock(mutex_);
+  return {.used_bytes = 4096 * (objects_.size() + copies_held_.size())};
+}
+
+void HoldingAgent::next_report(bool first, std::vector<PublishItem>& items) {
+  const std::lock_guard lock(mutex_);
+  if (first) reported_.clear();
+  auto at = objects_.upper_bound(reported_);
+  for (; at != objects_.end() && items.size() < 500; ++at) {
+    items.push_back(at->second.item);
+    reported_ = at->first;
+  }
+  if (first) {
+    for (const auto& [hash, item] : copies_held_) items.push_back(item);
+  }
+}
+
+void HoldingAgent::on_report_verdict(const PublishItem& item, Verdict verdict) {
+  if (verdict == Verdict::kFull) return;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(objects_, [&](const auto& each) { return each.second.item.hash == item.hash; });
+}
+
+void HoldingAgent::on_drop(const wire::Drop& order, Done done) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const RemoveItem& item : order.items) {
+      std::erase_if(objects_, [&](const auto& each) { return each.second.item.hash == item.hash; });
+      copies_held_.erase(item.hash);
+    }
+  }
+  done({});
+}
+
+bool HoldingAgent::matches(const wire::Match& match, const std::string& key) {
+  if (match.kind == wire::Match::Kind::kPrefix) return key.starts_with(match.pattern);
+  return std::regex_search(key, std::regex(match.pattern));
+}
+
+void HoldingAgent::on_drop_matching(const wire::Match& match,
+                                    Reply<wire::RemoveMatchingAnswer> reply) {
+  std::vector<PublishItem> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(objects_, [&](const auto& each) {
+      if (!matches(match, each.first)) return false;
+      dropped.push_back(each.second.item);
+      dropped.back().what = PublishItem::What::kDropped;
+      return true;
+    });
+  }
+  const std::uint64_t count = dropped.size();
+  client_->publish(std::move(dropped), client_->removals_seen(), soon(),
+                   [](const Result<std::vector<Verdict>>&) {});
+  reply(wire::RemoveMatchingAnswer{count, 0});
+}
+
+void HoldingAgent::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
+  wire::ListAnswer answer;
+  const std::lock_guard lock(mutex_);
+  for (auto at = objects_.upper_bound(match.after); at != objects_.end(); ++at) {
+    if (!matches(match, at->first)) continue;
+    if (answer.keys.size() >= match.limit) {
+      answer.more = true;
+      break;
+    }
+    answer.keys.push_back({at->first, at->second.item.bytes});
+  }
+  reply(answer);
+}
+
+void HoldingAgent::on_copy(const wire::Copy& order, Done done) {
+  PublishItem item{order.key, order.version, order.bytes, {}, PublishItem::What::kHolds};
+  item.attributes.replicas = 2;
+  {
+    const std::lock_guard lock(mutex_);
+    copies_held_[order.key] = item;
+  }
+  ++copies_;
+  client_->publish({item}, client_->removals_seen(), soon(),
+                   [done](const Result<std::vector<Verdict>>& verdicts) {
+                     const bool ok = verdicts && verdicts->at(0) == Verdict::kAccepted;
+                     done(ok ? Status() : Status(MC_NOT_FOUND, "the copy was not taken"));
+                   });
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: real mc-master processes on free loopback ports, and a member that holds objects by
+//   name as an agent does.
+// Threads: processes belong to the test's thread; HoldingAgent is called by its client's thread
+//   and by the test, under its lock.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "metadata/master/client/master_client.h"
+
+namespace mc::metadata {
+
+class MasterProcess {
+ public:
+  // Free port; store, key file and so on as flags.
+  explicit MasterProcess(std::vector<std::string> flags);
+  ~MasterProcess();
+  MasterProcess(const MasterProcess&) = delete;
+  MasterProcess& operator=(const MasterProcess&) = delete;
+
+  void start();
+  void kill_hard();
+  void pause(bool paused);
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  const std::vector<std::string> flags_;
+  int port_ = 0;
+  pid_t pid_ = 0;
+};
+
+// Runs mc-master to its end: exit status, and what it printed.
+std::pair<int, std::string> run_master_once(const std::vector<std::string>& flags);
+
+// A member whose pool is a map.
+class HoldingAgent final : public AgentSide {
+ public:
+  // held: what its pool kept from before it started; its report names it.
+  HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation = 1,
+               const std::vector<std::string>& held = {});
+
+  // Holds and publishes them; every verdict must be kAccepted.
+  void put(const std::vector<std::string>& keys, std::uint8_t replicas = 1);
+  [[nodiscard]] bool holds(const std::string& key);
+  [[nodiscard]] bool until_ready();
+  [[nodiscard]] bool fenced() const { return fenced_; }
+  [[nodiscard]] int copies() const { return copies_; }
+  MasterClient& client() { return *client_; }
+  // Its process dies: no farewell.
+  void die() { client_.reset(); }
+
+  Load load() override;
+  void next_report(bool first, std::vector<PublishItem>& items) override;
+  void on_report_verdict(const PublishItem& item, Verdict verdict) override;
+  void on_drop(const wire::Drop& order, Done done) override;
+  void on_drop_matching(const wire::Match& match, Reply<wire::RemoveMatchingAnswer> reply) override;
+  void on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) override;
+  void on_copy(const wire::Copy& order, Done done) override;
+  void on_fenced() override { fenced_ = true; }
+
+ private:
+  struct Object {
+    PublishItem item;
+  };
+  static bool matches(const wire::Match& match, const std::string& key);
+
+  std::mutex mutex_;
+  std::map<std::string, Object> objects_;
+  std::map<KeyHash, PublishItem> copies_held_;
+  std::string reported_;
+  std::atomic<bool> fenced_{false};
+  std::atomic<int> copies_{0};
+  std::unique_ptr<MasterClient> client_;
+};
+
+KeyHash hash_of(const std::string& key);
+std::vector<std::string> names(const std::string& prefix, int count);
+// Waits under a watchdog.
+bool until(const std::function<bool()>& holds);
+Result<LocateAnswer> locate(MasterClient& client, const std::vector<std::string>& keys,
+                            std::uint32_t wait_ms = 0);
+
+}  // namespace mc::metadata

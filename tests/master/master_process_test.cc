@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Real masters on loopback, with agents that hold objects: what is published is found, removed and
+// listed; masters die, stop and come back, and nothing that an agent holds is lost.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "conformance/store_servers.h"
+#include "libmc/base/clock.h"
+#include "master/master_host.h"
+#include "master/rpc_ends.h"
+#include "metadata/wire/codec.h"
+
+namespace mc::metadata {
+namespace {
+
+std::uint64_t soon() { return now_ns() + 30'000'000'000; }
+
+MasterClientOptions to(const std::vector<std::string>& masters, const std::string& store = {}) {
+  MasterClientOptions options;
+  options.masters = masters;
+  options.store = store;
+  return options;
+}
+
+std::unique_ptr<MasterClient> tool(const MasterClientOptions& options) {
+  auto client = MasterClient::create(options, nullptr);
+  EXPECT_TRUE(client.has_value());
+  return std::move(*client);
+}
+
+std::size_t found(MasterClient& client, const std::vector<std::string>& keys,
+                  std::uint32_t wait_ms = 0) {
+  std::size_t count = 0;
+  for (std::size_t first = 0; first < keys.size(); first += 1000) {
+    const std::vector<std::string> batch(
+        keys.begin() + static_cast<std::ptrdiff_t>(first),
+        keys.begin() + static_cast<std::ptrdiff_t>(std::min(keys.size(), first + 1000)));
+    const auto answer = locate(client, batch, wait_ms);
+    EXPECT_TRUE(answer.has_value()) << answer.error().to_string();
+    if (!answer) return 0;
+    for (const Located& key : answer->keys) count += key.state == Lookup::kFound;
+  }
+  return count;
+}
+
+wire::RemoveReply remove(MasterClient& client, const std::vector<std::string>& keys) {
+  wire::Remove request;
+  for (const std::string& key : keys) request.items.push_back({.hash = hash_of(key)});
+  const auto reply = wait_for<wire::RemoveReply>(
+      [&](auto done) { client.remove(request, soon(), std::move(done)); });
+  EXPECT_TRUE(reply.has_value()) << reply.error().to_string();
+  return reply.value_or(wire::RemoveReply{});
+}
+
+wire::StatsAnswer stats(MasterClient& client) {
+  return wait_for<wire::StatsAnswer>([&](auto done) { client.stats(soon(), std::move(done)); })
+      .value_or(wire::StatsAnswer{});
+}
+
+TEST(MasterProcess, WhatIsPublishedIsFoundByAnybody) {
+  const MasterProcess master({});
+  HoldingAgent agent(to({master.address()}), 1);
+  const auto keys = names("k", 2000);
+  agent.put(keys);
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(found(*reader, keys), keys.size());
+  const auto one = locate(*reader, {"k7"});
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->holders_of(one->keys[0])[0], 1u);
+  EXPECT_EQ(one->keys[0].bytes, 4096u);
+  const auto counts = stats(*reader);
+  EXPECT_EQ(counts.entries, keys.size());
+  EXPECT_EQ(counts.members, 1u);
+}
+
+TEST(MasterProcess, MissesAreRecoveringUntilReportsAreInAndThenMisses) {
+  const MasterProcess master({"--recover-ms", "300"});
+  const auto reader = tool(to({master.address()}));
+  const auto waited = locate(*reader, {"none"}, 20'000);
+  ASSERT_TRUE(waited.has_value());
+  EXPECT_EQ(waited->keys[0].state, Lookup::kMiss) << "it waited for the end of the recovery";
+  const MasterProcess slow({"--recover-ms", "600000"});
+  const auto other = tool(to({slow.address()}));
+  const auto at_once = locate(*other, {"none"});
+  ASSERT_TRUE(at_once.has_value());
+  EXPECT_EQ(at_once->keys[0].state, Lookup::kRecovering);
+}
+
+TEST(MasterProcess, ARestartWithAnEmptyStoreLosesNothing) {
+  MasterProcess master({});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  const auto keys = names("a", 3000);
+  const auto more = names("b", 1500);
+  one.put(keys);
+  two.put(more);
+  const std::uint64_t before = one.client().epoch();
+  master.kill_hard();
+  master.start();
+  one.put({"during"});  // waits for the new master
+  ASSERT_TRUE(one.until_ready() && two.until_ready());
+  EXPECT_GT(one.client().epoch(), before);
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(found(*reader, keys, 20'000), keys.size());
+  EXPECT_EQ(found(*reader, more, 20'000), more.size());
+  EXPECT_EQ(found(*reader, {"during"}, 20'000), 1u);
+}
+
+TEST(MasterProcess, RemovalIsCompleteWhenTheHolderHasDropped) {
+  const MasterProcess master({});
+  HoldingAgent agent(to({master.address()}), 1);
+  agent.put(names("k", 10));
+  const auto reader = tool(to({master.address()}));
+  const auto reply = remove(*reader, {"k1", "k2"});
+  EXPECT_EQ(reply.keys, (std::vector<Lookup>{Lookup::kFound, Lookup::kFound}));
+  EXPECT_EQ(reply.unconfirmed, 0u);
+  EXPECT_FALSE(agent.holds("k1"));
+  EXPECT_TRUE(agent.holds("k3"));
+  EXPECT_EQ(found(*reader, names("k", 10)), 8u);
+}
+
+TEST(MasterProcess, RemovalIsCompleteWhenAHolderIsGone) {
+  const MasterProcess master({});
+  HoldingAgent living(to({master.address()}), 1);
+  HoldingAgent dying(to({master.address()}), 2);
+  living.put({"k"});
+  dying.put({"k", "l"});
+  dying.die();
+  const auto reader = tool(to({master.address()}));
+  const auto reply = remove(*reader, {"k", "l"});
+  EXPECT_EQ(reply.unconfirmed, 0u) << "fenced, so nobody reads from it";
+  EXPECT_FALSE(living.holds("k"));
+  EXPECT_EQ(found(*reader, {"k", "l"}), 0u);
+}
+
+TEST(MasterProcess, WhatWasRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
+  const MasterProcess master({});
+  auto away = std::make_unique<HoldingAgent>(to({master.address()}), 1, 1);
+  away->put({"k", "l"});
+  away->die();
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(remove(*reader, {"k"}).unconfirmed, 0u);
+  HoldingAgent back(to({master.address()}), 1, 2, {"k", "l"});
+  ASSERT_TRUE(back.until_ready());
+  EXPECT_FALSE(back.holds("k")) << "its report was told so";
+  EXPECT_TRUE(back.holds("l"));
+  EXPECT_EQ(found(*reader, {"k", "l"}), 1u);
+}
+
+TEST(MasterProcess, RemovalByPrefixAndByPatternReachesAllAgents) {
+  const MasterProcess master({});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  one.put({"a1", "a2", "b1"});
+  two.put({"a3", "b2", "c1"});
+  const auto reader = tool(to({master.address()}));
+  const auto remove_all = [&](const std::string& pattern, wire::Match::Kind kind) {
+    wire::Match match;
+    match.name_space = "ns";
+    match.pattern = pattern;
+    match.kind = kind;
+    return wait_for<wire::RemoveMatchingAnswer>(
+               [&](auto done) { reader->remove_matching(match, soon(), std::move(done)); })
+        .value_or(wire::RemoveMatchingAnswer{});
+  };
+  EXPECT_EQ(remove_all("a", wire::Match::Kind::kPrefix).removed, 3u);
+  EXPECT_EQ(remove_all("^b[0-9]$", wire::Match::Kind::kRegex).removed, 2u);
+  EXPECT_TRUE(two.holds("c1"));
+  EXPECT_FALSE(one.holds("a1") || two.holds("a3") || one.holds("b1"));
+  EXPECT_TRUE(until([&] { return stats(*reader).entries == 1; }));
+}
+
+TEST(MasterProcess, ListingsArePagedAndMerged) {
+  const MasterProcess master({});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  one.put(names("x", 300));
+  two.put(names("x", 200));  // the same keys: each is listed once
+  two.put(names("y", 100));
+  const auto reader = tool(to({master.address()}));
+  wire::Match match;
+  match.limit = 64;
+  std::vector<std::string> listed;
+  for (bool more = true; more;) {
+    const auto page = wait_for<wire::ListAnswer>(
+        [&](auto done) { reader->list(match, soon(), std::move(done)); });
+    ASSERT_TRUE(page.has_value()) << page.error().to_string();
+    ASSERT_EQ(page->unconfirmed, 0u);
+    ASSERT_TRUE(!page->more || !page->keys.empty());
+    for (const wire::ListedKey& key : page->keys) listed.push_back(key.key);
+    more = page->more;
+    if (more) match.after = listed.back();
+  }
+  auto expected = names("x", 300);
+  const auto ys = names("y", 100);
+  expected.insert(expected.end(), ys.begin(), ys.end());
+  std::ranges::sort(expected);
+  EXPECT_EQ(listed, expected);
+}
+
+TEST(MasterProcess, ReplicasAreMadeAndRepairedWhenAHolderDies) {
+  const MasterProcess master({"--recover-ms", "0"});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  HoldingAgent three(to({master.address()}), 3);
+  ASSERT_TRUE(one.until_ready() && two.until_ready() && three.until_ready());
+  const auto keys = names("r", 20);
+  one.put(keys, 2);
+  two.put(keys, 2);
+  one.die();
+  EXPECT_TRUE(until([&] { return three.copies() == 20; }));
+  const auto reader = tool(to({master.address()}));
+  EXPECT_TRUE(until([&] {
+    const auto answer = locate(*reader, keys);
+    return answer && std::ranges::all_of(answer->keys,
+                                         [](const Located& key) { return key.holder_count == 2; });
+  }));
+}
+
+TEST(MasterProcess, ADrainedMembersObjectsMoveAndAreReleased) {
+  const MasterProcess master({"--recover-ms", "0"});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  ASSERT_TRUE(one.until_ready() && two.until_ready());
+  const auto keys = names("d", 30);
+  one.put(keys);
+  const auto reader = tool(to({master.address()}));
+  EXPECT_TRUE(until([&] {
+    wait_for<wire::DrainAnswer>(
+        [&](auto done) { reader->drain({.node = 1}, soon(), std::move(done)); });
+    return std::ranges::all_of(keys,
+                               [&](const auto& key) { return two.holds(key) && !one.holds(key); });
+  }));
+}
+
+TEST(MasterProcess, PlacementPrefersTheAskingHost) {
+  const MasterProcess master({});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  ASSERT_TRUE(one.until_ready() && two.until_ready());
+  const auto reader = tool(to({master.address()}));
+  wire::Place request;
+  request.items.push_back({hash_of("p"), 4096, 2});
+  request.host = 2;
+  const auto answer = wait_for<wire::PlaceAnswer>(
+      [&](auto done) { reader->place(request, soon(), std::move(done)); });
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_EQ(answer->nodes.at(0), (std::vector<NodeId>{2, 1}));
+}
+
+TEST(MasterProcess, AnOlderIncarnationIsFenced) {
+  const MasterProcess master({});
+  HoldingAgent old(to({master.address()}), 1, 1);
+  ASSERT_TRUE(old.until_ready());
+  old.put({"k"});
+  HoldingAgent fresh(to({master.address()}), 1, 2);
+  ASSERT_TRUE(fresh.until_ready());
+  EXPECT_TRUE(until([&] { return old.fenced(); }));
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(found(*reader, {"k"}), 0u) << "what it held died with its incarnation";
+}
+
+TEST(MasterProcess, WrongAndMissingKeysAreRefused) {
+  const conformance::TempDirectory directory;
+  const std::string path = directory.file("key", std::string(64, 'k'));
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  const MasterProcess master({"--key-file", path});
+  MasterClientOptions right = to({master.address()});
+  right.key = rpc::key_of('x');
+  const auto wrong = tool(right);
+  const auto missing = tool(to({master.address()}));
+  right.key = *rpc::ClusterKey::from_file(path);
+  const auto member = tool(right);
+  EXPECT_EQ(stats(*member).links, 1u);
+  EXPECT_TRUE(until([&] { return stats(*member).refused_links >= 2; }));
+  EXPECT_FALSE(wrong->ready());
+  EXPECT_FALSE(missing->ready());
+  EXPECT_EQ(stats(*member).links, 1u);
+}
+
+TEST(MasterProcess, UnsafeOptionsDoNotStart) {
+  const auto open =
+      run_master_once({"--listen", "0.0.0.0:" + std::to_string(conformance::free_port())});
+  EXPECT_EQ(open.first, 1);
+  EXPECT_NE(open.second.find("without a cluster key"), std::string::npos) << open.second;
+  EXPECT_EQ(run_master_once({"--gone-ms", "1"}).first, 2);
+  EXPECT_EQ(run_master_once({"--gone-ms", "500"}).first, 1) << "below suspect_ms";
+  EXPECT_EQ(run_master_once({"--store", "http://127.0.0.1:1/metadata"}).first, 1);
+}
+
+class MasterPair : public testing::Test {
+ protected:
+  MasterPair()
+      : redis_(conformance::redis_command()),
+        store_("redis://" + redis_.host()),
+        first_({"--store", store_}) {
+    const auto reader = tool(to({}, store_));
+    EXPECT_TRUE(until([&] { return reader->ready(); })) << "the first one leads";
+    second_ = std::make_unique<MasterProcess>(std::vector<std::string>{"--store", store_});
+  }
+  conformance::StoreServer redis_;
+  const std::string store_;
+  MasterProcess first_;
+  std::unique_ptr<MasterProcess> second_;
+};
+
+TEST_F(MasterPair, AStandbySaysWhoLeads) {
+  const auto reader = tool(to({second_->address()}));
+  EXPECT_TRUE(until([&] { return stats(*reader).links > 0; })) << "by the standby's hint alone";
+}
+
+TEST_F(MasterPair, AStandbyLeadsAfterTheLeadersDeathAndNothingIsLost) {
+  HoldingAgent agent(to({}, store_), 1);
+  const auto keys = names("k", 2000);
+  agent.put(keys);
+  const std::uint64_t before = agent.client().epoch();
+  const std::uint64_t died_ns = now_ns();
+  first_.kill_hard();
+  ASSERT_TRUE(until([&] { return agent.client().epoch() > before && agent.client().ready(); }));
+  RecordProperty("takeover_ms", static_cast<int>((now_ns() - died_ns) / 1'000'000));
+  const auto reader = tool(to({}, store_));
+  EXPECT_EQ(found(*reader, keys, 20'000), keys.size());
+}
+
+TEST_F(MasterPair, ALeaderThatWasStoppedIsNotBelievedWhenItGoesOn) {
+  HoldingAgent agent(to({}, store_), 1);
+  agent.put({"k"});
+  const auto slow = tool(to({first_.address()}));
+  ASSERT_GT(stats(*slow).links, 0u);
+  first_.pause(true);
+  const auto reader = tool(to({second_->address()}));
+  ASSERT_TRUE(until([&] { return reader->epoch() > slow->epoch() || stats(*reader).links > 0; }));
+  ASSERT_TRUE(agent.until_ready());
+  first_.pause(false);
+  // Its link is still open: what it is asked now it refuses, and the client goes on to the leader.
+  EXPECT_GT(stats(*slow).links, 0u);
+  EXPECT_EQ(slow->epoch(), reader->epoch());
+  EXPECT_EQ(found(*slow, {"k"}, 20'000), 1u);
+}
+
+// Two clusters' leaders that know nothing of each other: the earlier one's epoch is lower, as that
+// of a leader that was cut off before the other was elected.
+TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
+  MasterProcess stale({});
+  const auto first = tool(to({stale.address()}));
+  const std::uint64_t stale_epoch = (stats(*first), first->epoch());
+  MasterProcess leader({});
+  const auto client = tool(to({leader.address(), stale.address()}));
+  ASSERT_GT(stats(*client).links, 0u);
+  const std::uint64_t epoch = client->epoch();
+  ASSERT_GT(epoch, stale_epoch);
+  leader.kill_hard();
+  std::atomic<int> answered{0};
+  for (int i = 0; i < 20; ++i) {
+    client->stats(now_ns() + 1'000'000'000,
+                  [&](const Result<wire::StatsAnswer>& answer) { answered += answer.has_value(); });
+  }
+  EXPECT_TRUE(until([&] { return client->refused_epochs() >= 2; }));
+  EXPECT_EQ(answered, 0) << "not one answer of the stale leader was believed";
+  leader.start();
+  EXPECT_GT(stats(*client).links, 0u);
+  EXPECT_GE(client->epoch(), epoch);
+}
+
+}  // namespace
+}  // namespace mc::metadata

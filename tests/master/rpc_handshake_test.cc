@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who gets in: those who have the cluster's key, and nobody by what was heard of them.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <boost/asio/write.hpp>
+#include <optional>
+#include <thread>
+
+#include "conformance/store_servers.h"
+#include "master/rpc_ends.h"
+#include "unit/golden_file.h"
+
+namespace mc::metadata::rpc {
+namespace {
+
+using conformance::TempDirectory;
+
+class RpcHandshake : public testing::Test {
+ protected:
+  void listen(ListenerOptions options) {
+    auto listener = Listener::create(loop_.io(), options, server_);
+    ASSERT_TRUE(listener.has_value()) << listener.error().to_string();
+    listener_ = std::move(*listener);
+  }
+  static ListenerOptions with_key(ClusterKey key) {
+    ListenerOptions options;
+    options.own.role = Role::kMaster;
+    options.key = std::move(key);
+    return options;
+  }
+  Result<std::shared_ptr<Link>> dial_with(ClusterKey key, std::uint64_t cluster = 0,
+                                          TlsContext tls = nullptr) {
+    DialOptions options;
+    options.address = "127.0.0.1:" + std::to_string(listener_->port());
+    options.own.role = Role::kAgent;
+    options.own.node = 5;
+    options.own.cluster = cluster;
+    options.key = std::move(key);
+    options.tls = std::move(tls);
+    std::optional<Result<std::shared_ptr<Link>>> result;
+    dial(loop_.io().get_executor(), options, soon(), client_,
+         [&](Result<std::shared_ptr<Link>> link) { result = std::move(link); });
+    EXPECT_TRUE(loop_.until([&] { return result.has_value(); }));
+    if (!result.has_value()) return fail(MC_TIMEOUT, "watchdog");
+    return *result;
+  }
+  // Runs a blocking peer beside the loop.
+  void beside(const std::function<void()>& peer) {
+    std::atomic<bool> done{false};
+    std::thread thread([&] {
+      peer();
+      done = true;
+    });
+    EXPECT_TRUE(loop_.until([&] { return done.load(); }));
+    thread.join();
+  }
+  bool refused_with(mc_status code) {
+    return loop_.until([&] { return !server_.refused.empty(); }) &&
+           server_.refused.back().code() == code && server_.links.empty();
+  }
+
+  Loop loop_;
+  Ends server_;
+  Ends client_;
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(RpcHandshake, BothSidesKnowEachOtherAfterIt) {
+  listen(with_key(key_of('k')));
+  const auto link = dial_with(key_of('k'));
+  ASSERT_TRUE(link.has_value()) << link.error().to_string();
+  EXPECT_EQ((*link)->peer().role, Role::kMaster);
+  ASSERT_TRUE(loop_.until([&] { return !server_.links.empty(); }));
+  EXPECT_EQ(server_.links[0]->peer().role, Role::kAgent);
+  EXPECT_EQ(server_.links[0]->peer().node, 5u);
+  EXPECT_EQ(listener_->link_count(), 1u);
+}
+
+TEST_F(RpcHandshake, AnotherKeyIsRefused) {
+  listen(with_key(key_of('k')));
+  EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_TRUE(refused_with(MC_PERMISSION_DENIED));
+}
+
+TEST_F(RpcHandshake, AMissingKeyIsRefusedOnEitherSide) {
+  listen(with_key(key_of('k')));
+  EXPECT_EQ(dial_with({}).error().code(), MC_PERMISSION_DENIED);
+  listen(with_key({}));
+  EXPECT_EQ(dial_with(key_of('k')).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_TRUE(server_.links.empty());
+}
+
+TEST_F(RpcHandshake, AnotherClusterIsRefused) {
+  listen(with_key(key_of('k')));
+  EXPECT_EQ(dial_with(key_of('k'), cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
+}
+
+TEST_F(RpcHandshake, AListenerForAllWithoutAKeyDoesNotStart) {
+  ListenerOptions options;
+  options.host = "0.0.0.0";
+  const auto listener = Listener::create(loop_.io(), options, server_);
+  ASSERT_FALSE(listener.has_value());
+  EXPECT_EQ(listener.error().code(), MC_INVALID_ARGUMENT);
+  EXPECT_NE(listener.error().text().find("without a cluster key"), std::string_view::npos);
+  options.key = key_of('k');
+  EXPECT_TRUE(Listener::create(loop_.io(), options, server_).has_value());
+}
+
+// What a dialer that has the key sends, and what it hears.
+struct Recorded {
+  std::string hello, proof, listener_hello, verdict;
+};
+Recorded prove_by_hand(std::uint16_t port, const ClusterKey& key) {
+  Recorded heard;
+  Hello own;
+  own.keyed = true;
+  own.nonce = make_nonce();
+  const auto hello = encode_hello(own);
+  heard.hello.assign(hello.data(), hello.size());
+  RawSocket socket(port);
+  socket.send(heard.hello);
+  heard.listener_hello = socket.receive(kHelloBytes);
+  const auto peer = decode_hello(heard.listener_hello);
+  if (!peer) return heard;
+  const Proof proof = key.prove(proof_text(true, own, *peer, {}));
+  heard.proof.assign(proof.data(), proof.size());
+  socket.send(heard.proof);
+  heard.verdict = socket.receive(kAdmissionBytes);
+  return heard;
+}
+
+TEST_F(RpcHandshake, WhatWasHeardOfADialerLetsNobodyIn) {
+  listen(with_key(key_of('k')));
+  beside([&] {
+    const Recorded heard = prove_by_hand(listener_->port(), key_of('k'));
+    ASSERT_EQ(decode_admission(heard.verdict).admission, Admission::kWelcome);
+    RawSocket again(listener_->port());
+    again.send(heard.hello);
+    again.receive(kHelloBytes);
+    again.send(heard.proof);
+    const AdmissionText answer = decode_admission(again.receive(kAdmissionBytes));
+    EXPECT_EQ(answer.admission, Admission::kRefused);
+    EXPECT_EQ(answer.proof, Proof{}) << "a stranger gets no proof";
+    EXPECT_TRUE(again.closed_by_peer());
+  });
+  EXPECT_EQ(server_.links.size(), 1u);
+}
+
+TEST_F(RpcHandshake, WhatWasHeardOfAListenerConvincesNoDialer) {
+  listen(with_key(key_of('k')));
+  Recorded heard;
+  beside([&] { heard = prove_by_hand(listener_->port(), key_of('k')); });
+  boost::asio::ip::tcp::acceptor impostor(loop_.io(),
+                                          {boost::asio::ip::make_address("127.0.0.1"), 0});
+  boost::asio::ip::tcp::socket peer(loop_.io());
+  impostor.async_accept(peer, [&](const boost::system::error_code&) {
+    boost::asio::write(peer, boost::asio::buffer(heard.listener_hello + heard.verdict));
+  });
+  DialOptions options;
+  options.address = "127.0.0.1:" + std::to_string(impostor.local_endpoint().port());
+  options.key = key_of('k');
+  std::optional<Status> result;
+  dial(loop_.io().get_executor(), options, soon(), client_,
+       [&](const Result<std::shared_ptr<Link>>& link) { result = link ? Status() : link.error(); });
+  ASSERT_TRUE(loop_.until([&] { return result.has_value(); }));
+  EXPECT_EQ(result->code(), MC_PERMISSION_DENIED) << result->to_string();
+}
+
+TEST_F(RpcHandshake, AProofOfOneDirectionIsNoneOfTheOther) {
+  const ClusterKey key = key_of('k');
+  const Hello one, two;
+  EXPECT_TRUE(
+      key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "b"))));
+  EXPECT_FALSE(
+      key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(false, one, two, "b"))));
+  EXPECT_FALSE(
+      key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "c"))));
+}
+
+TEST_F(RpcHandshake, IdleStrangersKeepNobodyOut) {
+  ListenerOptions options = with_key(key_of('k'));
+  options.max_unproven = 4;
+  listen(options);
+  std::vector<std::unique_ptr<RawSocket>> idle;
+  beside([&] {
+    for (int i = 0; i < 8; ++i) idle.push_back(std::make_unique<RawSocket>(listener_->port()));
+    EXPECT_TRUE(idle.front()->closed_by_peer());
+  });
+  EXPECT_TRUE(dial_with(key_of('k')).has_value());
+}
+
+TEST_F(RpcHandshake, AStrangerIsLeftAtTheDeadline) {
+  ListenerOptions options = with_key(key_of('k'));
+  options.handshake_timeout_ns = 20'000'000;
+  listen(options);
+  beside([&] {
+    RawSocket idle(listener_->port());
+    idle.send("mcrpc");
+    EXPECT_TRUE(idle.closed_by_peer());
+  });
+  EXPECT_TRUE(refused_with(MC_TIMEOUT));
+}
+
+TEST_F(RpcHandshake, OtherProtocolsAreRefused) {
+  listen(with_key({}));
+  beside([&] {
+    RawSocket http(listener_->port());
+    http.send("GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: " + std::string(40, 'a') +
+              "\r\n\r\n");
+    EXPECT_TRUE(http.closed_by_peer());
+  });
+  EXPECT_TRUE(refused_with(MC_VERSION_MISMATCH));
+}
+
+TEST_F(RpcHandshake, AFullListenerSaysSoToWhoHasTheKey) {
+  ListenerOptions options = with_key(key_of('k'));
+  options.max_links = 1;
+  listen(options);
+  const auto first = dial_with(key_of('k'));
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(dial_with(key_of('k')).error().code(), MC_BUSY);
+  EXPECT_EQ(dial_with(key_of('x')).error().code(), MC_PERMISSION_DENIED);
+}
+
+TEST_F(RpcHandshake, TlsChecksTheCertificateBeforeTheProof) {
+  const TempDirectory directory;
+  const TempDirectory elsewhere;
+  const conformance::Certificates certificates(directory);
+  const conformance::Certificates others(elsewhere);
+  ListenerOptions options = with_key(key_of('k'));
+  options.tls = {.ca = {}, .cert = certificates.cert, .key = certificates.key, .server_name = {}};
+  listen(options);
+  const auto trusted =
+      dialer_tls({.ca = certificates.ca, .cert = {}, .key = {}, .server_name = {}});
+  const auto distrusted = dialer_tls({.ca = others.ca, .cert = {}, .key = {}, .server_name = {}});
+  ASSERT_TRUE(trusted.has_value() && distrusted.has_value());
+  const auto link = dial_with(key_of('k'), 0, *trusted);
+  ASSERT_TRUE(link.has_value()) << link.error().to_string();
+  EXPECT_EQ(dial_with(key_of('x'), 0, *trusted).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_EQ(dial_with(key_of('k'), 0, *distrusted).error().code(), MC_PERMISSION_DENIED);
+  EXPECT_FALSE(dial_with(key_of('k')).has_value()) << "plain bytes to a TLS listener";
+}
+
+TEST(RpcGolden, HandshakeAndFrameAreThoseOfVersion1) {
+  const auto sections = golden::read("rpc-v1.txt");
+  const auto expect = [&](const std::string& name, std::string_view bytes) {
+    const auto span = std::as_bytes(std::span(bytes));
+    const auto section = sections.find(name);
+    if (section == sections.end() || !std::ranges::equal(section->second, span)) {
+      ADD_FAILURE() << "rpc-v1.txt differs:\n" << golden::section_text(name, span);
+    }
+  };
+  const auto view = [](const auto& bytes) { return std::string_view(bytes.data(), bytes.size()); };
+  Hello dialer{kProtocolVersion, Role::kAgent, true, 0, 5, 9, {}, cluster_tag("default")};
+  dialer.nonce.fill('d');
+  Hello listener = dialer;
+  listener.role = Role::kMaster;
+  listener.nonce.fill('l');
+  const auto hello = encode_hello(dialer);
+  expect("hello", view(hello));
+  EXPECT_EQ(*decode_hello(view(hello)), dialer);
+  const Proof proof = key_of('k').prove(proof_text(true, dialer, listener, {}));
+  expect("proof of the dialer", view(proof));
+  const Proof answer = key_of('k').prove(proof_text(false, dialer, listener, {}));
+  expect("admission", view(encode_admission(Admission::kWelcome, answer)));
+  const FrameHead head{16, FrameKind::kAnswer, 6, MC_BUSY, 0x01020304, 1500, 0x1122334455667788};
+  expect("frame", view(encode_frame(head)));
+}
+
+TEST(ClusterKeyFile, OthersMustNotReadIt) {
+  const TempDirectory directory;
+  const std::string path = directory.file("key", std::string(64, 'a') + "\n");
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  EXPECT_EQ(ClusterKey::from_file(path).error().code(), MC_PERMISSION_DENIED);
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  const auto key = ClusterKey::from_file(path);
+  ASSERT_TRUE(key.has_value());
+  EXPECT_EQ(key->secret(), std::string(64, 'a'));
+}
+
+TEST(ClusterKeyFile, LengthsOutsideItsBoundsAreRefused) {
+  const TempDirectory directory;
+  const auto load = [&](std::size_t bytes) {
+    const std::string path = directory.file("key", std::string(bytes, 'a'));
+    ::chmod(path.c_str(), 0600);
+    return ClusterKey::from_file(path).has_value();
+  };
+  EXPECT_FALSE(load(kMinKeyBytes - 1));
+  EXPECT_TRUE(load(kMinKeyBytes));
+  EXPECT_TRUE(load(kMaxKeyBytes));
+  EXPECT_FALSE(load(kMaxKeyBytes + 1));
+  EXPECT_FALSE(load(kMaxKeyBytes + 9));
+  EXPECT_FALSE(ClusterKey::from_file(directory.path()).has_value());
+  EXPECT_FALSE(ClusterKey::from_file(directory.file("none")).has_value());
+}
+
+}  // namespace
+}  // namespace mc::metadata::rpc

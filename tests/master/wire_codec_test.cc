@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What agents and masters send each other: it comes back as it was, up to every limit; beyond a
+// limit, and cut off at any byte, it is refused or smaller, never more.
+#include "metadata/wire/codec.h"
+
+#include <gtest/gtest.h>
+
+#include "metadata/wire/method.h"
+#include "unit/golden_file.h"
+
+namespace mc::metadata::wire {
+namespace {
+
+KeyHash key(std::uint64_t i) { return {i * 0x9e3779b97f4a7c15u + 1, i * 0xbf58476d1ce4e5b9u + 2}; }
+
+Publish publish(std::size_t count) {
+  Publish value{.sequence = 7, .removals_seen = 3, .items = {}};
+  for (std::size_t i = 0; i < count; ++i) {
+    Attributes attributes;
+    attributes.replicas = static_cast<std::uint8_t>(1 + i % kMaxReplicas);
+    value.items.push_back({key(i), i + 1, MC_MAX_OBJECT_BYTES - i, attributes,
+                           i % 3 == 0 ? PublishItem::What::kDropped : PublishItem::What::kHolds});
+  }
+  return value;
+}
+
+LocateAnswer located(std::size_t count, std::uint32_t holders) {
+  LocateAnswer value;
+  for (std::size_t i = 0; i < count; ++i) {
+    Located found{Lookup::kFound, {},    static_cast<std::uint32_t>(value.holders.size()),
+                  holders,        i + 1, MC_MAX_OBJECT_BYTES};
+    for (std::uint32_t h = 0; h < holders; ++h) value.holders.push_back(UINT64_MAX - h);
+    value.keys.push_back(found);
+  }
+  return value;
+}
+
+Descriptor descriptor() { return {5, 9, "10.0.0.5:7400", 77, 3, 64ull << 30}; }
+
+template <typename T>
+std::string bytes_of(const T& value) {
+  std::string bytes;
+  encode(value, bytes);
+  return bytes;
+}
+
+// Sends and receives; the test fails if it is refused.
+template <typename T>
+T through(const T& value) {
+  T back;
+  const Status status = decode(bytes_of(value), back);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return back;
+}
+
+template <typename T>
+bool refused(const T& value) {
+  T back;
+  const Status status = decode(bytes_of(value), back);
+  EXPECT_TRUE(status.ok() || status.code() == MC_INVALID_ARGUMENT);
+  return !status.ok();
+}
+
+TEST(WireCodec, PublishComesBackAsItWas) {
+  const Publish sent = publish(kMaxItems);
+  const Publish back = through(sent);
+  ASSERT_EQ(back.items.size(), kMaxItems);
+  EXPECT_EQ(back.sequence, 7u);
+  EXPECT_EQ(back.removals_seen, 3u);
+  for (std::size_t i = 0; i < kMaxItems; ++i) {
+    EXPECT_EQ(back.items[i].hash, sent.items[i].hash);
+    EXPECT_EQ(back.items[i].version, sent.items[i].version);
+    EXPECT_EQ(back.items[i].bytes, sent.items[i].bytes);
+    EXPECT_EQ(back.items[i].attributes, sent.items[i].attributes);
+    EXPECT_EQ(back.items[i].what, sent.items[i].what);
+  }
+}
+
+TEST(WireCodec, LocateAnswerComesBackAsItWas) {
+  const LocateAnswer sent = located(kMaxItems, kMaxHoldersPerKey);
+  const LocateAnswer back = through(sent);
+  ASSERT_EQ(back.keys.size(), kMaxItems);
+  EXPECT_EQ(back.holders, sent.holders);
+  EXPECT_EQ(back.keys.back().version, kMaxItems);
+  EXPECT_EQ(back.holders_of(back.keys.back()).size(), kMaxHoldersPerKey);
+}
+
+TEST(WireCodec, LargestBatchesFitTheirFrames) {
+  const auto limit = [](Method method) { return body_limits(static_cast<std::uint8_t>(method)); };
+  EXPECT_LE(bytes_of(publish(kMaxItems)).size(), limit(Method::kPublish).request_bytes);
+  EXPECT_LE(bytes_of(located(kMaxItems, kMaxHoldersPerKey)).size(),
+            limit(Method::kLocate).answer_bytes);
+  ListAnswer list;
+  for (std::size_t i = 0; i < kMaxItems; ++i) {
+    std::string name(MC_MAX_KEY_BYTES, static_cast<char>('a' + i % 26));
+    name.replace(0, 4, std::to_string(1000 + i));
+    list.keys.push_back({name, MC_MAX_OBJECT_BYTES});
+  }
+  EXPECT_LE(bytes_of(list).size(), limit(Method::kList).answer_bytes);
+  EXPECT_EQ(through(list).keys, list.keys);
+  PlaceAnswer place;
+  place.nodes.assign(kMaxItems, std::vector<NodeId>(kMaxReplicas, UINT64_MAX));
+  EXPECT_LE(bytes_of(place).size(), limit(Method::kPlace).answer_bytes);
+  EXPECT_EQ(through(place).nodes, place.nodes);
+  MembersAnswer members;
+  MemberInfo member{descriptor(), MemberState::kSuspected, true, UINT64_MAX, UINT64_MAX};
+  member.descriptor.address.assign(kMaxAddressBytes, 'x');
+  members.members.assign(kMaxMembers, member);
+  EXPECT_LE(bytes_of(members).size(), limit(Method::kMembers).answer_bytes);
+  EXPECT_EQ(through(members).members, members.members);
+  Drop drop{.items = std::vector<RemoveItem>(kMaxItems, {key(1), 5}), .removal = 1};
+  EXPECT_LE(bytes_of(drop).size(), limit(Method::kDrop).request_bytes);
+}
+
+TEST(WireCodec, MoreItemsThanABatchAreRefused) {
+  EXPECT_FALSE(refused(publish(kMaxItems)));
+  EXPECT_TRUE(refused(publish(kMaxItems + 1)));
+  EXPECT_TRUE(refused(located(kMaxItems + 1, 1)));
+  EXPECT_TRUE(refused(located(1, kMaxHoldersPerKey + 1)));
+  EXPECT_FALSE(refused(Locate{.keys = std::vector<KeyHash>(kMaxItems)}));
+  EXPECT_TRUE(refused(Locate{.keys = std::vector<KeyHash>(kMaxItems + 1)}));
+  EXPECT_TRUE(refused(Remove{.items = std::vector<RemoveItem>(kMaxItems + 1)}));
+  Place place;
+  place.items.resize(kMaxItems);
+  EXPECT_FALSE(refused(place));
+  place.items.resize(kMaxItems + 1);
+  EXPECT_TRUE(refused(place));
+}
+
+TEST(WireCodec, DescriptorsOutsideTheirRangesAreRefused) {
+  EXPECT_EQ(through(descriptor()), descriptor());
+  Descriptor value = descriptor();
+  value.node = kNoNode;
+  EXPECT_TRUE(refused(value));
+  value = descriptor();
+  value.incarnation = 0;
+  EXPECT_TRUE(refused(value));
+  value = descriptor();
+  value.address.assign(kMaxAddressBytes, 'x');
+  EXPECT_FALSE(refused(value));
+  value.address += 'x';
+  EXPECT_TRUE(refused(value));
+  value.address = "host\n:1";
+  EXPECT_TRUE(refused(value));
+  value = descriptor();
+  value.capacity_bytes = kMaxCapacityBytes;
+  EXPECT_FALSE(refused(value));
+  value.capacity_bytes = kMaxCapacityBytes + 1;
+  EXPECT_TRUE(refused(value));
+}
+
+TEST(WireCodec, HeartbeatsOutsideTheirRangesAreRefused) {
+  Heartbeat value{{1 << 20, 1000, true}, {{4, 2}}};
+  EXPECT_EQ(through(value).unreachable, value.unreachable);
+  EXPECT_TRUE(through(value).load.draining);
+  value.load.busy_permille = 1001;
+  EXPECT_TRUE(refused(value));
+  value.load.busy_permille = 1;
+  value.unreachable.resize(kMaxUnreachable);
+  EXPECT_FALSE(refused(value));
+  value.unreachable.resize(kMaxUnreachable + 1);
+  EXPECT_TRUE(refused(value));
+}
+
+TEST(WireCodec, PatternsBeyondTheirLimitsAreRefused) {
+  Match value{"tenant", std::string(kMaxPatternBytes, 'p'), Match::Kind::kRegex,
+              std::string(MC_MAX_KEY_BYTES, 'a'), kMaxItems};
+  EXPECT_FALSE(refused(value));
+  EXPECT_EQ(through(value).pattern, value.pattern);
+  value.pattern += 'p';
+  EXPECT_TRUE(refused(value));
+  value.pattern = "p";
+  value.limit = kMaxItems + 1;
+  EXPECT_TRUE(refused(value));
+  value.limit = 1;
+  value.after += 'a';
+  EXPECT_TRUE(refused(value));
+  value.after.clear();
+  value.name_space.assign(MC_MAX_NAMESPACE_BYTES + 1, 'n');
+  EXPECT_TRUE(refused(value));
+}
+
+TEST(WireCodec, ListsOutOfOrderAreRefused) {
+  EXPECT_FALSE(refused(ListAnswer{.keys = {{"a", 1}, {"b", 1}}}));
+  EXPECT_TRUE(refused(ListAnswer{.keys = {{"b", 1}, {"a", 1}}}));
+  EXPECT_TRUE(refused(ListAnswer{.keys = {{"a", 1}, {"a", 1}}}));
+  EXPECT_TRUE(refused(ListAnswer{.keys = {{"a", 0}}}));
+  EXPECT_TRUE(refused(ListAnswer{.keys = {{"", 1}}}));
+}
+
+TEST(WireCodec, RefusalsDoNotDriveATerminal) {
+  const Refusal back = through(Refusal{"no\x1b[2J\n", "h:1"});
+  EXPECT_EQ(back.text, "no?[2J?");
+  EXPECT_EQ(back.leader, "h:1");
+}
+
+TEST(WireCodec, AMessageCutOffAnywhereGivesNoMoreItems) {
+  const std::string whole = bytes_of(publish(40));
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    Publish back;
+    if (decode(std::string_view(whole).substr(0, size), back).ok()) {
+      EXPECT_LE(back.items.size(), 40u);
+    }
+  }
+}
+
+// Section by section: today's encoder writes the golden bytes, today's decoder reads them.
+template <typename T>
+void expect_golden(const golden::Sections& sections, const std::string& name, const T& value) {
+  const std::string bytes = bytes_of(value);
+  const auto span = std::as_bytes(std::span(bytes));
+  const auto found = sections.find(name);
+  if (found == sections.end() || !std::ranges::equal(found->second, span)) {
+    ADD_FAILURE() << "master-v1.txt differs:\n" << golden::section_text(name, span);
+    return;
+  }
+  T back;
+  const auto& stored = found->second;
+  EXPECT_TRUE(decode({reinterpret_cast<const char*>(stored.data()), stored.size()}, back).ok());
+  EXPECT_EQ(bytes_of(back), bytes);
+}
+
+TEST(WireCodec, BytesAreThoseOfVersion1) {
+  const auto sections = golden::read("master-v1.txt");
+  expect_golden(sections, "join", descriptor());
+  expect_golden(sections, "heartbeat", Heartbeat{{1 << 20, 10, true}, {{4, 2}}});
+  expect_golden(sections, "publish", publish(4));
+  expect_golden(sections, "publish answer",
+                PublishAnswer{StreamAnswer::kApplied, {Verdict::kStale, Verdict::kAccepted}});
+  expect_golden(sections, "report", Report{12, true});
+  expect_golden(sections, "locate", Locate{{key(1), key(2)}, 50, 7, 8});
+  expect_golden(sections, "locate answer", located(2, 2));
+  expect_golden(sections, "remove", Remove{{{key(1), 4}, {key(2), UINT64_MAX}}});
+  expect_golden(sections, "drop", Drop{{{key(1), UINT64_MAX}}, 6});
+  expect_golden(sections, "match", Match{"ns", "a.*", Match::Kind::kRegex, "k", 10});
+  expect_golden(sections, "list answer", ListAnswer{{{"a", 1}, {"bc", 2}}, true, 1});
+  expect_golden(sections, "refusal", Refusal{"not the leader", "10.0.0.1:7400"});
+}
+
+}  // namespace
+}  // namespace mc::metadata::wire
