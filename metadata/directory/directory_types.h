@@ -22,7 +22,7 @@ struct DirectoryOptions {
   std::uint64_t max_tombstones = 1ull << 20;
   std::uint32_t max_nodes = 4096;
   // Removals are numbered from here. A master that takes over starts above all that its forerunner
-  // gave out: leader epoch * 2^40.
+  // gave out; metadata/master keeps a mark of that in the cluster store.
   std::uint64_t first_removal = 1;
 };
 
