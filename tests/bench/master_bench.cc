@@ -177,7 +177,7 @@ void locate_one_batch_at_a_time(benchmark::State& state) {
         [&](auto done) { client->locate(request, now_ns() + kDeadlineNs, std::move(done)); });
     if (!answer) give_up("not found");
   }
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * kBatch));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kBatch));
 }
 BENCHMARK(locate_one_batch_at_a_time)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
@@ -191,7 +191,7 @@ void report_of_a_million(benchmark::State& state) {
     const auto client = client_of(process, &agent);
     state.SetIterationTime(static_cast<double>(now_ns() - start_ns) * 1e-9);
   }
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * kReported));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kReported));
 }
 BENCHMARK(report_of_a_million)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(3);
 
@@ -203,7 +203,7 @@ void encode_and_decode_publish(benchmark::State& state) {
     wire::encode(sent, bytes);
     if (!wire::decode(bytes, received).ok()) give_up("codec");
   }
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * kBatch));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kBatch));
   state.counters["bytes_per_key"] = static_cast<double>(bytes.size()) / kBatch;
 }
 BENCHMARK(encode_and_decode_publish);
@@ -225,7 +225,7 @@ void encode_and_decode_locate(benchmark::State& state) {
     wire::encode(answer, bytes);
     if (!wire::decode(bytes, back).ok()) give_up("codec");
   }
-  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * kBatch));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kBatch));
 }
 BENCHMARK(encode_and_decode_locate);
 
