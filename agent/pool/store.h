@@ -145,6 +145,7 @@ class Store {
   std::uint64_t limbo_bytes() const { return limbo_bytes_; }
   std::uint64_t reserved_count() const { return reserved_count_; }
   std::uint64_t capacity_bytes() const { return capacity_bytes_; }
+  std::uint64_t held_bytes() const { return clearing_.held.bytes(); }  // by a clearing
   std::uint64_t bookkeeping_bytes() const;
   std::string_view policy_name() const { return policy_->name(); }
 

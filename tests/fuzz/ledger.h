@@ -37,7 +37,8 @@ inline void check_ledger(agent::Store& store) {
     end = extent.offset_bytes + extent.length_bytes;
     used += extent.length_bytes;
   }
-  require(end <= store.pool().max_bytes() && used == store.pool().used_bytes());
+  require(end <= store.pool().max_bytes() &&
+          used + store.held_bytes() == store.pool().used_bytes());
 }
 
 }  // namespace mc::fuzz
