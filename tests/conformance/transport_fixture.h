@@ -55,10 +55,11 @@ class TransportTest : public ::testing::TestWithParam<WorldKind> {
   const Event* event_of(OperationId id) const;
   std::size_t completed() const;
 
-  std::unique_ptr<World> world_;
-  PeerId peer_ = kNoPeer;
+  // Before the world, which still reads and unpins them as it ends.
   Memory memory_;
   CountingGuard guard_;
+  std::unique_ptr<World> world_;
+  PeerId peer_ = kNoPeer;
   RegionId region_ = kNoRegion;
   RemoteRegionId remote_ = 0;
   std::vector<Event> at_a_;
