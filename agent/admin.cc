@@ -5,6 +5,8 @@
 #include <json/writer.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "libmc/base/clock.h"
@@ -12,6 +14,12 @@
 namespace mc::agent {
 
 namespace {
+
+// What the cluster answers.
+constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes", "where", "drain", "ping"};
+constexpr const char* kNotYours = "only root and the agent's user may do that";
+
+bool may_change(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == ::geteuid(); }
 
 constexpr std::size_t kListLimit = 256;
 constexpr std::size_t kListBytes = 128 * 1024;
@@ -30,6 +38,15 @@ std::string text_of(const Json::Value& value) {
   Json::StreamWriterBuilder builder;
   builder["indentation"] = "";
   return Json::writeString(builder, value);
+}
+
+Json::Value value_of(const std::string& text) {
+  Json::CharReaderBuilder builder;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value value;
+  std::string errors;
+  reader->parse(text.data(), text.data() + text.size(), &value, &errors);
+  return value;
 }
 
 // Keys are bytes; JSON wants text.
@@ -61,7 +78,8 @@ std::string word(const Json::Value& request, const char* name) {
 
 }  // namespace
 
-std::string Admin::answer(std::string_view text, const PeerCredentials& peer) {
+void Admin::answer(std::string_view text, const PeerCredentials& peer,
+                   const Cluster::Answer& done) {
   Json::CharReaderBuilder builder;
   Json::CharReaderBuilder::strictMode(&builder.settings_);
   builder["stackLimit"] = 16;
@@ -75,21 +93,38 @@ std::string Admin::answer(std::string_view text, const PeerCredentials& peer) {
     errors = error.what();
   }
   if (!parsed || !request.isObject()) {
-    return text_of(failure(MC_INVALID_ARGUMENT, "the request is not a JSON object: " + errors));
+    done(text_of(failure(MC_INVALID_ARGUMENT, "the request is not a JSON object: " + errors)));
+    return;
   }
   const std::string verb = word(request, "verb");
+  if (std::find(std::begin(kClusterVerbs), std::end(kClusterVerbs), verb) ==
+      std::end(kClusterVerbs)) {
+    done(answer_now(verb, request, peer));
+    return;
+  }
+  if (verb == "drain" && !may_change(peer)) {
+    done(text_of(failure(MC_PERMISSION_DENIED, kNotYours)));
+    return;
+  }
+  if (!agent_.cluster_) {
+    done(text_of(failure(MC_UNSUPPORTED,
+                         "this agent is alone; start it with --masters or --cluster-store")));
+    return;
+  }
+  agent_.cluster_->ask(verb, text, done);
+}
+
+std::string Admin::answer_now(std::string_view verb, const Json::Value& request,
+                              const PeerCredentials& peer) {
   if (verb == "status") return text_of(status());
   if (verb == "ls") return text_of(list(request, peer));
   if (verb == "segments") return text_of(segments());
   if (verb == "config") return text_of(config());
-  const bool may_change = peer.uid == 0 || peer.uid == ::geteuid();
-  if (!may_change) {
-    return text_of(failure(MC_PERMISSION_DENIED, "only root and the agent's user may do that"));
-  }
+  if (!may_change(peer)) return text_of(failure(MC_PERMISSION_DENIED, kNotYours));
   if (verb == "resize") return text_of(resize(request));
   if (verb == "create_namespace") return text_of(create_namespace(request));
   if (verb == "drop_namespace") return text_of(drop_namespace(request));
-  return text_of(failure(MC_UNSUPPORTED, "no verb '" + verb + "'"));
+  return text_of(failure(MC_UNSUPPORTED, "no verb '" + std::string(verb) + "'"));
 }
 
 std::string Admin::counters_text() { return text_of(status()); }
@@ -103,6 +138,7 @@ Json::Value Admin::status() {
   value["incarnation"] = u64(agent_.node_->incarnation());
   value["socket"] = agent_.options_.socket;
   value["ready"] = true;
+  if (agent_.cluster_) value["cluster"] = value_of(agent_.cluster_->status_text());
   value["namespaces"] = Json::Value(Json::arrayValue);
   for (const auto& [name, tenant] : agent_.tenants_) {
     value["namespaces"].append(tenant_status(*tenant));
@@ -120,6 +156,7 @@ Json::Value Admin::tenant_status(const Tenant& tenant) {
   Json::Value value;
   value["name"] = tenant.name;
   value["mode"] = tenant.isolated ? "isolated" : "direct";
+  value["clustered"] = tenant.clustered;
   value["policy"] = std::string(store.policy_name());
   value["pool_bytes"] = u64(store.pool().target_bytes());
   value["reserved_bytes"] = u64(store.pool().reserved_bytes());
@@ -272,6 +309,7 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
   options.capacity_bytes = number(request, "capacity_bytes");
   options.policy = word(request, "policy");
   options.isolated = word(request, "mode") == "isolated";
+  options.local = !request.get("clustered", false).asBool();
   const bool plain = !options.name.empty() && options.name.size() <= MC_MAX_NAMESPACE_BYTES &&
                      options.name.find_first_not_of(
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU"

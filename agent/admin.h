@@ -18,11 +18,14 @@ namespace mc::agent {
 class Admin {
  public:
   explicit Admin(Agent& agent) : agent_(agent) {}
-  std::string answer(std::string_view request, const PeerCredentials& peer);
+  // done: once, now or, if the cluster has a part in it, from a later turn of the loop.
+  void answer(std::string_view request, const PeerCredentials& peer, const Cluster::Answer& done);
   // What "status" says, for the counters page.
   std::string counters_text();
 
  private:
+  std::string answer_now(std::string_view verb, const Json::Value& request,
+                         const PeerCredentials& peer);
   Json::Value status();
   Json::Value tenant_status(const Tenant& tenant);
   Json::Value session_status(const Session& session);

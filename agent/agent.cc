@@ -87,15 +87,18 @@ std::string Agent::kept_name(const Session& session, std::string_view kind) {
 Agent::Agent(const LoadedOptions& loaded) : loaded_(loaded), options_(loaded_.options) {}
 
 Agent::~Agent() {
+  server_.set_cluster(nullptr);
+  cluster_.reset();
   scrubbers_.clear();
   beacons_.reset();
 }
 
-Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options) {
+Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options,
+                                             const OpenCluster& open_cluster) {
   auto agent = std::unique_ptr<Agent>(new Agent(options));
   raise_descriptor_limit();
   if (Status status = agent->start_host(); !status.ok()) return fail(status);
-  if (Status status = agent->start(); !status.ok()) return fail(status);
+  if (Status status = agent->start(open_cluster); !status.ok()) return fail(status);
   auto listener = listen_unix(agent->options_.socket, agent->options_.socket_mode);
   if (!listener) return fail(listener.error());
   agent->listener_ = std::move(*listener);
@@ -109,7 +112,7 @@ Result<std::unique_ptr<Agent>> Agent::create_embedded(const LoadedOptions& optio
   auto agent = std::unique_ptr<Agent>(new Agent(options));
   agent->embedded_ = true;
   agent->descriptors_ = make_null_store();
-  if (Status status = agent->start(); !status.ok()) return fail(status);
+  if (Status status = agent->start(nullptr); !status.ok()) return fail(status);
   return agent;
 }
 
@@ -142,7 +145,7 @@ Status Agent::start_host() {
   return {};
 }
 
-Status Agent::start() {
+Status Agent::start(const OpenCluster& open_cluster) {
   started_ns_ = now_ns();
   if (!shm::register_for_heavy_fences()) {
     return {MC_UNSUPPORTED, "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it"};
@@ -160,7 +163,7 @@ Status Agent::start() {
     }
     signal_eventfd(wake_.get());
   });
-  if (Status status = take_over(); !status.ok()) return status;
+  if (Status status = take_over(open_cluster); !status.ok()) return status;
   if (Status status = open_configured_tenants(); !status.ok()) return status;
   if (!embedded_) {
     auto page = CountersPage::create(options_.runtime_dir, node_->node_id(), node_->incarnation());
@@ -173,7 +176,39 @@ Status Agent::start() {
 // ---- Taking over from the agent before
 // ------------------------------------------------------------
 
-Status Agent::take_over() {
+Status Agent::join_cluster(const OpenCluster& open_cluster) {
+  if (!open_cluster) {
+    if (options_.cluster_store.empty() && options_.masters.empty()) return {};
+    return {MC_UNSUPPORTED, "an embedded agent is alone; run mc-agent for a cluster"};
+  }
+  std::uint64_t capacity_bytes = options_.pool_bytes;
+  for (const NamespaceOptions& tenant : options_.namespaces) {
+    if (!tenant.local) capacity_bytes += config_for(tenant).pool_bytes;
+  }
+  auto cluster = open_cluster(options_, node_->node_id(), node_->incarnation(), capacity_bytes);
+  if (!cluster) return cluster.error();
+  cluster_ = std::move(*cluster);
+  if (!cluster_) return {};
+  server_.set_cluster(cluster_.get());
+  watch(cluster_->wait_fd(), {Watch::Kind::kCluster, 0, nullptr});
+  return {};
+}
+
+// Keys and checksums of a cluster's namespace are the same at all its members.
+bool Agent::fits_cluster(const NamespaceOptions& options, const MemoryFile& index_file) const {
+  if (!cluster_ || options.local) return true;
+  auto mapping = Mapping::map(index_file.fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
+  if (!mapping) return true;  // recovery says what is wrong with it
+  const auto* header = reinterpret_cast<const shm::IndexHeader*>(mapping->data());
+  if (header->hash_seed == cluster_->hash_seed(options.name)) return true;
+  spdlog::warn(
+      "event=pool_set_aside namespace={} cause=\"it was filled outside this cluster\" "
+      "effect=\"starting it empty\"",
+      options.name);
+  return false;
+}
+
+Status Agent::take_over(const OpenCluster& open_cluster) {
   auto kept = descriptors_->take_all();
   if (!kept) {
     spdlog::warn("event=take_over_failed cause=\"{}\" effect=\"starting empty\"",
@@ -189,6 +224,7 @@ Status Agent::take_over() {
   if (!node) return node.error();
   node_ = std::make_unique<NodeState>(std::move(*node));
   keep("node", node_->file().fd());
+  if (Status status = join_cluster(open_cluster); !status.ok()) return status;
   adopt_sessions(*kept);
   if (Status status = adopt_tenants(*kept); !status.ok()) return status;
   // Sessions whose pool could not be taken over have nothing left to come back to.
@@ -217,7 +253,10 @@ Status Agent::take_over() {
 // What the agent before left half-made or half-dropped would be kept for ever.
 void Agent::drop_orphans(const std::map<std::string, Fd>& kept) {
   std::set<std::string> wanted{"node"};
-  for (const auto& [name, tenant] : tenants_) wanted.insert({"index." + name, "pool." + name});
+  for (const auto& [name, tenant] : tenants_) {
+    wanted.insert({"index." + name, "pool." + name});
+    if (tenant->clustered) wanted.insert("versions." + name);
+  }
   for (const auto& [id, session] : sessions_) {
     for (const char* kind : {"file", "pidfd", "staging"}) wanted.insert(kept_name(*session, kind));
   }
@@ -280,7 +319,9 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
       wanted.capacity_bytes = header->capacity_bytes;
       wanted.isolated = header->isolated != 0;
       wanted.policy.assign(header->policy, ::strnlen(header->policy, sizeof header->policy));
+      wanted.local = header->clustered == 0;
     }
+    if (!fits_cluster(wanted, *index_file)) continue;
     auto tenant = make_tenant(wanted);
     tenant->temporary = !configured;
     auto store = Store::recover(
@@ -298,7 +339,11 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
     const StoreCounters& counters = tenant->store->counters();
     spdlog::info("event=pool_recovered namespace={} objects={} set_aside={} ms={}", tenant_name,
                  counters.recovered, counters.set_aside, (now_ns() - started_ns_) / 1000000);
-    add_tenant(tenant);
+    MemoryFile versions;
+    if (const auto found = kept.find("versions." + tenant_name); found != kept.end()) {
+      if (auto file = MemoryFile::adopt(std::move(found->second))) versions = std::move(*file);
+    }
+    if (Status status = add_tenant(tenant, std::move(versions)); !status.ok()) return status;
     scrubbers_[tenant_name] = std::make_unique<Scrubber>(*tenant->store, wake_.get());
   }
   return {};
@@ -325,6 +370,7 @@ std::shared_ptr<Tenant> Agent::make_tenant(const NamespaceOptions& options) cons
   tenant->name = options.name;
   const bool is_default = options.name == "default";
   tenant->isolated = options.isolated || (is_default && options_.mode == "isolated");
+  tenant->clustered = cluster_ != nullptr && !options.local;
   tenant->allow_uids = options.allow_uids.empty() ? options_.allow_uids : options.allow_uids;
   const Store::Config config = config_for(options);
   tenant->session_quota_bytes =
@@ -347,6 +393,7 @@ Store::Config Agent::config_for(const NamespaceOptions& options) const {
   config.repeatable = options_.repeatable;
   config.policy = options.policy.empty() ? options_.policy : options.policy;
   config.isolated = options.isolated || (is_default && options_.mode == "isolated");
+  if (cluster_ && !options.local) config.hash_seed = cluster_->hash_seed(options.name);
   if (node_) {
     config.node_id = node_->node_id();
     config.incarnation = node_->incarnation();
@@ -359,6 +406,8 @@ Store::CollectPins Agent::pin_collector(const std::string& tenant) {
     for (const auto& [id, session] : sessions_) {
       if (session->tenant->name == tenant) session->collect_pins(pins);
     }
+    const auto found = tenants_.find(tenant);
+    if (cluster_ && found != tenants_.end()) cluster_->collect_pins(*found->second, pins);
   };
 }
 
@@ -381,15 +430,22 @@ Result<std::shared_ptr<Tenant>> Agent::open_tenant(const NamespaceOptions& optio
   auto store = Store::create(config, pin_collector(options.name));
   if (!store) return fail(store.error());
   tenant->store = std::move(*store);
-  add_tenant(tenant);
+  if (Status status = add_tenant(tenant, MemoryFile()); !status.ok()) return fail(status);
   return tenant;
 }
 
-void Agent::add_tenant(std::shared_ptr<Tenant> tenant) {
+Status Agent::add_tenant(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
+  if (tenant->clustered) {
+    if (Status status = cluster_->add_tenant(tenant, std::move(versions)); !status.ok()) {
+      return status;
+    }
+    keep("versions." + tenant->name, cluster_->versions_file(*tenant).fd());
+  }
   keep("index." + tenant->name, tenant->store->index().file().fd());
   keep("pool." + tenant->name, tenant->store->pool().file().fd());
   watch(tenant->store->pool().event_fd(), {Watch::Kind::kChunk, 0, tenant});
   tenants_[tenant->name] = std::move(tenant);
+  return {};
 }
 
 void Agent::drop_tenant(const std::string& name) {
@@ -405,6 +461,10 @@ void Agent::drop_tenant(const std::string& name) {
     close_connection(fd);
   }
   scrubbers_.erase(name);
+  if (found->second->clustered) {
+    cluster_->remove_tenant(*found->second);
+    forget_kept("versions." + name);
+  }
   unwatch(found->second->store->pool().event_fd());
   forget_kept("index." + name);
   forget_kept("pool." + name);
@@ -432,6 +492,7 @@ void Agent::keep_everything_again() {
   for (const auto& [name, tenant] : tenants_) {
     keep("index." + name, tenant->store->index().file().fd());
     keep("pool." + name, tenant->store->pool().file().fd());
+    if (tenant->clustered) keep("versions." + name, cluster_->versions_file(*tenant).fd());
   }
   for (const auto& [id, session] : sessions_) {
     keep(kept_name(*session, "file"), session->file().fd());

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/cluster.h"
 #include "agent/counters_page.h"
 #include "agent/descriptor_store.h"
 #include "agent/node_state.h"
@@ -35,8 +36,13 @@ struct HelloFacts;
 
 class Agent {
  public:
+  // Where this agent's cluster comes from (cluster/open_cluster.h); null for an agent alone.
+  using OpenCluster = std::function<Result<std::unique_ptr<Cluster>>(
+      const Options& options, std::uint64_t node_id, std::uint64_t incarnation,
+      std::uint64_t capacity_bytes)>;
   // Opens the pools, or takes over those of the agent before. Errors say what to do.
-  static Result<std::unique_ptr<Agent>> create(const LoadedOptions& options);
+  static Result<std::unique_ptr<Agent>> create(const LoadedOptions& options,
+                                               const OpenCluster& open_cluster = nullptr);
   // A pool inside this process: no runtime directory, no socket file, nothing kept.
   static Result<std::unique_ptr<Agent>> create_embedded(const LoadedOptions& options);
   ~Agent();
@@ -56,7 +62,7 @@ class Agent {
     std::uint64_t opened_ns = 0;
   };
   struct Watch {
-    enum class Kind { kListener, kWake, kConnection, kPidfd, kRing, kChunk, kStore };
+    enum class Kind { kListener, kWake, kConnection, kPidfd, kRing, kChunk, kStore, kCluster };
     Kind kind;
     std::uint64_t id = 0;  // session id or descriptor
     std::shared_ptr<Tenant> tenant;
@@ -64,15 +70,18 @@ class Agent {
   };
 
   explicit Agent(const LoadedOptions& options);
-  Status start();
+  Status start(const OpenCluster& open_cluster);
   Status start_host();
-  Status take_over();
+  Status join_cluster(const OpenCluster& open_cluster);
+  bool fits_cluster(const NamespaceOptions& options, const MemoryFile& index_file) const;
+  Status take_over(const OpenCluster& open_cluster);
   Status adopt_tenants(std::map<std::string, Fd>& kept);
   void drop_orphans(const std::map<std::string, Fd>& kept);
   void adopt_sessions(std::map<std::string, Fd>& kept);
   Status open_configured_tenants();
   Result<std::shared_ptr<Tenant>> open_tenant(const NamespaceOptions& options, bool temporary);
-  void add_tenant(std::shared_ptr<Tenant> tenant);
+  // versions: what the cluster's book of the namespace was, or none.
+  Status add_tenant(std::shared_ptr<Tenant> tenant, MemoryFile versions);
   void drop_tenant(const std::string& name);
   Store::Config config_for(const NamespaceOptions& options) const;
   Store::CollectPins pin_collector(const std::string& tenant);
@@ -88,6 +97,8 @@ class Agent {
   void take_turns(std::uint64_t now_ns, Turns& turns);
   bool spin(std::uint64_t now_ns, Turns& turns);
   bool serve_rings(std::uint64_t now_ns);
+  bool turn_to_cluster(std::uint64_t now_ns);
+  void answer_admin(int fd, const std::string& text);
   void publish_wakes();
   void sleep_until_event(std::uint64_t now_ns);
   bool prepare_sleep();
@@ -145,6 +156,7 @@ class Agent {
   std::uint64_t refusals_unlogged_ = 0;
 
   std::map<std::string, std::shared_ptr<Tenant>> tenants_;
+  std::unique_ptr<Cluster> cluster_;  // goes before the stores it listens to
   std::map<std::string, std::unique_ptr<Scrubber>> scrubbers_;
   std::map<int, Connection> connections_;
   std::map<int, Watch> watches_;

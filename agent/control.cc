@@ -219,19 +219,29 @@ void Agent::on_message(int fd) {
       break;
     }
     case shm::ControlType::kAdmin: {
-      const std::string reply = Admin(*this).answer(text, connection.peer);
-      constexpr std::size_t kPart = shm::kMaxControlBytes - sizeof(shm::ControlHeader);
-      for (std::size_t at = 0; at == 0 || at < reply.size(); at += kPart) {
-        shm::ControlHeader part;
-        part.type = static_cast<std::uint32_t>(shm::ControlType::kAdminAnswer);
-        part.value = at + kPart < reply.size() ? 1 : 0;
-        send_text(fd, part, std::string_view(reply).substr(at, kPart));
-      }
+      const std::uint64_t opened_ns = connection.opened_ns;
+      Admin(*this).answer(text, connection.peer, [this, fd, opened_ns](const std::string& reply) {
+        // Another connection may have its number by the time a peer or a master has answered.
+        const auto still = connections_.find(fd);
+        if (still != connections_.end() && still->second.opened_ns == opened_ns) {
+          answer_admin(fd, reply);
+        }
+      });
       break;
     }
     default:
       answer(fd, shm::ControlType::kAnswer, {MC_INVALID_ARGUMENT, "an unknown message"});
       close_connection(fd);
+  }
+}
+
+void Agent::answer_admin(int fd, const std::string& reply) {
+  constexpr std::size_t kPart = shm::kMaxControlBytes - sizeof(shm::ControlHeader);
+  for (std::size_t at = 0; at == 0 || at < reply.size(); at += kPart) {
+    shm::ControlHeader part;
+    part.type = static_cast<std::uint32_t>(shm::ControlType::kAdminAnswer);
+    part.value = at + kPart < reply.size() ? 1 : 0;
+    send_text(fd, part, std::string_view(reply).substr(at, kPart));
   }
 }
 
@@ -399,6 +409,7 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   welcome.epoch = session.epoch();
   welcome.channel_count = static_cast<std::uint32_t>(session.channels.size());
   welcome.isolated = session.tenant->isolated ? 1 : 0;
+  welcome.clustered = session.tenant->clustered ? 1 : 0;
   welcome.resumed = resumed ? 1 : 0;
   std::vector<int> fds{index->get(), pool->get(), session.file().fd(), session.agent_event.get(),
                        client_bell.get()};

@@ -25,6 +25,7 @@ constexpr std::uint64_t kIdleAgentNs = 300000000;
 // A look at the clock costs as much as several looks at a ring, and a system call as much as a put:
 // while it spins, the loop does neither in every round.
 constexpr unsigned kRoundsBetweenClocks = 16;
+constexpr unsigned kRoundsBetweenPolls = 4;
 constexpr std::uint64_t kEventsPeriodNs = 50000;
 constexpr std::uint64_t kYieldPeriodNs = 5000;
 
@@ -38,6 +39,7 @@ void Agent::run() {
   for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
     const bool served = serve_rings(now);
     if (server_.wants_turn()) server_.retry_waiting(now);
+    if (cluster_ && (served || rounds % kRoundsBetweenPolls == 0)) worked |= turn_to_cluster(now);
     publish_wakes();
     worked |= served || server_.wants_turn();
     // A round in which something large took its turn was long enough for a look at everything.
@@ -62,6 +64,18 @@ void Agent::run() {
   }
 }
 
+// What peers and masters sent, and what the last round has for them. True while there is traffic.
+bool Agent::turn_to_cluster(std::uint64_t now) {
+  cluster_->flush(now);
+  const bool lively = cluster_->lively(now);
+  if (lively || now >= cluster_->next_poll_ns()) {
+    cluster_->poll(now);
+    cluster_->flush(now);
+  }
+  if (cluster_->take_ended()) server_.finish_errands(now);
+  return lively;
+}
+
 // What is due from time to time, with rings busy or not.
 void Agent::take_turns(std::uint64_t now, Turns& turns) {
   // What wants its turn has just had it.
@@ -83,6 +97,8 @@ void Agent::take_turns(std::uint64_t now, Turns& turns) {
 
 // False: there has been no work for long enough to sleep.
 bool Agent::spin(std::uint64_t now, Turns& turns) {
+  const bool lively = cluster_ && cluster_->lively(now);
+  if (lively) return true;
   if (active_.empty() || now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000})
     return false;
   if (now < turns.next_yield_ns) return true;
@@ -187,7 +203,8 @@ bool Agent::prepare_sleep() {
 
 void Agent::sleep_until_event(std::uint64_t now) {
   if (!prepare_sleep()) return;
-  const std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
+  std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
+  if (cluster_) until = std::min(until, cluster_->next_poll_ns());
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
 }
@@ -274,6 +291,15 @@ void Agent::handle(const Watch& watch) {
       }
       keep_everything_again();
       break;
+    case Watch::Kind::kCluster:
+      cluster_->poll(now_ns());
+      cluster_->flush(now_ns());
+      if (cluster_->take_ended()) server_.finish_errands(now_ns());
+      if (cluster_->fenced()) {
+        spdlog::error("event=fenced cause=\"a newer process has joined the cluster as this node\"");
+        stop();
+      }
+      break;
     case Watch::Kind::kConnection:
       break;
   }
@@ -299,6 +325,7 @@ void Agent::tick(std::uint64_t now) {
     tenant->store->pool().set_idle(idle);
     tenant->store->tick(now);
   }
+  if (server_.anything_away()) server_.finish_errands(now);
   ask_for_stock(now);
   std::erase_if(scrubbers_, [&](const auto& entry) {
     if (!entry.second->done()) return false;

@@ -11,6 +11,9 @@ namespace {
 constexpr std::uint64_t kMaxAnyPoolBytes = kMaxPoolBytesPerArena * kMaxArenas;
 // So that <runtime_dir>/keeper.sock, the longest name in it, is a socket path too.
 constexpr std::uint64_t kMaxRuntimeDirBytes = kMaxSocketPathBytes - sizeof("/keeper.sock") + 1;
+constexpr std::uint64_t kMaxUrlBytes = 4096;
+constexpr std::uint64_t kMaxKeyPathBytes = 4095;
+constexpr std::uint64_t kMaxAddressBytes = 255;
 constexpr std::uint32_t kMaxSpinUs = 1000000;
 constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
 
@@ -50,6 +53,7 @@ OptionRow<NamespaceOptions> tenant_row(std::string_view name, ValueDomain domain
   return row_of<kMember, NamespaceOptions>(name, std::move(domain), help);
 }
 
+ValueDomain text(std::uint64_t max_bytes) { return {ValueKind::kText, 0, max_bytes, true, {}}; }
 ValueDomain path(std::uint64_t max_bytes) { return {ValueKind::kPath, 0, max_bytes, true, {}}; }
 ValueDomain choice(std::vector<std::string_view> words, bool may_be_empty = false) {
   return {ValueKind::kChoice, 0, 0, may_be_empty, std::move(words)};
@@ -130,6 +134,24 @@ std::vector<OptionRow<Options>> make_agent_rows() {
                                         "agent's own user, who could read its memory anyway"),
       row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
                          "the least severe log lines that are written"),
+      row<&O::cluster_store>("cluster_store", text(kMaxUrlBytes),
+                             "where the cluster's leader is found: redis://, etcd://, or "
+                             "http://host:port/metadata; empty: only masters"),
+      row<&O::masters>("masters", text(kMaxUrlBytes),
+                       "addresses of masters, host:port with commas between them; with neither "
+                       "this nor cluster_store the agent is alone"),
+      row<&O::cluster_id>("cluster_id", {ValueKind::kName, 1, 0, false, {}},
+                          "the cluster's name in its store"),
+      row<&O::cluster_key_file>("cluster_key_file", path(kMaxKeyPathBytes),
+                                "the secret all members prove, of mode 0600; needed when listen "
+                                "is not local"),
+      row<&O::listen>("listen", text(kMaxAddressBytes),
+                      "IP address and port for peers; port 0: any"),
+      row<&O::advertise>("advertise", text(kMaxAddressBytes),
+                         "IP address and port that peers dial; empty: as listen"),
+      row<&O::zone>("zone", text(kMaxAddressBytes),
+                    "where this host stands, as a rack's or zone's name: near holders are read "
+                    "first"),
   };
 }
 
@@ -150,6 +172,8 @@ std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
                              "what it gives up first; empty: as the agent's policy"),
       tenant_row<&N::allow_uids>("allow_uids", uids(),
                                  "users that may connect; empty: as the agent's allow_uids"),
+      tenant_row<&N::local>("local", toggle(),
+                            "true: of this host alone, though the agent is in a cluster"),
   };
 }
 

@@ -21,6 +21,7 @@ namespace mc::agent {
 struct NamespaceOptions {
   std::string name = "default";
   bool isolated = false;                  // mode = "direct" | "isolated"
+  bool local = false;                     // of this host alone, also in a cluster
   std::uint64_t pool_bytes = 0;           // 0: Options::pool_bytes
   std::uint64_t max_pool_bytes = 0;       // how far it may be resized; 0: this host's memory
   std::uint64_t capacity_bytes = 0;       // live objects never exceed it; 0: the pool's size
@@ -49,6 +50,14 @@ struct Options {
   bool isolated_allow_same_user = false;
   bool repeatable = false;
   std::string log_level = "info";
+  // The cluster; alone while both are empty.
+  std::string cluster_store;  // URL: redis://… etcd://… http://…
+  std::string masters;        // addresses, with commas between them
+  std::string cluster_id = "default";
+  std::string cluster_key_file;
+  std::string listen = "127.0.0.1:0";
+  std::string advertise;  // what peers dial; empty: listen, with the port that was taken
+  std::string zone;
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
 };
 

@@ -55,6 +55,7 @@ PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& req
   order.pin = item.fields.pin <= MC_PIN_HARD ? static_cast<mc_pin>(item.fields.pin) : MC_PIN_NONE;
   order.pin_ttl_s = item.fields.pin_ttl_s != 0 ? item.fields.pin_ttl_s : kDefaultSoftPinS;
   order.upsert = (request.flags & shm::kFlagUpsert) != 0;
+  order.replicas = static_cast<std::uint8_t>(std::clamp(item.fields.replicas, 1u, 8u));
   return order;
 }
 
@@ -107,6 +108,7 @@ void Server::start(Session& session, std::uint32_t number, const shm::Request& r
   // An honest client has at most kRingSlots requests in flight, of which this is one.
   if (channel.waiting >= shm::kRingSlots) {
     ++session.bad_request_count;
+    if (work.errand) work.errand->abandoned = true;
     give_back_copy(work);
     complete(work, MC_BUSY);
     return;
@@ -116,7 +118,7 @@ void Server::start(Session& session, std::uint32_t number, const shm::Request& r
       std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
   wants_turn_ |= step == Step::kAgain;
   ++channel.waiting;
-  waiting_.push_back(std::move(work));
+  (step == Step::kAway ? away_ : waiting_).push_back(std::move(work));
 }
 
 // What a staged put that does not come to its end had reserved.
@@ -133,9 +135,10 @@ void Server::give_back_copy(Work& work) {
   work.entry = shm::kNoRefill;
 }
 
-Server::Waiting Server::stop_waiting(Waiting at) {
+Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
+  if (at->errand) at->errand->abandoned = true;
   --at->session->channels[at->channel].waiting;
-  return waiting_.erase(at);
+  return list.erase(at);
 }
 
 Server::Step Server::proceed(Work& work) {
@@ -158,14 +161,17 @@ Server::Step Server::proceed(Work& work) {
       abandon(work);
       return Step::kDone;
     case shm::Op::kRemove:
-      remove(work);
-      return Step::kDone;
+      return remove(work);
     case shm::Op::kSetPin:
       set_pin(work);
       return Step::kDone;
     case shm::Op::kCancel:
       complete(work, cancel(*work.session, work.channel, work.request.a));
       return Step::kDone;
+    case shm::Op::kFetch:
+      return ask_cluster(work, Errand::Kind::kFetch);
+    case shm::Op::kExists:
+      return ask_cluster(work, Errand::Kind::kExists);
   }
   return Step::kDone;
 }
@@ -332,10 +338,10 @@ Server::Step Server::put(Work& work) {
       drop_from_ledger(session, order.entry, bytes);
       if (work.item.fields.want_refill != 0) refill(work, round_to_granules(bytes), item);
     }
+    if (result == Store::Put::kStored) announce(work, work.next, order.entry);
     finish_item(work, status_of(result), item);
   }
-  complete(work, work.first_failure);
-  return Step::kDone;
+  return finish_put(work);
 }
 
 Server::Step Server::put_group(Work& work) {
@@ -370,8 +376,18 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
       work.session->tenant->store->publish_group(work.session->id, orders, failed);
   // Asked again after a restart that undid a part of it, a group finds reservations gone.
   const bool undone = result == Store::Put::kBadReservation;
-  end_group(work, undone ? MC_GROUP_ABORTED : status_of(result), failed);
-  return Step::kDone;
+  if (result != Store::Put::kStored) {
+    end_group(work, undone ? MC_GROUP_ABORTED : status_of(result), failed);
+    return Step::kDone;
+  }
+  ObjectIndex& index = work.session->tenant->store->index();
+  for (const PutOrder& order : orders) {
+    // A member whose key had existed is free by now.
+    const std::uint64_t version = index.entry(order.entry).version.load_relaxed();
+    if (shm::state_of(version) == shm::EntryState::kLive) announce(work, work.next, order.entry);
+    finish_item(work, MC_OK, kNothing);
+  }
+  return finish_put(work);
 }
 
 void Server::end_group(Work& work, mc_status status, std::size_t failed) {
@@ -395,8 +411,7 @@ Server::Step Server::put_staged(Work& work) {
     }
     if (const Step step = copy_staged(work); step != Step::kDone) return step;
   }
-  complete(work, work.first_failure);
-  return Step::kDone;
+  return finish_put(work);
 }
 
 // Copies all members, each into a reservation of its own, then publishes them together.
@@ -499,6 +514,7 @@ Server::Step Server::copy_staged(Work& work) {
   const Store::Put result = store.publish(session.id, order);
   if (result == Store::Put::kNoSpace) return Step::kWait;
   if (result == Store::Put::kExisted) store.abandon(session.id, work.entry);
+  if (result == Store::Put::kStored) announce(work, work.next, order.entry);
   drop_from_ledger(session, work.entry, order.length);
   work.entry = shm::kNoRefill;
   finish_item(work, status_of(result), kNothing);
@@ -508,7 +524,10 @@ Server::Step Server::copy_staged(Work& work) {
 // ---- Other verbs
 // ----------------------------------------------------------------------------------
 
-void Server::remove(Work& work) {
+Server::Step Server::remove(Work& work) {
+  if (cluster_ != nullptr && work.session->tenant->clustered) {
+    return ask_cluster(work, Errand::Kind::kRemove);
+  }
   while (work.next < work.request.item_count && next_item(work)) {
     const std::string_view key{reinterpret_cast<const char*>(work.item.key),
                                work.item.fields.key_bytes};
@@ -517,6 +536,7 @@ void Server::remove(Work& work) {
     MC_FAILPOINT("remove.after_item");
   }
   complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
+  return Step::kDone;
 }
 
 void Server::set_pin(Work& work) {
@@ -535,7 +555,17 @@ mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uin
     }
     give_back_copy(*it);
     complete(*it, MC_CANCELLED);
-    stop_waiting(it);
+    stop_waiting(waiting_, it);
+    return MC_OK;
+  }
+  for (auto it = away_.begin(); it != away_.end(); ++it) {
+    if (it->session != &session || it->channel != channel || it->request.request_id != request_id) {
+      continue;
+    }
+    it->errand->abandoned = true;
+    for (Errand::Item& item : it->errand->items) it->errand->settle(item, MC_CANCELLED);
+    finish_errand(*it);
+    stop_waiting(away_, it);
     return MC_OK;
   }
   return MC_NOT_FOUND;
@@ -552,7 +582,11 @@ void Server::retry_waiting(std::uint64_t now_ns) {
     work.session->tenant->store->begin_turn(turn_);
     const Step step = proceed(work);
     if (step == Step::kDone) {
-      it = stop_waiting(it);
+      it = stop_waiting(waiting_, it);
+      continue;
+    }
+    if (step == Step::kAway) {
+      away_.splice(away_.end(), waiting_, it++);
       continue;
     }
     wants_turn_ |= step == Step::kAgain;
@@ -563,7 +597,7 @@ void Server::retry_waiting(std::uint64_t now_ns) {
     give_back_copy(work);
     ++work.session->tenant->store->counters().no_space;
     complete(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE);
-    it = stop_waiting(it);
+    it = stop_waiting(waiting_, it);
   }
 }
 

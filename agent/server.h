@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/cluster.h"
 #include "agent/session.h"
 #include "shm/messages.h"
 
@@ -20,11 +21,16 @@ namespace mc::agent {
 
 class Server {
  public:
+  // Null: this host is alone.
+  void set_cluster(Cluster* cluster) { cluster_ = cluster; }
   // Serves up to kTurn requests of a channel. True if there were any.
   bool serve(Session& session, std::uint32_t channel);
   // Continues what waits; finishes what is past its deadline.
   void retry_waiting(std::uint64_t now_ns);
   bool anything_waits() const { return !waiting_.empty(); }
+  // Answers what has ended elsewhere in the cluster, and what is past its deadline.
+  void finish_errands(std::uint64_t now_ns);
+  bool anything_away() const { return !away_.empty(); }
   // Something that waits could go on at once: it only let others have a turn.
   bool wants_turn() const { return wants_turn_; }
   // Channels that got completions, for the loop to wake their clients and then to clear. Not only
@@ -67,8 +73,9 @@ class Server {
     std::uint64_t sum = 0;
     std::uint32_t entry = shm::kNoRefill;
     std::vector<Copied> group{};
+    std::shared_ptr<Errand> errand{};  // what is done elsewhere
   };
-  enum class Step { kDone, kWait, kAgain };
+  enum class Step { kDone, kWait, kAgain, kAway };
   static Step waiting_step(Store::Reserve result);
 
   void start(Session& session, std::uint32_t channel, const shm::Request& request);
@@ -85,7 +92,12 @@ class Server {
   Step copy_staged(Work& work);
   Step reserve(Work& work);
   void abandon(Work& work);
-  void remove(Work& work);
+  Step remove(Work& work);
+  Step ask_cluster(Work& work, Errand::Kind kind);
+  void announce(Work& work, std::uint32_t number, std::uint32_t entry);
+  Step finish_put(Work& work);
+  Step send_away(Work& work);
+  void finish_errand(Work& work);
   void set_pin(Work& work);
   mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);
 
@@ -97,10 +109,12 @@ class Server {
   void take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id);
   void give_back_copy(Work& work);
   using Waiting = std::list<Work>::iterator;
-  Waiting stop_waiting(Waiting at);
+  Waiting stop_waiting(std::list<Work>& list, Waiting at);
   void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
 
-  std::list<Work> waiting_;
+  Cluster* cluster_ = nullptr;
+  std::list<Work> waiting_;  // for room
+  std::list<Work> away_;     // for the cluster
   bool wants_turn_ = false;
   std::uint64_t turn_ = 1;
   std::vector<Answered> answered_;

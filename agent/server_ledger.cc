@@ -48,13 +48,15 @@ void Server::take_back_unheard(Session& session, std::uint32_t channel, std::uin
 
 void Server::forget(const Session& session) {
   std::erase_if(answered_, [&](const Answered& answered) { return answered.session == &session; });
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    if (it->session != &session) {
-      ++it;
-      continue;
+  for (std::list<Work>* const list : {&waiting_, &away_}) {
+    for (auto it = list->begin(); it != list->end();) {
+      if (it->session != &session) {
+        ++it;
+        continue;
+      }
+      give_back_copy(*it);
+      it = stop_waiting(*list, it);
     }
-    give_back_copy(*it);
-    it = stop_waiting(it);
   }
 }
 

@@ -16,6 +16,7 @@ namespace mc::agent {
 struct Tenant {
   std::string name;
   bool isolated = false;
+  bool clustered = false;  // other hosts' objects are found too
   bool temporary = false;  // made by an admin verb, not by the configuration
   std::vector<std::uint32_t> allow_uids;
   std::uint64_t session_quota_bytes = 0;

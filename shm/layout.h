@@ -119,7 +119,8 @@ struct alignas(kLineBytes) IndexHeader {
   std::uint64_t max_keys_bytes;
   // Of the namespace, for an agent that finds the file without a configuration for it.
   std::uint64_t capacity_bytes;
-  std::uint64_t isolated;
+  std::uint32_t isolated;
+  std::uint32_t clustered;
   char policy[16];
   // Written by the agent only.
   alignas(kLineBytes) Word64 generation;  // its lowest bit chooses the current table

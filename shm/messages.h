@@ -32,13 +32,18 @@ enum class Op : std::uint16_t {
   kRemove = 5,     // PutItem[] with key only
   kSetPin = 6,     // PutItem[] with key, pin, pin_ttl_s
   kCancel = 7,     // a: request id
+  // In a namespace of a cluster:
+  kFetch = 8,   // PutItem[] with key, and a pin slot in staging_offset: objects of other hosts.
+                // Answer: their entries, pinned in those slots
+  kExists = 9,  // PutItem[] with key only: anywhere in the cluster
 };
-inline constexpr std::uint16_t kLastOp = 7;
+inline constexpr std::uint16_t kLastOp = 9;
 
 // Request::flags
 inline constexpr std::uint16_t kFlagUpsert = 1;
 inline constexpr std::uint16_t kFlagGroup = 2;  // all items or none
-inline constexpr std::uint16_t kKnownFlags = 3;
+inline constexpr std::uint16_t kFlagLocal = 4;  // puts: do not wait for the cluster to know
+inline constexpr std::uint16_t kKnownFlags = 7;
 
 // Reservations of the same number of these units are interchangeable: a client's stock is kept by
 // them.
@@ -87,7 +92,7 @@ struct PutItem {
   std::uint64_t parent_hash;
   std::uint64_t staging_offset;
   std::uint32_t pin_ttl_s;
-  std::uint32_t reserved;
+  std::uint32_t replicas;  // wanted in the cluster; 0: 1
   // key bytes follow, padded to 8
 };
 static_assert(sizeof(PutItem) == 48);
@@ -194,6 +199,8 @@ struct Welcome {
   std::uint32_t channel_count = 0;
   std::uint32_t isolated = 0;
   std::uint32_t resumed = 0;
+  std::uint32_t clustered = 0;  // what is not here may be elsewhere: kFetch, kExists
+  std::uint32_t reserved = 0;
 };
 
 // The fixed part of a message of type T, or nullopt if bytes are not one. text: what follows it.

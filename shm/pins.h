@@ -27,6 +27,8 @@ inline void set_pin(Word64& slot, std::uint64_t pin) {
   slot.store_relaxed(pin);
   light_fence();
 }
+// In a slot that waits for a pin which the agent will write. Names no entry there can be.
+inline constexpr std::uint64_t kPinWanted = ~std::uint64_t{0};
 // Reads of the object stay before the release.
 inline void clear_pin(Word64& slot) { slot.store_release(0); }
 

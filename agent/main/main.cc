@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "agent/agent.h"
+#include "agent/cluster/open_cluster.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ int run_agent(const mc::agent::LoadedOptions& options) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) ::sigaddset(&signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
-  auto agent = mc::agent::Agent::create(options);
+  auto agent = mc::agent::Agent::create(options, mc::agent::open_cluster);
   if (!agent) {
     std::cerr << "mc-agent: " << agent.error().text() << "\n";
     return 1;

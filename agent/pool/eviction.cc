@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "agent/pool/store.h"
 #include "libmc/base/clock.h"
@@ -173,6 +174,7 @@ void Store::to_limbo(std::uint32_t entry_id) {
   limbo_.push_back(entry_id);
   if (!soft_pins_.empty()) soft_pins_.erase(entry_id);
   if (!groups_.empty()) forget_group_member(entry_id);
+  if (listener_ != nullptr) listener_->on_gone(entry_id);
 }
 
 void Store::forget_group_member(std::uint32_t entry_id) {
@@ -371,7 +373,10 @@ bool Store::move_away(std::uint32_t old_id) {
   if (attribute.group != 0) groups_[attribute.group].push_back(*id);
   if (field.pin == MC_PIN_SOFT) soft_pins_[*id] = attribute.soft_pin_until_s;
   ++counters_.moves;
+  StoreListener* const listener = std::exchange(listener_, nullptr);
   to_limbo(old_id);
+  listener_ = listener;
+  if (listener_ != nullptr) listener_->on_moved(old_id, *id);
   return true;
 }
 

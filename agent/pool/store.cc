@@ -7,6 +7,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
+#include "shm/pins.h"
 
 namespace mc::agent {
 
@@ -45,8 +46,10 @@ Result<std::unique_ptr<Store>> Store::create(const Config& config, CollectPins c
   store->take_pool(std::move(*pool));
   shm::IndexHeader& header = store->index_->header();
   if (config.repeatable) header.hash_seed = kRepeatableSeed;
+  if (config.hash_seed) header.hash_seed = *config.hash_seed;
   header.capacity_bytes = config.capacity_bytes;
   header.isolated = config.isolated ? 1 : 0;
+  header.clustered = config.hash_seed ? 1 : 0;
   const std::string_view policy = store->policy_->name();
   policy.copy(header.policy, sizeof header.policy - 1);
   return store;
@@ -308,6 +311,7 @@ void Store::admit(std::uint32_t entry_id, std::uint64_t hash, const PutOrder& or
   live_bytes_ += order.length;
   ++counters_.puts;
   counters_.put_bytes += order.length;
+  if (listener_ != nullptr) listener_->on_live(entry_id, order);
 }
 
 // The policy hears of new objects when it is asked something, or when the agent has time.
@@ -370,6 +374,28 @@ Store::Put Store::publish_group(std::uint64_t session_id, std::vector<PutOrder>&
   }
   index_->header().committing_group.store_release(0);
   return result;
+}
+
+bool Store::lend(std::uint64_t session_id, std::uint32_t entry_id, std::uint64_t length,
+                 std::uint64_t sum, std::span<shm::Word64* const> pins) {
+  if (!is_reserved_by(session_id, entry_id) || length == 0 || length > reserved_length(entry_id)) {
+    return false;
+  }
+  shm::Entry& entry = index_->entry(entry_id);
+  const std::uint64_t version = shm::make_version(index_->next_sequence(), shm::EntryState::kLimbo);
+  entry.checksum.store_relaxed(sum);
+  entry.parent_hash.store_relaxed(0);
+  entry.attributes.store_relaxed(0);
+  entry.hash.store_relaxed(0);
+  entry.version.store_release(version);
+  for (shm::Word64* pin : pins) pin->store_release(shm::pin_value(entry_id, version));
+  MC_FAILPOINT("lend.after_pins");
+  --reserved_count_;
+  const std::uint64_t bytes = entry.length.load_relaxed();
+  limbo_bytes_ += bytes;
+  unchecked_bytes_ += bytes;
+  limbo_.push_back(entry_id);
+  return true;
 }
 
 // ---- Other verbs

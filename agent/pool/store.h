@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "agent/pool/object_index.h"
 #include "agent/pool/optional_id.h"
 #include "agent/pool/policy/policy.h"
+#include "agent/pool/store_listener.h"
 
 namespace mc::agent {
 
@@ -47,6 +49,7 @@ struct PutOrder {
   std::uint32_t pin_ttl_s = 0;
   bool upsert = false;
   std::uint32_t group = 0;
+  std::uint8_t replicas = 1;  // wanted in the cluster
 };
 
 struct ListedObject {
@@ -74,6 +77,7 @@ class Store {
     bool isolated = false;
     bool repeatable = false;  // a fixed hash seed
     std::uint64_t node_id = 0, incarnation = 0;
+    std::optional<std::uint64_t> hash_seed;  // of a cluster's namespace; else a random one
   };
   // Appends every pin_value() in the pin slots of every session of this namespace.
   using CollectPins = std::function<void(std::vector<std::uint64_t>&)>;
@@ -121,6 +125,12 @@ class Store {
   Put publish(std::uint64_t session_id, const PutOrder& order);
   // All or nothing: on a failure every reservation of the list is given back.
   Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
+  // Hands the bytes in a reservation of this session to readers who hold them by these pins alone:
+  // no key leads there, and they are freed with the last pin. False: not its reservation.
+  bool lend(std::uint64_t session_id, std::uint32_t entry, std::uint64_t length,
+            std::uint64_t checksum, std::span<shm::Word64* const> pins);
+  // Whoever is to hear of objects from now on; null for nobody.
+  void set_listener(StoreListener* listener) { listener_ = listener; }
   // Starts loading what publishing this reservation under this key will need.
   void prefetch(std::string_view key, std::uint32_t entry) const;
   bool remove(std::string_view key);
@@ -207,6 +217,7 @@ class Store {
   std::unique_ptr<ExtentPool> pool_;
   std::unique_ptr<EvictionPolicy> policy_;
   CollectPins collect_pins_;
+  StoreListener* listener_ = nullptr;
   std::uint64_t capacity_option_ = 0;
   std::uint64_t capacity_bytes_ = 0;
   StoreCounters counters_;

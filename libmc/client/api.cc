@@ -8,9 +8,39 @@
 #include <new>
 
 #include "libmc/client/reading.h"
+#include "libmc/client/remote.h"
 
 using namespace mc;
 using namespace mc::client;
+
+namespace {
+
+// What was missed here, from elsewhere: items of a batch whose status is MC_NOT_FOUND, some at a
+// time, each taken by take(index, FetchedObject).
+template <typename KeyOf, typename StatusOf, typename Take>
+[[gnu::noinline]] void fetch_missing(mc_client* client, Channel& channel, std::size_t count,
+                                     KeyOf key_of, StatusOf status_of, Take take) {
+  const std::uint64_t deadline_ns = deadline_in(of(client), 0);
+  mc_slice keys[kFetchBatch];
+  std::size_t indices[kFetchBatch];
+  for (std::size_t next = 0; next < count;) {
+    std::size_t wanted = 0;
+    for (; next < count && wanted < kFetchBatch; ++next) {
+      if (status_of(next) != MC_NOT_FOUND) continue;
+      keys[wanted] = key_of(next);
+      indices[wanted++] = next;
+    }
+    if (wanted == 0) return;
+    FetchedObject fetched[kFetchBatch];
+    fetch_objects(channel, keys, wanted, fetched, deadline_ns);
+    for (std::size_t i = 0; i < wanted; ++i) take(indices[i], fetched[i]);
+  }
+}
+
+// A read that no other host could serve is a miss like any other.
+mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND : status; }
+
+}  // namespace
 
 extern "C" {
 
@@ -77,8 +107,13 @@ mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
   if (!channel) return set_error(channel.error());
   const mc_span piece{buffer, capacity};
   std::uint64_t copied = 0;
-  const mc_status status =
-      read_object(**channel, key, hash_of(**channel, key), &piece, 1, 0, &copied);
+  mc_status status = read_object(**channel, key, hash_of(**channel, key), &piece, 1, 0, &copied);
+  if (status == MC_NOT_FOUND && may_be_elsewhere(**channel)) {
+    FetchedObject fetched;
+    fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
+    status = fetched.status == MC_OK ? read_fetched(**channel, fetched, &piece, 1, 0, &copied)
+                                     : missed(fetched.status);
+  }
   if (length != nullptr) *length = copied;
   return status == MC_OK ? MC_OK : set_error(status);
 }
@@ -99,7 +134,21 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
     item.status = bad ? MC_INVALID_ARGUMENT
                       : read_object(**channel, item.key, hash_of(**channel, item.key), item.pieces,
                                     item.piece_count, item.offset, &item.length);
-    if (first == MC_OK) first = item.status;
+  }
+  if (may_be_elsewhere(**channel)) {
+    fetch_missing(
+        client, **channel, count, [&](std::size_t i) { return items[i].key; },
+        [&](std::size_t i) { return items[i].status; },
+        [&](std::size_t i, const FetchedObject& fetched) {
+          mc_get_item& item = items[i];
+          item.status = fetched.status == MC_OK
+                            ? read_fetched(**channel, fetched, item.pieces, item.piece_count,
+                                           item.offset, &item.length)
+                            : missed(fetched.status);
+        });
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (first == MC_OK) first = items[i].status;
   }
   return first == MC_OK ? MC_OK : set_error(first);
 }
@@ -110,7 +159,13 @@ mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) {
   if (check_key(key) != MC_OK) return invalid(kBadKey);
   auto channel = channel_of(client);
   if (!channel) return set_error(channel.error());
-  const mc_status status = view_object(**channel, client, key, hash_of(**channel, key), view);
+  mc_status status = view_object(**channel, client, key, hash_of(**channel, key), view);
+  if (status == MC_NOT_FOUND && may_be_elsewhere(**channel)) {
+    FetchedObject fetched;
+    fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
+    status = fetched.status == MC_OK ? view_fetched(**channel, client, fetched, view)
+                                     : missed(fetched.status);
+  }
   if (status == MC_OK) return MC_OK;
   view->pin = 0;
   return set_error(status);
@@ -131,6 +186,18 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
     if (statuses[i] == MC_OK) {
       statuses[i] = view_object(**channel, client, keys[i], hash_of(**channel, keys[i]), &views[i]);
     }
+  }
+  if (may_be_elsewhere(**channel)) {
+    fetch_missing(
+        client, **channel, count, [&](std::size_t i) { return keys[i]; },
+        [&](std::size_t i) { return statuses[i]; },
+        [&](std::size_t i, const FetchedObject& fetched) {
+          statuses[i] = fetched.status == MC_OK
+                            ? view_fetched(**channel, client, fetched, &views[i])
+                            : missed(fetched.status);
+        });
+  }
+  for (std::size_t i = 0; i < count; ++i) {
     if (statuses[i] != MC_OK) views[i].pin = 0;
     if (first == MC_OK) first = statuses[i];
   }
@@ -146,7 +213,11 @@ mc_status mc_exists(mc_client* client, mc_slice key) {
   auto channel = channel_of(client);
   if (!channel) return set_error(channel.error());
   if (object_exists(**channel, key, hash_of(**channel, key), false)) return MC_OK;
-  return set_error(MC_NOT_FOUND);
+  mc_status status = MC_NOT_FOUND;
+  if (may_be_elsewhere(**channel)) {
+    exist_elsewhere(**channel, &key, 1, &status, deadline_in(of(client), 0));
+  }
+  return status == MC_OK ? MC_OK : set_error(status);
 }
 
 mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
@@ -161,6 +232,22 @@ mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
     if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
     const bool there = object_exists(**channel, keys[i], hash_of(**channel, keys[i]), false);
     statuses[i] = there ? MC_OK : MC_NOT_FOUND;
+  }
+  if (!may_be_elsewhere(**channel)) return MC_OK;
+  const std::uint64_t deadline_ns = deadline_in(of(client), 0);
+  mc_slice asked[kFetchBatch];
+  std::size_t indices[kFetchBatch];
+  mc_status answers[kFetchBatch];
+  for (std::size_t next = 0; next < count;) {
+    std::size_t wanted = 0;
+    for (; next < count && wanted < kFetchBatch; ++next) {
+      if (statuses[next] == MC_OK) continue;
+      asked[wanted] = keys[next];
+      indices[wanted++] = next;
+    }
+    if (wanted == 0) break;
+    exist_elsewhere(**channel, asked, wanted, answers, deadline_ns);
+    for (std::size_t i = 0; i < wanted; ++i) statuses[indices[i]] = answers[i];
   }
   return MC_OK;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 #include "libmc/base/clock.h"
 #include "libmc/client/client.h"
@@ -40,7 +41,8 @@ inline Result<ChannelUse> channel_of(mc_client* client, std::uint64_t timeout_ns
 Result<PutRules> rules_from(const Client& client, const mc_put_options* options);
 
 inline mc_group* group_of(const mc_put_options* options) {
-  return options != nullptr && options->struct_size >= sizeof *options ? options->group : nullptr;
+  constexpr std::size_t kEnd = offsetof(mc_put_options, group) + sizeof(mc_group*);
+  return options != nullptr && options->struct_size >= kEnd ? options->group : nullptr;
 }
 
 }  // namespace mc::client

@@ -61,7 +61,7 @@ mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, s
                        const mc_put_options* options, uint64_t user_data, uint64_t* request) {
   if (bad_queue(client, cq) || items == nullptr) return invalid(kBadQueue);
   if (bad_count(count)) return invalid(kBadCount);
-  if (options != nullptr && options->struct_size >= sizeof *options && options->group != nullptr) {
+  if (group_of(options) != nullptr) {
     return invalid("asynchronous puts cannot join a group");
   }
   for (std::size_t i = 0; i < count; ++i) {

@@ -25,7 +25,7 @@ struct mc_group {
   const Memory* memory = nullptr;
   std::vector<WrittenItem> items;
   std::shared_ptr<Staging> staging;
-  bool upsert = false;
+  std::uint16_t flags = shm::kFlagGroup;
   Status failure;
 };
 
@@ -54,6 +54,14 @@ Result<PutRules> rules_from(const Client& client, const mc_put_options* options)
   rules.pin_ttl_s = static_cast<std::uint32_t>(
       std::min<std::uint64_t>((given.pin_ttl_ms + 999) / 1000, 0x7fffffff));
   rules.upsert = given.upsert != 0;
+  if (given.replicas > MC_MAX_REPLICAS) {
+    return fail(MC_INVALID_ARGUMENT, "an object has at most 8 replicas (MC_MAX_REPLICAS)");
+  }
+  if (given.visibility != MC_VISIBLE_CLUSTER && given.visibility != MC_VISIBLE_LOCAL) {
+    return fail(MC_INVALID_ARGUMENT, "visibility is cluster or local");
+  }
+  rules.replicas = given.replicas;
+  rules.local = given.visibility == MC_VISIBLE_LOCAL;
   return rules;
 }
 
@@ -78,6 +86,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   written.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
   written.pin = rules.pin;
   written.pin_ttl_s = rules.pin_ttl_s;
+  written.replicas = rules.replicas;
   if (channel.memory().isolated) {
     auto staging = client.staging(rules.deadline_ns);
     if (!staging) return set_error(staging.error());
@@ -108,7 +117,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
                                  item.pieces, item.piece_count);
   }
   group.memory = &channel.memory();
-  group.upsert |= rules.upsert;
+  group.flags |= rules.flags();
   group.items.push_back(std::move(written));
   return MC_OK;
 }
@@ -257,6 +266,7 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   item.parent_hash = rules->parent.size > 0 ? hash_of(**channel, rules->parent) : 0;
   item.pin = rules->pin;
   item.pin_ttl_s = rules->pin_ttl_s;
+  item.replicas = rules->replicas;
   item.reserved = reservation->reserved;
   item.staging_offset = reservation->staging_offset;
   if (!reservation->staging) {
@@ -270,8 +280,7 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
       left -= part;
     }
   }
-  const Status status =
-      publish_items(**channel, &item, 1, rules->upsert, false, rules->deadline_ns);
+  const Status status = publish_items(**channel, &item, 1, rules->flags(), rules->deadline_ns);
   // A timeout leaves it open whether the agent still reads the staging: it is not reused then.
   if (reservation->staging && status.code() != MC_TIMEOUT) {
     reservation->staging->free(reservation->staging_offset);
@@ -348,8 +357,8 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
     if (!channel) return set_error(channel.error());
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
   }
-  status = publish_items(**channel, group->items.data(), group->items.size(), group->upsert, true,
-                         deadline_ns);
+  status =
+      publish_items(**channel, group->items.data(), group->items.size(), group->flags, deadline_ns);
   if (group->staging && status.code() != MC_TIMEOUT) {
     for (const WrittenItem& item : group->items) group->staging->free(item.staging_offset);
   }

@@ -226,6 +226,8 @@ void Channel::release(std::uint32_t slot) {
   for (const std::uint64_t offset : pending.staging_offsets) pending.staging->free(offset);
   pending.staging_offsets.clear();
   pending.staging.reset();
+  for (const std::uint32_t pin : pending.pin_slots) shm::clear_pin(shared_->pins[pin]);
+  pending.pin_slots.clear();
   pending.in_use = false;
   --in_flight_;
 }
@@ -397,6 +399,10 @@ shm::Word64* Channel::free_pin() {
     if (slot.load_relaxed() == 0) return &slot;
   }
   return nullptr;
+}
+
+void Channel::free_pins_after(Ticket ticket, const std::uint32_t* slots, std::uint32_t count) {
+  pending_[ticket.slot].pin_slots.assign(slots, slots + count);
 }
 
 void Channel::arm_eventfd() { shm::announce_client_sleep(shared_->header, shm::kClientInPoll); }

@@ -96,6 +96,11 @@ class Channel {
   // ---- Reading
   shm::Word64* scratch_pin() { return &shared_->pins[0]; }
   shm::Word64* free_pin();  // null: all in use
+  std::uint32_t slot_of(const shm::Word64* pin) const {
+    return static_cast<std::uint32_t>(pin - shared_->pins);
+  }
+  // Slots that a forgotten request's answer may still write: free when that has come.
+  void free_pins_after(Ticket ticket, const std::uint32_t* slots, std::uint32_t count);
   void touch(std::uint32_t entry) { touches_.record(entry); }
 
   // Notes that completions shall signal the client's eventfd.
@@ -112,6 +117,7 @@ class Channel {
     bool forgotten = false;
     std::shared_ptr<Staging> staging;
     std::vector<std::uint64_t> staging_offsets;
+    std::vector<std::uint32_t> pin_slots;
   };
   void publish(Pending& pending);
   void release(std::uint32_t slot);

@@ -255,7 +255,7 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
   Operation operation;
   operation.user_data = user_data;
   operation.deadline_ns = rules.deadline_ns;
-  operation.upsert = rules.upsert;
+  operation.flags = rules.flags();
   operation.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     Item& item = operation.items[i];
@@ -268,6 +268,7 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
     item.fields.key_bytes = static_cast<std::uint16_t>(item.key.size());
     item.fields.pin = static_cast<std::uint8_t>(rules.pin);
     item.fields.pin_ttl_s = rules.pin_ttl_s;
+    item.fields.replicas = rules.replicas;
     if (!rules.upsert && object_exists(*channel_, items[i].key, item.hash, true)) {
       item.phase = Phase::kDone;
       continue;
@@ -361,8 +362,8 @@ void CompletionQueue::send(Operation& operation, Item& item) {
   }
   if (item.staging) channel_->hold_staging(*ticket, item.staging, item.fields.staging_offset);
   item.phase = Phase::kPublishing;
-  channel_->submit(*ticket, item.staging ? shm::Op::kPutStaged : shm::Op::kPut,
-                   operation.upsert ? shm::kFlagUpsert : 0, 1, operation.deadline_ns);
+  channel_->submit(*ticket, item.staging ? shm::Op::kPutStaged : shm::Op::kPut, operation.flags, 1,
+                   operation.deadline_ns);
 }
 
 void CompletionQueue::on_reserved(Operation& operation, Item& item) {

@@ -64,7 +64,7 @@ class CompletionQueue {
     std::uint64_t request = 0;
     std::uint64_t user_data = 0;
     std::uint64_t deadline_ns = 0;
-    bool upsert = false;
+    std::uint16_t flags = 0;
     bool cancelled = false;
     std::vector<Item> items;
     std::size_t open_items = 0;

@@ -139,6 +139,7 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
     memory->stock_bytes = welcome->stock_bytes;
     memory->channel_count = welcome->channel_count;
     memory->isolated = welcome->isolated != 0;
+    memory->clustered = welcome->clustered != 0;
     if (Status status = map_memory(*memory, *welcome, message->fds); !status.ok()) {
       return fail(status);
     }

@@ -27,6 +27,7 @@ struct Memory {
   std::uint64_t stock_bytes = 0;
   std::uint32_t channel_count = 0;
   bool isolated = false;
+  bool clustered = false;
   Mapping index_map;
   Mapping pool_map;        // read-only, always
   Mapping pool_write_map;  // direct namespaces only

@@ -58,8 +58,6 @@ std::uint64_t hash_of(const Channel& channel, mc_slice key) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
-namespace {
-
 // The uncommon reads: ranges, several pieces, objects of several extents, buffers too small.
 [[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
@@ -89,8 +87,6 @@ namespace {
   view->size = spans[0].size;
   return true;
 }
-
-}  // namespace
 
 mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const mc_span* pieces,
                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {

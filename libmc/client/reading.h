@@ -23,6 +23,11 @@ mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const 
                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length);
 mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,
                       mc_view* view);
+// For objects that are pinned already. The first gives the bytes copied, or the object's length, in
+// *length, as read_object() does; the second is false when the extents make no sense.
+mc_status read_pieces(const Memory& memory, const shm::FoundObject& found, const mc_span* pieces,
+                      std::size_t piece_count, std::uint64_t offset, std::uint64_t* length);
+bool view_spans(const Memory& memory, const shm::FoundObject& found, mc_view* view);
 // True if the object is there; notes the use for eviction if touch.
 bool object_exists(Channel& channel, mc_slice key, std::uint64_t hash, bool touch);
 mc_status stat_object(Channel& channel, mc_slice key, std::uint64_t hash, mc_stat_info* info);

@@ -142,6 +142,7 @@ class PutRun {
     fields.parent_hash = parent.size > 0 ? hash_of(channel_, parent) : 0;
     fields.pin = static_cast<std::uint8_t>(rules_.pin);
     fields.pin_ttl_s = rules_.pin_ttl_s;
+    fields.replicas = rules_.replicas;
   }
 
   // How many of the items from here on, itself included, want the same reservation.
@@ -204,7 +205,7 @@ class PutRun {
     }
     const auto count = static_cast<std::uint32_t>(sent.items.size());
     channel_.submit(*ticket, memory_->isolated ? shm::Op::kPutStaged : shm::Op::kPut,
-                    rules_.upsert ? shm::kFlagUpsert : 0, count, rules_.deadline_ns);
+                    rules_.flags(), count, rules_.deadline_ns);
     sent.ticket = *ticket;
     sent_.push_back(std::move(sent));
   }
@@ -330,9 +331,10 @@ bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) 
   fields.checksum = copy_into(memory, reserved, hash, item.pieces, item.piece_count);
   fields.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
   fields.pin_ttl_s = rules.pin_ttl_s;
+  fields.replicas = rules.replicas;
   encode_item(channel.arguments(*ticket), fields, item.key);
   MC_FAILPOINT("client.copied");
-  channel.submit(*ticket, shm::Op::kPut, rules.upsert ? shm::kFlagUpsert : 0, 1, rules.deadline_ns);
+  channel.submit(*ticket, shm::Op::kPut, rules.flags(), 1, rules.deadline_ns);
   if (!channel.wait(*ticket, rules.deadline_ns + kGraceNs)) {
     channel.forget(*ticket);
     item.status = MC_TIMEOUT;
@@ -442,8 +444,9 @@ std::uint32_t encode_item(unsigned char* at, const shm::PutItem& fields, mc_slic
   return encoded_bytes(key.size);
 }
 
-Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count, bool upsert,
-                     bool group, std::uint64_t deadline_ns) {
+Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count,
+                     std::uint16_t flags, std::uint64_t deadline_ns) {
+  const bool group = (flags & shm::kFlagGroup) != 0;
   const auto item_count = static_cast<std::uint32_t>(count);
   std::uint64_t bytes = shm::result_bytes(item_count);
   for (std::size_t i = 0; i < count; ++i) bytes += encoded_bytes(items[i].key.size());
@@ -459,14 +462,13 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
     fields.key_bytes = static_cast<std::uint16_t>(items[i].key.size());
     fields.pin = static_cast<std::uint8_t>(items[i].pin);
     fields.pin_ttl_s = items[i].pin_ttl_s;
+    fields.replicas = items[i].replicas;
     fields.length = items[i].length;
     fields.checksum = items[i].checksum;
     fields.parent_hash = items[i].parent_hash;
     fields.staging_offset = items[i].staging_offset;
     at += encode_item(at, fields, {items[i].key.data(), items[i].key.size()});
   }
-  const auto flags =
-      static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) | (group ? shm::kFlagGroup : 0));
   const bool staged = channel.memory().isolated;
   channel.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, flags, item_count,
                  deadline_ns);

@@ -24,6 +24,13 @@ struct PutRules {
   mc_pin pin = MC_PIN_NONE;
   std::uint32_t pin_ttl_s = 0;
   bool upsert = false;
+  std::uint32_t replicas = 0;
+  bool local = false;  // does not wait for the cluster
+
+  std::uint16_t flags() const {
+    return static_cast<std::uint16_t>((upsert ? shm::kFlagUpsert : 0) |
+                                      (local ? shm::kFlagLocal : 0));
+  }
 };
 
 // An object whose bytes are in the pool (or in staging) and that waits for its publication.
@@ -34,6 +41,7 @@ struct WrittenItem {
   std::uint64_t parent_hash = 0;
   mc_pin pin = MC_PIN_NONE;
   std::uint32_t pin_ttl_s = 0;
+  std::uint32_t replicas = 0;
   Reserved reserved;
   std::uint64_t staging_offset = 0;
 };
@@ -52,9 +60,9 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
 // Copies the pieces into the reservation; returns their checksum.
 std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
                         const mc_slice* pieces, std::size_t piece_count);
-// Publishes written items, all or nothing if group. Failures give their reservations back.
-Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count, bool upsert,
-                     bool group, std::uint64_t deadline_ns);
+// Publishes written items, all or nothing with kFlagGroup. Failures give their reservations back.
+Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count,
+                     std::uint16_t flags, std::uint64_t deadline_ns);
 Status remove_items(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
                     std::uint64_t deadline_ns);
 Status set_pin(Channel& channel, mc_slice key, mc_pin pin, std::uint32_t ttl_s,

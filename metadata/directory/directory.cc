@@ -47,9 +47,9 @@ void Directory::apply(const Batch& batch, BatchAnswer& answer) {
     for (const PublishItem& item : piece) table_.prefetch_home(item.hash);
     for (const PublishItem& item : piece) table_.prefetch_slot_for_write(item.hash);
     for (const PublishItem& item : piece) {
-      answer.verdicts.push_back(item.what == PublishItem::What::kHolds
-                                    ? publish(*node, item, batch, answer)
-                                    : withdraw(*node, item));
+      answer.verdicts.push_back(item.what == PublishItem::What::kDropped
+                                    ? withdraw(*node, item)
+                                    : publish(*node, item, batch, answer));
     }
   }
 }
@@ -82,6 +82,7 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   const bool held = known.holder_count != 0;
   if (held && item.version < known.version) return Verdict::kStale;
   const bool joins = held && item.version == known.version;
+  if (held && !joins && item.what == PublishItem::What::kCreates) return Verdict::kStale;
   if (joins && item.bytes != known.bytes) return Verdict::kInvalid;
   // A version that others hold was told in time by somebody.
   if (!joins && tombstones_.uncertain(batch.removals_seen, item.version)) {

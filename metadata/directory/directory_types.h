@@ -47,6 +47,7 @@ struct PublishItem {
   enum class What : std::uint8_t {
     kHolds,    // the node holds this object
     kDropped,  // it no longer does: evicted, moved away. Other holders stay
+    kCreates,  // holds it, and nobody may hold another version: else kStale, whichever is newer
   };
   KeyHash hash;
   // Names one completed put of the key: of two, the later one's is greater, and it is the same at
@@ -66,7 +67,7 @@ struct Batch {
 
 enum class Verdict : std::uint8_t {
   kAccepted,
-  kStale,        // a newer version is known: drop yours
+  kStale,        // a newer version is known, or to kCreates any other: drop yours
   kRemoved,      // this version was removed: drop it
   kUncertain,    // it may have been removed so long ago that nobody remembers: drop it
   kFull,         // back-pressure: the directory is full; keep the object, publish it again later

@@ -48,6 +48,7 @@ bool object_size_ok(std::uint64_t bytes) { return bytes >= 1 && bytes <= MC_MAX_
 
 constexpr auto kLastStream = static_cast<std::uint8_t>(StreamAnswer::kBusy);
 constexpr auto kLastVerdict = static_cast<std::uint8_t>(Verdict::kNotHeld);
+constexpr auto kLastWhat = static_cast<std::uint8_t>(PublishItem::What::kCreates);
 constexpr auto kLastLookup = static_cast<std::uint8_t>(Lookup::kRecovering);
 
 bool text_ok(const std::string& text) {
@@ -143,13 +144,13 @@ Status decode(std::string_view bytes, Publish& value) {
   if (!hashes_fit(message.hash_size())) return wrong("Publish", "odd or too many hashes");
   const std::size_t count = count_of(message.hash_size()) / 2;
   const std::string& attributes = message.attributes();
-  const std::string& dropped = message.dropped();
+  const std::string& what = message.what();
   if (count_of(message.version_size()) != count || attributes.size() != count ||
       count_of(message.object_bytes_size()) != count) {
     return wrong("Publish", "columns of different lengths");
   }
-  if (!dropped.empty() && !column_fits(dropped, count, 1)) {
-    return wrong("Publish", "dropped marks that do not fit its keys");
+  if (!what.empty() && !column_fits(what, count, kLastWhat)) {
+    return wrong("Publish", "marks that do not fit its keys");
   }
   value.sequence = message.sequence();
   value.removals_seen = message.removals_seen();
@@ -159,12 +160,12 @@ Status decode(std::string_view bytes, Publish& value) {
   const std::uint64_t* object_bytes = message.object_bytes().data();
   for (std::size_t i = 0; i < count; ++i) {
     // Sizes and attributes that cannot be get a verdict each, from the directory.
-    value.items[i] = {{hash[2 * i], hash[2 * i + 1]},
-                      version[i],
-                      object_bytes[i],
-                      unpack(static_cast<std::uint8_t>(attributes[i])),
-                      !dropped.empty() && dropped[i] != 0 ? PublishItem::What::kDropped
-                                                          : PublishItem::What::kHolds};
+    value.items[i] = {
+        {hash[2 * i], hash[2 * i + 1]},
+        version[i],
+        object_bytes[i],
+        unpack(static_cast<std::uint8_t>(attributes[i])),
+        what.empty() ? PublishItem::What::kHolds : static_cast<PublishItem::What>(what[i])};
   }
   return {};
 }

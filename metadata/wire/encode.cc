@@ -98,19 +98,17 @@ void encode(const Publish& value, std::string& bytes) {
   message.mutable_object_bytes()->Reserve(count);
   std::string& attributes = *message.mutable_attributes();
   attributes.resize(value.items.size());
-  bool any_dropped = false;
+  bool all_held = true;
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     const PublishItem& item = value.items[i];
     message.mutable_version()->AddAlreadyReserved(item.version);
     message.mutable_object_bytes()->AddAlreadyReserved(item.bytes);
     attributes[i] = static_cast<char>(pack(item.attributes));
-    any_dropped |= item.what == PublishItem::What::kDropped;
+    all_held &= item.what == PublishItem::What::kHolds;
   }
-  if (any_dropped) {
-    std::string& dropped = *message.mutable_dropped();
-    for (const PublishItem& item : value.items) {
-      dropped += static_cast<char>(item.what == PublishItem::What::kDropped);
-    }
+  if (!all_held) {
+    std::string& what = *message.mutable_what();
+    for (const PublishItem& item : value.items) what += static_cast<char>(item.what);
   }
   write(message, bytes);
 }

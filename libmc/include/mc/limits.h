@@ -14,6 +14,7 @@
 #define MC_MAX_EXTENTS 16u                /* pieces one object may be cut into in a pool */
 #define MC_MAX_PIECES 1024u               /* gather or scatter pieces of one value */
 #define MC_MAX_GROUP_ITEMS 1024u          /* objects of one group */
+#define MC_MAX_REPLICAS 8u                /* of one object, in a cluster */
 #define MC_MAX_CHANNELS 64u               /* channels (threads at once) of one client */
 #define MC_MAX_VIEWS_PER_CHANNEL 1023u    /* views held at once, per thread */
 #define MC_MAX_SESSIONS 1024u             /* clients of one agent */

@@ -133,6 +133,12 @@ typedef enum mc_pin {
   MC_PIN_HARD = 2  /* never evicted */
 } mc_pin;
 
+/* When a put returns. In a namespace of one host alone both are the same. */
+typedef enum mc_visibility {
+  MC_VISIBLE_CLUSTER = 0, /* when every host can find it; while no master can be reached, as below */
+  MC_VISIBLE_LOCAL = 1    /* when every client of this host can; the others soon after */
+} mc_visibility;
+
 typedef struct mc_group mc_group;
 
 typedef struct mc_put_options {
@@ -143,9 +149,11 @@ typedef struct mc_put_options {
   uint32_t upsert; /* 1: replace what is stored under the key; 0: an existing key is a success */
   uint64_t pin_ttl_ms; /* soft pins only; 0: one hour */
   mc_group* group;     /* null, or the group this put belongs to */
+  uint32_t replicas;   /* in a cluster: hosts that shall hold it, 1 to 8; 0: one */
+  mc_visibility visibility;
 } mc_put_options;
 #define MC_PUT_OPTIONS_INIT \
-  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL }
+  { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL, 0, MC_VISIBLE_CLUSTER }
 
 /* Stores one copy of value under key. Returns when the object is visible to every client of the
  * host. A key that exists is left as it is, and the put succeeds (but see upsert). options may be

@@ -76,6 +76,8 @@ struct PutOptions {
   mc_pin pin = MC_PIN_NONE;
   std::uint64_t pin_ttl_ms = 0;  // soft pins only; 0: one hour
   bool upsert = false;           // replace what is stored under the key
+  std::uint32_t replicas = 0;    // in a cluster: hosts that shall hold it; 0: one
+  mc_visibility visibility = MC_VISIBLE_CLUSTER;
 };
 
 namespace detail {
@@ -97,7 +99,9 @@ inline mc_put_options put_options(const PutOptions& options, mc_group* group = n
           options.pin,
           options.upsert ? 1u : 0u,
           options.pin_ttl_ms,
-          group};
+          group,
+          options.replicas,
+          options.visibility};
 }
 
 template <typename T>

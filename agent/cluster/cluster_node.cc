@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/cluster_node.h"
+
+#include <algorithm>
+#include <boost/regex.hpp>
+
+#include "libmc/base/clock.h"
+#include "libmc/base/hash.h"
+
+namespace mc::agent {
+
+namespace wire = metadata::wire;
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+// How long after the last traffic the loop keeps looking, as it does for its rings.
+constexpr std::uint64_t kLivelyNs = 200'000;
+constexpr std::uint64_t kMembersNs = 1'000 * kMs;
+constexpr std::uint64_t kMembersSoonNs = 20 * kMs;
+constexpr std::uint64_t kNotifyNs = 1'000 * kMs;
+constexpr std::uint64_t kPingNs = 2'000 * kMs;
+constexpr std::uint64_t kCopyNs = 30'000 * kMs;
+constexpr std::uint64_t kNoticeCookie = 1;
+constexpr std::size_t kListBytes = 512 * 1024;
+
+}  // namespace
+
+ClusterNode::ClusterNode(const ClusterIdentity& identity)
+    : identity_(identity),
+      peers_(identity.node, identity.place),
+      hasher_(identity.secret),
+      clock_(identity.node) {}
+
+ClusterNode::~ClusterNode() { stop(); }
+
+void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
+  port_ = &port;
+  transport_ = &transport;
+  peers_.set_transport(transport);
+  announcer_ = std::make_unique<Announcer>(tenants_, port, clock_);
+  fetcher_ = std::make_unique<Fetcher>(port, peers_, transport, *announcer_, identity_.place);
+}
+
+void ClusterNode::stop() {
+  for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
+  fetcher_.reset();
+  announcer_.reset();
+}
+
+// ---- Namespaces ---------------------------------------------------------------------------------
+
+std::uint64_t ClusterNode::hash_seed(std::string_view name_space) const {
+  return hasher_.hash(name_space, "seed of the index").hi;
+}
+
+Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) {
+  auto book = VersionBook::open(std::move(kept), tenant->store->index().header().max_entries);
+  if (!book) return book.error();
+  auto made = std::make_unique<ClusterTenant>(tenant, hasher_, clock_, std::move(*book));
+  transport::RegionSpec spec;
+  spec.data = tenant->store->pool().data();
+  spec.size_bytes = tenant->store->pool().max_bytes();
+  spec.rights = transport::kRemoteRead;
+  spec.guard = made.get();
+  spec.fd = tenant->store->pool().file().fd();
+  auto region = transport_->register_region(spec);
+  if (!region) return region.error();
+  made->region = *region;
+  tenant->store->set_listener(made.get());
+  tenants_.push_back(std::move(made));
+  return {};
+}
+
+void ClusterNode::remove_tenant(const Tenant& tenant) {
+  const auto at = std::ranges::find_if(
+      tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
+  if (at == tenants_.end()) return;
+  fetcher_->forget(**at);
+  // All that is sent from it ends, or its peer's lane is cut.
+  while (!transport_->close_region((*at)->region)) transport_->poll(now_ns(), events_);
+  (*at)->store().set_listener(nullptr);
+  // What the master still thinks is here is found missing, peer by peer, and named no more by the
+  // next report.
+  tenants_.erase(at);
+}
+
+const MemoryFile& ClusterNode::versions_file(const Tenant& tenant) const {
+  return find(tenant)->book().file();
+}
+
+ClusterTenant* ClusterNode::find(const Tenant& tenant) const {
+  for (const auto& one : tenants_) {
+    if (one->tenant().get() == &tenant) return one.get();
+  }
+  return nullptr;
+}
+
+ClusterTenant* ClusterNode::find(std::string_view name_space) const {
+  for (const auto& one : tenants_) {
+    if (one->tenant()->name == name_space) return one.get();
+  }
+  return nullptr;
+}
+
+void ClusterNode::collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const {
+  if (const ClusterTenant* const one = find(tenant)) one->collect_pins(pins);
+}
+
+// ---- Errands ------------------------------------------------------------------------------------
+
+void ClusterNode::begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) {
+  lively_until_ns_ = now_ns + kLivelyNs;
+  errand->open_count = errand->items.size();
+  ClusterTenant* const tenant = find(*errand->tenant);
+  if (tenant == nullptr) {
+    for (Errand::Item& item : errand->items) errand->settle(item, MC_NOT_FOUND);
+    ended_ = true;
+    return;
+  }
+  switch (errand->kind) {
+    case Errand::Kind::kAnnounce:
+      announcer_->await(errand, *tenant);
+      break;
+    case Errand::Kind::kFetch:
+      fetcher_->fetch(errand, *tenant, now_ns);
+      break;
+    case Errand::Kind::kExists:
+      fetcher_->exists(errand, *tenant, now_ns);
+      break;
+    case Errand::Kind::kRemove:
+      remove(errand, *tenant, now_ns);
+      break;
+  }
+}
+
+// The master tells every holder, this one too. What only this one knows goes at once.
+void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
+                         std::uint64_t now_ns) {
+  wire::Remove request;
+  std::vector<bool> here;
+  for (Errand::Item& item : errand->items) {
+    const metadata::KeyHash name = tenant.name_of(item.key);
+    fetcher_->locations().forget(name);
+    request.items.push_back({name, UINT64_MAX});
+    here.push_back(tenant.find(name) != kNoEntry);
+  }
+  // In order: what was put before is announced before.
+  announcer_->flush(now_ns);
+  port_->remove(
+      request, errand->deadline_ns,
+      [this, errand, here, alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
+        if (alive.expired()) return;
+        ClusterTenant* const owner = find(*errand->tenant);
+        for (std::size_t i = 0; i < errand->items.size(); ++i) {
+          Errand::Item& item = errand->items[i];
+          if (!reply || i >= reply->keys.size()) {
+            errand->settle(item, reply ? MC_INTERNAL : reply.error().code());
+            continue;
+          }
+          bool removed = reply->keys[i] == metadata::Lookup::kFound || here[i];
+          if (owner != nullptr) removed |= owner->store().remove(item.key);
+          const bool unsure = reply->unconfirmed != 0;
+          errand->settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
+        }
+        ended_ = true;
+      });
+}
+
+bool ClusterNode::take_ended() {
+  const bool ended = std::exchange(ended_, false);
+  const bool announced = announcer_->take_ended();
+  const bool fetched = fetcher_->take_ended();
+  return ended || announced || fetched;
+}
+
+// ---- The loop -----------------------------------------------------------------------------------
+
+void ClusterNode::poll(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  events_.clear();
+  transport_->poll(now_ns, events_);
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    const transport::Event& event = events_[i];
+    switch (event.kind) {
+      case transport::Event::Kind::kCompleted:
+        lively_until_ns_ = now_ns + kLivelyNs;
+        if (event.verb == transport::Verb::kNotify) peers_.sent(event.id);
+        if (event.cookie > kNoticeCookie) fetcher_->on_event(event);
+        break;
+      case transport::Event::Kind::kNotified:
+        lively_until_ns_ = now_ns + kLivelyNs;
+        on_notified(event, now_ns);
+        break;
+      case transport::Event::Kind::kPeerLost: {
+        const MemberId node = peers_.node_of(event.peer);
+        const wire::MemberInfo* const member = peers_.find(node);
+        peers_.lost(node);
+        if (member != nullptr) {
+          port_->report_unreachable({node, member->descriptor.incarnation});
+        }
+        break;
+      }
+      case transport::Event::Kind::kPeerBack:
+        peers_.back(peers_.node_of(event.peer));
+        break;
+    }
+  }
+  if (peers_.take_missed()) {
+    next_members_ns_ = std::min(next_members_ns_, last_members_ns_ + kMembersSoonNs);
+  }
+  if (now_ns >= next_members_ns_ && !members_asked_) refresh_members(now_ns);
+  for (auto at = pings_.begin(); at != pings_.end();) {
+    if (now_ns < at->second.started_ns + kPingNs) {
+      ++at;
+      continue;
+    }
+    const Answer done = std::move(at->second.done);
+    at = pings_.erase(at);
+    done(R"({"error":"MC_TIMEOUT","code":4,"cause":"the peer did not answer within 2 s"})");
+  }
+}
+
+void ClusterNode::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  announcer_->flush(now_ns);
+  fetcher_->flush(now_ns);
+}
+
+std::uint64_t ClusterNode::next_poll_ns() const {
+  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), next_members_ns_});
+}
+
+void ClusterNode::refresh_members(std::uint64_t now_ns) {
+  members_asked_ = true;
+  last_members_ns_ = now_ns;
+  next_members_ns_ = now_ns + kMembersNs;
+  port_->members(now_ns + kMembersNs,
+                 [this, alive = std::weak_ptr(alive_)](const Result<wire::MembersAnswer>& answer) {
+                   if (alive.expired()) return;
+                   members_asked_ = false;
+                   if (answer) {
+                     peers_.update(*answer);
+                     return;
+                   }
+                   next_members_ns_ = now_ns_ + kMembersSoonNs;
+                 });
+}
+
+// ---- Peers --------------------------------------------------------------------------------------
+
+void ClusterNode::on_notified(const transport::Event& event, std::uint64_t now_ns) {
+  const auto message = decode_peer_message(event.payload);
+  if (!message) return;
+  switch (message->kind) {
+    case PeerMessageKind::kAsk:
+      answer_ask(event.from, *message, now_ns);
+      break;
+    case PeerMessageKind::kPlace:
+      fetcher_->on_answer(event.from, *message, tenants_);
+      break;
+    case PeerMessageKind::kPing: {
+      PeerMessage pong;
+      pong.kind = PeerMessageKind::kPong;
+      pong.request = message->request;
+      notify(event.from, pong, now_ns);
+      break;
+    }
+    case PeerMessageKind::kPong: {
+      const auto at = pings_.find(message->request);
+      if (at == pings_.end() || at->second.node != event.from) break;
+      const std::uint64_t took_ns = mc::now_ns() - at->second.started_ns;
+      const Answer done = std::move(at->second.done);
+      pings_.erase(at);
+      done("{\"round_trip_ns\":" + std::to_string(took_ns) + "}");
+      break;
+    }
+  }
+}
+
+void ClusterNode::notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns) {
+  // Lost, or no room: whoever asked tries another holder. One whom the master has not told of yet
+  // is known soon.
+  if (!peers_.notify(to, message, kNoticeCookie, now_ns + kNotifyNs, now_ns)) peers_.missed();
+}
+
+void ClusterNode::answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns) {
+  constexpr std::size_t kHeadBytes = 256;  // head and descriptor
+  PeerMessage answer;
+  answer.kind = PeerMessageKind::kPlace;
+  answer.request = ask.request;
+  std::size_t bytes = kHeadBytes;
+  const ClusterTenant* of = nullptr;
+  const auto send = [&] {
+    if (answer.rows.empty()) return;
+    if (of != nullptr) {
+      answer.name_space = of->id();
+      if (auto text = transport_->describe(of->region)) answer.region = std::move(*text);
+    }
+    notify(from, answer, now_ns);
+    answer.rows.clear();
+    bytes = kHeadBytes;
+  };
+  for (std::size_t i = 0; i < ask.keys.size(); ++i) {
+    ++asks_served_;
+    PlaceRow row;
+    const ClusterTenant* holder = nullptr;
+    for (const auto& tenant : tenants_) {
+      if (ask.name_space != 0 && tenant->id() != ask.name_space) continue;
+      const std::uint32_t entry = tenant->find(ask.keys[i]);
+      if (entry == kNoEntry) continue;
+      row = tenant->place_of(entry);
+      if ((ask.flags & kAskForKeys) != 0) {
+        row.key = std::string(tenant->store().index().key_of(entry));
+      }
+      holder = tenant.get();
+      break;
+    }
+    row.number = static_cast<std::uint16_t>(i);
+    const std::size_t row_bytes = encoded_row_bytes(row);
+    const bool other = holder != nullptr && of != nullptr && holder != of;
+    if (other || bytes + row_bytes > transport::kMaxNotificationBytes) send();
+    if (holder != nullptr) of = holder;
+    answer.rows.push_back(std::move(row));
+    bytes += row_bytes;
+  }
+  send();
+}
+
+// ---- The master's orders ------------------------------------------------------------------------
+
+metadata::Load ClusterNode::load() {
+  metadata::Load load;
+  for (const auto& tenant : tenants_) load.used_bytes += tenant->store().live_bytes();
+  return load;
+}
+
+void ClusterNode::next_report(bool first, std::vector<metadata::PublishItem>& items) {
+  announcer_->next_report(first, items);
+}
+
+void ClusterNode::on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) {
+  announcer_->on_verdict(item, verdict);
+}
+
+void ClusterNode::on_drop(const wire::Drop& order, Done done) {
+  for (const metadata::RemoveItem& item : order.items) {
+    fetcher_->locations().forget(item.hash);
+    for (const auto& tenant : tenants_) {
+      const std::uint32_t entry = tenant->find(item.hash);
+      if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
+      tenant->drop(entry);
+    }
+  }
+  done({});
+}
+
+void ClusterNode::on_drop_matching(const wire::Match& match,
+                                   Reply<wire::RemoveMatchingAnswer> reply) {
+  ClusterTenant* const tenant = find(match.name_space);
+  wire::RemoveMatchingAnswer answer;
+  if (tenant == nullptr) {
+    reply(answer);
+    return;
+  }
+  boost::regex pattern;
+  if (match.kind == wire::Match::Kind::kRegex) {
+    try {
+      pattern.assign(match.pattern, boost::regex::extended);
+    } catch (const boost::regex_error& error) {
+      reply(fail(MC_INVALID_ARGUMENT,
+                 "the pattern is no regular expression: " + std::string(error.what())));
+      return;
+    }
+  }
+  ObjectIndex& index = tenant->store().index();
+  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
+    if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {
+      continue;
+    }
+    const std::string_view key = index.key_of(entry);
+    bool matches = key.starts_with(match.pattern);
+    if (match.kind == wire::Match::Kind::kRegex) {
+      try {
+        matches = boost::regex_search(key.begin(), key.end(), pattern);
+      } catch (const std::exception&) {  // more work than Boost grants a pattern
+        reply(fail(MC_TOO_LARGE, "the pattern takes too long to match; say it simpler"));
+        return;
+      }
+    }
+    if (!matches) continue;
+    tenant->drop(entry);
+    ++answer.removed;
+  }
+  reply(answer);
+}
+
+void ClusterNode::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
+  wire::ListAnswer answer;
+  ClusterTenant* const tenant = find(match.name_space);
+  if (tenant == nullptr) {
+    reply(answer);
+    return;
+  }
+  ObjectIndex& index = tenant->store().index();
+  // The smallest `limit` keys after match.after: a heap with the largest of them in front.
+  std::vector<wire::ListedKey>& keys = answer.keys;
+  const auto before = [](const wire::ListedKey& one, const wire::ListedKey& other) {
+    return one.key < other.key;
+  };
+  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
+    if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {
+      continue;
+    }
+    const std::string_view key = index.key_of(entry);
+    if (!key.starts_with(match.pattern) || (!match.after.empty() && key <= match.after)) continue;
+    if (keys.size() == match.limit && key >= keys.front().key) {
+      answer.more = true;
+      continue;
+    }
+    if (keys.size() == match.limit) {
+      std::ranges::pop_heap(keys, before);
+      keys.pop_back();
+      answer.more = true;
+    }
+    keys.push_back({std::string(key), index.entry(entry).length.load_relaxed()});
+    std::ranges::push_heap(keys, before);
+  }
+  std::ranges::sort_heap(keys, before);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    bytes += keys[i].key.size() + 16;
+    if (bytes <= kListBytes) continue;
+    keys.resize(i);
+    answer.more = true;
+    break;
+  }
+  reply(std::move(answer));
+}
+
+void ClusterNode::on_copy(const wire::Copy& order, Done done) {
+  std::vector<ClusterTenant*> all;
+  for (const auto& tenant : tenants_) all.push_back(tenant.get());
+  fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, [done](mc_status status) {
+    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
+  });
+}
+
+}  // namespace mc::agent

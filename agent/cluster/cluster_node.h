@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: this agent as a member of the cluster: composes what is in this folder, and answers
+//   peers and masters.
+//
+//     Server ── Errands ──► Fetcher ──► MasterPort, Peers, Transport
+//     stores ── changes ──► Announcer ──► MasterPort
+//     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
+//     master ── drop, copy, list ──► ClusterTenant, Fetcher
+// Threads: the agent's loop.
+// Owns: everything of the cluster's but the stores. Built by the agent, or by a simulator with
+//   another port and transport.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/cluster.h"
+#include "agent/cluster/announcer.h"
+#include "agent/cluster/fetcher.h"
+#include "agent/cluster/peers.h"
+
+namespace mc::agent {
+
+struct ClusterIdentity {
+  MemberId node = 0;
+  metadata::Incarnation incarnation = 0;
+  std::string secret;  // of the cluster: the key, or its name where there is none
+  metadata::Reader place;
+};
+
+class ClusterNode : public Cluster, protected MasterOrders {
+ public:
+  ClusterNode(const ClusterIdentity& identity);
+  ~ClusterNode() override;
+
+  std::uint64_t hash_seed(std::string_view name_space) const override;
+  Status add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) override;
+  void remove_tenant(const Tenant& tenant) override;
+  const MemoryFile& versions_file(const Tenant& tenant) const override;
+  void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
+  void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) override;
+  bool take_ended() override;
+  void poll(std::uint64_t now_ns) override;
+  void flush(std::uint64_t now_ns) override;
+  std::uint64_t next_poll_ns() const override;
+  bool lively(std::uint64_t now_ns) const override { return now_ns < lively_until_ns_; }
+  bool fenced() const override { return fenced_; }
+  std::string status_text() override;
+  bool ask(std::string_view verb, std::string_view request, Answer done) override;
+
+ protected:
+  // To be called once, before the first tenant. Both outlive this object's use of them: stop().
+  void connect(MasterPort& port, transport::Transport& transport);
+  void stop();
+
+  metadata::Load load() override;
+  void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
+  void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;
+  void on_drop(const metadata::wire::Drop& order, Done done) override;
+  void on_drop_matching(const metadata::wire::Match& match,
+                        Reply<metadata::wire::RemoveMatchingAnswer> reply) override;
+  void on_list(const metadata::wire::Match& match,
+               Reply<metadata::wire::ListAnswer> reply) override;
+  void on_copy(const metadata::wire::Copy& order, Done done) override;
+  void on_fenced() override { fenced_ = true; }
+
+  const ClusterIdentity identity_;
+  Peers peers_;
+
+ private:
+  ClusterTenant* find(const Tenant& tenant) const;
+  ClusterTenant* find(std::string_view name_space) const;
+  void remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
+  void on_notified(const transport::Event& event, std::uint64_t now_ns);
+  void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
+  void notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns);
+  void refresh_members(std::uint64_t now_ns);
+
+  metadata::KeyHasher hasher_;
+  VersionClock clock_;
+  MasterPort* port_ = nullptr;
+  transport::Transport* transport_ = nullptr;
+  std::vector<std::unique_ptr<ClusterTenant>> tenants_;
+  std::unique_ptr<Announcer> announcer_;
+  std::unique_ptr<Fetcher> fetcher_;
+  std::vector<transport::Event> events_;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t lively_until_ns_ = 0;
+  std::uint64_t next_members_ns_ = 0;
+  std::uint64_t last_members_ns_ = 0;
+  bool members_asked_ = false;
+  bool fenced_ = false;
+  bool ended_ = false;
+  std::uint64_t asks_served_ = 0;
+  struct Ping {
+    std::uint64_t started_ns = 0;
+    MemberId node = 0;
+    Answer done;
+  };
+  std::unordered_map<std::uint32_t, Ping> pings_;
+  std::uint32_t next_ping_ = 1;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace mc::agent

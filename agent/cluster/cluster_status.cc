@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What mcctl's cluster verbs show and ask for, as JSON.
+#include <json/reader.h>
+#include <json/value.h>
+#include <json/writer.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "agent/cluster/cluster_node.h"
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+namespace wire = metadata::wire;
+
+namespace {
+
+constexpr std::uint64_t kAnswerNs = 3'000'000'000;
+
+Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
+
+std::string text_of(const Json::Value& value) {
+  Json::StreamWriterBuilder builder;
+  builder["indentation"] = "";
+  return Json::writeString(builder, value);
+}
+
+std::string failure(const Status& status) {
+  Json::Value value;
+  value["error"] = mc_status_name(status.code());
+  value["code"] = static_cast<int>(status.code());
+  value["cause"] = status.text().empty() ? std::string(mc_status_text(status.code()))
+                                         : std::string(status.text());
+  return text_of(value);
+}
+
+// Node ids are numbers of 64 bits; people name nodes by address as well.
+MemberId node_named(const Peers& peers, const Json::Value& name) {
+  if (name.isUInt64()) return name.asUInt64();
+  if (!name.isString()) return 0;
+  const std::string text = name.asString();
+  for (const auto& [node, member] : peers.all()) {
+    if (member.descriptor.address == text || std::to_string(node) == text) return node;
+  }
+  return 0;
+}
+
+Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost) {
+  Json::Value value;
+  value["node"] = u64(member.descriptor.node);
+  value["incarnation"] = u64(member.descriptor.incarnation);
+  value["address"] = member.descriptor.address;
+  value["state"] = member.draining                              ? "draining"
+                   : member.state == metadata::MemberState::kOk ? "ok"
+                                                                : "suspected";
+  value["self"] = member.descriptor.node == self;
+  value["reachable"] = member.descriptor.node == self || !lost;
+  value["capacity_bytes"] = u64(member.descriptor.capacity_bytes);
+  value["used_bytes"] = u64(member.used_bytes);
+  value["objects"] = u64(member.entries);
+  return value;
+}
+
+}  // namespace
+
+std::string ClusterNode::status_text() {
+  const FetchCounters& fetch = fetcher_->counters();
+  const AnnouncerCounters& said = announcer_->counters();
+  const transport::Counters& moved = transport_->counters();
+  Json::Value value;
+  value["node"] = u64(identity_.node);
+  value["master_ready"] = port_->ready();
+  value["epoch"] = u64(port_->epoch());
+  value["members"] = u64(peers_.all().size());
+  value["locations"] = u64(fetcher_->locations().count());
+  Json::Value& counters = value["counters"];
+  counters["fetches"] = u64(fetch.fetches);
+  counters["fetches_shared"] = u64(fetch.shared);
+  counters["located"] = u64(fetch.located);
+  counters["location_hits"] = u64(fetch.location_hits);
+  counters["asked"] = u64(fetch.asked);
+  counters["asks_served"] = u64(asks_served_);
+  counters["read_objects"] = u64(fetch.read_objects);
+  counters["read_bytes"] = u64(fetch.read_bytes);
+  counters["served_bytes"] = u64(moved.served_bytes);
+  counters["lent"] = u64(fetch.lent);
+  counters["copies_kept"] = u64(fetch.kept);
+  counters["next_holders"] = u64(fetch.next_holders);
+  counters["announced"] = u64(said.announced);
+  counters["announcements_refused"] = u64(said.refused);
+  counters["announcements_retried"] = u64(said.retried);
+  counters["puts_unannounced"] = u64(said.unannounced_puts);
+  counters["staged_bytes"] = u64(moved.staged_bytes);
+  counters["lanes_failed"] = u64(moved.lanes_failed);
+  counters["resent_slices"] = u64(moved.resent_slices);
+  Json::Value& misses = value["misses"];
+  misses["nobody"] = u64(fetch.nobody);
+  misses["recovering"] = u64(fetch.recovering);
+  misses["master_away"] = u64(fetch.master_away);
+  misses["holders_failed"] = u64(fetch.holders_failed);
+  misses["late"] = u64(fetch.late);
+  misses["no_room"] = u64(fetch.no_room);
+  misses["corrupt"] = u64(fetch.corrupt);
+  return text_of(value);
+}
+
+bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answer done) {
+  Json::CharReaderBuilder builder;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value request;
+  std::string errors;
+  if (!reader->parse(request_text.data(), request_text.data() + request_text.size(), &request,
+                     &errors) ||
+      !request.isObject()) {
+    return false;
+  }
+  const std::uint64_t deadline_ns = mc::now_ns() + kAnswerNs;
+  if (verb == "cluster") {
+    port_->stats(deadline_ns, [this, done](const Result<wire::StatsAnswer>& answer) {
+      Json::Value value;
+      Json::CharReaderBuilder builder_here;
+      const std::unique_ptr<Json::CharReader> own(builder_here.newCharReader());
+      const std::string text = status_text();
+      own->parse(text.data(), text.data() + text.size(), &value["agent"], nullptr);
+      if (!answer) {
+        value["master_error"] = answer.error().to_string();
+      } else {
+        Json::Value& master = value["master"];
+        master["entries"] = u64(answer->entries);
+        master["tombstones"] = u64(answer->tombstones);
+        master["members"] = u64(answer->members);
+        master["reports_missing"] = u64(answer->reports_missing);
+        master["memory_bytes"] = u64(answer->memory_bytes);
+        master["published"] = u64(answer->published);
+        master["located"] = u64(answer->located);
+        master["repairs_queued"] = u64(answer->repairs_queued);
+        master["repairs_running"] = u64(answer->repairs_running);
+        master["recovering"] = answer->recovering;
+      }
+      done(text_of(value));
+    });
+    return true;
+  }
+  if (verb == "nodes") {
+    port_->members(deadline_ns, [this, done](const Result<wire::MembersAnswer>& answer) {
+      if (!answer) {
+        done(failure(answer.error()));
+        return;
+      }
+      Json::Value value;
+      value["nodes"] = Json::Value(Json::arrayValue);
+      for (const wire::MemberInfo& member : answer->members) {
+        value["nodes"].append(
+            member_json(member, identity_.node, peers_.is_lost(member.descriptor.node)));
+      }
+      done(text_of(value));
+    });
+    return true;
+  }
+  if (verb == "where") {
+    const std::string name = request.get("namespace", "default").asString();
+    const ClusterTenant* const tenant = find(name);
+    if (tenant == nullptr) {
+      done(
+          failure({MC_NO_SUCH_NAMESPACE, "no namespace '" + name + "' of this agent's is shared"}));
+      return true;
+    }
+    wire::Locate locate;
+    locate.keys.push_back(tenant->name_of(request.get("key", "").asString()));
+    port_->locate(locate, deadline_ns, [this, done](const Result<metadata::LocateAnswer>& answer) {
+      if (!answer || answer->keys.empty()) {
+        done(failure(answer ? Status(MC_INTERNAL) : answer.error()));
+        return;
+      }
+      const metadata::Located& found = answer->keys.front();
+      Json::Value value;
+      value["found"] = found.state == metadata::Lookup::kFound;
+      value["recovering"] = found.state == metadata::Lookup::kRecovering;
+      value["version"] = u64(found.version);
+      value["bytes"] = u64(found.bytes);
+      value["replicas_wanted"] = found.attributes.replicas;
+      value["holders"] = Json::Value(Json::arrayValue);
+      for (const MemberId node : answer->holders_of(found)) {
+        const wire::MemberInfo* const member = peers_.find(node);
+        Json::Value holder;
+        holder["node"] = u64(node);
+        holder["address"] = member != nullptr ? member->descriptor.address : std::string();
+        holder["self"] = node == identity_.node;
+        value["holders"].append(holder);
+      }
+      done(text_of(value));
+    });
+    return true;
+  }
+  if (verb == "drain") {
+    wire::Drain drain;
+    drain.node = node_named(peers_, request["node"]);
+    drain.stop = request.get("stop", false).asBool();
+    if (drain.node == 0) {
+      done(
+          failure({MC_INVALID_ARGUMENT, "no member has that node id or address; see mcctl nodes"}));
+      return true;
+    }
+    port_->drain(drain, deadline_ns, [done](const Result<wire::DrainAnswer>& answer) {
+      if (!answer) {
+        done(failure(answer.error()));
+        return;
+      }
+      Json::Value value;
+      value["copied"] = u64(answer->copied);
+      value["failed"] = u64(answer->failed);
+      value["unplaced"] = u64(answer->unplaced);
+      value["seen"] = u64(answer->seen);
+      value["done"] = answer->done;
+      done(text_of(value));
+    });
+    return true;
+  }
+  if (verb == "ping") {
+    const MemberId node = node_named(peers_, request["node"]);
+    if (node == 0 || !peers_.id_of(node)) {
+      done(failure(
+          {MC_INVALID_ARGUMENT, "no other member has that node id or address; see mcctl nodes"}));
+      return true;
+    }
+    if (pings_.size() >= 64) {
+      done(failure({MC_BUSY, "64 pings are under way"}));
+      return true;
+    }
+    PeerMessage ping;
+    ping.kind = PeerMessageKind::kPing;
+    ping.request = next_ping_++;
+    const std::uint64_t now = mc::now_ns();
+    pings_[ping.request] = {now, node, done};
+    notify(node, ping, now);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/cluster_tenant.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+#include "libmc/base/hash.h"
+#include "shm/pins.h"
+
+namespace mc::agent {
+
+using metadata::KeyHash;
+using metadata::PublishItem;
+
+namespace {
+
+std::uint64_t wall_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
+}
+
+}  // namespace
+
+ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
+                             VersionClock& clock, std::unique_ptr<VersionBook> book)
+    : tenant_(std::move(tenant)),
+      hasher_(hasher),
+      clock_(clock),
+      book_(std::move(book)),
+      id_(hasher.hash(tenant_->name, {}).lo | 1) {
+  ObjectIndex& index = store().index();
+  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
+    clock_.saw(book_->row(entry).version);
+  }
+}
+
+// The low half is the index' own hash of the key, so that no table of names is needed beside it.
+KeyHash ClusterTenant::name_of(std::string_view key) const {
+  return {hasher_.hash(tenant_->name, key).hi, store().index().hash(key)};
+}
+
+std::uint32_t ClusterTenant::find(const KeyHash& name) const {
+  const auto entry = store().index().find_by_hash(name.lo);
+  if (!entry) return kNoEntry;
+  const std::string_view key = store().index().key_of(*entry);
+  return hasher_.hash(tenant_->name, key).hi == name.hi ? *entry : kNoEntry;
+}
+
+PublishItem ClusterTenant::item_of(std::uint32_t entry) const {
+  const shm::Entry& at = store().index().entry(entry);
+  const VersionBook::Row row = book_->row(entry);
+  const auto field = std::bit_cast<shm::KeyField>(at.key.load_relaxed());
+  const auto attribute = std::bit_cast<shm::AttributeField>(at.attributes.load_relaxed());
+  PublishItem item;
+  item.hash = name_of(store().index().key_of(entry));
+  item.version = row.version;
+  item.bytes = at.length.load_relaxed();
+  item.attributes.pin = static_cast<metadata::Pin>(std::min<std::uint8_t>(field.pin, MC_PIN_HARD));
+  item.attributes.grouped = attribute.group != 0;
+  item.attributes.replicas = std::clamp<std::uint8_t>(row.replicas, 1, metadata::kMaxReplicas);
+  return item;
+}
+
+PlaceRow ClusterTenant::place_of(std::uint32_t entry) const {
+  const shm::Entry& at = store().index().entry(entry);
+  const auto field = std::bit_cast<shm::KeyField>(at.key.load_relaxed());
+  PlaceRow row;
+  row.held = true;
+  row.version = book_->row(entry).version;
+  row.replicas = std::clamp<std::uint8_t>(book_->row(entry).replicas, 1, metadata::kMaxReplicas);
+  row.length = at.length.load_relaxed();
+  row.generation = shm::pin_value(entry, at.version.load_relaxed());
+  row.checksum = at.checksum.load_relaxed();
+  row.parent_hash = at.parent_hash.load_relaxed();
+  row.pin = std::min<std::uint8_t>(field.pin, MC_PIN_HARD);
+  const PoolExtents lies = store().extents(entry);
+  std::uint64_t left = row.length;
+  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
+    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
+    row.extents.push_back({lies.at[i].offset_bytes, bytes});
+    left -= bytes;
+  }
+  return row;
+}
+
+bool ClusterTenant::set_version(std::uint32_t entry, std::uint64_t version) {
+  VersionBook::Row row = book_->row(entry);
+  row.version = version;
+  return book_->write(entry, row);
+}
+
+void ClusterTenant::drop(std::uint32_t entry) {
+  // The key's text is the entry's own, and goes with it.
+  const std::string key(store().index().key_of(entry));
+  store().remove(key);
+}
+
+void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
+  VersionBook::Row row;
+  const bool copy = expected_version_ != 0;
+  row.version = copy ? std::exchange(expected_version_, 0) : clock_.next(wall_ns());
+  row.replicas = order.replicas;
+  // Without a row it is known here alone, under version 0.
+  if (!book_->write(entry, row) || copy) return;
+  Change change{item_of(entry), entry};
+  if (!order.upsert) change.item.what = PublishItem::What::kCreates;
+  changes_.push_back(change);
+}
+
+void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
+  book_->write(to, book_->row(from));
+}
+
+void ClusterTenant::on_gone(std::uint32_t entry) {
+  if (book_->row(entry).version == 0) return;
+  Change change{item_of(entry), entry};
+  change.item.what = PublishItem::What::kDropped;
+  changes_.push_back(change);
+}
+
+// ---- Peers that read ----------------------------------------------------------------------------
+
+transport::Outcome ClusterTenant::pin(const transport::Access& access, std::uint64_t* ticket) {
+  const std::uint64_t number = access.generation >> 32;
+  ObjectIndex& index = store().index();
+  if (access.write || number == 0 || number > index.entry_count()) {
+    return transport::Outcome::kStale;
+  }
+  const auto entry = static_cast<std::uint32_t>(number - 1);
+  const std::uint64_t version = index.entry(entry).version.load_relaxed();
+  if (shm::state_of(version) != shm::EntryState::kLive ||
+      shm::pin_value(entry, version) != access.generation) {
+    return transport::Outcome::kStale;
+  }
+  const PoolExtents lies = store().extents(entry);
+  for (std::uint32_t i = 0; i < lies.count; ++i) {
+    const PoolExtent& extent = lies.at[i];
+    if (access.offset_bytes < extent.offset_bytes) continue;
+    const std::uint64_t within = access.offset_bytes - extent.offset_bytes;
+    if (within > extent.length_bytes || access.size_bytes > extent.length_bytes - within) continue;
+    *ticket = next_ticket_++;
+    pins_.emplace(*ticket, access.generation);
+    if (within == 0 && i == 0) store().touch(entry);
+    return transport::Outcome::kDone;
+  }
+  return transport::Outcome::kInvalid;
+}
+
+void ClusterTenant::unpin(std::uint64_t ticket) { pins_.erase(ticket); }
+
+void ClusterTenant::collect_pins(std::vector<std::uint64_t>& pins) const {
+  for (const auto& [ticket, generation] : pins_) pins.push_back(generation);
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a namespace as a part of the cluster's: the names and versions of its objects, what
+//   became of them since the master was last told, and its pool as peers may read it.
+// Threads: the agent's loop. Owns: the book of versions, pins of what peers are being sent.
+// Trusts: nothing in what peers ask for: generations and ranges are compared with the entry.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/cluster/master_port.h"
+#include "agent/cluster/peer_messages.h"
+#include "agent/pool/version_book.h"
+#include "agent/tenant.h"
+#include "metadata/directory/directory_types.h"
+#include "transport/region.h"
+
+namespace mc::agent {
+
+// Versions of puts: the wall clock's nanoseconds with the node in the lowest bits, always more than
+// any version seen before, so that a later put has a greater one, on whatever node.
+class VersionClock {
+ public:
+  explicit VersionClock(MemberId node) : node_(node & kNodeMask) {}
+  std::uint64_t next(std::uint64_t wall_ns) {
+    last_ = std::max((last_ & ~kNodeMask) + kNodeMask + 1, wall_ns & ~kNodeMask) | node_;
+    return last_;
+  }
+  void saw(std::uint64_t version) { last_ = std::max(last_, version); }
+
+ private:
+  static constexpr std::uint64_t kNodeMask = 0x3ff;
+  std::uint64_t node_;
+  std::uint64_t last_ = 0;
+};
+
+struct Change {
+  metadata::PublishItem item;
+  std::uint32_t entry = 0;  // kHolds, kCreates: whose it is
+};
+
+class ClusterTenant final : public StoreListener, public transport::RegionGuard {
+ public:
+  ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
+                VersionClock& clock, std::unique_ptr<VersionBook> book);
+
+  const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
+  Store& store() const { return *tenant_->store; }
+  VersionBook& book() { return *book_; }
+  std::uint64_t id() const { return id_; }  // names the namespace to peers; not 0
+  metadata::KeyHash name_of(std::string_view key) const;
+  // The object with that name, or kNoEntry.
+  std::uint32_t find(const metadata::KeyHash& name) const;
+  metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds
+  PlaceRow place_of(std::uint32_t entry) const;
+
+  // The next object that is published is a copy of this version: the master knows of it already.
+  void expect_copy(std::uint64_t version) { expected_version_ = version; }
+  // Gives a live object another version; false: no memory.
+  bool set_version(std::uint32_t entry, std::uint64_t version);
+  void drop(std::uint32_t entry);
+
+  // What has changed since it was last emptied, in order.
+  std::vector<Change>& changes() { return changes_; }
+  transport::RegionId region = transport::kNoRegion;
+
+  void on_live(std::uint32_t entry, const PutOrder& order) override;
+  void on_moved(std::uint32_t from, std::uint32_t to) override;
+  void on_gone(std::uint32_t entry) override;
+
+  transport::Outcome pin(const transport::Access& access, std::uint64_t* ticket) override;
+  void unpin(std::uint64_t ticket) override;
+  void collect_pins(std::vector<std::uint64_t>& pins) const;
+
+ private:
+  std::shared_ptr<Tenant> tenant_;
+  const metadata::KeyHasher& hasher_;
+  VersionClock& clock_;
+  std::unique_ptr<VersionBook> book_;
+  std::uint64_t id_;
+  std::uint64_t expected_version_ = 0;
+  std::vector<Change> changes_;
+  std::unordered_map<std::uint64_t, std::uint64_t> pins_;  // ticket to generation
+  std::uint64_t next_ticket_ = 1;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent's one port, and the way to the peers' ports: accepts and dials, shakes
+//   hands, and gives lanes to the transport.
+// Threads: the agent's loop. Owns: the listening socket and those that are not lanes yet.
+// Trusts: nobody before keyed_handshake.h is through; their number and their time are limited.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "metadata/rpc/cluster_key.h"
+#include "metadata/rpc/hello.h"
+#include "transport/tcp/handshakes.h"
+#include "transport/transport.h"
+
+namespace mc::agent {
+
+struct DoorOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: any
+  metadata::rpc::ClusterKey key;
+  metadata::rpc::Hello own;  // of an agent
+};
+
+class Door final : public transport::Dialer, private transport::tcp::LinkSink {
+ public:
+  // Where a node listens, "host:port" with a literal address; empty: unknown.
+  using AddressOf = std::function<std::string(transport::NodeId)>;
+
+  // Errors: MC_INVALID_ARGUMENT (a port that others can reach and no key), MC_BUSY (taken).
+  static Result<std::unique_ptr<Door>> open(const DoorOptions& options, AddressOf address_of);
+
+  void set_transport(transport::Transport& transport) { transport_ = &transport; }
+  std::uint16_t port() const { return port_; }
+  void dial(const transport::DialRequest& request) override;
+  void poll(std::uint64_t now_ns);
+  // Each readable when poll() has something to do.
+  int listening_fd() const { return listener_->wait_fd(); }
+  int shaking_fd() const { return handshakes_->wait_fd(); }
+  bool shaking() const { return handshakes_->count() != 0; }
+  std::uint64_t refused_count() const { return refused_; }
+
+ private:
+  Door(const DoorOptions& options, AddressOf address_of)
+      : options_(options), address_of_(std::move(address_of)) {}
+  void on_link(transport::Link link) override;
+  void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
+
+  const DoorOptions options_;
+  const AddressOf address_of_;
+  transport::tcp::Self self_;
+  std::uint16_t port_ = 0;
+  std::optional<transport::tcp::Handshakes> handshakes_;
+  std::optional<transport::tcp::Listener> listener_;
+  transport::Transport* transport_ = nullptr;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t refused_ = 0;
+  std::uint64_t next_line_ns_ = 0;
+};
+
+// "host:port" or "[v6]:port" with a literal address. Errors: MC_INVALID_ARGUMENT.
+struct Address {
+  std::string host;
+  std::uint16_t port = 0;
+};
+Result<Address> parse_address(const std::string& text);
+
+}  // namespace mc::agent

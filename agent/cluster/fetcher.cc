@@ -1,0 +1,661 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/fetcher.h"
+
+#include <algorithm>
+#include <map>
+
+#include "libmc/base/checksum.h"
+#include "libmc/base/failpoint.h"
+#include "shm/pins.h"
+
+namespace mc::agent {
+
+using metadata::KeyHash;
+using transport::Outcome;
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kCheckNs = kMs;
+// The least a holder is given before the next one is tried, and the most of the first answer.
+constexpr std::uint64_t kLeastTryNs = 50 * kMs;
+constexpr std::uint64_t kMostAskNs = 200 * kMs;
+// A master that is away makes a miss, not a wait: prompts are computed meanwhile.
+constexpr std::uint64_t kMostLocateNs = 2'000 * kMs;
+constexpr std::uint64_t kRecoveryShare = 2;
+constexpr std::uint64_t kPatienceNs = 500 * kMs;
+constexpr std::size_t kLocateBatch = 512;
+constexpr std::size_t kMaxCachedExtents = 4;
+constexpr std::uint64_t kMaxReads = MC_MAX_EXTENTS;
+
+}  // namespace
+
+Fetcher::Fetch* Fetcher::find(std::uint64_t id) {
+  const auto at = fetches_.find(id);
+  return at == fetches_.end() ? nullptr : at->second.get();
+}
+
+// ---- Beginning ----------------------------------------------------------------------------------
+
+bool Fetcher::serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& tenant) {
+  Store& store = tenant.store();
+  const auto found = store.index().find(item.key, store.index().hash(item.key));
+  if (!found) return false;
+  if (item.pin != nullptr) {
+    item.pin->store_release(
+        shm::pin_value(*found, store.index().entry(*found).version.load_relaxed()));
+  }
+  item.entry = *found;
+  errand.settle(item, MC_OK);
+  ended_ = true;
+  return true;
+}
+
+Fetcher::Fetch& Fetcher::start(ClusterTenant* tenant, const KeyHash& name,
+                               std::uint64_t deadline_ns) {
+  auto made = std::make_unique<Fetch>();
+  Fetch& fetch = *made;
+  fetch.id = next_id_++;
+  fetch.tenant = tenant;
+  fetch.name = name;
+  fetch.deadline_ns = deadline_ns;
+  fetches_.emplace(fetch.id, std::move(made));
+  by_name_[name] = fetch.id;
+  ++counters_.fetches;
+  return fetch;
+}
+
+void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
+                    std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  for (std::size_t i = 0; i < errand->items.size(); ++i) {
+    Errand::Item& item = errand->items[i];
+    // It may have come since the client looked.
+    if (!item.open || serve_locally(*errand, item, tenant)) continue;
+    const KeyHash name = tenant.name_of(item.key);
+    if (const auto same = by_name_.find(name); same != by_name_.end()) {
+      Fetch& fetch = *find(same->second);
+      if (fetch.tenant == &tenant) {
+        ++counters_.shared;
+        fetch.waiters.push_back({errand, i});
+        fetch.deadline_ns = std::max(fetch.deadline_ns, errand->deadline_ns);
+        continue;
+      }
+    }
+    Fetch& fetch = start(&tenant, name, errand->deadline_ns);
+    fetch.key = item.key;
+    fetch.waiters.push_back({errand, i});
+    Location* const known = locations_.find(name);
+    if (known == nullptr || !peers_.id_of(known->node)) {
+      to_locate_.push_back(fetch.id);
+      continue;
+    }
+    ++counters_.location_hits;
+    fetch.from_cache = true;
+    fetch.keep = ++known->uses > 1;
+    fetch.at = *known;
+    fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + kMostLocateNs);
+    fetch.step = Step::kRoom;
+    seek_room(fetch, now_ns);
+  }
+}
+
+void Fetcher::copy(const std::vector<ClusterTenant*>& tenants, const KeyHash& name, MemberId source,
+                   std::uint64_t deadline_ns, Ended ended) {
+  for (ClusterTenant* const tenant : tenants) {
+    if (tenant->find(name) == kNoEntry) continue;
+    ended(MC_OK);
+    return;
+  }
+  Fetch& fetch = start(nullptr, name, deadline_ns);
+  fetch.candidates = tenants;
+  fetch.ended = std::move(ended);
+  fetch.keep = true;
+  fetch.holders = {source};
+  fetch.step = Step::kAsk;
+  to_ask_.push_back(fetch.id);
+}
+
+void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
+                     std::uint64_t now_ns) {
+  metadata::wire::Locate request;
+  const auto asked = std::make_shared<std::vector<std::size_t>>();
+  request.host = reader_.host;
+  request.zone = reader_.zone;
+  for (std::size_t i = 0; i < errand->items.size(); ++i) {
+    Errand::Item& item = errand->items[i];
+    if (!item.open || serve_locally(*errand, item, tenant)) continue;
+    const KeyHash name = tenant.name_of(item.key);
+    if (!port_.ready()) {
+      const bool known = locations_.find(name) != nullptr;
+      counters_.master_away += known ? 0 : 1;
+      errand->settle(item, known ? MC_OK : MC_NOT_FOUND);
+      ended_ = true;
+      continue;
+    }
+    request.keys.push_back(name);
+    asked->push_back(i);
+  }
+  if (request.keys.empty()) return;
+  counters_.located += request.keys.size();
+  port_.locate(request, std::min(errand->deadline_ns, now_ns + kMostLocateNs),
+               [this, errand, asked,
+                alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                 if (alive.expired()) return;
+                 for (std::size_t i = 0; i < asked->size(); ++i) {
+                   const bool found = answer && i < answer->keys.size() &&
+                                      answer->keys[i].state == metadata::Lookup::kFound;
+                   errand->settle(errand->items[(*asked)[i]], found ? MC_OK : MC_NOT_FOUND);
+                 }
+                 ended_ |= errand->over();
+               });
+}
+
+void Fetcher::forget(const ClusterTenant& tenant) {
+  std::vector<std::uint64_t> gone;
+  for (const auto& [id, fetch] : fetches_) {
+    if (fetch->tenant == &tenant || fetch->tenant == nullptr) gone.push_back(id);
+  }
+  for (const std::uint64_t id : gone) miss(*find(id), MC_NOT_FOUND, counters_.holders_failed);
+}
+
+// ---- Locating and asking ------------------------------------------------------------------------
+
+void Fetcher::send_locates(std::uint64_t now_ns) {
+  while (!to_locate_.empty()) {
+    std::vector<std::uint64_t> ids;
+    metadata::wire::Locate request;
+    request.host = reader_.host;
+    request.zone = reader_.zone;
+    std::uint64_t deadline_ns = 0;
+    while (!to_locate_.empty() && ids.size() < kLocateBatch) {
+      Fetch* const fetch = find(to_locate_.back());
+      to_locate_.pop_back();
+      if (fetch == nullptr) continue;
+      if (!port_.ready()) {
+        miss(*fetch, MC_NOT_FOUND, counters_.master_away);
+        continue;
+      }
+      fetch->step = Step::kLocating;
+      fetch->try_until_ns = std::min(fetch->deadline_ns, now_ns + kMostLocateNs);
+      deadline_ns = std::max(deadline_ns, fetch->try_until_ns);
+      ids.push_back(fetch->id);
+      request.keys.push_back(fetch->name);
+    }
+    if (ids.empty()) return;
+    counters_.located += ids.size();
+    const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    request.wait_ms = static_cast<std::uint32_t>(left_ns / kRecoveryShare / kMs);
+    port_.locate(
+        request, deadline_ns,
+        [this, ids, alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+          if (!alive.expired()) on_located(ids, answer);
+        });
+  }
+}
+
+void Fetcher::on_located(const std::vector<std::uint64_t>& ids,
+                         const Result<metadata::LocateAnswer>& answer) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    Fetch* const fetch = find(ids[i]);
+    if (fetch == nullptr || fetch->step != Step::kLocating) continue;
+    if (!answer || i >= answer->keys.size()) {
+      miss(*fetch, MC_NOT_FOUND, counters_.master_away);
+      continue;
+    }
+    const metadata::Located& located = answer->keys[i];
+    if (located.state != metadata::Lookup::kFound) {
+      const bool recovering = located.state == metadata::Lookup::kRecovering;
+      miss(*fetch, MC_NOT_FOUND, recovering ? counters_.recovering : counters_.nobody);
+      continue;
+    }
+    fetch->holders = peers_.reading_order(fetch->name, answer->holders_of(located));
+    fetch->next_holder = 0;
+    fetch->step = Step::kAsk;
+    to_ask_.push_back(fetch->id);
+  }
+}
+
+// Asks the next holder of each, those of one holder and namespace together.
+void Fetcher::send_asks(std::uint64_t now_ns) {
+  struct To {
+    MemberId node;
+    std::uint64_t name_space;
+    bool keys;
+    auto operator<=>(const To&) const = default;
+  };
+  std::map<To, std::vector<std::uint64_t>> groups;
+  for (const std::uint64_t id : std::exchange(to_ask_, {})) {
+    Fetch* const fetch = find(id);
+    if (fetch == nullptr || fetch->step != Step::kAsk) continue;
+    while (fetch->next_holder < fetch->holders.size() &&
+           !peers_.id_of(fetch->holders[fetch->next_holder])) {
+      ++fetch->next_holder;
+    }
+    if (fetch->next_holder >= fetch->holders.size() && !fetch->holders.empty()) {
+      // It may have joined a moment ago.
+      peers_.missed();
+      if (fetch->patience_ns == 0) fetch->patience_ns = now_ns + kPatienceNs;
+      if (now_ns < std::min(fetch->patience_ns, fetch->deadline_ns)) {
+        fetch->next_holder = 0;
+        to_ask_.push_back(id);
+        continue;
+      }
+    }
+    if (fetch->next_holder >= fetch->holders.size()) {
+      miss(*fetch, MC_NOT_FOUND, counters_.holders_failed);
+      continue;
+    }
+    const std::size_t left = fetch->holders.size() - fetch->next_holder;
+    const std::uint64_t left_ns = fetch->deadline_ns > now_ns ? fetch->deadline_ns - now_ns : 0;
+    const std::uint64_t share_ns = std::clamp(left_ns / left, kLeastTryNs, kMostAskNs);
+    // The last one may take what there is.
+    fetch->try_until_ns = left > 1 ? now_ns + share_ns : fetch->deadline_ns;
+    fetch->step = Step::kAsking;
+    const bool copy = fetch->tenant == nullptr;
+    groups[{fetch->holders[fetch->next_holder], copy ? 0 : fetch->tenant->id(), copy}].push_back(
+        id);
+  }
+  for (auto& [to, ids] : groups) {
+    for (std::size_t first = 0; first < ids.size(); first += kMaxAskKeys) {
+      const std::size_t count = std::min(kMaxAskKeys, ids.size() - first);
+      PeerMessage ask;
+      ask.kind = PeerMessageKind::kAsk;
+      ask.flags = to.keys ? kAskForKeys : std::uint8_t{0};
+      ask.request = next_ask_++;
+      ask.name_space = to.name_space;
+      AskBatch batch{to.node, {}, count};
+      std::uint64_t until_ns = now_ns;
+      for (std::size_t i = 0; i < count; ++i) {
+        const Fetch& fetch = *find(ids[first + i]);
+        ask.keys.push_back(fetch.name);
+        batch.fetches.push_back(fetch.id);
+        until_ns = std::max(until_ns, fetch.try_until_ns);
+      }
+      counters_.asked += count;
+      if (peers_.notify(to.node, ask, kAskCookie | ask.request, until_ns, now_ns)) {
+        asks_.emplace(ask.request, std::move(batch));
+        continue;
+      }
+      // Too much is in flight: with the next round.
+      for (const std::uint64_t id : batch.fetches) {
+        find(id)->step = Step::kAsk;
+        to_ask_.push_back(id);
+      }
+    }
+  }
+}
+
+void Fetcher::on_answer(MemberId from, const PeerMessage& message,
+                        const std::vector<std::unique_ptr<ClusterTenant>>& tenants) {
+  const auto at = asks_.find(message.request);
+  if (at == asks_.end() || at->second.node != from) return;
+  const auto region = peers_.region_of(from, message.region);
+  for (const PlaceRow& row : message.rows) {
+    if (row.number >= at->second.fetches.size()) continue;
+    Fetch* const fetch = find(at->second.fetches[row.number]);
+    if (fetch == nullptr || fetch->step != Step::kAsking) continue;
+    if (fetch->tenant == nullptr && row.held) {
+      for (const auto& tenant : tenants) {
+        if (tenant->id() == message.name_space) fetch->tenant = tenant.get();
+      }
+      fetch->key = row.key;
+      const bool mine = fetch->tenant != nullptr && !row.key.empty() &&
+                        fetch->tenant->name_of(row.key) == fetch->name;
+      if (!mine) {
+        fetch->tenant = nullptr;
+        miss(*fetch, MC_NOT_FOUND, counters_.holders_failed);
+        continue;
+      }
+    }
+    if (at->second.open > 0) --at->second.open;
+    if (!row.held || !region) {
+      try_next(*fetch, now_ns_);
+      continue;
+    }
+    on_row(*fetch, from, *region, row);
+  }
+  if (at->second.open == 0) asks_.erase(at);
+}
+
+void Fetcher::on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId region,
+                     const PlaceRow& row) {
+  fetch.at.node = from;
+  fetch.at.region = region;
+  fetch.at.row = row;
+  fetch.at.row.key.clear();
+  if (fetch.ended == nullptr && row.extents.size() <= kMaxCachedExtents) {
+    fetch.at.uses = 1;
+    locations_.put(fetch.name, fetch.at);
+  }
+  fetch.step = Step::kRoom;
+  seek_room(fetch, now_ns_);
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
+  Store& store = fetch.tenant->store();
+  const Store::Reserve result =
+      store.reserve(kClusterSession, fetch.at.row.length, true, fetch.entry);
+  switch (result) {
+    case Store::Reserve::kOk:
+      fetch.step = Step::kReading;
+      offer(fetch);
+      read(fetch, now_ns);
+      return;
+    case Store::Reserve::kWait:
+    case Store::Reserve::kAgain:
+      fetch.entry = kNoEntry;
+      want_room_.push_back(fetch.id);
+      return;
+    case Store::Reserve::kTooLarge:
+    case Store::Reserve::kNoMemory:
+      fetch.entry = kNoEntry;
+      miss(fetch, MC_NO_SPACE, counters_.no_room);
+      return;
+  }
+}
+
+metadata::PublishItem Fetcher::item_of(const Fetch& fetch) {
+  metadata::PublishItem item;
+  item.hash = fetch.name;
+  item.version = fetch.at.row.version;
+  item.bytes = fetch.at.row.length;
+  item.attributes.pin = static_cast<metadata::Pin>(fetch.at.row.pin);
+  item.attributes.replicas = fetch.at.row.replicas;
+  return item;
+}
+
+// A copy is known to the master before anybody here can find it: what is removed or replaced
+// meanwhile will be removed here too. Goes on beside the reading.
+void Fetcher::offer(Fetch& fetch) {
+  if (!fetch.keep || fetch.offered) return;
+  fetch.offered = true;
+  const metadata::PublishItem item = item_of(fetch);
+  announcer_.offer(
+      item, fetch.deadline_ns,
+      [this, item, id = fetch.id, alive = std::weak_ptr(alive_)](metadata::Verdict verdict) {
+        if (alive.expired()) return;
+        Fetch* const offered = find(id);
+        if (offered == nullptr || offered->missed) {
+          if (verdict == metadata::Verdict::kAccepted) announcer_.withdraw(item);
+          return;
+        }
+        offered->verdict = verdict;
+        offered->verdict_in = true;
+        if (offered->read_in) deliver(*offered);
+      });
+}
+
+void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
+  const auto peer = peers_.id_of(fetch.at.node);
+  if (!peer) {
+    try_next(fetch, now_ns);
+    return;
+  }
+  MC_FAILPOINT("fetch.before_read");
+  Store& store = fetch.tenant->store();
+  const PoolExtents to = store.extents(fetch.entry);
+  // The reservation is one stretch of bytes to the extents of the source: pieces follow those.
+  std::vector<transport::Piece> pieces[kMaxReads];
+  transport::Operation operations[kMaxReads];
+  std::size_t count = 0;
+  std::uint32_t piece = 0;
+  std::uint64_t piece_at = 0;
+  for (const shm::ExtentRecord& extent : fetch.at.row.extents) {
+    std::uint64_t left = extent.length_bytes;
+    while (left > 0 && piece < to.count) {
+      const PoolExtent& there = to.at[piece];
+      const std::uint64_t step = std::min(left, there.length_bytes - piece_at);
+      pieces[count].push_back(
+          {store.pool().data() + there.offset_bytes + piece_at, step, fetch.tenant->region});
+      left -= step;
+      if ((piece_at += step) == there.length_bytes) piece_at = 0, ++piece;
+    }
+    transport::Operation& operation = operations[count];
+    operation.peer = *peer;
+    operation.cookie = kReadCookie | fetch.id;
+    operation.deadline_ns = std::max(fetch.try_until_ns, now_ns + kLeastTryNs);
+    operation.region = fetch.at.region;
+    operation.generation = fetch.at.row.generation;
+    operation.offset_bytes = extent.offset_bytes;
+    operation.pieces = pieces[count];
+    ++count;
+  }
+  fetch.read_outcome = Outcome::kDone;
+  fetch.reads_open = static_cast<std::uint32_t>(transport_.submit({operations, count}, now_ns));
+  if (fetch.reads_open == count) return;
+  // Too much is in flight. What was taken must end before the bytes are used for another try.
+  fetch.read_outcome = Outcome::kBusy;
+  if (fetch.reads_open == 0) to_read_.push_back(fetch.id);
+}
+
+void Fetcher::on_event(const transport::Event& event) {
+  if ((event.cookie & kAskCookie) != 0) {
+    if (event.outcome == Outcome::kDone) return;
+    const auto at = asks_.find(static_cast<std::uint32_t>(event.cookie));
+    if (at == asks_.end()) return;
+    const std::vector<std::uint64_t> ids = std::move(at->second.fetches);
+    asks_.erase(at);
+    for (const std::uint64_t id : ids) {
+      Fetch* const fetch = find(id);
+      if (fetch != nullptr && fetch->step == Step::kAsking) try_next(*fetch, now_ns_);
+    }
+    return;
+  }
+  Fetch* const fetch = find(event.cookie & ~kReadCookie);
+  if (fetch == nullptr || fetch->reads_open == 0) return;
+  if (event.outcome != Outcome::kDone && fetch->read_outcome == Outcome::kDone) {
+    fetch->read_outcome = event.outcome;
+  }
+  if (--fetch->reads_open > 0) return;
+  if (fetch->missed) {
+    end(*fetch);
+  } else {
+    on_read(*fetch);
+  }
+}
+
+void Fetcher::on_read(Fetch& fetch) {
+  if (fetch.read_outcome == Outcome::kBusy) {
+    to_read_.push_back(fetch.id);
+    return;
+  }
+  if (fetch.read_outcome != Outcome::kDone) {
+    locations_.forget(fetch.name);
+    try_next(fetch, now_ns_);
+    return;
+  }
+  if (!sum_matches(fetch)) {
+    ++counters_.corrupt;
+    locations_.forget(fetch.name);
+    try_next(fetch, now_ns_);
+    return;
+  }
+  MC_FAILPOINT("fetch.verified");
+  ++counters_.read_objects;
+  counters_.read_bytes += fetch.at.row.length;
+  fetch.read_in = true;
+  if (fetch.offered && !fetch.verdict_in) {
+    fetch.step = Step::kOffered;
+    return;
+  }
+  deliver(fetch);
+}
+
+bool Fetcher::sum_matches(const Fetch& fetch) const {
+  const Store& store = fetch.tenant->store();
+  const PoolExtents lies = store.extents(fetch.entry);
+  std::uint64_t sum = fetch.name.lo;  // the key's hash, with which every sum begins
+  std::uint64_t left = fetch.at.row.length;
+  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
+    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
+    sum = checksum(sum, fetch.tenant->store().pool().data() + lies.at[i].offset_bytes, bytes);
+    left -= bytes;
+  }
+  return sum == fetch.at.row.checksum;
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------
+
+void Fetcher::deliver(Fetch& fetch) {
+  const std::uint32_t kept = fetch.keep ? keep_copy(fetch) : kNoEntry;
+  Store& store = fetch.tenant->store();
+  std::vector<shm::Word64*> pins;
+  for (const Waiter& waiter : fetch.waiters) {
+    Errand::Item& item = waiter.errand->items[waiter.item];
+    if (!waiter.errand->abandoned && item.pin != nullptr) pins.push_back(item.pin);
+  }
+  std::uint32_t entry = kept;
+  if (kept != kNoEntry) {
+    const std::uint64_t version = store.index().entry(kept).version.load_relaxed();
+    for (shm::Word64* const pin : pins) pin->store_release(shm::pin_value(kept, version));
+  } else if (!pins.empty() && store.lend(kClusterSession, fetch.entry, fetch.at.row.length,
+                                         fetch.at.row.checksum, pins)) {
+    entry = std::exchange(fetch.entry, kNoEntry);
+    ++counters_.lent;
+  }
+  for (const Waiter& waiter : fetch.waiters) {
+    Errand& errand = *waiter.errand;
+    errand.items[waiter.item].entry = entry;
+    errand.settle(errand.items[waiter.item], entry == kNoEntry ? MC_NOT_FOUND : MC_OK);
+    ended_ |= errand.over();
+  }
+  fetch.waiters.clear();
+  if (fetch.ended) fetch.ended(kept != kNoEntry ? MC_OK : MC_CANCELLED);
+  end(fetch);
+}
+
+// The live entry that holds the object from now on, or kNoEntry if it must not be kept.
+std::uint32_t Fetcher::keep_copy(Fetch& fetch) {
+  if (fetch.verdict != metadata::Verdict::kAccepted) return kNoEntry;
+  Store& store = fetch.tenant->store();
+  PutOrder order;
+  order.key = fetch.key;
+  order.entry = fetch.entry;
+  order.length = fetch.at.row.length;
+  order.checksum = fetch.at.row.checksum;
+  order.parent_hash = fetch.at.row.parent_hash;
+  order.replicas = fetch.at.row.replicas;
+  fetch.tenant->expect_copy(fetch.at.row.version);
+  const Store::Put result = store.publish(kClusterSession, order);
+  fetch.tenant->expect_copy(0);
+  if (result == Store::Put::kStored) {
+    ++counters_.kept;
+    fetch.kept = true;
+    return std::exchange(fetch.entry, kNoEntry);
+  }
+  if (result != Store::Put::kExisted && result != Store::Put::kNoSpace) fetch.entry = kNoEntry;
+  return kNoEntry;
+}
+
+void Fetcher::try_next(Fetch& fetch, std::uint64_t now_ns) {
+  give_back(fetch);
+  if (now_ns >= fetch.deadline_ns) {
+    miss(fetch, MC_NOT_FOUND, counters_.late);
+    return;
+  }
+  if (fetch.from_cache || (fetch.next_holder + 1 >= fetch.holders.size() && !fetch.relocated &&
+                           fetch.ended == nullptr)) {
+    // Where it was it is no more: the master knows where it is, if anywhere.
+    fetch.relocated = !fetch.from_cache;
+    fetch.from_cache = false;
+    fetch.step = Step::kLocate;
+    locations_.forget(fetch.name);
+    to_locate_.push_back(fetch.id);
+    return;
+  }
+  if (++fetch.next_holder >= fetch.holders.size()) {
+    miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
+    return;
+  }
+  ++counters_.next_holders;
+  fetch.step = Step::kAsk;
+  to_ask_.push_back(fetch.id);
+}
+
+void Fetcher::give_back(Fetch& fetch) {
+  if (fetch.entry == kNoEntry) return;
+  fetch.tenant->store().abandon(kClusterSession, std::exchange(fetch.entry, kNoEntry));
+}
+
+void Fetcher::miss(Fetch& fetch, mc_status status, std::uint64_t& reason) {
+  ++reason;
+  for (const Waiter& waiter : fetch.waiters) {
+    Errand& errand = *waiter.errand;
+    errand.settle(errand.items[waiter.item], status);
+    ended_ |= errand.over();
+  }
+  fetch.waiters.clear();
+  if (fetch.ended) fetch.ended(status);
+  fetch.ended = nullptr;
+  fetch.missed = true;
+  // Reads may still land in the reservation; it goes back with the last of them.
+  end(fetch);
+}
+
+void Fetcher::end(Fetch& fetch) {
+  const auto same = by_name_.find(fetch.name);
+  if (same != by_name_.end() && same->second == fetch.id) by_name_.erase(same);
+  if (fetch.reads_open > 0) return;
+  give_back(fetch);
+  if (fetch.verdict == metadata::Verdict::kAccepted && !fetch.kept) {
+    announcer_.withdraw(item_of(fetch));
+  }
+  fetches_.erase(fetch.id);
+}
+
+// ---- Time ---------------------------------------------------------------------------------------
+
+void Fetcher::check_times(std::uint64_t now_ns) {
+  if (now_ns < next_check_ns_) return;
+  next_check_ns_ = now_ns + kCheckNs;
+  std::vector<std::uint64_t> late;
+  for (const auto& [id, fetch] : fetches_) {
+    if (!fetch->missed && fetch->try_until_ns != 0 && now_ns >= fetch->try_until_ns) {
+      late.push_back(id);
+    }
+  }
+  for (const std::uint64_t id : late) {
+    Fetch& fetch = *find(id);
+    switch (fetch.step) {
+      case Step::kAsking:
+        try_next(fetch, now_ns);
+        break;
+      case Step::kRoom:
+        if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.no_room);
+        break;
+      case Step::kOffered:
+        if (now_ns >= fetch.deadline_ns) deliver(fetch);
+        break;
+      case Step::kLocate:
+      case Step::kLocating:
+      case Step::kAsk:
+        if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.late);
+        break;
+      case Step::kReading:  // its operations have deadlines
+        break;
+    }
+  }
+}
+
+void Fetcher::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  if (fetches_.empty()) return;
+  for (const std::uint64_t id : std::exchange(want_room_, {})) {
+    if (Fetch* const fetch = find(id); fetch != nullptr && fetch->step == Step::kRoom) {
+      seek_room(*fetch, now_ns);
+    }
+  }
+  for (const std::uint64_t id : std::exchange(to_read_, {})) {
+    if (Fetch* const fetch = find(id)) read(*fetch, now_ns);
+  }
+  if (!to_locate_.empty()) send_locates(now_ns);
+  if (!to_ask_.empty()) send_asks(now_ns);
+  check_times(now_ns);
+}
+
+std::uint64_t Fetcher::next_ns() const { return fetches_.empty() ? UINT64_MAX : next_check_ns_; }
+
+}  // namespace mc::agent

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: gets objects that other hosts hold: finds out who, asks where, reads, compares the
+//   checksum, and lends the bytes to whoever waits. What is asked for a second time becomes a copy
+//   of this host's, so that a hot prefix spreads.
+//
+//              location known ─────────────────────────┐
+//     begin ──► kLocate ──master──► kAsk ──holder──► kRoom ──► kRead ──► sum ──► lent, or kept
+//                  ▲                  │  next holder, while there are any and time is left
+//                  └── stale ─────────┴──────────────────────────────────────► a miss, counted
+//
+//   Questions to one place that come up in one round of the loop go out as one message. Several
+//   that want one object share its fetch.
+// Threads: the agent's loop. Owns: fetches under way, their reservations, the location cache.
+// Trusts: what a holder says of places is checked by its own transport and the checksum.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/cluster.h"
+#include "agent/cluster/announcer.h"
+#include "agent/cluster/cluster_tenant.h"
+#include "agent/cluster/location_cache.h"
+#include "agent/cluster/master_port.h"
+#include "agent/cluster/peers.h"
+#include "transport/transport.h"
+
+namespace mc::agent {
+
+// Reservations of the cluster's own; a restarted agent knows no such session, and frees them.
+inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
+
+struct FetchCounters {
+  std::uint64_t fetches = 0, shared = 0, located = 0, location_hits = 0, asked = 0;
+  std::uint64_t read_objects = 0, read_bytes = 0, lent = 0, kept = 0, next_holders = 0;
+  // Misses by reason.
+  std::uint64_t nobody = 0, recovering = 0, master_away = 0, holders_failed = 0, late = 0,
+                no_room = 0, corrupt = 0;
+};
+
+class Fetcher {
+ public:
+  using Ended = std::function<void(mc_status)>;
+
+  Fetcher(MasterPort& port, Peers& peers, transport::Transport& transport, Announcer& announcer,
+          const metadata::Reader& reader)
+      : port_(port), peers_(peers), transport_(transport), announcer_(announcer), reader_(reader) {}
+
+  void fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
+  void exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
+  // Becomes a holder of that object, whose key only its holders know.
+  void copy(const std::vector<ClusterTenant*>& tenants, const metadata::KeyHash& name,
+            MemberId source, std::uint64_t deadline_ns, Ended ended);
+  // Its pins are not to be written any more.
+  void give_up(Errand& errand) { errand.abandoned = true; }
+  void forget(const ClusterTenant& tenant);
+
+  void on_answer(MemberId from, const PeerMessage& message,
+                 const std::vector<std::unique_ptr<ClusterTenant>>& tenants);
+  void on_event(const transport::Event& event);
+  void flush(std::uint64_t now_ns);
+  // When flush() must be called though nothing happens; UINT64_MAX: never.
+  std::uint64_t next_ns() const;
+  bool idle() const { return fetches_.empty(); }
+  bool take_ended() { return std::exchange(ended_, false); }
+
+  LocationCache& locations() { return locations_; }
+  const FetchCounters& counters() const { return counters_; }
+
+  // Cookies of this class' operations; others are not for on_event().
+  static constexpr std::uint64_t kAskCookie = 1ull << 63;
+  static constexpr std::uint64_t kReadCookie = 1ull << 62;
+
+ private:
+  enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRoom, kReading, kOffered };
+  struct Waiter {
+    std::shared_ptr<Errand> errand;
+    std::size_t item = 0;
+  };
+  struct Fetch {
+    std::uint64_t id = 0;
+    ClusterTenant* tenant = nullptr;  // of a copy: unknown until a holder has told
+    std::vector<ClusterTenant*> candidates;
+    metadata::KeyHash name;
+    std::string key;
+    std::vector<Waiter> waiters;
+    Ended ended;  // of a copy
+    std::uint64_t deadline_ns = 0;
+    std::uint64_t try_until_ns = 0;
+    std::uint64_t patience_ns = 0;  // until when a holder may be unknown
+    Step step = Step::kLocate;
+    bool relocated = false;  // once, after a stale location
+    bool from_cache = false;
+    bool keep = false;  // as a copy, under its key
+    bool offered = false;
+    metadata::Verdict verdict = metadata::Verdict::kStale;
+    bool verdict_in = false;
+    bool read_in = false;
+    bool missed = false;  // only its reads have not ended
+    bool kept = false;
+    std::vector<MemberId> holders;
+    std::size_t next_holder = 0;
+    Location at;
+    std::uint32_t entry = kNoEntry;
+    std::uint32_t reads_open = 0;
+    transport::Outcome read_outcome = transport::Outcome::kDone;
+  };
+  using FetchPointer = std::unique_ptr<Fetch>;
+  struct AskBatch {
+    MemberId node = metadata::kNoNode;
+    std::vector<std::uint64_t> fetches;
+    std::size_t open = 0;
+  };
+
+  Fetch* find(std::uint64_t id);
+  Fetch& start(ClusterTenant* tenant, const metadata::KeyHash& name, std::uint64_t deadline_ns);
+  bool serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& tenant);
+  void send_locates(std::uint64_t now_ns);
+  void send_asks(std::uint64_t now_ns);
+  void on_located(const std::vector<std::uint64_t>& ids,
+                  const Result<metadata::LocateAnswer>& answer);
+  void on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId region, const PlaceRow& row);
+  void seek_room(Fetch& fetch, std::uint64_t now_ns);
+  static metadata::PublishItem item_of(const Fetch& fetch);
+  void offer(Fetch& fetch);
+  void read(Fetch& fetch, std::uint64_t now_ns);
+  void on_read(Fetch& fetch);
+  bool sum_matches(const Fetch& fetch) const;
+  void deliver(Fetch& fetch);
+  std::uint32_t keep_copy(Fetch& fetch);
+  void try_next(Fetch& fetch, std::uint64_t now_ns);
+  void give_back(Fetch& fetch);
+  void miss(Fetch& fetch, mc_status status, std::uint64_t& reason);
+  void end(Fetch& fetch);
+  void check_times(std::uint64_t now_ns);
+
+  MasterPort& port_;
+  Peers& peers_;
+  transport::Transport& transport_;
+  Announcer& announcer_;
+  const metadata::Reader reader_;
+  LocationCache locations_;
+  FetchCounters counters_;
+  std::unordered_map<std::uint64_t, FetchPointer> fetches_;
+  std::unordered_map<metadata::KeyHash, std::uint64_t, NameHash> by_name_;  // of fetches
+  std::vector<std::uint64_t> to_locate_, to_ask_, want_room_, to_read_;
+  std::unordered_map<std::uint32_t, AskBatch> asks_;
+  std::uint32_t next_ask_ = 1;
+  std::uint64_t next_id_ = 1;
+  std::uint64_t next_check_ns_ = 0;
+  std::uint64_t now_ns_ = 0;
+  bool ended_ = false;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/keyed_handshake.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "libmc/base/fd.h"
+
+namespace mc::agent {
+
+namespace {
+
+namespace rpc = metadata::rpc;
+using transport::tcp::Handshake;
+
+class KeyedHandshake final : public Handshake {
+ public:
+  KeyedHandshake(rpc::Hello own, rpc::ClusterKey key, bool dialer, std::unique_ptr<Handshake> inner)
+      : own_(own), key_(std::move(key)), dialer_(dialer), inner_(std::move(inner)) {
+    own_.nonce = rpc::make_nonce();
+    own_.keyed = key_.given();
+    if (dialer_) {
+      send_hello();
+    } else {
+      expect(rpc::kHelloBytes);
+    }
+  }
+
+  State advance(int socket) override {
+    for (;;) {
+      if (!status_.ok()) return State::kFailed;
+      if (sent_ < out_.size()) {
+        const State state = send_some(socket);
+        if (state != State::kDone) return state;
+      }
+      if (refuse_.code() != MC_OK) return failed(refuse_);
+      if (step_ == Step::kInner) {
+        const State state = inner_->advance(socket);
+        if (state == State::kFailed) status_ = inner_->status();
+        return state;
+      }
+      const State state = receive_some(socket);
+      if (state != State::kDone) return state;
+      take();
+    }
+  }
+
+  transport::Link link() const override { return inner_->link(); }
+  Status status() const override { return status_; }
+
+ private:
+  enum class Step : std::uint8_t { kHello, kProof, kAdmission, kInner };
+
+  State failed(Status status) {
+    status_ = std::move(status);
+    return State::kFailed;
+  }
+  void expect(std::size_t bytes) {
+    wanted_ = bytes;
+    received_ = 0;
+  }
+  void send_hello() {
+    const auto hello = rpc::encode_hello(own_);
+    out_.append(hello.data(), hello.size());
+    if (dialer_) expect(rpc::kHelloBytes);
+  }
+  std::string text(bool of_dialer) const {
+    return dialer_ ? rpc::proof_text(of_dialer, own_, peer_, {})
+                   : rpc::proof_text(of_dialer, peer_, own_, {});
+  }
+
+  State send_some(int socket) {
+    while (sent_ < out_.size()) {
+      const ssize_t put =
+          ::send(socket, out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
+        return State::kWantsWrite;
+      }
+      if (put < 0) return failed({MC_AGENT_UNAVAILABLE, errno_text("send of a hello", errno)});
+      sent_ += static_cast<std::size_t>(put);
+    }
+    return State::kDone;
+  }
+
+  State receive_some(int socket) {
+    while (received_ < wanted_) {
+      const ssize_t got = ::recv(socket, in_.data() + received_, wanted_ - received_, MSG_DONTWAIT);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::kWantsRead;
+      if (got <= 0) {
+        return failed({MC_AGENT_UNAVAILABLE,
+                       "the peer hung up during the handshake; its log says why (wrong cluster "
+                       "key or version)"});
+      }
+      received_ += static_cast<std::size_t>(got);
+    }
+    return State::kDone;
+  }
+
+  // All that was expected is in.
+  void take() {
+    switch (step_) {
+      case Step::kHello: {
+        auto peer = rpc::decode_hello({in_.data(), rpc::kHelloBytes});
+        if (!peer) {
+          status_ = peer.error();
+          return;
+        }
+        peer_ = *peer;
+        if (!dialer_) {
+          send_hello();
+          step_ = Step::kProof;
+          expect(rpc::kProofBytes);
+          return;
+        }
+        status_ = rpc::check_hello(own_, peer_);
+        const rpc::Proof proof = key_.given() ? key_.prove(text(true)) : rpc::Proof{};
+        out_.append(proof.data(), proof.size());
+        step_ = Step::kAdmission;
+        expect(rpc::kAdmissionBytes);
+        return;
+      }
+      case Step::kProof:
+        welcome();
+        return;
+      case Step::kAdmission:
+        take_admission();
+        return;
+      case Step::kInner:
+        return;
+    }
+  }
+
+  void welcome() {
+    rpc::Proof proof;
+    std::memcpy(proof.data(), in_.data(), rpc::kProofBytes);
+    refuse_ = rpc::check_hello(own_, peer_);
+    if (refuse_.ok() && peer_.role != rpc::Role::kAgent) {
+      refuse_ = {MC_PERMISSION_DENIED, "only agents have lanes"};
+    }
+    if (refuse_.ok() && key_.given() && !key_.proven(text(true), proof)) {
+      refuse_ = {MC_PERMISSION_DENIED, "the peer has another cluster key"};
+    }
+    const bool welcome = refuse_.ok();
+    // A stranger gets no proof to work on.
+    const rpc::Proof own = key_.given() && welcome ? key_.prove(text(false)) : rpc::Proof{};
+    const auto bytes =
+        rpc::encode_admission(welcome ? rpc::Admission::kWelcome : rpc::Admission::kRefused, own);
+    out_.append(bytes.data(), bytes.size());
+    step_ = Step::kInner;
+  }
+
+  void take_admission() {
+    const rpc::AdmissionText answer = rpc::decode_admission({in_.data(), rpc::kAdmissionBytes});
+    if (answer.admission != rpc::Admission::kWelcome) {
+      status_ = {MC_PERMISSION_DENIED,
+                 "the peer refused this agent's proof; do both have the same cluster key?"};
+      return;
+    }
+    if (key_.given() && !key_.proven(text(false), answer.proof)) {
+      status_ = {MC_PERMISSION_DENIED,
+                 "the peer did not prove that it has the cluster key; is the address right?"};
+      return;
+    }
+    step_ = Step::kInner;
+  }
+
+  rpc::Hello own_;
+  rpc::Hello peer_;
+  const rpc::ClusterKey key_;
+  const bool dialer_;
+  std::unique_ptr<Handshake> inner_;
+  Step step_ = Step::kHello;
+  std::string out_;
+  std::size_t sent_ = 0;
+  std::array<char, rpc::kHelloBytes> in_{};
+  std::size_t wanted_ = 0;
+  std::size_t received_ = 0;
+  Status refuse_;  // after the answer that says so
+  Status status_;
+};
+
+}  // namespace
+
+std::unique_ptr<Handshake> make_keyed_handshake(const rpc::Hello& own, const rpc::ClusterKey& key,
+                                                bool dialer, std::unique_ptr<Handshake> inner) {
+  return std::make_unique<KeyedHandshake>(own, key, dialer, std::move(inner));
+}
+
+}  // namespace mc::agent

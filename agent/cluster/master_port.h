@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the masters as the agent's loop sees them: questions whose answers come back into the
+//   loop, and orders that arrive there. MasterLink is the one over the network; a simulator has
+//   another.
+// Threads: the agent's loop, callbacks and MasterOrders included.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "metadata/wire/messages.h"
+
+namespace mc::agent {
+
+// The cluster's name for an agent; the pool has a NodeId of its own.
+using MemberId = metadata::NodeId;
+
+// What a master orders this agent to do; replies may come later, once each.
+class MasterOrders {
+ public:
+  template <typename Answer>
+  using Reply = std::function<void(Result<Answer>)>;
+  using Done = std::function<void(Status)>;
+
+  virtual ~MasterOrders() = default;
+  virtual metadata::Load load() = 0;
+  virtual void next_report(bool first, std::vector<metadata::PublishItem>& items) = 0;
+  virtual void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) = 0;
+  virtual void on_drop(const metadata::wire::Drop& order, Done done) = 0;
+  virtual void on_drop_matching(const metadata::wire::Match& match,
+                                Reply<metadata::wire::RemoveMatchingAnswer> reply) = 0;
+  virtual void on_list(const metadata::wire::Match& match,
+                       Reply<metadata::wire::ListAnswer> reply) = 0;
+  virtual void on_copy(const metadata::wire::Copy& order, Done done) = 0;
+  virtual void on_fenced() = 0;
+};
+
+class MasterPort {
+ public:
+  template <typename Answer>
+  using Done = std::function<void(Result<Answer>)>;
+
+  virtual ~MasterPort() = default;
+  virtual void publish(std::vector<metadata::PublishItem> items, std::uint64_t removals_seen,
+                       std::uint64_t deadline_ns, Done<std::vector<metadata::Verdict>> done) = 0;
+  virtual void locate(const metadata::wire::Locate& request, std::uint64_t deadline_ns,
+                      Done<metadata::LocateAnswer> done) = 0;
+  virtual void place(const metadata::wire::Place& request, std::uint64_t deadline_ns,
+                     Done<metadata::wire::PlaceAnswer> done) = 0;
+  virtual void remove(const metadata::wire::Remove& request, std::uint64_t deadline_ns,
+                      Done<metadata::wire::RemoveReply> done) = 0;
+  virtual void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+                               Done<metadata::wire::RemoveMatchingAnswer> done) = 0;
+  virtual void list(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+                    Done<metadata::wire::ListAnswer> done) = 0;
+  virtual void members(std::uint64_t deadline_ns, Done<metadata::wire::MembersAnswer> done) = 0;
+  virtual void stats(std::uint64_t deadline_ns, Done<metadata::wire::StatsAnswer> done) = 0;
+  virtual void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,
+                     Done<metadata::wire::DrainAnswer> done) = 0;
+  virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
+
+  [[nodiscard]] virtual std::uint64_t removals_seen() const = 0;
+  [[nodiscard]] virtual std::uint64_t epoch() const = 0;
+  // Joined, and all that is held has been reported.
+  [[nodiscard]] virtual bool ready() const = 0;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/open_cluster.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "agent/cluster/cluster_node.h"
+#include "agent/cluster/door.h"
+#include "agent/cluster/master_link.h"
+#include "libmc/base/hash.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace mc::agent {
+
+namespace {
+
+namespace rpc = metadata::rpc;
+
+std::uint64_t hash_of(const std::string& text) { return hash_key(text.data(), text.size(), 0); }
+
+// Agents of one machine fail together.
+std::uint64_t host_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  file >> boot;
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return hash_of(boot.empty() ? name : boot);
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    if (comma > at) parts.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return parts;
+}
+
+// The cluster over TCP, with masters over the network.
+class NetworkCluster final : public ClusterNode {
+ public:
+  using ClusterNode::ClusterNode;
+  ~NetworkCluster() override {
+    // The master client's thread calls into this object; then what uses the transport ends.
+    link_.reset();
+    stop();
+  }
+
+  Status open(const Options& options, std::uint64_t capacity_bytes) {
+    rpc::ClusterKey key;
+    if (!options.cluster_key_file.empty()) {
+      auto loaded = rpc::ClusterKey::from_file(options.cluster_key_file);
+      if (!loaded) return loaded.error();
+      key = std::move(*loaded);
+    }
+    auto address = parse_address(options.listen);
+    if (!address) return {MC_INVALID_ARGUMENT, "listen: " + std::string(address.error().text())};
+    DoorOptions door;
+    door.host = address->host;
+    door.port = address->port;
+    door.key = key;
+    door.own.role = rpc::Role::kAgent;
+    door.own.node = identity_.node;
+    door.own.incarnation = identity_.incarnation;
+    door.own.cluster = rpc::cluster_tag(options.cluster_id);
+    auto opened =
+        Door::open(door, [this](transport::NodeId node) { return peers_.address_of(node); });
+    if (!opened) return opened.error();
+    door_ = std::move(*opened);
+    transport::tcp::TcpOptions tcp;
+    tcp.node = identity_.node;
+    tcp.incarnation = identity_.incarnation;
+    auto transport = transport::tcp::TcpTransport::create(tcp, *door_);
+    if (!transport) return transport.error();
+    transport_ = std::move(*transport);
+    door_->set_transport(*transport_);
+
+    std::string advertised = options.advertise;
+    if (advertised.empty()) {
+      const bool v6 = address->host.find(':') != std::string::npos;
+      advertised =
+          (v6 ? "[" + address->host + "]" : address->host) + ":" + std::to_string(door_->port());
+    }
+    auto peers_dial = parse_address(advertised);
+    if (!peers_dial) {
+      return {MC_INVALID_ARGUMENT, "advertise: " + std::string(peers_dial.error().text())};
+    }
+    if (peers_dial->host == "0.0.0.0" || peers_dial->host == "::") {
+      return {MC_INVALID_ARGUMENT, "peers cannot dial " + advertised +
+                                       "; say in advertise which address of this host they reach"};
+    }
+    master_.masters = split(options.masters);
+    master_.store = options.cluster_store;
+    master_.cluster_id = options.cluster_id;
+    master_.key = key;
+    master_.role = rpc::Role::kAgent;
+    master_.descriptor.node = identity_.node;
+    master_.descriptor.incarnation = identity_.incarnation;
+    master_.descriptor.address = advertised;
+    master_.descriptor.host = identity_.place.host;
+    master_.descriptor.zone = identity_.place.zone;
+    master_.descriptor.capacity_bytes = capacity_bytes;
+
+    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    if (!epoll_) return {MC_NO_MEMORY, errno_text("epoll_create1", errno)};
+    for (const int fd : {transport_->wait_fd(), door_->listening_fd(), door_->shaking_fd()}) {
+      if (Status status = watch(fd); !status.ok()) return status;
+    }
+    // Joins at once, but is asked for a report only when the agent's loop runs.
+    auto link = MasterLink::open(master_, *this);
+    if (!link) return link.error();
+    link_ = std::move(*link);
+    connect(*link_, *transport_);
+    spdlog::info("event=cluster_open node={} listen={} advertise={} cluster={}", identity_.node,
+                 options.listen, advertised, options.cluster_id);
+    return watch(link_->wait_fd());
+  }
+
+  int wait_fd() const override { return epoll_.get(); }
+
+  void poll(std::uint64_t now_ns) override {
+    if (now_ns >= next_door_ns_ || door_->shaking()) {
+      door_->poll(now_ns);
+      next_door_ns_ = now_ns + kDoorNs;
+    }
+    link_->poll();
+    ClusterNode::poll(now_ns);
+  }
+
+ private:
+  // Lanes are dialed seldom; one that waits for this has waited for a network.
+  static constexpr std::uint64_t kDoorNs = 1'000'000;
+
+  Status watch(int fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+    return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
+  }
+
+  metadata::MasterClientOptions master_;
+  Fd epoll_;
+  std::uint64_t next_door_ns_ = 0;
+  std::unique_ptr<Door> door_;
+  std::unique_ptr<transport::tcp::TcpTransport> transport_;
+  std::unique_ptr<MasterLink> link_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Cluster>> open_cluster(const Options& options, std::uint64_t node_id,
+                                              std::uint64_t incarnation,
+                                              std::uint64_t capacity_bytes) {
+  if (options.cluster_store.empty() && options.masters.empty()) {
+    return std::unique_ptr<Cluster>();
+  }
+  ClusterIdentity identity;
+  identity.node = node_id;
+  identity.incarnation = incarnation;
+  identity.place.host = host_id();
+  identity.place.zone = options.zone.empty() ? 0 : hash_of(options.zone);
+  identity.secret = "mc cluster " + options.cluster_id;
+  if (!options.cluster_key_file.empty()) {
+    auto key = rpc::ClusterKey::from_file(options.cluster_key_file);
+    if (!key) return fail(key.error());
+    identity.secret = key->secret();
+  }
+  auto cluster = std::make_unique<NetworkCluster>(identity);
+  if (Status status = cluster->open(options, capacity_bytes); !status.ok()) return fail(status);
+  return std::unique_ptr<Cluster>(std::move(cluster));
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what agents say to each other beside the bytes of objects: short notifications of the
+//   transport, so that a question costs one message each way and no connection of its own.
+//
+//     asker ── Ask: names of keys ───────────────────────────► holder
+//           ◄── Place: where each lies, its version and sum ──
+//           ══ reads of the transport, under that generation ═►
+//
+//   head   0      1       2       4         8             16
+//          │ kind │ flags │ count │ request │ namespace id │
+//   Ask    head, count x (hash.hi, hash.lo)
+//   Place  head, descriptor of the pool's region (length, bytes), count x row
+//   row    0        2         3         4           8        16       24           32        40
+//          │ number │ outcome │ extents │ key bytes │ version│ length │ generation │ checksum │ …
+//          parent hash, pin, extents x (offset, length), key; padded to 8
+//   Little-endian, as the hosts are.
+// Threads: values. Trusts: nothing: decode_peer_message() copies and checks, or gives nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mc/limits.h"
+#include "metadata/directory/key_hash.h"
+#include "shm/layout.h"
+#include "transport/limits.h"
+
+namespace mc::agent {
+
+enum class PeerMessageKind : std::uint8_t { kAsk = 1, kPlace = 2, kPing = 3, kPong = 4 };
+inline constexpr std::uint8_t kAskForKeys = 1;  // Ask: the answer names the keys too
+inline constexpr std::size_t kMaxAskKeys = 128;
+
+struct PlaceRow {
+  std::uint16_t number = 0;  // which of the keys asked for
+  bool held = false;
+  std::uint64_t version = 0;
+  std::uint64_t length = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t checksum = 0;
+  std::uint64_t parent_hash = 0;
+  std::uint8_t pin = 0;
+  std::uint8_t replicas = 1;
+  std::vector<shm::ExtentRecord> extents;  // of exactly length bytes
+  std::string key;                         // if asked for
+};
+
+struct PeerMessage {
+  PeerMessageKind kind = PeerMessageKind::kPing;
+  std::uint8_t flags = 0;
+  std::uint32_t request = 0;
+  std::uint64_t name_space = 0;         // 0 in an Ask: look in all of them
+  std::vector<metadata::KeyHash> keys;  // Ask
+  std::vector<std::byte> region;        // Place
+  std::vector<PlaceRow> rows;           // Place
+};
+
+// Bytes that a row takes.
+std::size_t encoded_row_bytes(const PlaceRow& row);
+// REQUIRES: it fits in transport::kMaxNotificationBytes.
+std::vector<std::byte> encode_peer_message(const PeerMessage& message);
+std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes);
+
+}  // namespace mc::agent

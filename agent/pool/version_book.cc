@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/version_book.h"
+
+#include <algorithm>
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kChunkBytes = 1u << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<VersionBook>> VersionBook::open(MemoryFile kept, std::uint64_t max_entries) {
+  auto book = std::unique_ptr<VersionBook>(new VersionBook);
+  const std::uint64_t bytes =
+      (max_entries * sizeof(Row) + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
+  if (kept && kept.size_bytes() >= bytes) {
+    book->file_ = std::move(kept);
+  } else {
+    auto made = MemoryFile::create("mc-versions", bytes);
+    if (!made) return fail(made.error());
+    book->file_ = std::move(*made);
+  }
+  auto mapping =
+      Mapping::map(book->file_.fd(), book->file_.size_bytes(), Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  book->mapping_ = std::move(*mapping);
+  // Pages are taken from the front, so what is resident is what was reserved.
+  book->reserved_bytes_ = book->file_.resident_bytes() / kChunkBytes * kChunkBytes;
+  return book;
+}
+
+bool VersionBook::write(std::uint32_t entry, Row row) {
+  const std::uint64_t end = (std::uint64_t{entry} + 1) * sizeof(Row);
+  if (end > mapping_.size_bytes()) return false;
+  while (end > reserved_bytes_) {
+    if (!file_.reserve(reserved_bytes_, kChunkBytes).ok()) return false;
+    reserved_bytes_ += kChunkBytes;
+  }
+  rows()[entry] = row;
+  return true;
+}
+
+VersionBook::Row VersionBook::row(std::uint32_t entry) const {
+  const std::uint64_t end = (std::uint64_t{entry} + 1) * sizeof(Row);
+  return end <= reserved_bytes_ ? rows()[entry] : Row{};
+}
+
+}  // namespace mc::agent

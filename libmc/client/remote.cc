@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/remote.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "libmc/base/failpoint.h"
+#include "libmc/client/reading.h"
+#include "libmc/client/writing.h"
+#include "shm/pins.h"
+
+namespace mc::client {
+
+namespace {
+
+// The agent answers by the deadline; this is for its way back.
+constexpr std::uint64_t kGraceNs = 1'000'000'000;
+
+// Asks about keys, waits, and hands each item's result to take(index, result). False: no answer;
+// slots that were offered are freed with the request, whenever that ends.
+template <typename Take>
+bool ask(Channel& channel, shm::Op op, const mc_slice* keys, std::size_t count,
+         const std::uint32_t* slots, std::uint64_t deadline_ns, Take take) {
+  std::uint32_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += encoded_bytes(keys[i].size);
+  const auto items = static_cast<std::uint32_t>(count);
+  auto ticket = channel.prepare(bytes + shm::result_bytes(items));
+  if (!ticket) return false;
+  unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(items);
+  for (std::size_t i = 0; i < count; ++i) {
+    shm::PutItem fields{};
+    fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
+    fields.staging_offset = slots != nullptr ? slots[i] : 0;
+    at += encode_item(at, fields, keys[i]);
+  }
+  channel.submit(*ticket, op, 0, items, deadline_ns);
+  if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
+    if (slots != nullptr) channel.free_pins_after(*ticket, slots, items);
+    channel.forget(*ticket);
+    return false;
+  }
+  for (std::uint32_t i = 0; i < items; ++i) take(i, channel.item_result(*ticket, i));
+  channel.finish(*ticket);
+  return true;
+}
+
+bool find_entry(const Memory& memory, std::uint32_t entry, shm::FoundObject& found) {
+  if (entry >= memory.index.header().max_entries) return false;
+  const shm::Entry& at = memory.index.entry(entry);
+  found.entry = entry;
+  found.version = at.version.load_acquire();
+  found.key = std::bit_cast<shm::KeyField>(at.key.load_relaxed());
+  found.extent = at.extent.load_relaxed();
+  found.length = at.length.load_relaxed();
+  found.checksum = at.checksum.load_relaxed();
+  return true;
+}
+
+}  // namespace
+
+void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
+                   FetchedObject* fetched, std::uint64_t deadline_ns) {
+  std::uint32_t slots[kFetchBatch];
+  std::size_t held = 0;
+  for (; held < count; ++held) {
+    shm::Word64* const pin = channel.free_pin();
+    if (pin == nullptr) break;
+    pin->store_relaxed(shm::kPinWanted);
+    fetched[held].pin = pin;
+    slots[held] = channel.slot_of(pin);
+  }
+  for (std::size_t i = held; i < count; ++i) fetched[i].status = MC_BUSY;
+  if (held == 0) return;
+  const bool answered =
+      ask(channel, shm::Op::kFetch, keys, held, slots, deadline_ns,
+          [&](std::uint32_t i, const shm::ItemResult& result) {
+            FetchedObject& object = fetched[i];
+            object.status = static_cast<mc_status>(result.status);
+            const std::uint64_t pinned = object.pin->load_acquire();
+            const bool whole = object.status == MC_OK &&
+                               find_entry(channel.memory(), result.refill_entry, object.found) &&
+                               pinned == shm::pin_value(result.refill_entry, object.found.version);
+            if (whole) return;
+            if (object.status == MC_OK) object.status = MC_CORRUPT;
+            shm::clear_pin(*object.pin);
+            object.pin = nullptr;
+          });
+  if (answered) return;
+  for (std::size_t i = 0; i < held; ++i) fetched[i] = {MC_TIMEOUT, nullptr, {}};
+}
+
+void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
+                     std::uint64_t deadline_ns) {
+  std::fill(statuses, statuses + count, MC_NOT_FOUND);
+  ask(channel, shm::Op::kExists, keys, count, nullptr, deadline_ns,
+      [&](std::uint32_t i, const shm::ItemResult& result) {
+        if (result.status == MC_OK) statuses[i] = MC_OK;
+      });
+}
+
+mc_status read_fetched(Channel& channel, const FetchedObject& fetched, const mc_span* pieces,
+                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {
+  const mc_status status =
+      read_pieces(channel.memory(), fetched.found, pieces, piece_count, offset, length);
+  shm::clear_pin(*fetched.pin);
+  return status;
+}
+
+mc_status view_fetched(Channel& channel, mc_client* client, const FetchedObject& fetched,
+                       mc_view* view) {
+  const shm::FoundObject& found = fetched.found;
+  view->length = found.length;
+  view->version = shm::sequence_of(found.version);
+  view->checksum = found.checksum;
+  view->entry = found.entry;
+  view->pin = reinterpret_cast<std::uint64_t>(fetched.pin);
+  view->client = client;
+  view->span_count = 1;
+  if (view_spans(channel.memory(), found, view)) {
+    // Of one extent: as long as the object, not as its granules.
+    if (view->span_count == 1) view->size = found.length;
+    return MC_OK;
+  }
+  shm::clear_pin(*fetched.pin);
+  return MC_CORRUPT;
+}
+
+}  // namespace mc::client

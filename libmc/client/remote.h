@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what is not on this host but may be on another of the cluster: the agent fetches it
+// and
+//   lends the bytes, pinned in a slot of this channel, so that from then on it is read like a local
+//   object. Only clients of a clustered namespace come here, and only after a local miss.
+// Threads: as the channel that is passed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libmc/client/channel.h"
+#include "mc/mc.h"
+#include "shm/index_reader.h"
+
+namespace mc::client {
+
+inline bool may_be_elsewhere(const Channel& channel) { return channel.memory().clustered; }
+
+struct FetchedObject {
+  mc_status status = MC_NOT_FOUND;
+  shm::Word64* pin = nullptr;  // holds the object until it is cleared
+  shm::FoundObject found;
+};
+
+inline constexpr std::size_t kFetchBatch = 128;
+
+// Fetches up to kFetchBatch objects. Where the status is not MC_OK the slot is clear again.
+void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
+                   FetchedObject* fetched, std::uint64_t deadline_ns);
+// Statuses: MC_OK or MC_NOT_FOUND.
+void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
+                     std::uint64_t deadline_ns);
+
+// What read_object() and view_object() do with an object that was found here.
+mc_status read_fetched(Channel& channel, const FetchedObject& fetched, const mc_span* pieces,
+                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length);
+mc_status view_fetched(Channel& channel, mc_client* client, const FetchedObject& fetched,
+                       mc_view* view);
+
+}  // namespace mc::client
