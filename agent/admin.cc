@@ -16,7 +16,8 @@ namespace mc::agent {
 namespace {
 
 // What the cluster answers.
-constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes", "where", "drain", "ping"};
+constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes", "where",
+                                              "drain",   "ping",  "replicate"};
 constexpr const char* kNotYours = "only root and the agent's user may do that";
 
 bool may_change(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == ::geteuid(); }
@@ -102,7 +103,7 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
     done(answer_now(verb, request, peer));
     return;
   }
-  if (verb == "drain" && !may_change(peer)) {
+  if ((verb == "drain" || verb == "replicate") && !may_change(peer)) {
     done(text_of(failure(MC_PERMISSION_DENIED, kNotYours)));
     return;
   }

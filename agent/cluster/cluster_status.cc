@@ -36,6 +36,22 @@ std::string failure(const Status& status) {
   return text_of(value);
 }
 
+// A key as libmc/client/admin.h writes it: %XX is a byte.
+std::string key_of(const Json::Value& request) {
+  const std::string text = request.get("key", "").asString();
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  };
+  std::string key;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escaped =
+        text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
+    key += escaped ? static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])) : text[i];
+    if (escaped) i += 2;
+  }
+  return key;
+}
+
 // Node ids are numbers of 64 bits; people name nodes by address as well.
 MemberId node_named(const Peers& peers, const Json::Value& name) {
   if (name.isUInt64()) return name.asUInt64();
@@ -87,6 +103,7 @@ std::string ClusterNode::status_text() {
   counters["served_bytes"] = u64(moved.served_bytes);
   counters["lent"] = u64(fetch.lent);
   counters["copies_kept"] = u64(fetch.kept);
+  counters["delivered"] = u64(fetch.delivered);
   counters["next_holders"] = u64(fetch.next_holders);
   counters["announced"] = u64(said.announced);
   counters["announcements_refused"] = u64(said.refused);
@@ -168,7 +185,7 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
       return true;
     }
     wire::Locate locate;
-    locate.keys.push_back(tenant->name_of(request.get("key", "").asString()));
+    locate.keys.push_back(tenant->name_of(key_of(request)));
     port_->locate(locate, deadline_ns, [this, done](const Result<metadata::LocateAnswer>& answer) {
       if (!answer || answer->keys.empty()) {
         done(failure(answer ? Status(MC_INTERNAL) : answer.error()));
@@ -216,6 +233,23 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
       value["done"] = answer->done;
       done(text_of(value));
     });
+    return true;
+  }
+  if (verb == "replicate") {
+    const ClusterTenant* const tenant = find(request.get("namespace", "default").asString());
+    const unsigned replicas = request.get("replicas", 0).asUInt();
+    const std::uint32_t entry =
+        tenant == nullptr ? kNoEntry : tenant->find(tenant->name_of(key_of(request)));
+    if (replicas < 1 || replicas > MC_MAX_REPLICAS) {
+      done(failure({MC_INVALID_ARGUMENT, "an object has 1 to 8 replicas"}));
+    } else if (entry == kNoEntry) {
+      done(failure(
+          {MC_NOT_FOUND, "this host does not hold that key; mcctl where shows which does"}));
+    } else if (!find(*tenant->tenant())->set_replicas(entry, static_cast<std::uint8_t>(replicas))) {
+      done(failure({MC_NO_MEMORY, "there is no memory for the change"}));
+    } else {
+      done("{}");
+    }
     return true;
   }
   if (verb == "ping") {

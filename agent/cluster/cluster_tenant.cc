@@ -91,6 +91,14 @@ bool ClusterTenant::set_version(std::uint32_t entry, std::uint64_t version) {
   return book_->write(entry, row);
 }
 
+bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
+  VersionBook::Row row = book_->row(entry);
+  row.replicas = replicas;
+  if (!book_->write(entry, row)) return false;
+  changes_.push_back({item_of(entry), entry});
+  return true;
+}
+
 void ClusterTenant::drop(std::uint32_t entry) {
   // The key's text is the entry's own, and goes with it.
   const std::string key(store().index().key_of(entry));

@@ -519,6 +519,7 @@ void Fetcher::deliver(Fetch& fetch) {
   for (const Waiter& waiter : fetch.waiters) {
     Errand& errand = *waiter.errand;
     errand.items[waiter.item].entry = entry;
+    counters_.delivered += entry != kNoEntry ? 1 : 0;
     errand.settle(errand.items[waiter.item], entry == kNoEntry ? MC_NOT_FOUND : MC_OK);
     ended_ |= errand.over();
   }

@@ -36,6 +36,7 @@ inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 struct FetchCounters {
   std::uint64_t fetches = 0, shared = 0, located = 0, location_hits = 0, asked = 0;
   std::uint64_t read_objects = 0, read_bytes = 0, lent = 0, kept = 0, next_holders = 0;
+  std::uint64_t delivered = 0;  // to readers
   // Misses by reason.
   std::uint64_t nobody = 0, recovering = 0, master_away = 0, holders_failed = 0, late = 0,
                 no_room = 0, corrupt = 0;

@@ -67,6 +67,7 @@ void register_verbs(CLI::App& app, Context& context) {
   register_status(app, context);
   register_objects(app, context);
   register_segment(app, context);
+  register_cluster(app, context);
   register_config(app, context);
   register_doctor(app, context);
   register_bench(app, context);

@@ -61,9 +61,11 @@ struct ClientCloser {
 };
 using Client = std::unique_ptr<mc_client, ClientCloser>;
 
-Result<Client> open_client(const CrewPlan& plan) {
+Result<Client> open_client(const CrewPlan& plan, unsigned worker) {
   mc_open_options options = MC_OPEN_OPTIONS_INIT;
-  options.agent = plan.embedded ? "embedded" : plan.agent.empty() ? nullptr : plan.agent.c_str();
+  options.agent = plan.embedded         ? "embedded"
+                  : plan.agents.empty() ? nullptr
+                                        : plan.agents[worker % plan.agents.size()].c_str();
   options.name_space = plan.name_space.empty() ? nullptr : plan.name_space.c_str();
   options.label = "mcctl-replay";
   options.timeout_ns = plan.timeout_ns;
@@ -110,7 +112,7 @@ void work(mc_client* client, const Trace& trace, const WorkerPlan& plan, int rec
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);
   {
-    const Result<Client> client = open_client(crew);
+    const Result<Client> client = open_client(crew, plan.worker);
     if (client) {
       work(client->get(), trace, plan, records, go);
     } else {
@@ -154,7 +156,7 @@ class Crew {
 
   Status start() {
     if (plan_.embedded) {
-      Result<Client> client = open_client(plan_);
+      Result<Client> client = open_client(plan_, 0);
       if (!client) return client.error();
       client_ = std::move(*client);
     }

@@ -22,7 +22,8 @@ namespace mc::ctl {
 
 struct CrewPlan {
   WorkerPlan worker;  // workers: how many; worker and stop are filled in
-  std::string agent;  // socket path; empty: libmc's default
+  // Socket paths: worker i has the i-th, and so on in turn; none: libmc's default.
+  std::vector<std::string> agents;
   std::string name_space;
   std::uint64_t timeout_ns = 0;
   bool embedded = false;

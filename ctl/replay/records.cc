@@ -109,6 +109,7 @@ void WorkerTotals::add(const WorkerTotals& other) {
   requests += other.requests;
   block_refs += other.block_refs;
   hit_refs += other.hit_refs;
+  remote_refs += other.remote_refs;
   wrong_bytes += other.wrong_bytes;
   view_bytes += other.view_bytes;
   copy_bytes += other.copy_bytes;

@@ -21,7 +21,8 @@ namespace mc::ctl {
 struct WorkerTotals {
   std::uint64_t requests = 0;
   std::uint64_t block_refs = 0;
-  std::uint64_t hit_refs = 0;  // hits of the prefix: every earlier block of the request hit too
+  std::uint64_t hit_refs = 0;     // hits of the prefix: every earlier block of the request hit too
+  std::uint64_t remote_refs = 0;  // of those hits, the ones that came from another host
   std::uint64_t wrong_bytes = 0;
   std::uint64_t view_bytes = 0;  // read in place
   std::uint64_t copy_bytes = 0;  // copied to a buffer

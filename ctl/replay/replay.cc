@@ -18,6 +18,7 @@
 #include "ctl/progress.h"
 #include "ctl/replay/crew.h"
 #include "ctl/replay/report.h"
+#include "ctl/replay/stage.h"
 #include "ctl/replay/summary.h"
 #include "ctl/replay/target.h"
 #include "ctl/replay/trace.h"
@@ -45,6 +46,7 @@ struct ReplayOptions {
   double speed_up = 0;
   bool copy = false;
   bool embedded = false;
+  unsigned cluster = 0;  // agents; 0: the one there is
   std::size_t limit = 0;
   std::string report = "mc-replay.html";
   bool no_report = false;
@@ -127,12 +129,13 @@ std::optional<ReplaySummary> plan_replay(const ReplayOptions& options, const Tra
   plan.policy = options.policy;
   plan.workers = options.workers;
   plan.embedded = options.embedded;
+  plan.hosts = options.cluster;
   plan.occupancy_is_estimate = options.embedded;
   return plan;
 }
 
 CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, const Context& context,
-                   const std::string& name_space) {
+                   const std::string& name_space, const std::vector<std::string>& agents) {
   CrewPlan crew;
   crew.worker.workers = options.workers;
   crew.worker.block_bytes = plan.block_bytes;
@@ -141,7 +144,7 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
   crew.worker.hit_bins = kHitBins;
   // The same keys in every run, so that a replay by one worker gives the same result each time.
   crew.worker.key_name = "replay";
-  crew.agent = context.agent;
+  crew.agents = agents;
   crew.name_space = options.embedded ? context.name_space : name_space;
   crew.timeout_ns = context.timeout_ms * 1'000'000;
   crew.embedded = options.embedded;
@@ -162,17 +165,32 @@ std::string progress_note(const WorkerTotals& sum, double seconds) {
   return text;
 }
 
-// Runs the crew, and asks the agent about the namespace meanwhile and at the end.
-Result<CrewResult> run(const Trace& trace, const CrewPlan& crew, const ReplayNamespace* target,
-                       bool quiet, ReplaySummary& summary) {
+// Of all agents together; none if any does not say.
+std::optional<NamespaceState> state_of(const std::vector<ReplayNamespace>& targets) {
+  NamespaceState sum;
+  for (const ReplayNamespace& target : targets) {
+    const auto state = target.state();
+    if (!state) return std::nullopt;
+    sum.policy = state->policy;
+    sum.objects += state->objects;
+    sum.used_bytes += state->used_bytes;
+    sum.evictions += state->evictions;
+  }
+  return sum;
+}
+
+// Runs the crew, and asks the agents about the namespace meanwhile and at the end.
+Result<CrewResult> run(const Trace& trace, const CrewPlan& crew,
+                       const std::vector<ReplayNamespace>& targets, bool quiet,
+                       ReplaySummary& summary) {
   std::optional<Progress> progress;
   if (!quiet) progress.emplace("replay", trace.requests.size());
   double sample_due = 0;
   const auto on_tick = [&](const WorkerTotals& sum, double seconds) {
     if (progress) progress->update(sum.requests, progress_note(sum, seconds));
-    if (target == nullptr || seconds < sample_due) return;
+    if (targets.empty() || seconds < sample_due) return;
     sample_due = seconds + kSampleSeconds;
-    if (const auto state = target->state()) {
+    if (const auto state = state_of(targets)) {
       summary.occupancy.emplace_back(seconds, static_cast<double>(state->objects));
     }
   };
@@ -180,8 +198,8 @@ Result<CrewResult> run(const Trace& trace, const CrewPlan& crew, const ReplayNam
   if (!result) return result;
   summary.result = std::move(result->merged);
   summary.seconds = result->seconds;
-  if (target != nullptr) {
-    if (const auto state = target->state()) {
+  if (!targets.empty()) {
+    if (const auto state = state_of(targets)) {
       summary.evictions = state->evictions;
       if (!state->policy.empty()) summary.policy = state->policy;
       summary.occupancy.emplace_back(summary.seconds, static_cast<double>(state->objects));
@@ -213,26 +231,47 @@ int replay(const ReplayOptions& options, Context& context) {
   std::optional<ReplaySummary> summary = plan_replay(options, *trace, context);
   if (!summary) return context.exit_code;
 
-  std::optional<ReplayNamespace> target;
+  std::unique_ptr<Stage> stage;
+  if (options.cluster > 0) {
+    auto opened = Stage::open(options.cluster,
+                              std::max<std::uint64_t>(context.timeout_ms, 20000) * 1'000'000);
+    if (!opened) return failed(context, opened.error().to_string());
+    stage = std::move(*opened);
+    if (!stage->has_namespaces()) {
+      std::fprintf(stderr,
+                   "mcctl replay: not root: the agents listen on loopback, not in network "
+                   "namespaces of their own\n");
+    }
+  }
+  std::vector<std::string> agents;
+  if (stage) {
+    agents = stage->sockets();
+  } else if (!options.embedded) {
+    agents = {context.agent.empty() ? client::default_agent_socket() : context.agent};
+  }
+  std::vector<ReplayNamespace> targets;
   const std::string name = "replay-" + std::to_string(getpid());
-  if (!options.embedded) {
-    const NamespacePlan plan{.name = name,
-                             .pool_bytes = summary->pool_bytes,
-                             .capacity_bytes = summary->capacity_blocks * summary->block_bytes,
-                             .policy = summary->policy};
-    Result<ReplayNamespace> made = ReplayNamespace::create(
-        context.agent.empty() ? client::default_agent_socket() : context.agent, plan,
-        context.timeout_ms * 1'000'000);
+  for (const std::string& agent : agents) {
+    // The cluster as a whole has what was asked for.
+    const std::uint64_t share = agents.size();
+    const NamespacePlan plan{
+        .name = name,
+        .pool_bytes = summary->pool_bytes / share,
+        .capacity_bytes = summary->capacity_blocks * summary->block_bytes / share,
+        .policy = summary->policy,
+        .clustered = stage != nullptr};
+    Result<ReplayNamespace> made =
+        ReplayNamespace::create(agent, plan, context.timeout_ms * 1'000'000);
     if (!made) {
       return failed(context,
                     made.error().to_string() + "\n(to replay without an agent, add --embedded)");
     }
-    target.emplace(std::move(*made));
+    targets.push_back(std::move(*made));
   }
-  const Result<CrewResult> crew = run(*trace, crew_plan(options, *summary, context, name),
-                                      target ? &*target : nullptr, context.json, *summary);
-  if (target) {
-    if (const Status dropped = target->drop(); !dropped.ok()) {
+  const Result<CrewResult> crew = run(*trace, crew_plan(options, *summary, context, name, agents),
+                                      targets, context.json, *summary);
+  for (ReplayNamespace& target : targets) {
+    if (const Status dropped = target.drop(); !dropped.ok()) {
       failed(context, "the namespace " + name + " is left behind: " + dropped.to_string());
     }
   }
@@ -294,8 +333,16 @@ void register_replay(CLI::App& app, Context& context) {
                    "Follow the trace's timestamps, this many times faster; 0: as fast as possible")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
-  verb->add_flag("--copy", options->copy, "Copy blocks out instead of reading them in place");
-  verb->add_flag("--embedded", options->embedded, "Without an agent: a pool inside this process");
+  CLI::Option* copy = verb->add_flag("--copy", options->copy,
+                                     "Copy blocks out instead of reading them in place");
+  CLI::Option* embedded = verb->add_flag("--embedded", options->embedded,
+                                         "Without an agent: a pool inside this process");
+  verb->add_option("--cluster", options->cluster,
+                   "Start a master and so many agents, each in a network namespace of its own; the "
+                   "workers are spread over them, and capacity and pool are those of all together")
+      ->check(CLI::Range(1u, kMaxStageAgents))
+      ->excludes(embedded)
+      ->excludes(copy);
   verb->add_option("--limit", options->limit, "Only the first so many requests; 0: all")
       ->capture_default_str();
   verb->add_option("--report", options->report, "Where to write the HTML report")

@@ -123,6 +123,16 @@ std::vector<std::pair<std::string, std::string>> summary_rows(const ReplaySummar
                       : format_count(summary.capacity_blocks) + " blocks");
   add("prefix hits", format_count(totals.hit_refs));
   add("prefix hit ratio", format_percent(summary.ratio(totals.hit_refs)));
+  if (summary.hosts > 0) {
+    const std::uint64_t local = totals.hit_refs - std::min(totals.hit_refs, totals.remote_refs);
+    const std::uint64_t missed = totals.block_refs - totals.hit_refs;
+    add("hosts", format_count(summary.hosts));
+    add("  hits on the own host",
+        format_count(local) + ", " + format_percent(summary.ratio(local)));
+    add("  hits on another host", format_count(totals.remote_refs) + ", " +
+                                      format_percent(summary.ratio(totals.remote_refs)));
+    add("  misses", format_count(missed) + ", " + format_percent(summary.ratio(missed)));
+  }
   if (summary.unlimited()) {
     add("  an infinite cache", format_percent(summary.reference_ratio(summary.optimum_hits)));
   } else {
@@ -180,6 +190,8 @@ std::string summary_json(const ReplaySummary& summary) {
   count("block_refs", totals.block_refs);
   count("hit_refs", totals.hit_refs);
   json["hit_ratio"] = summary.ratio(totals.hit_refs);
+  json["hosts"] = summary.hosts;
+  count("remote_hit_refs", totals.remote_refs);
   json["lru_hit_ratio"] = summary.reference_ratio(summary.lru_hits);
   json["optimum_hit_ratio"] = summary.reference_ratio(summary.optimum_hits);
   count("wrong_bytes", totals.wrong_bytes);

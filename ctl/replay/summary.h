@@ -23,6 +23,7 @@ struct ReplaySummary {
   std::string policy;
   unsigned workers = 1;
   bool embedded = false;
+  unsigned hosts = 0;  // of a cluster that was made for the replay; 0: none
   std::uint64_t block_bytes = 0;
   std::uint64_t distinct_blocks = 0;
   std::uint64_t capacity_blocks = 0;  // as asked for; 0: unlimited

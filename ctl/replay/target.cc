@@ -43,6 +43,7 @@ Result<ReplayNamespace> ReplayNamespace::create(const std::string& agent_socket,
   request["pool_bytes"] = Json::UInt64{plan.pool_bytes};
   request["capacity_bytes"] = Json::UInt64{plan.capacity_bytes};
   request["policy"] = plan.policy;
+  request["clustered"] = plan.clustered;
   const Result<Json::Value> answer = client::admin_call(agent_socket, request, timeout_ns);
   if (!answer) return fail(answer.error());
   return ReplayNamespace(agent_socket, plan.name, timeout_ns);

@@ -18,6 +18,7 @@ struct NamespacePlan {
   std::uint64_t pool_bytes = 0;
   std::uint64_t capacity_bytes = 0;  // 0: unlimited
   std::string policy;
+  bool clustered = false;  // shared with the agent's cluster
 };
 
 struct NamespaceState {

@@ -157,6 +157,7 @@ class Worker {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < count && statuses_[i] == MC_OK; ++i) {
       check_view(views_[i], BlockContent(keys_[first + i], blocks[first + i]));
+      result_.totals.remote_refs += views_[i].fetched;
       bytes += views_[i].length;
     }
     const std::uint64_t release_ns = now_ns();

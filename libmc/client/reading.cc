@@ -124,6 +124,7 @@ mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::ui
   view->entry = found.entry;
   view->pin = reinterpret_cast<std::uint64_t>(pin);
   view->client = client;
+  view->fetched = 0;
   view->span_count = 1;
   view->data = memory.pool() + found.extent;
   view->size = found.length;

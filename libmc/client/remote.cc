@@ -116,6 +116,7 @@ mc_status view_fetched(Channel& channel, mc_client* client, const FetchedObject&
   view->entry = found.entry;
   view->pin = reinterpret_cast<std::uint64_t>(fetched.pin);
   view->client = client;
+  view->fetched = 1;
   view->span_count = 1;
   if (view_spans(channel.memory(), found, view)) {
     // Of one extent: as long as the object, not as its granules.

@@ -202,6 +202,7 @@ typedef struct mc_view {
   uint64_t version;
   uint64_t checksum; /* CRC-64/XZ of the object's bytes, seeded with the key's hash */
   uint32_t span_count;
+  uint32_t fetched;  /* 1: from another host, for this call; 0: it was here */
   uint32_t entry;    /* internal */
   uint64_t pin;      /* internal */
   mc_client* client; /* internal */

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a small cluster of real processes on loopback: masters, agents, and a client of each
+//   agent in this process.
+// Threads: the test's. Owns: the processes, the clients.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <json/value.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "conformance/agent_fixture.h"
+#include "master/master_host.h"
+
+namespace mc::cluster {
+
+using conformance::AgentOptions;
+using conformance::content;
+using conformance::kMiB;
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
+
+  ClusterTest();
+  ~ClusterTest() override;
+
+  // Starts a master, then that many agents, and waits until each is known.
+  void start(std::size_t agents, AgentOptions options = {}, std::vector<std::string> master = {});
+  void start_agent(std::size_t number);
+  // The client of an agent; opened on first use, with a namespace of its own each.
+  mc_client* client(std::size_t agent, const std::string& name_space = "default");
+  void close_clients(std::size_t agent);
+
+  mc_status put(std::size_t agent, std::string_view key, std::string_view value,
+                const mc_put_options* options = nullptr);
+  // The value, or the status' name in angle brackets.
+  std::string get(std::size_t agent, std::string_view key);
+  bool exists(std::size_t agent, std::string_view key);
+
+  // mcctl's questions.
+  Json::Value ask(std::size_t agent, const std::string& verb, Json::Value request = {});
+  std::uint64_t counter(std::size_t agent, const std::string& group, const std::string& name);
+  std::size_t holders(std::size_t agent, std::string_view key);
+  // False: not within the watchdog's time.
+  static bool wait_for(const std::function<bool()>& holds);
+
+  std::unique_ptr<metadata::MasterProcess> master_;
+  std::vector<std::unique_ptr<conformance::AgentProcess>> agents_;
+  AgentOptions options_;
+
+ private:
+  struct Opened {
+    std::size_t agent;
+    std::string name_space;
+    mc_client* client;
+  };
+  std::vector<Opened> clients_;
+};
+
+}  // namespace mc::cluster

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a user of a cluster sees, and what is left when a part of it dies.
+#include "cluster/cluster_fixture.h"
+
+#include "conformance/store_servers.h"
+
+namespace mc::cluster {
+namespace {
+
+using conformance::slice;
+
+TEST_F(ClusterTest, AnObjectOfAnySizeIsReadOnEveryOtherHost) {
+  start(3);
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{4096}, std::size_t{(1 << 20) + 1}, std::size_t{20 << 20}}) {
+    const std::string key = "of " + std::to_string(size);
+    const std::string value = content(key, size);
+    ASSERT_EQ(put(0, key, value), MC_OK) << mc_last_error();
+    for (std::size_t reader = 1; reader < 3; ++reader) {
+      EXPECT_TRUE(exists(reader, key));
+      EXPECT_TRUE(get(reader, key) == value) << key << " at " << reader;
+    }
+  }
+  EXPECT_EQ(get(1, "nobody has it"), "<MC_NOT_FOUND>");
+  EXPECT_FALSE(exists(1, "nobody has it"));
+  EXPECT_GE(counter(1, "misses", "nobody"), 1u);
+}
+
+TEST_F(ClusterTest, ABatchIsGatheredFromSeveralHosts) {
+  start(3);
+  constexpr std::size_t kKeys = 300;
+  std::vector<std::string> keys, values;
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    keys.push_back("batch " + std::to_string(i));
+    values.push_back(content(keys.back(), 100 + i * 37));
+    if (i % 10 == 9) continue;  // nobody's
+    ASSERT_EQ(put(i % 3, keys.back(), values.back()), MC_OK);
+  }
+  std::vector<mc_slice> names;
+  for (const std::string& key : keys) names.push_back(slice(key));
+  std::vector<mc_view> views(kKeys);
+  std::vector<mc_status> statuses(kKeys);
+  mc_get_view_batch(client(1), names.data(), kKeys, views.data(), statuses.data());
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    if (i % 10 == 9) {
+      EXPECT_EQ(statuses[i], MC_NOT_FOUND);
+      continue;
+    }
+    ASSERT_EQ(statuses[i], MC_OK) << keys[i];
+    EXPECT_EQ(std::string_view(static_cast<const char*>(views[i].data), views[i].size), values[i]);
+    EXPECT_EQ(mc_view_verify(&views[i], names[i]), MC_OK);
+    mc_view_release(&views[i]);
+  }
+  // Questions of one batch to one host go together: far fewer messages than keys.
+  std::vector<mc_status> there(kKeys);
+  ASSERT_EQ(mc_exists_batch(client(2), names.data(), kKeys, there.data()), MC_OK);
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    EXPECT_EQ(there[i], i % 10 == 9 ? MC_NOT_FOUND : MC_OK) << keys[i];
+  }
+}
+
+TEST_F(ClusterTest, WhatIsAskedForTwiceBecomesACopyThatOutlivesItsSource) {
+  start(2);
+  const std::string value = content("hot", 50'000);
+  ASSERT_EQ(put(0, "hot", value), MC_OK);
+  EXPECT_TRUE(get(1, "hot") == value);
+  EXPECT_EQ(holders(1, "hot"), 1u);
+  EXPECT_TRUE(get(1, "hot") == value);
+  EXPECT_GE(counter(1, "counters", "copies_kept"), 1u);
+  EXPECT_TRUE(wait_for([&] { return holders(1, "hot") == 2; }));
+  close_clients(0);
+  agents_[0]->stop();
+  EXPECT_TRUE(get(1, "hot") == value);
+}
+
+TEST_F(ClusterTest, ARemovalReachesEveryHolder) {
+  start(3);
+  const std::string value = content("gone", 5000);
+  ASSERT_EQ(put(0, "gone", value), MC_OK);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(get(1, "gone") == value);
+    EXPECT_TRUE(get(2, "gone") == value);
+  }
+  ASSERT_EQ(mc_remove(client(2), slice("gone"), 0), MC_OK) << mc_last_error();
+  for (std::size_t agent = 0; agent < 3; ++agent) {
+    EXPECT_EQ(get(agent, "gone"), "<MC_NOT_FOUND>") << agent;
+  }
+  EXPECT_EQ(mc_remove(client(1), slice("gone"), 0), MC_NOT_FOUND);
+  const std::string again = content("gone again", 700);
+  ASSERT_EQ(put(1, "gone", again), MC_OK);
+  EXPECT_EQ(get(0, "gone"), again);
+}
+
+TEST_F(ClusterTest, APutOfAKeyThatAnotherHostHoldsChangesNothing) {
+  start(3);
+  ASSERT_EQ(put(0, "first", "of the first"), MC_OK);
+  ASSERT_EQ(put(1, "first", "of the second"), MC_OK);
+  for (std::size_t agent = 0; agent < 3; ++agent) EXPECT_EQ(get(agent, "first"), "of the first");
+}
+
+TEST_F(ClusterTest, AnUpsertReplacesTheObjectAtEveryHost) {
+  start(3);
+  ASSERT_EQ(put(0, "value", "old"), MC_OK);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(get(1, "value"), "old");
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  options.upsert = 1;
+  ASSERT_EQ(put(2, "value", "new", &options), MC_OK);
+  for (std::size_t agent = 0; agent < 3; ++agent) {
+    EXPECT_TRUE(wait_for([&] { return get(agent, "value") == "new"; })) << agent;
+  }
+  ASSERT_EQ(put(0, "value", "newest", &options), MC_OK);
+  for (std::size_t agent = 0; agent < 3; ++agent) {
+    EXPECT_TRUE(wait_for([&] { return get(agent, "value") == "newest"; })) << agent;
+  }
+}
+
+TEST_F(ClusterTest, AReplicatedObjectOutlivesItsFirstHost) {
+  start(3);
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  options.replicas = 2;
+  const std::string value = content("kept", 300'000);
+  ASSERT_EQ(put(0, "kept", value, &options), MC_OK);
+  ASSERT_TRUE(wait_for([&] { return holders(1, "kept") == 2; }));
+  close_clients(0);
+  agents_[0]->kill_hard();
+  EXPECT_TRUE(wait_for([&] { return get(1, "kept") == value; }));
+  EXPECT_TRUE(wait_for([&] { return get(2, "kept") == value; }));
+}
+
+TEST_F(ClusterTest, AMasterThatStartsEmptyLosesNoObject) {
+  start(2);
+  std::vector<std::string> keys;
+  for (int i = 0; i < 500; ++i) {
+    keys.push_back("survivor " + std::to_string(i));
+    ASSERT_EQ(put(static_cast<std::size_t>(i % 2), keys.back(), content(keys.back(), 400)), MC_OK);
+  }
+  master_->kill_hard();
+  // Local hits and puts go on.
+  EXPECT_EQ(get(0, keys[0]), content(keys[0], 400));
+  EXPECT_EQ(put(0, "meanwhile", "put without a master"), MC_OK);
+  master_->start();
+  for (std::size_t agent = 0; agent < 2; ++agent) {
+    ASSERT_TRUE(wait_for([&] { return ask(agent, "status")["cluster"]["master_ready"].asBool(); }));
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(get(1 - i % 2, keys[i]), content(keys[i], 400)) << keys[i];
+  }
+  EXPECT_EQ(get(1, "meanwhile"), "put without a master");
+}
+
+TEST_F(ClusterTest, AnAgentThatWasKilledComesBackWithWhatItHeldUnderTheSameVersions) {
+  start(2);
+  std::vector<std::string> keys;
+  for (int i = 0; i < 200; ++i) {
+    keys.push_back("mine " + std::to_string(i));
+    ASSERT_EQ(put(0, keys.back(), content(keys.back(), 3000)), MC_OK);
+  }
+  Json::Value where;
+  where["key"] = keys[7];
+  const std::uint64_t version = ask(1, "where", where)["version"].asUInt64();
+  agents_[0]->kill_hard();
+  start_agent(0);
+  for (const std::string& key : keys) {
+    EXPECT_TRUE(wait_for([&] { return get(1, key) == content(key, 3000); })) << key;
+  }
+  EXPECT_EQ(ask(1, "where", where)["version"].asUInt64(), version);
+}
+
+TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
+  conformance::StoreServer redis(conformance::redis_command());
+  const std::string url = "redis://" + redis.host();
+  metadata::MasterProcess standby({"--store", url, "--recover-ms", "300"});
+  start(2, {{"cluster_store", url}, {"masters", ""}}, {"--store", url, "--recover-ms", "300"});
+  ASSERT_EQ(put(0, "before", "the death of a master"), MC_OK);
+  // Whichever leads: after both were killed once, the other one has led.
+  master_->kill_hard();
+  EXPECT_TRUE(wait_for([&] { return get(1, "before") == "the death of a master"; }));
+  ASSERT_TRUE(wait_for([&] { return ask(0, "status")["cluster"]["master_ready"].asBool(); }));
+  ASSERT_EQ(put(0, "after", "it"), MC_OK);
+  EXPECT_TRUE(wait_for([&] { return get(1, "after") == "it"; }));
+  // The store may be away: the last leader leads on as long as its lease lasts, and known objects
+  // go on for good.
+  EXPECT_EQ(get(1, "before"), "the death of a master");
+  redis.kill_hard();
+  EXPECT_EQ(get(1, "before"), "the death of a master");
+}
+
+TEST_F(ClusterTest, ALentViewStaysWhenItsSourceIsRemovedAndItsHostDies) {
+  start(2);
+  const std::string value = content("lent", 200'000);
+  ASSERT_EQ(put(0, "lent", value), MC_OK);
+  mc_view view{};
+  ASSERT_EQ(mc_get_view(client(1), slice("lent"), &view), MC_OK);
+  ASSERT_EQ(mc_remove(client(1), slice("lent"), 0), MC_OK);
+  close_clients(0);
+  agents_[0]->kill_hard();
+  // Fill the pool beyond its size: what is lent is not reused.
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = "fill " + std::to_string(i);
+    ASSERT_EQ(put(1, key, content(key, 400'000)), MC_OK) << mc_last_error();
+  }
+  EXPECT_TRUE(std::string_view(static_cast<const char*>(view.data), view.size) == value);
+  EXPECT_EQ(mc_view_verify(&view, slice("lent")), MC_OK);
+  mc_view_release(&view);
+}
+
+TEST_F(ClusterTest, WhatWasLentComesBackWhenItsReaderIsGone) {
+  start(2);
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "lent " + std::to_string(i);
+    ASSERT_EQ(put(0, key, content(key, 1 << 20)), MC_OK);
+    mc_view view{};
+    ASSERT_EQ(mc_get_view(client(1), slice(key), &view), MC_OK);
+  }
+  const auto used = [&] { return ask(1, "status")["namespaces"][0]["used_bytes"].asUInt64(); };
+  EXPECT_GE(used(), 20u << 20);
+  close_clients(1);
+  EXPECT_TRUE(wait_for([&] { return used() == 0; }));
+}
+
+TEST_F(ClusterTest, AnAgentWithAnotherKeyGetsNothing) {
+  conformance::TempDirectory directory;
+  const std::string key = directory.file("cluster.key", std::string(64, 'a'));
+  const std::string other = directory.file("other.key", std::string(64, 'b'));
+  start(1, {{"cluster_key_file", key}},
+        {"--store", "memory://", "--recover-ms", "100", "--key-file", key});
+  ASSERT_EQ(put(0, "secret", "of the cluster"), MC_OK);
+  AgentOptions wrong = options_;
+  wrong["cluster_key_file"] = other;
+  agents_.push_back(std::make_unique<conformance::AgentProcess>());
+  agents_.back()->start(wrong);
+  EXPECT_EQ(get(1, "secret"), "<MC_NOT_FOUND>");
+  EXPECT_FALSE(ask(1, "status")["cluster"]["master_ready"].asBool());
+}
+
+TEST_F(ClusterTest, NamespacesAreKeptApart) {
+  start(2);
+  for (std::size_t agent = 0; agent < 2; ++agent) {
+    Json::Value request;
+    request["name"] = "tenant";
+    request["pool_bytes"] = Json::UInt64{16 << 20};
+    request["clustered"] = true;
+    ASSERT_FALSE(ask(agent, "create_namespace", request).isMember("error"));
+  }
+  ASSERT_EQ(put(0, "key", "of default"), MC_OK);
+  ASSERT_EQ(mc_put(client(0, "tenant"), slice("key"), slice("of tenant"), nullptr), MC_OK);
+  char bytes[32] = {};
+  std::size_t length = 0;
+  ASSERT_EQ(mc_get(client(1, "tenant"), slice("key"), bytes, sizeof bytes, &length), MC_OK);
+  EXPECT_EQ(std::string(bytes, length), "of tenant");
+  EXPECT_EQ(get(1, "key"), "of default");
+  ASSERT_EQ(mc_remove(client(1, "tenant"), slice("key"), 0), MC_OK);
+  EXPECT_EQ(get(1, "key"), "of default");
+}
+
+}  // namespace
+}  // namespace mc::cluster
