@@ -58,6 +58,7 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
     out_.push(frame);
   } else {
     frame.payload_bytes = slice.size_bytes;
+    if (kind == FrameKind::kWrite) frame.serial = serial_;
     out_.push(frame);
     Cursor at = slice.start;
     vectors_.clear();
@@ -65,6 +66,17 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
                    vectors_);
     for (const iovec& part : vectors_) out_.push_payload(part, frame.id);
   }
+  open_.push(slice);
+}
+
+void AskingLane::cut_lane(std::uint32_t lane, std::uint32_t serial, std::uint64_t now_ns) {
+  Slice slice;
+  slice.asked_ns = now_ns;
+  slice.expected = {FrameKind::kAnswer, next_id_++, 0};
+  Frame frame = make_frame(FrameKind::kCut, slice.expected.id);
+  frame.size_bytes = lane;
+  frame.serial = serial;
+  out_.push(frame);
   open_.push(slice);
 }
 
@@ -257,7 +269,11 @@ void AskingLane::finish(Outcome outcome, std::uint64_t now_ns) {
   open_.pop();
   frame_bytes_ = 0;
   if (slice.operation == kNoOperation) {
-    --pings_;
+    if (slice.expected.kind == FrameKind::kAnswer) {
+      sink_.on_cut(*this, outcome);
+    } else {
+      --pings_;
+    }
     return;
   }
   measure(slice, now_ns);

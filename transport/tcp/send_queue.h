@@ -38,6 +38,11 @@ class SendQueue {
   bool has_sent(std::uint64_t frame_id) const {
     return items_.empty() || frame_id < items_[0].frame.id;
   }
+  // Whether a byte of it may have left.
+  bool has_begun(std::uint64_t frame_id) const {
+    if (items_.empty() || items_[0].frame.id != frame_id) return has_sent(frame_id);
+    return items_[0].frame_left < kFrameBytes;
+  }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
   // Nothing queued and nothing the kernel still looks at.
   bool idle() const { return items_.empty() && waiting_.empty(); }

@@ -6,6 +6,7 @@
 // Trusts: links that were attached; nothing that arrives on them.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <unordered_map>
 
@@ -50,6 +51,13 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
     std::vector<std::byte> payload;
   };
 
+  // What a peer had cut: lanes up to these serials. Kept, since bytes of such a lane may be read,
+  // or its link be handed over, only now.
+  struct CutLanes {
+    std::uint64_t incarnation = 0;
+    std::array<std::uint32_t, kMaxLanes> serials{};
+  };
+
   TcpTransport(const TcpOptions& options, Dialer& dialer, Fd epoll);
 
   Status watch(Lane* lane) override;
@@ -58,6 +66,8 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   RegionTable& regions() override { return regions_; }
   bool on_notification(NodeId from, std::span<const std::byte> payload) override;
   void on_serving_failed(ServingLane& lane) override;
+  Outcome on_cut(const ServingLane& asker, std::uint32_t lane, std::uint32_t serial) override;
+  bool is_cut(const ServingLane& lane) const override;
   Counters& serving_counters() override { return counters_; }
 
   void take_edges();
@@ -75,6 +85,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   std::vector<Lane*> working_;
   Requester requester_;
   std::unordered_map<ServingLane*, std::unique_ptr<ServingLane>> serving_;
+  std::unordered_map<NodeId, CutLanes> cut_lanes_;
   std::vector<Notification> arrived_;
   std::vector<Notification> handed_out_;
   std::uint64_t now_ns_ = 0;  // of the last call
