@@ -2,6 +2,8 @@
 //
 // What only the TCP transport has: lanes, their failures, its care for its kernel calls. Time is
 // the test's where a peer is silent, so nothing waits for it.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -436,6 +438,26 @@ TEST_F(TcpTransportTest, SendsThatTheKernelCopiesAllTheSameGoBackToPlainOnes) {
   EXPECT_GT(counters.zero_copy_sends, 0u);
   EXPECT_EQ(counters.zero_copy_copied, counters.zero_copy_sends);
   EXPECT_LT(counters.zero_copy_sends, counters.send_calls / 2);
+}
+
+TEST_F(TcpTransportTest, LanesHaveTheCongestionControlThatIsAskedFor) {
+  const auto attach = [&](const std::string& name, const Fd& kept) {
+    tcp::TcpOptions wanted = options(5);
+    wanted.congestion_control = name;
+    const auto transport = tcp::TcpTransport::create(wanted, *a_).value();
+    Link link;
+    link.socket.reset(::dup(kept.get()));
+    link.accepted = true;
+    link.node = kNodeA;
+    return transport->attach(std::move(link));
+  };
+  const Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_TRUE(attach("reno", socket).ok());
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  ASSERT_EQ(::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+  EXPECT_STREQ(name, "reno");
+  EXPECT_EQ(attach("nosuch", Fd(::socket(AF_INET, SOCK_STREAM, 0))).code(), MC_INVALID_ARGUMENT);
 }
 
 TEST_F(TcpTransportTest, OperationsWaitForTheFirstLane) {

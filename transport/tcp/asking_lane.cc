@@ -46,7 +46,7 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
   const FrameKind kind = operation.verb == Verb::kRead    ? FrameKind::kRead
                          : operation.verb == Verb::kWrite ? FrameKind::kWrite
                                                           : FrameKind::kNotify;
-  Frame frame = make_frame(kind, slice.expected.id);
+  Frame& frame = out_.push(kind, slice.expected.id);
   frame.left_us = left_us(operation.deadline_ns, now_ns);
   if (kind != FrameKind::kNotify) {
     frame.region = operation.region;
@@ -55,16 +55,14 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
   }
   if (kind == FrameKind::kRead) {
     frame.size_bytes = slice.size_bytes;
-    out_.push(frame);
   } else {
     frame.payload_bytes = slice.size_bytes;
     if (kind == FrameKind::kWrite) frame.serial = serial_;
-    out_.push(frame);
     Cursor at = slice.start;
     vectors_.clear();
     append_vectors(operation.pieces, at, slice.size_bytes, std::numeric_limits<std::size_t>::max(),
                    vectors_);
-    for (const iovec& part : vectors_) out_.push_payload(part, frame.id);
+    for (const iovec& part : vectors_) out_.push_payload(part, slice.expected.id);
   }
   open_.push(slice);
 }
@@ -73,10 +71,9 @@ void AskingLane::cut_lane(std::uint32_t lane, std::uint32_t serial, std::uint64_
   Slice slice;
   slice.asked_ns = now_ns;
   slice.expected = {FrameKind::kAnswer, next_id_++, 0};
-  Frame frame = make_frame(FrameKind::kCut, slice.expected.id);
+  Frame& frame = out_.push(FrameKind::kCut, slice.expected.id);
   frame.size_bytes = lane;
   frame.serial = serial;
-  out_.push(frame);
   open_.push(slice);
 }
 
@@ -84,7 +81,7 @@ void AskingLane::ping(std::uint64_t now_ns) {
   Slice slice;
   slice.asked_ns = now_ns;
   slice.expected = {FrameKind::kPong, next_id_++, 0};
-  out_.push(make_frame(FrameKind::kPing, slice.expected.id));
+  out_.push(FrameKind::kPing, slice.expected.id);
   open_.push(slice);
   pinged_ns_ = now_ns;
   ++pings_;

@@ -34,14 +34,6 @@ bool names_a_lane(const Frame& frame) {
 
 }  // namespace
 
-Frame make_frame(FrameKind kind, std::uint64_t id) {
-  Frame frame{};
-  frame.magic = kFrameMagic;
-  frame.kind = static_cast<std::uint16_t>(kind);
-  frame.id = id;
-  return frame;
-}
-
 std::optional<Frame> decode_request(std::span<const std::byte> bytes, std::uint64_t expected_id) {
   const auto frame = copy_frame(bytes);
   if (!frame || frame->id != expected_id || frame->outcome != 0) return std::nullopt;

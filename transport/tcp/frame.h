@@ -66,7 +66,13 @@ static_assert(offsetof(Frame, offset_bytes) == 32 && offsetof(Frame, size_bytes)
 static_assert(offsetof(Frame, left_us) == 48 && offsetof(Frame, serial) == 52);
 
 // A frame with its magic set.
-Frame make_frame(FrameKind kind, std::uint64_t id);
+constexpr Frame make_frame(FrameKind kind, std::uint64_t id) {
+  Frame frame{};
+  frame.magic = kFrameMagic;
+  frame.kind = static_cast<std::uint16_t>(kind);
+  frame.id = id;
+  return frame;
+}
 
 // What an asking peer sent. None: it breaks the contract, and the lane must be cut.
 // REQUIRES: bytes.size() == kFrameBytes.

@@ -28,8 +28,10 @@ class SendQueue {
   // 0: never without a copy.
   void use_zero_copy(std::uint32_t min_bytes) { zero_copy_min_bytes_ = min_bytes; }
 
-  // A frame and its payload, if any; grant: what to give back when the kernel has it.
-  void push(const Frame& frame, iovec payload = {}, const RegionTable::Grant* grant = nullptr);
+  // A frame and its payload, if any; grant: what to give back when the kernel has it. What else the
+  // frame says is filled in before the next call.
+  Frame& push(FrameKind kind, std::uint64_t id, iovec payload = {},
+              const RegionTable::Grant* grant = nullptr);
   // More payload of the frame before.
   void push_payload(iovec payload, std::uint64_t frame_id);
 

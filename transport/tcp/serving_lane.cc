@@ -202,11 +202,9 @@ SendQueue::Result ServingLane::send(std::uint64_t now_ns) {
 void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
   const auto kind = static_cast<FrameKind>(request.frame.kind);
   if (kind == FrameKind::kPing) {
-    out_.push(make_frame(FrameKind::kPong, request.frame.id));
+    out_.push(FrameKind::kPong, request.frame.id);
     return;
   }
-  Frame answer = make_frame(kind == FrameKind::kRead ? FrameKind::kData : FrameKind::kAnswer,
-                            request.frame.id);
   Outcome outcome = request.outcome;
   RegionTable::Grant grant;
   if (kind == FrameKind::kRead) {
@@ -214,15 +212,15 @@ void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
                   ? Outcome::kTimedOut
                   : admit(request.frame, request.frame.size_bytes, false, &grant);
   }
-  answer.outcome = static_cast<std::uint8_t>(outcome);
   if (kind != FrameKind::kRead || outcome != Outcome::kDone) {
-    out_.push(answer);
+    const FrameKind said = kind == FrameKind::kRead ? FrameKind::kData : FrameKind::kAnswer;
+    out_.push(said, request.frame.id).outcome = static_cast<std::uint8_t>(outcome);
     return;
   }
-  answer.payload_bytes = request.frame.size_bytes;
-  sink_.serving_counters().pinned_bytes += answer.payload_bytes;
-  pinned_bytes_ += answer.payload_bytes;
-  out_.push(answer, {grant.data, answer.payload_bytes}, &grant);
+  const std::uint32_t size = request.frame.size_bytes;
+  sink_.serving_counters().pinned_bytes += size;
+  pinned_bytes_ += size;
+  out_.push(FrameKind::kData, request.frame.id, {grant.data, size}, &grant).payload_bytes = size;
 }
 
 void ServingLane::release_sent(std::uint64_t now_ns) {

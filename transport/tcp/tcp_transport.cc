@@ -69,6 +69,10 @@ Result<RemoteRegionId> TcpTransport::import_region(PeerId, std::span<const std::
 Result<PeerId> TcpTransport::connect(const PeerSpec& spec) { return requester_.connect(spec); }
 
 Status TcpTransport::attach(Link link) {
+  if (!options_.congestion_control.empty()) {
+    Status told = use_congestion_control(link.socket.get(), options_.congestion_control);
+    if (!told.ok()) return told;
+  }
   if (!link.accepted) return requester_.attach(std::move(link), now_ns_);
   if (serving_.size() >= kMaxServedLanes) {
     return {MC_BUSY, "as many lanes are served as may be; the peer tries again"};

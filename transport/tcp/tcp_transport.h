@@ -8,6 +8,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "transport/tcp/requester.h"
@@ -21,6 +22,9 @@ struct TcpOptions {
   std::uint64_t incarnation = 0;
   // Payload from here on is sent without the kernel's copy, where the kernel can. 0: never.
   std::uint32_t zero_copy_min_bytes = 128 * 1024;
+  // Of lanes: reno, cubic, dctcp …; empty: the system's. With bbr, a lane that had little to send
+  // for a while sends its next batch slowly.
+  std::string congestion_control;
 };
 
 class TcpTransport : public Transport, private LaneLoop, private ServingSink {
