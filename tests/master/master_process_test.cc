@@ -2,8 +2,14 @@
 //
 // Real masters on loopback, with agents that hold objects: what is published is found, removed and
 // listed; masters die, stop and come back, and nothing that an agent holds is lost.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <regex>
 
 #include "conformance/store_servers.h"
 #include "libmc/base/clock.h"
@@ -366,6 +372,60 @@ TEST(MasterProcess, UnsafeOptionsDoNotStart) {
   EXPECT_EQ(run_master_once({"--gone-ms", "1"}).first, 2);
   EXPECT_EQ(run_master_once({"--gone-ms", "500"}).first, 1) << "below suspect_ms";
   EXPECT_EQ(run_master_once({"--store", "http://127.0.0.1:1/metadata"}).first, 1);
+}
+
+TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
+  const conformance::TempDirectory directory;
+  const auto file = [&](const std::string& text) { return directory.file("master.toml", text); };
+  const auto refusal = [&](const std::vector<std::string>& flags) {
+    const auto [status, said] = run_master_once(flags);
+    EXPECT_EQ(status, 2) << said;
+    return said;
+  };
+  // What is refused tells which value had won.
+  const std::string config = file("suspect_ms = 300\ngone_ms = 200\nheartbeat_ms = 100\n");
+  EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "gone before it is suspected";
+  EXPECT_EQ(run_master_once({"--config", config, "--gone-ms", "400", "--listen",
+                             "127.0.0.1:" + std::to_string(conformance::free_port())})
+                .first,
+            0);
+  ASSERT_EQ(::setenv("MC_MASTER_GONE_MS", "5", 1), 0);
+  EXPECT_THAT(refusal({"--config", config}), testing::HasSubstr("environment MC_MASTER_GONE_MS"));
+  ASSERT_EQ(::setenv("MC_MASTER_GONE_MS", "", 1), 0);
+  EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "an empty one is taken back";
+  ASSERT_EQ(::unsetenv("MC_MASTER_GONE_MS"), 0);
+  ASSERT_EQ(::setenv("MC_MASTER_LISTNE", "x", 1), 0);
+  EXPECT_THAT(refusal({}), testing::HasSubstr("did you mean 'MC_MASTER_LISTEN'"));
+  ASSERT_EQ(::unsetenv("MC_MASTER_LISTNE"), 0);
+  EXPECT_THAT(refusal({"--config", file("gone_mz = 5\n")}),
+              testing::AllOf(testing::HasSubstr("line 1"), testing::HasSubstr("gone_ms")));
+  EXPECT_THAT(refusal({"--config", file("gone_ms = 5\n")}),
+              testing::AllOf(testing::HasSubstr("line 1"), testing::HasSubstr("50 to 600000")));
+  EXPECT_THAT(refusal({"--config", file("[[namespace]]\nname = 'a'\n")}),
+              testing::HasSubstr("at the agents"));
+  EXPECT_THAT(refusal({"--config", "/nowhere/master.toml"}), testing::HasSubstr("/nowhere"));
+}
+
+TEST(MasterProcess, TheExampleConfigurationNamesOptionsAndTheirDefaults) {
+  std::ifstream example(MC_SOURCE_DIR "/systemd/master.toml");
+  ASSERT_TRUE(example);
+  // Every line that looks like an option is in force at once, the later one of a name wins.
+  std::map<std::string, std::string> values;
+  for (std::string line; std::getline(example, line);) {
+    static const std::regex option("#([a-z_]+ = .*)");
+    std::smatch found;
+    if (!std::regex_match(line, found, option)) continue;
+    const std::string text = found[1];
+    values[text.substr(0, text.find(' '))] = text;
+  }
+  EXPECT_GE(values.size(), 10u);
+  std::string config;
+  for (const auto& [name, text] : values) config += text + "\n";
+  const conformance::TempDirectory directory;
+  const auto [status, said] =
+      run_master_once({"--config", directory.file("master.toml", config), "--listen",
+                       "127.0.0.1:" + std::to_string(conformance::free_port())});
+  EXPECT_EQ(status, 0) << said;
 }
 
 class MasterPair : public testing::Test {
