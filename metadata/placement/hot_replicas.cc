@@ -11,7 +11,8 @@ void HotReplicas::look_at_extras(const Directory& directory, std::span<const Nod
                                  std::uint64_t now_ns, CopyAndRelease& orders) {
   LocateAnswer found;
   for (auto at = extras_.begin(); at != extras_.end();) {
-    const auto [hash, node] = at->first;
+    const KeyHash hash = at->first.first;
+    const NodeId node = at->first.second;
     Extra& extra = at->second;
     directory.locate({&hash, 1}, found);
     const Located& key = found.keys[0];
