@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/option_table.h"
 
-#include <type_traits>
-
 #include "agent/pool/policy/policy.h"
 
 namespace mc::agent {
@@ -16,31 +14,6 @@ constexpr std::uint64_t kMaxKeyPathBytes = 4095;
 constexpr std::uint64_t kMaxAddressBytes = 255;
 constexpr std::uint32_t kMaxSpinUs = 1000000;
 constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
-
-template <auto kMember, typename Owner>
-OptionValue get_member(const Owner& owner) {
-  using Member = std::decay_t<decltype(owner.*kMember)>;
-  if constexpr (std::is_same_v<Member, std::uint32_t>) {
-    return std::uint64_t{owner.*kMember};
-  } else {
-    return owner.*kMember;
-  }
-}
-
-template <auto kMember, typename Owner>
-void set_member(Owner& owner, const OptionValue& value) {
-  using Member = std::decay_t<decltype(owner.*kMember)>;
-  if constexpr (std::is_same_v<Member, std::uint32_t>) {
-    owner.*kMember = static_cast<std::uint32_t>(std::get<std::uint64_t>(value));
-  } else {
-    owner.*kMember = std::get<Member>(value);
-  }
-}
-
-template <auto kMember, typename Owner>
-OptionRow<Owner> row_of(std::string_view name, ValueDomain domain, std::string_view help) {
-  return {name, std::move(domain), &get_member<kMember, Owner>, &set_member<kMember, Owner>, help};
-}
 
 template <auto kMember>
 OptionRow<Options> row(std::string_view name, ValueDomain domain, std::string_view help) {

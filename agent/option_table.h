@@ -12,26 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "agent/option_value.h"
 #include "agent/options.h"
+#include "libmc/options/option_row.h"
 
 namespace mc::agent {
+
+using namespace mc::options;  // NOLINT: the words of all tables of options
 
 // What all namespaces and arenas may have; pools are bounded by arenas besides.
 inline constexpr std::uint64_t kMinPoolBytes = 1ull << 20;
 inline constexpr std::uint64_t kMaxPoolBytesPerArena = 1ull << 40;
 inline constexpr std::uint32_t kMaxArenas = 64;
-
-template <typename Owner>
-struct OptionRow {
-  std::string_view name;
-  ValueDomain domain;
-  OptionValue (*get)(const Owner&);
-  void (*set)(Owner&, const OptionValue&);
-  std::string_view help;
-
-  std::string text_of(const Owner& owner) const { return format_value(domain, get(owner)); }
-};
 
 const std::vector<OptionRow<Options>>& agent_rows();
 const std::vector<OptionRow<NamespaceOptions>>& namespace_rows();

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/option_file.h"
 #include "agent/option_table.h"
-#include "agent/option_value.h"
 #include "agent/pool/policy/policy.h"
 #include "mc/limits.h"
+#include "libmc/options/option_file.h"
+#include "libmc/options/option_value.h"
 
 namespace mc::agent {
 namespace {
@@ -19,86 +19,6 @@ constexpr std::string_view kEnvironmentPrefix = "MC_AGENT_";
 constexpr std::string_view kRuntimeDirVariable = "RUNTIME_DIRECTORY";
 constexpr std::size_t kMaxEmbeddedBytes = 1 << 16;
 constexpr std::size_t kMaxNamespaceTables = MC_MAX_NAMESPACES - 1;  // "default" needs no table
-
-// Where a value came from. where: for errors, "environment MC_AGENT_ARENAS".
-struct Origin {
-  std::string source = "default";
-  std::string where = "default";
-};
-
-// An option as its source spells it: pool_bytes, --pool-bytes, MC_AGENT_POOL_BYTES.
-enum class Spelling { kName, kFlag, kVariable };
-
-std::string spelled(std::string_view name, Spelling spelling) {
-  std::string out(name);
-  if (spelling == Spelling::kFlag) {
-    std::replace(out.begin(), out.end(), '_', '-');
-    return "--" + out;
-  }
-  if (spelling == Spelling::kVariable) {
-    for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    return std::string(kEnvironmentPrefix) + out;
-  }
-  return out;
-}
-
-std::string about(std::string_view option, const Origin& origin) {
-  return std::string(option) + " (" + origin.where + ")";
-}
-
-template <typename Owner>
-using Rows = std::vector<OptionRow<Owner>>;
-
-template <typename Owner>
-const OptionRow<Owner>* find_row(const Rows<Owner>& rows, std::string_view name) {
-  for (const auto& row : rows) {
-    if (row.name == name) return &row;
-  }
-  return nullptr;
-}
-
-template <typename Owner>
-Status unknown_option(const Rows<Owner>& rows, std::string_view name, Spelling spelling,
-                      const std::string& where, bool top_of_file = false) {
-  std::vector<std::string_view> names;
-  for (const auto& row : rows) names.push_back(row.name);
-  if (top_of_file) names.push_back("namespace");
-  const std::string_view near = nearest_name(name, names);
-  const std::string meant = near == "namespace" ? "[[namespace]]" : quoted(spelled(near, spelling));
-  return {MC_INVALID_ARGUMENT, "unknown option " + quoted(spelled(name, spelling)) +
-                                   (where.empty() ? "" : " (" + where + ")") + "; did you mean " +
-                                   meant + "?"};
-}
-
-template <typename Owner>
-Status assign(const OptionRow<Owner>& row, std::string_view text, const Origin& origin,
-              Owner& owner) {
-  const auto value = parse_value(row.domain, text);
-  if (!value) {
-    return {MC_INVALID_ARGUMENT, std::string(row.name) + " = " + quoted(text) + " (" +
-                                     origin.where + "): not " + row.domain.accepts()};
-  }
-  row.set(owner, *value);
-  return {};
-}
-
-template <typename Owner>
-Status assign_entry(const OptionRow<Owner>& row, const FileEntry& entry, const Origin& origin,
-                    Owner& owner) {
-  const bool is_mode = row.domain.kind == ValueKind::kOctal && entry.is_integer;
-  if (is_mode && entry.octal_text.empty()) {
-    return {MC_INVALID_ARGUMENT, about(row.name, origin) + ": " + entry.text +
-                                     " is a decimal number; write \"0" + entry.text + "\" or 0o" +
-                                     entry.text};
-  }
-  return assign(row, is_mode ? entry.octal_text : entry.text, origin, owner);
-}
-
-// What Kubernetes and Docker set for a service that somebody named "mc-agent".
-bool is_service_link(std::string_view name) {
-  return name == "PORT" || name == "SERVICE_HOST" || name.starts_with("PORT_") ||
-         name.starts_with("SERVICE_PORT");
-}
 
 std::string_view variable_of(const char* const* environment, std::string_view name) {
   for (; environment != nullptr && *environment != nullptr; ++environment) {
@@ -162,7 +82,8 @@ Status Loader::set(std::string_view name, std::string_view text, Spelling spelli
   const auto* const row = find_row(agent_rows(), name);
   if (row == nullptr) {
     return unknown_option(agent_rows(), name, spelling,
-                          spelling == Spelling::kName ? origin.where : std::string());
+                          spelling == Spelling::kName ? origin.where : std::string(),
+                          kEnvironmentPrefix);
   }
   const auto status = assign(*row, text, origin, options_);
   origins_[static_cast<std::size_t>(row - agent_rows().data())] = std::move(origin);
@@ -173,7 +94,8 @@ Status Loader::add_file(const OptionFile& file) {
   for (const FileEntry& entry : file.top.entries) {
     const auto* const row = find_row(agent_rows(), entry.name);
     if (row == nullptr) {
-      return unknown_option(agent_rows(), entry.name, Spelling::kName, entry.where, true);
+      return unknown_option(agent_rows(), entry.name, Spelling::kName, entry.where, {},
+                            "namespace");
     }
     auto& origin = origins_[static_cast<std::size_t>(row - agent_rows().data())];
     origin = {"file", entry.where};
@@ -228,26 +150,11 @@ Status Loader::add_namespace(const FileTable& table) {
 }
 
 Status Loader::add_environment(const char* const* environment) {
-  for (; environment != nullptr && *environment != nullptr; ++environment) {
-    const std::string_view entry(*environment);
-    const std::size_t equals = entry.find('=');
-    // MC_AGENT itself tells clients where the agent is, and lacks the prefix's last underscore.
-    if (!entry.starts_with(kEnvironmentPrefix) || equals == std::string_view::npos) continue;
-    const std::string_view variable = entry.substr(0, equals);
-    const std::string_view text = entry.substr(equals + 1);
-    const std::string_view upper = variable.substr(kEnvironmentPrefix.size());
-    if (is_service_link(upper)) continue;
-    std::string name;
-    for (const char c : upper) name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    const Origin origin{"environment", "environment " + std::string(variable)};
-    if (find_row(agent_rows(), name) == nullptr || spelled(name, Spelling::kVariable) != variable) {
-      return unknown_option(agent_rows(), name, Spelling::kVariable, "environment");
-    }
-    // An empty variable is how shells and unit files take one back.
-    if (text.empty()) continue;
-    if (auto status = set(name, text, Spelling::kVariable, origin); !status.ok()) return status;
-  }
-  return {};
+  // MC_AGENT itself tells clients where the agent is, and lacks the prefix's last underscore.
+  return read_environment(agent_rows(), kEnvironmentPrefix, environment,
+                          [this](std::string_view name, std::string_view text, Origin origin) {
+                            return set(name, text, Spelling::kVariable, std::move(origin));
+                          });
 }
 
 Status Loader::add_flags(const std::vector<std::pair<std::string, std::string>>& flags) {

@@ -15,6 +15,7 @@
 #include "libmc/base/memory_file.h"
 #include "mc/limits.h"
 #include "mc/status.h"
+#include "libmc/options/option_value.h"
 
 namespace mc::agent {
 
@@ -81,7 +82,6 @@ Result<LoadedOptions> load_options(const std::string& config_path,
 Result<LoadedOptions> load_embedded_options(std::string_view lines);
 // Name, default and help of every option, for --help and the example configuration.
 std::vector<OptionText> option_table();
-// 4096, 64KiB, 1.5G, 2TiB: powers of 1024 with or without the i.
-Result<std::uint64_t> parse_size(std::string_view text);
+using options::parse_size;
 
 }  // namespace mc::agent

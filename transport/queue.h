@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,13 +24,19 @@ class Queue {
   T& back() { return (*this)[size_ - 1]; }
 
   T& push(T item) {
+    T& place = push();
+    place = std::move(item);
+    return place;
+  }
+  // The place of a new last item, to be filled in: it holds whatever an item there held before, if
+  // T needs no destructor; else a fresh T.
+  T& push() {
     if (size_ == items_.size()) grow();
     ++size_;
-    back() = std::move(item);
     return back();
   }
   void pop() {
-    front() = T{};
+    if constexpr (!std::is_trivially_destructible_v<T>) front() = T{};
     head_ = (head_ + 1) & (items_.size() - 1);
     --size_;
   }

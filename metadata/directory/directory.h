@@ -56,6 +56,9 @@ class Directory {
   // Forgets keys and says whom to tell; their versions stay refused: README.md, "Removal".
   void remove(std::span<const RemoveItem> items, RemoveAnswer& answer);
 
+  // A number for a removal that agents find by themselves: by a pattern over the keys' text.
+  std::uint64_t number_removal() { return ++removal_; }
+
   // Erases what the dead left behind, in so many buckets of fifteen; to be called now and then
   // while unswept() is not 0, and while resizing().
   void sweep(std::uint64_t buckets) { table_.sweep(buckets); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/fanout.h"
 
+#include <utility>
 #include <vector>
 
 namespace mc::metadata {
@@ -15,7 +16,7 @@ void Fanout::start(std::uint8_t method, std::map<NodeId, std::string> bodies,
   for (const auto& [node, body] : bodies) nodes.push_back(node);
   const std::uint64_t id = state_->next++;
   state_->orders.emplace(
-      id, Order{method, std::move(bodies), deadline_ns, std::move(take), std::move(finish)});
+      id, Order{method, std::move(bodies), {}, deadline_ns, std::move(take), std::move(finish)});
   for (const NodeId node : nodes) send(state_, id, node);
 }
 
@@ -28,13 +29,19 @@ void Fanout::send(const std::shared_ptr<State>& state, std::uint64_t id, NodeId 
   if (link == nullptr || body == order->second.waiting.end()) return;
   link->call(order->second.method, body->second, order->second.deadline_ns, state->epoch,
              [weak = std::weak_ptr(state), id, node](const Result<rpc::Answer>& answer) {
-               const auto alive = weak.lock();
-               if (alive == nullptr || !answer || answer->status != 0) return;
-               const auto open = alive->orders.find(id);
-               if (open == alive->orders.end() || !open->second.waiting.contains(node)) return;
-               if (open->second.take != nullptr) open->second.take(node, answer->body);
-               confirm(alive, id, node);
+               if (const auto alive = weak.lock()) took(alive, id, node, answer);
              });
+}
+
+void Fanout::took(const std::shared_ptr<State>& state, std::uint64_t id, NodeId node,
+                  const Result<rpc::Answer>& answer) {
+  const auto order = state->orders.find(id);
+  if (order == state->orders.end() || !order->second.waiting.contains(node)) return;
+  const bool busy = answer ? answer->status == MC_BUSY : answer.error().code() == MC_BUSY;
+  if (busy) order->second.busy.insert(node);
+  if (!answer || answer->status != 0) return;
+  if (order->second.take != nullptr) order->second.take(node, answer->body);
+  confirm(state, id, node);
 }
 
 void Fanout::confirm(const std::shared_ptr<State>& state, std::uint64_t id, NodeId node) {
@@ -64,6 +71,11 @@ void Fanout::fenced(NodeId node) {
 }
 
 void Fanout::tick(std::uint64_t now_ns) {
+  std::vector<std::pair<std::uint64_t, NodeId>> again;
+  for (auto& [id, order] : state_->orders) {
+    for (const NodeId node : std::exchange(order.busy, {})) again.emplace_back(id, node);
+  }
+  for (const auto& [id, node] : again) send(state_, id, node);
   for (auto order = state_->orders.begin(); order != state_->orders.end();) {
     if (order->second.deadline_ns > now_ns) {
       ++order;

@@ -1,75 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/master_options.h"
 
-#include <charconv>
-
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/checks.h"
 
 namespace mc::metadata {
 
-const std::vector<MasterOptionRow>& master_option_rows() {
+namespace {
+
+using options::OptionRow;
+using options::Origin;
+using options::ValueDomain;
+using options::ValueKind;
+
+constexpr std::string_view kEnvironmentPrefix = "MC_MASTER_";
+
+template <auto kMember>
+OptionRow<MasterOptions> row(std::string_view name, ValueDomain domain, std::string_view help) {
+  return options::row_of<kMember, MasterOptions>(name, std::move(domain), help);
+}
+
+ValueDomain text() { return {ValueKind::kText, 0, options::kMaxValueBytes, true, {}}; }
+ValueDomain count(std::uint64_t lowest, std::uint64_t highest) {
+  return {ValueKind::kCount, lowest, highest, false, {}};
+}
+ValueDomain level() {
+  return {ValueKind::kChoice,
+          0,
+          0,
+          false,
+          {"trace", "debug", "info", "warn", "err", "critical", "off"}};
+}
+
+Status add_file(const std::string& path, MasterOptions& loaded) {
+  const auto bytes = options::read_config(path);
+  if (!bytes) return bytes.error();
+  const auto file = options::parse_config(*bytes, path);
+  if (!file) return file.error();
+  if (!file->namespaces.empty()) {
+    return {MC_INVALID_ARGUMENT, "[[namespace]] (" + file->namespaces[0].where +
+                                     "): namespaces are made at the agents, not at the master"};
+  }
+  for (const options::FileEntry& entry : file->top.entries) {
+    const auto* const known = options::find_row(master_option_rows(), entry.name);
+    if (known == nullptr) {
+      return options::unknown_option(master_option_rows(), entry.name, options::Spelling::kName,
+                                     entry.where);
+    }
+    const Status status = options::assign_entry(*known, entry, {"file", entry.where}, loaded);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
   using O = MasterOptions;
-  static const std::vector<MasterOptionRow> rows = {
-      {"listen", &O::listen, nullptr, 0, 0,
-       "IP address and port of the one socket; beyond this host only with a key_file"},
-      {"advertise", &O::advertise, nullptr, 0, 0,
-       "host:port by which others reach this master; empty: as in listen"},
-      {"cluster_id", &O::cluster_id, nullptr, 0, 0,
-       "name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'"},
-      {"store", &O::store, nullptr, 0, 0,
-       "cluster store: memory:// (one master), redis://host:port, etcd://host:port"},
-      {"key_file", &O::key_file, nullptr, 0, 0,
-       "file with the cluster's key, mode 0600 (openssl rand -hex 32)"},
-      {"tls_cert", &O::tls_cert, nullptr, 0, 0, "PEM certificate chain; with tls_key, TLS is used"},
-      {"tls_key", &O::tls_key, nullptr, 0, 0, "PEM private key of tls_cert"},
-      {"leader_ttl_ms", nullptr, &O::leader_ttl_ms, 200, 60'000,
-       "after so long without the leader another one leads"},
-      {"recover_ms", nullptr, &O::recover_ms, 0, 600'000,
-       "a new leader says RECOVERING for what it does not know, for so long at least"},
-      {"heartbeat_ms", nullptr, &O::heartbeat_ms, 10, 10'000, "how often agents are heard"},
-      {"suspect_ms", nullptr, &O::suspect_ms, 30, 60'000, "silence after which one is suspected"},
-      {"gone_ms", nullptr, &O::gone_ms, 50, 600'000, "silence after which one is gone"},
-      {"max_entries", nullptr, &O::max_entries, 1024, 4ull << 30,
-       "(key, holder) pairs; each takes 40 to 54 bytes of memory"},
-      {"max_nodes", nullptr, &O::max_nodes, 1, 4096, "members"},
-      {"max_links", nullptr, &O::max_links, 1, 65'536, "connections that have proven the key"},
-      {"log_level", &O::log_level, nullptr, 0, 0, "trace, debug, info, warn, err, critical or off"},
+  static const std::vector<OptionRow<MasterOptions>> rows = {
+      row<&O::listen>("listen", text(),
+                      "IP address and port of the one socket; beyond this host only with a "
+                      "key_file"),
+      row<&O::advertise>("advertise", text(),
+                         "host:port by which others reach this master; empty: as in listen"),
+      row<&O::cluster_id>("cluster_id", text(),
+                          "name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'"),
+      row<&O::store>("store", text(),
+                     "cluster store: memory:// (one master), redis://host:port, etcd://host:port"),
+      row<&O::key_file>("key_file", text(),
+                        "file with the cluster's key, mode 0600 (openssl rand -hex 32)"),
+      row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),
+      row<&O::tls_key>("tls_key", text(), "PEM private key of tls_cert"),
+      row<&O::leader_ttl_ms>("leader_ttl_ms", count(200, 60'000),
+                             "after so long without the leader another one leads"),
+      row<&O::recover_ms>("recover_ms", count(0, 600'000),
+                          "a new leader says RECOVERING for what it does not know, for so long at "
+                          "least"),
+      row<&O::heartbeat_ms>("heartbeat_ms", count(10, 10'000), "how often agents are heard"),
+      row<&O::suspect_ms>("suspect_ms", count(30, 60'000), "silence after which one is suspected"),
+      row<&O::gone_ms>("gone_ms", count(50, 600'000), "silence after which one is gone"),
+      row<&O::max_entries>("max_entries", count(1024, 4ull << 30),
+                           "(key, holder) pairs; each takes 40 to 54 bytes of memory"),
+      row<&O::max_nodes>("max_nodes", count(1, 4096), "members"),
+      row<&O::max_links>("max_links", count(1, 65'536), "connections that have proven the key"),
+      row<&O::log_level>("log_level", level(), "the least severe log lines that are written"),
   };
   return rows;
 }
 
-Status set_master_option(MasterOptions& options, const MasterOptionRow& row,
-                         const std::string& text) {
-  if (row.text != nullptr) {
-    if (text.size() > 4096) {
-      return {MC_INVALID_ARGUMENT, std::string(row.name) + " is longer than 4,096 bytes"};
-    }
-    options.*row.text = text;
-    return {};
+Result<MasterOptions> load_master_options(
+    const std::string& config_path, const std::vector<std::pair<std::string, std::string>>& flags,
+    const char* const* environment) {
+  MasterOptions loaded;
+  const auto& rows = master_option_rows();
+  if (!config_path.empty()) {
+    if (const Status status = add_file(config_path, loaded); !status.ok()) return fail(status);
   }
-  std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end || value < row.least || value > row.most) {
-    return {MC_INVALID_ARGUMENT, std::string(row.name) + " is '" + text + "'; give a number from " +
-                                     std::to_string(row.least) + " to " + std::to_string(row.most)};
+  const Status status = options::read_environment(
+      rows, kEnvironmentPrefix, environment,
+      [&](std::string_view name, std::string_view text, const Origin& origin) {
+        return options::assign(*options::find_row(rows, name), text, origin, loaded);
+      });
+  if (!status.ok()) return fail(status);
+  for (const auto& [name, text] : flags) {
+    const auto* const known = options::find_row(rows, name);
+    const std::string flag = options::spelled(name, options::Spelling::kFlag);
+    const Status given = known == nullptr
+                             ? options::unknown_option(rows, name, options::Spelling::kFlag, {})
+                             : options::assign(*known, text, {"flag", "flag " + flag}, loaded);
+    if (!given.ok()) return fail(given);
   }
-  options.*row.number = value;
-  return {};
+  return loaded;
 }
 
-std::string text_of(const MasterOptions& options, const MasterOptionRow& row) {
-  return row.text != nullptr ? options.*row.text : std::to_string(options.*row.number);
-}
-
-Status check_master_options(const MasterOptions& options) {
-  if (const Status status = check_cluster_id(options.cluster_id); !status.ok()) return status;
-  for (const std::string* address : {&options.listen, &options.advertise}) {
-    if (address->empty() && address == &options.advertise) continue;
+Status check_master_options(const MasterOptions& given) {
+  if (const Status status = check_cluster_id(given.cluster_id); !status.ok()) return status;
+  for (const std::string* address : {&given.listen, &given.advertise}) {
+    if (address->empty() && address == &given.advertise) continue;
     if (const auto parts = rpc::split_address(*address); !parts) return parts.error();
   }
-  if (options.suspect_ms < 2 * options.heartbeat_ms || options.gone_ms <= options.suspect_ms) {
+  if (given.suspect_ms < 2 * given.heartbeat_ms || given.gone_ms <= given.suspect_ms) {
     return {MC_INVALID_ARGUMENT,
             "suspect_ms must be at least two heartbeat_ms, and gone_ms more than suspect_ms; the "
             "defaults are 200, 600 and 1000"};

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: all settings of mc-master, and the table by which flags and environment are read and
-//   help is printed: a new option is a member and a row in master_options.cc.
-// Threads: values. Trusts: nothing; each row checks its range.
+// What it is: all settings of mc-master, and the table by which file, environment and flags are
+//   read and help is printed: a new option is a member and a row in master_options.cc.
+// Threads: values. Trusts: nothing; each row's domain checks its text.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mc/status.h"
+#include "libmc/options/option_row.h"
 
 namespace mc::metadata {
 
@@ -33,21 +34,15 @@ struct MasterOptions {
   std::string log_level = "info";
 };
 
-struct MasterOptionRow {
-  std::string_view name;
-  std::string MasterOptions::*text = nullptr;  // one of the two
-  std::uint64_t MasterOptions::*number = nullptr;
-  std::uint64_t least = 0;
-  std::uint64_t most = 0;
-  std::string_view help;
-};
-const std::vector<MasterOptionRow>& master_option_rows();
+const std::vector<options::OptionRow<MasterOptions>>& master_option_rows();
 
-// Sets one option from its text. Errors: MC_INVALID_ARGUMENT with the range.
-Status set_master_option(MasterOptions& options, const MasterOptionRow& row,
-                         const std::string& text);
-// As it is printed, and as it may be given.
-std::string text_of(const MasterOptions& options, const MasterOptionRow& row);
+// What the file (none if config_path is empty), then the environment (MC_MASTER_<NAME>), then flags
+// (pairs of option name and text) say; later ones win. Errors: MC_INVALID_ARGUMENT naming the
+// option, where it stands, what it accepts, and for an unknown name the nearest one.
+Result<MasterOptions> load_master_options(
+    const std::string& config_path, const std::vector<std::pair<std::string, std::string>>& flags,
+    const char* const* environment);
+
 // What the rows cannot see: contradictions between options. Errors: MC_INVALID_ARGUMENT.
 Status check_master_options(const MasterOptions& options);
 

@@ -19,6 +19,11 @@ constexpr std::uint64_t kSweepBuckets = 4096;
 constexpr std::uint64_t kWalkBuckets = 1024;
 constexpr std::uint64_t kRemovalsAhead = 1u << 20;
 constexpr std::size_t kMaxFanouts = 1024;
+// Of which this many may be for what no user waits for.
+constexpr std::size_t kMaxQuietFanouts = kMaxFanouts / 2;
+constexpr std::size_t kMaxPatternRemovals = 1024;
+constexpr std::size_t kCatchUpWindow = 8;
+constexpr std::uint32_t kLocateSample = 8;  // one in so many counts, for as many
 
 // Above all numbers that any leader before has given out: it saved how far it went, ahead of time;
 // and a store that lost that counts its epochs by the clock, in microseconds.
@@ -61,6 +66,8 @@ Reign::Reign(const MasterOptions& options, const Term& term, Outside outside, st
       membership_(membership_options(options)),
       repair_({}),
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
+      patterns_(kMaxPatternRemovals),
+      hot_({}),
       removals_saved_(term.removals) {
   for (const Entry& entry : term.members) {
     Descriptor descriptor;
@@ -93,10 +100,12 @@ void Reign::tick(std::uint64_t now_ns) {
   if (!expected_.empty() && now_ns >= recover_until_ns_) expire_expected();
   if (!waiting_.empty()) answer_waiting();
   fanout_.tick(now_ns);
+  catch_all_up();
   if (directory_.unswept() > 0 || directory_.resizing()) directory_.sweep(kSweepBuckets);
   refresh_views();
   repair();
   advance_drains();
+  advance_hot();
   note_removals();
 }
 
@@ -119,6 +128,8 @@ void Reign::gone(NodeId node, Incarnation incarnation) {
   if (!directory_.leave(node, incarnation)) return;
   links_.erase(node);
   drains_.erase(node);
+  catching_up_.erase(node);
+  hot_.node_gone(node);
   repair_.node_gone(node, now_ns_);
   repair_.request_pass();
   for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
@@ -193,6 +204,78 @@ void Reign::advance_drains() {
   }
 }
 
+void Reign::advance_hot() {
+  if (recovering(now_ns_)) return;
+  CopyAndRelease orders;
+  hot_.advance(directory_, views_, now_ns_, orders);
+  for (const CopyJob& job : orders.copies) {
+    copy(job, [this, hash = job.hash](bool ok) { hot_.finished(hash, ok, now_ns_); });
+  }
+  drop(orders.releases, 0);
+}
+
+// At random, for batches repeat themselves.
+void Reign::note_located(KeyHash key) {
+  sample_ ^= sample_ << 13;
+  sample_ ^= sample_ >> 17;
+  sample_ ^= sample_ << 5;
+  if (sample_ % kLocateSample == 0) hot_.note(key, kLocateSample);
+}
+
+// Tells a member what it has not carried out, and lets its report begin when that is all.
+void Reign::catch_up(NodeId node) {
+  const auto found = catching_up_.find(node);
+  if (found == catching_up_.end()) return;
+  CatchUp& state = found->second;
+  const auto link = state.link.lock();
+  if (link == nullptr || !link->open()) {
+    catching_up_.erase(found);  // told when it joins again
+    return;
+  }
+  const auto unheard = patterns_.unheard(node);
+  if (unheard.empty()) {
+    const auto report = state.report;
+    catching_up_.erase(found);
+    if (report.has_value()) {
+      std::string body;
+      wire::encode(wire::ReportAnswer{StreamAnswer::kApplied}, body);
+      link->answer(*report, 0, std::move(body), epoch_);
+    }
+    return;
+  }
+  std::vector<std::pair<std::uint64_t, std::string>> orders;
+  for (const PatternRemovals::Removal* removal : unheard) {
+    if (state.asked.size() >= kCatchUpWindow) break;
+    if (!state.asked.insert(removal->id).second) continue;
+    wire::Match match;
+    match.name_space = removal->pattern.name_space;
+    match.pattern = removal->pattern.text;
+    match.kind = removal->pattern.regex ? wire::Match::Kind::kRegex : wire::Match::Kind::kPrefix;
+    wire::encode(match, orders.emplace_back(removal->id, std::string()).second);
+  }
+  // Calls may fail at once, and their answers look for what is next.
+  for (auto& [id, body] : orders) {
+    link->call(static_cast<std::uint8_t>(wire::Method::kDropMatching), std::move(body),
+               now_ns_ + kCopyTimeoutNs, epoch_,
+               [this, weak = std::weak_ptr(alive_), of = state.link, node,
+                id = id](const Result<rpc::Answer>& answer) {
+                 if (weak.lock() == nullptr) return;
+                 const bool done = answer && answer->status == 0;
+                 if (done) patterns_.confirm(id, node);
+                 const auto open = catching_up_.find(node);
+                 if (open == catching_up_.end() || open->second.link.lock() != of.lock()) return;
+                 open->second.asked.erase(id);
+                 if (done) catch_up(node);  // else the next tick tries again
+               });
+  }
+}
+
+void Reign::catch_all_up() {
+  std::vector<NodeId> nodes;
+  for (const auto& [node, state] : catching_up_) nodes.push_back(node);
+  for (const NodeId node : nodes) catch_up(node);
+}
+
 // done is not called when this reign has ended.
 void Reign::copy(const CopyJob& job, std::function<void(bool ok)> done) {
   const auto link = link_of(job.target);
@@ -212,20 +295,27 @@ void Reign::copy(const CopyJob& job, std::function<void(bool ok)> done) {
       });
 }
 
-// What is lost with a link is found by the report after it.
+// Told again where an agent is busy. What is lost with a link is found by the report after it.
 void Reign::drop(const std::vector<Holding>& holdings, std::uint64_t removal) {
   std::map<NodeId, wire::Drop> orders;
   for (const Holding& holding : holdings) {
     orders[holding.node].items.push_back({holding.hash, holding.version});
   }
+  std::map<NodeId, std::string> bodies;
   for (auto& [node, order] : orders) {
-    const auto link = link_of(node);
-    if (link == nullptr) continue;
+    if (link_of(node) == nullptr) continue;
     order.removal = removal;
-    std::string body;
-    wire::encode(order, body);
-    link->call(static_cast<std::uint8_t>(wire::Method::kDrop), std::move(body),
-               now_ns_ + kDropTimeoutNs, epoch_, [](const Result<rpc::Answer>&) {});
+    wire::encode(order, bodies[node]);
+  }
+  const auto method = static_cast<std::uint8_t>(wire::Method::kDrop);
+  if (fanout_.open() < kMaxQuietFanouts) {
+    fanout_.start(method, std::move(bodies), now_ns_ + kDropTimeoutNs, nullptr,
+                  [](std::uint32_t) {});
+    return;
+  }
+  for (auto& [node, body] : bodies) {
+    link_of(node)->call(method, std::move(body), now_ns_ + kDropTimeoutNs, epoch_,
+                        [](const Result<rpc::Answer>&) {});
   }
 }
 

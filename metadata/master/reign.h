@@ -5,8 +5,10 @@
 //   each leadership and ends with it.
 //
 //     requests ──► Directory, Membership ──► answers
+//     locates  ──► HotReplicas
 //     tick     ──► Membership ──gone──► Directory.leave, RepairPlanner, Fanout.fenced
-//              ──► RepairPlanner, DrainPlanner ──► Copy and Drop orders to agents
+//              ──► RepairPlanner, DrainPlanner, HotReplicas ──► Copy and Drop orders to agents
+//     join     ──► PatternRemovals ──what it missed──► DropMatching orders, then its report
 //
 //   RECOVERING: from the beginning until recover_ns have passed and all members that were known
 //   have reported. Misses are kRecovering; a locate may wait for the end of it.
@@ -20,15 +22,18 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "metadata/directory/directory.h"
+#include "metadata/directory/pattern_removals.h"
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
 #include "metadata/master/master_options.h"
 #include "metadata/membership/membership.h"
 #include "metadata/placement/drain.h"
+#include "metadata/placement/hot_replicas.h"
 #include "metadata/placement/repair.h"
 #include "metadata/rpc/link.h"
 #include "metadata/wire/messages.h"
@@ -70,6 +75,14 @@ class Reign {
     std::uint64_t deadline_ns = 0;
     wire::Locate request;
   };
+  // A member that has not carried out all removals by pattern: it is told them, a few at a time.
+  // The beginning of its report is answered behind them, so that it names nothing that they remove.
+  struct CatchUp {
+    std::weak_ptr<rpc::Link> link;
+    std::uint64_t removal = 0;  // it had heard less than this when it joined; 0: it has been here
+    std::set<std::uint64_t> asked;
+    std::optional<std::uint32_t> report;  // the request that waits
+  };
   struct Draining {
     std::unique_ptr<DrainPlanner> planner;
   };
@@ -106,6 +119,12 @@ class Reign {
   void refresh_views();
   void repair();
   void advance_drains();
+  void advance_hot();
+  void note_located(KeyHash key);
+  void catch_up(NodeId node);
+  void catch_all_up();
+  void tell_the_late();
+  bool must_forget(const Speaker& who);
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
   void drop(const std::vector<Holding>& holdings, std::uint64_t removal);
   void note_removals();
@@ -120,6 +139,10 @@ class Reign {
   Membership membership_;
   RepairPlanner repair_;
   Fanout fanout_;
+  PatternRemovals patterns_;
+  std::map<NodeId, CatchUp> catching_up_;
+  HotReplicas hot_;
+  std::uint32_t sample_ = 1;
   std::map<NodeId, Draining> drains_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
   std::map<NodeId, Incarnation> expected_;  // known from before, not joined yet

@@ -108,6 +108,10 @@ void Reign::join(rpc::Link& link, const rpc::Request& request, const Descriptor&
   answer(link, request.id,
          wire::JoinAnswer{directory_.removal(), static_cast<std::uint32_t>(options_.heartbeat_ms)});
   fanout_.joined(descriptor.node);
+  catching_up_.erase(descriptor.node);
+  if (patterns_.unheard(descriptor.node).empty()) return;
+  catching_up_[descriptor.node] = {link.weak_from_this(), directory_.removal(), {}, {}};
+  catch_up(descriptor.node);
 }
 
 void Reign::heartbeat(rpc::Link& link, const rpc::Request& request, const wire::Heartbeat& beat) {
@@ -139,6 +143,11 @@ void Reign::report(rpc::Link& link, const rpc::Request& request, const wire::Rep
   const StreamPosition position{who->node, who->incarnation, report.sequence};
   const StreamAnswer result =
       report.end ? directory_.end_report(position) : directory_.begin_report(position);
+  if (const auto late = catching_up_.find(who->node);
+      !report.end && result == StreamAnswer::kApplied && late != catching_up_.end()) {
+    late->second.report = request.id;
+    return;
+  }
   answer(link, request.id, wire::ReportAnswer{result});
   if (report.end && result == StreamAnswer::kApplied) {
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
@@ -149,9 +158,24 @@ void Reign::report(rpc::Link& link, const rpc::Request& request, const wire::Rep
   }
 }
 
+// What a member put before it had heard of removals that it is being told only now may be what they
+// remove.
+bool Reign::must_forget(const Speaker& who) {
+  const auto late = catching_up_.find(who.node);
+  return late != catching_up_.end() && publish_.removals_seen < late->second.removal;
+}
+
 void Reign::publish(rpc::Link& link, const rpc::Request& request) {
   const Speaker* who = speaker(link, request);
   if (who == nullptr) return;
+  std::vector<bool> forgotten;
+  if (must_forget(*who)) {
+    for (const PublishItem& item : publish_.items) {
+      forgotten.push_back(item.what == PublishItem::What::kHolds);
+    }
+    std::erase_if(publish_.items,
+                  [](const PublishItem& item) { return item.what == PublishItem::What::kHolds; });
+  }
   directory_.apply({.position = {who->node, who->incarnation, publish_.sequence},
                     .removals_seen = publish_.removals_seen,
                     .items = publish_.items},
@@ -162,6 +186,13 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
     const bool all_accepted = std::ranges::all_of(
         batch_answer_.verdicts, [](Verdict verdict) { return verdict == Verdict::kAccepted; });
     if (!all_accepted) result.verdicts = batch_answer_.verdicts;
+    if (!forgotten.empty()) {
+      result.verdicts.clear();
+      auto said = batch_answer_.verdicts.begin();
+      for (const bool forget : forgotten) {
+        result.verdicts.push_back(forget ? Verdict::kUncertain : *said++);
+      }
+    }
     if (!batch_answer_.drops.empty()) drop(batch_answer_.drops, 0);
   }
   answer(link, request.id, result);
@@ -191,6 +222,7 @@ void Reign::answer_locate(rpc::Link& link, std::uint32_t id, const wire::Locate&
   for (std::size_t i = 0; i < locate_answer_.keys.size(); ++i) {
     Located& key = locate_answer_.keys[i];
     if (unsure && key.state == Lookup::kMiss) key.state = Lookup::kRecovering;
+    if (key.state == Lookup::kFound) note_located(request.keys[i]);
     if (key.holder_count < 2) continue;
     holders.clear();
     const auto nodes =
@@ -262,23 +294,39 @@ std::map<NodeId, std::string> Reign::to_all(const std::string& body) const {
 void Reign::remove_matching(rpc::Link& link, const rpc::Request& request,
                             const wire::Match& match) {
   if (fanout_.full()) return refuse(link, request.id, MC_BUSY, "too many removals are under way");
+  const Pattern pattern{match.name_space, match.pattern, match.kind == wire::Match::Kind::kRegex};
+  if (!patterns_.takes(pattern)) {
+    return refuse(link, request.id, MC_BUSY, "removals in too many namespaces are remembered");
+  }
+  const std::uint64_t removal = patterns_.add(pattern);
+  directory_.number_removal();
+  note_removals();
   std::string body;
   wire::encode(match, body);
   const auto sum = std::make_shared<wire::RemoveMatchingAnswer>();
   fanout_.start(
       static_cast<std::uint8_t>(Method::kDropMatching), to_all(body), request.deadline_ns,
-      [sum](NodeId, std::string_view bytes) {
+      [this, sum, removal](NodeId node, std::string_view bytes) {
         wire::RemoveMatchingAnswer one;
         if (wire::decode(bytes, one).ok()) {
           sum->removed += one.removed;
+          patterns_.confirm(removal, node);
         } else {
           ++sum->unconfirmed;
         }
       },
       [this, sum, weak = link.weak_from_this(), id = request.id](std::uint32_t unconfirmed) {
         sum->unconfirmed += unconfirmed;
+        if (sum->unconfirmed > 0) tell_the_late();
         if (const auto asker = weak.lock()) answer(*asker, id, *sum);
       });
+}
+
+// Members that are here and did not carry out a removal by its deadline.
+void Reign::tell_the_late() {
+  for (const auto& [node, link] : links_) {
+    if (!patterns_.unheard(node).empty()) catching_up_.try_emplace(node, CatchUp{link, 0, {}, {}});
+  }
 }
 
 void Reign::list(rpc::Link& link, const rpc::Request& request, const wire::Match& match) {

@@ -5,18 +5,14 @@
 
 namespace mc::metadata {
 
-namespace {
-
 bool stays(NodeId holder, std::span<const NodeView> nodes) {
   const auto at = std::find_if(nodes.begin(), nodes.end(),
                                [holder](const NodeView& node) { return node.node == holder; });
   return at != nodes.end() && !at->draining && !at->suspected;
 }
 
-}  // namespace
-
 void DrainPlanner::advance(const Directory& directory, std::span<const NodeView> nodes,
-                           std::uint64_t buckets, std::uint64_t now_ns, DrainOrders& orders) {
+                           std::uint64_t buckets, std::uint64_t now_ns, CopyAndRelease& orders) {
   if (progress_.done || directory.recovering()) return;
   if (next_pass_ns_) {
     if (now_ns < *next_pass_ns_) return;
@@ -42,7 +38,7 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
 }
 
 void DrainPlanner::consider(const WalkedKey& key, std::span<const NodeView> nodes,
-                            DrainOrders& orders) {
+                            CopyAndRelease& orders) {
   const auto holders = key.all_holders();
   // A tie goes with its node's last stripe.
   if (key.attributes.striped) return;

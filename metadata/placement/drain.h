@@ -29,10 +29,15 @@ struct DrainOptions {
   std::uint64_t retry_ns = 500'000'000;  // between passes, so that releases can take effect
 };
 
-struct DrainOrders {
+struct CopyAndRelease {
   std::vector<CopyJob> copies;
   std::vector<Holding> releases;  // to be dropped if still of this version
 };
+
+using DrainOrders = CopyAndRelease;
+
+// Whether this holder is one to count on.
+bool stays(NodeId holder, std::span<const NodeView> nodes);
 
 struct DrainProgress {
   std::uint64_t copied = 0;
@@ -50,7 +55,7 @@ class DrainPlanner {
   // Walks up to so many buckets on and appends what may start. REQUIRES: nodes has the drained
   // node with draining set.
   void advance(const Directory& directory, std::span<const NodeView> nodes, std::uint64_t buckets,
-               std::uint64_t now_ns, DrainOrders& orders);
+               std::uint64_t now_ns, CopyAndRelease& orders);
   // A job ended, with ok after its target's publish was applied.
   void finished(KeyHash hash, bool ok);
   // Jobs it was to take have failed. (When the drained node is gone there is nothing to drain.)
@@ -60,7 +65,7 @@ class DrainPlanner {
   [[nodiscard]] const DrainProgress& progress() const { return progress_; }
 
  private:
-  void consider(const WalkedKey& key, std::span<const NodeView> nodes, DrainOrders& orders);
+  void consider(const WalkedKey& key, std::span<const NodeView> nodes, CopyAndRelease& orders);
 
   NodeId node_;
   DrainOptions options_;

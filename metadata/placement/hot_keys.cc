@@ -31,7 +31,7 @@ void HotKeys::note(KeyHash hash, std::uint32_t weight) {
 }
 
 std::vector<HotKey> HotKeys::advise(const Directory& directory, std::uint64_t now_ns) {
-  if (now_ns < window_end_ns_) return {};
+  if (!window_over(now_ns)) return {};
   const bool first = window_end_ns_ == 0;
   window_end_ns_ = now_ns + options_.window_ns;
   std::vector<HotKey> hot;

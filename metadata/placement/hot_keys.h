@@ -38,6 +38,8 @@ class HotKeys {
   // begins. In between: nothing.
   std::vector<HotKey> advise(const Directory& directory, std::uint64_t now_ns);
 
+  [[nodiscard]] bool window_over(std::uint64_t now_ns) const { return now_ns >= window_end_ns_; }
+  // In the window under way.
   [[nodiscard]] std::uint32_t estimate(KeyHash hash) const;
 
  private:

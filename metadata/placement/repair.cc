@@ -3,22 +3,9 @@
 
 #include <algorithm>
 
+#include "metadata/placement/copy_plan.h"
+
 namespace mc::metadata {
-
-namespace {
-
-// The view of each holder that is fit to be copied from.
-std::vector<NodeView> sources(std::span<const NodeId> holders, std::span<const NodeView> nodes,
-                              const CopyLedger& ledger) {
-  std::vector<NodeView> fit;
-  for (const NodeView& node : nodes) {
-    if (std::find(holders.begin(), holders.end(), node.node) == holders.end()) continue;
-    if (!node.suspected && ledger.free(node.node)) fit.push_back(node);
-  }
-  return fit;
-}
-
-}  // namespace
 
 void RepairPlanner::retry(std::uint64_t at_ns) {
   retry_at_ns_ = std::min(at_ns, retry_at_ns_.value_or(at_ns));
@@ -73,29 +60,18 @@ void RepairPlanner::plan(const Directory& directory, std::span<const NodeView> n
       at = queue_.erase(at);
       continue;
     }
-    const auto holders = found.holders_of(key);
-    const std::vector<NodeView> fit = sources(holders, nodes, ledger_);
-    PlacementRequest request;
-    request.key = hash;
-    request.bytes = key.bytes;
-    request.replicas = 2;
-    request.holders = holders;
-    const std::vector<NodeId> targets = place(request, nodes);
-    if (targets.empty()) {
+    const CopyPlan plan = plan_copy(hash, key, found.holders_of(key), nodes, ledger_);
+    if (plan.state == CopyPlan::State::kNoPlace) {
       retry(now_ns + options_.unplaced_retry_ns);
       at = queue_.erase(at);
       continue;
     }
-    const auto target = std::find_if(targets.begin(), targets.end(),
-                                     [this](NodeId node) { return ledger_.free(node); });
-    if (target == targets.end() || fit.empty()) {
+    if (plan.state == CopyPlan::State::kBusy) {
       ++at;
       continue;
     }
-    const NodeId source = order_for_read({}, hash, fit).front();
-    const CopyJob job{hash, key.version, key.bytes, source, *target};
-    ledger_.start(job);
-    jobs.push_back(job);
+    ledger_.start(plan.job);
+    jobs.push_back(plan.job);
     at = queue_.erase(at);
   }
 }

@@ -2,10 +2,14 @@
 //
 // What only the TCP transport has: lanes, their failures, its care for its kernel calls. Time is
 // the test's where a peer is silent, so nothing waits for it.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <map>
 
 #include "conformance/tcp_node.h"
 #include "conformance/transport_fixture.h"
@@ -48,6 +52,19 @@ class TcpTransportTest : public ::testing::Test {
     operation.offset_bytes = offset;
     operation.pieces = {&piece, 1};
     operation.deadline_ns = now_ns_ + kLongNs;
+    return operation;
+  }
+  RegionId register_target(Memory& target) {
+    RegionSpec spec;
+    spec.data = target.data();
+    spec.size_bytes = target.size();
+    spec.rights = kRemoteWrite;
+    return b_->transport().register_region(spec).value();
+  }
+  Operation write(RegionId region, const Piece& piece) const {
+    Operation operation = read(0, piece);
+    operation.verb = Verb::kWrite;
+    operation.region = region;
     return operation;
   }
   OperationId submit(Operation operation) {
@@ -160,6 +177,161 @@ TEST_F(TcpTransportTest, SlicesOfABrokenLaneComeOverAnotherAndTheLaneComesBack) 
   EXPECT_GT(a_->transport().counters().resent_slices, 0u);
 }
 
+TEST_F(TcpTransportTest, AWriteWhoseLaneBreaksArrivesOverAnother) {
+  Memory target(kRegionBytes);
+  const RegionId region = register_target(target);
+  Memory own = pattern(kRegionBytes, 9);
+  for (std::uint32_t lane = 0; lane <= kLanes; ++lane) {
+    std::ranges::fill(target, std::byte{0});
+    const OperationId id = submit(write(region, {own.data(), own.size(), kNoRegion}));
+    for (int i = 0; i < 3; ++i) {
+      step_a();
+      step_b();
+    }
+    a_->break_lane(lane);
+    ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+    ASSERT_EQ(event_of(id)->outcome, Outcome::kDone) << lane;
+    EXPECT_EQ(event_of(id)->bytes, own.size());
+    EXPECT_EQ(target, own);
+    ASSERT_TRUE(wait_for([&] { return a_->links() == kLanes + 1; }));
+  }
+  EXPECT_GT(a_->transport().counters().resent_slices, 0u);
+  EXPECT_EQ(b_->transport().counters().broken_frames, 0u);
+}
+
+TEST_F(TcpTransportTest, AWriteWhoseLanesAllBreakArrivesWhenOneIsBack) {
+  Memory target(kRegionBytes);
+  const RegionId region = register_target(target);
+  Memory own = pattern(kRegionBytes, 9);
+  const OperationId id = submit(write(region, {own.data(), own.size(), kNoRegion}));
+  step_a();
+  step_b();
+  for (std::uint32_t lane = 0; lane <= kLanes; ++lane) a_->break_lane(lane);
+  ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+  EXPECT_EQ(event_of(id)->outcome, Outcome::kDone);
+  EXPECT_EQ(target, own);
+}
+
+// An asker by hand: one lane stops in the middle of a write, another has it cut and writes too.
+TEST_F(TcpTransportTest, NothingOfALaneThatWasCutLandsAfterTheAnswer) {
+  Memory target(8192);
+  const RegionId region = register_target(target);
+  constexpr NodeId kByHand = 77;
+  const auto open_lane = [&](std::uint32_t index) {
+    Fd socket = tcp::start_connect("127.0.0.1", book_[kNodeB]).value();
+    auto handshake = tcp::make_dialing_handshake({kByHand, 1}, {1, kNodeB, index, LaneRole::kBulk});
+    EXPECT_TRUE(
+        wait_for([&] { return handshake->advance(socket.get()) == tcp::Handshake::State::kDone; }));
+    return socket;
+  };
+  const auto send = [](const Fd& socket, const void* bytes, std::size_t size) {
+    ASSERT_EQ(::send(socket.get(), bytes, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
+  };
+  const auto head = [&](tcp::FrameKind kind, std::uint64_t id, std::uint32_t serial) {
+    tcp::Frame frame = tcp::make_frame(kind, id);
+    frame.serial = serial;
+    frame.left_us = 0xffffffff;
+    if (kind == tcp::FrameKind::kCut) {
+      frame.size_bytes = 1;
+      return frame;
+    }
+    frame.region = region;
+    frame.payload_bytes = 8192;
+    return frame;
+  };
+  const auto answers = [&](const Fd& socket, int count) {
+    std::size_t got = 0;
+    tcp::Frame frames[2];
+    return wait_for([&] {
+      const ssize_t more = ::recv(socket.get(), reinterpret_cast<std::byte*>(frames) + got,
+                                  sizeof frames - got, MSG_DONTWAIT);
+      if (more > 0) got += static_cast<std::size_t>(more);
+      return got == static_cast<std::size_t>(count) * sizeof(tcp::Frame);
+    });
+  };
+  const Memory late(8192, std::byte{1});
+  const Memory good(8192, std::byte{2});
+  const Fd first = open_lane(1);
+  const Fd unread = open_lane(1);
+  const tcp::Frame late_head = head(tcp::FrameKind::kWrite, 1, 7);
+  send(first, &late_head, sizeof late_head);
+  send(first, late.data(), 4096);
+  ASSERT_TRUE(wait_for([&] { return target[0] == std::byte{1}; }));
+
+  const Fd second = open_lane(2);
+  const tcp::Frame cut = head(tcp::FrameKind::kCut, 1, 7);
+  const tcp::Frame write_head = head(tcp::FrameKind::kWrite, 2, 8);
+  send(second, &cut, sizeof cut);
+  send(second, &write_head, sizeof write_head);
+  send(second, good.data(), good.size());
+  ASSERT_TRUE(answers(second, 2));
+  EXPECT_EQ(target, good);
+
+  static_cast<void>(::send(first.get(), late.data(), 4096, MSG_NOSIGNAL));
+  // A lane of that serial of which nothing had been read.
+  send(unread, &late_head, sizeof late_head);
+  static_cast<void>(::send(unread.get(), late.data(), late.size(), MSG_NOSIGNAL));
+  const auto is_closed = [&](const Fd& socket) {
+    return wait_for([&] {
+      std::byte byte;
+      const ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+      return got == 0 || (got < 0 && errno == ECONNRESET);
+    });
+  };
+  EXPECT_TRUE(is_closed(first));
+  EXPECT_TRUE(is_closed(unread));
+  EXPECT_EQ(target, good);
+  // A later lane of that index writes.
+  const Fd again = open_lane(1);
+  const tcp::Frame again_head = head(tcp::FrameKind::kWrite, 1, 9);
+  send(again, &again_head, sizeof again_head);
+  send(again, late.data(), late.size());
+  ASSERT_TRUE(answers(again, 1));
+  EXPECT_EQ(target, late);
+}
+
+TEST_F(TcpTransportTest, ANotificationWhoseLaneBreaksArrivesAtMostOnce) {
+  Memory text(64);
+  std::vector<OperationId> ids;
+  std::map<std::byte, int> arrived;
+  const auto count = [&] {
+    for (const Event& event : at_b_) {
+      if (event.kind == Event::Kind::kNotified) ++arrived[event.payload[0]];
+    }
+    at_b_.clear();
+  };
+  constexpr int kRounds = 60;
+  for (int round = 0; round < kRounds; ++round) {
+    text[0] = static_cast<std::byte>(round);
+    const Piece piece{text.data(), text.size(), kNoRegion};
+    Operation operation = read(0, piece);
+    operation.verb = Verb::kNotify;
+    operation.region = 0;
+    operation.generation = 0;
+    const OperationId id = submit(operation);
+    ids.push_back(id);
+    // Before it has been read, after that, and after its answer.
+    for (int i = 0; i < round % 3; ++i) {
+      step_b();
+      count();
+    }
+    a_->break_lane(0);
+    ASSERT_TRUE(wait_for([&] {
+      count();
+      return event_of(id) != nullptr && a_->links() == kLanes + 1;
+    }));
+  }
+  count();
+  for (int round = 0; round < kRounds; ++round) {
+    const Outcome outcome = event_of(ids[static_cast<std::size_t>(round)])->outcome;
+    const int times = arrived[static_cast<std::byte>(round)];
+    const bool done = outcome == Outcome::kDone;
+    EXPECT_TRUE(done || outcome == Outcome::kPeerLost) << round;
+    EXPECT_LE(times, 1) << round;
+    EXPECT_GE(times, done ? 1 : 0) << round;
+  }
+}
+
 TEST_F(TcpTransportTest, ASilentPeerIsLostWithinASecond) {
   Memory to(4096);
   const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
@@ -266,6 +438,26 @@ TEST_F(TcpTransportTest, SendsThatTheKernelCopiesAllTheSameGoBackToPlainOnes) {
   EXPECT_GT(counters.zero_copy_sends, 0u);
   EXPECT_EQ(counters.zero_copy_copied, counters.zero_copy_sends);
   EXPECT_LT(counters.zero_copy_sends, counters.send_calls / 2);
+}
+
+TEST_F(TcpTransportTest, LanesHaveTheCongestionControlThatIsAskedFor) {
+  const auto attach = [&](const std::string& name, const Fd& kept) {
+    tcp::TcpOptions wanted = options(5);
+    wanted.congestion_control = name;
+    const auto transport = tcp::TcpTransport::create(wanted, *a_).value();
+    Link link;
+    link.socket.reset(::dup(kept.get()));
+    link.accepted = true;
+    link.node = kNodeA;
+    return transport->attach(std::move(link));
+  };
+  const Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_TRUE(attach("reno", socket).ok());
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  ASSERT_EQ(::getsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name, &size), 0);
+  EXPECT_STREQ(name, "reno");
+  EXPECT_EQ(attach("nosuch", Fd(::socket(AF_INET, SOCK_STREAM, 0))).code(), MC_INVALID_ARGUMENT);
 }
 
 TEST_F(TcpTransportTest, OperationsWaitForTheFirstLane) {

@@ -30,6 +30,9 @@ void check_request(const Frame& frame) {
     case FrameKind::kPing:
       require(frame.payload_bytes == 0);
       break;
+    case FrameKind::kCut:
+      require(frame.size_bytes < kMaxLanes && frame.serial != 0 && frame.payload_bytes == 0);
+      break;
     default:
       require(false);
   }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <regex>
+#include <thread>
 
 #include "conformance/store_servers.h"
 #include "libmc/base/clock.h"
@@ -124,7 +125,8 @@ Result<LocateAnswer> locate(MasterClient& client, const std::vector<std::string>
 }
 
 HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation,
-                           const std::vector<std::string>& held) {
+                           const std::vector<std::string>& held, bool stalling)
+    : stalling_(stalling) {
   for (const std::string& key : held) {
     objects_[key] = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
   }
@@ -189,6 +191,10 @@ void HoldingAgent::on_report_verdict(const PublishItem& item, Verdict verdict) {
 }
 
 void HoldingAgent::on_drop(const wire::Drop& order, Done done) {
+  if (busy_.fetch_sub(1) > 0) {
+    done({MC_BUSY, "too much to do"});
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     for (const RemoveItem& item : order.items) {
@@ -209,6 +215,10 @@ void HoldingAgent::on_drop_matching(const wire::Match& match,
   std::vector<PublishItem> dropped;
   {
     const std::lock_guard lock(mutex_);
+    if (stalling_) {
+      stalled_.emplace_back([this, match, reply] { on_drop_matching(match, reply); });
+      return;
+    }
     std::erase_if(objects_, [&](const auto& each) {
       if (!matches(match, each.first)) return false;
       dropped.push_back(each.second.item);
@@ -220,6 +230,21 @@ void HoldingAgent::on_drop_matching(const wire::Match& match,
   client_->publish(std::move(dropped), client_->removals_seen(), soon(),
                    [](const Result<std::vector<Verdict>>&) {});
   reply(wire::RemoveMatchingAnswer{count, 0});
+}
+
+void HoldingAgent::stall_matching(bool stalled) {
+  std::vector<std::function<void()>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    stalling_ = stalled;
+    if (!stalled) waiting.swap(stalled_);
+  }
+  for (const auto& go_on : waiting) go_on();
+}
+
+bool HoldingAgent::has_stalled() {
+  const std::lock_guard lock(mutex_);
+  return !stalled_.empty();
 }
 
 void HoldingAgent::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {

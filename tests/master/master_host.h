@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,7 +47,7 @@ class HoldingAgent final : public AgentSide {
  public:
   // held: what its pool kept from before it started; its report names it.
   HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation = 1,
-               const std::vector<std::string>& held = {});
+               const std::vector<std::string>& held = {}, bool stalling = false);
 
   // Holds and publishes them; every verdict must be kAccepted.
   void put(const std::vector<std::string>& keys, std::uint8_t replicas = 1);
@@ -55,6 +56,11 @@ class HoldingAgent final : public AgentSide {
   [[nodiscard]] bool fenced() const { return fenced_; }
   [[nodiscard]] int copies() const { return copies_; }
   MasterClient& client() { return *client_; }
+  // So many Drop orders are answered MC_BUSY.
+  void be_busy(int times) { busy_ = times; }
+  // Removals by pattern wait, until told otherwise.
+  void stall_matching(bool stalled);
+  [[nodiscard]] bool has_stalled();
   // Its process dies: no farewell.
   void die() { client_.reset(); }
 
@@ -79,6 +85,9 @@ class HoldingAgent final : public AgentSide {
   std::string reported_;
   std::atomic<bool> fenced_{false};
   std::atomic<int> copies_{0};
+  std::atomic<int> busy_{0};
+  bool stalling_ = false;
+  std::vector<std::function<void()>> stalled_;
   std::unique_ptr<MasterClient> client_;
 };
 

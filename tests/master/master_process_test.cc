@@ -2,8 +2,14 @@
 //
 // Real masters on loopback, with agents that hold objects: what is published is found, removed and
 // listed; masters die, stop and come back, and nothing that an agent holds is lost.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <regex>
 
 #include "conformance/store_servers.h"
 #include "libmc/base/clock.h"
@@ -51,6 +57,18 @@ wire::RemoveReply remove(MasterClient& client, const std::vector<std::string>& k
       [&](auto done) { client.remove(request, soon(), std::move(done)); });
   EXPECT_TRUE(reply.has_value()) << reply.error().to_string();
   return reply.value_or(wire::RemoveReply{});
+}
+
+wire::RemoveMatchingAnswer remove_matching(MasterClient& client, const std::string& pattern,
+                                           wire::Match::Kind kind) {
+  wire::Match match;
+  match.name_space = "ns";
+  match.pattern = pattern;
+  match.kind = kind;
+  const auto reply = wait_for<wire::RemoveMatchingAnswer>(
+      [&](auto done) { client.remove_matching(match, soon(), std::move(done)); });
+  EXPECT_TRUE(reply.has_value()) << reply.error().to_string();
+  return reply.value_or(wire::RemoveMatchingAnswer{});
 }
 
 wire::StatsAnswer stats(MasterClient& client) {
@@ -155,20 +173,87 @@ TEST(MasterProcess, RemovalByPrefixAndByPatternReachesAllAgents) {
   one.put({"a1", "a2", "b1"});
   two.put({"a3", "b2", "c1"});
   const auto reader = tool(to({master.address()}));
-  const auto remove_all = [&](const std::string& pattern, wire::Match::Kind kind) {
-    wire::Match match;
-    match.name_space = "ns";
-    match.pattern = pattern;
-    match.kind = kind;
-    return wait_for<wire::RemoveMatchingAnswer>(
-               [&](auto done) { reader->remove_matching(match, soon(), std::move(done)); })
-        .value_or(wire::RemoveMatchingAnswer{});
-  };
-  EXPECT_EQ(remove_all("a", wire::Match::Kind::kPrefix).removed, 3u);
-  EXPECT_EQ(remove_all("^b[0-9]$", wire::Match::Kind::kRegex).removed, 2u);
+  EXPECT_EQ(remove_matching(*reader, "a", wire::Match::Kind::kPrefix).removed, 3u);
+  EXPECT_EQ(remove_matching(*reader, "^b[0-9]$", wire::Match::Kind::kRegex).removed, 2u);
   EXPECT_TRUE(two.holds("c1"));
   EXPECT_FALSE(one.holds("a1") || two.holds("a3") || one.holds("b1"));
   EXPECT_TRUE(until([&] { return stats(*reader).entries == 1; }));
+}
+
+TEST(MasterProcess, WhatAPatternRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
+  const MasterProcess master({});
+  HoldingAgent here(to({master.address()}), 2);
+  HoldingAgent away(to({master.address()}), 1, 1);
+  away.put({"a1", "b1", "c1"});
+  away.die();
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(remove_matching(*reader, "a", wire::Match::Kind::kPrefix).unconfirmed, 0u);
+  EXPECT_EQ(remove_matching(*reader, "^b[0-9]$", wire::Match::Kind::kRegex).unconfirmed, 0u);
+  here.put({"a1"});  // after the removal
+  HoldingAgent back(to({master.address()}), 1, 2, {"a1", "b1", "c1"});
+  ASSERT_TRUE(back.until_ready());
+  EXPECT_FALSE(back.holds("a1") || back.holds("b1"));
+  EXPECT_TRUE(back.holds("c1"));
+  const auto answer = locate(*reader, {"a1", "b1", "c1"});
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_EQ(answer->keys[0].holder_count, 1u);
+  EXPECT_EQ(answer->holders_of(answer->keys[0])[0], 2u) << "what was put later stays";
+  EXPECT_NE(answer->keys[1].state, Lookup::kFound);
+  EXPECT_EQ(answer->keys[2].state, Lookup::kFound);
+  // It has heard of them: what it puts now stays when it comes again.
+  back.put({"a2"});
+  back.die();
+  HoldingAgent again(to({master.address()}), 1, 3, {"a2", "c1"});
+  ASSERT_TRUE(again.until_ready());
+  EXPECT_TRUE(again.holds("a2"));
+}
+
+TEST(MasterProcess, NothingOfALateMemberCountsBeforeItHasCarriedOutWhatItMissed) {
+  const MasterProcess master({"--recover-ms", "0"});
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(remove_matching(*reader, "a", wire::Match::Kind::kPrefix).unconfirmed, 0u);
+  HoldingAgent late(to({master.address()}), 1, 1, {"a1", "c1"}, true);
+  ASSERT_TRUE(until([&] { return late.has_stalled(); }));
+  EXPECT_EQ(found(*reader, {"a1", "c1"}), 0u);
+  // A put from before it had heard, and one from after.
+  const auto publish = [&](const std::string& key, std::uint64_t removals_seen) {
+    const std::vector<PublishItem> items = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
+    return wait_for<std::vector<Verdict>>(
+        [&](auto done) { late.client().publish(items, removals_seen, soon(), std::move(done)); });
+  };
+  const auto before = publish("a2", 0);
+  ASSERT_TRUE(before.has_value());
+  EXPECT_EQ(*before, std::vector<Verdict>{Verdict::kUncertain});
+  const auto after = publish("a3", late.client().removals_seen());
+  ASSERT_TRUE(after.has_value());
+  EXPECT_EQ(*after, std::vector<Verdict>{Verdict::kAccepted});
+  EXPECT_FALSE(late.client().ready());
+  late.stall_matching(false);
+  ASSERT_TRUE(late.until_ready());
+  EXPECT_FALSE(late.holds("a1"));
+  EXPECT_EQ(found(*reader, {"a1", "a2", "c1"}), 1u);
+}
+
+TEST(MasterProcess, AnOrderThatABusyAgentDidNotTakeIsToldAgain) {
+  const MasterProcess master({});
+  HoldingAgent agent(to({master.address()}), 1);
+  agent.put({"k"});
+  agent.be_busy(3);
+  const auto reader = tool(to({master.address()}));
+  EXPECT_EQ(remove(*reader, {"k"}).unconfirmed, 0u);
+  EXPECT_FALSE(agent.holds("k"));
+}
+
+TEST(MasterProcess, AKeyThatIsAskedForOftenGetsAnotherHolder) {
+  const MasterProcess master({"--recover-ms", "0"});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  ASSERT_TRUE(one.until_ready() && two.until_ready());
+  one.put({"hot", "cold"});
+  const auto reader = tool(to({master.address()}));
+  const std::vector<std::string> often(500, "hot");
+  EXPECT_TRUE(until([&] { return found(*reader, often) == 500 && two.holds("hot"); }));
+  EXPECT_FALSE(two.holds("cold"));
 }
 
 TEST(MasterProcess, ListingsArePagedAndMerged) {
@@ -287,6 +372,60 @@ TEST(MasterProcess, UnsafeOptionsDoNotStart) {
   EXPECT_EQ(run_master_once({"--gone-ms", "1"}).first, 2);
   EXPECT_EQ(run_master_once({"--gone-ms", "500"}).first, 1) << "below suspect_ms";
   EXPECT_EQ(run_master_once({"--store", "http://127.0.0.1:1/metadata"}).first, 1);
+}
+
+TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
+  const conformance::TempDirectory directory;
+  const auto file = [&](const std::string& text) { return directory.file("master.toml", text); };
+  const auto refusal = [&](const std::vector<std::string>& flags) {
+    const auto [status, said] = run_master_once(flags);
+    EXPECT_EQ(status, 2) << said;
+    return said;
+  };
+  // What is refused tells which value had won.
+  const std::string config = file("suspect_ms = 300\ngone_ms = 200\nheartbeat_ms = 100\n");
+  EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "gone before it is suspected";
+  EXPECT_EQ(run_master_once({"--config", config, "--gone-ms", "400", "--listen",
+                             "127.0.0.1:" + std::to_string(conformance::free_port())})
+                .first,
+            0);
+  ASSERT_EQ(::setenv("MC_MASTER_GONE_MS", "5", 1), 0);
+  EXPECT_THAT(refusal({"--config", config}), testing::HasSubstr("environment MC_MASTER_GONE_MS"));
+  ASSERT_EQ(::setenv("MC_MASTER_GONE_MS", "", 1), 0);
+  EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "an empty one is taken back";
+  ASSERT_EQ(::unsetenv("MC_MASTER_GONE_MS"), 0);
+  ASSERT_EQ(::setenv("MC_MASTER_LISTNE", "x", 1), 0);
+  EXPECT_THAT(refusal({}), testing::HasSubstr("did you mean 'MC_MASTER_LISTEN'"));
+  ASSERT_EQ(::unsetenv("MC_MASTER_LISTNE"), 0);
+  EXPECT_THAT(refusal({"--config", file("gone_mz = 5\n")}),
+              testing::AllOf(testing::HasSubstr("line 1"), testing::HasSubstr("gone_ms")));
+  EXPECT_THAT(refusal({"--config", file("gone_ms = 5\n")}),
+              testing::AllOf(testing::HasSubstr("line 1"), testing::HasSubstr("50 to 600000")));
+  EXPECT_THAT(refusal({"--config", file("[[namespace]]\nname = 'a'\n")}),
+              testing::HasSubstr("at the agents"));
+  EXPECT_THAT(refusal({"--config", "/nowhere/master.toml"}), testing::HasSubstr("/nowhere"));
+}
+
+TEST(MasterProcess, TheExampleConfigurationNamesOptionsAndTheirDefaults) {
+  std::ifstream example(MC_SOURCE_DIR "/systemd/master.toml");
+  ASSERT_TRUE(example);
+  // Every line that looks like an option is in force at once, the later one of a name wins.
+  std::map<std::string, std::string> values;
+  for (std::string line; std::getline(example, line);) {
+    static const std::regex option("#([a-z_]+ = .*)");
+    std::smatch found;
+    if (!std::regex_match(line, found, option)) continue;
+    const std::string text = found[1];
+    values[text.substr(0, text.find(' '))] = text;
+  }
+  EXPECT_GE(values.size(), 10u);
+  std::string config;
+  for (const auto& [name, text] : values) config += text + "\n";
+  const conformance::TempDirectory directory;
+  const auto [status, said] =
+      run_master_once({"--config", directory.file("master.toml", config), "--listen",
+                       "127.0.0.1:" + std::to_string(conformance::free_port())});
+  EXPECT_EQ(status, 0) << said;
 }
 
 class MasterPair : public testing::Test {

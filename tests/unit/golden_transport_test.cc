@@ -29,6 +29,14 @@ Frame sample_write() {
   frame.kind = static_cast<std::uint16_t>(FrameKind::kWrite);
   frame.payload_bytes = frame.size_bytes;
   frame.size_bytes = 0;
+  frame.serial = 0xd1d2d3;
+  return frame;
+}
+
+Frame sample_cut() {
+  Frame frame = make_frame(FrameKind::kCut, 9);
+  frame.size_bytes = 3;
+  frame.serial = 0xd1d2d3;
   return frame;
 }
 
@@ -48,6 +56,7 @@ std::map<std::string, golden::Bytes> samples() {
   return {{"hello", golden::bytes_of(sample_hello())},
           {"read", golden::bytes_of(sample_read())},
           {"write", golden::bytes_of(sample_write())},
+          {"cut", golden::bytes_of(sample_cut())},
           {"data", golden::bytes_of(sample_data())},
           {"refusal", golden::bytes_of(sample_refusal())},
           {"ping", golden::bytes_of(make_frame(FrameKind::kPing, 9))}};
@@ -73,6 +82,7 @@ TEST(GoldenTransport, WhatTheFileHoldsIsUnderstood) {
   EXPECT_TRUE(decode_request(sections["read"], 7));
   EXPECT_TRUE(decode_request(sections["write"], 7));
   EXPECT_TRUE(decode_request(sections["ping"], 9));
+  EXPECT_TRUE(decode_request(sections["cut"], 9));
   EXPECT_TRUE(decode_reply(sections["data"], {FrameKind::kData, 7, 0x1000}));
   EXPECT_TRUE(decode_reply(sections["refusal"], {FrameKind::kAnswer, 8, 0}));
 }

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <limits>
 
-#include "agent/option_file.h"
 #include "agent/option_table.h"
 #include "agent/pool/policy/policy.h"
+#include "libmc/options/option_file.h"
 
 namespace mc::agent {
 namespace {

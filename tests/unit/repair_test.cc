@@ -13,6 +13,7 @@
 
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_keys.h"
+#include "metadata/placement/hot_replicas.h"
 
 namespace mc::metadata {
 namespace {
@@ -370,6 +371,83 @@ TEST(HotKeys, NeverCountLessThanTheTruthAndAreBounded) {
   hot.note(key(1), UINT32_MAX);
   hot.note(key(1), UINT32_MAX);
   EXPECT_EQ(hot.estimate(key(1)), UINT32_MAX);
+}
+
+// Windows of one second; 1,000 locates a holder are too many.
+class HotReplicasTest : public ::testing::Test {
+ protected:
+  CopyAndRelease window(HotReplicas& hot, std::uint32_t locates) {
+    hot.note(key(1), locates);
+    now_ns_ += 1'000 * kMs;
+    CopyAndRelease orders;
+    hot.advance(world_.directory(), world_.views(), now_ns_, orders);
+    for (const CopyJob& job : orders.copies) {
+      world_.copy(job);
+      hot.finished(job.hash, true, now_ns_);
+    }
+    for (const Holding& release : orders.releases) world_.drop(release);
+    return orders;
+  }
+  World world_{4};
+  std::uint64_t now_ns_ = 0;
+};
+
+TEST_F(HotReplicasTest, AHotKeyGetsOneReplicaMoreAtANodeWithoutIt) {
+  HotReplicas hot({});
+  world_.hold(2, 1, 1);
+  window(hot, 0);
+  const auto orders = window(hot, 1500);
+  ASSERT_EQ(orders.copies.size(), 1u);
+  EXPECT_EQ(orders.copies[0].source, 2u);
+  EXPECT_NE(orders.copies[0].target, 2u);
+  EXPECT_EQ(world_.replicas(key(1)), 2u);
+  EXPECT_THAT(window(hot, 1500).copies, IsEmpty()) << "two share them";
+  EXPECT_EQ(window(hot, 2500).copies.size(), 1u);
+  EXPECT_EQ(hot.extras(), 2u);
+}
+
+TEST_F(HotReplicasTest, AnExtraIsReleasedWhenItsKeyHasBeenColdForLong) {
+  HotReplicas hot({});
+  world_.hold(2, 1, 1);
+  window(hot, 0);
+  window(hot, 1500);
+  for (int i = 0; i < 40; ++i) EXPECT_THAT(window(hot, 600).releases, IsEmpty()) << "warm";
+  std::size_t releases = 0;
+  for (int i = 0; i < 40; ++i) releases += window(hot, 10).releases.size();
+  EXPECT_EQ(releases, 1u);
+  EXPECT_EQ(world_.replicas(key(1)), 1u);
+  EXPECT_EQ(hot.extras(), 0u);
+}
+
+TEST_F(HotReplicasTest, WhatTheOthersDoNotHoldIsNotReleased) {
+  HotReplicas hot({});
+  world_.hold(2, 1, 1);
+  window(hot, 0);
+  window(hot, 1500);
+  world_.view(2).draining = true;
+  for (int i = 0; i < 40; ++i) EXPECT_THAT(window(hot, 0).releases, IsEmpty());
+  world_.view(2).draining = false;
+  EXPECT_EQ(window(hot, 0).releases.size(), 1u);
+}
+
+TEST_F(HotReplicasTest, ExtrasAreBounded) {
+  HotReplicaOptions options;
+  options.max_extras = 1;
+  HotReplicas hot(options);
+  world_.hold(2, 1, 1);
+  window(hot, 0);
+  for (int i = 0; i < 5; ++i) window(hot, 100'000);
+  EXPECT_EQ(world_.replicas(key(1)), 2u);
+}
+
+TEST_F(HotReplicasTest, AnExtraThatItsHolderEvictedIsForgotten) {
+  HotReplicas hot({});
+  world_.hold(2, 1, 1);
+  window(hot, 0);
+  const auto orders = window(hot, 1500);
+  world_.drop({key(1), 1, orders.copies.at(0).target});
+  window(hot, 0);
+  EXPECT_EQ(hot.extras(), 0u);
 }
 
 }  // namespace

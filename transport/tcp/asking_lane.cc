@@ -46,7 +46,7 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
   const FrameKind kind = operation.verb == Verb::kRead    ? FrameKind::kRead
                          : operation.verb == Verb::kWrite ? FrameKind::kWrite
                                                           : FrameKind::kNotify;
-  Frame frame = make_frame(kind, slice.expected.id);
+  Frame& frame = out_.push(kind, slice.expected.id);
   frame.left_us = left_us(operation.deadline_ns, now_ns);
   if (kind != FrameKind::kNotify) {
     frame.region = operation.region;
@@ -55,16 +55,25 @@ void AskingLane::ask(const OperationState& operation, Slice slice, std::uint64_t
   }
   if (kind == FrameKind::kRead) {
     frame.size_bytes = slice.size_bytes;
-    out_.push(frame);
   } else {
     frame.payload_bytes = slice.size_bytes;
-    out_.push(frame);
+    if (kind == FrameKind::kWrite) frame.serial = serial_;
     Cursor at = slice.start;
     vectors_.clear();
     append_vectors(operation.pieces, at, slice.size_bytes, std::numeric_limits<std::size_t>::max(),
                    vectors_);
-    for (const iovec& part : vectors_) out_.push_payload(part, frame.id);
+    for (const iovec& part : vectors_) out_.push_payload(part, slice.expected.id);
   }
+  open_.push(slice);
+}
+
+void AskingLane::cut_lane(std::uint32_t lane, std::uint32_t serial, std::uint64_t now_ns) {
+  Slice slice;
+  slice.asked_ns = now_ns;
+  slice.expected = {FrameKind::kAnswer, next_id_++, 0};
+  Frame& frame = out_.push(FrameKind::kCut, slice.expected.id);
+  frame.size_bytes = lane;
+  frame.serial = serial;
   open_.push(slice);
 }
 
@@ -72,7 +81,7 @@ void AskingLane::ping(std::uint64_t now_ns) {
   Slice slice;
   slice.asked_ns = now_ns;
   slice.expected = {FrameKind::kPong, next_id_++, 0};
-  out_.push(make_frame(FrameKind::kPing, slice.expected.id));
+  out_.push(FrameKind::kPing, slice.expected.id);
   open_.push(slice);
   pinged_ns_ = now_ns;
   ++pings_;
@@ -257,7 +266,11 @@ void AskingLane::finish(Outcome outcome, std::uint64_t now_ns) {
   open_.pop();
   frame_bytes_ = 0;
   if (slice.operation == kNoOperation) {
-    --pings_;
+    if (slice.expected.kind == FrameKind::kAnswer) {
+      sink_.on_cut(*this, outcome);
+    } else {
+      --pings_;
+    }
     return;
   }
   measure(slice, now_ns);

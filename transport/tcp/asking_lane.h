@@ -33,25 +33,39 @@ class SliceSink {
   // busy_ns without a pause brought these bytes.
   virtual void on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) = 0;
   virtual void on_lane_failed(AskingLane& lane, std::uint64_t now_ns) = 0;
+  // The answer to the oldest cut() of this lane.
+  virtual void on_cut(AskingLane& lane, Outcome outcome) = 0;
   virtual Counters& lane_counters() = 0;
 };
 
 class AskingLane : public Lane {
  public:
-  AskingLane(Fd socket, SliceSink& sink, PeerId peer, std::uint32_t index, std::uint64_t now_ns)
-      : Lane(std::move(socket)), sink_(sink), peer_(peer), index_(index), heard_ns_(now_ns) {}
+  // serial: higher than that of any lane before.
+  AskingLane(Fd socket, SliceSink& sink, PeerId peer, std::uint32_t index, std::uint32_t serial,
+             std::uint64_t now_ns)
+      : Lane(std::move(socket)),
+        sink_(sink),
+        peer_(peer),
+        index_(index),
+        serial_(serial),
+        heard_ns_(now_ns) {}
 
   // Nothing leaves from pieces afterwards.
   ~AskingLane() override;
 
   PeerId peer() const { return peer_; }
   std::uint32_t index() const { return index_; }
+  std::uint32_t serial() const { return serial_; }
   std::uint64_t heard_ns() const { return heard_ns_; }
   std::size_t open_requests() const { return open_.size(); }
   Queue<Slice>& open() { return open_; }
 
   // Asks for a slice of the operation (and sends its payload, if it is a write).
   void ask(const OperationState& operation, Slice slice, std::uint64_t now_ns);
+  // Whether a byte of the request may have reached the peer.
+  bool has_begun(const Slice& slice) const { return out_.has_begun(slice.expected.id); }
+  // Asks that nothing which came on this other lane lands any more.
+  void cut_lane(std::uint32_t lane, std::uint32_t serial, std::uint64_t now_ns);
   void ping(std::uint64_t now_ns);
   bool pinging() const { return pings_ > 0; }
   std::uint64_t pinged_ns() const { return pinged_ns_; }
@@ -82,6 +96,7 @@ class AskingLane : public Lane {
   SliceSink& sink_;
   const PeerId peer_;
   const std::uint32_t index_;
+  const std::uint32_t serial_;
   Queue<Slice> open_;
   SendQueue out_;
   std::uint64_t next_id_ = 1;

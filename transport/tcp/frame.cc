@@ -16,8 +16,7 @@ std::optional<Frame> copy_frame(std::span<const std::byte> bytes) {
   Frame frame;
   if (bytes.size() != sizeof frame) return std::nullopt;
   std::memcpy(&frame, bytes.data(), sizeof frame);
-  if (frame.magic != kFrameMagic || frame.reserved0 != 0 || frame.reserved1 != 0 ||
-      frame.reserved2 != 0) {
+  if (frame.magic != kFrameMagic || frame.reserved0 != 0 || frame.reserved != 0) {
     return std::nullopt;
   }
   return frame;
@@ -28,21 +27,22 @@ bool names_no_memory(const Frame& frame) {
          frame.size_bytes == 0;
 }
 
-}  // namespace
-
-Frame make_frame(FrameKind kind, std::uint64_t id) {
-  Frame frame{};
-  frame.magic = kFrameMagic;
-  frame.kind = static_cast<std::uint16_t>(kind);
-  frame.id = id;
-  return frame;
+bool names_a_lane(const Frame& frame) {
+  return frame.region == 0 && frame.generation == 0 && frame.offset_bytes == 0 &&
+         frame.size_bytes < kMaxLanes && frame.serial != 0;
 }
+
+}  // namespace
 
 std::optional<Frame> decode_request(std::span<const std::byte> bytes, std::uint64_t expected_id) {
   const auto frame = copy_frame(bytes);
   if (!frame || frame->id != expected_id || frame->outcome != 0) return std::nullopt;
+  const auto kind = static_cast<FrameKind>(frame->kind);
+  if (frame->serial != 0 && kind != FrameKind::kWrite && kind != FrameKind::kCut) {
+    return std::nullopt;
+  }
   bool good = false;
-  switch (static_cast<FrameKind>(frame->kind)) {
+  switch (kind) {
     case FrameKind::kRead:
       good =
           frame->payload_bytes == 0 && frame->size_bytes > 0 && frame->size_bytes <= kMaxSliceBytes;
@@ -58,6 +58,9 @@ std::optional<Frame> decode_request(std::span<const std::byte> bytes, std::uint6
     case FrameKind::kPing:
       good = names_no_memory(*frame) && frame->payload_bytes == 0;
       break;
+    case FrameKind::kCut:
+      good = names_a_lane(*frame) && frame->payload_bytes == 0;
+      break;
     default:
       break;
   }
@@ -68,7 +71,7 @@ std::optional<Frame> decode_reply(std::span<const std::byte> bytes, const Expect
   const auto frame = copy_frame(bytes);
   if (!frame || frame->id != expected.id || frame->outcome > kLastOutcome ||
       frame->kind != static_cast<std::uint16_t>(expected.kind) || !names_no_memory(*frame) ||
-      frame->left_us != 0) {
+      frame->left_us != 0 || frame->serial != 0) {
     return std::nullopt;
   }
   const bool done = frame->outcome == static_cast<std::uint8_t>(Outcome::kDone);

@@ -14,6 +14,8 @@
 //                                                ◄─  kAnswer id outcome
 //     kPing  id                                  ─►
 //                                                ◄─  kPong   id
+//     kCut   id lane serial                      ─►  what came on that lane lands no more
+//                                                ◄─  kAnswer id outcome
 // Threads: values.
 // Trusts: nothing: decode_request() and decode_reply() copy, check, and give values or nothing.
 #pragma once
@@ -32,6 +34,7 @@ enum class FrameKind : std::uint16_t {
   kWrite = 2,
   kNotify = 3,
   kPing = 4,
+  kCut = 5,
   kData = 65,
   kAnswer = 66,
   kPong = 67,
@@ -48,20 +51,28 @@ struct Frame {
   std::uint64_t region;  // kRead, kWrite
   std::uint64_t generation;
   std::uint64_t offset_bytes;
-  std::uint32_t size_bytes;     // kRead: wanted
+  std::uint32_t size_bytes;     // kRead: wanted; kCut: index of the lane
   std::uint32_t payload_bytes;  // that follow this frame
   std::uint32_t left_us;        // requests: until their deadline, saturating
-  std::uint32_t reserved1;
-  std::uint64_t reserved2;
+  // kWrite: of the lane it travels on, 0 if it is never to be cut; kCut: this one of the lane and
+  // those before it. An asking transport gives each lane a higher one than any before.
+  std::uint32_t serial;
+  std::uint64_t reserved;
 };
 inline constexpr std::size_t kFrameBytes = 64;
 static_assert(sizeof(Frame) == kFrameBytes);
 static_assert(offsetof(Frame, id) == 8 && offsetof(Frame, region) == 16);
 static_assert(offsetof(Frame, offset_bytes) == 32 && offsetof(Frame, size_bytes) == 40);
-static_assert(offsetof(Frame, left_us) == 48 && offsetof(Frame, reserved2) == 56);
+static_assert(offsetof(Frame, left_us) == 48 && offsetof(Frame, serial) == 52);
 
 // A frame with its magic set.
-Frame make_frame(FrameKind kind, std::uint64_t id);
+constexpr Frame make_frame(FrameKind kind, std::uint64_t id) {
+  Frame frame{};
+  frame.magic = kFrameMagic;
+  frame.kind = static_cast<std::uint16_t>(kind);
+  frame.id = id;
+  return frame;
+}
 
 // What an asking peer sent. None: it breaks the contract, and the lane must be cut.
 // REQUIRES: bytes.size() == kFrameBytes.

@@ -45,7 +45,7 @@ struct OperationState {
 };
 
 struct Slice {
-  OperationId operation = kNoOperation;  // none: a ping
+  OperationId operation = kNoOperation;  // none: a ping or a cut
   Expected expected;
   std::uint64_t offset_bytes = 0;  // in the operation
   std::uint32_t size_bytes = 0;

@@ -151,6 +151,7 @@ void Requester::pump_all(std::uint64_t now_ns) {
 
 void Requester::pump(Peer& peer, std::uint64_t now_ns) {
   if (!is_up(peer)) return;
+  if (!peer.cuts.empty()) ask_cuts(peer, now_ns);
   pump_small(peer, now_ns);
   if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
   for (auto& lane : peer.lanes) {
@@ -207,7 +208,7 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
   for (; !peer.resend.empty(); peer.resend.pop()) {
     const Slice& slice = peer.resend.front();
     OperationState* operation = operations_.find(slice.operation);
-    if (operation == nullptr) continue;
+    if (operation == nullptr || operation->failure != Outcome::kDone) continue;
     AskingLane* lane = choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes);
     if (lane == nullptr) return false;
     ++counters_.resent_slices;

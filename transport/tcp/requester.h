@@ -52,9 +52,17 @@ class Requester : public SliceSink {
                 std::uint64_t now_ns) override;
   void on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) override;
   void on_lane_failed(AskingLane& lane, std::uint64_t now_ns) override;
+  void on_cut(AskingLane& lane, Outcome outcome) override;
   Counters& lane_counters() override { return counters_; }
 
  private:
+  // A lane that failed with writes under way: what came on it may still land until the peer has
+  // answered a cut.
+  struct Cut {
+    std::uint32_t lane = 0;
+    std::uint32_t serial = 0;
+    std::uint32_t asked_on = kMaxLanes;  // a lane that is up; kMaxLanes: not asked yet
+  };
   struct Peer {
     explicit Peer(const PeerSpec& wanted)
         : spec(wanted), lanes(1 + wanted.bulk_lanes), small(1), bulk(wanted.bulk_lanes) {}
@@ -66,6 +74,8 @@ class Requester : public SliceSink {
     Queue<OperationId> small_waiting;
     Queue<OperationId> bulk_waiting;
     Queue<Slice> resend;
+    Queue<Slice> uncut_writes;  // to be resent when there are no cuts left
+    std::vector<Cut> cuts;
     std::uint64_t heard_ns = 0;  // while no lane is up
     bool lost = false;
     bool listed = false;  // in pump_
@@ -86,6 +96,8 @@ class Requester : public SliceSink {
   void pump_small(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
   bool resend(Peer& peer, std::uint64_t now_ns);
+  void ask_cuts(Peer& peer, std::uint64_t now_ns);
+  void take_back(Peer& peer, AskingLane& lane);
   // A lane with room for so many bytes, preferring the small one for small.
   AskingLane* choose(Peer& peer, std::uint64_t bytes, bool small);
   void ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
@@ -112,6 +124,7 @@ class Requester : public SliceSink {
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t last_look_ns_ = 0;
+  std::uint32_t next_serial_ = 1;
 };
 
 }  // namespace mc::transport::tcp

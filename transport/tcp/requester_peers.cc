@@ -13,6 +13,7 @@ constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
 constexpr std::uint64_t kDeadlineGrainNs = 500'000;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
+constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at one peer; then its writes are lost
 }  // namespace
 
 Result<PeerId> Requester::connect(const PeerSpec& spec) {
@@ -40,8 +41,8 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
   if (peer->lanes[link.lane]) return {MC_BUSY, "this lane is up already"};
   Status status = prepare_lane(link.socket.get());
   if (!status.ok()) return status;
-  auto lane =
-      std::make_unique<AskingLane>(std::move(link.socket), *this, peer->id, link.lane, now_ns);
+  auto lane = std::make_unique<AskingLane>(std::move(link.socket), *this, peer->id, link.lane,
+                                           next_serial_++, now_ns);
   status = loop_.watch(lane.get());
   if (!status.ok()) return status;
   if (peer->lost) {
@@ -75,21 +76,64 @@ void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
   rails_of(*peer, index).on_failed(rail_of(index), now_ns);
   loop_.forget(&lane);
   const std::unique_ptr<AskingLane> owned = std::move(peer->lanes[index]);
-  for (; !owned->open().empty(); owned->open().pop()) {
-    const Slice& slice = owned->open().front();
+  take_back(*peer, *owned);
+  pump_later(*peer);
+  next_look_ns_ = 0;
+}
+
+// What a failed lane owed. Asked for elsewhere: reads, what has not begun to leave, and writes, as
+// soon as the lane is cut at the peer too. A notification may have arrived already.
+void Requester::take_back(Peer& peer, AskingLane& lane) {
+  for (Cut& cut : peer.cuts) {
+    if (cut.asked_on == lane.index()) cut.asked_on = kMaxLanes;
+  }
+  bool must_cut = false;
+  for (; !lane.open().empty(); lane.open().pop()) {
+    const Slice& slice = lane.open().front();
     OperationState* operation = operations_.find(slice.operation);
     if (operation == nullptr) continue;
     --operation->slices_out;
-    if (operation->verb == Verb::kRead) {
-      peer->resend.push(slice);
-    } else if (operation->failure == Outcome::kDone) {
+    if (operation->failure != Outcome::kDone) {
+      // What has left of a write that was given up should not land late either.
+      must_cut = must_cut || (operation->verb == Verb::kWrite && lane.has_begun(slice));
+      if (operation->slices_out == 0) end(*operation, operation->failure);
+    } else if (operation->verb == Verb::kRead || !lane.has_begun(slice)) {
+      peer.resend.push(slice);
+    } else if (operation->verb == Verb::kWrite && peer.cuts.size() < kMaxCuts) {
+      must_cut = true;
+      peer.uncut_writes.push(slice);
+    } else {
       give_up(*operation, Outcome::kPeerLost);
-    } else if (operation->slices_out == 0) {
-      end(*operation, operation->failure);
     }
   }
-  pump_later(*peer);
-  next_look_ns_ = 0;
+  if (must_cut && peer.cuts.size() < kMaxCuts) peer.cuts.push_back({lane.index(), lane.serial()});
+}
+
+void Requester::ask_cuts(Peer& peer, std::uint64_t now_ns) {
+  const auto up =
+      std::ranges::find_if(peer.lanes, [](const auto& lane) { return lane != nullptr; });
+  for (Cut& cut : peer.cuts) {
+    if (cut.asked_on != kMaxLanes) continue;
+    cut.asked_on = (*up)->index();
+    (*up)->cut_lane(cut.lane, cut.serial, now_ns);
+  }
+}
+
+void Requester::on_cut(AskingLane& lane, Outcome outcome) {
+  Peer& peer = *find(lane.peer());
+  const auto cut = std::ranges::find(peer.cuts, lane.index(), &Cut::asked_on);
+  if (cut == peer.cuts.end()) return;
+  peer.cuts.erase(cut);
+  for (; outcome != Outcome::kDone && !peer.uncut_writes.empty(); peer.uncut_writes.pop()) {
+    // Their lane might be the one that was not cut.
+    OperationState* operation = operations_.find(peer.uncut_writes.front().operation);
+    if (operation != nullptr) give_up(*operation, Outcome::kPeerLost);
+  }
+  if (!peer.cuts.empty()) return;
+  for (; !peer.uncut_writes.empty(); peer.uncut_writes.pop()) {
+    peer.resend.push(peer.uncut_writes.front());
+  }
+  pump_later(peer);
 }
 
 void Requester::close_peer(PeerId id) {
@@ -118,6 +162,8 @@ void Requester::lose(Peer& peer) {
   peer.small_waiting.clear();
   peer.bulk_waiting.clear();
   peer.resend.clear();
+  peer.uncut_writes.clear();
+  peer.cuts.clear();
 }
 
 // A write past its deadline still has slices on lanes, which send from the caller's pieces: only

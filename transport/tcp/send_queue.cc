@@ -14,22 +14,26 @@ namespace {
 constexpr std::size_t kMaxVectors = 128;
 }
 
-void SendQueue::push(const Frame& frame, iovec payload, const RegionTable::Grant* grant) {
-  Item item;
-  item.frame = frame;
+Frame& SendQueue::push(FrameKind kind, std::uint64_t id, iovec payload,
+                       const RegionTable::Grant* grant) {
+  Item& item = items_.push();
+  item.frame = make_frame(kind, id);
   item.frame_left = kFrameBytes;
   item.payload = payload;
   if (grant != nullptr) item.grant = *grant;
   item.granted = grant != nullptr;
-  items_.push(item);
+  item.zero_copied = false;
   queued_bytes_ += kFrameBytes + payload.iov_len;
+  return item.frame;
 }
 
 void SendQueue::push_payload(iovec payload, std::uint64_t frame_id) {
-  Item item;
+  Item& item = items_.push();
   item.frame.id = frame_id;
+  item.frame_left = 0;
   item.payload = payload;
-  items_.push(item);
+  item.granted = false;
+  item.zero_copied = false;
   queued_bytes_ += payload.iov_len;
 }
 

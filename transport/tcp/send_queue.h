@@ -28,8 +28,10 @@ class SendQueue {
   // 0: never without a copy.
   void use_zero_copy(std::uint32_t min_bytes) { zero_copy_min_bytes_ = min_bytes; }
 
-  // A frame and its payload, if any; grant: what to give back when the kernel has it.
-  void push(const Frame& frame, iovec payload = {}, const RegionTable::Grant* grant = nullptr);
+  // A frame and its payload, if any; grant: what to give back when the kernel has it. What else the
+  // frame says is filled in before the next call.
+  Frame& push(FrameKind kind, std::uint64_t id, iovec payload = {},
+              const RegionTable::Grant* grant = nullptr);
   // More payload of the frame before.
   void push_payload(iovec payload, std::uint64_t frame_id);
 
@@ -37,6 +39,11 @@ class SendQueue {
   // Whether frame and payload of that id have left. Ids grow.
   bool has_sent(std::uint64_t frame_id) const {
     return items_.empty() || frame_id < items_[0].frame.id;
+  }
+  // Whether a byte of it may have left.
+  bool has_begun(std::uint64_t frame_id) const {
+    if (items_.empty() || items_[0].frame.id != frame_id) return has_sent(frame_id);
+    return items_[0].frame_left < kFrameBytes;
   }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
   // Nothing queued and nothing the kernel still looks at.

@@ -11,9 +11,12 @@
 
 namespace mc::transport::tcp {
 
-ServingLane::ServingLane(Fd socket, ServingSink& sink, NodeId node,
-                         std::uint32_t zero_copy_min_bytes)
-    : Lane(std::move(socket)), sink_(sink), node_(node) {
+ServingLane::ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_min_bytes)
+    : Lane(std::move(link.socket)),
+      sink_(sink),
+      node_(link.node),
+      incarnation_(link.incarnation),
+      index_(link.lane) {
   if (zero_copy_min_bytes > 0 && enable_zero_copy(socket_.get())) {
     out_.use_zero_copy(zero_copy_min_bytes);
   }
@@ -112,12 +115,15 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   // An asker counts those too whose answers are on their way: an honest one is never above it.
   if (requests_.size() >= kMaxLaneRequests) return false;
   ++next_id_;
-  const Request request{frame, now_ns + std::uint64_t{frame.left_us} * 1000, Outcome::kDone};
+  Request request{frame, now_ns + std::uint64_t{frame.left_us} * 1000, Outcome::kDone};
   const auto kind = static_cast<FrameKind>(frame.kind);
-  if (kind == FrameKind::kRead || kind == FrameKind::kPing) {
+  if (kind == FrameKind::kCut)
+    request.outcome = sink_.on_cut(*this, frame.size_bytes, frame.serial);
+  if (kind == FrameKind::kRead || kind == FrameKind::kPing || kind == FrameKind::kCut) {
     requests_.push(request);
     return true;
   }
+  if (kind == FrameKind::kWrite && !take_serial(frame.serial)) return false;
   current_ = request;
   payload_left_ = frame.payload_bytes;
   if (kind == FrameKind::kNotify) {
@@ -129,6 +135,13 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   incoming_ = current_.outcome == Outcome::kDone ? Incoming::kWrite : Incoming::kWaste;
   payload_to_ = grant_.data;
   return true;
+}
+
+// False: the lane has been cut, though its bytes are still there; or it has two serials.
+bool ServingLane::take_serial(std::uint32_t serial) {
+  if (serial_ != 0 && serial != serial_) return false;
+  serial_ = serial;
+  return serial == 0 || !sink_.is_cut(*this);
 }
 
 // bytes null: they are in place already.
@@ -189,11 +202,9 @@ SendQueue::Result ServingLane::send(std::uint64_t now_ns) {
 void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
   const auto kind = static_cast<FrameKind>(request.frame.kind);
   if (kind == FrameKind::kPing) {
-    out_.push(make_frame(FrameKind::kPong, request.frame.id));
+    out_.push(FrameKind::kPong, request.frame.id);
     return;
   }
-  Frame answer = make_frame(kind == FrameKind::kRead ? FrameKind::kData : FrameKind::kAnswer,
-                            request.frame.id);
   Outcome outcome = request.outcome;
   RegionTable::Grant grant;
   if (kind == FrameKind::kRead) {
@@ -201,15 +212,15 @@ void ServingLane::start_answer(const Request& request, std::uint64_t now_ns) {
                   ? Outcome::kTimedOut
                   : admit(request.frame, request.frame.size_bytes, false, &grant);
   }
-  answer.outcome = static_cast<std::uint8_t>(outcome);
   if (kind != FrameKind::kRead || outcome != Outcome::kDone) {
-    out_.push(answer);
+    const FrameKind said = kind == FrameKind::kRead ? FrameKind::kData : FrameKind::kAnswer;
+    out_.push(said, request.frame.id).outcome = static_cast<std::uint8_t>(outcome);
     return;
   }
-  answer.payload_bytes = request.frame.size_bytes;
-  sink_.serving_counters().pinned_bytes += answer.payload_bytes;
-  pinned_bytes_ += answer.payload_bytes;
-  out_.push(answer, {grant.data, answer.payload_bytes}, &grant);
+  const std::uint32_t size = request.frame.size_bytes;
+  sink_.serving_counters().pinned_bytes += size;
+  pinned_bytes_ += size;
+  out_.push(FrameKind::kData, request.frame.id, {grant.data, size}, &grant).payload_bytes = size;
 }
 
 void ServingLane::release_sent(std::uint64_t now_ns) {

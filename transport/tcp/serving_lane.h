@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/link.h"
 #include "transport/queue.h"
 #include "transport/tcp/lane.h"
 #include "transport/tcp/send_queue.h"
@@ -32,16 +33,23 @@ class ServingSink {
   // False: too many wait to be polled.
   virtual bool on_notification(NodeId from, std::span<const std::byte> payload) = 0;
   virtual void on_serving_failed(ServingLane& lane) = 0;
+  // Its peer asks that nothing which came on another lane of its lands any more.
+  virtual Outcome on_cut(const ServingLane& asker, std::uint32_t lane, std::uint32_t serial) = 0;
+  virtual bool is_cut(const ServingLane& lane) const = 0;
   virtual Counters& serving_counters() = 0;
 };
 
 class ServingLane : public Lane {
  public:
-  ServingLane(Fd socket, ServingSink& sink, NodeId node, std::uint32_t zero_copy_min_bytes);
+  ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_min_bytes);
   // Cuts the socket, then gives back what it held.
   ~ServingLane() override;
 
   NodeId node() const { return node_; }
+  std::uint64_t incarnation() const { return incarnation_; }
+  std::uint32_t index() const { return index_; }
+  // As its writes say; 0: none has come.
+  std::uint32_t serial() const { return serial_; }
   Turn work(std::uint64_t now_ns) override;
   void on_failed(std::uint64_t) override { sink_.on_serving_failed(*this); }
   // False: the peer takes its bytes too slowly, the lane must be cut.
@@ -51,7 +59,7 @@ class ServingLane : public Lane {
   struct Request {
     Frame frame{};
     std::uint64_t deadline_ns = 0;
-    Outcome outcome = Outcome::kDone;  // of a write or a notification: it has been done already
+    Outcome outcome = Outcome::kDone;  // of all but reads and pings: it has been done already
   };
   enum class Incoming { kFrames, kWrite, kNotify, kWaste };
   static constexpr std::size_t kReceiveBytes = 64 * kFrameBytes;
@@ -60,6 +68,7 @@ class ServingLane : public Lane {
   // Both false: the peer breaks the contract.
   bool take(std::span<const std::byte> bytes, std::uint64_t now_ns);
   bool take_frame(const Frame& frame, std::uint64_t now_ns);
+  bool take_serial(std::uint32_t serial);
   void take_payload(const std::byte* bytes, std::uint64_t size);
   void finish_payload();
   Outcome admit(const Frame& frame, std::uint64_t size, bool write, RegionTable::Grant* grant);
@@ -70,6 +79,9 @@ class ServingLane : public Lane {
 
   ServingSink& sink_;
   const NodeId node_;
+  const std::uint64_t incarnation_;
+  const std::uint32_t index_;
+  std::uint32_t serial_ = 0;
   std::uint64_t next_id_ = 1;
   Queue<Request> requests_;
   SendQueue out_;

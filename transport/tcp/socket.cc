@@ -69,6 +69,14 @@ Status prepare_lane(int socket) {
   return {};
 }
 
+Status use_congestion_control(int socket, const std::string& name) {
+  if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                   static_cast<socklen_t>(name.size())) != 0) {
+    return {MC_INVALID_ARGUMENT, errno_text("congestion control '" + name + "'", errno)};
+  }
+  return {};
+}
+
 bool enable_zero_copy(int socket) { return set(socket, SOL_SOCKET, SO_ZEROCOPY, 1); }
 
 void cut(Fd& socket) {

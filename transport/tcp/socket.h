@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "libmc/base/fd.h"
 
@@ -13,6 +14,8 @@ namespace mc::transport::tcp {
 
 // Non-blocking, no delay, keepalive, and an end to unacknowledged bytes within kPeerLostNs.
 Status prepare_lane(int socket);
+// Errors: MC_INVALID_ARGUMENT: the kernel has no such congestion control, or not for this user.
+Status use_congestion_control(int socket, const std::string& name);
 bool enable_zero_copy(int socket);
 // Closes so that the kernel drops what is queued: no byte leaves afterwards.
 void cut(Fd& socket);

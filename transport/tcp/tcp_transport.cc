@@ -69,6 +69,10 @@ Result<RemoteRegionId> TcpTransport::import_region(PeerId, std::span<const std::
 Result<PeerId> TcpTransport::connect(const PeerSpec& spec) { return requester_.connect(spec); }
 
 Status TcpTransport::attach(Link link) {
+  if (!options_.congestion_control.empty()) {
+    Status told = use_congestion_control(link.socket.get(), options_.congestion_control);
+    if (!told.ok()) return told;
+  }
   if (!link.accepted) return requester_.attach(std::move(link), now_ns_);
   if (serving_.size() >= kMaxServedLanes) {
     return {MC_BUSY, "as many lanes are served as may be; the peer tries again"};
@@ -76,8 +80,8 @@ Status TcpTransport::attach(Link link) {
   Status status = prepare_lane(link.socket.get());
   if (!status.ok()) return status;
   ServingSink& sink = *this;
-  auto lane = std::make_unique<ServingLane>(std::move(link.socket), sink, link.node,
-                                            options_.zero_copy_min_bytes);
+  if (link.lane >= kMaxLanes) return {MC_INVALID_ARGUMENT, "a peer has at most 17 lanes"};
+  auto lane = std::make_unique<ServingLane>(std::move(link), sink, options_.zero_copy_min_bytes);
   status = watch(lane.get());
   if (!status.ok()) return status;
   serving_.emplace(lane.get(), std::move(lane));
@@ -197,6 +201,32 @@ bool TcpTransport::on_notification(NodeId from, std::span<const std::byte> paylo
 void TcpTransport::on_serving_failed(ServingLane& lane) {
   forget(&lane);
   serving_.erase(&lane);
+}
+
+Outcome TcpTransport::on_cut(const ServingLane& asker, std::uint32_t lane, std::uint32_t serial) {
+  if (cut_lanes_.size() >= kMaxPeers && !cut_lanes_.contains(asker.node())) {
+    std::erase_if(cut_lanes_, [this](const auto& cut) {
+      return std::ranges::none_of(
+          serving_, [&](const auto& served) { return served.first->node() == cut.first; });
+    });
+    if (cut_lanes_.size() >= kMaxPeers) return Outcome::kBusy;
+  }
+  CutLanes& cut = cut_lanes_[asker.node()];
+  if (cut.incarnation != asker.incarnation()) cut = {asker.incarnation(), {}};
+  cut.serials[lane] = std::max(cut.serials[lane], serial);
+  std::vector<ServingLane*> ended;
+  for (const auto& [served, owned] : serving_) {
+    // The asker itself, should it name itself, ends with its next write.
+    if (served != &asker && served->serial() != 0 && is_cut(*served)) ended.push_back(served);
+  }
+  for (ServingLane* served : ended) on_serving_failed(*served);
+  return Outcome::kDone;
+}
+
+bool TcpTransport::is_cut(const ServingLane& lane) const {
+  const auto cut = cut_lanes_.find(lane.node());
+  return cut != cut_lanes_.end() && cut->second.incarnation == lane.incarnation() &&
+         lane.serial() <= cut->second.serials[lane.index()];
 }
 
 }  // namespace mc::transport::tcp

@@ -6,7 +6,9 @@
 // Trusts: links that were attached; nothing that arrives on them.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "transport/tcp/requester.h"
@@ -20,6 +22,9 @@ struct TcpOptions {
   std::uint64_t incarnation = 0;
   // Payload from here on is sent without the kernel's copy, where the kernel can. 0: never.
   std::uint32_t zero_copy_min_bytes = 128 * 1024;
+  // Of lanes: reno, cubic, dctcp …; empty: the system's. With bbr, a lane that had little to send
+  // for a while sends its next batch slowly.
+  std::string congestion_control;
 };
 
 class TcpTransport : public Transport, private LaneLoop, private ServingSink {
@@ -50,6 +55,13 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
     std::vector<std::byte> payload;
   };
 
+  // What a peer had cut: lanes up to these serials. Kept, since bytes of such a lane may be read,
+  // or its link be handed over, only now.
+  struct CutLanes {
+    std::uint64_t incarnation = 0;
+    std::array<std::uint32_t, kMaxLanes> serials{};
+  };
+
   TcpTransport(const TcpOptions& options, Dialer& dialer, Fd epoll);
 
   Status watch(Lane* lane) override;
@@ -58,6 +70,8 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   RegionTable& regions() override { return regions_; }
   bool on_notification(NodeId from, std::span<const std::byte> payload) override;
   void on_serving_failed(ServingLane& lane) override;
+  Outcome on_cut(const ServingLane& asker, std::uint32_t lane, std::uint32_t serial) override;
+  bool is_cut(const ServingLane& lane) const override;
   Counters& serving_counters() override { return counters_; }
 
   void take_edges();
@@ -75,6 +89,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   std::vector<Lane*> working_;
   Requester requester_;
   std::unordered_map<ServingLane*, std::unique_ptr<ServingLane>> serving_;
+  std::unordered_map<NodeId, CutLanes> cut_lanes_;
   std::vector<Notification> arrived_;
   std::vector<Notification> handed_out_;
   std::uint64_t now_ns_ = 0;  // of the last call

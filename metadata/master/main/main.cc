@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
 #include <thread>
 
@@ -20,7 +19,9 @@ constexpr const char* kAbout =
     "Knows which agents of a cluster hold which objects. Run two or more with one redis:// or\n"
     "etcd:// store: one leads, the others stand by. A restarted master loses nothing: agents\n"
     "report what they hold.\n\n"
-    "Options come from the environment (MC_MASTER_LISTEN=...), then flags; flags win.\n"
+    "Options come from the file given with --config, then the environment "
+    "(MC_MASTER_LISTEN=...),\n"
+    "then flags; later ones win.\n"
     "Signals: SIGTERM and SIGINT let a standby in at once, and stop.\n"
     "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
 
@@ -53,30 +54,31 @@ int run_master(const mc::metadata::MasterOptions& options) {
 int main(int argc, char** argv) {
   CLI::App app{kAbout, "mc-master"};
   app.set_version_flag("--version", std::string("mc-master ") + mc_version());
-  mc::metadata::MasterOptions options;
+  std::string config;
+  app.add_option("--config", config, "TOML file with options");
+  std::vector<std::pair<std::string, std::string>> flags;
+  const mc::metadata::MasterOptions defaults;
   for (const auto& row : mc::metadata::master_option_rows()) {
-    std::string flag = "--" + std::string(row.name);
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    std::string variable = "MC_MASTER_" + std::string(row.name);
-    std::transform(variable.begin(), variable.end(), variable.begin(),
-                   [](unsigned char c) { return std::toupper(c); });
+    const std::string name(row.name);
     app.add_option_function<std::string>(
-           flag,
-           [&options, &row](const std::string& text) {
-             const mc::Status status = mc::metadata::set_master_option(options, row, text);
-             if (!status.ok()) throw CLI::ValidationError(std::string(status.text()));
-           },
-           std::string(row.help) + " (default: " + text_of(options, row) + ")")
-        ->envname(variable);
+        mc::options::spelled(name, mc::options::Spelling::kFlag),
+        [&flags, name](const std::string& text) { flags.emplace_back(name, text); },
+        std::string(row.help) + "; " + row.domain.accepts() +
+            " (default: " + row.text_of(defaults) + ")");
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  const auto options = mc::metadata::load_master_options(config, flags, environ);
+  if (!options) {
+    std::cerr << "mc-master: " << options.error().text() << "\n";
+    return 2;
+  }
   auto logger = spdlog::stderr_logger_mt("mc-master");
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_default_logger(logger);
-  spdlog::set_level(spdlog::level::from_str(options.log_level));
-  return run_master(options);
+  spdlog::set_level(spdlog::level::from_str(options->log_level));
+  return run_master(*options);
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: a configuration file taken apart: names and texts with the place each came from. It
-// knows
-//   TOML and no option.
+//   knows TOML and no option.
 // Threads: any; values.
 // Trusts: nothing; the text is bounded before it is parsed.
 #pragma once
@@ -13,7 +12,7 @@
 
 #include "mc/status.h"
 
-namespace mc::agent {
+namespace mc::options {
 
 inline constexpr std::size_t kMaxConfigBytes = 1 << 20;
 
@@ -40,4 +39,4 @@ Result<std::string> read_config(const std::string& path);
 // name: of the file, for errors, which give line and column.
 Result<OptionFile> parse_config(std::string_view toml, const std::string& name);
 
-}  // namespace mc::agent
+}  // namespace mc::options

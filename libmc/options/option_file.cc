@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/option_file.h"
+#include "libmc/options/option_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <optional>
 
-#include "agent/option_value.h"
 #include "libmc/base/fd.h"
+#include "libmc/options/option_value.h"
 
 // The one file that includes toml++, which compiles slowly.
 #define TOML_EXCEPTIONS 0
@@ -30,7 +30,7 @@
 #pragma pop_macro("TOML_UNREACHABLE")
 #include <toml++/toml.h>
 
-namespace mc::agent {
+namespace mc::options {
 namespace {
 
 std::string place(const std::string& name, const toml::source_region& source) {
@@ -115,7 +115,7 @@ Result<std::string> read_config(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     return fail(MC_INVALID_ARGUMENT, errno_text("configuration file " + quoted(path), errno) +
-                                         "; name one that the agent's user can read");
+                                         "; name one that the program's user can read");
   }
   std::string text(kMaxConfigBytes + 1, '\0');
   std::size_t length = 0;
@@ -166,4 +166,4 @@ Result<OptionFile> parse_config(std::string_view toml, const std::string& name) 
   return file;
 }
 
-}  // namespace mc::agent
+}  // namespace mc::options

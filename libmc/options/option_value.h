@@ -14,7 +14,7 @@
 
 #include "mc/status.h"
 
-namespace mc::agent {
+namespace mc::options {
 
 // No option, path or list needs more; what is longer is refused before it is looked at.
 inline constexpr std::size_t kMaxValueBytes = 4096;
@@ -23,6 +23,7 @@ inline constexpr std::size_t kMaxUids = 256;
 inline constexpr std::size_t kMaxSocketPathBytes = 107;
 
 enum class ValueKind {
+  kText,    // anything
   kPath,    // absolute
   kText,    // printable, without spaces
   kName,    // of a namespace
@@ -36,7 +37,7 @@ enum class ValueKind {
 
 using OptionValue = std::variant<std::string, std::uint64_t, bool, std::vector<std::uint32_t>>;
 
-// What one option accepts. lowest, highest: of numbers and sizes, of the length of a path.
+// What one option accepts. lowest, highest: of numbers and sizes, of the length of a text or path.
 struct ValueDomain {
   ValueKind kind = ValueKind::kCount;
   std::uint64_t lowest = 0;
@@ -52,6 +53,8 @@ struct ValueDomain {
 std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text);
 // parse_value(domain, format_value(domain, value)) gives value again.
 std::string format_value(const ValueDomain& domain, const OptionValue& value);
+// 4096, 64KiB, 1.5G, 2TiB: powers of 1024 with or without the i.
+Result<std::uint64_t> parse_size(std::string_view text);
 // 1GiB, 1536MiB, 4097: the largest unit that leaves a whole number.
 std::string format_size(std::uint64_t bytes);
 
@@ -64,4 +67,4 @@ std::string_view trimmed(std::string_view text);
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
 
-}  // namespace mc::agent
+}  // namespace mc::options

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/option_value.h"
+#include "libmc/options/option_value.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <numeric>
 
-#include "agent/options.h"
 #include "mc/limits.h"
 
-namespace mc::agent {
+namespace mc::options {
 namespace {
 
 constexpr std::string_view kUnits = "KMGTP";
@@ -134,6 +133,8 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 
 std::string ValueDomain::accepts() const {
   switch (kind) {
+    case ValueKind::kText:
+      return "a text of at most " + std::to_string(highest) + " bytes";
     case ValueKind::kPath:
       return "an absolute path of at most " + std::to_string(highest) + " bytes";
     case ValueKind::kText:
@@ -161,6 +162,9 @@ std::string ValueDomain::accepts() const {
 std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text) {
   if (text.size() > kMaxValueBytes) return std::nullopt;
   switch (domain.kind) {
+    case ValueKind::kText:
+      if (text.size() > domain.highest || text.find('\0') != text.npos) return std::nullopt;
+      return std::string(text);
     case ValueKind::kPath:
       return parse_path(domain, text);
     case ValueKind::kText:
@@ -192,6 +196,7 @@ std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_vi
 
 std::string format_value(const ValueDomain& domain, const OptionValue& value) {
   switch (domain.kind) {
+    case ValueKind::kText:
     case ValueKind::kPath:
     case ValueKind::kText:
     case ValueKind::kName:
@@ -287,4 +292,4 @@ std::string_view nearest_name(std::string_view name,
   return nearest;
 }
 
-}  // namespace mc::agent
+}  // namespace mc::options

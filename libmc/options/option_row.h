@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a table of options: a row per option, with its name, what it accepts, its help and
+//   where its value lies; and how rows are filled from a file's entries, the environment and flags,
+//   with errors that name the option, its source, what it accepts, or the nearest name.
+// Threads: any; tables are made once and never change.
+// Trusts: nothing of the texts it is given; set() sees what the row's domain holds.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "libmc/options/option_file.h"
+#include "libmc/options/option_value.h"
+
+namespace mc::options {
+
+template <typename Owner>
+struct OptionRow {
+  std::string_view name;
+  ValueDomain domain;
+  OptionValue (*get)(const Owner&);
+  void (*set)(Owner&, const OptionValue&);
+  std::string_view help;
+
+  std::string text_of(const Owner& owner) const { return format_value(domain, get(owner)); }
+};
+
+template <auto kMember, typename Owner>
+OptionValue get_member(const Owner& owner) {
+  using Member = std::decay_t<decltype(owner.*kMember)>;
+  if constexpr (std::is_same_v<Member, std::uint32_t>) {
+    return std::uint64_t{owner.*kMember};
+  } else {
+    return owner.*kMember;
+  }
+}
+
+template <auto kMember, typename Owner>
+void set_member(Owner& owner, const OptionValue& value) {
+  using Member = std::decay_t<decltype(owner.*kMember)>;
+  if constexpr (std::is_same_v<Member, std::uint32_t>) {
+    owner.*kMember = static_cast<std::uint32_t>(std::get<std::uint64_t>(value));
+  } else {
+    owner.*kMember = std::get<Member>(value);
+  }
+}
+
+template <auto kMember, typename Owner>
+OptionRow<Owner> row_of(std::string_view name, ValueDomain domain, std::string_view help) {
+  return {name, std::move(domain), &get_member<kMember, Owner>, &set_member<kMember, Owner>, help};
+}
+
+// Where a value came from. where: for errors, "environment MC_AGENT_ARENAS".
+struct Origin {
+  std::string source = "default";
+  std::string where = "default";
+};
+
+// An option as its source spells it: pool_bytes, --pool-bytes, MC_AGENT_POOL_BYTES (with the
+// program's prefix).
+enum class Spelling { kName, kFlag, kVariable };
+
+inline std::string spelled(std::string_view name, Spelling spelling, std::string_view prefix = {}) {
+  std::string out(name);
+  if (spelling == Spelling::kFlag) {
+    std::replace(out.begin(), out.end(), '_', '-');
+    return "--" + out;
+  }
+  if (spelling == Spelling::kVariable) {
+    for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    return std::string(prefix) + out;
+  }
+  return out;
+}
+
+inline std::string about(std::string_view option, const Origin& origin) {
+  return std::string(option) + " (" + origin.where + ")";
+}
+
+template <typename Owner>
+using Rows = std::vector<OptionRow<Owner>>;
+
+template <typename Owner>
+const OptionRow<Owner>* find_row(const Rows<Owner>& rows, std::string_view name) {
+  for (const auto& row : rows) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+// table: the file may also hold tables of that name.
+template <typename Owner>
+Status unknown_option(const Rows<Owner>& rows, std::string_view name, Spelling spelling,
+                      const std::string& where, std::string_view prefix = {},
+                      std::string_view table = {}) {
+  std::vector<std::string_view> names;
+  for (const auto& row : rows) names.push_back(row.name);
+  if (!table.empty()) names.push_back(table);
+  const std::string_view near = nearest_name(name, names);
+  const std::string meant = !table.empty() && near == table
+                                ? "[[" + std::string(table) + "]]"
+                                : options::quoted(spelled(near, spelling, prefix));
+  return {MC_INVALID_ARGUMENT,
+          "unknown option " + options::quoted(spelled(name, spelling, prefix)) +
+              (where.empty() ? "" : " (" + where + ")") + "; did you mean " + meant + "?"};
+}
+
+template <typename Owner>
+Status assign(const OptionRow<Owner>& row, std::string_view text, const Origin& origin,
+              Owner& owner) {
+  const auto value = parse_value(row.domain, text);
+  if (!value) {
+    return {MC_INVALID_ARGUMENT, std::string(row.name) + " = " + options::quoted(text) + " (" +
+                                     origin.where + "): not " + row.domain.accepts()};
+  }
+  row.set(owner, *value);
+  return {};
+}
+
+template <typename Owner>
+Status assign_entry(const OptionRow<Owner>& row, const FileEntry& entry, const Origin& origin,
+                    Owner& owner) {
+  const bool is_mode = row.domain.kind == ValueKind::kOctal && entry.is_integer;
+  if (is_mode && entry.octal_text.empty()) {
+    return {MC_INVALID_ARGUMENT, about(row.name, origin) + ": " + entry.text +
+                                     " is a decimal number; write \"0" + entry.text + "\" or 0o" +
+                                     entry.text};
+  }
+  return assign(row, is_mode ? entry.octal_text : entry.text, origin, owner);
+}
+
+// What Kubernetes and Docker set for a service that somebody named as the program.
+inline bool is_service_link(std::string_view name) {
+  return name == "PORT" || name == "SERVICE_HOST" || name.starts_with("PORT_") ||
+         name.starts_with("SERVICE_PORT");
+}
+
+// Gives every variable with the prefix to set(name, text, origin). An empty one is how shells and
+// unit files take a variable back.
+template <typename Owner, typename Set>
+Status read_environment(const Rows<Owner>& rows, std::string_view prefix,
+                        const char* const* environment, Set set) {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry(*environment);
+    const std::size_t equals = entry.find('=');
+    if (!entry.starts_with(prefix) || equals == std::string_view::npos) continue;
+    const std::string_view variable = entry.substr(0, equals);
+    const std::string_view text = entry.substr(equals + 1);
+    const std::string_view upper = variable.substr(prefix.size());
+    if (is_service_link(upper)) continue;
+    std::string name;
+    for (const char c : upper) name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (find_row(rows, name) == nullptr || spelled(name, Spelling::kVariable, prefix) != variable) {
+      return unknown_option(rows, name, Spelling::kVariable, "environment", prefix);
+    }
+    if (text.empty()) continue;
+    const Status status = set(std::string_view(name), text,
+                              Origin{"environment", "environment " + std::string(variable)});
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace mc::options

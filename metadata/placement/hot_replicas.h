@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: gives keys that are asked for too often one replica more, at a node without them, and
+//   takes it back when they have cooled down.
+//
+//     locates ──► HotKeys ──window──► hot: copy job, as repair's ──done──► an extra, remembered
+//                                     cold for cool_ns: release, if enough other holders stay
+//
+//   An extra counts for nothing: repair does not miss it, its holder may evict it like anything it
+//   caches, and a key that stays hot gets another. The list of extras is bounded, in memory, and
+//   ends with this master's lead: those that are forgotten so are evicted by their holders.
+// Threads: one; the directory's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "metadata/placement/copy_job.h"
+#include "metadata/placement/drain.h"
+#include "metadata/placement/hot_keys.h"
+#include "metadata/placement/placement.h"
+
+namespace mc::metadata {
+
+struct HotReplicaOptions {
+  HotKeyOptions keys;
+  CopyLimits limits{.max_in_flight = 32, .max_per_node = 4};
+  std::uint32_t max_extras = 4096;
+  // An extra is released when its key would not have been half hot without it for so long.
+  std::uint64_t cool_ns = 30'000'000'000;
+};
+
+class HotReplicas {
+ public:
+  explicit HotReplicas(const HotReplicaOptions& options)
+      : options_(options), keys_(options.keys), ledger_(options.limits) {}
+
+  // A key was located; weight: it stands for so many.
+  void note(KeyHash hash, std::uint32_t weight) { keys_.note(hash, weight); }
+  // At the end of a window: appends what is to be copied and released. In between: nothing.
+  void advance(const Directory& directory, std::span<const NodeView> nodes, std::uint64_t now_ns,
+               CopyAndRelease& orders);
+  // A job ended, with ok after its target's publish was applied.
+  void finished(KeyHash hash, bool ok, std::uint64_t now_ns);
+  void node_gone(NodeId node);
+
+  [[nodiscard]] std::size_t extras() const { return extras_.size(); }
+  [[nodiscard]] std::size_t in_flight() const { return ledger_.count(); }
+
+ private:
+  struct Extra {
+    std::uint64_t version = 0;
+    std::uint64_t warm_ns = 0;  // the latest time that it was worth its place
+  };
+
+  void look_at_extras(const Directory& directory, std::span<const NodeView> nodes,
+                      std::uint64_t now_ns, CopyAndRelease& orders);
+
+  HotReplicaOptions options_;
+  HotKeys keys_;
+  CopyLedger ledger_;
+  std::map<std::pair<KeyHash, NodeId>, Extra> extras_;
+};
+
+}  // namespace mc::metadata
