@@ -101,14 +101,6 @@ std::optional<OptionValue> parse_path(const ValueDomain& domain, std::string_vie
   return std::string(text);
 }
 
-std::optional<OptionValue> parse_text(const ValueDomain& domain, std::string_view text) {
-  const auto odd = [](char c) { return c <= ' ' || c == 0x7f; };
-  if (text.size() > domain.highest || std::any_of(text.begin(), text.end(), odd)) {
-    return std::nullopt;
-  }
-  return std::string(text);
-}
-
 // A socket that its owner cannot write to refuses everybody.
 std::optional<OptionValue> parse_mode(const ValueDomain& domain, std::string_view text) {
   const auto mode = parse_in_range(domain, parse_number(text, 8));
@@ -137,8 +129,6 @@ std::string ValueDomain::accepts() const {
       return "a text of at most " + std::to_string(highest) + " bytes";
     case ValueKind::kPath:
       return "an absolute path of at most " + std::to_string(highest) + " bytes";
-    case ValueKind::kText:
-      return "a text without spaces, of at most " + std::to_string(highest) + " bytes";
     case ValueKind::kName:
       return "1 to " + std::to_string(MC_MAX_NAMESPACE_BYTES) +
              " letters, digits, '.', '_' and '-'";
@@ -167,8 +157,6 @@ std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_vi
       return std::string(text);
     case ValueKind::kPath:
       return parse_path(domain, text);
-    case ValueKind::kText:
-      return parse_text(domain, text);
     case ValueKind::kName:
       if (!is_namespace_name(text)) return std::nullopt;
       return std::string(text);
@@ -198,7 +186,6 @@ std::string format_value(const ValueDomain& domain, const OptionValue& value) {
   switch (domain.kind) {
     case ValueKind::kText:
     case ValueKind::kPath:
-    case ValueKind::kText:
     case ValueKind::kName:
     case ValueKind::kChoice:
       return std::get<std::string>(value);

@@ -25,7 +25,6 @@ inline constexpr std::size_t kMaxSocketPathBytes = 107;
 enum class ValueKind {
   kText,    // anything
   kPath,    // absolute
-  kText,    // printable, without spaces
   kName,    // of a namespace
   kChoice,  // one of a few words
   kSize,    // bytes, parse_size()
