@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "mc/status.h"
 #include "libmc/options/option_row.h"
+#include "mc/status.h"
 
 namespace mc::metadata {
 

@@ -296,7 +296,8 @@ void Reign::copy(const CopyJob& job, std::function<void(bool ok)> done) {
 }
 
 // Told again where an agent is busy. What is lost with a link is found by the report after it.
-void Reign::drop(const std::vector<Holding>& holdings, std::uint64_t removal) {
+void Reign::drop(const std::vector<Holding>& holdings, std::uint64_t removal,
+                 std::function<void()> finish) {
   std::map<NodeId, wire::Drop> orders;
   for (const Holding& holding : holdings) {
     orders[holding.node].items.push_back({holding.hash, holding.version});
@@ -310,13 +311,16 @@ void Reign::drop(const std::vector<Holding>& holdings, std::uint64_t removal) {
   const auto method = static_cast<std::uint8_t>(wire::Method::kDrop);
   if (fanout_.open() < kMaxQuietFanouts) {
     fanout_.start(method, std::move(bodies), now_ns_ + kDropTimeoutNs, nullptr,
-                  [](std::uint32_t) {});
+                  [finish](std::uint32_t) {
+                    if (finish) finish();
+                  });
     return;
   }
   for (auto& [node, body] : bodies) {
     link_of(node)->call(method, std::move(body), now_ns_ + kDropTimeoutNs, epoch_,
                         [](const Result<rpc::Answer>&) {});
   }
+  if (finish) finish();
 }
 
 void Reign::on_cancel(rpc::Link& link, std::uint32_t id) {

@@ -126,7 +126,10 @@ class Reign {
   void tell_the_late();
   bool must_forget(const Speaker& who);
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
-  void drop(const std::vector<Holding>& holdings, std::uint64_t removal);
+  // finish: when all have dropped, or are gone, or have not answered in time.
+  void drop(const std::vector<Holding>& holdings, std::uint64_t removal,
+            std::function<void()> finish = nullptr);
+  void want_replicas();
   void note_removals();
   std::shared_ptr<rpc::Link> link_of(NodeId node) const;
 

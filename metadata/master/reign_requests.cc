@@ -170,11 +170,11 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
   if (who == nullptr) return;
   std::vector<bool> forgotten;
   if (must_forget(*who)) {
-    for (const PublishItem& item : publish_.items) {
-      forgotten.push_back(item.what == PublishItem::What::kHolds);
-    }
-    std::erase_if(publish_.items,
-                  [](const PublishItem& item) { return item.what == PublishItem::What::kHolds; });
+    const auto held = [](const PublishItem& item) {
+      return item.what != PublishItem::What::kDropped;
+    };
+    for (const PublishItem& item : publish_.items) forgotten.push_back(held(item));
+    std::erase_if(publish_.items, held);
   }
   directory_.apply({.position = {who->node, who->incarnation, publish_.sequence},
                     .removals_seen = publish_.removals_seen,
@@ -193,9 +193,26 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
         result.verdicts.push_back(forget ? Verdict::kUncertain : *said++);
       }
     }
-    if (!batch_answer_.drops.empty()) drop(batch_answer_.drops, 0);
+    want_replicas();
+    if (!batch_answer_.drops.empty()) {
+      // What was replaced is told when nobody reads the old version any more.
+      drop(batch_answer_.drops, 0, [this, weak = link.weak_from_this(), id = request.id, result] {
+        const auto asker = weak.lock();
+        if (asker != nullptr) answer(*asker, id, result);
+      });
+      return;
+    }
   }
   answer(link, request.id, result);
+}
+
+// New objects that shall have more holders than the one that has just told of them.
+void Reign::want_replicas() {
+  for (std::size_t i = 0; i < publish_.items.size(); ++i) {
+    const PublishItem& item = publish_.items[i];
+    if (item.what == PublishItem::What::kDropped || item.attributes.replicas == 1) continue;
+    if (batch_answer_.verdicts[i] == Verdict::kAccepted) repair_.lacks(item);
+  }
 }
 
 void Reign::locate(rpc::Link& link, const rpc::Request& request) {

@@ -37,9 +37,16 @@ void RepairPlanner::scan(const Directory& directory, std::uint64_t buckets, std:
 
 void RepairPlanner::consider(const WalkedKey& key) {
   if (key.attributes.striped || key.holder_count >= key.attributes.replicas) return;
-  if (ledger_.contains(key.hash)) return;
-  const unsigned pin = 2u - static_cast<unsigned>(key.attributes.pin);
-  queue_.emplace(key.holder_count, pin, key.bytes, key.hash);
+  enqueue(key.hash, key.holder_count, key.attributes.pin, key.bytes);
+}
+
+void RepairPlanner::lacks(const PublishItem& item) {
+  if (!item.attributes.striped) enqueue(item.hash, 1, item.attributes.pin, item.bytes);
+}
+
+void RepairPlanner::enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t bytes) {
+  if (ledger_.contains(hash)) return;
+  queue_.emplace(holder_count, 2u - static_cast<unsigned>(pin), bytes, hash);
   if (queue_.size() <= options_.max_queued) return;
   queue_.erase(std::prev(queue_.end()));
   overflowed_ = true;

@@ -38,6 +38,8 @@ class RepairPlanner {
 
   // A node is gone, or one has come that may take what had no place: look at everything.
   void request_pass() { wanted_ = true; }
+  // One that was just published and wants more holders. Looked at again before it is acted upon.
+  void lacks(const PublishItem& item);
   // Its jobs have failed.
   void node_gone(NodeId node, std::uint64_t now_ns);
 
@@ -62,6 +64,7 @@ class RepairPlanner {
   using Urgency = std::tuple<unsigned, unsigned, std::uint64_t, KeyHash>;
 
   void consider(const WalkedKey& key);
+  void enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t bytes);
   void fail(KeyHash hash, std::uint64_t now_ns);
   void retry(std::uint64_t at_ns);
 
