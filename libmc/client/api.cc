@@ -73,12 +73,15 @@ mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
     return invalid("client and buffer must not be null");
   }
   if (check_key(key) != MC_OK) return invalid(kBadKey);
-  auto channel = channel_of(client);
-  if (!channel) return set_error(channel.error());
-  const mc_span piece{buffer, capacity};
   std::uint64_t copied = 0;
-  const mc_status status =
-      read_object(**channel, key, hash_of(**channel, key), &piece, 1, 0, &copied);
+  mc_status status = MC_OK;
+  if (Channel* quick = of(client).quick_channel()) {
+    status = read_whole(*quick, key, buffer, capacity, &copied);
+  } else {
+    auto channel = channel_of(client);
+    if (!channel) return set_error(channel.error());
+    status = read_whole(**channel, key, buffer, capacity, &copied);
+  }
   if (length != nullptr) *length = copied;
   return status == MC_OK ? MC_OK : set_error(status);
 }
