@@ -8,15 +8,17 @@ namespace mc::agent {
 
 namespace {
 
-// A table grows beyond this share of its slots, by a third: more would be memory left empty.
+// A table grows beyond this share of its slots, by three tenths: more would be left empty.
 constexpr std::uint64_t kFullPercent = 80;
 constexpr std::uint64_t kLeastBuckets = 64;
 constexpr std::uint64_t kReserveStepBytes = 1u << 20;
-// Entries moved to the next table with every insertion. The next table fills up only after a
-// third as many insertions as there are entries, so any number above three would do.
+// Entries moved to the next table with every insertion. The next table fills up only after
+// a quarter as many insertions as there are entries, so any number above four would do.
 constexpr std::uint64_t kMoveStep = 64;
 
-std::uint64_t larger(std::uint64_t bucket_count) { return bucket_count + bucket_count / 3 + 1; }
+std::uint64_t larger(std::uint64_t bucket_count) {
+  return bucket_count + bucket_count * 3 / 10 + 1;
+}
 
 std::uint64_t buckets_for(std::uint64_t count) {
   return std::max(kLeastBuckets, count * 100 / (kFullPercent * shm::kBucketSlots) + 1);
@@ -34,7 +36,7 @@ BucketTable::BucketTable(std::byte* base, const MemoryFile* file)
 Status BucketTable::reset(std::uint64_t expected_count) {
   count_ = 0;
   growing_ = false;
-  if (!start_growth(buckets_for(expected_count + expected_count / 3))) {
+  if (!start_growth(larger(buckets_for(expected_count)))) {
     return {MC_NO_MEMORY, "no memory for the index of " + std::to_string(expected_count) +
                               " objects; lower pool_bytes or raise the memory limit"};
   }

@@ -2,7 +2,7 @@
 //
 // What it is: the writer of the index' hash tables: six slots to a bucket, linear probing over
 //   buckets, each bucket counting what passed it, so that deletion leaves no tombstones. When it is
-//   full a table a third as large again is built beside it, a little with every insertion, and then
+//   full a table three tenths larger is built beside it, a little with every insertion, and then
 //   becomes current by one atomic store.
 // Threads: the agent's loop. Readers in other processes read meanwhile (shm/index_reader.h).
 // Owns: the two table regions of the index file.

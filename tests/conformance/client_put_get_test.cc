@@ -56,7 +56,8 @@ TEST_P(PutGet, KeysAreBytesOfAnyValueAndLength) {
                                 std::string("a\0b", 3),
                                 std::string("a\0c", 3)};
   // Around the words that are compared at once, and the longest key that stands beside its entry.
-  for (const std::size_t size : {7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}) {
+  constexpr std::size_t kKeySizes[] = {7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129};
+  for (const std::size_t size : kKeySizes) {
     keys.push_back(std::string(size - 1, 's') + 'a');
     keys.push_back(std::string(size - 1, 's') + 'b');
     keys.push_back('t' + std::string(size - 1, 's'));
