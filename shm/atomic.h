@@ -36,6 +36,7 @@ class Word {
   static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
 };
 
+using Word16 = Word<std::uint16_t>;
 using Word32 = Word<std::uint32_t>;
 using Word64 = Word<std::uint64_t>;
 

@@ -10,7 +10,22 @@ namespace mc::shm {
 
 namespace {
 constexpr int kMaxRounds = 4096;
+
+// memcmp() of two keys without its call and its choices: most keys are a few words.
+inline bool same_bytes(const std::byte* a, const std::byte* b, std::size_t size) {
+  using Words = std::uint64_t __attribute__((vector_size(16)));
+  const auto words = [](const std::byte* at) {
+    Words value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  };
+  if (size < sizeof(Words)) return std::memcmp(a, b, size) == 0;
+  const std::size_t last = size - sizeof(Words);
+  Words difference = words(a + last) ^ words(b + last);
+  for (std::size_t i = 0; i < last; i += sizeof(Words)) difference |= words(a + i) ^ words(b + i);
+  return (difference[0] | difference[1]) == 0;
 }
+}  // namespace
 
 std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_t mapped_bytes) {
   if (mapped_bytes < kPageBytes) return std::nullopt;
@@ -23,6 +38,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
       !fits(header->table_offset[1], header->table_max_bytes) ||
       header->max_entries >= 0xffffffffu ||
       !fits(header->entries_offset, header->max_entries * sizeof(Entry)) ||
+      header->entries_offset % alignof(Entry) != 0 ||
       !fits(header->keys_offset, header->max_keys_bytes)) {
     return std::nullopt;
   }
@@ -38,60 +54,9 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   return reader;
 }
 
-bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
-                       FoundObject& found) const {
-  // Each further round takes a change meanwhile; a damaged table must not keep the caller for ever.
-  for (int round = 0; round < kMaxRounds; ++round) {
-    const std::uint64_t generation = header_->generation.load_acquire();
-    const Probe result = probe_table(key, key_bytes, hash, pin, generation, found);
-    if (result == Probe::kHit) return true;
-    acquire_fence();
-    // A miss counts only in a table that was current all the time.
-    if (result == Probe::kMiss && header_->generation.load_relaxed() == generation) return false;
-  }
-  return false;
-}
-
-IndexReader::Probe IndexReader::probe_table(const void* key, std::size_t key_bytes,
-                                            std::uint64_t hash, Word64* pin,
-                                            std::uint64_t generation, FoundObject& found) const {
-  const TableDescriptor& table = header_->tables[generation & 1];
-  const std::uint64_t count = table.bucket_count.load_relaxed();
-  const std::uint64_t offset = table.offset_bytes.load_relaxed();
-  if (count == 0 || count > table_max_bytes_ / sizeof(Bucket) || offset % kLineBytes != 0 ||
-      offset > mapped_bytes_ - table_max_bytes_) {
-    return Probe::kMiss;
-  }
-  const auto* buckets = reinterpret_cast<const Bucket*>(base_ + offset);
-  const std::uint64_t tag = hash & 0xffffffff00000000ull;
-  std::uint64_t at = home_bucket(hash, count);
-  for (std::uint64_t probes = 0; probes < kMaxProbes; ++probes) {
-    const Bucket& bucket = buckets[at];
-    // Seven loads and compares without a branch: which slot matches cannot be predicted.
-    unsigned matches = 0;
-    std::uint64_t slots[kBucketSlots];
-#pragma GCC unroll 7
-    for (std::size_t i = 0; i < kBucketSlots; ++i) {
-      slots[i] = bucket.slots[i].load_acquire();
-      const bool match = (slots[i] & 0xffffffff00000000ull) == tag && (slots[i] & 0xffffffffu) != 0;
-      matches |= static_cast<unsigned>(match) << i;
-    }
-    for (; matches != 0; matches &= matches - 1) {
-      const std::uint64_t slot = slots[std::countr_zero(matches)];
-      const auto id = static_cast<std::uint32_t>(slot & 0xffffffffu) - 1;
-      const Probe result = probe_entry(key, key_bytes, hash, pin, id, found);
-      if (result != Probe::kMiss) return result;
-    }
-    if (bucket.passed.load_relaxed() == 0) return Probe::kMiss;
-    at = at + 1 == count ? 0 : at + 1;
-  }
-  return Probe::kMiss;
-}
-
-IndexReader::Probe IndexReader::probe_entry(const void* key, std::size_t key_bytes,
-                                            std::uint64_t hash, Word64* pin, std::uint32_t id,
-                                            FoundObject& found) const {
-  if (id >= max_entries_) return Probe::kMiss;
+[[gnu::always_inline]] inline IndexReader::Probe IndexReader::probe_entry(
+    const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin, std::uint32_t id,
+    FoundObject& found) const {
   const Entry& entry = entries_[id];
   found.version = entry.version.load_acquire();
   // The slot named this entry, but its object has just left or been replaced: look again.
@@ -102,19 +67,93 @@ IndexReader::Probe IndexReader::probe_entry(const void* key, std::size_t key_byt
   found.length = entry.length.load_relaxed();
   found.checksum = entry.checksum.load_relaxed();
   found.key = std::bit_cast<KeyField>(entry.key.load_relaxed());
-  const std::uint64_t at = std::uint64_t{found.key.record} * kRecordUnitBytes;
-  const std::uint64_t entry_hash = entry.hash.load_relaxed();
-  const bool same = entry_hash == hash && found.key.key_bytes == key_bytes &&
-                    at + key_bytes <= max_keys_bytes_ &&
-                    std::memcmp(keys_ + at, key, key_bytes) == 0;
+  const std::byte* own_key = reinterpret_cast<const std::byte*>(entry.short_key);
+  bool same = entry.hash.load_relaxed() == hash && found.key.key_bytes == key_bytes;
+  if (key_bytes > kShortKeyBytes) {
+    const std::uint64_t at = std::uint64_t{found.key.record} * kRecordUnitBytes;
+    same = same && at + key_bytes <= max_keys_bytes_;
+    own_key = keys_ + at;
+  }
+  same = same && same_bytes(own_key, static_cast<const std::byte*>(key), key_bytes);
   acquire_fence();
   const bool unchanged = entry.version.load_relaxed() == found.version;
   if (same && unchanged) return Probe::kHit;
   if (pin != nullptr) clear_pin(*pin);
-  // An object with another tag is not the one the slot named: since the slot was read the key has
-  // been replaced, and its old entry reused. The key may be there all the same.
-  const bool reused = ((entry_hash ^ hash) >> 32) != 0;
-  return unchanged && !reused ? Probe::kMiss : Probe::kChanged;
+  return unchanged ? Probe::kMiss : Probe::kChanged;
+}
+
+// Starts loading an object's bytes at the place a slot names. Nobody has pinned it yet, and it may
+// be another object's by now: a load ahead has no effect but time.
+inline void IndexReader::load_ahead(std::uint64_t slot, const Word16& granule,
+                                    std::uint64_t bytes) const {
+  const std::uint64_t at = slot_hint(slot, granule.load_relaxed()) * kHintUnitBytes;
+  if (at >= pool_bytes_) return;
+  const auto load = [](std::uintptr_t line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
+  };
+  std::uintptr_t line = pool_ + at;
+  for (; bytes >= 8 * kLineBytes; bytes -= 8 * kLineBytes, line += 8 * kLineBytes) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) load(line + i * kLineBytes);
+  }
+  for (const std::uintptr_t end = line + bytes; line < end; line += kLineBytes) load(line);
+}
+
+[[gnu::always_inline]] inline IndexReader::Probe IndexReader::probe_table(
+    const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
+    std::uint64_t generation, FoundObject& found, std::uint64_t ahead_bytes) const {
+  const TableDescriptor& table = header_->tables[generation & 1];
+  const std::uint64_t count = table.bucket_count.load_relaxed();
+  const std::uint64_t offset = table.offset_bytes.load_relaxed();
+  if (count == 0 || count > table_max_bytes_ / sizeof(Bucket) || offset % kLineBytes != 0 ||
+      offset > mapped_bytes_ - table_max_bytes_) {
+    return Probe::kMiss;
+  }
+  const auto* buckets = reinterpret_cast<const Bucket*>(base_ + offset);
+  std::uint64_t at = home_bucket(hash, count);
+  for (std::uint64_t probes = 0; probes < kMaxProbes; ++probes) {
+    const Bucket& bucket = buckets[at];
+    // Six loads and compares without a branch: which slot matches cannot be predicted.
+    unsigned matches = 0;
+#pragma GCC unroll 6
+    for (std::size_t i = 0; i < kBucketSlots; ++i) {
+      const std::uint64_t slot = bucket.slots[i].load_acquire();
+      matches |= static_cast<unsigned>((slot ^ hash) >> 48 == 0) << i;
+    }
+    for (; matches != 0; matches &= matches - 1) {
+      const int number = std::countr_zero(matches);
+      const std::uint64_t slot = bucket.slots[number].load_acquire();
+      if (((slot ^ hash) & kSlotTagMask) != 0) return Probe::kChanged;
+      if ((slot & kSlotEntryMask) == 0) continue;  // an empty one, and a hash whose tag is 0
+      const std::uint32_t id = slot_entry(slot);
+      if (id >= max_entries_) continue;
+      __builtin_prefetch(&entries_[id]);
+      __builtin_prefetch(entries_[id].short_key);
+      if (ahead_bytes != 0) load_ahead(slot, bucket.granules[number], ahead_bytes);
+      const Probe result = probe_entry(key, key_bytes, hash, pin, id, found);
+      if (result != Probe::kMiss) return result;
+      // Another object's key. Either the tags are the same, or the key was replaced since the slot
+      // was read and its old entry reused; then the slot has changed too, and the key may be there.
+      if (bucket.slots[number].load_relaxed() != slot) return Probe::kChanged;
+    }
+    if (bucket.passed.load_relaxed() == 0) return Probe::kMiss;
+    at = at + 1 == count ? 0 : at + 1;
+  }
+  return Probe::kMiss;
+}
+
+bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
+                       FoundObject& found, std::uint64_t ahead_bytes) const {
+  // Each further round takes a change meanwhile; a damaged table must not keep the caller for ever.
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const std::uint64_t generation = header_->generation.load_acquire();
+    const Probe result = probe_table(key, key_bytes, hash, pin, generation, found, ahead_bytes);
+    if (result == Probe::kHit) return true;
+    acquire_fence();
+    // A miss counts only in a table that was current all the time.
+    if (result == Probe::kMiss && header_->generation.load_relaxed() == generation) return false;
+  }
+  return false;
 }
 
 void IndexReader::prefetch(std::uint64_t hash) const {

@@ -35,10 +35,17 @@ class IndexReader {
   std::uint64_t hash_seed() const { return header_->hash_seed; }
   const Entry& entry(std::uint32_t id) const { return entries_[id]; }
 
+  // The mapped pool, for find() to load ahead from.
+  void set_pool(const std::byte* pool, std::uint64_t pool_bytes) {
+    pool_ = reinterpret_cast<std::uintptr_t>(pool);
+    pool_bytes_ = pool_bytes;
+  }
+
   // Looks for the live object with this key. pin: where to pin it, or null to only look; on a miss
-  // the slot is left clear. hash: hash_key(key, hash_seed()).
+  // the slot is left clear. hash: hash_key(key, hash_seed()). ahead_bytes: so much of the object
+  // starts loading while its entry and key are looked at.
   bool find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
-            FoundObject& found) const;
+            FoundObject& found, std::uint64_t ahead_bytes = 0) const;
   // Starts loading the lines that find() will look at first.
   void prefetch(std::uint64_t hash) const;
 
@@ -54,9 +61,10 @@ class IndexReader {
  private:
   enum class Probe { kHit, kMiss, kChanged };
   Probe probe_table(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
-                    std::uint64_t generation, FoundObject& found) const;
+                    std::uint64_t generation, FoundObject& found, std::uint64_t ahead_bytes) const;
   Probe probe_entry(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                     std::uint32_t id, FoundObject& found) const;
+  void load_ahead(std::uint64_t slot, const Word16& granule, std::uint64_t bytes) const;
 
   const std::byte* base_ = nullptr;
   const IndexHeader* header_ = nullptr;
@@ -66,14 +74,28 @@ class IndexReader {
   std::uint64_t max_entries_ = 0;
   std::uint64_t max_keys_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;
+  std::uintptr_t pool_ = 0;
+  std::uint64_t pool_bytes_ = 0;
 };
 
 // Where a hash's home bucket is, and what its slots hold. Shared with the agent's writer.
 inline std::uint64_t home_bucket(std::uint64_t hash, std::uint64_t bucket_count) {
   return ((hash & 0xffffffffu) * bucket_count) >> 32;
 }
-inline std::uint64_t slot_value(std::uint64_t hash, std::uint32_t entry) {
-  return (hash & 0xffffffff00000000ull) | (entry + 1u);
+inline constexpr std::uint64_t kSlotTagMask = 0xffff000000000000ull;
+inline constexpr std::uint64_t kSlotEntryMask = 0xffffffffull;
+// hint: where the object's bytes begin, in kHintUnitBytes. The slot holds its lower half.
+inline std::uint64_t slot_value(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) {
+  return (hash & kSlotTagMask) | (std::uint64_t{hint & 0xffffu} << 32) | (entry + 1u);
+}
+inline bool slot_is_of(std::uint64_t slot, std::uint64_t hash) {
+  return ((slot ^ hash) & kSlotTagMask) == 0 && (slot & kSlotEntryMask) != 0;
+}
+inline std::uint32_t slot_entry(std::uint64_t slot) {
+  return static_cast<std::uint32_t>(slot & kSlotEntryMask) - 1;
+}
+inline std::uint32_t slot_hint(std::uint64_t slot, std::uint16_t upper_half) {
+  return static_cast<std::uint32_t>(slot >> 32 & 0xffffu) | std::uint32_t{upper_half} << 16;
 }
 // Longest run of buckets that a key may stand away from home; a table that would need more grows.
 inline constexpr std::uint64_t kMaxProbes = 64;

@@ -7,8 +7,8 @@
 //   index file (agent writes, clients map read-only)
 //     0        IndexHeader           one page
 //     tables   2 x bucket table      64-byte buckets; one current, one growing
-//     entries  Entry[]               64 bytes each; the ledger of the pool
-//     keys     key and extent records, 16-byte units
+//     entries  Entry[]               128 bytes each; the ledger of the pool, with short keys
+//     keys     records of longer keys and of extents, 16-byte units
 //   session file (one client and the agent write)
 //     0        SessionHeader         one page
 //     channel  Channel[]             rings, pins, touches, arguments of one thread each
@@ -24,7 +24,7 @@
 namespace mc::shm {
 
 inline constexpr std::uint64_t kMagic = 0x314b56432d636dull;  // "mc-CVK1"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kPageBytes = 4096;
 inline constexpr std::size_t kLineBytes = 64;
 
@@ -58,7 +58,9 @@ inline constexpr EntryState state_of(std::uint64_t version) {
 }
 inline constexpr std::uint64_t sequence_of(std::uint64_t version) { return version >> 8; }
 
-struct alignas(kLineBytes) Entry {
+// A line of fields, and beside it a line for the key, which a reader can thus load at once.
+inline constexpr std::size_t kShortKeyBytes = 64;
+struct alignas(2 * kLineBytes) Entry {
   Word64 version;
   Word64 hash;      // kLive, kLimbo: of the key. kReserved: the owner's session id
   Word64 extent;    // one extent: its offset in the pool; several: reference of the extent record
@@ -67,12 +69,13 @@ struct alignas(kLineBytes) Entry {
   Word64 key;       // KeyField
   Word64 parent_hash;  // of the parent's key; 0: none. kReserved: the channel of that request
   Word64 attributes;   // AttributeField
+  unsigned char short_key[kShortKeyBytes];
 };
-static_assert(sizeof(Entry) == kLineBytes);
+static_assert(sizeof(Entry) == 2 * kLineBytes && offsetof(Entry, short_key) == kLineBytes);
 
 // Entry::key: where the key is. Records are counted in units of 16 bytes.
 struct KeyField {
-  std::uint32_t record;
+  std::uint32_t record;  // of a key that is not short; else 0
   std::uint16_t key_bytes;
   std::uint8_t extent_count;
   std::uint8_t pin;  // mc_pin
@@ -93,14 +96,21 @@ struct ExtentRecord {
   std::uint64_t length_bytes;
 };
 
-// A bucket: seven slots and the number of entries that wanted this bucket, or had to pass it, and
-// stand in a later one. A slot holds the upper half of the hash and the entry's number plus one.
-inline constexpr std::size_t kBucketSlots = 7;
+// A bucket: six slots and the number of entries that wanted this bucket, or had to pass it, and
+// stand in a later one. Where an object's bytes begin is told here too, so that a reader can load
+// them while it still waits for the entry. That is a hint: what is read is what the entry says.
+//
+//   slot       63 tag: uppermost bits of the hash 48 │ 47 granule 32 │ 31 entry's number plus one 0
+//   granules   upper 16 bits of the slot's granule: the offset of the only extent, in 256 bytes
+inline constexpr std::size_t kBucketSlots = 6;
+inline constexpr std::uint64_t kHintUnitBytes = 256;
 struct alignas(kLineBytes) Bucket {
   Word64 slots[kBucketSlots];
-  Word64 passed;
+  Word16 granules[kBucketSlots];
+  Word32 passed;
 };
-static_assert(sizeof(Bucket) == kLineBytes);
+static_assert(sizeof(Bucket) == kLineBytes && offsetof(Bucket, granules) == 48 &&
+              offsetof(Bucket, passed) == 60);
 
 struct TableDescriptor {
   Word64 offset_bytes;

@@ -2,18 +2,23 @@
 #include "agent/pool/bucket_table.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace mc::agent {
 
 namespace {
 
-// A table grows beyond this share of its slots, by half.
+// A table grows beyond this share of its slots, by three tenths: more would be left empty.
 constexpr std::uint64_t kFullPercent = 80;
 constexpr std::uint64_t kLeastBuckets = 64;
 constexpr std::uint64_t kReserveStepBytes = 1u << 20;
-// Entries moved to the next table with every insertion. The next table fills up only after half as
-// many insertions as there are entries, so any number above two would do.
+// Entries moved to the next table with every insertion. The next table fills up only after
+// a quarter as many insertions as there are entries, so any number above four would do.
 constexpr std::uint64_t kMoveStep = 64;
+
+std::uint64_t larger(std::uint64_t bucket_count) {
+  return bucket_count + bucket_count * 3 / 10 + 1;
+}
 
 std::uint64_t buckets_for(std::uint64_t count) {
   return std::max(kLeastBuckets, count * 100 / (kFullPercent * shm::kBucketSlots) + 1);
@@ -31,7 +36,7 @@ BucketTable::BucketTable(std::byte* base, const MemoryFile* file)
 Status BucketTable::reset(std::uint64_t expected_count) {
   count_ = 0;
   growing_ = false;
-  if (!start_growth(buckets_for(expected_count * 3 / 2))) {
+  if (!start_growth(larger(buckets_for(expected_count)))) {
     return {MC_NO_MEMORY, "no memory for the index of " + std::to_string(expected_count) +
                               " objects; lower pool_bytes or raise the memory limit"};
   }
@@ -68,13 +73,20 @@ bool BucketTable::growth_step() {
     return true;
   }
   const std::uint64_t end = std::min(cursor_ + kMoveStep, header_->entry_count.load_relaxed());
+  // All the buckets of this step are loaded together: one after the other is most of what it takes.
+  for (std::uint64_t at = cursor_; at < end; ++at) {
+    const std::uint64_t hash = entries_[at].hash.load_relaxed();
+    for (const Table& table : tables_) {
+      __builtin_prefetch(table.buckets + shm::home_bucket(hash, table.bucket_count), 1);
+    }
+  }
   for (; cursor_ < end; ++cursor_) {
     const shm::Entry& entry = entries_[cursor_];
     if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
     // An entry that is live but not yet, or no longer, in the current table stays out of the next.
     const auto id = static_cast<std::uint32_t>(cursor_);
     const std::uint64_t hash = entry.hash.load_relaxed();
-    if (find_slot(tables_[current_], hash, id) == nullptr) continue;
+    if (find_slot(tables_[current_], hash, id).bucket == nullptr) continue;
     if (!insert_into(next, hash, id)) return false;
   }
   if (cursor_ >= header_->entry_count.load_relaxed())
@@ -115,14 +127,14 @@ bool BucketTable::prepare_insert() {
   const Table& table = tables_[current_];
   const std::uint64_t slots = table.bucket_count * shm::kBucketSlots;
   if ((count_ + 1) * 100 <= slots * kFullPercent) return true;
-  return start_growth(table.bucket_count + table.bucket_count / 2 + 1);
+  return start_growth(larger(table.bucket_count));
 }
 
 bool BucketTable::insert(std::uint64_t hash, std::uint32_t entry) {
   if (!insert_into(tables_[current_], hash, entry)) {
     // Too long a run of full buckets: only a larger table helps.
     const std::uint64_t buckets = tables_[current_].bucket_count;
-    if (!growing_ && !start_growth(buckets + buckets / 2 + 1)) return false;
+    if (!growing_ && !start_growth(larger(buckets))) return false;
     if (!finish_growth() || !insert_into(tables_[current_], hash, entry)) return false;
   } else if (in_next(entry) && !insert_into(tables_[current_ ^ 1], hash, entry)) {
     growing_ = false;
@@ -138,9 +150,8 @@ void BucketTable::erase(std::uint64_t hash, std::uint32_t entry) {
 }
 
 void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint32_t new_entry) {
-  if (shm::Word64* slot = find_slot(tables_[current_], hash, old_entry)) {
-    slot->store_release(shm::slot_value(hash, new_entry));
-  }
+  const Place place = find_slot(tables_[current_], hash, old_entry);
+  if (place.bucket != nullptr) place.set(hash, new_entry, hint_of(new_entry));
   if (in_next(old_entry)) erase_from(tables_[current_ ^ 1], hash, old_entry);
   if (in_next(new_entry) && !insert_into(tables_[current_ ^ 1], hash, new_entry)) growing_ = false;
 }
@@ -149,14 +160,15 @@ bool BucketTable::insert_into(Table& table, std::uint64_t hash, std::uint32_t en
   const std::uint64_t home = shm::home_bucket(hash, table.bucket_count);
   std::uint64_t at = home;
   for (std::uint64_t probes = 0; probes < shm::kMaxProbes; ++probes) {
-    for (shm::Word64& slot : table.buckets[at].slots) {
-      if (slot.load_relaxed() != 0) continue;
+    shm::Bucket& bucket = table.buckets[at];
+    for (std::size_t slot = 0; slot < shm::kBucketSlots; ++slot) {
+      if (bucket.slots[slot].load_relaxed() != 0) continue;
       // Readers must see the way before they can be sent along it.
       for (std::uint64_t i = home; i != at; i = i + 1 == table.bucket_count ? 0 : i + 1) {
-        shm::Word64& passed = table.buckets[i].passed;
+        shm::Word32& passed = table.buckets[i].passed;
         passed.store_relaxed(passed.load_relaxed() + 1);
       }
-      slot.store_release(shm::slot_value(hash, entry));
+      Place{&bucket, slot}.set(hash, entry, hint_of(entry));
       return true;
     }
     at = at + 1 == table.bucket_count ? 0 : at + 1;
@@ -164,29 +176,44 @@ bool BucketTable::insert_into(Table& table, std::uint64_t hash, std::uint32_t en
   return false;
 }
 
-shm::Word64* BucketTable::find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry) {
-  const std::uint64_t wanted = shm::slot_value(hash, entry);
+// Where the entry's bytes begin; of several extents, nowhere.
+std::uint32_t BucketTable::hint_of(std::uint32_t entry) const {
+  const auto field = std::bit_cast<shm::KeyField>(entries_[entry].key.load_relaxed());
+  if (field.extent_count != 1) return 0xffffffff;
+  return static_cast<std::uint32_t>(entries_[entry].extent.load_relaxed() / shm::kHintUnitBytes);
+}
+
+// The half of the hint outside the slot may for a moment be another object's: readers load ahead by
+// it, and nothing else.
+void BucketTable::Place::set(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) const {
+  bucket->granules[slot].store_relaxed(static_cast<std::uint16_t>(hint >> 16));
+  bucket->slots[slot].store_release(shm::slot_value(hash, entry, hint));
+}
+
+BucketTable::Place BucketTable::find_slot(const Table& table, std::uint64_t hash,
+                                          std::uint32_t entry) {
+  constexpr std::uint64_t kNamed = shm::kSlotTagMask | shm::kSlotEntryMask;
+  const std::uint64_t wanted = shm::slot_value(hash, entry, 0);
   std::uint64_t at = shm::home_bucket(hash, table.bucket_count);
   for (std::uint64_t probes = 0; probes < shm::kMaxProbes; ++probes) {
-    for (shm::Word64& slot : table.buckets[at].slots) {
-      if (slot.load_relaxed() == wanted) return &slot;
+    shm::Bucket& bucket = table.buckets[at];
+    for (std::size_t slot = 0; slot < shm::kBucketSlots; ++slot) {
+      if ((bucket.slots[slot].load_relaxed() & kNamed) == wanted) return {&bucket, slot};
     }
-    if (table.buckets[at].passed.load_relaxed() == 0) return nullptr;
+    if (bucket.passed.load_relaxed() == 0) return {};
     at = at + 1 == table.bucket_count ? 0 : at + 1;
   }
-  return nullptr;
+  return {};
 }
 
 void BucketTable::erase_from(Table& table, std::uint64_t hash, std::uint32_t entry) {
-  shm::Word64* slot = find_slot(table, hash, entry);
-  if (slot == nullptr) return;
-  slot->store_release(0);
-  const auto found = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(slot) -
-                                                reinterpret_cast<std::byte*>(table.buckets)) /
-                     sizeof(shm::Bucket);
+  const Place place = find_slot(table, hash, entry);
+  if (place.bucket == nullptr) return;
+  place.bucket->slots[place.slot].store_release(0);
+  const auto found = static_cast<std::uint64_t>(place.bucket - table.buckets);
   const std::uint64_t home = shm::home_bucket(hash, table.bucket_count);
   for (std::uint64_t i = home; i != found; i = i + 1 == table.bucket_count ? 0 : i + 1) {
-    shm::Word64& passed = table.buckets[i].passed;
+    shm::Word32& passed = table.buckets[i].passed;
     passed.store_relaxed(passed.load_relaxed() - 1);
   }
 }

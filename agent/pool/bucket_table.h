@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the writer of the index' hash tables: seven slots to a bucket, linear probing over
+// What it is: the writer of the index' hash tables: six slots to a bucket, linear probing over
 //   buckets, each bucket counting what passed it, so that deletion leaves no tombstones. When it is
-//   full a table half as large again is built beside it, a little with every insertion, and then
+//   full a table three tenths larger is built beside it, a little with every insertion, and then
 //   becomes current by one atomic store.
 // Threads: the agent's loop. Readers in other processes read meanwhile (shm/index_reader.h).
 // Owns: the two table regions of the index file.
@@ -53,9 +53,15 @@ class BucketTable {
     std::uint64_t bucket_count = 0;
     std::uint64_t reserved_bytes = 0;
   };
-  static bool insert_into(Table& table, std::uint64_t hash, std::uint32_t entry);
+  bool insert_into(Table& table, std::uint64_t hash, std::uint32_t entry);
+  std::uint32_t hint_of(std::uint32_t entry) const;
   static void erase_from(Table& table, std::uint64_t hash, std::uint32_t entry);
-  static shm::Word64* find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry);
+  struct Place {
+    shm::Bucket* bucket = nullptr;  // null: none
+    std::size_t slot = 0;
+    void set(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) const;
+  };
+  static Place find_slot(const Table& table, std::uint64_t hash, std::uint32_t entry);
 
   bool start_growth(std::uint64_t bucket_count);
   bool growth_step();
@@ -84,8 +90,7 @@ bool BucketTable::for_candidates(std::uint64_t hash, Use use) const {
     const shm::Bucket& bucket = table.buckets[at];
     for (const shm::Word64& slot : bucket.slots) {
       const std::uint64_t value = slot.load_relaxed();
-      if ((value & 0xffffffffu) == 0 || ((value ^ hash) >> 32) != 0) continue;
-      if (use(static_cast<std::uint32_t>(value & 0xffffffffu) - 1)) return true;
+      if (shm::slot_is_of(value, hash) && use(shm::slot_entry(value))) return true;
     }
     if (bucket.passed.load_relaxed() == 0) return false;
     at = at + 1 == table.bucket_count ? 0 : at + 1;

@@ -329,12 +329,15 @@ bool Store::move_away(std::uint32_t old_id) {
   PoolExtents to;
   if (!pool_->allocate(length, true, to)) return false;
   const auto id = index_->acquire_entry();
-  const auto record = index_->store_key(index_->key_of(old_id));
+  OptionalId record;
+  if (id) record = index_->store_key(*id, index_->key_of(old_id));
   if (!id || !record || !write_extents(*id, to, length)) {
     for (std::uint32_t i = 0; i < to.count; ++i) pool_->free(to.at[i]);
     if (id) index_->release_entry(*id);
     if (record) {
-      index_->keys().free(*record, static_cast<std::uint32_t>(index_->key_of(old_id).size()));
+      auto field = std::bit_cast<shm::KeyField>(old_entry.key.load_relaxed());
+      field.record = *record;
+      index_->free_key(field);
     }
     return false;
   }

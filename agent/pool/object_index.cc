@@ -15,6 +15,7 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kEntryStep = 4096;
+constexpr std::size_t kEntriesAhead = 8;
 constexpr std::uint64_t kHugeStepBytes = 16ull << 20;
 constexpr std::uint64_t kMaxKeyHeapBytes = 64ull << 30;  // what a 32-bit record number reaches
 
@@ -133,6 +134,10 @@ OptionalId ObjectIndex::acquire_entry() {
   if (!free_entries_.empty()) {
     const std::uint32_t id = free_entries_.back();
     free_entries_.pop_back();
+    // Those that are next have been out of use for long; what is written there is to be near then.
+    if (free_entries_.size() >= kEntriesAhead) {
+      __builtin_prefetch(&entries_[free_entries_[free_entries_.size() - kEntriesAhead]], 1);
+    }
     return id;
   }
   const std::uint64_t count = entry_count();
@@ -174,10 +179,22 @@ OptionalId ObjectIndex::find_by_hash(std::uint64_t hash) const {
   return found;
 }
 
-OptionalId ObjectIndex::store_key(std::string_view key) {
+OptionalId ObjectIndex::store_key(std::uint32_t id, std::string_view key) {
+  if (key.size() <= shm::kShortKeyBytes) {
+    std::memcpy(entries_[id].short_key, key.data(), key.size());
+    return 0;
+  }
   const auto record = keys_->allocate(static_cast<std::uint32_t>(key.size()));
   if (record) std::memcpy(key_bytes_ + *record * shm::kRecordUnitBytes, key.data(), key.size());
   return record;
+}
+
+void ObjectIndex::free_key(shm::KeyField field) {
+  if (field.key_bytes > shm::kShortKeyBytes) keys_->free(field.record, field.key_bytes);
+}
+
+bool ObjectIndex::claim_key(shm::KeyField field) {
+  return field.key_bytes <= shm::kShortKeyBytes || keys_->claim(field.record, field.key_bytes);
 }
 
 OptionalId ObjectIndex::store_extents(std::span<const shm::ExtentRecord> extents) {
@@ -190,6 +207,9 @@ OptionalId ObjectIndex::store_extents(std::span<const shm::ExtentRecord> extents
 
 std::string_view ObjectIndex::key_of(std::uint32_t id) const {
   const auto field = std::bit_cast<shm::KeyField>(entries_[id].key.load_relaxed());
+  if (field.key_bytes <= shm::kShortKeyBytes) {
+    return {reinterpret_cast<const char*>(entries_[id].short_key), field.key_bytes};
+  }
   const std::uint64_t at = std::uint64_t{field.record} * shm::kRecordUnitBytes;
   if (at + field.key_bytes > header_->max_keys_bytes) return {};
   return {reinterpret_cast<const char*>(key_bytes_) + at, field.key_bytes};

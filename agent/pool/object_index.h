@@ -46,7 +46,13 @@ class ObjectIndex {
   OptionalId find(std::string_view key, std::uint64_t hash) const;
   OptionalId find_by_hash(std::uint64_t hash) const;
 
-  OptionalId store_key(std::string_view key);
+  // Writes the key of an entry that nobody can see yet. Its record, 0 for a short one, or nullopt
+  // when there is no memory for it.
+  OptionalId store_key(std::uint32_t id, std::string_view key);
+  // The key's record, if it has one, goes back.
+  void free_key(shm::KeyField field);
+  // Recovery: false when the key's record is none, or another's.
+  bool claim_key(shm::KeyField field);
   OptionalId store_extents(std::span<const shm::ExtentRecord> extents);
   std::string_view key_of(std::uint32_t id) const;
   // Extents as reserved: whole granules. Empty when the entry names memory outside the heap.

@@ -180,9 +180,9 @@ void Recovery::claim_records() {
     const auto extents_bytes =
         static_cast<std::uint32_t>(field.extent_count * sizeof(shm::ExtentRecord));
     const auto extents_record = static_cast<std::uint32_t>(entry.extent.load_relaxed());
-    bool sound = field.key_bytes == 0 || index_.keys().claim(field.record, field.key_bytes);
+    bool sound = index_.claim_key(field);
     if (sound && field.extent_count > 1 && !index_.keys().claim(extents_record, extents_bytes)) {
-      if (field.key_bytes > 0) index_.keys().free(field.record, field.key_bytes);
+      index_.free_key(field);
       sound = false;
     }
     if (sound) continue;

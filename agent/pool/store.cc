@@ -194,7 +194,7 @@ void Store::free_entry(std::uint32_t entry_id) {
     index_->keys().free(static_cast<std::uint32_t>(extent), static_cast<std::uint32_t>(bytes));
     many_nodes_.erase(entry_id);
   }
-  if (field.key_bytes > 0) index_->keys().free(field.record, field.key_bytes);
+  index_->free_key(field);
   index_->release_entry(entry_id);
 }
 
@@ -210,7 +210,9 @@ Store::Put Store::check_order(std::uint64_t session_id, const PutOrder& order) c
 
 void Store::prefetch(std::string_view key, std::uint32_t entry_id) const {
   index_->table().prefetch(index_->hash(key));
-  if (entry_id < index_->entry_count()) __builtin_prefetch(&index_->entry(entry_id));
+  if (entry_id >= index_->entry_count()) return;
+  __builtin_prefetch(&index_->entry(entry_id), 1);
+  __builtin_prefetch(index_->entry(entry_id).short_key, 1);
 }
 
 Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
@@ -232,10 +234,10 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   }
   Put result = Put::kNoSpace;
   if (live_bytes_ + order.length <= capacity_bytes_) {
-    result = publish_new(session_id, order, existing);
+    result = publish_new(session_id, order, hash, existing);
   } else if (make_capacity(order.key, hash, order.length)) {
     // Eviction may have taken the object that was to be replaced.
-    result = publish_new(session_id, order, index_->find(order.key, hash));
+    result = publish_new(session_id, order, hash, index_->find(order.key, hash));
   } else {
     ++counters_.no_space;
   }
@@ -243,12 +245,11 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   return result;
 }
 
-Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
+Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order, std::uint64_t hash,
                               OptionalId existing) {
   if (!existing && !index_->table().prepare_insert()) return Put::kNoMemory;
-  const auto record = index_->store_key(order.key);
+  const auto record = index_->store_key(order.entry, order.key);
   if (!record) return Put::kNoMemory;
-  const std::uint64_t hash = index_->hash(order.key);
   shm::Entry& entry = index_->entry(order.entry);
   shm::KeyField field = key_field(entry);
   if (order.length < entry.length.load_relaxed()) {

@@ -178,7 +178,8 @@ class Store {
   void free_entry(std::uint32_t entry);
   void remember_nodes(std::uint32_t entry, const PoolExtents& extents);
   bool write_extents(std::uint32_t entry, const PoolExtents& extents, std::uint64_t length);
-  Put publish_new(std::uint64_t session_id, const PutOrder& order, OptionalId existing);
+  Put publish_new(std::uint64_t session_id, const PutOrder& order, std::uint64_t hash,
+                  OptionalId existing);
   Put check_order(std::uint64_t session_id, const PutOrder& order) const;
   void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
   void admit_pending();

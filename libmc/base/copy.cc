@@ -32,13 +32,19 @@ void stream_plain(void* to, const void* from, std::size_t size, std::size_t) {
 __attribute__((target("avx512f"))) void copy_avx512(void* to, const void* from, std::size_t size) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
-  for (; size >= 256; size -= 256, out += 256, in += 256) {
+  for (; size >= 512; size -= 512, out += 512, in += 512) {
     const __m512i a = _mm512_loadu_si512(in), b = _mm512_loadu_si512(in + 64);
     const __m512i c = _mm512_loadu_si512(in + 128), d = _mm512_loadu_si512(in + 192);
+    const __m512i e = _mm512_loadu_si512(in + 256), f = _mm512_loadu_si512(in + 320);
+    const __m512i g = _mm512_loadu_si512(in + 384), h = _mm512_loadu_si512(in + 448);
     _mm512_storeu_si512(out, a);
     _mm512_storeu_si512(out + 64, b);
     _mm512_storeu_si512(out + 128, c);
     _mm512_storeu_si512(out + 192, d);
+    _mm512_storeu_si512(out + 256, e);
+    _mm512_storeu_si512(out + 320, f);
+    _mm512_storeu_si512(out + 384, g);
+    _mm512_storeu_si512(out + 448, h);
   }
   std::memcpy(out, in, size);
 }

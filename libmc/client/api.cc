@@ -40,6 +40,16 @@ template <typename KeyOf, typename StatusOf, typename Take>
 // A read that no other host could serve is a miss like any other.
 mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND : status; }
 
+[[gnu::noinline]] mc_status get_elsewhere(mc_client* client, mc_slice key, mc_span piece,
+                                          std::uint64_t* copied) {
+  auto channel = channel_of(client);
+  if (!channel || !may_be_elsewhere(**channel)) return MC_NOT_FOUND;
+  FetchedObject fetched;
+  fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
+  return fetched.status == MC_OK ? read_fetched(**channel, fetched, &piece, 1, 0, copied)
+                                 : missed(fetched.status);
+}
+
 }  // namespace
 
 extern "C" {
@@ -103,17 +113,16 @@ mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
     return invalid("client and buffer must not be null");
   }
   if (check_key(key) != MC_OK) return invalid(kBadKey);
-  auto channel = channel_of(client);
-  if (!channel) return set_error(channel.error());
-  const mc_span piece{buffer, capacity};
   std::uint64_t copied = 0;
-  mc_status status = read_object(**channel, key, hash_of(**channel, key), &piece, 1, 0, &copied);
-  if (status == MC_NOT_FOUND && may_be_elsewhere(**channel)) {
-    FetchedObject fetched;
-    fetch_objects(**channel, &key, 1, &fetched, deadline_in(of(client), 0));
-    status = fetched.status == MC_OK ? read_fetched(**channel, fetched, &piece, 1, 0, &copied)
-                                     : missed(fetched.status);
+  mc_status status = MC_OK;
+  if (Channel* quick = of(client).quick_channel()) {
+    status = read_whole(*quick, key, buffer, capacity, &copied);
+  } else {
+    auto channel = channel_of(client);
+    if (!channel) return set_error(channel.error());
+    status = read_whole(**channel, key, buffer, capacity, &copied);
   }
+  if (status == MC_NOT_FOUND) status = get_elsewhere(client, key, {buffer, capacity}, &copied);
   if (length != nullptr) *length = copied;
   return status == MC_OK ? MC_OK : set_error(status);
 }

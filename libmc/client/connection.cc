@@ -72,6 +72,7 @@ Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector
       shm::IndexReader::open(memory.index_map.data(), memory.index_map.size_bytes());
   if (!reader) return {MC_VERSION_MISMATCH, "the agent's index file has another layout"};
   memory.index = *reader;
+  memory.index.set_pool(memory.pool_map.data(), memory.pool_map.size_bytes());
   if (welcome.session_bytes < shm::session_file_bytes(welcome.channel_count)) {
     return {MC_VERSION_MISMATCH, "the agent's session file has another layout"};
   }

@@ -58,6 +58,14 @@ std::uint64_t hash_of(const Channel& channel, mc_slice key) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
+namespace {
+
+// As much of an object is loaded while its entry and key are still on their way. More would only
+// keep those waiting.
+constexpr std::uint64_t kAheadBytes = 2048;
+
+}  // namespace
+
 // The uncommon reads: ranges, several pieces, objects of several extents, buffers too small.
 [[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
@@ -88,12 +96,18 @@ std::uint64_t hash_of(const Channel& channel, mc_slice key) {
   return true;
 }
 
-mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const mc_span* pieces,
-                      std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {
+namespace {
+
+[[gnu::always_inline]] inline mc_status read_into(Channel& channel, mc_slice key,
+                                                  std::uint64_t hash, const mc_span* pieces,
+                                                  std::size_t piece_count, std::uint64_t offset,
+                                                  std::uint64_t* length) {
   const Memory& memory = channel.memory();
   shm::Word64* pin = channel.scratch_pin();
   shm::FoundObject found;
-  if (!memory.index.find(key.data, key.size, hash, pin, found)) return MC_NOT_FOUND;
+  const std::uint64_t room = piece_count == 1 && offset == 0 ? pieces->size : 0;
+  const std::uint64_t ahead_bytes = std::min(room, kAheadBytes);
+  if (!memory.index.find(key.data, key.size, hash, pin, found, ahead_bytes)) return MC_NOT_FOUND;
   MC_FAILPOINT("client.pinned");
   mc_status status = MC_OK;
   const bool whole = piece_count == 1 && found.key.extent_count == 1 && offset == 0 &&
@@ -109,6 +123,20 @@ mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const 
   MC_FAILPOINT("client.unpinned");
   channel.touch(found.entry);
   return status;
+}
+
+}  // namespace
+
+mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const mc_span* pieces,
+                      std::size_t piece_count, std::uint64_t offset, std::uint64_t* length) {
+  return read_into(channel, key, hash, pieces, piece_count, offset, length);
+}
+
+mc_status read_whole(Channel& channel, mc_slice key, void* buffer, std::size_t capacity,
+                     std::uint64_t* length) {
+  const mc_span piece{buffer, capacity};
+  *length = 0;
+  return read_into(channel, key, hash_of(channel, key), &piece, 1, 0, length);
 }
 
 mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,

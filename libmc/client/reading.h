@@ -21,6 +21,9 @@ std::uint64_t hash_of(const Channel& channel, mc_slice key);
 // becomes the bytes copied; with MC_BUFFER_TOO_SMALL the object's length.
 mc_status read_object(Channel& channel, mc_slice key, std::uint64_t hash, const mc_span* pieces,
                       std::size_t piece_count, std::uint64_t offset, std::uint64_t* length);
+// The same for a whole object and one piece, as most reads are.
+mc_status read_whole(Channel& channel, mc_slice key, void* buffer, std::size_t capacity,
+                     std::uint64_t* length);
 mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,
                       mc_view* view);
 // For objects that are pinned already. The first gives the bytes copied, or the object's length, in

@@ -55,6 +55,13 @@ TEST_P(PutGet, KeysAreBytesOfAnyValueAndLength) {
                                 std::string(1024, 'k'),
                                 std::string("a\0b", 3),
                                 std::string("a\0c", 3)};
+  // Around the words that are compared at once, and the longest key that stands beside its entry.
+  constexpr std::size_t kKeySizes[] = {7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129};
+  for (const std::size_t size : kKeySizes) {
+    keys.push_back(std::string(size - 1, 's') + 'a');
+    keys.push_back(std::string(size - 1, 's') + 'b');
+    keys.push_back('t' + std::string(size - 1, 's'));
+  }
   for (const std::string& key : keys) ASSERT_EQ(put(client, key, "value of " + key), MC_OK);
   for (const std::string& key : keys) EXPECT_EQ(get(client, key), "value of " + key);
 }

@@ -66,9 +66,10 @@ class Client {
   mc_status status_ = MC_OK;
 };
 
+// By turns beside its entry, and in a record of its own.
 std::string key_of(unsigned number) {
   std::string key = "object-" + std::to_string(number) + "-";
-  key.resize(64, 'k');
+  key.resize(shm::kShortKeyBytes + number % 2, 'k');
   return key;
 }
 
@@ -235,12 +236,14 @@ TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {
     ASSERT_NE(pool.data(), nullptr);
     auto* header = reinterpret_cast<shm::IndexHeader*>(index.data());
     std::vector<shm::Entry*> entries;
-    for (unsigned i = 0; i < 3 * kDamaged; ++i) entries.push_back(live_entry(index, i * 10));
+    for (unsigned i = 0; i < 3 * kDamaged; ++i) entries.push_back(live_entry(index, i * 9));
     for (unsigned i = 0; i < kDamaged; ++i) {
       garble(reinterpret_cast<unsigned char*>(entries[i]), sizeof(shm::Entry), random);
       const auto key = std::bit_cast<shm::KeyField>(entries[kDamaged + i]->key.load_relaxed());
-      garble(index.data() + header->keys_offset + key.record * shm::kRecordUnitBytes, key.key_bytes,
-             random);
+      const bool is_short = key.key_bytes <= shm::kShortKeyBytes;
+      unsigned char* record =
+          index.data() + header->keys_offset + key.record * shm::kRecordUnitBytes;
+      garble(is_short ? entries[kDamaged + i]->short_key : record, key.key_bytes, random);
       pool.data()[entries[2 * kDamaged + i]->extent.load_relaxed() + i * 500] ^= 1;
     }
   }
@@ -270,7 +273,7 @@ TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
         auto* entry = reinterpret_cast<shm::Word64*>(live_entry(index, pick(kObjects)));
         const auto* other = reinterpret_cast<shm::Word64*>(live_entry(index, pick(kObjects)));
         if (entry == nullptr || other == nullptr) continue;
-        const unsigned word = pick(8);
+        const unsigned word = pick(sizeof(shm::Entry) / sizeof(shm::Word64));
         const std::uint64_t values[] = {0,
                                         1,
                                         ~std::uint64_t{0},

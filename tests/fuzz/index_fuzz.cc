@@ -12,6 +12,11 @@ namespace {
 
 constexpr std::uint64_t kObjects = 64;
 
+// Some stand beside their entries, some in records of their own.
+std::string key_of(std::uint64_t i) {
+  return "key-" + std::to_string(i) + std::string(i % 3 == 0 ? mc::shm::kShortKeyBytes : 0, '.');
+}
+
 // A small index with objects in it, as its agent left it, packed into memory of exactly its size.
 struct Image {
   Image() {
@@ -24,7 +29,7 @@ struct Image {
       mc::fuzz::require(store->reserve(1, 256 + i * 16, true, entry) ==
                         mc::agent::Store::Reserve::kOk);
       mc::agent::PutOrder order;
-      const std::string key = "key-" + std::to_string(i);
+      const std::string key = key_of(i);
       order.key = key;
       order.entry = entry;
       order.length = 200 + i * 16;
@@ -40,8 +45,9 @@ struct Image {
     table = header.tables[header.generation.load_relaxed() & 1].offset_bytes.load_relaxed();
     entries = header.entries_offset;
     keys = header.keys_offset;
-    copy = std::make_unique<std::byte[]>(bytes + 64);
-    base = copy.get() + (64 - reinterpret_cast<std::uintptr_t>(copy.get()) % 64) % 64;
+    constexpr std::uintptr_t kAlign = alignof(mc::shm::Entry);
+    copy = std::make_unique<std::byte[]>(bytes + kAlign);
+    base = copy.get() + (kAlign - reinterpret_cast<std::uintptr_t>(copy.get()) % kAlign) % kAlign;
     std::memcpy(base, mapping.data(), bytes);
   }
   std::unique_ptr<mc::agent::Store> store;
@@ -60,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t count = 0;
   while (!bytes.empty() && count < std::size(touched)) {
     const std::uint64_t bases[] = {0, image->table, image->entries, image->keys};
-    const std::uint64_t spans[] = {4096, 4096, kObjects * 64, 4096};
+    const std::uint64_t spans[] = {4096, 4096, kObjects * sizeof(mc::shm::Entry), 4096};
     const std::uint32_t part = bytes.below(4);
     const std::uint64_t at =
         bases[part] + bytes.below(static_cast<std::uint32_t>(spans[part])) / 8 * 8;
@@ -75,15 +81,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(image->base + at, &word, 8);
     touched[count++] = at;
   }
-  const auto reader = mc::shm::IndexReader::open(image->base, image->bytes);
+  auto reader = mc::shm::IndexReader::open(image->base, image->bytes);
   if (reader) {
+    reader->set_pool(image->base, image->bytes);  // any memory will do: it is not read
     for (std::uint64_t i = 0; i < kObjects; i += 7) {
-      const std::string key = "key-" + std::to_string(i);
+      const std::string key = key_of(i);
       mc::shm::FoundObject found;
       mc::shm::Word64 pin;
       const std::uint64_t hash = image->store->index().hash(key);
       reader->prefetch(hash);
-      if (!reader->find(key.data(), key.size(), hash, &pin, found)) {
+      if (!reader->find(key.data(), key.size(), hash, &pin, found, 256)) {
         mc::fuzz::require(pin.load_relaxed() == 0);
         continue;
       }

@@ -25,11 +25,17 @@ Store::Config config_of() {
 
 void no_pins(std::vector<std::uint64_t>&) {}
 
+// Some stand beside their entries, some in records of their own.
+std::string key_of(std::uint32_t number) {
+  const std::size_t more = number % 3 == 0 ? mc::shm::kShortKeyBytes : 0;
+  return "key-" + std::to_string(number) + std::string(more, '.');
+}
+
 void put(Store& store, std::uint32_t number, std::uint32_t group) {
   std::uint32_t entry = 0;
   if (store.reserve(7, 256 + number % 8 * 300, true, entry) != Store::Reserve::kOk) return;
   if (number % 9 == 8) return;  // stays reserved
-  const std::string key = "key-" + std::to_string(number % 14);
+  const std::string key = key_of(number % 14);
   mc::agent::PutOrder order;
   order.key = key;
   order.entry = entry;
@@ -38,7 +44,7 @@ void put(Store& store, std::uint32_t number, std::uint32_t group) {
   order.group = group;
   order.pin = static_cast<mc_pin>(number % 3);
   order.pin_ttl_s = 60;
-  order.parent_hash = number % 4 == 0 ? 0 : store.index().hash("key-" + std::to_string(number % 5));
+  order.parent_hash = number % 4 == 0 ? 0 : store.index().hash(key_of(number % 5));
   if (store.publish(7, order) != Store::Put::kStored) store.abandon(7, entry);
 }
 

@@ -15,7 +15,7 @@ constexpr std::uint64_t kTableBytes = 4096;
 constexpr std::uint32_t kEntries = 32;
 
 // Key number n has home bucket 0 in every table; its tag is its own.
-std::uint64_t hash_of(std::uint64_t n) { return ((n + 1) << 32) | 1; }
+std::uint64_t hash_of(std::uint64_t n) { return ((n + 1) << 48) | 1; }
 
 struct TableWorld {
   TableWorld(Machine& machine, std::uint64_t buckets) {
@@ -33,7 +33,6 @@ struct TableWorld {
     header->keys_offset = header->entries_offset + kEntries * sizeof(shm::Entry);
     header->max_keys_bytes = 4096;
     entries = reinterpret_cast<shm::Entry*>(base + header->entries_offset);
-    keys = base + header->keys_offset;
     table = std::make_unique<agent::BucketTable>(base, &file);
     static_cast<void>(table->reset(0));
     header->table_max_bytes = kTableBytes;  // from here on it may grow
@@ -49,9 +48,9 @@ struct TableWorld {
   void make_entry(std::uint32_t id, std::uint64_t key, std::uint64_t put) {
     char text[8];
     std::snprintf(text, sizeof text, "key%03u", static_cast<unsigned>(key));
-    std::memcpy(keys + id * 16, text, 6);
-    const shm::KeyField field{id, 6, 1, 0};
+    const shm::KeyField field{0, 6, 1, 0};
     shm::Entry& entry = entries[id];
+    std::memcpy(entry.short_key, text, 6);
     entry.checksum.store_relaxed((key << 32) | put);
     entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
     entry.hash.store_relaxed(hash_of(key));
@@ -86,7 +85,6 @@ struct TableWorld {
   MemoryFile file;
   shm::IndexHeader* header;
   shm::Entry* entries;
-  std::byte* keys;
   std::unique_ptr<agent::BucketTable> table;
   shm::IndexReader reader;
   std::uint64_t sequence = 0;
@@ -110,22 +108,22 @@ Act misses(std::uint64_t key) {
   return [key](TableWorld& world) { expect(world.get(key) == 0, "an absent key is a miss"); };
 }
 
-// Nine keys of one home bucket: two of them overflow into the next.
+// Eight keys of one home bucket: two of them overflow into the next.
 void churn_overflow(TableWorld& world) {
-  world.remove(8, 8);
+  world.remove(7, 7);
   world.put(9, 9);
   world.remove(9, 9);
 }
 
 TEST(TableModel, AKeyInAnOverflowBucketIsNeverMissedWhileOthersComeAndGo) {
-  expect_holds(table(4, 9, churn_overflow, {finds(7)}));
-  expect_holds(table(4, 9,
+  expect_holds(table(4, 8, churn_overflow, {finds(6)}));
+  expect_holds(table(4, 8,
                      [](TableWorld& world) {
                        world.remove(3, 3);  // of the home bucket
                        world.put(9, 9);
                      },
-                     {finds(7)}));
-  expect_holds(Memory::kTotalStoreOrder, table(4, 9, churn_overflow, {finds(7), finds(2)}));
+                     {finds(6)}));
+  expect_holds(Memory::kTotalStoreOrder, table(4, 8, churn_overflow, {finds(6), finds(2)}));
 }
 
 // As Store does it: a heavy fence lies between the end of an object and the reuse of its entry.
@@ -157,18 +155,18 @@ TEST(TableModel, AReplacedKeyIsFoundOldOrNewAndNeverOldAfterNew) {
                      }}));
 }
 
-// One bucket with five keys is full by the table's rule: prepare_insert() starts a larger one.
+// One bucket with four keys is full by the table's rule: prepare_insert() starts a larger one.
 void grow_once(TableWorld& world) {
   while (world.header->generation.load_relaxed() < 2) world.table->prepare_insert();
 }
 
 TEST(TableModel, APresentKeyIsFoundWhileTheTableGrows) {
-  expect_holds(table(1, 5, grow_once, {finds(4)}));
-  expect_holds(table(1, 5, grow_once, {misses(30)}));
+  expect_holds(table(1, 4, grow_once, {finds(3)}));
+  expect_holds(table(1, 4, grow_once, {misses(30)}));
 }
 
 TEST(TableModel, AKeyPutOrReplacedWhileTheTableGrowsIsFound) {
-  expect_holds(Memory::kTotalStoreOrder, table(1, 5,
+  expect_holds(Memory::kTotalStoreOrder, table(1, 4,
                                                [](TableWorld& world) {
                                                  world.put(5, 5);
                                                  world.remove(0, 0);
@@ -186,15 +184,15 @@ TEST(TableModel, AReaderThatSleepsThroughTwoGrowthsStillFindsItsKey) {
   // Counted as full for a second growth too: twelve keys in the middle table.
   expect_holds(Memory::kTotalStoreOrder, [&](Machine& machine) {
     auto world = std::make_shared<TableWorld>(machine, 1);
-    for (std::uint32_t id = 0; id < 5; ++id) world->put(id, id);
-    for (std::uint32_t i = 0; i < 7; ++i) world->table->insert(hash_of(40 + i), 20 + i);
+    for (std::uint32_t id = 0; id < 4; ++id) world->put(id, id);
+    for (std::uint32_t i = 0; i < 8; ++i) world->table->insert(hash_of(40 + i), 20 + i);
     machine.thread("reader", [=] { expect(world->get(0) != 0, "a present key is never missed"); });
     machine.thread("agent", [=] { grow_twice(*world); });
   });
 }
 
 TEST(TableMutant, AnOverflowThatIsNotCountedIsFound) {
-  expect_found(Memory::kTotalStoreOrder, table(4, 9, churn_overflow, {finds(7)}),
+  expect_found(Memory::kTotalStoreOrder, table(4, 8, churn_overflow, {finds(6)}),
                {{"insert_into", Kind::kStore, Action::kSkip, Mutation::Of::kRelaxed}});
 }
 
@@ -224,22 +222,22 @@ TEST(TableMutant, AnEntryReusedWithoutHeavyFenceIsFound) {
 }
 
 TEST(TableMutant, AMissWithoutLookingAtTheGenerationAgainIsFound) {
-  expect_found(Memory::kTotalStoreOrder, table(1, 5, grow_once, {finds(4)}),
+  expect_found(Memory::kTotalStoreOrder, table(1, 4, grow_once, {finds(3)}),
                {{"find", Kind::kLoad, Action::kStale, Mutation::Of::kRelaxed}});
 }
 
 TEST(TableMutant, AGenerationVisibleBeforeItsTableIsFound) {
-  expect_found(Memory::kPartialStoreOrder, table(1, 5, grow_once, {finds(4)}),
+  expect_found(Memory::kPartialStoreOrder, table(1, 4, grow_once, {finds(3)}),
                {{"publish", Kind::kStore, Action::kRelax}});
 }
 
 TEST(TableMutant, AGenerationThatStaysIsFound) {
   expect_found(Memory::kTotalStoreOrder,
-               table(1, 5,
+               table(1, 4,
                      [](TableWorld& world) {
                        for (int i = 0; i < 4; ++i) world.table->prepare_insert();
                      },
-                     {finds(4)}),
+                     {finds(3)}),
                {{"publish", Kind::kStore, Action::kSkip, Mutation::Of::kOrdered}});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The index file of layout version 1, byte by byte: today's structs make these bytes, and today's
+// The index file of layout version 2, byte by byte: today's structs make these bytes, and today's
 // reader and agent understand them. When one of these tests fails, a layout has changed: give it a
 // new kLayoutVersion and a new golden file (tests/golden/README.md), and leave the old one as it
 // is.
@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "agent/pool/store.h"
 #include "libmc/base/checksum.h"
@@ -19,7 +20,7 @@
 namespace mc {
 namespace {
 
-static_assert(shm::kLayoutVersion == 1, "a new version: add its golden file and its tests");
+static_assert(shm::kLayoutVersion == 2, "a new version: add its golden file and its tests");
 
 // The file: a header, two tables of 2 MiB, room for 8 entries, then keys; all at multiples of 2
 // MiB.
@@ -31,8 +32,11 @@ constexpr std::uint64_t kFileBytes = kKeysAt + kKeysBytes;
 constexpr std::uint64_t kSlabBytes = 64 * 1024;  // of records of one size, in the key heap
 constexpr std::uint64_t kSeed = 0x0123456789abcdef, kSession = 0x77;
 constexpr std::uint64_t kPoolBytes = 1u << 20, kPoolMaxBytes = 2u << 20;
-constexpr std::string_view kParent = "golden/parent", kChild = "golden/child",
-                           kGone = "golden/gone";
+constexpr std::string_view
+    kParent = "golden/parent",
+    kGone = "golden/gone",
+    kChild = "golden/child, with a key that is longer than the line beside its entry";
+static_assert(kChild.size() > shm::kShortKeyBytes);
 constexpr shm::ExtentRecord kChildExtents[2] = {{0x1000, 512}, {0x2000, 256}};
 
 struct Section {
@@ -42,7 +46,7 @@ struct Section {
 constexpr Section kSections[] = {{"header", 0, sizeof(shm::IndexHeader)},
                                  {"table", kTwoMiB, kBuckets * sizeof(shm::Bucket)},
                                  {"entries", kEntriesAt, kMaxEntries * sizeof(shm::Entry)},
-                                 {"keys", kKeysAt, 64},
+                                 {"keys", kKeysAt, 80},
                                  {"extents", kKeysAt + kSlabBytes, 32}};
 
 std::uint64_t hash_of(std::string_view key) { return hash_key(key.data(), key.size(), kSeed); }
@@ -66,7 +70,7 @@ struct IndexFile {
 
 IndexFile golden_index() {
   IndexFile index;
-  const golden::Sections sections = golden::read("index-v1.txt");
+  const golden::Sections sections = golden::read("index-v2.txt");
   EXPECT_EQ(sections.size(), std::size(kSections));
   for (const Section& part : kSections) {
     const auto found = sections.find(part.name);
@@ -120,8 +124,9 @@ void write_entry(const IndexFile& index, std::uint32_t id, std::uint64_t version
   entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
   if (key.empty()) return;
   entry.checksum.store_relaxed(checksum(hash_of(key), "golden", 6));
-  std::memcpy(index.mapping.data() + kKeysAt + field.record * shm::kRecordUnitBytes, key.data(),
-              key.size());
+  std::byte* record = index.mapping.data() + kKeysAt + field.record * shm::kRecordUnitBytes;
+  std::memcpy(key.size() <= shm::kShortKeyBytes ? static_cast<void*>(entry.short_key) : record,
+              key.data(), key.size());
 }
 
 // The child's extents stand in the key heap, the parent's in its entry; entry 2 is a reservation
@@ -132,11 +137,11 @@ IndexFile written_index() {
   write_header(*reinterpret_cast<shm::IndexHeader*>(index.mapping.data()));
   write_entry(index, 0, shm::make_version(0x41, EntryState::kLive), kParent, {0, 0, 1, MC_PIN_SOFT},
               0x4000, 300);
-  write_entry(index, 1, shm::make_version(0x42, EntryState::kLive), kChild, {1, 0, 2, MC_PIN_HARD},
+  write_entry(index, 1, shm::make_version(0x42, EntryState::kLive), kChild, {0, 0, 2, MC_PIN_HARD},
               kSlabBytes / shm::kRecordUnitBytes, 700);
   write_entry(index, 2, shm::make_version(0x43, EntryState::kReserved), "", {0, 0, 1, MC_PIN_NONE},
               0x8000, 256);
-  write_entry(index, 3, shm::make_version(0x44, EntryState::kLimbo), kGone, {2, 0, 1, MC_PIN_NONE},
+  write_entry(index, 3, shm::make_version(0x44, EntryState::kLimbo), kGone, {0, 0, 1, MC_PIN_NONE},
               0xc000, 100);
   auto* entries = reinterpret_cast<shm::Entry*>(index.mapping.data() + kEntriesAt);
   entries[0].attributes.store_relaxed(
@@ -147,13 +152,15 @@ IndexFile written_index() {
   std::uint32_t id = 0;
   for (const std::string_view key : {kParent, kChild}) {
     shm::Bucket& bucket = buckets[shm::home_bucket(hash_of(key), kBuckets)];
-    bucket.slots[id].store_relaxed(shm::slot_value(hash_of(key), id));
+    const std::uint32_t hint = id == 0 ? 0x4000 / shm::kHintUnitBytes : 0xffffffff;
+    bucket.slots[id].store_relaxed(shm::slot_value(hash_of(key), id, hint));
+    bucket.granules[id].store_relaxed(static_cast<std::uint16_t>(hint >> 16));
     ++id;
   }
   return index;
 }
 
-TEST(GoldenIndex, TodaysStructsMakeTheBytesOfVersionOne) {
+TEST(GoldenIndex, TodaysStructsMakeTheBytesOfVersionTwo) {
   const IndexFile wanted = golden_index(), made = written_index();
   for (const Section& part : kSections) {
     EXPECT_EQ(golden::to_text(wanted.section(part)), golden::to_text(made.section(part)))
@@ -162,7 +169,7 @@ TEST(GoldenIndex, TodaysStructsMakeTheBytesOfVersionOne) {
   }
 }
 
-TEST(GoldenIndex, AReaderFindsTheObjectsOfAFileOfVersionOne) {
+TEST(GoldenIndex, AReaderFindsTheObjectsOfAFileOfVersionTwo) {
   const IndexFile index = golden_index();
   const auto reader = shm::IndexReader::open(index.mapping.data(), kFileBytes);
   ASSERT_TRUE(reader);
@@ -186,7 +193,28 @@ TEST(GoldenIndex, AReaderFindsTheObjectsOfAFileOfVersionOne) {
   EXPECT_FALSE(reader->find(kGone.data(), kGone.size(), hash_of(kGone), nullptr, found));
 }
 
-TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionOne) {
+// Where a slot says that the bytes begin is loaded ahead, and decides nothing.
+TEST(GoldenIndex, AReaderFindsAnObjectWhateverItsSlotSaysOfItsPlace) {
+  const IndexFile index = golden_index();
+  auto reader = shm::IndexReader::open(index.mapping.data(), kFileBytes);
+  ASSERT_TRUE(reader);
+  auto* buckets = reinterpret_cast<shm::Bucket*>(index.mapping.data() + kTwoMiB);
+  shm::Bucket& bucket = buckets[shm::home_bucket(hash_of(kParent), kBuckets)];
+  const std::vector<std::byte> pool(kPoolBytes);
+  reader->set_pool(pool.data(), pool.size());
+  for (const std::uint32_t hint : {0u, 1u, 0xfffu, 0x1000u, 0x80000000u, 0xffffffffu}) {
+    bucket.granules[0].store_relaxed(static_cast<std::uint16_t>(hint >> 16));
+    bucket.slots[0].store_relaxed(shm::slot_value(hash_of(kParent), 0, hint));
+    for (const std::uint64_t ahead_bytes : {0u, 1u, 64u, 512u, 4096u}) {
+      shm::FoundObject found;
+      ASSERT_TRUE(reader->find(kParent.data(), kParent.size(), hash_of(kParent), nullptr, found,
+                               ahead_bytes));
+      EXPECT_EQ(found.extent, 0x4000u);
+    }
+  }
+}
+
+TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionTwo) {
   IndexFile index = golden_index();
   auto pool = MemoryFile::create("golden-pool", kPoolMaxBytes);
   ASSERT_TRUE(pool);
@@ -218,7 +246,7 @@ TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionOne) {
 TEST(GoldenIndex, AFileOfAnotherVersionIsRefused) {
   const IndexFile index = golden_index();
   auto* header = reinterpret_cast<shm::FileHeader*>(index.mapping.data());
-  header->layout_version = 2;
+  header->layout_version = 1;
   EXPECT_FALSE(shm::IndexReader::open(index.mapping.data(), kFileBytes));
 }
 

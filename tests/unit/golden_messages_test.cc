@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages between client and agent of layout version 1, byte by byte: an agent and a libmc of
+// The messages between client and agent of layout version 2, byte by byte: an agent and a libmc of
 // two builds meet over them. When one of these tests fails, see golden_layout_test.cc.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 static_assert(kControlVersion == 1, "a new version: add its golden file and its tests");
 
 golden::Bytes golden_message(const std::string& name) {
-  const golden::Sections sections = golden::read("messages-v1.txt");
+  const golden::Sections sections = golden::read("messages-v2.txt");
   const auto found = sections.find(name);
   return found != sections.end() ? found->second : golden::Bytes{};
 }
@@ -72,7 +72,7 @@ TEST(GoldenMessages, Hello) {
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->header.value, 0x0102030405060708u);
   EXPECT_EQ(decoded->header.status, MC_BUSY);
-  EXPECT_EQ(decoded->layout_version, 1u);
+  EXPECT_EQ(decoded->layout_version, 2u);
   EXPECT_EQ(decoded->channel_count, 16u);
   EXPECT_EQ(decoded->resume_session, 0x1112131415161718u);
   EXPECT_EQ(decoded->resume_secret, 0x2122232425262728u);

@@ -73,6 +73,7 @@ class Word {
 
 }  // namespace model_checked
 
+using Word16 = Word<std::uint16_t>;
 using Word32 = Word<std::uint32_t>;
 using Word64 = Word<std::uint64_t>;
 
