@@ -335,7 +335,7 @@ mc_status mc_group_begin(mc_client* client, mc_group** group) {
   if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
   *group = nullptr;
   if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
-  *group = new mc_group{&of(client), nullptr, {}, nullptr, false, {}};
+  *group = new mc_group{.client = &of(client), .items = {}, .staging = nullptr, .failure = {}};
   return MC_OK;
 }
 

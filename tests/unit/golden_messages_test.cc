@@ -97,6 +97,7 @@ TEST(GoldenMessages, Welcome) {
   welcome.channel_count = 10;
   welcome.isolated = 1;
   welcome.resumed = 1;
+  welcome.clustered = 1;
   expect_golden("welcome", golden::bytes_of(welcome));
   const golden::Bytes bytes = golden_message("welcome");
   const auto decoded = decode_control<Welcome>(bytes, ControlType::kWelcome);
@@ -108,6 +109,7 @@ TEST(GoldenMessages, Welcome) {
   EXPECT_EQ(decoded->channel_count, 10u);
   EXPECT_EQ(decoded->isolated, 1u);
   EXPECT_EQ(decoded->resumed, 1u);
+  EXPECT_EQ(decoded->clustered, 1u);
   EXPECT_EQ(golden::bytes_of(*decoded), bytes);
 }
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an agent's peer says: questions and places. What is decoded is within its limits, and says
+// the same when it is encoded again.
+#include "agent/cluster/peer_messages.h"
+
+#include "bytes.h"
+#include "shm/messages.h"
+
+using namespace mc::agent;  // NOLINT: a program's only file
+using mc::fuzz::require;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto message = decode_peer_message(bytes);
+  if (!message) return 0;
+  require(size <= mc::transport::kMaxNotificationBytes);
+  require(message->keys.size() <= kMaxAskKeys && message->rows.size() <= kMaxAskKeys);
+  std::size_t row_bytes = 0;
+  for (const PlaceRow& row : message->rows) {
+    row_bytes += encoded_row_bytes(row);
+    require(row.number < kMaxAskKeys);
+    if (!row.held) continue;
+    require(row.length >= 1 && row.length <= MC_MAX_OBJECT_BYTES && row.version != 0);
+    require(!row.extents.empty() && row.extents.size() <= MC_MAX_EXTENTS);
+    require(row.key.size() <= MC_MAX_KEY_BYTES && row.pin <= MC_PIN_HARD);
+    std::uint64_t sum = 0;
+    for (const auto& extent : row.extents) sum += extent.length_bytes;
+    require(sum == row.length);
+  }
+  const std::vector<std::byte> again = encode_peer_message(*message);
+  const auto twice = decode_peer_message(again);
+  require(twice.has_value());
+  require(twice->rows.size() == message->rows.size() && twice->keys == message->keys);
+  require(again == encode_peer_message(*twice));
+  return 0;
+}

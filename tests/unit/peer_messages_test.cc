@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What agents say to each other: what was said is heard, and what cannot be is not.
+#include "agent/cluster/peer_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace mc::agent {
+namespace {
+
+PlaceRow held_row(std::uint16_t number, std::size_t extents, std::size_t key_bytes) {
+  PlaceRow row;
+  row.number = number;
+  row.held = true;
+  row.version = 0x1234567890;
+  row.generation = 77;
+  row.checksum = 0xabcdef;
+  row.parent_hash = 5;
+  row.pin = 1;
+  row.replicas = 3;
+  for (std::size_t i = 0; i < extents; ++i) {
+    row.extents.push_back({i * 4096, 1000 + i});
+    row.length += 1000 + i;
+  }
+  row.key = std::string(key_bytes, 'k');
+  return row;
+}
+
+PeerMessage place() {
+  PeerMessage message;
+  message.kind = PeerMessageKind::kPlace;
+  message.request = 9;
+  message.name_space = 11;
+  message.region.assign(24, std::byte{7});
+  message.rows = {held_row(0, 1, 0), PlaceRow{}, held_row(127, MC_MAX_EXTENTS, 13)};
+  message.rows[1].number = 1;
+  return message;
+}
+
+TEST(PeerMessages, WhatWasSaidIsHeard) {
+  const auto bytes = encode_peer_message(place());
+  const auto heard = decode_peer_message(bytes);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->request, 9u);
+  EXPECT_EQ(heard->name_space, 11u);
+  EXPECT_EQ(heard->region, place().region);
+  ASSERT_EQ(heard->rows.size(), 3u);
+  EXPECT_FALSE(heard->rows[1].held);
+  const PlaceRow& row = heard->rows[2];
+  EXPECT_EQ(row.number, 127);
+  EXPECT_EQ(row.version, 0x1234567890u);
+  EXPECT_EQ(row.replicas, 3);
+  EXPECT_EQ(row.extents.size(), MC_MAX_EXTENTS);
+  EXPECT_EQ(row.key, std::string(13, 'k'));
+  EXPECT_EQ(encode_peer_message(*heard), bytes);
+
+  PeerMessage ask;
+  ask.kind = PeerMessageKind::kAsk;
+  ask.flags = kAskForKeys;
+  ask.keys.assign(kMaxAskKeys, {1, 2});
+  const auto asked = decode_peer_message(encode_peer_message(ask));
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->keys, ask.keys);
+}
+
+TEST(PeerMessages, EveryPrefixOfAMessageIsRefused) {
+  const auto bytes = encode_peer_message(place());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
+  }
+  auto longer = bytes;
+  longer.resize(bytes.size() + 8);
+  EXPECT_FALSE(decode_peer_message(longer));
+}
+
+TEST(PeerMessages, PlacesThatCannotBeAreRefused) {
+  const auto refused = [](auto change) {
+    PeerMessage message = place();
+    change(message.rows[2]);
+    return !decode_peer_message(encode_peer_message(message));
+  };
+  EXPECT_FALSE(refused([](PlaceRow&) {}));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.length += 1; }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.version = 0; }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.extents.clear(); }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.extents.push_back(row.extents[0]); }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.extents[0].offset_bytes = UINT64_MAX; }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.pin = 3; }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.replicas = 9; }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.number = kMaxAskKeys; }));
+  EXPECT_TRUE(refused([](PlaceRow& row) { row.key = std::string(MC_MAX_KEY_BYTES + 1, 'k'); }));
+}
+
+}  // namespace
+}  // namespace mc::agent
