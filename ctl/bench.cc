@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ctl/bench/cases.h"
+#include "ctl/bench/remote.h"
 #include "ctl/command.h"
 #include "ctl/size.h"
 #include "ctl/table.h"
@@ -40,6 +41,7 @@ struct BenchOptions {
   unsigned rounds = 5;
   bool quick = false;
   bool embedded = false;
+  bool remote = false;
   std::string pool_bytes;
 };
 
@@ -272,21 +274,43 @@ Status touch_pool(mc_client* client, std::uint64_t pool_bytes) {
   return {};
 }
 
-int run_steps(const std::vector<Step>& steps, BenchRig& rig, Context& context) {
-  Table table({"case", "size", "p50", "p99", "rate", "limit p50", "limit rate", "ratio", "limit"});
-  for (const Step& step : steps) {
-    const CaseResult result = step.run(rig);
+// A line for each result, or all of them in a table at the end.
+class Results {
+ public:
+  explicit Results(Context& context) : context_(context) {}
+  void take(const CaseResult& result) {
     if (!result.error.empty()) {
-      stop(context, 1, result.name + " " + format_bytes(result.size) + ": " + result.error);
+      stop(context_, 1, result.name + " " + format_bytes(result.size) + ": " + result.error);
     }
-    if (context.json) {
+    if (context_.json) {
       std::printf("%s", json_line(result).c_str());
       std::fflush(stdout);
     }
-    table.add_row(table_row(result));
+    table_.add_row(table_row(result));
   }
-  if (!context.json) std::printf("%s", table.to_string().c_str());
-  return context.exit_code;
+  int finish() const {
+    if (!context_.json) std::printf("%s", table_.to_string().c_str());
+    return context_.exit_code;
+  }
+
+ private:
+  Context& context_;
+  Table table_{{"case", "size", "p50", "p99", "rate", "limit p50", "limit rate", "ratio", "limit"}};
+};
+
+int run_steps(const std::vector<Step>& steps, BenchRig& rig, Context& context) {
+  Results results(context);
+  for (const Step& step : steps) results.take(step.run(rig));
+  return results.finish();
+}
+
+int bench_remote(const SamplePlan& plan, Context& context) {
+  Results results(context);
+  const Status status =
+      run_remote_cases(plan, context.timeout_ms * 1'000'000,
+                       [&results](const CaseResult& result) { results.take(result); });
+  if (!status.ok()) return stop(context, 1, status.to_string());
+  return results.finish();
 }
 
 int bench(const BenchOptions& options, Context& context) {
@@ -299,6 +323,7 @@ int bench(const BenchOptions& options, Context& context) {
   rig.plan.sample.seconds = options.quick ? kQuickSeconds : options.seconds;
   rig.plan.sample.rounds = options.quick ? kQuickRounds : options.rounds;
 
+  if (options.remote) return bench_remote(rig.plan.sample, context);
   Helpers helpers;
   if (const Status started = start_helpers(helpers, options, context); !started.ok()) {
     return stop(context, 1, started.to_string());
@@ -374,6 +399,9 @@ void register_bench(CLI::App& app, Context& context) {
       ->capture_default_str();
   verb->add_flag("--quick", options->quick, "All cases in less than ten seconds, more roughly");
   verb->add_flag("--embedded", options->embedded, "Without an agent: a pool inside this process");
+  verb->add_flag("--remote", options->remote,
+                 "Start a master and two agents, each in a network namespace of its own, and "
+                 "measure gets of the other host's objects beside a bare TCP connection");
   verb->add_option("--pool-bytes", options->pool_bytes, "With --embedded: size of the pool");
   verb->callback([options, &context] { bench(*options, context); });
 }

@@ -26,6 +26,12 @@ constexpr std::uint64_t kRecoveryShare = 2;
 constexpr std::uint64_t kPatienceNs = 500 * kMs;
 constexpr std::size_t kLocateBatch = 512;
 constexpr std::size_t kMaxCachedExtents = 4;
+// A location that has been read from so often is worth a copy.
+constexpr std::uint32_t kHotUses = 2;
+constexpr std::uint64_t kCopyNs = 5'000 * kMs;
+constexpr std::uint64_t kHotNs = 2 * kMs;
+constexpr std::size_t kMaxHot = 4096;
+constexpr std::size_t kMaxCopies = 16;  // fetches under way, readers' own included
 constexpr std::uint64_t kMaxReads = MC_MAX_EXTENTS;
 
 }  // namespace
@@ -92,7 +98,7 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
     }
     ++counters_.location_hits;
     fetch.from_cache = true;
-    fetch.keep = ++known->uses > 1;
+    fetch.hot = ++known->uses == kHotUses;
     fetch.at = *known;
     fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + kMostLocateNs);
     fetch.step = Step::kRoom;
@@ -157,6 +163,7 @@ void Fetcher::forget(const ClusterTenant& tenant) {
     if (fetch->tenant == &tenant || fetch->tenant == nullptr) gone.push_back(id);
   }
   for (const std::uint64_t id : gone) miss(*find(id), MC_NOT_FOUND, counters_.holders_failed);
+  std::erase_if(hot_, [&](const Hot& hot) { return hot.tenant == &tenant; });
 }
 
 // ---- Locating and asking ------------------------------------------------------------------------
@@ -525,7 +532,27 @@ void Fetcher::deliver(Fetch& fetch) {
   }
   fetch.waiters.clear();
   if (fetch.ended) fetch.ended(kept != kNoEntry ? MC_OK : MC_CANCELLED);
+  if (fetch.hot && hot_.size() < kMaxHot) {
+    hot_.push_back({fetch.tenant, fetch.name, std::move(fetch.key), fetch.at, now_ns_ + kHotNs});
+  }
   end(fetch);
+}
+
+// Reads what was lent a moment ago once more, to keep it: its readers did not wait for the master.
+void Fetcher::begin_copies(std::uint64_t now_ns) {
+  while (!hot_.empty() && now_ns >= hot_.front().due_ns && fetches_.size() < kMaxCopies) {
+    Hot hot = std::move(hot_.front());
+    hot_.pop_front();
+    if (by_name_.contains(hot.name) || hot.tenant->find(hot.name) != kNoEntry) continue;
+    Fetch& copy = start(hot.tenant, hot.name, now_ns + kCopyNs);
+    copy.key = std::move(hot.key);
+    copy.keep = true;
+    copy.from_cache = true;
+    copy.at = std::move(hot.at);
+    copy.try_until_ns = copy.deadline_ns;
+    copy.step = Step::kRoom;
+    seek_room(copy, now_ns);
+  }
 }
 
 // The live entry that holds the object from now on, or kNoEntry if it must not be kept.
@@ -643,6 +670,7 @@ void Fetcher::check_times(std::uint64_t now_ns) {
 
 void Fetcher::flush(std::uint64_t now_ns) {
   now_ns_ = now_ns;
+  if (!hot_.empty()) begin_copies(now_ns);
   if (fetches_.empty()) return;
   for (const std::uint64_t id : std::exchange(want_room_, {})) {
     if (Fetch* const fetch = find(id); fetch != nullptr && fetch->step == Step::kRoom) {
@@ -657,6 +685,9 @@ void Fetcher::flush(std::uint64_t now_ns) {
   check_times(now_ns);
 }
 
-std::uint64_t Fetcher::next_ns() const { return fetches_.empty() ? UINT64_MAX : next_check_ns_; }
+std::uint64_t Fetcher::next_ns() const {
+  const std::uint64_t hot_ns = hot_.empty() ? UINT64_MAX : hot_.front().due_ns;
+  return std::min(hot_ns, fetches_.empty() ? UINT64_MAX : next_check_ns_);
+}
 
 }  // namespace mc::agent

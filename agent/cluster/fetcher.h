@@ -15,6 +15,7 @@
 // Trusts: what a holder says of places is checked by its own transport and the checksum.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -95,6 +96,7 @@ class Fetcher {
     Step step = Step::kLocate;
     bool relocated = false;  // once, after a stale location
     bool from_cache = false;
+    bool hot = false;   // asked for again: a copy is made when its readers have it
     bool keep = false;  // as a copy, under its key
     bool offered = false;
     metadata::Verdict verdict = metadata::Verdict::kStale;
@@ -132,6 +134,7 @@ class Fetcher {
   bool sum_matches(const Fetch& fetch) const;
   void deliver(Fetch& fetch);
   std::uint32_t keep_copy(Fetch& fetch);
+  void begin_copies(std::uint64_t now_ns);
   void try_next(Fetch& fetch, std::uint64_t now_ns);
   void give_back(Fetch& fetch);
   void miss(Fetch& fetch, mc_status status, std::uint64_t& reason);
@@ -148,6 +151,14 @@ class Fetcher {
   std::unordered_map<std::uint64_t, FetchPointer> fetches_;
   std::unordered_map<metadata::KeyHash, std::uint64_t, NameHash> by_name_;  // of fetches
   std::vector<std::uint64_t> to_locate_, to_ask_, want_room_, to_read_;
+  struct Hot {
+    ClusterTenant* tenant;
+    metadata::KeyHash name;
+    std::string key;
+    Location at;
+    std::uint64_t due_ns;
+  };
+  std::deque<Hot> hot_;  // to become copies when nobody waits, or at their time
   std::unordered_map<std::uint32_t, AskBatch> asks_;
   std::uint32_t next_ask_ = 1;
   std::uint64_t next_id_ = 1;

@@ -30,6 +30,11 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   const std::vector<std::string>& sockets() const { return sockets_; }
+  // Of agent i, from 0: its network namespace (empty: this host's) and address.
+  std::string net(unsigned agent) const { return net_of(agent + 1); }
+  std::string address(unsigned agent) const {
+    return namespaces_ ? "10.77.0." + std::to_string(agent + 2) : std::string("127.0.0.1");
+  }
   bool has_namespaces() const { return namespaces_; }
 
  private:

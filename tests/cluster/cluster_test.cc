@@ -72,8 +72,11 @@ TEST_F(ClusterTest, WhatIsAskedForTwiceBecomesACopyThatOutlivesItsSource) {
   mc_view_release(&view);
   EXPECT_EQ(holders(1, "hot"), 1u);
   EXPECT_TRUE(get(1, "hot") == value);
-  EXPECT_GE(counter(1, "counters", "copies_kept"), 1u);
+  EXPECT_TRUE(wait_for([&] { return counter(1, "counters", "copies_kept") == 1; }));
   EXPECT_EQ(holders(1, "hot"), 2u);
+  ASSERT_EQ(mc_get_view(client(1), slice("hot"), &view), MC_OK);
+  EXPECT_EQ(view.fetched, 0u);
+  mc_view_release(&view);
   close_clients(0);
   agents_[0]->stop();
   EXPECT_TRUE(get(1, "hot") == value);

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/bench/remote.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "ctl/replay/stage.h"
+#include "ctl/replay/target.h"
+#include "libmc/base/fd.h"
+
+namespace mc::ctl {
+
+namespace {
+
+constexpr const char* kNamespace = "bench-remote";
+constexpr std::uint64_t kPoolBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kSmallBytes = 4096;
+constexpr std::uint64_t kBatch = 32;
+constexpr int kPeerPort = 7555;
+
+struct ClientCloser {
+  void operator()(mc_client* client) const { mc_close(client); }
+};
+using Client = std::unique_ptr<mc_client, ClientCloser>;
+
+Result<Client> open_client(const std::string& agent, std::uint64_t timeout_ns) {
+  mc_open_options open = MC_OPEN_OPTIONS_INIT;
+  open.agent = agent.c_str();
+  open.name_space = kNamespace;
+  open.label = "mcctl-bench";
+  open.timeout_ns = timeout_ns;
+  mc_client* client = nullptr;
+  if (const mc_status status = mc_open(&open, &client); status != MC_OK) {
+    return fail(status, mc_last_error());
+  }
+  return Client(client);
+}
+
+bool enter(const std::string& net) {
+  if (net.empty()) return true;
+  const Fd fd(::open(("/run/netns/" + net).c_str(), O_RDONLY | O_CLOEXEC));
+  return fd && ::setns(fd.get(), CLONE_NEWNET) == 0;
+}
+
+bool receive_all(int fd, void* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got = ::recv(fd, static_cast<char*>(data) + done, bytes - done, 0);
+    if (got <= 0) return false;
+    done += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+bool send_all(int fd, const void* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t put =
+        ::send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL);
+    if (put <= 0) return false;
+    done += static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+// Answers each question of eight bytes with as many bytes as it says.
+[[noreturn]] void serve(int listener) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::vector<char> bytes(std::size_t{1} << 20, 'x');
+  const int fd = ::accept(listener, nullptr, nullptr);
+  const int one = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  std::uint64_t wanted = 0;
+  while (receive_all(fd, &wanted, sizeof wanted)) {
+    while (wanted > 0) {
+      const std::size_t part = std::min<std::uint64_t>(wanted, bytes.size());
+      if (!send_all(fd, bytes.data(), part)) ::_exit(0);
+      wanted -= part;
+    }
+  }
+  ::_exit(0);
+}
+
+// A bare connection between the hosts of two agents, blocking calls on both sides.
+class BarePeer {
+ public:
+  Status start(const std::string& net, const std::string& address, const std::string& from_net) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(kPeerPort);
+    ::inet_pton(AF_INET, address.c_str(), &at.sin_addr);
+    // A thread has a network namespace of its own to change.
+    Status status;
+    Fd listener;
+    std::thread([&] {
+      listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (!enter(net)) status = {MC_PERMISSION_DENIED, errno_text("enter " + net, errno)};
+      listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const int one = 1;
+      ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+      if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
+          ::listen(listener.get(), 1) != 0) {
+        status = {MC_BUSY, errno_text("listen on " + address, errno)};
+      }
+    }).join();
+    if (!status.ok()) return status;
+    child_ = ::fork();
+    if (child_ == 0) serve(listener.get());
+    std::thread([&] {
+      enter(from_net);
+      socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const int one = 1;
+      ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+      if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) {
+        status = {MC_AGENT_UNAVAILABLE, errno_text("connect to " + address, errno)};
+      }
+    }).join();
+    return status;
+  }
+  ~BarePeer() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  mc_status ask(std::uint64_t bytes) {
+    buffer_.resize(std::max<std::size_t>(buffer_.size(), bytes));
+    return send_all(socket_.get(), &bytes, sizeof bytes) &&
+                   receive_all(socket_.get(), buffer_.data(), bytes)
+               ? MC_OK
+               : MC_AGENT_UNAVAILABLE;
+  }
+  mc_status ask(std::uint64_t bytes, std::uint64_t count) {
+    mc_status status = MC_OK;
+    for (std::uint64_t i = 0; i < count && status == MC_OK; ++i) status = ask(bytes);
+    return status;
+  }
+
+ private:
+  pid_t child_ = 0;
+  Fd socket_;
+  std::vector<char> buffer_;
+};
+
+std::string key_of(std::string_view kind, std::uint64_t number) {
+  std::string key = std::string(kind) + "/" + std::to_string(number) + "/";
+  key.resize(64, 'k');
+  return key;
+}
+
+// What is put on the other host, got here, and how.
+class Cases {
+ public:
+  Cases(mc_client* here, mc_client* there, BarePeer& bare, const SamplePlan& plan)
+      : here_(here), there_(there), bare_(bare), plan_(plan) {}
+
+  // One get at a time of an object nobody here knows, or whose place is known.
+  CaseResult get(const char* name, std::uint64_t size, bool known) {
+    const std::string kind = std::string(name) + std::to_string(size);
+    Subject ours;
+    ours.prepare = [=, this](std::uint64_t first, std::uint64_t count) {
+      for (std::uint64_t i = first; i < first + count; ++i) {
+        put(kind, i, size);
+        if (known) fetch(kind, i);
+      }
+    };
+    ours.run = [=, this](std::uint64_t first, std::uint64_t count) {
+      mc_status status = MC_OK;
+      for (std::uint64_t i = first; i < first + count && status == MC_OK; ++i) {
+        status = fetch(kind, i);
+      }
+      return status;
+    };
+    CaseResult result = run(name, size, std::move(ours), size);
+    result.size = size;
+    return result;
+  }
+
+  CaseResult get_batch() {
+    std::vector<std::string> keys(kBatch);
+    std::vector<mc_slice> slices(kBatch);
+    std::vector<mc_view> views(kBatch);
+    std::vector<mc_status> statuses(kBatch);
+    Subject ours;
+    ours.prepare = [&, this](std::uint64_t first, std::uint64_t count) {
+      for (std::uint64_t i = first * kBatch; i < (first + count) * kBatch; ++i) {
+        put("batch", i, kSmallBytes);
+      }
+    };
+    ours.run = [&, this](std::uint64_t first, std::uint64_t count) {
+      mc_status status = MC_OK;
+      for (std::uint64_t call = first; call < first + count && status == MC_OK; ++call) {
+        for (std::uint64_t i = 0; i < kBatch; ++i) {
+          keys[i] = key_of("batch", call * kBatch + i);
+          slices[i] = {keys[i].data(), keys[i].size()};
+        }
+        status = mc_get_view_batch(here_, slices.data(), kBatch, views.data(), statuses.data());
+        for (mc_view& view : views) mc_view_release(&view);
+      }
+      return status;
+    };
+    CaseResult result =
+        run("remote_get_batch", kSmallBytes * kBatch, std::move(ours), kSmallBytes * kBatch);
+    result.size = kSmallBytes;
+    result.batch = kBatch;
+    return result;
+  }
+
+  CaseResult put_visible() {
+    std::uint64_t round = 0;
+    Subject ours;
+    ours.run = [&, this](std::uint64_t first, std::uint64_t count) {
+      mc_status status = MC_OK;
+      for (std::uint64_t i = first; i < first + count && status == MC_OK; ++i) {
+        const std::string key = key_of("visible", i);
+        status =
+            mc_put(here_, {key.data(), key.size()}, {value(kSmallBytes), kSmallBytes}, nullptr);
+      }
+      ++round;
+      return status;
+    };
+    CaseResult result = run("remote_put", 8, std::move(ours), kSmallBytes);
+    result.size = kSmallBytes;
+    return result;
+  }
+
+  CaseResult exists() {
+    Subject ours;
+    ours.prepare = [this](std::uint64_t first, std::uint64_t count) {
+      for (std::uint64_t i = first; i < first + count; ++i) put("exists", i, 64);
+    };
+    ours.run = [this](std::uint64_t first, std::uint64_t count) {
+      mc_status status = MC_OK;
+      for (std::uint64_t i = first; i < first + count && status == MC_OK; ++i) {
+        const std::string key = key_of("exists", i);
+        status = mc_exists(here_, {key.data(), key.size()});
+      }
+      return status;
+    };
+    return run("remote_exists", 8, std::move(ours), 0);
+  }
+
+ private:
+  const void* value(std::uint64_t size) {
+    if (value_.size() < size) value_.assign(size, 'v');
+    return value_.data();
+  }
+  void put(std::string_view kind, std::uint64_t number, std::uint64_t size) {
+    const std::string key = key_of(kind, number);
+    const mc_status status = mc_put(there_, {key.data(), key.size()}, {value(size), size}, nullptr);
+    if (status != MC_OK && error_.empty()) error_ = mc_last_error();
+  }
+  mc_status fetch(std::string_view kind, std::uint64_t number) {
+    const std::string key = key_of(kind, number);
+    mc_view view;
+    const mc_status status = mc_get_view(here_, {key.data(), key.size()}, &view);
+    if (status == MC_OK) mc_view_release(&view);
+    return status;
+  }
+  CaseResult run(const char* name, std::uint64_t limit_bytes, Subject ours, std::uint64_t bytes) {
+    Subject limit;
+    limit.run = [this, limit_bytes](std::uint64_t, std::uint64_t count) {
+      return bare_.ask(limit_bytes, count);
+    };
+    SamplePlan plan = plan_;
+    plan.group = bytes >= (1u << 20) ? 1 : 16;
+    const SampleRun run = measure({std::move(ours), std::move(limit)}, plan);
+    CaseResult result;
+    result.name = name;
+    result.limit = "bare TCP";
+    set_samples(result, run, static_cast<double>(bytes));
+    if (run.status != MC_OK) result.error = mc_status_name(run.status);
+    if (!error_.empty()) result.error = error_;
+    return result;
+  }
+
+  mc_client* here_;
+  mc_client* there_;
+  BarePeer& bare_;
+  const SamplePlan plan_;
+  std::string value_;
+  std::string error_;
+};
+
+}  // namespace
+
+Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
+                        const std::function<void(const CaseResult&)>& take) {
+  auto stage = Stage::open(2, std::max<std::uint64_t>(timeout_ns, 20'000'000'000));
+  if (!stage) return stage.error();
+  BarePeer bare;
+  if (Status status = bare.start((*stage)->net(1), (*stage)->address(1), (*stage)->net(0));
+      !status.ok()) {
+    return status;
+  }
+  std::vector<ReplayNamespace> spaces;
+  for (const std::string& socket : (*stage)->sockets()) {
+    auto made = ReplayNamespace::create(
+        socket, {.name = kNamespace, .pool_bytes = kPoolBytes, .policy = "", .clustered = true},
+        timeout_ns);
+    if (!made) return made.error();
+    spaces.push_back(std::move(*made));
+  }
+  {
+    const auto here = open_client((*stage)->sockets()[0], timeout_ns);
+    if (!here) return here.error();
+    const auto there = open_client((*stage)->sockets()[1], timeout_ns);
+    if (!there) return there.error();
+    Cases cases(here->get(), there->get(), bare, plan);
+    take(cases.get("remote_get", kSmallBytes, true));
+    take(cases.get("remote_get_new", kSmallBytes, false));
+    take(cases.get_batch());
+    take(cases.get("remote_get_new", std::uint64_t{1} << 20, false));
+    take(cases.get("remote_get_new", std::uint64_t{64} << 20, false));
+    take(cases.put_visible());
+    take(cases.exists());
+  }
+  return {};
+}
+
+}  // namespace mc::ctl
