@@ -225,6 +225,8 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
     report_tenant_ = 0;
     report_cursor_ = 0;
     reporting_ = true;
+    // Whatever was lost was lost before: flush() must not take it for the loss of this one.
+    was_ready_ = false;
     // All that was to be said is in the report.
     settle_all();
     queue_.clear();

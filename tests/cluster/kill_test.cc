@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kill matrix of several hosts: somebody is killed, or stopped for a while, in the middle of
+// puts and gets. Every call ends in time, no byte is wrong, and what was acknowledged is found
+// afterwards, everywhere.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "cluster/cluster_fixture.h"
+#include "conformance/store_servers.h"
+#include "libmc/base/clock.h"
+
+namespace mc::cluster {
+namespace {
+
+using conformance::slice;
+
+enum class Victim { kOwnAgent, kOtherAgent, kMaster, kStore, kClient };
+enum class Action { kKill, kStop };
+struct Cell {
+  Victim victim;
+  Action action;
+};
+
+std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
+  constexpr const char* kVictims[] = {"OwnAgent", "OtherAgent", "Master", "Store", "Client"};
+  return std::string(kVictims[static_cast<int>(info.param.victim)]) +
+         (info.param.action == Action::kKill ? "Killed" : "Stopped");
+}
+
+constexpr std::uint64_t kTimeoutNs = 2'000'000'000;
+// The deadline, a second (I7), and what a loaded machine takes on top.
+constexpr std::uint64_t kLongestNs = kTimeoutNs + 1'000'000'000 + 4'000'000'000;
+
+std::string value_of(const std::string& key) {
+  return content(key, 1000 + key.size() * 977 % 9000);
+}
+
+// Puts keys of its own on one host, and reads back what it has put and what others have.
+class Load {
+ public:
+  Load(std::string socket, std::string name, std::vector<std::string> others)
+      : name_(std::move(name)), others_(std::move(others)) {
+    mc_open_options options = MC_OPEN_OPTIONS_INIT;
+    options.agent = socket.c_str();
+    options.timeout_ns = kTimeoutNs;
+    EXPECT_EQ(mc_open(&options, &client_), MC_OK) << mc_last_error();
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Load() {
+    stop();
+    mc_close(client_);
+  }
+  void stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  const std::vector<std::string>& acknowledged() const { return acknowledged_; }
+  std::uint64_t longest_ns() const { return longest_ns_; }
+  std::uint64_t wrong() const { return wrong_; }
+  std::uint64_t calls() const { return calls_; }
+
+ private:
+  template <typename Call>
+  mc_status timed(Call call) {
+    const std::uint64_t start_ns = now_ns();
+    const mc_status status = call();
+    longest_ns_ = std::max(longest_ns_, now_ns() - start_ns);
+    ++calls_;
+    return status;
+  }
+  void read(const std::string& key) {
+    const std::string wanted = value_of(key);
+    std::string bytes(wanted.size() + 1, '\0');
+    std::size_t length = 0;
+    const mc_status status =
+        timed([&] { return mc_get(client_, slice(key), bytes.data(), bytes.size(), &length); });
+    if (status == MC_OK) wrong_ += bytes.substr(0, length) == wanted ? 0 : 1;
+  }
+  void run() {
+    for (std::uint64_t i = 0; !stop_; ++i) {
+      const std::string key = name_ + "/" + std::to_string(i);
+      const std::string value = value_of(key);
+      if (timed([&] { return mc_put(client_, slice(key), slice(value), nullptr); }) == MC_OK) {
+        acknowledged_.push_back(key);
+      }
+      if (!others_.empty()) read(others_[i % others_.size()]);
+      if (!acknowledged_.empty()) read(acknowledged_[i * 7919 % acknowledged_.size()]);
+    }
+  }
+
+  const std::string name_;
+  const std::vector<std::string> others_;
+  mc_client* client_ = nullptr;
+  std::atomic<bool> stop_{false};
+  std::vector<std::string> acknowledged_;
+  std::uint64_t longest_ns_ = 0;
+  std::uint64_t wrong_ = 0;
+  std::uint64_t calls_ = 0;
+  std::thread thread_;
+};
+
+class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> {
+ protected:
+  static void rest(int milliseconds) { ::usleep(static_cast<useconds_t>(milliseconds) * 1000); }
+
+  void strike() {
+    const bool kill = GetParam().action == Action::kKill;
+    const auto strike_agent = [&](std::size_t number) {
+      if (kill) {
+        agents_[number]->kill_hard();
+        rest(200);
+        start_agent(number);
+        return;
+      }
+      agents_[number]->pause(true);
+      rest(1500);  // beyond the second after which it counts as gone
+      agents_[number]->pause(false);
+    };
+    switch (GetParam().victim) {
+      case Victim::kOwnAgent:
+        strike_agent(0);
+        break;
+      case Victim::kOtherAgent:
+        strike_agent(1);
+        break;
+      case Victim::kMaster:
+        if (kill) {
+          master_->kill_hard();
+          rest(300);
+          master_->start();
+        } else {
+          master_->pause(true);
+          rest(1500);
+          master_->pause(false);
+        }
+        break;
+      case Victim::kStore:
+        if (kill) {
+          redis_->kill_hard();
+          rest(500);
+          redis_->start();
+        } else {
+          redis_->pause(true);
+          rest(1500);
+          redis_->pause(false);
+        }
+        break;
+      case Victim::kClient:
+        ::kill(child_, kill ? SIGKILL : SIGSTOP);
+        rest(300);
+        if (!kill) ::kill(child_, SIGCONT);
+        break;
+    }
+  }
+
+  std::unique_ptr<conformance::StoreServer> redis_;
+  pid_t child_ = 0;
+};
+
+TEST_P(KillTest, EveryCallEndsAndWhatWasAcknowledgedIsFoundEverywhere) {
+  redis_ = std::make_unique<conformance::StoreServer>(conformance::redis_command());
+  const std::string url = "redis://" + redis_->host();
+  start(2, {{"cluster_store", url}, {"pool_bytes", "256MiB"}, {"max_pool_bytes", "256MiB"}},
+        {"--store", url, "--recover-ms", "300"});
+  std::vector<std::string> there;
+  for (int i = 0; i < 200; ++i) {
+    there.push_back("there/" + std::to_string(i));
+    ASSERT_EQ(put(1, there.back(), value_of(there.back())), MC_OK) << mc_last_error();
+  }
+  if (GetParam().victim == Victim::kClient) {
+    child_ = ::fork();
+    if (child_ == 0) {
+      // A client of its own: that of the parent is not this process'.
+      Load load(agents_[0]->socket(), "child", there);
+      for (;;) ::pause();
+    }
+  }
+  std::vector<std::string> acknowledged;
+  {
+    Load here(agents_[0]->socket(), "here", there);
+    Load beside(agents_[1]->socket(), "beside", {});
+    rest(200);
+    strike();
+    rest(500);
+    for (Load* const load : {&here, &beside}) {
+      load->stop();
+      EXPECT_EQ(load->wrong(), 0u);
+      EXPECT_GT(load->calls(), 10u);
+      EXPECT_LT(load->longest_ns(), kLongestNs);
+      acknowledged.insert(acknowledged.end(), load->acknowledged().begin(),
+                          load->acknowledged().end());
+    }
+  }
+  if (child_ > 0) {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  // A loaded machine puts more than a pool holds; what is looked for is what came last.
+  if (acknowledged.size() > 4000)
+    acknowledged.erase(acknowledged.begin(), acknowledged.end() - 4000);
+  for (std::size_t agent = 0; agent < 2; ++agent) {
+    ASSERT_TRUE(wait_for([&] { return ask(agent, "status")["cluster"]["master_ready"].asBool(); }));
+  }
+  std::size_t missing = 0;
+  for (std::size_t i = 0; i < acknowledged.size(); i += 1 + acknowledged.size() / 300) {
+    const std::string& key = acknowledged[i];
+    for (std::size_t agent = 0; agent < 2; ++agent) {
+      const bool found = wait_for([&] { return get(agent, key) == value_of(key); });
+      EXPECT_TRUE(found) << key << " at " << agent;
+      missing += found ? 0 : 1;
+    }
+    ASSERT_LT(missing, 3u) << "and more, most likely";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cells, KillTest,
+    ::testing::Values(Cell{Victim::kOwnAgent, Action::kKill},
+                      Cell{Victim::kOwnAgent, Action::kStop},
+                      Cell{Victim::kOtherAgent, Action::kKill},
+                      Cell{Victim::kOtherAgent, Action::kStop},
+                      Cell{Victim::kMaster, Action::kKill}, Cell{Victim::kMaster, Action::kStop},
+                      Cell{Victim::kStore, Action::kKill}, Cell{Victim::kStore, Action::kStop},
+                      Cell{Victim::kClient, Action::kKill}, Cell{Victim::kClient, Action::kStop}),
+    cell_name);
+
+}  // namespace
+}  // namespace mc::cluster
