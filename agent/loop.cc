@@ -98,9 +98,8 @@ void Agent::take_turns(std::uint64_t now, Turns& turns) {
 // False: there has been no work for long enough to sleep.
 bool Agent::spin(std::uint64_t now, Turns& turns) {
   const bool lively = cluster_ && cluster_->lively(now);
-  if (lively) return true;
-  if (active_.empty() || now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000})
-    return false;
+  const bool idle = now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000};
+  if (!lively && (active_.empty() || idle)) return false;
   if (now < turns.next_yield_ns) return true;
   // Whoever is to give us work may be waiting for this very core.
   ::sched_yield();

@@ -153,8 +153,10 @@ class BarePeer {
 };
 
 std::string key_of(std::string_view kind, std::uint64_t number) {
-  std::string key = std::string(kind) + "/" + std::to_string(number) + "/";
-  key.resize(64, 'k');
+  const std::string text = std::to_string(number);
+  std::string key(64, '/');
+  kind.copy(key.data(), std::min<std::size_t>(kind.size(), 32));
+  text.copy(key.data() + 40, text.size());
   return key;
 }
 
