@@ -23,6 +23,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "watchdog(seconds): a limit other than 120 s")
+    config.addinivalue_line("markers", "ours_only: a promise that Mooncake does not make")
 
 
 @pytest.fixture(autouse=True)
