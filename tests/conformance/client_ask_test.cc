@@ -11,11 +11,11 @@ namespace {
 using Ask = ClientTest;
 MC_EVERYWHERE(Ask);
 
-mc_status ask(mc_client* client, std::string_view question, std::string* answer = nullptr) {
-  const auto keep = [](void* context, const char* text, size_t size) {
-    if (context != nullptr) static_cast<std::string*>(context)->assign(text, size);
+mc_status question(mc_client* client, std::string_view text, std::string* answer = nullptr) {
+  const auto keep = [](void* context, const char* said, size_t size) {
+    if (context != nullptr) static_cast<std::string*>(context)->assign(said, size);
   };
-  return mc_ask(client, slice(question), keep, answer, 0);
+  return mc_ask(client, slice(text), keep, answer, 0);
 }
 
 TEST_P(Ask, TheAgentListsTheNamespacesObjects) {
@@ -26,9 +26,9 @@ TEST_P(Ask, TheAgentListsTheNamespacesObjects) {
   }
   ASSERT_EQ(put(client, "other", "value"), MC_OK);
   std::string answer;
-  const std::string question =
+  const std::string list =
       R"({"verb":"ls","namespace":"default","prefix":"listed.","cursor":0,"limit":100})";
-  ASSERT_EQ(ask(client, question, &answer), MC_OK) << mc_last_error();
+  ASSERT_EQ(question(client, list, &answer), MC_OK) << mc_last_error();
   for (int i = 0; i < 3; ++i) {
     EXPECT_NE(answer.find("\"listed." + std::to_string(i) + "\""), std::string::npos) << answer;
   }
@@ -38,11 +38,11 @@ TEST_P(Ask, TheAgentListsTheNamespacesObjects) {
 TEST_P(Ask, ARefusalIsAStatus) {
   serve();
   mc_client* client = open();
-  EXPECT_EQ(ask(client, R"({"verb":"ls","namespace":"nobody's"})"), MC_NO_SUCH_NAMESPACE);
-  EXPECT_EQ(ask(client, R"({"verb":"dance"})"), MC_UNSUPPORTED);
-  EXPECT_NE(ask(client, "no JSON"), MC_OK);
-  EXPECT_EQ(ask(client, ""), MC_INVALID_ARGUMENT);
-  EXPECT_EQ(ask(client, std::string(MC_MAX_QUESTION_BYTES + 1, ' ')), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(question(client, R"({"verb":"ls","namespace":"nobody's"})"), MC_NO_SUCH_NAMESPACE);
+  EXPECT_EQ(question(client, R"({"verb":"dance"})"), MC_UNSUPPORTED);
+  EXPECT_NE(question(client, "no JSON"), MC_OK);
+  EXPECT_EQ(question(client, ""), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(question(client, std::string(MC_MAX_QUESTION_BYTES + 1, ' ')), MC_INVALID_ARGUMENT);
   EXPECT_EQ(mc_ask(client, slice("{}"), nullptr, nullptr, 0), MC_INVALID_ARGUMENT);
   EXPECT_EQ(mc_ask(nullptr, slice("{}"), nullptr, nullptr, 0), MC_INVALID_ARGUMENT);
 }

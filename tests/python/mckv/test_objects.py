@@ -338,7 +338,7 @@ def test_opening_fails_with_the_reason(tmp_path):
 
 
 def test_a_client_that_was_never_opened_raises():
-    with pytest.raises((mckv.ClosedError, TypeError)):
+    with pytest.warns(RuntimeWarning, match="uninitialized"), pytest.raises(TypeError):
         mckv.Client.__new__(mckv.Client).get("k")
 
 

@@ -104,9 +104,11 @@ def _open(
             f"tenant {tenant!r}: an embedded pool has the tenant 'default' only; start an agent"
         )
     pool_bytes = max(segment_bytes, _MIN_SEGMENT_BYTES)
-    logger.warning(
-        "mc: no agent runs on this host; embedding a pool of %d bytes that other processes do not "
-        "see and that ends with this one",
+    logger.log(
+        logging.INFO if agent == "embedded" else logging.WARNING,
+        "mc: %s; embedding a pool of %d bytes that other processes do not see and that ends with "
+        "this one",
+        "MC_AGENT=embedded" if agent == "embedded" else "no agent runs on this host",
         pool_bytes,
     )
     client = mckv.Client(
