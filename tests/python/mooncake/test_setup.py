@@ -255,3 +255,32 @@ def test_enumerations(environment):
     assert int(ms.TaskType.REPLICA_MOVE) == 1
     assert ms.ObjectDataType.TENSOR.name == "TENSOR" and ms.ObjectDataType(2).value == 2
     assert ms.COMPLETE == ms.ReplicaStatus.COMPLETE and ms.KVCACHE == ms.ObjectDataType.KVCACHE
+
+
+def test_the_asynchronous_store(environment, master, key):
+    import asyncio
+
+    from mooncake.async_store import MooncakeDistributedStoreAsync
+
+    async def main():
+        store = MooncakeDistributedStoreAsync()
+        arguments = ("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 16 << 20, "tcp", "", master)
+        assert await store.async_setup(*arguments) == 0
+        codes = await asyncio.gather(*(store.async_put(key(i), b"%d" % i) for i in range(20)))
+        assert codes == [0] * 20
+        assert await store.async_get(key(7)) == b"7" == store.get(key(7))
+        for name in ("async_nothing", "nothing"):
+            with pytest.raises(AttributeError, match=name):
+                getattr(store, name)
+        assert await store.async_close() == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.ours_only
+def test_classes_that_are_not_there_say_so(environment):
+    import mooncake.store as ms
+
+    for name in "BufferPool EngramStore ParallelAxis ReadTarget TensorParallelism".split():
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(ms, name)()

@@ -844,6 +844,8 @@ EngramStoreConfig = _missing_class("EngramStoreConfig", "embedding tables are no
 MooncakeDistributedNoFRegister = _missing_class(
     "MooncakeDistributedNoFRegister", "NVMe-oF pools are not there"
 )
+BufferPool = _missing_class("BufferPool", "allocate with numpy or torch, and register_buffer()")
+RegisteredBufferPool = BufferPool
 ParallelAxis = _missing_class("ParallelAxis", "use the *_with_tp forms")
 TensorParallelism = _missing_class("TensorParallelism", "use the *_with_tp forms")
 ReadTarget = _missing_class("ReadTarget", "use the *_with_tp forms")
