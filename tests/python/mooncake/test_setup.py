@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """setup in all its forms, configuration of puts, life and death of a store."""
 
+import time
+
 import pytest
 
 
@@ -284,3 +286,29 @@ def test_classes_that_are_not_there_say_so(environment):
     for name in "BufferPool EngramStore ParallelAxis ReadTarget TensorParallelism".split():
         with pytest.raises(NotImplementedError, match=name):
             getattr(ms, name)()
+
+
+@pytest.mark.ours_only
+def test_the_segments_size_is_a_floor_for_the_pool(make_agent, monkeypatch, key):
+    from mooncake import _pool
+
+    agent = make_agent(pool_bytes="32MiB")
+    monkeypatch.setenv("MC_AGENT", agent.socket)
+    monkeypatch.setattr(_pool, "_pools", {})
+
+    def segment():
+        return store._client.ask({"verb": "segments"})["segments"][0]
+
+    store = new()
+    assert store.setup("h", "P2PHANDSHAKE", 96 << 20, 1 << 20, "tcp", "", "") == 0
+    assert segment()["pool_bytes"] == 96 << 20
+    deadline = time.monotonic() + 30
+    while not segment()["settled"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    names = [key(i) for i in range(6)]
+    assert store.put_batch(names, [bytes(12 << 20)] * 6) == 0
+    smaller = new()
+    assert smaller.setup("h", "P2PHANDSHAKE", 16 << 20, 1 << 20, "tcp", "", "") == 0
+    assert segment()["pool_bytes"] == 96 << 20 and smaller.batch_is_exist(names) == [1] * 6
+    store.close()
+    assert smaller.close() == 0
