@@ -260,6 +260,20 @@ nb::list get_addresses(const Client& self, nb::handle keys, nb::handle addresses
   return made;
 }
 
+// The same for one object at one address, without lists.
+std::int64_t get_address(const Client& self, nb::handle key, nb::handle address, nb::handle size,
+                         const AddressRanges* ranges) {
+  const CorePtr core = self.core();
+  const mc_slice name = key_of(key);
+  auto* to = reinterpret_cast<void*>(number_of(address.ptr()));
+  const std::uint64_t bytes = number_of(size.ptr());
+  if (ranges != nullptr && !ranges->admits(to, bytes, true)) return -MC_INVALID_ARGUMENT;
+  std::size_t copied = 0;
+  const mc_status status = run(keeps_lock(*core, bytes),
+                               [&] { return mc_get(core->client(), name, to, bytes, &copied); });
+  return status == MC_OK ? static_cast<std::int64_t>(copied) : -static_cast<std::int64_t>(status);
+}
+
 }  // namespace
 
 void bind_ranges(nb::module_& module) {
@@ -307,6 +321,11 @@ outside of them are looked at first, and INVALID_ARGUMENT is the answer for what
           R"(get_into_batch() for plain addresses: the bytes copied for each key, or minus its Status.
 
 With offsets, exactly the sum of an object's sizes is read from its offset on.)")
+      .def("get_address", &get_address, nb::arg("key"), nb::arg("address"), nb::arg("size"),
+           nb::arg("ranges").none() = nb::none(),
+           nb::sig("def get_address(self, key: str | bytes, address: int, size: int, ranges: "
+                   "AddressRanges | None = None) -> int"),
+           "get_addresses() of one object at one address.")
       .def_static(
           "memory_is_mapped", &memory_is_mapped, nb::arg("address"), nb::arg("size"),
           nb::arg("writable"),

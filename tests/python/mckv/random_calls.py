@@ -14,7 +14,7 @@ import mckv
 import mckv._native as native
 
 # What engines vouch for; with ranges addresses are looked at first.
-ADDRESSES = {"put_addresses", "get_addresses", "copy_ranges", "write_ranges"}
+ADDRESSES = {"put_addresses", "get_addresses", "get_address", "copy_ranges", "write_ranges"}
 KEYWORDS = (
     "timeout pin pin_ttl parent upsert parents offset length default key value keys values "
     "offsets addresses sizes size buffer buffers question"

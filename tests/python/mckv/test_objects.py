@@ -287,6 +287,16 @@ def test_addresses(client, key):
     got = client.get_addresses([key(2), key(3)], [[to + 8, to], [to]], [[5, 5], [1]])
     assert got == [10, -mckv.Status.NOT_FOUND]
     assert into.raw[:13] == bytes(range(100, 105)) + bytes(3) + bytes(range(5))
+    assert client.get_address(key(1), to, 256) == 10
+    assert client.get_address(key(3), to, 256) == -mckv.Status.NOT_FOUND
+    assert client.get_address(key(1), to, 5) == -mckv.Status.BUFFER_TOO_SMALL
+    ranges = mckv._native.AddressRanges()
+    assert client.get_address(key(1), 16, 256, ranges) == -mckv.Status.INVALID_ARGUMENT
+    for bad in ("x", None, -1, 1 << 64, 1.5):
+        with pytest.raises((TypeError, OverflowError)):
+            client.get_address(key(1), bad, 5)
+        with pytest.raises((TypeError, OverflowError)):
+            client.get_address(key(1), to, bad)
     assert client.get_addresses([key(1)], [to], [3], [4]) == [3]
     assert into.raw[:3] == bytes([4, 5, 6])
     for keys, addresses, sizes in (

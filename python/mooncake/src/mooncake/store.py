@@ -552,7 +552,13 @@ class MooncakeDistributedStore(TensorCalls):
 
     def get_into(self, key: str, buffer_ptr: int, size: int) -> int:
         """The object's size; -704 a miss, -600 a buffer that is too small or no memory."""
-        return self._get_addresses([key], [buffer_ptr], [size])[0]
+        try:
+            done = self._client.get_address(key, buffer_ptr, size, self._ranges)
+        except mckv.McError as error:
+            return CODE[error.status]
+        except OverflowError as error:
+            raise TypeError(f"incompatible function arguments: {error}") from None
+        return done if done >= 0 else self._get_code(-done, key)
 
     def batch_get_into(
         self, keys: list[str], buffer_ptrs: list[int], sizes: list[int]
