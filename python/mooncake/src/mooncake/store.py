@@ -60,6 +60,7 @@ _DICT_SIZE = 16 << 20
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20}
 _SIZES |= {"g": 1 << 30, "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40}
 _warned: set[str] = set()
+_DEFAULT = ReplicateConfig()  # of every put without a config; nobody else has it
 
 
 def _warn_once(text: str) -> None:
@@ -258,6 +259,8 @@ class MooncakeDistributedStore(TensorCalls):
 
     def _rules(self, config: ReplicateConfig, keys: int) -> dict[str, Any] | int:
         """The keywords of a put, or the code for a configuration that cannot be."""
+        if config is _DEFAULT:
+            return {}
         if not isinstance(config, ReplicateConfig):
             raise TypeError("incompatible function arguments: config is a ReplicateConfig")
         if config.dfs_replica_num:
@@ -332,13 +335,13 @@ class MooncakeDistributedStore(TensorCalls):
 
     # ---- Bytes ---------------------------------------------------------------------------------
 
-    def put(self, key: str, value: Any, config: ReplicateConfig = ReplicateConfig()) -> int:  # noqa: B008
+    def put(self, key: str, value: Any, config: ReplicateConfig = _DEFAULT) -> int:
         return self._put(key, _bytes_like(value), config, False)
 
-    def upsert(self, key: str, value: Any, config: ReplicateConfig = ReplicateConfig()) -> int:  # noqa: B008
+    def upsert(self, key: str, value: Any, config: ReplicateConfig = _DEFAULT) -> int:
         return self._put(key, _bytes_like(value), config, True)
 
-    def put_parts(self, key: str, *args: Any, config: ReplicateConfig = ReplicateConfig()) -> int:  # noqa: B008
+    def put_parts(self, key: str, *args: Any, config: ReplicateConfig = _DEFAULT) -> int:
         parts = [_bytes_like(one) for one in args]
         if not any(memoryview(one).nbytes for one in parts):
             _key(key)
@@ -349,7 +352,7 @@ class MooncakeDistributedStore(TensorCalls):
         self,
         key: str,
         *args: Any,
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> int:
         parts = [_bytes_like(one) for one in args]
         if not any(memoryview(one).nbytes for one in parts):
@@ -378,7 +381,7 @@ class MooncakeDistributedStore(TensorCalls):
         self,
         keys: list[str],
         values: list[Any],
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> int:
         return self._put_batch(keys, values, config, False)
 
@@ -386,7 +389,7 @@ class MooncakeDistributedStore(TensorCalls):
         self,
         keys: list[str],
         values: list[Any],
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> int:
         return self._put_batch(keys, values, config, True)
 
@@ -497,16 +500,24 @@ class MooncakeDistributedStore(TensorCalls):
         key: str,
         buffer_ptr: int,
         size: int,
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> int:
-        return self._put_addresses([key], [buffer_ptr], [size], config, False)[0]
+        if config is not _DEFAULT:
+            return self._put_addresses([key], [buffer_ptr], [size], config, False)[0]
+        try:
+            done = self._client.put_addresses([key], [buffer_ptr], [size], ranges=self._ranges)
+        except mckv.McError as error:
+            return CODE[error.status]
+        except OverflowError as error:
+            raise TypeError(f"incompatible function arguments: {error}") from None
+        return CODE[done[0]]
 
     def upsert_from(
         self,
         key: str,
         buffer_ptr: int,
         size: int,
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> int:
         return self._put_addresses([key], [buffer_ptr], [size], config, True)[0]
 
@@ -517,7 +528,7 @@ class MooncakeDistributedStore(TensorCalls):
         metadata_buffer_ptr: int,
         size: int,
         metadata_size: int,
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> int:
         """The metadata first, then the bytes, in one object."""
         places, sizes = [[metadata_buffer_ptr, buffer_ptr]], [[metadata_size, size]]
@@ -528,7 +539,7 @@ class MooncakeDistributedStore(TensorCalls):
         keys: list[str],
         buffer_ptrs: list[int],
         sizes: list[int],
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> list[int]:
         return self._put_addresses(keys, buffer_ptrs, sizes, config, False)
 
@@ -537,7 +548,7 @@ class MooncakeDistributedStore(TensorCalls):
         keys: list[str],
         buffer_ptrs: list[int],
         sizes: list[int],
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> list[int]:
         return self._put_addresses(keys, buffer_ptrs, sizes, config, True)
 
@@ -546,7 +557,7 @@ class MooncakeDistributedStore(TensorCalls):
         keys: list[str],
         all_buffer_ptrs: list[list[int]],
         all_sizes: list[list[int]],
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> list[int]:
         return self._put_addresses(keys, all_buffer_ptrs, all_sizes, config, False)
 
@@ -681,7 +692,7 @@ class MooncakeDistributedStore(TensorCalls):
         self,
         keys: list[str],
         sizes: list[int],
-        config: ReplicateConfig = ReplicateConfig(),  # noqa: B008
+        config: ReplicateConfig = _DEFAULT,
     ) -> list[int]:
         """Room for each object; 0, or -705 for one that exists or is being written."""
         names = _keys(keys)
