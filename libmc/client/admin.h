@@ -35,9 +35,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <json/value.h>
 
+#include "libmc/base/fd.h"
 #include "mc/status.h"
 
 namespace mc::client {
@@ -48,5 +50,9 @@ std::string default_agent_socket();
 
 Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value& request,
                                std::uint64_t timeout_ns = MC_DEFAULT_TIMEOUT_NS);
+// The same as text, on a connection to the agent that is not used for anything else. Errors: also
+// what the agent's answer says.
+Result<std::string> admin_exchange(const Fd& connection, std::string_view request,
+                                   std::uint64_t timeout_ns);
 
 }  // namespace mc::client

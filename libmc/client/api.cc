@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "libmc/client/admin.h"
 #include "libmc/client/reading.h"
 #include "libmc/client/remote.h"
 
@@ -339,6 +340,30 @@ mc_status mc_ping(mc_client* client, uint64_t timeout_ns) {
   }
   (*channel)->finish(*ticket);
   return MC_OK;
+}
+
+mc_status mc_ask(mc_client* client, mc_slice question, mc_answer_function answer, void* context,
+                 uint64_t timeout_ns) {
+  if (client == nullptr || question.data == nullptr || answer == nullptr) {
+    return invalid("client, question and answer must not be null");
+  }
+  if (question.size == 0 || question.size > MC_MAX_QUESTION_BYTES) {
+    return invalid("a question has 1 to 16384 bytes (MC_MAX_QUESTION_BYTES)");
+  }
+  if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
+  if (timeout_ns == 0) timeout_ns = of(client).default_timeout_ns();
+  timeout_ns = std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS);
+  auto connection = of(client).connect_to_ask(timeout_ns);
+  if (!connection) return set_error(connection.error());
+  const auto text = admin_exchange(
+      *connection, {static_cast<const char*>(question.data), question.size}, timeout_ns);
+  if (!text) return set_error(text.error());
+  answer(context, text->data(), text->size());
+  return MC_OK;
+}
+
+int mc_ready(mc_client* client) {
+  return client != nullptr && of(client).quick_channel() != nullptr ? 1 : 0;
 }
 
 }  // extern "C"

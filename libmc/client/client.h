@@ -89,6 +89,9 @@ class Client {
   // none.
   std::shared_ptr<Memory> memory_of_pin(const shm::Word64* pin) const;
 
+  // A connection of its own to the agent, for a question of admin.h.
+  Result<Fd> connect_to_ask(std::uint64_t timeout_ns) { return connector_->connect(timeout_ns); }
+
   // Session memory, made on first use.
   Result<std::shared_ptr<Staging>> staging(std::uint64_t deadline_ns);
   std::shared_ptr<Staging> staging_if_any() const;

@@ -21,6 +21,7 @@
 #define MC_DEFAULT_SESSIONS_PER_USER 768u /* of those, one user's: max_sessions_per_user */
 #define MC_MAX_NAMESPACES 64u             /* namespaces of one agent */
 #define MC_MAX_STAGING_BYTES (4ull << 30) /* staging and mc_alloc memory of one client */
+#define MC_MAX_QUESTION_BYTES 16384u      /* a question of mc_ask() */
 #define MC_MAX_OUTSTANDING 256u           /* requests in flight per channel */
 #define MC_MAX_TIMEOUT_NS (3600ull * 1000000000ull)  /* the longest deadline: one hour */
 #define MC_DEFAULT_TIMEOUT_NS (5ull * 1000000000ull) /* what a timeout of 0 means: 5 s */

@@ -315,6 +315,18 @@ MC_API mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request);
  */
 /* A round trip through the ring that does nothing. */
 MC_API mc_status mc_ping(mc_client* client, uint64_t timeout_ns);
+/* Asks the agent, embedded or not, what mcctl asks it: {"verb":"status"}, {"verb":"ls","namespace":
+ * "default","prefix":"","cursor":0,"limit":0},
+ * {"verb":"resize","namespace":"default","pool_bytes":N} and more, as JSON (libmc/client/admin.h
+ * lists questions and answers). answer is called once, before the return, with the JSON text of a
+ * good answer; a refusal is a status. */
+typedef void (*mc_answer_function)(void* context, const char* text, size_t size);
+MC_API mc_status mc_ask(mc_client* client, mc_slice question, mc_answer_function answer,
+                        void* context, uint64_t timeout_ns);
+/* 1: the next local read of this thread (get, view, exists, stat) asks nobody and takes no lock.
+ * 0: it may wait first, as a thread's first call does, or the first after the agent restarted. For
+ * callers that hold a lock of their own (Python's) and let it go only where they must. */
+MC_API int mc_ready(mc_client* client);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The asyncio forms: one completion queue, one descriptor in the loop, a future a request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mckv import _native
+from mckv._errors import BufferTooSmallError, ClosedError, NotFoundError, Status, error_for
+
+if TYPE_CHECKING:
+    from mckv import Client
+
+_SHORT_TEXT: dict[int, bytes] = {}
+
+
+def _error(status: int) -> Exception:
+    text = _SHORT_TEXT.get(status)
+    if text is None:
+        text = _SHORT_TEXT[status] = _native.status_text(status).encode()
+    return error_for(status, text)
+
+
+class AsyncClient:
+    """A client's calls for one running event loop.
+
+        async with client.asyncio() as pool:
+            await pool.put("key", value)
+
+    Cancelling the task that awaits a call cancels the request: afterwards a put is whole or
+    absent. A submission copies or pins what it needs, so a put's value may be reused at once; a
+    get's buffer is written until its call returns, cancelled or not. Errors are those of Client.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._queue: _native.Queue | None = _native.Queue(client)
+        self._fd = self._queue.fd()
+        # This thread's channel is made here, so that no local read has to wait for the agent.
+        client.exists(b"\0")
+        self._futures: dict[int, asyncio.Future[list[int] | None]] = {}
+        self._loop.add_reader(self._fd, self._drain)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancels what is outstanding; awaiting calls raise ClosedError. Twice is fine."""
+        queue, self._queue = self._queue, None
+        if queue is None:
+            return
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        queue.close()
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
+            if not future.done() and not self._loop.is_closed():
+                future.set_exception(ClosedError("this AsyncClient was closed"))
+
+    def _live(self) -> _native.Queue:
+        if self._queue is None:
+            raise ClosedError("this AsyncClient was closed")
+        return self._queue
+
+    def _drain(self) -> None:
+        if self._queue is None:
+            return
+        for number, status, lengths in self._queue.poll():
+            future = self._futures.pop(number, None)
+            if future is None or future.done():
+                continue
+            if status == Status.OK or lengths is not None:
+                future.set_result(lengths)
+            else:
+                future.set_exception(_error(status))
+
+    async def _wait(self, number: int) -> list[int] | None:
+        future: asyncio.Future[list[int] | None] = self._loop.create_future()
+        self._futures[number] = future
+        # What was complete at once needs no turn of the loop.
+        self._drain()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._queue is not None and number in self._futures:
+                self._futures.pop(number)
+                self._queue.cancel(number)
+            raise
+
+    async def put(
+        self,
+        key: str | bytes,
+        value: Any,
+        *,
+        parent: str | bytes | None = None,
+        pin: int | None = None,
+        pin_ttl: float | None = None,
+        upsert: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Client.put()."""
+        queue = self._live()
+        await self._wait(queue.put((key,), (value,), parent, pin, pin_ttl, upsert, timeout))
+
+    async def put_batch(
+        self,
+        keys: Sequence[str | bytes],
+        values: Sequence[Any],
+        *,
+        parent: str | bytes | None = None,
+        pin: int | None = None,
+        pin_ttl: float | None = None,
+        upsert: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Puts up to 1,024 in one request. Raises the first failure; the others may be stored."""
+        queue = self._live()
+        await self._wait(queue.put(keys, values, parent, pin, pin_ttl, upsert, timeout))
+
+    async def get(self, key: str | bytes, default: Any = ...) -> Any:
+        """Client.get(); default: what a miss gives instead of NotFoundError."""
+        while True:
+            found = self._client.stat_tuples((key,))[0]
+            if found is None:
+                if default is ...:
+                    raise NotFoundError(_native.status_text(Status.NOT_FOUND))
+                return default
+            buffer = bytearray(found[0])
+            try:
+                copied = await self.get_into(key, buffer)
+            except NotFoundError:
+                if default is ...:
+                    raise
+                return default
+            except BufferTooSmallError:
+                continue  # it was replaced by a longer one meanwhile
+            return bytes(memoryview(buffer)[:copied])
+
+    async def get_into(self, key: str | bytes, buffer: Any) -> int:
+        """Client.get_into() of the whole object; bytes copied."""
+        (length,) = await self.get_into_batch((key,), (buffer,))
+        if length < 0:
+            raise _error(-length)
+        return length
+
+    async def get_into_batch(
+        self, keys: Sequence[str | bytes], buffers: Sequence[Any]
+    ) -> list[int]:
+        """Up to 1,024 at once: for each the bytes copied, or minus its Status."""
+        lengths = await self._wait(self._live().get(keys, buffers))
+        assert lengths is not None
+        return lengths
+
+    async def remove(self, key: str | bytes, timeout: float | None = None) -> bool:
+        """Client.remove()."""
+        try:
+            await self._wait(self._live().remove((key,), timeout))
+        except NotFoundError:
+            return False
+        return True
+
+    async def exists(self, key: str | bytes) -> bool:
+        """Client.exists(); a local question, answered at once."""
+        self._live()
+        return self._client.exists(key)
+
+    def view(self, key: str | bytes, default: Any = ...) -> Any:
+        """Client.view(): local and immediate, so not a coroutine."""
+        self._live()
+        return self._client.view(key) if default is ... else self._client.view(key, default)

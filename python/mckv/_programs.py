@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that the wheel carries, under their names as console scripts."""
+
+import os
+import pathlib
+import sys
+from typing import NoReturn
+
+_BIN = pathlib.Path(__file__).resolve().parent / "bin"
+_STAGED = pathlib.Path(__file__).parent / "bin"
+
+
+def program(name: str) -> str:
+    """The path of mc-agent, mc-master or mcctl as installed with this package."""
+    for folder in (_STAGED, _BIN):
+        path = folder / name
+        if os.access(path, os.X_OK):
+            return str(path)
+    raise FileNotFoundError(f"{name} is not part of this installation of mckv ({_STAGED})")
+
+
+def _become(name: str) -> NoReturn:
+    try:
+        path = program(name)
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+    os.execv(path, [path, *sys.argv[1:]])
+
+
+def mc_agent() -> NoReturn:
+    _become("mc-agent")
+
+
+def mc_master() -> NoReturn:
+    _become("mc-master")
+
+
+def mcctl() -> NoReturn:
+    _become("mcctl")

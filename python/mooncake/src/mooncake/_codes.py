@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mooncake's store codes, and which of them stands for which status of mckv."""
+
+from typing import Final
+
+from mckv import Status
+
+OK: Final = 0
+INTERNAL_ERROR: Final = -1
+NO_AVAILABLE_HANDLE: Final = -200
+INVALID_VERSION: Final = -300
+INVALID_KEY: Final = -400
+WRITE_FAIL: Final = -500
+INVALID_PARAMS: Final = -600
+ILLEGAL_CLIENT: Final = -601
+OBJECT_NOT_FOUND: Final = -704
+OBJECT_ALREADY_EXISTS: Final = -705
+CHECKSUM_MISMATCH: Final = -801
+RPC_FAIL: Final = -900
+RPC_TIMEOUT: Final = -901
+UNAVAILABLE_IN_CURRENT_STATUS: Final = -1010
+NOT_SUPPORTED: Final = -1012
+TASK_NOT_FOUND: Final = -1400
+DFS_SERVICE_UNAVAILABLE: Final = -1601
+TENANT_NOT_REGISTERED: Final = -1701
+
+CODE: Final[dict[int, int]] = {
+    Status.OK: OK,
+    Status.INVALID_ARGUMENT: INVALID_PARAMS,
+    # vLLM stops saving for a while on -200: right for what can never fit, too.
+    Status.TOO_LARGE: NO_AVAILABLE_HANDLE,
+    Status.BUFFER_TOO_SMALL: INVALID_PARAMS,
+    Status.TIMEOUT: RPC_TIMEOUT,
+    Status.CANCELLED: INTERNAL_ERROR,
+    Status.BUSY: UNAVAILABLE_IN_CURRENT_STATUS,
+    Status.NO_SPACE: NO_AVAILABLE_HANDLE,
+    Status.QUOTA_EXCEEDED: NO_AVAILABLE_HANDLE,
+    Status.UNSUPPORTED: NOT_SUPPORTED,
+    Status.NOT_FOUND: OBJECT_NOT_FOUND,
+    Status.CORRUPT: CHECKSUM_MISMATCH,
+    Status.GROUP_ABORTED: WRITE_FAIL,
+    Status.FORKED: ILLEGAL_CLIENT,
+    Status.CLOSED: ILLEGAL_CLIENT,
+    Status.SESSION_LOST: ILLEGAL_CLIENT,
+    Status.PERMISSION_DENIED: ILLEGAL_CLIENT,
+    Status.VERSION_MISMATCH: INVALID_VERSION,
+    Status.NO_SUCH_NAMESPACE: TENANT_NOT_REGISTERED,
+    Status.AGENT_UNAVAILABLE: RPC_FAIL,
+    Status.NO_MEMORY: INTERNAL_ERROR,
+    Status.INTERNAL: INTERNAL_ERROR,
+}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mooncake's HTTP metadata server: GET, PUT and DELETE of /metadata?key=KEY, in memory.
+
+mc needs none; transfer engines of other processes may. It listens where it is told, does not
+authenticate, and holds at most 65,536 keys of 1 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import logging
+import threading
+import urllib.parse
+
+MAX_KEYS = 65536
+MAX_VALUE_BYTES = 1 << 20
+
+logger = logging.getLogger("mooncake")
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    server: MetadataServer
+
+    def log_message(self, format: str, *args: object) -> None:
+        logger.debug(format, *args)
+
+    def _answer(self, status: int, body: bytes = b"", kind: str = "text/plain") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _key(self) -> str | None:
+        url = urllib.parse.urlsplit(self.path)
+        if url.path == "/health":
+            self._answer(200, b"OK")
+        elif url.path != "/metadata":
+            self._answer(404, b"not found")
+        else:
+            key = urllib.parse.parse_qs(url.query).get("key", [""])[0]
+            if key.strip():
+                return key
+            self._answer(400, b"key is missing")
+        return None
+
+    def do_GET(self) -> None:
+        if (key := self._key()) is None:
+            return
+        with self.server.lock:
+            value = self.server.values.get(key)
+        if value is None:
+            self._answer(404, b"metadata not found")
+        else:
+            self._answer(200, value, "application/json")
+
+    def do_PUT(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MAX_VALUE_BYTES:
+            self.close_connection = True
+            self._answer(413, b"a length of at most 1 MiB is needed")
+            return
+        value = self.rfile.read(int(length))
+        if (key := self._key()) is None:
+            return
+        with self.server.lock:
+            if len(self.server.values) >= MAX_KEYS and key not in self.server.values:
+                self._answer(507, b"too many keys")
+                return
+            self.server.values[key] = value
+        self._answer(200, b"metadata updated")
+
+    def do_DELETE(self) -> None:
+        if (key := self._key()) is None:
+            return
+        with self.server.lock:
+            value = self.server.values.pop(key, None)
+        if value is None:
+            self._answer(404, b"metadata not found")
+        else:
+            self._answer(200, b"metadata deleted")
+
+
+class MetadataServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, host: str, port: int) -> None:
+        self.values: dict[str, bytes] = {}
+        self.lock = threading.Lock()
+        super().__init__((host, port), _Handler)
+
+
+class KVBootstrapServer:
+    """The same in a thread of this process."""
+
+    def __init__(self, port: int, host: str = "0.0.0.0") -> None:
+        self._server = MetadataServer(host, port)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def run(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="mooncake_http_metadata_server", description=__doc__)
+    parser.add_argument("--host", default="0.0.0.0")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--log-level", default="INFO")
+    options = parser.parse_args()
+    logging.basicConfig(level=options.log_level.upper())
+    with MetadataServer(options.host, options.port) as server:
+        logger.info("metadata on http://%s:%d/metadata", options.host, options.port)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            pass
+
+
+if __name__ == "__main__":
+    main()

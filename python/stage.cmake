@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# Links the package's Python files and the programs to where the extension was built.
+file(GLOB files RELATIVE ${FROM} ${FROM}/*.py ${FROM}/py.typed)
+file(MAKE_DIRECTORY ${TO})
+foreach(file ${files})
+  file(CREATE_LINK ${FROM}/${file} ${TO}/${file} SYMBOLIC)
+endforeach()
+file(CREATE_LINK ${BIN} ${TO}/bin SYMBOLIC)

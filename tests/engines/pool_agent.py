@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engines' proofs share: an agent of their own, its counters, checks that are printed."""
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+class Failed(Exception):
+    pass
+
+
+def add_options(parser):
+    parser.add_argument("--venv", default=str(ROOT / "build/engines"))
+    parser.add_argument("--python-path",
+                        default=f"{ROOT}/build/release/python:{ROOT}/python/mooncake/src",
+                        help="where mckv and our mooncake modules are")
+    parser.add_argument("--agent-bin", default=str(ROOT / "build/bin"))
+    parser.add_argument("--keep", action="store_true", help="keep the working directory")
+
+
+def start_agent(options, directory):
+    os.mkdir(directory, 0o700)
+    agent = subprocess.Popen(
+        [os.path.join(options.agent_bin, "mc-agent"), f"--runtime-dir={directory}",
+         "--pool-bytes=256MiB", "--descriptor-store=none"],
+        stderr=open(f"{directory}.log", "wb"))
+    deadline = time.monotonic() + 20
+    while not os.path.exists(f"{directory}/agent.sock"):
+        if agent.poll() is not None or time.monotonic() > deadline:
+            raise Failed(f"mc-agent did not start; see {directory}.log")
+        time.sleep(0.05)
+    return agent
+
+
+def pool_counters(options, socket):
+    printed = subprocess.run(
+        [os.path.join(options.agent_bin, "mcctl"), "--agent", socket, "--json", "status"],
+        capture_output=True, text=True, timeout=30, check=True).stdout
+    status = json.loads(printed)
+    return next(one for one in status["namespaces"] if one["name"] == "default")
+
+
+def check(good, what):
+    print(f"{'ok  ' if good else 'FAIL'} {what}", flush=True)
+    if not good:
+        check.failed = True
+
+
+check.failed = False
+
+
+def finish(work, keep):
+    """The exit status."""
+    if check.failed or keep:
+        print(f"logs are kept in {work}", flush=True)
+    else:
+        subprocess.run(["rm", "-rf", work])
+    return 1 if check.failed else 0

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One SGLang engine on the CPU, with HiCache's own mooncake backend or without; run by sglang_store.
+
+    sglang_worker.py MODEL PROMPTS.json pool|plain
+
+Prints one line of JSON: for each prompt the greedy tokens and how many tokens were cached.
+"""
+
+import json
+import sys
+
+import sglang_cpu_shims  # noqa: F401  (before the scheduler's process imports this file again)
+
+
+def main():
+    import sglang
+
+    model, prompts, pool = sys.argv[1], json.load(open(sys.argv[2])), sys.argv[3] == "pool"
+    options = dict(
+        model_path=model, device="cpu", attention_backend="torch_native", dtype="bfloat16",
+        page_size=64, max_total_tokens=4096, max_running_requests=4, log_level="info",
+        disable_cuda_graph=True, skip_server_warmup=True, random_seed=0, disable_overlap_schedule=True,
+    )
+    if pool:
+        options |= dict(
+            enable_hierarchical_cache=True, hicache_ratio=2, hicache_mem_layout="page_first",
+            hicache_io_backend="direct", hicache_write_policy="write_through",
+            hicache_storage_backend="mooncake", hicache_storage_prefetch_policy="wait_complete",
+            hicache_storage_backend_extra_config=json.dumps({
+                "master_server_address": "127.0.0.1:50051", "local_hostname": "127.0.0.1",
+                "metadata_server": "P2PHANDSHAKE", "global_segment_size": 64 << 20,
+                "protocol": "tcp", "device_name": "", "prefetch_threshold": 64}),
+        )
+    engine = sglang.Engine(**options)
+    results = []
+    for prompt in prompts:
+        answer = engine.generate(
+            input_ids=prompt, sampling_params={"temperature": 0, "max_new_tokens": 16, "ignore_eos": True})
+        results.append({"tokens": answer["output_ids"],
+                        "cached": answer["meta_info"]["cached_tokens"]})
+    import time
+    time.sleep(2)  # backups go on in a thread
+    print("@@ " + json.dumps(results), flush=True)
+    engine.shutdown()
+
+
+if __name__ == "__main__":
+    main()

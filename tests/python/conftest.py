@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents and clients for the tests; a watchdog that ends a test which waits for ever."""
+
+import contextlib
+import faulthandler
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+WATCHDOG_S = 120
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="soaks in their long form")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "watchdog(seconds): a limit other than 120 s")
+    config.addinivalue_line("markers", "ours_only: a promise that Mooncake does not make")
+
+
+@pytest.fixture(autouse=True)
+def watchdog(request):
+    """Prints every thread's stack and ends the run: a hang must not look like slowness."""
+    mark = request.node.get_closest_marker("watchdog")
+    faulthandler.dump_traceback_later(mark.args[0] if mark else WATCHDOG_S, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def long(request):
+    return request.config.getoption("--long")
+
+
+class Agent:
+    """An mc-agent of its own in a directory of its own; the keeper ends with it."""
+
+    def __init__(self, directory, **options):
+        self.directory = pathlib.Path(directory)
+        self.socket = str(self.directory / "agent.sock")
+        self._options = {"pool_bytes": "256MiB", "keep_seconds": "5", **options}
+        self._process = None
+
+    def start(self):
+        import mckv
+
+        flags = [f"--{n.replace('_', '-')}={v}" for n, v in self._options.items()]
+        with open(self.directory / "agent.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [mckv.program("mc-agent"), f"--runtime-dir={self.directory}", *flags], stderr=log
+            )
+        deadline = time.monotonic() + 20
+        while not self._listens():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("mc-agent: " + (self.directory / "agent.log").read_text())
+            time.sleep(0.01)
+
+    def _listens(self):
+        for kind in (socket.SOCK_SEQPACKET, socket.SOCK_STREAM):
+            with socket.socket(socket.AF_UNIX, kind) as probe, contextlib.suppress(OSError):
+                probe.connect(self.socket)
+                return True
+        return False
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def send(self, number):
+        self._process.send_signal(number)
+
+    def end(self, number=signal.SIGTERM):
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+@pytest.fixture(scope="session")
+def make_agent():
+    with contextlib.ExitStack() as stack:
+
+        def make(**options):
+            directory = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="mc-test-", ignore_cleanup_errors=True)
+            )
+            agent = Agent(directory, **options)
+            stack.callback(agent.end)
+            agent.start()
+            return agent
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def shared_agent(make_agent):
+    return make_agent()
+
+
+@pytest.fixture(params=["embedded", "agent"])
+def client(request):
+    """A client with an empty pool: one inside this process, or the shared agent's."""
+    import mckv
+
+    if request.param == "embedded":
+        opened = mckv.Client("embedded", config={"pool_bytes": "256MiB"})
+    else:
+        agent = request.getfixturevalue("shared_agent")
+        opened = mckv.Client(agent.socket, label=request.node.name[:60])
+    with opened:
+        yield opened
+
+
+_numbers = iter(range(1, 1 << 60))
+
+
+@pytest.fixture
+def key():
+    """A new key; key(i) for more of them."""
+    number = next(_numbers)
+
+    class Name(str):
+        def __call__(self, i):
+            return f"{self}.{i}"
+
+    return Name(f"key.{os.getpid()}.{number}")
+
+
+@pytest.fixture(scope="session")
+def run_python():
+    """Runs a program in an interpreter of its own: (exit status, stdout, stderr)."""
+
+    def run(text, *arguments, timeout=60):
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", text, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run

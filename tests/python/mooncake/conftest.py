@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores of either implementation: ours (embedded, and with an agent), or Mooncake's wheel.
+
+    pytest tests/python/mooncake            our modules, both ways
+    pytest tests/python/mooncake --peer     Mooncake's wheel, which proves the suite itself
+
+differences.py names the tests that Mooncake's wheel does not pass, with the reason: there they
+must fail.
+"""
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+from differences import DIFFERENCES  # noqa: E402
+
+
+def pytest_addoption(parser):
+    parser.addoption("--peer", action="store_true", help="test Mooncake's wheel instead of ours")
+
+
+def pytest_generate_tests(metafunc):
+    if "place" in metafunc.fixturenames:
+        peer = metafunc.config.getoption("--peer")
+        metafunc.parametrize("place", ["peer"] if peer else ["embedded", "agent"], scope="session")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--peer"):
+        return
+    seen = set()
+    for item in items:
+        name = item.originalname
+        seen.add(name)
+        if "ours_only" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="not Mooncake's business"))
+        elif name in DIFFERENCES:
+            item.add_marker(pytest.mark.xfail(strict=True, reason=DIFFERENCES[name]))
+    unknown = set(DIFFERENCES) - seen
+    if unknown and len(config.args) == 1 and config.args[0].rstrip("/").endswith("mooncake"):
+        raise pytest.UsageError(f"differences.py names tests that are not there: {unknown}")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def master(place):
+    """Mooncake's own master for Mooncake's wheel; nothing for ours."""
+    if place != "peer":
+        yield "127.0.0.1:50051"
+        return
+    import mooncake
+
+    program = os.path.join(os.path.dirname(mooncake.__file__), "mooncake_master")
+    os.chmod(program, 0o755)
+    port = free_port()
+    process = subprocess.Popen(
+        [program, f"--rpc_port={port}", f"--metrics_port={free_port()}",
+         "--default_kv_lease_ttl=200"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            break
+        time.sleep(0.05)
+    yield f"127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def environment(place, request):
+    """MC_AGENT as this place needs it."""
+    before = os.environ.get("MC_AGENT")
+    if place == "embedded":
+        os.environ["MC_AGENT"] = "embedded"
+    elif place == "agent":
+        os.environ["MC_AGENT"] = request.getfixturevalue("shared_agent").socket
+    yield place
+    os.environ.pop("MC_AGENT", None)
+    if before is not None:
+        os.environ["MC_AGENT"] = before
+
+
+@pytest.fixture(scope="session")
+def make_store(environment, master):
+    import mooncake.store
+
+    made = []
+
+    def make(segment=256 << 20, **more):
+        store = mooncake.store.MooncakeDistributedStore()
+        code = store.setup(
+            "127.0.0.1", "P2PHANDSHAKE", segment, 64 << 20, "tcp", "", master, **more
+        )
+        assert code == 0
+        made.append(store)
+        return store
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture(scope="session")
+def store(make_store):
+    return make_store()
+
+
+class Memory:
+    """64 KiB of this process, registered: addresses by memory + offset."""
+
+    SIZE = 65536
+
+    def __init__(self):
+        self.array = ctypes.create_string_buffer(
+            bytes(i * 7 % 251 for i in range(self.SIZE)), self.SIZE
+        )
+        self.address = ctypes.addressof(self.array)
+
+    def __add__(self, offset):
+        return self.address + offset
+
+    def bytes(self, offset, size):
+        return self.array.raw[offset : offset + size]
+
+
+@pytest.fixture
+def memory(store):
+    made = Memory()
+    assert store.register_buffer(made.address, made.SIZE) == 0
+    yield made
+    assert store.unregister_buffer(made.address) == 0

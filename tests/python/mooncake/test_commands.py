@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mooncake's console commands: they hold its ports, and say what they map to."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+pytestmark = pytest.mark.ours_only
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(call, *arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from mooncake import commands; commands.{call}()", *arguments],
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for(port, process):
+    deadline = time.monotonic() + 30
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.05)
+
+
+def fetch(url, method="GET", data=None):
+    try:
+        request = urllib.request.Request(url, method=method, data=data)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_master_holds_its_ports_and_starts_an_agent(tmp_path):
+    import mckv
+
+    rpc, admin, metadata = (free_port() for _ in range(3))
+    sock = str(tmp_path / "run" / "agent.sock")
+    master = start(
+        "mooncake_master", f"--rpc_port={rpc}", "-metrics_port", str(admin),
+        "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1",
+        "--enable_http_metadata_server=true", "--eviction_ratio=0.1",
+        "--http_metadata_server_host=127.0.0.1", f"--http_metadata_server_port={metadata}",
+        "--nologtostderr", MC_AGENT=sock, MC_AGENT_POOL_BYTES="64MiB", MC_AGENT_KEEP_SECONDS="1",
+    )  # fmt: skip
+    try:
+        for port in (rpc, admin, metadata):
+            wait_for(port, master)
+        with mckv.Client(sock, timeout=10) as client:
+            client.put("listed", b"value")
+            base = f"http://127.0.0.1:{admin}"
+            assert fetch(f"{base}/health")[0] == 200
+            assert fetch(f"{base}/get_all_segments") == (200, "default\n")
+            assert fetch(f"{base}/get_all_keys") == (200, "listed\n")
+            assert json.loads(fetch(f"{base}/query_key?key=listed")[1]) == {"size": 5}
+            assert fetch(f"{base}/query_key?key=none")[0] == 404
+            assert "master_key_count 1\n" in fetch(f"{base}/metrics")[1]
+            assert fetch(f"{base}/api/v1/remove_all", "POST", b"")[0] == 501
+            assert fetch(f"{base}/nothing")[0] == 404
+    finally:
+        master.send_signal(signal.SIGTERM)
+        _, said = master.communicate(timeout=30)
+    assert master.returncode == 0, said
+    assert "started mc-agent" in said and f"holding port {rpc}" in said
+    assert said.count("--eviction_ratio means nothing here") == 1
+    with pytest.raises(mckv.AgentUnavailableError):
+        mckv.Client(sock, timeout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--rpc_prot=1", "did you mean --rpc_port"),
+        ("--enable_ha=true", "enable_ha"),
+        ("--enable_offload", "enable_offload"),
+        ("--rpc_port=many", "not a port"),
+        ("file", "not a flag"),
+    ],
+)
+def test_the_master_refuses_what_it_cannot_do(flag, said):
+    done = start("mooncake_master", flag, MC_AGENT="/nonexistent/agent.sock")
+    _, text = done.communicate(timeout=30)
+    assert done.returncode == 1 and said in text
+
+
+def test_the_client_is_the_agent(tmp_path):
+    import mckv
+
+    sock = str(tmp_path / "agent.sock")
+    client = start(
+        "mooncake_client", "--global_segment_size=64MB", "--port=50052", MC_AGENT=sock,
+        MC_AGENT_KEEP_SECONDS="1", MC_AGENT_LOG_LEVEL="warn",
+    )  # fmt: skip
+    try:
+        with mckv.Client(sock, timeout=20) as opened:
+            (segment,) = opened.ask({"verb": "segments"})["segments"]
+            assert segment["pool_bytes"] == 64 << 20
+    finally:
+        client.send_signal(signal.SIGTERM)
+        client.communicate(timeout=30)
+    assert client.returncode == 0
+
+
+def test_what_is_not_there_says_so():
+    for name in ("mc_store_rest_server", "transfer_engine_bench"):
+        done = start(name)
+        assert name in done.communicate(timeout=30)[1] and done.returncode == 1
+    done = start("transfer_engine_topology_dump")
+    assert "cpu:0" in json.loads(done.communicate(timeout=30)[0])
+
+
+def test_the_metadata_server():
+    from mooncake.http_metadata_server import KVBootstrapServer
+
+    server = KVBootstrapServer(0, "127.0.0.1")
+    server.run()
+    try:
+        base = f"http://127.0.0.1:{server.port}"
+        url = f"{base}/metadata?key=mooncake%2Fram%2Fa"
+        assert fetch(url)[0] == 404
+        assert fetch(url, "PUT", b'{"a": 1}')[0] == 200
+        assert fetch(url) == (200, '{"a": 1}')
+        assert fetch(url, "DELETE")[0] == 200 and fetch(url, "DELETE")[0] == 404
+        for bad in ("/metadata", "/metadata?key=", "/metadata?key=%20"):
+            assert fetch(base + bad)[0] == 400
+        assert fetch(f"{base}/other")[0] == 404
+        # Too long a value is refused before it is sent.
+        for length in ("1048577", "-5", "much"):
+            head = f"PUT /metadata?key=a HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+                connection.sendall(head.encode())
+                assert b" 413 " in connection.recv(100)
+    finally:
+        server.close()
