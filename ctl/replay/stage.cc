@@ -172,8 +172,8 @@ Status Stage::start(unsigned agents, std::uint64_t timeout_ns) {
     if (Status status =
             launch(net_of(i),
                    {program("mc-agent"), "--runtime-dir", runtime_dir, "--pool-bytes", kAgentPool,
-                    "--descriptor-store", "none", "--masters", master, "--cluster-key-file",
-                    key_file, "--listen", listen, "--log-level", "warn"},
+                    "--descriptor-store", "none", "--huge-pages", "off", "--masters", master,
+                    "--cluster-key-file", key_file, "--listen", listen, "--log-level", "warn"},
                    runtime_dir + ".log");
         !status.ok()) {
       return status;
