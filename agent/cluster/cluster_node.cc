@@ -346,6 +346,7 @@ void ClusterNode::on_report_verdict(const metadata::PublishItem& item, metadata:
 void ClusterNode::on_drop(const wire::Drop& order, Done done) {
   for (const metadata::RemoveItem& item : order.items) {
     fetcher_->locations().forget(item.hash);
+    fetcher_->dropped(item.hash, item.up_to_version);
     for (const auto& tenant : tenants_) {
       const std::uint32_t entry = tenant->find(item.hash);
       if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
@@ -373,6 +374,7 @@ void ClusterNode::on_drop_matching(const wire::Match& match,
       return;
     }
   }
+  fetcher_->dropped(*tenant);
   ObjectIndex& index = tenant->store().index();
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
     if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {

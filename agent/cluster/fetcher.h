@@ -58,6 +58,11 @@ class Fetcher {
   // Its pins are not to be written any more.
   void give_up(Errand& errand) { errand.abandoned = true; }
   void forget(const ClusterTenant& tenant);
+  // The master has ordered the object dropped, up to this version: what of it is on its way is
+  // still given to whoever waits, but not kept, and nobody else gets it.
+  void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
+  // Or any object of the namespace.
+  void dropped(const ClusterTenant& tenant);
 
   void on_answer(MemberId from, const PeerMessage& message,
                  const std::vector<std::unique_ptr<ClusterTenant>>& tenants);
@@ -102,6 +107,7 @@ class Fetcher {
     bool read_in = false;
     bool missed = false;  // only its reads have not ended
     bool kept = false;
+    bool dropped = false;  // removed or replaced since it was begun
     std::vector<MemberId> holders;
     std::size_t next_holder = 0;
     Location at;
@@ -118,6 +124,8 @@ class Fetcher {
 
   Fetch* find(std::uint64_t id);
   Fetch& start(ClusterTenant* tenant, const metadata::KeyHash& name, std::uint64_t deadline_ns);
+  void mark_dropped(Fetch& fetch);
+  static bool may_join(const Fetch& fetch);
   bool serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& tenant);
   void send_locates(std::uint64_t now_ns);
   void send_asks(std::uint64_t now_ns);
@@ -127,6 +135,7 @@ class Fetcher {
   void seek_room(Fetch& fetch, std::uint64_t now_ns);
   static metadata::PublishItem item_of(const Fetch& fetch);
   void offer(Fetch& fetch);
+  void withdraw(const metadata::PublishItem& item, std::uint64_t of);
   void read(Fetch& fetch, std::uint64_t now_ns);
   void on_read(Fetch& fetch);
   bool sum_matches(const Fetch& fetch) const;
