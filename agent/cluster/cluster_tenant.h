@@ -41,6 +41,7 @@ class VersionClock {
 struct Change {
   metadata::PublishItem item;
   std::uint32_t entry = 0;  // kHolds, kCreates: whose it is
+  bool is_put = false;      // made here just now, not known elsewhere
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
