@@ -336,6 +336,7 @@ metadata::Load ClusterNode::load() {
 }
 
 void ClusterNode::next_report(bool first, std::vector<metadata::PublishItem>& items) {
+  if (first) fetcher_->report_begun();
   announcer_->next_report(first, items);
 }
 

@@ -177,6 +177,12 @@ void Fetcher::dropped(const ClusterTenant& tenant) {
   }
 }
 
+void Fetcher::report_begun() {
+  for (const auto& [id, fetch] : fetches_) {
+    if (fetch->verdict_in) mark_dropped(*fetch);
+  }
+}
+
 // What has been read may have been removed since, before whoever wants to join asked. The master
 // tells this node of that only where it is known as a holder. A copy has time that a reader has
 // not.

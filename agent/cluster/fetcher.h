@@ -63,6 +63,8 @@ class Fetcher {
   void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
   // Or any object of the namespace.
   void dropped(const ClusterTenant& tenant);
+  // A report begins, which names what is held: with it the master forgets what was only offered.
+  void report_begun();
 
   void on_answer(MemberId from, const PeerMessage& message,
                  const std::vector<std::unique_ptr<ClusterTenant>>& tenants);
