@@ -403,9 +403,12 @@ metadata::PublishItem Fetcher::item_of(const Fetch& fetch) {
 // A copy is known to the master before anybody here can find it: what is removed or replaced
 // meanwhile will be removed here too. Goes on beside the reading.
 void Fetcher::offer(Fetch& fetch) {
+  // Another holder, or the same one later, has another version: the verdict is not about that.
+  if (fetch.offered && fetch.offer.version != fetch.at.row.version) mark_dropped(fetch);
   if (!fetch.keep || fetch.offered) return;
   fetch.offered = true;
-  const metadata::PublishItem item = item_of(fetch);
+  fetch.offer = item_of(fetch);
+  const metadata::PublishItem item = fetch.offer;
   announcer_.offer(
       item, fetch.deadline_ns,
       [this, item, id = fetch.id, alive = std::weak_ptr(alive_)](metadata::Verdict verdict) {
@@ -426,7 +429,7 @@ void Fetcher::offer(Fetch& fetch) {
 void Fetcher::withdraw(const metadata::PublishItem& item, std::uint64_t of) {
   for (const auto& [id, other] : fetches_) {
     if (id != of && other->offered && !other->missed && other->name == item.hash &&
-        other->at.row.version == item.version) {
+        other->offer.version == item.version) {
       return;
     }
   }
@@ -651,7 +654,7 @@ void Fetcher::end(Fetch& fetch) {
   if (fetch.reads_open > 0) return;
   give_back(fetch);
   if (fetch.verdict == metadata::Verdict::kAccepted && !fetch.kept) {
-    withdraw(item_of(fetch), fetch.id);
+    withdraw(fetch.offer, fetch.id);
   }
   fetches_.erase(fetch.id);
 }

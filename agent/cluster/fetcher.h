@@ -104,6 +104,7 @@ class Fetcher {
     bool from_cache = false;
     bool keep = false;  // as a copy, under its key
     bool offered = false;
+    metadata::PublishItem offer;  // what was offered
     metadata::Verdict verdict = metadata::Verdict::kStale;
     bool verdict_in = false;
     bool read_in = false;
