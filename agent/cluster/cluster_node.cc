@@ -67,6 +67,8 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
+  // To this node the master says nothing of what its own put replaced.
+  made->on_put = [this](const metadata::KeyHash& name) { fetcher_->dropped(name, UINT64_MAX); };
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
   return {};

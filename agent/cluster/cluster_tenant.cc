@@ -115,6 +115,7 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   Change change{item_of(entry), entry, true};
   if (!order.upsert) change.item.what = PublishItem::What::kCreates;
   changes_.push_back(change);
+  if (on_put) on_put(change.item.hash);
 }
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
