@@ -76,6 +76,7 @@ void Announcer::settle_all() {
 // ---- Changes ------------------------------------------------------------------------------------
 
 void Announcer::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
   const bool ready = port_.ready();
   if (was_ready_ && !ready) reporting_ = false;
   was_ready_ = ready;
@@ -130,6 +131,7 @@ void Announcer::send(std::uint64_t now_ns) {
                     if (!port_.ready()) continue;
                     Sent again = (*batch)[i];
                     const bool dropped = again.change.item.what == PublishItem::What::kDropped;
+                    again.change.is_put = false;  // that it was removed since is true
                     again.change.item.what =
                         dropped ? PublishItem::What::kDropped : PublishItem::What::kHolds;
                     if (dropped || holds(again)) queue_.push_back(again);
@@ -140,7 +142,6 @@ void Announcer::send(std::uint64_t now_ns) {
 void Announcer::judge(const Sent& sent, Verdict verdict) {
   const PublishItem& item = sent.change.item;
   if (item.what == PublishItem::What::kDropped) return;
-  const bool own_put = item.what == PublishItem::What::kCreates || waiters_.contains(item.version);
   switch (verdict) {
     case Verdict::kAccepted:
     case Verdict::kNotHeld:
@@ -164,7 +165,7 @@ void Announcer::judge(const Sent& sent, Verdict verdict) {
     case Verdict::kRemoved:
     case Verdict::kUncertain:
       // A put that is younger than what it met, but whose clock is behind.
-      if (own_put && holds(sent) && retries_[item.version] < kMaxRetries) {
+      if (sent.change.is_put && holds(sent) && retries_[item.version] < kMaxRetries) {
         announce_anew(sent, 0);
         return;
       }
@@ -201,7 +202,9 @@ void Announcer::announce_anew(const Sent& sent, std::uint64_t least_version) {
 // ---- Copies -------------------------------------------------------------------------------------
 
 void Announcer::offer(const PublishItem& item, std::uint64_t deadline_ns, Verdicts done) {
-  if (!port_.ready()) {
+  // In order: what is queued may say that an earlier copy of the same version has gone.
+  if (port_.ready()) flush(now_ns_);
+  if (!port_.ready() || !queue_.empty()) {
     done(Verdict::kStale);
     return;
   }
@@ -212,7 +215,11 @@ void Announcer::offer(const PublishItem& item, std::uint64_t deadline_ns, Verdic
 }
 
 void Announcer::withdraw(const PublishItem& item) {
-  Change change{item, 0};
+  for (const auto& tenant : tenants_) {
+    const std::uint32_t entry = tenant->find(item.hash);
+    if (entry != kNoEntry && tenant->book().row(entry).version == item.version) return;
+  }
+  Change change{item, 0, false};
   change.item.what = PublishItem::What::kDropped;
   if (queue_.empty()) removals_seen_ = port_.removals_seen();
   queue_.push_back({nullptr, change});

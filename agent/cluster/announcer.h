@@ -37,8 +37,9 @@ class Announcer {
   // An errand of kAnnounce: ends when the master knows the objects.
   void await(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant);
   // A copy that this node is about to hold. done comes from a later call, with kStale if nobody
-  // could be asked.
+  // could be asked in time.
   void offer(const metadata::PublishItem& item, std::uint64_t deadline_ns, Verdicts done);
+  // It will not; unless it holds that very version by now.
   void withdraw(const metadata::PublishItem& item);
   void flush(std::uint64_t now_ns);
 
@@ -77,6 +78,7 @@ class Announcer {
   std::unordered_map<std::uint64_t, unsigned> retries_;  // by entry's latest version
   std::vector<Sent> later_;                              // the directory was full
   std::uint64_t next_later_ns_ = 0;
+  std::uint64_t now_ns_ = 0;
   bool ended_ = false;
   bool was_ready_ = false;
   bool reporting_ = false;  // since a report was begun: changes must be kept

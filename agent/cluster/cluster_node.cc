@@ -67,6 +67,8 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
+  // To this node the master says nothing of what its own put replaced.
+  made->on_put = [this](const metadata::KeyHash& name) { fetcher_->dropped(name, UINT64_MAX); };
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
   return {};
@@ -336,6 +338,7 @@ metadata::Load ClusterNode::load() {
 }
 
 void ClusterNode::next_report(bool first, std::vector<metadata::PublishItem>& items) {
+  if (first) fetcher_->report_begun();
   announcer_->next_report(first, items);
 }
 
@@ -346,6 +349,7 @@ void ClusterNode::on_report_verdict(const metadata::PublishItem& item, metadata:
 void ClusterNode::on_drop(const wire::Drop& order, Done done) {
   for (const metadata::RemoveItem& item : order.items) {
     fetcher_->locations().forget(item.hash);
+    fetcher_->dropped(item.hash, item.up_to_version);
     for (const auto& tenant : tenants_) {
       const std::uint32_t entry = tenant->find(item.hash);
       if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
@@ -373,6 +377,7 @@ void ClusterNode::on_drop_matching(const wire::Match& match,
       return;
     }
   }
+  fetcher_->dropped(*tenant);
   ObjectIndex& index = tenant->store().index();
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
     if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {

@@ -95,7 +95,7 @@ bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
   VersionBook::Row row = book_->row(entry);
   row.replicas = replicas;
   if (!book_->write(entry, row)) return false;
-  changes_.push_back({item_of(entry), entry});
+  changes_.push_back({item_of(entry), entry, false});
   return true;
 }
 
@@ -112,9 +112,10 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   row.replicas = order.replicas;
   // Without a row it is known here alone, under version 0.
   if (!book_->write(entry, row) || copy) return;
-  Change change{item_of(entry), entry};
+  Change change{item_of(entry), entry, true};
   if (!order.upsert) change.item.what = PublishItem::What::kCreates;
   changes_.push_back(change);
+  if (on_put) on_put(change.item.hash);
 }
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
@@ -123,7 +124,7 @@ void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
 
 void ClusterTenant::on_gone(std::uint32_t entry) {
   if (book_->row(entry).version == 0) return;
-  Change change{item_of(entry), entry};
+  Change change{item_of(entry), entry, false};
   change.item.what = PublishItem::What::kDropped;
   changes_.push_back(change);
 }

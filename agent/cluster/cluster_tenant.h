@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -41,6 +42,7 @@ class VersionClock {
 struct Change {
   metadata::PublishItem item;
   std::uint32_t entry = 0;  // kHolds, kCreates: whose it is
+  bool is_put = false;      // made here just now, not known elsewhere
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
@@ -69,6 +71,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // What has changed since it was last emptied, in order.
   std::vector<Change>& changes() { return changes_; }
   transport::RegionId region = transport::kNoRegion;
+  // Hears of each put here.
+  std::function<void(const metadata::KeyHash& name)> on_put;
 
   void on_live(std::uint32_t entry, const PutOrder& order) override;
   void on_moved(std::uint32_t from, std::uint32_t to) override;

@@ -81,7 +81,7 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
     const KeyHash name = tenant.name_of(item.key);
     if (const auto same = by_name_.find(name); same != by_name_.end()) {
       Fetch& fetch = *find(same->second);
-      if (fetch.tenant == &tenant) {
+      if (fetch.tenant == &tenant && may_join(fetch)) {
         ++counters_.shared;
         fetch.waiters.push_back({errand, i});
         fetch.deadline_ns = std::max(fetch.deadline_ns, errand->deadline_ns);
@@ -164,6 +164,39 @@ void Fetcher::forget(const ClusterTenant& tenant) {
   }
   for (const std::uint64_t id : gone) miss(*find(id), MC_NOT_FOUND, counters_.holders_failed);
   std::erase_if(hot_, [&](const Hot& hot) { return hot.tenant == &tenant; });
+}
+
+void Fetcher::mark_dropped(Fetch& fetch) {
+  fetch.dropped = true;
+  const auto same = by_name_.find(fetch.name);
+  if (same != by_name_.end() && same->second == fetch.id) by_name_.erase(same);
+}
+
+void Fetcher::dropped(const KeyHash& name, std::uint64_t up_to_version) {
+  for (const auto& [id, fetch] : fetches_) {
+    if (fetch->name == name && fetch->at.row.version <= up_to_version) mark_dropped(*fetch);
+  }
+}
+
+void Fetcher::dropped(const ClusterTenant& tenant) {
+  for (const auto& [id, fetch] : fetches_) {
+    if (fetch->tenant == nullptr || fetch->tenant == &tenant) mark_dropped(*fetch);
+  }
+}
+
+void Fetcher::report_begun() {
+  for (const auto& [id, fetch] : fetches_) {
+    if (fetch->verdict_in) mark_dropped(*fetch);
+  }
+}
+
+// What has been read may have been removed since, before whoever wants to join asked. The master
+// tells this node of that only where it is known as a holder. A copy has time that a reader has
+// not.
+bool Fetcher::may_join(const Fetch& fetch) {
+  const bool is_holder = fetch.verdict_in && fetch.verdict == metadata::Verdict::kAccepted;
+  const bool unread = fetch.step != Step::kReading && fetch.step != Step::kOffered;
+  return (unread || is_holder) && !fetch.dropped && fetch.ended == nullptr;
 }
 
 // ---- Locating and asking ------------------------------------------------------------------------
@@ -377,22 +410,37 @@ metadata::PublishItem Fetcher::item_of(const Fetch& fetch) {
 // A copy is known to the master before anybody here can find it: what is removed or replaced
 // meanwhile will be removed here too. Goes on beside the reading.
 void Fetcher::offer(Fetch& fetch) {
+  // Another holder, or the same one later, has another version: the verdict is not about that.
+  if (fetch.offered && fetch.offer.version != fetch.at.row.version) mark_dropped(fetch);
   if (!fetch.keep || fetch.offered) return;
   fetch.offered = true;
-  const metadata::PublishItem item = item_of(fetch);
+  fetch.offer = item_of(fetch);
+  const metadata::PublishItem item = fetch.offer;
   announcer_.offer(
       item, fetch.deadline_ns,
       [this, item, id = fetch.id, alive = std::weak_ptr(alive_)](metadata::Verdict verdict) {
         if (alive.expired()) return;
         Fetch* const offered = find(id);
         if (offered == nullptr || offered->missed) {
-          if (verdict == metadata::Verdict::kAccepted) announcer_.withdraw(item);
+          if (verdict == metadata::Verdict::kAccepted) withdraw(item, id);
           return;
         }
         offered->verdict = verdict;
         offered->verdict_in = true;
         if (offered->read_in) deliver(*offered);
       });
+}
+
+// The master has one word of this node about an object, whoever gave it: not taken back while
+// another fetch has brought the same version, or still may.
+void Fetcher::withdraw(const metadata::PublishItem& item, std::uint64_t of) {
+  for (const auto& [id, other] : fetches_) {
+    if (id != of && other->offered && !other->missed && other->name == item.hash &&
+        other->offer.version == item.version) {
+      return;
+    }
+  }
+  announcer_.withdraw(item);
 }
 
 void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
@@ -557,7 +605,7 @@ void Fetcher::begin_copies(std::uint64_t now_ns) {
 
 // The live entry that holds the object from now on, or kNoEntry if it must not be kept.
 std::uint32_t Fetcher::keep_copy(Fetch& fetch) {
-  if (fetch.verdict != metadata::Verdict::kAccepted) return kNoEntry;
+  if (fetch.dropped || fetch.verdict != metadata::Verdict::kAccepted) return kNoEntry;
   Store& store = fetch.tenant->store();
   PutOrder order;
   order.key = fetch.key;
@@ -572,6 +620,10 @@ std::uint32_t Fetcher::keep_copy(Fetch& fetch) {
   if (result == Store::Put::kStored) {
     ++counters_.kept;
     fetch.kept = true;
+    // One copy is enough: should it be evicted soon, that is told of all of them.
+    for (const auto& [id, other] : fetches_) {
+      if (id != fetch.id && other->name == fetch.name) mark_dropped(*other);
+    }
     return std::exchange(fetch.entry, kNoEntry);
   }
   if (result != Store::Put::kExisted && result != Store::Put::kNoSpace) fetch.entry = kNoEntry;
@@ -629,7 +681,7 @@ void Fetcher::end(Fetch& fetch) {
   if (fetch.reads_open > 0) return;
   give_back(fetch);
   if (fetch.verdict == metadata::Verdict::kAccepted && !fetch.kept) {
-    announcer_.withdraw(item_of(fetch));
+    withdraw(fetch.offer, fetch.id);
   }
   fetches_.erase(fetch.id);
 }
@@ -641,6 +693,15 @@ void Fetcher::check_times(std::uint64_t now_ns) {
   next_check_ns_ = now_ns + kCheckNs;
   std::vector<std::uint64_t> late;
   for (const auto& [id, fetch] : fetches_) {
+    // Whoever joined has a deadline of its own.
+    std::erase_if(fetch->waiters, [&](const Waiter& waiter) {
+      Errand& errand = *waiter.errand;
+      if (now_ns < errand.deadline_ns) return false;
+      ++counters_.late;
+      errand.settle(errand.items[waiter.item], MC_NOT_FOUND);
+      ended_ |= errand.over();
+      return true;
+    });
     if (!fetch->missed && fetch->try_until_ns != 0 && now_ns >= fetch->try_until_ns) {
       late.push_back(id);
     }

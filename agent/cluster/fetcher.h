@@ -59,6 +59,13 @@ class Fetcher {
   // Its pins are not to be written any more.
   void give_up(Errand& errand) { errand.abandoned = true; }
   void forget(const ClusterTenant& tenant);
+  // The master has ordered the object dropped, up to this version: what of it is on its way is
+  // still given to whoever waits, but not kept, and nobody else gets it.
+  void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
+  // Or any object of the namespace.
+  void dropped(const ClusterTenant& tenant);
+  // A report begins, which names what is held: with it the master forgets what was only offered.
+  void report_begun();
 
   void on_answer(MemberId from, const PeerMessage& message,
                  const std::vector<std::unique_ptr<ClusterTenant>>& tenants);
@@ -99,11 +106,13 @@ class Fetcher {
     bool hot = false;   // asked for again: a copy is made when its readers have it
     bool keep = false;  // as a copy, under its key
     bool offered = false;
+    metadata::PublishItem offer;  // what was offered
     metadata::Verdict verdict = metadata::Verdict::kStale;
     bool verdict_in = false;
     bool read_in = false;
     bool missed = false;  // only its reads have not ended
     bool kept = false;
+    bool dropped = false;  // removed or replaced since it was begun
     std::vector<MemberId> holders;
     std::size_t next_holder = 0;
     Location at;
@@ -120,6 +129,8 @@ class Fetcher {
 
   Fetch* find(std::uint64_t id);
   Fetch& start(ClusterTenant* tenant, const metadata::KeyHash& name, std::uint64_t deadline_ns);
+  void mark_dropped(Fetch& fetch);
+  static bool may_join(const Fetch& fetch);
   bool serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& tenant);
   void send_locates(std::uint64_t now_ns);
   void send_asks(std::uint64_t now_ns);
@@ -129,6 +140,7 @@ class Fetcher {
   void seek_room(Fetch& fetch, std::uint64_t now_ns);
   static metadata::PublishItem item_of(const Fetch& fetch);
   void offer(Fetch& fetch);
+  void withdraw(const metadata::PublishItem& item, std::uint64_t of);
   void read(Fetch& fetch, std::uint64_t now_ns);
   void on_read(Fetch& fetch);
   bool sum_matches(const Fetch& fetch) const;

@@ -121,7 +121,8 @@ void Directory::supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drop
 
 Verdict Directory::withdraw(const Node& node, const PublishItem& item) {
   const Known known = look_up(item.hash, index_of(node));
-  if (known.own == nullptr || known.own->version > item.version) return Verdict::kNotHeld;
+  // Another version is another object: an offered copy stays when a put of the key is refused.
+  if (known.own == nullptr || known.own->version != item.version) return Verdict::kNotHeld;
   table_.erase(*known.own);
   return Verdict::kAccepted;
 }

@@ -130,7 +130,7 @@ class Model {
     const auto known = keys.find(item.hash);
     const bool held = known != keys.end();
     if (item.what == PublishItem::What::kDropped) {
-      if (!held || !known->second.holders.contains(id) || known->second.version > item.version) {
+      if (!held || !known->second.holders.contains(id) || known->second.version != item.version) {
         return Verdict::kNotHeld;
       }
       known->second.holders.erase(id);

@@ -172,6 +172,22 @@ TEST(Directory, AnUpsertReplacesTheOlderVersionEverywhere) {
   EXPECT_THAT(one.publish({held(1, 12)}), ElementsAre(Verdict::kAccepted));
 }
 
+// A node offers a copy, puts the key itself meanwhile, is refused, and drops what it put.
+TEST(Directory, DroppingAVersionThatWasRefusedLeavesTheOneThatIsHeld) {
+  Directory directory({});
+  Agent one(&directory, 1), two(&directory, 2);
+  one.report_nothing();
+  two.report_nothing();
+  EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kAccepted));
+  PublishItem created = held(1, 20);
+  created.what = PublishItem::What::kCreates;
+  EXPECT_THAT(two.publish({held(1, 10), created}),
+              ElementsAre(Verdict::kAccepted, Verdict::kStale));
+  created.what = PublishItem::What::kDropped;
+  EXPECT_THAT(two.publish({created}), ElementsAre(Verdict::kNotHeld));
+  EXPECT_THAT(holders_of(directory, 1), UnorderedElementsAre(1, 2));
+}
+
 TEST(Directory, ARemovedVersionDoesNotComeBack) {
   Directory directory({});
   Agent one(&directory, 1);

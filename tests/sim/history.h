@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what clients did and saw in one run, and the rules it must obey. Each put's bytes
+// name
+//   the put, so that each read shows which put it came from.
+// Threads: the simulator's. Owns: the records; hash() stands for all of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace mc::sim {
+
+class History {
+ public:
+  using Number = std::uint32_t;
+  enum class Ending : std::uint8_t {
+    kOpen,     // or nobody knows how it ended
+    kStored,   // acknowledged
+    kExisted,  // acknowledged; its bytes were not needed
+    kRefused,
+  };
+  struct Put {
+    unsigned key = 0;
+    std::uint64_t size = 0;
+    bool upsert = false, announced = false;
+    std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
+    Ending ending = Ending::kOpen;
+    std::uint64_t reign = 0;
+  };
+  struct Remove {
+    unsigned key = 0;
+    std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
+    bool over = false;  // it will take nothing away any more
+    bool sure = false;  // something was removed, and all holders have confirmed
+    std::uint64_t reign = 0;
+  };
+
+  explicit History(std::uint64_t seed) : seed_(seed) {}
+
+  // ---- What happens
+  Number begin_put(unsigned key, std::uint64_t size, bool upsert, std::uint64_t now_ns);
+  void end_put(Number put, Ending ending, bool announced, std::uint64_t reign,
+               std::uint64_t now_ns);
+  std::size_t begin_remove(unsigned key, std::uint64_t reign, std::uint64_t now_ns);
+  void end_remove(std::size_t remove, bool over, bool sure, std::uint64_t now_ns);
+  // A client read these bytes; returns the put they are of.
+  std::optional<Number> read(unsigned reader, unsigned key, std::span<const std::byte> bytes,
+                             std::uint64_t begin_ns, std::uint64_t now_ns);
+  void note(std::uint64_t what) { hash_ = (hash_ ^ what) * 0x100000001b3u; }
+  // Links or processes fail at this time, or time is not what it was.
+  void disturbed(std::uint64_t from_ns, std::uint64_t to_ns);
+  void clock_jumped() { clocks_differ_ = true; }
+  // What a node held, or was putting, is gone with its memory.
+  void lost(unsigned key, std::uint64_t now_ns);
+  void evicted() { evicted_ = true; }
+
+  // ---- At the end: what every node reads when all is well again; none: a miss
+  void final_read(unsigned key, std::uint64_t node, std::optional<Number> put);
+  void finish(unsigned keys, std::uint64_t reign);
+
+  void fail(std::string what);
+  const std::vector<std::string>& failures() const { return failures_; }
+  std::uint64_t hash() const { return hash_; }
+  std::vector<std::byte> bytes_of(Number put) const;
+  const Put& put(Number number) const { return puts_[number]; }
+  std::size_t put_count() const { return puts_.size(); }
+  std::uint64_t reads = 0, misses = 0, puts_stored = 0, removes_sure = 0;
+
+ private:
+  bool calm(std::uint64_t from_ns, std::uint64_t to_ns) const;
+  std::string name(Number put) const;
+  void check_read(unsigned reader, Number put, std::uint64_t begin_ns, std::uint64_t now_ns);
+
+  const std::uint64_t seed_;
+  std::uint64_t hash_ = 0xcbf29ce484222325u;
+  bool clocks_differ_ = false;
+  bool evicted_ = false;
+  std::vector<Put> puts_;
+  std::vector<Remove> removes_;
+  struct Span {
+    std::uint64_t from_ns, to_ns;
+  };
+  std::vector<Span> disturbances_;
+  std::map<unsigned, std::uint64_t> lost_;                     // key: last time
+  std::map<std::pair<unsigned, unsigned>, Number> last_read_;  // reader, key
+  std::map<unsigned, std::map<std::uint64_t, std::optional<Number>>> final_;
+  std::vector<std::string> failures_;
+};
+
+}  // namespace mc::sim

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What clients do, through Store and Cluster as the agent's server does it for them.
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/checksum.h"
+#include "shm/pins.h"
+#include "sim/sim_world.h"
+
+namespace mc::sim {
+
+using agent::Errand;
+using agent::Store;
+
+namespace {
+
+std::uint64_t session_of(unsigned client) { return 1000 + client; }
+
+}  // namespace
+
+void SimWorld::act(Client& client) {
+  for (Held& held : client.held) {
+    if (!held.is_held()) continue;
+    if (!still_there(client, held) || now_ns_ >= held.until_ns) let_go(held);
+  }
+  switch (client.doing) {
+    case Client::Doing::kNothing:
+      if (working_ && now_ns_ >= client.next_ns) begin_something(client);
+      return;
+    case Client::Doing::kReserving:
+    case Client::Doing::kWriting:
+    case Client::Doing::kPublishing:
+      return go_on_putting(client);
+    case Client::Doing::kWaiting:
+      return look_at_errand(client);
+  }
+}
+
+void SimWorld::begin_something(Client& client) {
+  client.begin_ns = now_ns_;
+  client.deadline_ns = now_ns_ + random_.between(50, 2'000) * kMs;
+  client.server_cuts = random_.chance(0.5);
+  client.keys = {static_cast<unsigned>(random_.next() % key_count_)};
+  const std::uint64_t dice = random_.between(1, 100);
+  if (dice <= 30) {
+    begin_put(client);
+  } else if (dice <= 82) {
+    begin_get(client);
+  } else if (dice <= 90) {
+    send_errand(client, Errand::Kind::kExists);
+  } else {
+    client.remove = history_.begin_remove(client.keys[0], master_.reign(), now_ns_);
+    send_errand(client, Errand::Kind::kRemove);
+  }
+}
+
+void SimWorld::end(Client& client) {
+  client.doing = Client::Doing::kNothing;
+  client.errand.reset();
+  client.next_ns = now_ns_ + random_.between(0, 20) * kMs;
+}
+
+// ---- Put ----------------------------------------------------------------------------------------
+
+void SimWorld::begin_put(Client& client) {
+  const std::uint64_t size = random_.between(16, largest_bytes_);
+  client.upsert = random_.chance(0.5);
+  client.local = random_.chance(0.1);
+  client.put = history_.begin_put(client.keys[0], size, client.upsert, now_ns_);
+  client.doing = Client::Doing::kReserving;
+  go_on_putting(client);
+}
+
+void SimWorld::end_put(Client& client, History::Ending ending) {
+  const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready();
+  history_.end_put(client.put, ending, announced, master_.reign(), now_ns_);
+  end(client);
+}
+
+void SimWorld::go_on_putting(Client& client) {
+  Store& store = nodes_[client.node]->store();
+  const std::uint64_t session = session_of(client.id);
+  if (now_ns_ >= client.deadline_ns) {
+    if (client.doing != Client::Doing::kReserving) store.abandon(session, client.entry);
+    return end_put(client, History::Ending::kRefused);
+  }
+  if (client.doing == Client::Doing::kReserving) {
+    const std::uint64_t size = history_.put(client.put).size;
+    const auto result = store.reserve(session, size, true, client.entry);
+    if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) return;
+    if (result != Store::Reserve::kOk) return end_put(client, History::Ending::kRefused);
+    client.doing = Client::Doing::kWriting;
+    return;
+  }
+  if (client.doing == Client::Doing::kWriting) {
+    const std::vector<std::byte> bytes = history_.bytes_of(client.put);
+    const agent::PoolExtents extents = store.extents(client.entry);
+    std::size_t done = 0;
+    for (std::uint32_t i = 0; i < extents.count && done < bytes.size(); ++i) {
+      const std::size_t count =
+          std::min<std::size_t>(bytes.size() - done, extents.at[i].length_bytes);
+      std::memcpy(store.pool().data() + extents.at[i].offset_bytes, bytes.data() + done, count);
+      done += count;
+    }
+    client.doing = Client::Doing::kPublishing;
+    if (random_.chance(0.3)) return;
+  }
+  publish(client);
+}
+
+void SimWorld::publish(Client& client) {
+  Store& store = nodes_[client.node]->store();
+  const std::string key = key_text(client.keys[0]);
+  const std::vector<std::byte> bytes = history_.bytes_of(client.put);
+  agent::PutOrder order;
+  order.key = key;
+  order.entry = client.entry;
+  order.length = bytes.size();
+  order.checksum = checksum(store.index().hash(key), bytes.data(), bytes.size());
+  order.upsert = client.upsert;
+  order.replicas = random_.chance(0.2) ? 2 : 1;
+  const Store::Put result = store.publish(session_of(client.id), order);
+  if (result == Store::Put::kNoSpace) return;  // again, until the deadline
+  if (result == Store::Put::kExisted) {
+    store.abandon(session_of(client.id), client.entry);
+    return end_put(client, History::Ending::kExisted);
+  }
+  if (result != Store::Put::kStored) return end_put(client, History::Ending::kRefused);
+  client.was_ready = nodes_[client.node]->ready();
+  if (client.local) return end_put(client, History::Ending::kStored);
+  send_errand(client, Errand::Kind::kAnnounce);
+}
+
+// ---- Errands ------------------------------------------------------------------------------------
+
+void SimWorld::send_errand(Client& client, Errand::Kind kind) {
+  client.kind = kind;
+  client.errand = std::make_shared<Errand>();
+  client.errand->kind = kind;
+  client.errand->tenant = nodes_[client.node]->tenant();
+  client.errand->deadline_ns = client.deadline_ns;
+  for (std::size_t i = 0; i < client.keys.size(); ++i) {
+    Errand::Item item;
+    if (kind == Errand::Kind::kAnnounce) {
+      item.entry = client.entry;
+    } else {
+      item.key = key_text(client.keys[i]);
+    }
+    if (kind == Errand::Kind::kFetch) {
+      item.pin = &client.held[i].pin;
+      item.pin->store_relaxed(shm::kPinWanted);
+    }
+    client.errand->items.push_back(std::move(item));
+  }
+  client.doing = Client::Doing::kWaiting;
+  nodes_[client.node]->cluster().begin(client.errand, now_ns_);
+}
+
+void SimWorld::look_at_errand(Client& client) {
+  Errand& errand = *client.errand;
+  // The server never waits longer for an announcement; the master may.
+  const bool cuts = client.server_cuts || client.kind == Errand::Kind::kAnnounce;
+  if (!errand.over() && cuts && now_ns_ >= client.deadline_ns) {
+    errand.abandoned = true;
+    for (Errand::Item& item : errand.items) errand.settle(item, MC_TIMEOUT);
+  }
+  if (!errand.over()) {
+    // A host that stood still has its second after that.
+    const std::uint64_t due_ns =
+        std::max(client.deadline_ns, nodes_[client.node]->paused_until_ns) + 1'000 * kMs;
+    if (now_ns_ < due_ns) return;
+    history_.fail("I7 an errand of kind " + std::to_string(static_cast<int>(errand.kind)) +
+                  " by client " + std::to_string(client.id) + ", begun at " +
+                  std::to_string(client.begin_ns / 1000) + " us, has not ended " +
+                  "1 s after its deadline");
+    errand.abandoned = true;
+    for (Errand::Item& item : errand.items) errand.settle(item, MC_TIMEOUT);
+  }
+  const mc_status status = errand.items[0].status;
+  history_.note(static_cast<std::uint64_t>(status) + now_ns_);
+  switch (client.kind) {
+    case Errand::Kind::kAnnounce:
+      if (status == MC_TIMEOUT) {  // it may still be there
+        end(client);
+      } else {
+        end_put(client, status == MC_OK ? History::Ending::kStored : History::Ending::kRefused);
+      }
+      return;
+    case Errand::Kind::kFetch:
+      return end_get(client);
+    case Errand::Kind::kRemove:
+      history_.end_remove(client.remove, status == MC_OK || status == MC_NOT_FOUND, status == MC_OK,
+                          now_ns_);
+      return end(client);
+    case Errand::Kind::kExists:
+      return end(client);
+  }
+}
+
+// ---- Get ----------------------------------------------------------------------------------------
+
+void SimWorld::begin_get(Client& client) {
+  if (client.held[0].is_held() || client.held[1].is_held()) {
+    let_go(client.held[0]);
+    let_go(client.held[1]);
+  }
+  const auto other = static_cast<unsigned>(random_.next() % key_count_);
+  if (other != client.keys[0] && random_.chance(0.3)) client.keys.push_back(other);
+  Store& store = nodes_[client.node]->store();
+  std::vector<unsigned> missing;
+  for (const unsigned key : client.keys) {
+    const std::string text = key_text(key);
+    const auto found = store.index().find(text, store.index().hash(text));
+    if (!found || !missing.empty()) {
+      missing.push_back(key);
+      continue;
+    }
+    Held& held = client.held[client.keys.size() - 1];
+    if (held.is_held()) let_go(held);
+    const std::uint64_t version = store.index().entry(*found).version.load_relaxed();
+    shm::set_pin(held.pin, shm::pin_value(*found, version));
+    store.touch(*found);
+    hold(client, held, key, *found);
+  }
+  if (missing.empty()) return end(client);
+  let_go(client.held[0]);
+  let_go(client.held[1]);
+  client.keys = missing;
+  send_errand(client, Errand::Kind::kFetch);
+}
+
+void SimWorld::end_get(Client& client) {
+  for (std::size_t i = 0; i < client.errand->items.size(); ++i) {
+    const Errand::Item& item = client.errand->items[i];
+    Held& held = client.held[i];
+    if (item.status != MC_OK || item.entry == agent::kNoEntry) {
+      if (held.pin.load_relaxed() != shm::kPinWanted && !client.errand->abandoned) {
+        history_.fail("I5 a get that failed has left a pin");
+      }
+      held.pin.store_relaxed(0);
+      ++history_.misses;
+      if (client.is_last) history_.final_read(client.keys[i], client.node + 1, std::nullopt);
+      continue;
+    }
+    const auto put = hold(client, held, client.keys[i], item.entry);
+    if (client.is_last) history_.final_read(client.keys[i], client.node + 1, put);
+  }
+  end(client);
+}
+
+std::vector<std::byte> SimWorld::bytes_at(Store& store, std::uint32_t entry) {
+  std::vector<std::byte> bytes;
+  std::uint64_t left = store.index().entry(entry).length.load_relaxed();
+  const agent::PoolExtents lies = store.extents(entry);
+  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
+    const std::uint64_t count = std::min(left, lies.at[i].length_bytes);
+    const std::byte* from = store.pool().data() + lies.at[i].offset_bytes;
+    bytes.insert(bytes.end(), from, from + count);
+    left -= count;
+  }
+  return bytes;
+}
+
+// Reads what the pin names, and keeps it pinned for a while.
+std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsigned key,
+                                              std::uint32_t entry) {
+  Store& store = nodes_[client.node]->store();
+  const std::uint64_t version = store.index().entry(entry).version.load_relaxed();
+  const auto state = shm::state_of(version);
+  if (held.pin.load_relaxed() != shm::pin_value(entry, version) ||
+      (state != shm::EntryState::kLive && state != shm::EntryState::kLimbo)) {
+    history_.fail("I1 client " + std::to_string(client.id) + " was lent what is not there");
+    held.pin.store_relaxed(0);
+    return std::nullopt;
+  }
+  held.entry = entry;
+  held.key = key;
+  held.bytes = bytes_at(store, entry);
+  held.until_ns = now_ns_ + random_.between(0, 200) * kMs;
+  const std::uint64_t sum =
+      checksum(store.index().hash(key_text(key)), held.bytes.data(), held.bytes.size());
+  if (sum != store.index().entry(entry).checksum.load_relaxed()) {
+    history_.fail("I1 client " + std::to_string(client.id) + " got key " + std::to_string(key) +
+                  " with a wrong checksum");
+  }
+  return history_.read(client.id, key, held.bytes, client.begin_ns, now_ns_);
+}
+
+bool SimWorld::still_there(Client& client, const Held& held) {
+  Store& store = nodes_[client.node]->store();
+  const std::uint64_t version = store.index().entry(held.entry).version.load_relaxed();
+  const bool same = held.pin.load_relaxed() == shm::pin_value(held.entry, version) &&
+                    bytes_at(store, held.entry) == held.bytes;
+  if (!same) {
+    history_.fail("I1 what client " + std::to_string(client.id) + " has pinned of key " +
+                  std::to_string(held.key) + " has changed at " + std::to_string(now_ns_ / 1000) +
+                  " us");
+  }
+  return same;
+}
+
+void SimWorld::let_go(Held& held) {
+  shm::clear_pin(held.pin);
+  held.bytes.clear();
+}
+
+// ---- Agents that die under their clients --------------------------------------------------------
+
+void SimWorld::node_died(std::size_t node, bool keeps_memory) {
+  for (const auto& client : clients_) {
+    if (client->node != node) continue;
+    if (client->doing != Client::Doing::kNothing) {
+      if (client->errand) {
+        client->errand->abandoned = true;
+        for (std::size_t i = 0; i < client->keys.size(); ++i) {
+          if (client->kind == Errand::Kind::kFetch) client->held[i].pin.store_relaxed(0);
+        }
+      }
+      end(*client);
+    }
+    if (keeps_memory) continue;
+    for (Held& held : client->held) let_go(held);
+  }
+}
+
+}  // namespace mc::sim

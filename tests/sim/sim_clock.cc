@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_clock.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr std::uint64_t kWallStartNs = 1'800'000'000'000'000'000;
+
+struct Times {
+  bool simulated = false;
+  std::uint64_t steady_ns = 0;
+  std::uint64_t wall_ns = 0;
+};
+thread_local Times times;
+
+}  // namespace
+
+namespace mc::sim {
+
+Clock::Clock() { times.simulated = true; }
+Clock::~Clock() { times.simulated = false; }
+
+void Clock::set(std::uint64_t now_ns, std::int64_t wall_offset_ns) {
+  times.steady_ns = now_ns;
+  times.wall_ns = kWallStartNs + now_ns + static_cast<std::uint64_t>(wall_offset_ns);
+}
+
+}  // namespace mc::sim
+
+// A program's own definition goes before the library's, for the libraries it loads too.
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                                    timespec* time) noexcept {
+  const bool wall = clock == CLOCK_REALTIME;
+  if (!times.simulated || (!wall && clock != CLOCK_MONOTONIC)) {
+    return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+  }
+  const std::uint64_t ns = wall ? times.wall_ns : times.steady_ns;
+  time->tv_sec = static_cast<time_t>(ns / 1'000'000'000);
+  time->tv_nsec = static_cast<long>(ns % 1'000'000'000);
+  return 0;
+}
+
+// Asio does without, and then looks at its timers whenever it is polled.
+extern "C" __attribute__((visibility("default"))) int timerfd_create(int clock,
+                                                                     int flags) noexcept {
+  if (!times.simulated) return static_cast<int>(syscall(SYS_timerfd_create, clock, flags));
+  errno = EMFILE;
+  return -1;
+}

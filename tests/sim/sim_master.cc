@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_master.h"
+
+#include <algorithm>
+
+#include "sim/sim_clock.h"
+
+namespace mc::sim {
+
+namespace rpc = metadata::rpc;
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 20 * kMs;
+
+metadata::MasterOptions master_options() {
+  metadata::MasterOptions options;
+  options.recover_ms = 500;
+  options.heartbeat_ms = 100;
+  options.suspect_ms = 300;
+  options.gone_ms = 500;
+  options.max_entries = 4096;
+  options.max_nodes = 16;
+  return options;
+}
+
+rpc::Hello hello_of(HostId host) {
+  rpc::Hello hello;
+  hello.role = host == kMasterHost ? rpc::Role::kMaster : rpc::Role::kAgent;
+  hello.node = host;
+  return hello;
+}
+
+}  // namespace
+
+void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
+  if (leads()) return;
+  if (!keeps_store) store_.clear();
+  // As a store counts them that has lost its own count: by the clock.
+  epoch_ = keeps_store && epoch_ != 0 ? epoch_ + 1 : std::max(epoch_ + 1, 1000 + now_ns / 1000);
+  metadata::Term term;
+  term.epoch = epoch_;
+  for (const auto& [key, value] : store_) {
+    if (key == metadata::kRemovalsKey) {
+      term.removals = std::stoull(value);
+    } else {
+      metadata::Entry entry;
+      entry.key = key;
+      entry.value = value;
+      term.members.push_back(entry);
+    }
+  }
+  now_ns_ = now_ns;
+  next_tick_ns_ = now_ns;
+  ++reigns_;
+  reign_ = std::make_unique<metadata::Reign>(
+      master_options(), term,
+      metadata::Reign::Outside{
+          .save =
+              [this](std::string key, std::optional<std::string> value) {
+                if (value) {
+                  store_[std::move(key)] = std::move(*value);
+                } else {
+                  store_.erase(key);
+                }
+              },
+          .link_count = [this] { return static_cast<std::uint32_t>(links_.size()); },
+          .refused_links = [] { return std::uint64_t{0}; }},
+      now_ns);
+}
+
+void SimMaster::stop() {
+  while (!links_.empty()) {
+    const auto link = *links_.begin();
+    link->close({MC_CLOSED, "the master is gone"});
+    links_.erase(link);
+  }
+  reign_.reset();
+}
+
+std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handler) {
+  if (!leads()) return nullptr;
+  const LinkWorld::Pair pair = links_world_.make(from, kMasterHost);
+  const auto near = std::make_shared<rpc::Link>(
+      io_.get_executor(), pair.near, hello_of(kMasterHost), true, rpc::LinkOptions(), handler);
+  rpc::LinkHandler& own = *this;
+  const auto far = std::make_shared<rpc::Link>(io_.get_executor(), pair.far, hello_of(from), false,
+                                               rpc::LinkOptions(), own);
+  links_.insert(far);
+  far->start();
+  near->start();
+  return near;
+}
+
+void SimMaster::tick(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  if (reign_ == nullptr || now_ns < next_tick_ns_) return;
+  next_tick_ns_ = now_ns + kTickNs;
+  reign_->tick(now_ns);
+}
+
+void SimMaster::on_request(rpc::Link& link, const rpc::Request& request) {
+  if (reign_ != nullptr) reign_->on_request(link, request, now_ns_);
+}
+void SimMaster::on_cancel(rpc::Link& link, std::uint32_t id) {
+  if (reign_ != nullptr) reign_->on_cancel(link, id);
+}
+void SimMaster::on_closed(rpc::Link& link, const Status&) {
+  if (reign_ != nullptr) reign_->on_closed(link);
+  links_.erase(link.shared_from_this());
+}
+
+}  // namespace mc::sim

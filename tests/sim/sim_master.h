@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the master's host: the real Reign, on links of the simulated network, and the cluster
+//   store's content. It comes up, leads, and ends like a process that is killed; the next one
+//   leads with a higher epoch, with what the store has, or with nothing.
+// Threads: the simulator's. Owns: links of the reign.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "metadata/master/reign.h"
+#include "sim/sim_links.h"
+
+namespace mc::sim {
+
+class SimMaster : private metadata::rpc::LinkHandler {
+ public:
+  SimMaster(boost::asio::io_context& io, LinkWorld& links) : io_(io), links_world_(links) {}
+  ~SimMaster() override { stop(); }
+
+  // keeps_store: the cluster store has kept what the last leader wrote.
+  void start(bool keeps_store, std::uint64_t now_ns);
+  void stop();
+  bool leads() const { return reign_ != nullptr; }
+  // Counts the reigns.
+  std::uint64_t reign() const { return reigns_; }
+
+  // A connection from that host, or null while no master is there.
+  std::shared_ptr<metadata::rpc::Link> dial(HostId from, metadata::rpc::LinkHandler& handler);
+  void tick(std::uint64_t now_ns);
+
+ private:
+  void on_request(metadata::rpc::Link& link, const metadata::rpc::Request& request) override;
+  void on_cancel(metadata::rpc::Link& link, std::uint32_t id) override;
+  void on_closed(metadata::rpc::Link& link, const Status& why) override;
+
+  boost::asio::io_context& io_;
+  LinkWorld& links_world_;
+  std::set<std::shared_ptr<metadata::rpc::Link>> links_;
+  std::map<std::string, std::string> store_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t reigns_ = 0;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t next_tick_ns_ = 0;
+  std::unique_ptr<metadata::Reign> reign_;
+};
+
+}  // namespace mc::sim

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_node.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "shm/pins.h"
+#include "sim/sim_clock.h"
+
+namespace mc::sim {
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 10 * kMs;
+constexpr const char* kNameSpace = "sim";
+
+// A second name for the memory, as the keeper holds one.
+MemoryFile keep(const MemoryFile& file) {
+  auto kept = MemoryFile::adopt(Fd(::dup(file.fd())));
+  if (!kept) throw std::runtime_error("a memory file cannot be kept");
+  return std::move(*kept);
+}
+
+template <typename T>
+T take(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().to_string());
+  return std::move(*result);
+}
+
+}  // namespace
+
+class SimNode::Cluster final : public agent::ClusterNode {
+ public:
+  Cluster(const agent::ClusterIdentity& identity, const NodeOptions& options, SimPort::Dial dial,
+          transport::Transport& transport)
+      : ClusterNode(identity) {
+    metadata::Descriptor about;
+    about.node = identity.node;
+    about.incarnation = identity.incarnation;
+    about.address = "10.0.0." + std::to_string(identity.node) + ":7401";
+    about.host = identity.place.host;
+    about.capacity_bytes = options.pool_bytes;
+    agent::MasterOrders& orders = *this;
+    port = std::make_unique<SimPort>(about, orders, std::move(dial), options.faults);
+    connect(*port, transport);
+  }
+  ~Cluster() override {
+    port.reset();
+    stop();
+  }
+  int wait_fd() const override { return -1; }
+  void poll(std::uint64_t now_ns) override {
+    port->poll(now_ns);
+    ClusterNode::poll(now_ns);
+  }
+
+  std::unique_ptr<SimPort> port;
+};
+
+// A guard that grants everything which lies in the region.
+class SimNode::LaxGuardTransport final : public transport::Transport,
+                                         private transport::RegionGuard {
+ public:
+  explicit LaxGuardTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  Result<transport::RegionId> register_region(const transport::RegionSpec& spec) override {
+    transport::RegionSpec lax = spec;
+    lax.guard = this;
+    return inner_->register_region(lax);
+  }
+  const transport::Capabilities& capabilities() const override { return inner_->capabilities(); }
+  Result<std::vector<std::byte>> describe(transport::RegionId region) const override {
+    return inner_->describe(region);
+  }
+  Result<transport::RemoteRegionId> import_region(transport::PeerId peer,
+                                                  std::span<const std::byte> text) override {
+    return inner_->import_region(peer, text);
+  }
+  Result<transport::PeerId> connect(const transport::PeerSpec& spec) override {
+    return inner_->connect(spec);
+  }
+  Status attach(transport::Link link) override { return inner_->attach(std::move(link)); }
+  void dial_failed(transport::PeerId peer, std::uint32_t lane) override {
+    inner_->dial_failed(peer, lane);
+  }
+  std::size_t submit(std::span<transport::Operation> operations, std::uint64_t now_ns) override {
+    return inner_->submit(operations, now_ns);
+  }
+  void poll(std::uint64_t now_ns, std::vector<transport::Event>& events) override {
+    inner_->poll(now_ns, events);
+  }
+  int wait_fd() const override { return -1; }
+  std::uint64_t next_poll_ns() const override { return inner_->next_poll_ns(); }
+  bool close_region(transport::RegionId region) override { return inner_->close_region(region); }
+  void close_peer(transport::PeerId peer) override { inner_->close_peer(peer); }
+  void cancel(transport::OperationId operation) override { inner_->cancel(operation); }
+  const transport::Counters& counters() const override { return inner_->counters(); }
+
+ private:
+  transport::Outcome pin(const transport::Access&, std::uint64_t* ticket) override {
+    *ticket = 1;
+    return transport::Outcome::kDone;
+  }
+  void unpin(std::uint64_t) override {}
+  std::unique_ptr<Transport> inner_;
+};
+
+SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network,
+                 SimPort::Dial dial, agent::Store::CollectPins client_pins)
+    : options_(options),
+      network_(network),
+      dial_(std::move(dial)),
+      client_pins_(std::move(client_pins)) {}
+SimNode::~SimNode() { kill(false); }
+
+void SimNode::start() {
+  ++incarnation_;
+  std::unique_ptr<transport::Transport> wire = network_.make(id(), incarnation_);
+  if (options_.checks_no_generations) wire = std::make_unique<LaxGuardTransport>(std::move(wire));
+  transport_ = std::make_unique<transport::fault::FaultTransport>(
+      std::move(wire), options_.seed + incarnation_ * 1000 + id());
+  transport_->set_plan(plan_);
+  agent::ClusterIdentity identity;
+  identity.node = id();
+  identity.incarnation = incarnation_;
+  identity.secret = "the simulated cluster's";
+  identity.place.host = id();
+  cluster_ = std::make_unique<Cluster>(identity, options_, dial_, *transport_);
+
+  tenant_ = std::make_shared<agent::Tenant>();
+  tenant_->name = kNameSpace;
+  tenant_->clustered = true;
+  agent::Store::Config config;
+  config.pool_bytes = options_.pool_bytes;
+  config.node_id = id();
+  config.incarnation = incarnation_;
+  config.hash_seed = cluster_->hash_seed(kNameSpace);
+  const auto collect = [this](std::vector<std::uint64_t>& pins) {
+    client_pins_(pins);
+    if (cluster_ != nullptr) cluster_->collect_pins(*tenant_, pins);
+  };
+  // Clients outlive their agent; its own reservations are of nobody after that.
+  const auto known = [](std::uint64_t session) { return session != agent::kClusterSession; };
+  tenant_->store = kept_index_ ? take(agent::Store::recover(config, collect, std::move(kept_index_),
+                                                            std::move(kept_pool_), known))
+                               : take(agent::Store::create(config, collect));
+  // Its memory comes from another thread: all of it, before anything goes on.
+  while (store().pool().growing()) {
+    pollfd chunk{store().pool().event_fd(), POLLIN, 0};
+    ::poll(&chunk, 1, 1000);
+    store().pool().on_chunk();
+  }
+  if (!cluster_->add_tenant(tenant_, std::move(kept_versions_)).ok()) {
+    throw std::runtime_error("the cluster does not take the namespace");
+  }
+  kept_index_ = {};
+  kept_pool_ = {};
+  kept_versions_ = {};
+}
+
+void SimNode::kill(bool keeps_memory) {
+  if (!up()) return;
+  if (keeps_memory) {
+    kept_index_ = keep(store().index().file());
+    kept_pool_ = keep(store().pool().file());
+    kept_versions_ = keep(cluster_->versions_file(*tenant_));
+  }
+  cluster_.reset();
+  tenant_.reset();
+  transport_.reset();
+}
+
+agent::Cluster& SimNode::cluster() { return *cluster_; }
+
+void SimNode::poll(std::uint64_t now_ns) { cluster_->poll(now_ns); }
+
+void SimNode::flush(std::uint64_t now_ns) {
+  cluster_->flush(now_ns);
+  store().catch_up();
+  if (now_ns < next_tick_ns_) return;
+  next_tick_ns_ = now_ns + kTickNs;
+  store().tick(now_ns);
+}
+
+bool SimNode::ready() const { return up() && cluster_->port->ready(); }
+
+void SimNode::set_plan(const transport::fault::FaultPlan& plan) {
+  plan_ = plan;
+  if (up()) transport_->set_plan(plan);
+}
+
+std::string SimNode::check_sums(bool quiet) {
+  agent::Store& pool = store();
+  std::uint64_t sum = pool.held_bytes(), live = 0, reserved = 0;
+  for (std::uint32_t entry = 0; entry < pool.index().entry_count(); ++entry) {
+    const auto state = shm::state_of(pool.index().entry(entry).version.load_relaxed());
+    if (state == shm::EntryState::kFree) continue;
+    sum += pool.extents(entry).bytes();
+    live += state == shm::EntryState::kLive ? pool.index().entry(entry).length.load_relaxed() : 0;
+    reserved += state == shm::EntryState::kReserved ? 1 : 0;
+  }
+  const auto differ = [this](const char* what, std::uint64_t said, std::uint64_t found) {
+    return "I4 node " + std::to_string(id()) + ": " + what + " says " + std::to_string(said) +
+           ", the entries " + std::to_string(found);
+  };
+  if (sum != pool.pool().used_bytes()) return differ("the pool", pool.pool().used_bytes(), sum);
+  if (live != pool.live_bytes()) return differ("live_bytes()", pool.live_bytes(), live);
+  if (reserved != pool.reserved_count()) {
+    return differ("reserved_count()", pool.reserved_count(), reserved);
+  }
+  if (!quiet) return {};
+  std::vector<std::uint64_t> pins;
+  cluster_->collect_pins(*tenant_, pins);
+  if (reserved != 0) return differ("I5 nobody reserves; reserved_count()", 0, reserved);
+  if (pool.limbo_count() != 0) return differ("I5 nobody reads; limbo", pool.limbo_count(), 0);
+  if (!pins.empty()) return differ("I5 no peer reads; pins", 0, pins.size());
+  return {};
+}
+
+}  // namespace mc::sim

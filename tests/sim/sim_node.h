@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a host: a Store, its Tenant and a ClusterNode, all real, on the simulated network.
+//   It can be killed, and started again with the pool's memory or without.
+// Threads: the simulator's. Owns: everything of the host's but its clients' pins.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/cluster/cluster_node.h"
+#include "sim/sim_port.h"
+#include "transport/fault/fault_transport.h"
+#include "transport/loop/loop_transport.h"
+
+namespace mc::sim {
+
+struct NodeOptions {
+  std::uint64_t node = 0;
+  std::uint64_t pool_bytes = 512u << 10;
+  std::uint64_t seed = 0;
+  transport::fault::FaultPlan plan;
+  SimPort::Faults faults;
+  // A deliberate bug: peers read whatever lies there now.
+  bool checks_no_generations = false;
+};
+
+class SimNode {
+ public:
+  SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, SimPort::Dial dial,
+          agent::Store::CollectPins client_pins);
+  ~SimNode();
+
+  void start();
+  void kill(bool keeps_memory);
+  void poll(std::uint64_t now_ns);
+  // After the clients have had their turn.
+  void flush(std::uint64_t now_ns);
+
+  bool up() const { return cluster_ != nullptr; }
+  bool ready() const;
+  std::uint64_t id() const { return options_.node; }
+  agent::Store& store() { return *tenant_->store; }
+  agent::Cluster& cluster();
+  const std::shared_ptr<agent::Tenant>& tenant() const { return tenant_; }
+  transport::fault::FaultTransport& transport() { return *transport_; }
+  // Names what does not add up in the pool, or nothing. quiet: nobody reserves or reads.
+  std::string check_sums(bool quiet);
+  void set_plan(const transport::fault::FaultPlan& plan);
+
+  std::uint64_t paused_until_ns = 0;
+  std::int64_t wall_offset_ns = 0;
+
+ private:
+  class Cluster;
+  class LaxGuardTransport;
+
+  const NodeOptions options_;
+  transport::loop::LoopNetwork& network_;
+  const SimPort::Dial dial_;
+  const agent::Store::CollectPins client_pins_;
+  std::uint64_t incarnation_ = 0;
+  std::uint64_t next_tick_ns_ = 0;
+  transport::fault::FaultPlan plan_ = options_.plan;
+  MemoryFile kept_index_, kept_pool_, kept_versions_;
+  std::unique_ptr<transport::fault::FaultTransport> transport_;
+  std::shared_ptr<agent::Tenant> tenant_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+}  // namespace mc::sim

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs of the simulated cluster. MC_SIM_SEED=N runs one seed and tells what was done to it;
+// MC_SIM_SEEDS=N runs that many; MC_TEST_LONG=1 runs 100,000.
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "sim/sim_world.h"
+
+namespace mc::sim {
+namespace {
+
+constexpr std::uint64_t kParts = 4;
+
+std::uint64_t number_of(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+std::uint64_t seed_count() {
+  return number_of("MC_SIM_SEEDS", number_of("MC_TEST_LONG", 0) != 0 ? 100'000 : 1'000);
+}
+
+std::string explain(const SimWorld& world, std::uint64_t seed) {
+  std::string text = world.story();
+  for (const std::string& failure : world.history().failures()) text += "FAILED " + failure + "\n";
+  return text + "Run it alone: MC_SIM_SEED=" + std::to_string(seed) +
+         " mc_sim_tests --gtest_filter='Sim.OneSeed'\n";
+}
+
+class Sim : public testing::Test {
+ protected:
+  Sim() { spdlog::set_level(spdlog::level::off); }
+};
+
+class SimPart : public Sim, public testing::WithParamInterface<std::uint64_t> {};
+
+TEST_P(SimPart, HistoriesObeyTheInvariants) {
+  const std::uint64_t first = number_of("MC_SIM_FIRST", 1);
+  std::uint64_t reads = 0, stored = 0, removed = 0, failed = 0;
+  for (std::uint64_t i = GetParam(); i < seed_count() && failed < 10; i += kParts) {
+    const std::uint64_t seed = first + i;
+    SimWorld world(seed);
+    world.run();
+    reads += world.history().reads;
+    stored += world.history().puts_stored;
+    removed += world.history().removes_sure;
+    if (world.history().failures().empty()) continue;
+    ++failed;
+    ADD_FAILURE() << explain(world, seed);
+  }
+  std::cout << reads << " reads, " << stored << " puts acknowledged, " << removed
+            << " removals completed\n";
+  EXPECT_GT(reads, 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, SimPart, testing::Range<std::uint64_t>(0, kParts));
+
+TEST_F(Sim, OneSeed) {
+  const std::uint64_t seed = number_of("MC_SIM_SEED", 0);
+  if (seed == 0) GTEST_SKIP() << "set MC_SIM_SEED to run one seed and see what was done to it";
+  SimWorld world(seed);
+  world.run();
+  std::cout << explain(world, seed);
+  EXPECT_TRUE(world.history().failures().empty());
+}
+
+TEST_F(Sim, OneSeedGivesOneHistory) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimWorld one(seed);
+    one.run();
+    SimWorld other(seed);
+    other.run();
+    EXPECT_EQ(one.history().hash(), other.history().hash()) << "seed " << seed;
+    EXPECT_EQ(one.history().put_count(), other.history().put_count()) << "seed " << seed;
+  }
+}
+
+// The seed at which the checks find a bug of the simulated world, or 0.
+std::uint64_t found_at(const Bugs& bugs, const std::string& text) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SimWorld world(seed, bugs);
+    world.run();
+    for (const std::string& failure : world.history().failures()) {
+      if (failure.find(text) != std::string::npos) return seed;
+    }
+  }
+  return 0;
+}
+
+TEST_F(Sim, ChecksFindHoldersThatDoNotDrop) {
+  Bugs bugs;
+  bugs.drops_are_lies = true;
+  EXPECT_NE(found_at(bugs, "removed"), 0u);
+}
+
+TEST_F(Sim, ChecksFindFlippedBitsInMemory) {
+  Bugs bugs;
+  bugs.memory_flips_bits = true;
+  EXPECT_NE(found_at(bugs, "I1"), 0u);
+}
+
+TEST_F(Sim, ChecksFindGuardsThatCompareNoGenerations) {
+  Bugs bugs;
+  bugs.guards_are_lax = true;
+  EXPECT_NE(found_at(bugs, "removed"), 0u);
+}
+
+TEST_F(Sim, ChecksFindMemoryThatARestartLoses) {
+  Bugs bugs;
+  bugs.memory_is_forgotten = true;
+  EXPECT_NE(found_at(bugs, "I2"), 0u);
+}
+
+}  // namespace
+}  // namespace mc::sim

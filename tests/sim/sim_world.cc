@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/sim_world.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mc::sim {
+
+namespace {
+
+constexpr std::uint64_t kStartNs = 1'000 * kMs;
+constexpr std::uint64_t kJoinedNs = kStartNs + 1'200 * kMs;
+constexpr std::uint64_t kMendNs = kJoinedNs + 3'000 * kMs;
+constexpr std::uint64_t kSettledNs = kMendNs + 4'500 * kMs;
+
+}  // namespace
+
+SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
+    : seed_(seed),
+      bugs_(bugs),
+      random_(seed),
+      history_(seed),
+      links_(io_, Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }),
+      master_(io_, links_) {
+  clock_.set(now_ns_);
+  faults_.noise = random_.chance(0.6);
+  faults_.slow_links = random_.chance(0.3);
+  const bool calm = random_.chance(0.3);
+  if (!calm) {
+    faults_.broken_links = random_.chance(0.4);
+    faults_.partitions = random_.chance(0.4);
+    faults_.crashes = random_.chance(0.5);
+    faults_.memory_losses = faults_.crashes && random_.chance(0.4);
+    faults_.pauses = random_.chance(0.3);
+    faults_.clock_jumps = random_.chance(0.2);
+    faults_.outages = random_.chance(0.4);
+    faults_.store_losses = faults_.outages && random_.chance(0.6);
+  }
+  faults_.small_pools = random_.chance(0.2);
+  key_count_ = static_cast<unsigned>(random_.between(3, 12));
+  largest_bytes_ = random_.chance(0.5) ? 600 : 6'000;
+  if (faults_.slow_links) links_.set_slowness(random_.between(2, 20));
+  transport::fault::FaultPlan plan;
+  if (faults_.noise) {
+    plan.lose = static_cast<double>(random_.between(0, 20)) / 100;
+    plan.duplicate = static_cast<double>(random_.between(0, 30)) / 100;
+    plan.delay = static_cast<double>(random_.between(0, 50)) / 100;
+    plan.reorder = static_cast<double>(random_.between(0, 50)) / 100;
+    plan.flip_bit = random_.chance(0.5) ? 0.02 : 0;
+    plan.max_delay_ns = random_.between(1, 30) * kMs;
+  }
+  const std::uint64_t node_count = random_.between(2, 5);
+  evictions_seen_.resize(node_count);
+  for (std::uint64_t i = 0; i < node_count; ++i) {
+    NodeOptions options;
+    options.node = i + 1;
+    options.pool_bytes = faults_.small_pools ? 24u << 10 : 512u << 10;
+    options.seed = seed;
+    options.plan = plan;
+    options.faults.lies_about_drops = bugs_.drops_are_lies;
+    options.checks_no_generations = bugs_.guards_are_lax;
+    const auto dial = [this, node = options.node](metadata::rpc::LinkHandler& handler) {
+      const bool there = passes(node, kMasterHost) && passes(kMasterHost, node);
+      return there ? master_.dial(node, handler) : nullptr;
+    };
+    const auto pins = [this, i](std::vector<std::uint64_t>& all) {
+      for (const auto& client : clients_) {
+        if (client->node != i) continue;
+        for (const Held& held : client->held) {
+          if (held.pin.load_relaxed() != 0) all.push_back(held.pin.load_relaxed());
+        }
+      }
+    };
+    nodes_.push_back(std::make_unique<SimNode>(options, network_, dial, pins));
+    const std::uint64_t client_count = random_.between(1, 3);
+    for (std::uint64_t j = 0; j < client_count; ++j) {
+      clients_.push_back(std::make_unique<Client>());
+      clients_.back()->id = static_cast<unsigned>(clients_.size());
+      clients_.back()->node = i;
+    }
+  }
+}
+
+SimWorld::~SimWorld() {
+  for (const auto& node : nodes_) node->kill(false);
+  master_.stop();
+  io_.restart();
+  io_.poll();
+}
+
+// ---- Time ---------------------------------------------------------------------------------------
+
+void SimWorld::later(std::uint64_t at_ns, std::function<void()> what) {
+  later_.push_back({at_ns, std::move(what)});
+}
+
+void SimWorld::tell(const std::string& what) {
+  if (story_.size() < 200) story_.push_back(std::to_string(now_ns_ / 1000) + " us: " + what);
+}
+
+void SimWorld::step(std::uint64_t most_ns) {
+  // Short and long steps: what is at once and what has time in between.
+  const std::uint64_t scale = random_.between(0, 3);
+  now_ns_ += random_.between(10'000, std::max<std::uint64_t>(20'000, most_ns >> (2 * scale)));
+  clock_.set(now_ns_);
+  ++steps_;
+  for (std::size_t i = 0; i < later_.size(); ++i) {
+    if (later_[i].at_ns > now_ns_) continue;
+    const auto what = std::move(later_[i].what);
+    later_.erase(later_.begin() + static_cast<std::ptrdiff_t>(i--));
+    what();
+  }
+  links_.deliver(now_ns_);
+  io_.restart();
+  io_.poll();
+  master_.tick(now_ns_);
+  const std::size_t first = random_.next() % nodes_.size();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const std::size_t at = (first + i) % nodes_.size();
+    SimNode& node = *nodes_[at];
+    if (!node.up() || now_ns_ < node.paused_until_ns) continue;
+    clock_.set(now_ns_, node.wall_offset_ns);
+    node.poll(now_ns_);
+    for (const auto& client : clients_) {
+      if (client->node == at) act(*client);
+    }
+    node.flush(now_ns_);
+    if (node.cluster().take_ended()) history_.note(steps_);
+    note_evictions(at);
+  }
+  clock_.set(now_ns_);
+  if (steps_ % 16 == 0) check_nodes(false);
+}
+
+void SimWorld::run_until(std::uint64_t ns, std::uint64_t most_step_ns) {
+  while (now_ns_ < ns && history_.failures().empty()) step(most_step_ns);
+}
+
+void SimWorld::note_evictions(std::size_t node) {
+  const std::uint64_t evictions = nodes_[node]->store().counters().evictions;
+  if (evictions == evictions_seen_[node]) return;
+  evictions_seen_[node] = evictions;
+  history_.evicted();
+}
+
+void SimWorld::check_nodes(bool quiet) {
+  for (const auto& node : nodes_) {
+    if (!node->up()) continue;
+    const std::string wrong = node->check_sums(quiet);
+    if (!wrong.empty()) history_.fail(wrong);
+  }
+}
+
+// ---- Faults -------------------------------------------------------------------------------------
+
+bool SimWorld::passes(HostId from, HostId to) const {
+  for (const HostId host : {from, to}) {
+    if (host != kMasterHost && (host > nodes_.size() || !nodes_[host - 1]->up())) return false;
+  }
+  return !parted_.contains({from, to});
+}
+
+// Nothing gets from one host to the other. A pull is the puller's: cut with either direction.
+void SimWorld::part(HostId from, HostId to, bool parted) {
+  if (parted) {
+    parted_.insert({from, to});
+  } else {
+    parted_.erase({from, to});
+  }
+  if (from == kMasterHost || to == kMasterHost || !nodes_[to - 1]->up()) return;
+  transport::fault::FaultTransport& transport = nodes_[to - 1]->transport();
+  if (parted) {
+    transport.part(from);
+  } else {
+    transport.join(from);
+  }
+}
+
+void SimWorld::kill(std::size_t node, bool keeps_memory) {
+  if (!nodes_[node]->up()) return;
+  tell("node " + std::to_string(node + 1) + " is killed" + (keeps_memory ? "" : ", memory lost"));
+  if (!keeps_memory) {
+    agent::Store& store = nodes_[node]->store();
+    for (unsigned key = 0; key < key_count_; ++key) {
+      const std::string text = key_text(key);
+      if (store.index().find(text, store.index().hash(text))) history_.lost(key, now_ns_);
+    }
+  }
+  node_died(node, keeps_memory);
+  nodes_[node]->kill(keeps_memory && !bugs_.memory_is_forgotten);
+  if (bugs_.memory_is_forgotten) node_died(node, false);
+}
+
+void SimWorld::restart(std::size_t node) {
+  SimNode& host = *nodes_[node];
+  if (host.up()) return;
+  tell("node " + std::to_string(node + 1) + " is started");
+  host.start();
+  evictions_seen_[node] = host.store().counters().evictions;
+  for (const auto& [from, to] : parted_) {
+    if (to == host.id() && from != kMasterHost) host.transport().part(from);
+  }
+  for (const auto& client : clients_) {
+    if (client->node != node) continue;
+    const std::uint64_t session = 1000 + client->id;
+    for (const std::uint32_t entry : host.store().reservations_of(session)) {
+      host.store().abandon(session, entry);
+    }
+  }
+}
+
+void SimWorld::schedule_faults() {
+  std::uint64_t at_ns = kJoinedNs + random_.between(0, 1'000) * kMs;
+  while (at_ns < kMendNs) {
+    one_fault(at_ns);
+    at_ns += random_.between(50, 1'200) * kMs;
+  }
+  if (!bugs_.memory_flips_bits) return;
+  later(kJoinedNs + 1'000 * kMs, [this] {
+    for (const auto& node : nodes_) {
+      if (!node->up()) continue;
+      agent::Store& store = node->store();
+      for (std::uint32_t entry = 0; entry < store.index().entry_count(); ++entry) {
+        const auto version = store.index().entry(entry).version.load_relaxed();
+        if (shm::state_of(version) != shm::EntryState::kLive) continue;
+        store.pool().data()[store.extents(entry).at[0].offset_bytes + 9] ^= std::byte{4};
+      }
+    }
+  });
+}
+
+void SimWorld::one_fault(std::uint64_t at_ns) {
+  std::vector<std::function<void(std::uint64_t, std::uint64_t)>> kinds;
+  const std::size_t node = random_.next() % nodes_.size();
+  const std::string who = "node " + std::to_string(node + 1);
+  const bool one_way = random_.chance(0.4);
+  const bool keeps = !faults_.memory_losses || random_.chance(0.5);
+  const bool keeps_store = !faults_.store_losses || random_.chance(0.5);
+  const std::uint64_t other = random_.next() % (nodes_.size() + 1);  // 0: the master
+  const auto jump_ns = static_cast<std::int64_t>(random_.between(0, 4'000) * kMs) -
+                       static_cast<std::int64_t>(2'000 * kMs);
+  if (faults_.broken_links) {
+    kinds.push_back([this, node, who](std::uint64_t from_ns, std::uint64_t) {
+      history_.disturbed(from_ns, from_ns);
+      later(from_ns, [this, node, who] {
+        tell("the link of " + who + " to the master breaks");
+        links_.cut(nodes_[node]->id());
+      });
+    });
+  }
+  if (faults_.partitions) {
+    kinds.push_back([this, node, who, one_way, other](std::uint64_t from_ns, std::uint64_t to_ns) {
+      const HostId a = node + 1;
+      if (other == a) return;
+      history_.disturbed(from_ns, to_ns);
+      later(from_ns, [this, who, a, other, one_way] {
+        tell(who + " is cut off from " + (other == 0 ? "the master" : std::to_string(other)) +
+             (one_way ? ", one way" : ""));
+        part(other, a, true);
+        if (!one_way) part(a, other, true);
+      });
+      later(to_ns, [this, who, a, other] {
+        tell(who + " is joined to " + (other == 0 ? "the master" : std::to_string(other)));
+        part(other, a, false);
+        part(a, other, false);
+      });
+    });
+  }
+  if (faults_.crashes) {
+    kinds.push_back([this, node, keeps](std::uint64_t from_ns, std::uint64_t to_ns) {
+      history_.disturbed(from_ns, to_ns);
+      later(from_ns, [this, node, keeps] { kill(node, keeps); });
+      later(to_ns, [this, node] { restart(node); });
+    });
+  }
+  if (faults_.pauses) {
+    kinds.push_back([this, node, who](std::uint64_t from_ns, std::uint64_t to_ns) {
+      history_.disturbed(from_ns, to_ns);
+      later(from_ns, [this, node, who, to_ns] {
+        tell(who + " stands still until " + std::to_string(to_ns / 1000) + " us");
+        nodes_[node]->paused_until_ns = to_ns;
+      });
+    });
+  }
+  if (faults_.clock_jumps) {
+    kinds.push_back([this, node, who, jump_ns](std::uint64_t from_ns, std::uint64_t) {
+      history_.clock_jumped();
+      later(from_ns, [this, node, who, jump_ns] {
+        tell("the wall clock of " + who + " is off by " + std::to_string(jump_ns / 1'000) + " us");
+        nodes_[node]->wall_offset_ns = jump_ns;
+      });
+    });
+  }
+  if (faults_.outages) {
+    kinds.push_back([this, keeps_store](std::uint64_t from_ns, std::uint64_t to_ns) {
+      history_.disturbed(from_ns, to_ns);
+      later(from_ns, [this] {
+        tell("the master is killed");
+        master_.stop();
+      });
+      later(to_ns, [this, keeps_store] {
+        tell(keeps_store ? "a new master leads" : "a new master leads, the store is empty");
+        master_.start(keeps_store, now_ns_);
+      });
+    });
+  }
+  if (kinds.empty()) return;
+  const std::uint64_t lasts_ns = random_.between(1, random_.chance(0.5) ? 200 : 1'500) * kMs;
+  kinds[random_.next() % kinds.size()](at_ns, at_ns + lasts_ns);
+}
+
+void SimWorld::mend() {
+  later_.clear();
+  tell("all is mended");
+  for (const auto& [from, to] : std::set(parted_)) part(from, to, false);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    restart(i);
+    nodes_[i]->paused_until_ns = std::min(nodes_[i]->paused_until_ns, now_ns_);
+    nodes_[i]->set_plan({});
+  }
+  if (!master_.leads()) master_.start(true, now_ns_);
+}
+
+// ---- A run --------------------------------------------------------------------------------------
+
+void SimWorld::run() {
+  master_.start(true, now_ns_);
+  for (const auto& node : nodes_) node->start();
+  run_until(kJoinedNs, 10 * kMs);
+  schedule_faults();
+  working_ = true;
+  run_until(kMendNs, 4 * kMs);
+  working_ = false;
+  history_.disturbed(now_ns_, now_ns_);
+  mend();
+  run_until(kSettledNs, 20 * kMs);
+  if (!history_.failures().empty()) return;
+  for (const auto& node : nodes_) {
+    if (!node->ready()) {
+      history_.fail("node " + std::to_string(node->id()) + " has not found back to the master");
+    }
+  }
+  for (const auto& client : clients_) {
+    if (client->doing != Client::Doing::kNothing) {
+      history_.fail("I7 client " + std::to_string(client->id) + " waits for ever");
+    }
+    for (Held& held : client->held) {
+      if (held.is_held()) let_go(held);
+    }
+  }
+  read_everything();
+  history_.finish(key_count_, master_.reign());
+  // A copy that the master has ordered may wait 30 s for a word that was lost.
+  const std::uint64_t latest_ns = now_ns_ + 40'000 * kMs;
+  const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };
+  do {
+    run_until(now_ns_ + 500 * kMs, 50 * kMs);
+  } while (now_ns_ < latest_ns && history_.failures().empty() && std::ranges::any_of(nodes_, busy));
+  check_nodes(true);
+}
+
+void SimWorld::read_everything() {
+  std::vector<std::unique_ptr<Client>> readers;
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    for (unsigned key = 0; key < key_count_; ++key) {
+      auto reader = std::make_unique<Client>();
+      reader->id = static_cast<unsigned>(1000 + node);
+      reader->node = node;
+      reader->keys = {key};
+      reader->is_last = true;
+      readers.push_back(std::move(reader));
+    }
+  }
+  const std::uint64_t deadline_ns = now_ns_ + 2'000 * kMs;
+  clients_.swap(readers);  // their pins count
+  for (const auto& reader : clients_) {
+    reader->begin_ns = now_ns_;
+    reader->deadline_ns = deadline_ns;
+    send_errand(*reader, agent::Errand::Kind::kFetch);
+  }
+  while (now_ns_ < deadline_ns + 1'500 * kMs && history_.failures().empty()) {
+    bool all = true;
+    for (const auto& reader : clients_) all &= reader->errand == nullptr || reader->errand->over();
+    if (all) break;
+    step(10 * kMs);
+  }
+  run_until(now_ns_ + 300 * kMs, 10 * kMs);  // until all have let go
+}
+
+std::string SimWorld::story() const {
+  std::string text = "seed " + std::to_string(seed_) + ": " + std::to_string(nodes_.size()) +
+                     " nodes, " + std::to_string(clients_.size()) + " clients, " +
+                     std::to_string(key_count_) + " keys" + (faults_.noise ? ", noise" : "") +
+                     (faults_.slow_links ? ", slow links" : "") +
+                     (faults_.small_pools ? ", small pools" : "") +
+                     (faults_.clock_jumps ? ", clock jumps" : "") + "\n";
+  for (const std::string& line : story_) text += "  " + line + "\n";
+  return text;
+}
+
+}  // namespace mc::sim

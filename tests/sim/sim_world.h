@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: one run: hosts, a master, clients and a schedule of faults, all from one seed.
+//
+//   0 s            1.2 s                        4.2 s                       about 10 s
+//   │ they join    │ operations, under faults   │ all is mended, time goes  │ everybody reads all
+//
+//   Each step moves time on by a random bit, delivers what is due, and lets everyone who is up work
+//   once, in a random order.
+// Threads: the simulator's. Owns: everything.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "shm/layout.h"
+#include "sim/history.h"
+#include "sim/sim_clock.h"
+#include "sim/sim_links.h"
+#include "sim/sim_master.h"
+#include "sim/sim_node.h"
+#include "sim/sim_random.h"
+
+namespace mc::sim {
+
+// Wrong behaviour of the simulated world, to see that the checks find it.
+struct Bugs {
+  bool drops_are_lies = false;       // holders confirm what they have not dropped
+  bool memory_flips_bits = false;    // of live objects, at rest
+  bool guards_are_lax = false;       // peers read whatever lies there now
+  bool memory_is_forgotten = false;  // a restart that should keep the pool's memory does not
+};
+
+// Which kinds of faults a run has; chosen by its seed.
+struct Faults {
+  bool noise = false;  // of peers' transport: loss, delay, double, reorder, flipped bits
+  bool slow_links = false, broken_links = false;
+  bool partitions = false, crashes = false, memory_losses = false, pauses = false;
+  bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
+};
+
+class SimWorld {
+ public:
+  explicit SimWorld(std::uint64_t seed, const Bugs& bugs = {});
+  ~SimWorld();
+
+  void run();
+  const History& history() const { return history_; }
+  std::string story() const;  // what was done to it
+
+ private:
+  struct Held {  // an object that a client reads in place
+    shm::Word64 pin{};
+    std::uint32_t entry = 0;
+    unsigned key = 0;
+    std::vector<std::byte> bytes;
+    std::uint64_t until_ns = 0;
+    bool is_held() const { return !bytes.empty(); }
+  };
+  struct Client {
+    enum class Doing : std::uint8_t { kNothing, kReserving, kWriting, kPublishing, kWaiting };
+    unsigned id = 0;
+    std::size_t node = 0;
+    Doing doing = Doing::kNothing;
+    std::uint64_t next_ns = 0, begin_ns = 0, deadline_ns = 0;
+    agent::Errand::Kind kind{};
+    std::vector<unsigned> keys;
+    // A put.
+    History::Number put = 0;
+    bool upsert = false, local = false, was_ready = false;
+    std::uint32_t entry = 0;
+    std::size_t remove = 0;
+    std::shared_ptr<agent::Errand> errand;
+    bool is_last = false;      // its one read is for the end of the history
+    bool server_cuts = false;  // at the deadline, as the agent's server does
+    Held held[2];
+  };
+  struct Later {
+    std::uint64_t at_ns;
+    std::function<void()> what;
+  };
+
+  // sim_world.cc: time and faults
+  void step(std::uint64_t most_ns);
+  void run_until(std::uint64_t ns, std::uint64_t most_step_ns);
+  void schedule_faults();
+  void one_fault(std::uint64_t at_ns);
+  void later(std::uint64_t at_ns, std::function<void()> what);
+  void tell(const std::string& what);
+  void mend();
+  bool passes(HostId from, HostId to) const;
+  void part(HostId from, HostId to, bool parted);
+  void kill(std::size_t node, bool keeps_memory);
+  void restart(std::size_t node);
+  void check_nodes(bool quiet);
+  void read_everything();
+
+  // sim_clients.cc
+  void act(Client& client);
+  void begin_something(Client& client);
+  void begin_put(Client& client);
+  void begin_get(Client& client);
+  void go_on_putting(Client& client);
+  void publish(Client& client);
+  void end_put(Client& client, History::Ending ending);
+  void send_errand(Client& client, agent::Errand::Kind kind);
+  void look_at_errand(Client& client);
+  void end_get(Client& client);
+  std::optional<History::Number> hold(Client& client, Held& held, unsigned key,
+                                      std::uint32_t entry);
+  bool still_there(Client& client, const Held& held);
+  void let_go(Held& held);
+  void end(Client& client);
+  void node_died(std::size_t node, bool keeps_memory);
+  std::vector<std::byte> bytes_at(agent::Store& store, std::uint32_t entry);
+  void note_evictions(std::size_t node);
+  std::string key_text(unsigned key) const { return "key-" + std::to_string(key); }
+
+  const std::uint64_t seed_;
+  const Bugs bugs_;
+  Random random_;
+  Clock clock_;
+  std::uint64_t now_ns_ = 1'000 * kMs;
+  History history_;
+  Faults faults_;
+  unsigned key_count_ = 0;
+  std::uint64_t largest_bytes_ = 0;
+  bool working_ = false;  // clients begin operations
+  std::vector<std::string> story_;
+  boost::asio::io_context io_;
+  std::set<std::pair<HostId, HostId>> parted_;  // from, to
+  LinkWorld links_;
+  SimMaster master_;
+  transport::loop::LoopNetwork network_;
+  std::vector<std::unique_ptr<SimNode>> nodes_;
+  std::vector<std::uint64_t> evictions_seen_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<Later> later_;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace mc::sim
