@@ -21,6 +21,7 @@ constexpr std::uint64_t kMembersSoonNs = 20 * kMs;
 constexpr std::uint64_t kNotifyNs = 1'000 * kMs;
 constexpr std::uint64_t kPingNs = 2'000 * kMs;
 constexpr std::uint64_t kCopyNs = 30'000 * kMs;
+constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 constexpr std::uint64_t kNoticeCookie = 1;
 constexpr std::size_t kListBytes = 512 * 1024;
 
@@ -136,37 +137,60 @@ void ClusterNode::begin(const std::shared_ptr<Errand>& errand, std::uint64_t now
   }
 }
 
-// The master tells every holder, this one too. What only this one knows goes at once.
+// The master tells every holder, this one too. What only this one knows goes at once. A master that
+// does not know everything yet is asked again: it would let a later put give way to what is gone.
 void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
                          std::uint64_t now_ns) {
   wire::Remove request;
-  std::vector<bool> here;
-  for (Errand::Item& item : errand->items) {
-    const metadata::KeyHash name = tenant.name_of(item.key);
+  struct Asked {
+    std::size_t item;
+    bool here;
+  };
+  std::vector<Asked> asked;
+  for (std::size_t i = 0; i < errand->items.size(); ++i) {
+    if (!errand->items[i].open) continue;
+    const metadata::KeyHash name = tenant.name_of(errand->items[i].key);
     fetcher_->locations().forget(name);
     request.items.push_back({name, UINT64_MAX});
-    here.push_back(tenant.find(name) != kNoEntry);
+    asked.push_back({i, tenant.find(name) != kNoEntry});
   }
   // In order: what was put before is announced before.
   announcer_->flush(now_ns);
   port_->remove(
       request, errand->deadline_ns,
-      [this, errand, here, alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
+      [this, errand, asked, alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
         if (alive.expired()) return;
+        ended_ = true;
         ClusterTenant* const owner = find(*errand->tenant);
-        for (std::size_t i = 0; i < errand->items.size(); ++i) {
-          Errand::Item& item = errand->items[i];
+        for (std::size_t i = 0; i < asked.size(); ++i) {
+          Errand::Item& item = errand->items[asked[i].item];
           if (!reply || i >= reply->keys.size()) {
             errand->settle(item, reply ? MC_INTERNAL : reply.error().code());
             continue;
           }
-          bool removed = reply->keys[i] == metadata::Lookup::kFound || here[i];
+          if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
+          bool removed = reply->keys[i] == metadata::Lookup::kFound || asked[i].here;
           if (owner != nullptr) removed |= owner->store().remove(item.key);
           const bool unsure = reply->unconfirmed != 0;
           errand->settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
         }
-        ended_ = true;
+        if (!errand->over()) removals_.push_back({errand, now_ns_ + kRemoveAgainNs});
       });
+}
+
+void ClusterNode::remove_again(std::uint64_t now_ns) {
+  while (!removals_.empty() && now_ns >= removals_.front().due_ns) {
+    const std::shared_ptr<Errand> errand = std::move(removals_.front().errand);
+    removals_.pop_front();
+    ClusterTenant* const tenant = find(*errand->tenant);
+    if (errand->abandoned || errand->over()) continue;
+    if (tenant != nullptr && now_ns < errand->deadline_ns) {
+      remove(errand, *tenant, now_ns);
+      continue;
+    }
+    for (Errand::Item& item : errand->items) errand->settle(item, MC_TIMEOUT);
+    ended_ = true;
+  }
 }
 
 bool ClusterNode::take_ended() {
@@ -208,6 +232,7 @@ void ClusterNode::poll(std::uint64_t now_ns) {
         break;
     }
   }
+  remove_again(now_ns);
   if (peers_.take_missed()) {
     next_members_ns_ = std::min(next_members_ns_, last_members_ns_ + kMembersSoonNs);
   }
@@ -230,7 +255,8 @@ void ClusterNode::flush(std::uint64_t now_ns) {
 }
 
 std::uint64_t ClusterNode::next_poll_ns() const {
-  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), next_members_ns_});
+  const std::uint64_t removal_ns = removals_.empty() ? UINT64_MAX : removals_.front().due_ns;
+  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), next_members_ns_, removal_ns});
 }
 
 void ClusterNode::refresh_members(std::uint64_t now_ns) {

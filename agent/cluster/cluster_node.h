@@ -12,6 +12,7 @@
 //   another port and transport.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,6 +74,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   ClusterTenant* find(const Tenant& tenant) const;
   ClusterTenant* find(std::string_view name_space) const;
   void remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
+  void remove_again(std::uint64_t now_ns);
   void on_notified(const transport::Event& event, std::uint64_t now_ns);
   void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
   void notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns);
@@ -94,6 +96,11 @@ class ClusterNode : public Cluster, protected MasterOrders {
   bool fenced_ = false;
   bool ended_ = false;
   std::uint64_t asks_served_ = 0;
+  struct Removal {  // that a recovering master could not decide
+    std::shared_ptr<Errand> errand;
+    std::uint64_t due_ns = 0;
+  };
+  std::deque<Removal> removals_;
   struct Ping {
     std::uint64_t started_ns = 0;
     MemberId node = 0;
