@@ -8,9 +8,9 @@
 
 #include "agent/option_table.h"
 #include "agent/pool/policy/policy.h"
-#include "mc/limits.h"
 #include "libmc/options/option_file.h"
 #include "libmc/options/option_value.h"
+#include "mc/limits.h"
 
 namespace mc::agent {
 namespace {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "libmc/base/memory_file.h"
+#include "libmc/options/option_value.h"
 #include "mc/limits.h"
 #include "mc/status.h"
-#include "libmc/options/option_value.h"
 
 namespace mc::agent {
 

@@ -333,8 +333,8 @@ void register_replay(CLI::App& app, Context& context) {
                    "Follow the trace's timestamps, this many times faster; 0: as fast as possible")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
-  CLI::Option* copy = verb->add_flag("--copy", options->copy,
-                                     "Copy blocks out instead of reading them in place");
+  CLI::Option* copy =
+      verb->add_flag("--copy", options->copy, "Copy blocks out instead of reading them in place");
   CLI::Option* embedded = verb->add_flag("--embedded", options->embedded,
                                          "Without an agent: a pool inside this process");
   verb->add_option("--cluster", options->cluster,

@@ -21,11 +21,13 @@
 //   {"verb":"resize","namespace","pool_bytes"} -> the segment, as above, when the work has begun
 //   {"verb":"config"}    -> {"options":[{"name","value","default","source","help"}]}
 // Of an agent in a cluster, answered when a master or a peer has answered:
-//   {"verb":"cluster"}   -> {"agent":{"node","master_ready","epoch","members","locations","counters",
+//   {"verb":"cluster"}   ->
+//   {"agent":{"node","master_ready","epoch","members","locations","counters",
 //                            "misses"}, "master":{"entries","members",…} or "master_error"}
 //   {"verb":"nodes"}     -> {"nodes":[{"node","incarnation","address","state","self","reachable",
 //                            "capacity_bytes","used_bytes","objects"}]}
-//   {"verb":"where","namespace","key"} -> {"found","recovering","version","bytes","replicas_wanted",
+//   {"verb":"where","namespace","key"} ->
+//   {"found","recovering","version","bytes","replicas_wanted",
 //                            "holders":[{"node","address","self"}]}
 //   {"verb":"replicate","namespace","key","replicas"} -> {} when this host holds it
 //   {"verb":"drain","node","stop"} -> {"copied","failed","unplaced","seen","done"}

@@ -135,8 +135,9 @@ typedef enum mc_pin {
 
 /* When a put returns. In a namespace of one host alone both are the same. */
 typedef enum mc_visibility {
-  MC_VISIBLE_CLUSTER = 0, /* when every host can find it; while no master can be reached, as below */
-  MC_VISIBLE_LOCAL = 1    /* when every client of this host can; the others soon after */
+  MC_VISIBLE_CLUSTER =
+      0,               /* when every host can find it; while no master can be reached, as below */
+  MC_VISIBLE_LOCAL = 1 /* when every client of this host can; the others soon after */
 } mc_visibility;
 
 typedef struct mc_group mc_group;
