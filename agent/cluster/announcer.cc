@@ -132,8 +132,6 @@ void Announcer::send(std::uint64_t now_ns) {
                     Sent again = (*batch)[i];
                     const bool dropped = again.change.item.what == PublishItem::What::kDropped;
                     again.change.is_put = false;  // that it was removed since is true
-                    again.change.item.what =
-                        dropped ? PublishItem::What::kDropped : PublishItem::What::kHolds;
                     if (dropped || holds(again)) queue_.push_back(again);
                   }
                 });
@@ -146,6 +144,9 @@ void Announcer::judge(const Sent& sent, Verdict verdict) {
     case Verdict::kAccepted:
     case Verdict::kNotHeld:
       retries_.erase(item.version);
+      if (item.what == PublishItem::What::kCreates && holds(sent)) {
+        sent.tenant->created(sent.change.entry);
+      }
       settle(item.version, MC_OK);
       return;
     case Verdict::kFull:
@@ -252,7 +253,15 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
       if (tenant.book().row(entry).version == 0 && !tenant.set_version(entry, clock_.next(0))) {
         continue;
       }
-      items.push_back(tenant.item_of(entry));
+      if (tenant.book().row(entry).creating == 0) {
+        items.push_back(tenant.item_of(entry));
+        continue;
+      }
+      // Not a holder yet: named as one it would replace what others hold. Said again behind the
+      // report.
+      Change change{tenant.item_of(entry), entry, true};
+      change.item.what = PublishItem::What::kCreates;
+      tenant.changes().push_back(change);
     }
     if (report_cursor_ >= index.entry_count()) {
       ++report_tenant_;

@@ -91,6 +91,12 @@ bool ClusterTenant::set_version(std::uint32_t entry, std::uint64_t version) {
   return book_->write(entry, row);
 }
 
+void ClusterTenant::created(std::uint32_t entry) {
+  VersionBook::Row row = book_->row(entry);
+  row.creating = 0;
+  book_->write(entry, row);
+}
+
 bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
   VersionBook::Row row = book_->row(entry);
   row.replicas = replicas;
@@ -110,6 +116,7 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   const bool copy = expected_version_ != 0;
   row.version = copy ? std::exchange(expected_version_, 0) : clock_.next(wall_ns());
   row.replicas = order.replicas;
+  row.creating = copy || order.upsert ? 0 : 1;
   // Without a row it is known here alone, under version 0.
   if (!book_->write(entry, row) || copy) return;
   Change change{item_of(entry), entry, true};

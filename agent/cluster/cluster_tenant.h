@@ -64,6 +64,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   void expect_copy(std::uint64_t version) { expected_version_ = version; }
   // Gives a live object another version; false: no memory.
   bool set_version(std::uint32_t entry, std::uint64_t version);
+  // The master has taken the put.
+  void created(std::uint32_t entry);
   // Wants that many holders from now on, and says so to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
   void drop(std::uint32_t entry);

@@ -5,8 +5,8 @@
 //   same at every holder. A memory file beside the index, so that an agent that was killed comes
 //   back with what it holds under the versions it held it under.
 //
-//   row   0        8         9        16
-//         │ version│ replicas│ 0 … 0  │
+//   row   0        8         9         10       16
+//         │ version│ replicas│ creating│ 0 … 0  │
 //
 //   A row is written before its entry becomes live, and means nothing while that is not.
 // Threads: the agent's loop. Owns: the file. Trusts: rows of an earlier agent as numbers only: a
@@ -25,7 +25,8 @@ class VersionBook {
   struct Row {
     std::uint64_t version = 0;
     std::uint8_t replicas = 1;
-    std::uint8_t reserved[7] = {};
+    std::uint8_t creating = 0;  // 1: a plain put that the master has not taken yet
+    std::uint8_t reserved[6] = {};
   };
   static_assert(sizeof(Row) == 16);
 
