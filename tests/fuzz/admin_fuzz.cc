@@ -31,7 +31,9 @@ class Rig {
   Json::Value ask(std::string_view request, std::uint32_t uid) {
     mc::PeerCredentials peer;
     peer.uid = uid;
-    const std::string answer = mc::agent::Admin(*agent_).answer(request, peer);
+    std::string answer;
+    mc::agent::Admin(*agent_).answer(request, peer,
+                                     [&](std::string text) { answer = std::move(text); });
     Json::Value value;
     require(reader_->parse(answer.data(), answer.data() + answer.size(), &value, nullptr) &&
             value.isObject());

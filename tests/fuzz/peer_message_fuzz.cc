@@ -16,9 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!message) return 0;
   require(size <= mc::transport::kMaxNotificationBytes);
   require(message->keys.size() <= kMaxAskKeys && message->rows.size() <= kMaxAskKeys);
-  std::size_t row_bytes = 0;
   for (const PlaceRow& row : message->rows) {
-    row_bytes += encoded_row_bytes(row);
     require(row.number < kMaxAskKeys);
     if (!row.held) continue;
     require(row.length >= 1 && row.length <= MC_MAX_OBJECT_BYTES && row.version != 0);
