@@ -98,7 +98,7 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
     }
     ++counters_.location_hits;
     fetch.from_cache = true;
-    fetch.hot = ++known->uses == kHotUses;
+    fetch.hot = ++known->uses >= kHotUses;
     fetch.at = *known;
     fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + kMostLocateNs);
     fetch.step = Step::kRoom;
