@@ -35,9 +35,9 @@ def _say(text: str) -> None:
 def _flags(program: str, known: dict[str, str], arguments: list[str]) -> dict[str, str]:
     """gflags: --name=value, -name=value, --name value, --switch, --noswitch. Exits with 1."""
     values: dict[str, str] = {}
-    todo = list(arguments)
-    while todo:
-        word = todo.pop(0)
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
         if word in ("--help", "-h"):
             print(f"{program}: Mooncake's flags; those that mean something to mc: "
                   + ", ".join(f"--{name}" for name in sorted(MEANINGFUL & set(known))))  # fmt: skip
@@ -54,7 +54,7 @@ def _flags(program: str, known: dict[str, str], arguments: list[str]) -> dict[st
             sys.exit(f"{program}: unknown flag --{name}{hint}")
         if not has_value:
             switch = known[name] in ("true", "false")
-            value = "true" if switch or not todo else todo.pop(0)
+            value = "true" if switch or not left else left.pop(0)
         values[name] = value
     for name in sorted(set(values) - MEANINGFUL):
         _say(f"--{name} means nothing here and is ignored")
