@@ -97,7 +97,7 @@ class Agent {
   void take_turns(std::uint64_t now_ns, Turns& turns);
   bool spin(std::uint64_t now_ns, Turns& turns);
   bool serve_rings(std::uint64_t now_ns);
-  bool turn_to_cluster(std::uint64_t now_ns);
+  bool turn_to_cluster(std::uint64_t now, bool served);
   void answer_admin(int fd, const std::string& text);
   void publish_wakes();
   void sleep_until_event(std::uint64_t now_ns);

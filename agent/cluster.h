@@ -69,7 +69,8 @@ class Cluster {
 
   // Readable when poll() has something to do.
   virtual int wait_fd() const = 0;
-  virtual void poll(std::uint64_t now_ns) = 0;
+  // False: there was nothing to do.
+  virtual bool poll(std::uint64_t now_ns) = 0;
   // Sends what the last round has gathered.
   virtual void flush(std::uint64_t now_ns) = 0;
   virtual std::uint64_t next_poll_ns() const = 0;

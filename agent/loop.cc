@@ -39,7 +39,8 @@ void Agent::run() {
   for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
     const bool served = serve_rings(now);
     if (server_.wants_turn()) server_.retry_waiting(now);
-    if (cluster_ && (served || rounds % kRoundsBetweenPolls == 0)) worked |= turn_to_cluster(now);
+    if (cluster_ && (served || rounds % kRoundsBetweenPolls == 0))
+      worked |= turn_to_cluster(now, served);
     publish_wakes();
     worked |= served || server_.wants_turn();
     // A round in which something large took its turn was long enough for a look at everything.
@@ -65,12 +66,14 @@ void Agent::run() {
 }
 
 // What peers and masters sent, and what the last round has for them. True while there is traffic.
-bool Agent::turn_to_cluster(std::uint64_t now) {
+bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
   cluster_->flush(now);
   const bool lively = cluster_->lively(now);
   if (lively || now >= cluster_->next_poll_ns()) {
-    cluster_->poll(now);
+    const bool worked = cluster_->poll(now);
     cluster_->flush(now);
+    // What it waits for may be about to be sent from this very core.
+    if (!worked && lively && !served) ::sched_yield();
   }
   if (cluster_->take_ended()) server_.finish_errands(now);
   return lively;
@@ -201,6 +204,7 @@ bool Agent::prepare_sleep() {
 }
 
 void Agent::sleep_until_event(std::uint64_t now) {
+  publish_wakes();  // of what an event has ended since the round
   if (!prepare_sleep()) return;
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_) until = std::min(until, cluster_->next_poll_ns());

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kBatch = 1024;
 constexpr std::size_t kMaxInFlight = 64;
 constexpr std::size_t kMaxLater = 65536;
+constexpr std::size_t kMaxUnjoined = 65536;
 constexpr std::uint64_t kPublishNs = 5'000'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kMaxRetries = 6;
@@ -73,6 +74,13 @@ void Announcer::settle_all() {
   waiters_.clear();
 }
 
+void Announcer::remember_unjoined(const std::vector<Change>& changes) {
+  if (joined_) return;
+  for (const Change& change : changes) {
+    if (change.is_put && unjoined_.size() < kMaxUnjoined) unjoined_.insert(change.item.version);
+  }
+}
+
 // ---- Changes ------------------------------------------------------------------------------------
 
 void Announcer::flush(std::uint64_t now_ns) {
@@ -80,6 +88,10 @@ void Announcer::flush(std::uint64_t now_ns) {
   const bool ready = port_.ready();
   if (was_ready_ && !ready) reporting_ = false;
   was_ready_ = ready;
+  if (ready && !joined_) {
+    joined_ = true;
+    unjoined_.clear();
+  }
   const bool keep = ready || reporting_;
   for (const auto& tenant : tenants_) {
     std::vector<Change>& changes = tenant->changes();
@@ -87,6 +99,8 @@ void Announcer::flush(std::uint64_t now_ns) {
     if (queue_.empty()) removals_seen_ = port_.removals_seen();
     if (keep) {
       for (Change& change : changes) queue_.push_back({tenant.get(), change});
+    } else {
+      remember_unjoined(changes);
     }
     changes.clear();
   }
@@ -238,7 +252,10 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
     // All that was to be said is in the report.
     settle_all();
     queue_.clear();
-    for (const auto& tenant : tenants_) tenant->changes().clear();
+    for (const auto& tenant : tenants_) {
+      remember_unjoined(tenant->changes());
+      tenant->changes().clear();
+    }
   }
   items.clear();
   while (report_tenant_ < tenants_.size() && items.empty()) {
@@ -275,6 +292,10 @@ void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
   for (const auto& tenant : tenants_) {
     const std::uint32_t entry = tenant->find(item.hash);
     if (entry == kNoEntry || tenant->book().row(entry).version != item.version) continue;
+    if (unjoined_.erase(item.version) != 0) {
+      judge({tenant.get(), {item, entry, true}}, verdict);
+      return;
+    }
     ++counters_.refused;
     tenant->drop(entry);
     return;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 // How long after the last traffic the loop keeps looking, as it does for its rings.
-constexpr std::uint64_t kLivelyNs = 200'000;
+constexpr std::uint64_t kLivelyNs = 30'000;
 constexpr std::uint64_t kMembersNs = 1'000 * kMs;
 constexpr std::uint64_t kMembersSoonNs = 20 * kMs;
 constexpr std::uint64_t kNotifyNs = 1'000 * kMs;
@@ -202,7 +202,7 @@ bool ClusterNode::take_ended() {
 
 // ---- The loop -----------------------------------------------------------------------------------
 
-void ClusterNode::poll(std::uint64_t now_ns) {
+bool ClusterNode::poll(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   events_.clear();
   transport_->poll(now_ns, events_);
@@ -246,6 +246,7 @@ void ClusterNode::poll(std::uint64_t now_ns) {
     at = pings_.erase(at);
     done(R"({"error":"MC_TIMEOUT","code":4,"cause":"the peer did not answer within 2 s"})");
   }
+  return !events_.empty();
 }
 
 void ClusterNode::flush(std::uint64_t now_ns) {
@@ -345,7 +346,13 @@ void ClusterNode::answer_ask(MemberId from, const PeerMessage& ask, std::uint64_
       break;
     }
     row.number = static_cast<std::uint16_t>(i);
-    const std::size_t row_bytes = encoded_row_bytes(row);
+    std::size_t row_bytes = encoded_row_bytes(row);
+    if ((ask.flags & kAskForBytes) != 0 && ask.keys.size() == 1 && holder != nullptr &&
+        bytes + row_bytes + row.length + sizeof(std::uint64_t) <=
+            transport::kMaxNotificationBytes) {
+      row.bytes = holder->bytes_of(row);
+      row_bytes = encoded_row_bytes(row);
+    }
     const bool other = holder != nullptr && of != nullptr && holder != of;
     if (other || bytes + row_bytes > transport::kMaxNotificationBytes) send();
     if (holder != nullptr) of = holder;

@@ -43,7 +43,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
   void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) override;
   bool take_ended() override;
-  void poll(std::uint64_t now_ns) override;
+  bool poll(std::uint64_t now_ns) override;
   void flush(std::uint64_t now_ns) override;
   std::uint64_t next_poll_ns() const override;
   bool lively(std::uint64_t now_ns) const override { return now_ns < lively_until_ns_; }

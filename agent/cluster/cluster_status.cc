@@ -101,6 +101,7 @@ std::string ClusterNode::status_text() {
   counters["read_objects"] = u64(fetch.read_objects);
   counters["read_bytes"] = u64(fetch.read_bytes);
   counters["served_bytes"] = u64(moved.served_bytes);
+  counters["came_with_answer"] = u64(fetch.came_along);
   counters["lent"] = u64(fetch.lent);
   counters["copies_kept"] = u64(fetch.kept);
   counters["delivered"] = u64(fetch.delivered);

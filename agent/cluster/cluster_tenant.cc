@@ -85,6 +85,16 @@ PlaceRow ClusterTenant::place_of(std::uint32_t entry) const {
   return row;
 }
 
+std::vector<std::byte> ClusterTenant::bytes_of(const PlaceRow& row) const {
+  std::vector<std::byte> bytes;
+  bytes.reserve(row.length);
+  for (const shm::ExtentRecord& extent : row.extents) {
+    const std::byte* const at = store().pool().data() + extent.offset_bytes;
+    bytes.insert(bytes.end(), at, at + extent.length_bytes);
+  }
+  return bytes;
+}
+
 bool ClusterTenant::set_version(std::uint32_t entry, std::uint64_t version) {
   VersionBook::Row row = book_->row(entry);
   row.version = version;

@@ -59,6 +59,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::uint32_t find(const metadata::KeyHash& name) const;
   metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds
   PlaceRow place_of(std::uint32_t entry) const;
+  // Of what place_of() has just told.
+  std::vector<std::byte> bytes_of(const PlaceRow& row) const;
 
   // The next object that is published is a copy of this version: the master knows of it already.
   void expect_copy(std::uint64_t version) { expected_version_ = version; }

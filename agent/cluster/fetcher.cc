@@ -2,6 +2,7 @@
 #include "agent/cluster/fetcher.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "libmc/base/checksum.h"
@@ -195,7 +196,8 @@ void Fetcher::report_begun() {
 // not.
 bool Fetcher::may_join(const Fetch& fetch) {
   const bool is_holder = fetch.verdict_in && fetch.verdict == metadata::Verdict::kAccepted;
-  const bool unread = fetch.step != Step::kReading && fetch.step != Step::kOffered;
+  const bool unread =
+      fetch.step != Step::kReading && fetch.step != Step::kOffered && !fetch.bytes_asked;
   return (unread || is_holder) && !fetch.dropped && fetch.ended == nullptr;
 }
 
@@ -302,12 +304,14 @@ void Fetcher::send_asks(std::uint64_t now_ns) {
       PeerMessage ask;
       ask.kind = PeerMessageKind::kAsk;
       ask.flags = to.keys ? kAskForKeys : std::uint8_t{0};
+      if (count == 1) ask.flags |= kAskForBytes;
       ask.request = next_ask_++;
       ask.name_space = to.name_space;
       AskBatch batch{to.node, {}, count};
       std::uint64_t until_ns = now_ns;
       for (std::size_t i = 0; i < count; ++i) {
-        const Fetch& fetch = *find(ids[first + i]);
+        Fetch& fetch = *find(ids[first + i]);
+        fetch.bytes_asked = count == 1;
         ask.keys.push_back(fetch.name);
         batch.fetches.push_back(fetch.id);
         until_ns = std::max(until_ns, fetch.try_until_ns);
@@ -364,6 +368,8 @@ void Fetcher::on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId regi
   fetch.at.region = region;
   fetch.at.row = row;
   fetch.at.row.key.clear();
+  fetch.bytes = std::exchange(fetch.at.row.bytes, {});
+  fetch.bytes_asked = !fetch.bytes.empty();
   if (fetch.ended == nullptr && row.extents.size() <= kMaxCachedExtents) {
     fetch.at.uses = 1;
     locations_.put(fetch.name, fetch.at);
@@ -444,6 +450,10 @@ void Fetcher::withdraw(const metadata::PublishItem& item, std::uint64_t of) {
 }
 
 void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
+  if (!fetch.bytes.empty()) {
+    take_bytes(fetch);
+    return;
+  }
   const auto peer = peers_.id_of(fetch.at.node);
   if (!peer) {
     try_next(fetch, now_ns);
@@ -484,6 +494,21 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
   // Too much is in flight. What was taken must end before the bytes are used for another try.
   fetch.read_outcome = Outcome::kBusy;
   if (fetch.reads_open == 0) to_read_.push_back(fetch.id);
+}
+
+void Fetcher::take_bytes(Fetch& fetch) {
+  Store& store = fetch.tenant->store();
+  const PoolExtents to = store.extents(fetch.entry);
+  std::span<const std::byte> left = fetch.bytes;
+  for (std::uint32_t i = 0; i < to.count && !left.empty(); ++i) {
+    const auto step = left.first(std::min<std::uint64_t>(left.size(), to.at[i].length_bytes));
+    std::memcpy(store.pool().data() + to.at[i].offset_bytes, step.data(), step.size());
+    left = left.subspan(step.size());
+  }
+  fetch.bytes.clear();
+  fetch.read_outcome = Outcome::kDone;
+  ++counters_.came_along;
+  on_read(fetch);
 }
 
 void Fetcher::on_event(const transport::Event& event) {
@@ -632,6 +657,7 @@ std::uint32_t Fetcher::keep_copy(Fetch& fetch) {
 
 void Fetcher::try_next(Fetch& fetch, std::uint64_t now_ns) {
   give_back(fetch);
+  fetch.bytes_asked = false;
   if (now_ns >= fetch.deadline_ns) {
     miss(fetch, MC_NOT_FOUND, counters_.late);
     return;

@@ -10,7 +10,7 @@
 //                  └── stale ─────────┴──────────────────────────────────────► a miss, counted
 //
 //   Questions to one place that come up in one round of the loop go out as one message. Several
-//   that want one object share its fetch.
+//   that want one object share its fetch. A small object comes with the answer and is not read.
 // Threads: the agent's loop. Owns: fetches under way, their reservations, the location cache.
 // Trusts: what a holder says of places is checked by its own transport and the checksum.
 #pragma once
@@ -37,7 +37,8 @@ inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 struct FetchCounters {
   std::uint64_t fetches = 0, shared = 0, located = 0, location_hits = 0, asked = 0;
   std::uint64_t read_objects = 0, read_bytes = 0, lent = 0, kept = 0, next_holders = 0;
-  std::uint64_t delivered = 0;  // to readers
+  std::uint64_t came_along = 0;  // with the answer to where they are
+  std::uint64_t delivered = 0;   // to readers
   // Misses by reason.
   std::uint64_t nobody = 0, recovering = 0, master_away = 0, holders_failed = 0, late = 0,
                 no_room = 0, corrupt = 0;
@@ -116,6 +117,8 @@ class Fetcher {
     std::vector<MemberId> holders;
     std::size_t next_holder = 0;
     Location at;
+    bool bytes_asked = false;      // with the place; the holder may have read them by now
+    std::vector<std::byte> bytes;  // that came with the answer
     std::uint32_t entry = kNoEntry;
     std::uint32_t reads_open = 0;
     transport::Outcome read_outcome = transport::Outcome::kDone;
@@ -142,6 +145,7 @@ class Fetcher {
   void offer(Fetch& fetch);
   void withdraw(const metadata::PublishItem& item, std::uint64_t of);
   void read(Fetch& fetch, std::uint64_t now_ns);
+  void take_bytes(Fetch& fetch);
   void on_read(Fetch& fetch);
   bool sum_matches(const Fetch& fetch) const;
   void deliver(Fetch& fetch);

@@ -1,37 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: MasterPort over a MasterClient, which has a thread of its own: what it says is queued
-//   and taken into the agent's loop by poll().
-//
-//     loop ── calls ──► MasterClient's thread ──► master
-//     loop ◄── inbox, eventfd ── answers, orders ◄──┘
-// Threads: the agent's loop; the client's thread only puts into the inbox. One of its calls waits
-//   for the loop: the next part of a report, which only the loop can name.
-// Owns: the client.
+// What it is: MasterPort over a MasterClient that the agent's loop drives.
+// Threads: the agent's loop. Owns: the client.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "agent/cluster/master_port.h"
-#include "libmc/base/fd.h"
-#include "metadata/master/client/master_client.h"
 
 namespace mc::agent {
 
-class MasterLink final : public MasterPort, private metadata::AgentSide {
+class MasterLink final : public MasterPort {
  public:
   // orders must outlive it. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY.
   static Result<std::unique_ptr<MasterLink>> open(const metadata::MasterClientOptions& options,
                                                   MasterOrders& orders);
   ~MasterLink() override;
 
-  int wait_fd() const { return event_.get(); }
-  void poll();
+  int wait_fd() const { return client_->wait_fd(); }
+  // True: the master has said something, or was told.
+  bool poll() { return client_->poll(); }
+  std::uint64_t next_poll_ns() const { return client_->next_poll_ns(); }
 
   void publish(std::vector<metadata::PublishItem> items, std::uint64_t removals_seen,
                std::uint64_t deadline_ns,
@@ -58,33 +49,12 @@ class MasterLink final : public MasterPort, private metadata::AgentSide {
   bool ready() const override { return client_->ready(); }
 
  private:
-  explicit MasterLink(MasterOrders& orders) : orders_(orders) {}
-  // Runs in the loop, soon.
-  void post(std::function<void()> what);
-  // An answer's callback that runs in the loop.
+  MasterLink() = default;
+  // What ends because this does is told to nobody.
   template <typename Answer>
-  metadata::MasterClient::Done<Answer> in_loop(MasterPort::Done<Answer> done);
+  metadata::MasterClient::Done<Answer> unless_closing(MasterPort::Done<Answer> done);
 
-  // The client's thread.
-  metadata::Load load() override;
-  void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
-  void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;
-  void on_drop(const metadata::wire::Drop& order, AgentSide::Done done) override;
-  void on_drop_matching(const metadata::wire::Match& match,
-                        AgentSide::Reply<metadata::wire::RemoveMatchingAnswer> reply) override;
-  void on_list(const metadata::wire::Match& match,
-               AgentSide::Reply<metadata::wire::ListAnswer> reply) override;
-  void on_copy(const metadata::wire::Copy& order, AgentSide::Done done) override;
-  void on_fenced() override;
-
-  MasterOrders& orders_;
-  Fd event_;
-  std::mutex mutex_;
-  std::condition_variable reported_;
-  std::vector<std::function<void()>> inbox_;
   bool closing_ = false;
-  metadata::Load load_;  // as of the loop's last look
-  std::vector<std::function<void()>> taken_;
   std::unique_ptr<metadata::MasterClient> client_;
 };
 

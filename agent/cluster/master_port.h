@@ -10,32 +10,15 @@
 #include <functional>
 #include <vector>
 
-#include "metadata/wire/messages.h"
+#include "metadata/master/client/master_client.h"
 
 namespace mc::agent {
 
 // The cluster's name for an agent; the pool has a NodeId of its own.
 using MemberId = metadata::NodeId;
 
-// What a master orders this agent to do; replies may come later, once each.
-class MasterOrders {
- public:
-  template <typename Answer>
-  using Reply = std::function<void(Result<Answer>)>;
-  using Done = std::function<void(Status)>;
-
-  virtual ~MasterOrders() = default;
-  virtual metadata::Load load() = 0;
-  virtual void next_report(bool first, std::vector<metadata::PublishItem>& items) = 0;
-  virtual void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) = 0;
-  virtual void on_drop(const metadata::wire::Drop& order, Done done) = 0;
-  virtual void on_drop_matching(const metadata::wire::Match& match,
-                                Reply<metadata::wire::RemoveMatchingAnswer> reply) = 0;
-  virtual void on_list(const metadata::wire::Match& match,
-                       Reply<metadata::wire::ListAnswer> reply) = 0;
-  virtual void on_copy(const metadata::wire::Copy& order, Done done) = 0;
-  virtual void on_fenced() = 0;
-};
+// What a master orders this agent to do.
+using MasterOrders = metadata::AgentSide;
 
 class MasterPort {
  public:

@@ -46,8 +46,7 @@ class NetworkCluster final : public ClusterNode {
  public:
   using ClusterNode::ClusterNode;
   ~NetworkCluster() override {
-    // The master client's thread calls into this object; then what uses the transport ends.
-    link_.reset();
+    link_.reset();  // it calls into this object; then what uses the transport ends
     stop();
   }
 
@@ -111,7 +110,6 @@ class NetworkCluster final : public ClusterNode {
     for (const int fd : {transport_->wait_fd(), door_->listening_fd(), door_->shaking_fd()}) {
       if (Status status = watch(fd); !status.ok()) return status;
     }
-    // Joins at once, but is asked for a report only when the agent's loop runs.
     auto link = MasterLink::open(master_, *this);
     if (!link) return link.error();
     link_ = std::move(*link);
@@ -123,13 +121,17 @@ class NetworkCluster final : public ClusterNode {
 
   int wait_fd() const override { return epoll_.get(); }
 
-  void poll(std::uint64_t now_ns) override {
+  bool poll(std::uint64_t now_ns) override {
     if (now_ns >= next_door_ns_ || door_->shaking()) {
       door_->poll(now_ns);
       next_door_ns_ = now_ns + kDoorNs;
     }
-    link_->poll();
-    ClusterNode::poll(now_ns);
+    const bool heard = link_->poll();
+    return ClusterNode::poll(now_ns) || heard;
+  }
+
+  std::uint64_t next_poll_ns() const override {
+    return std::min(link_->next_poll_ns(), ClusterNode::next_poll_ns());
   }
 
  private:

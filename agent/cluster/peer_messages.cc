@@ -18,7 +18,7 @@ static_assert(sizeof(Head) == 16);
 
 struct RowHead {
   std::uint16_t number;
-  std::uint8_t held;
+  std::uint8_t held;  // 0 no, 1 yes, 2 and its bytes come with it
   std::uint8_t extent_count;
   std::uint16_t key_bytes;
   std::uint8_t pin;
@@ -66,7 +66,7 @@ bool decode_row(Reader& reader, PlaceRow& row) {
   if (!reader.take(head)) return false;
   row.number = head.number;
   row.held = head.held != 0;
-  if (head.held > 1 || head.number >= kMaxAskKeys) return false;
+  if (head.held > 2 || head.number >= kMaxAskKeys) return false;
   if (!row.held) return head.extent_count == 0 && head.key_bytes == 0;
   const bool sound = head.length >= 1 && head.length <= MC_MAX_OBJECT_BYTES &&
                      head.extent_count >= 1 && head.extent_count <= MC_MAX_EXTENTS &&
@@ -95,13 +95,20 @@ bool decode_row(Reader& reader, PlaceRow& row) {
   std::span<const std::byte> key;
   if (!reader.take_bytes(head.key_bytes, key)) return false;
   row.key.assign(reinterpret_cast<const char*>(key.data()), key.size());
+  if (head.held < 2) return true;
+  std::span<const std::byte> object;
+  if (head.length > transport::kMaxNotificationBytes || !reader.take_bytes(head.length, object)) {
+    return false;
+  }
+  row.bytes.assign(object.begin(), object.end());
   return true;
 }
 
 }  // namespace
 
 std::size_t encoded_row_bytes(const PlaceRow& row) {
-  return sizeof(RowHead) + row.extents.size() * sizeof(shm::ExtentRecord) + padded(row.key.size());
+  return sizeof(RowHead) + row.extents.size() * sizeof(shm::ExtentRecord) + padded(row.key.size()) +
+         padded(row.bytes.size());
 }
 
 std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
@@ -120,7 +127,9 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
   }
   for (const PlaceRow& row : message.rows) {
     const RowHead fields{row.number,
-                         static_cast<std::uint8_t>(row.held ? 1 : 0),
+                         static_cast<std::uint8_t>(!row.held           ? 0
+                                                   : row.bytes.empty() ? 1
+                                                                       : 2),
                          static_cast<std::uint8_t>(row.extents.size()),
                          static_cast<std::uint16_t>(row.key.size()),
                          row.pin,
@@ -133,6 +142,7 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
     put(out, &fields, sizeof fields);
     for (const shm::ExtentRecord& extent : row.extents) put(out, &extent, sizeof extent);
     put(out, row.key.data(), row.key.size());
+    put(out, row.bytes.data(), row.bytes.size());
   }
   return out;
 }
@@ -148,7 +158,8 @@ std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes)
   message.name_space = head.name_space;
   switch (message.kind) {
     case PeerMessageKind::kAsk: {
-      if (head.count == 0 || head.count > kMaxAskKeys || head.flags > kAskForKeys) {
+      if (head.count == 0 || head.count > kMaxAskKeys ||
+          head.flags > (kAskForKeys | kAskForBytes)) {
         return std::nullopt;
       }
       message.keys.resize(head.count);

@@ -7,13 +7,16 @@
 //           ◄── Place: where each lies, its version and sum ──
 //           ══ reads of the transport, under that generation ═►
 //
+//   A question about one object may ask for its bytes too: if they fit into the answer they come
+//   with it, which saves the read's round trip for one more copy of a few KiB at each end.
+//
 //   head   0      1       2       4         8             16
 //          │ kind │ flags │ count │ request │ namespace id │
 //   Ask    head, count x (hash.hi, hash.lo)
 //   Place  head, descriptor of the pool's region (length, bytes), count x row
 //   row    0        2         3         4           8        16       24           32        40
 //          │ number │ outcome │ extents │ key bytes │ version│ length │ generation │ checksum │ …
-//          parent hash, pin, extents x (offset, length), key; padded to 8
+//          parent hash, pin, extents x (offset, length), key, bytes; padded to 8
 //   Little-endian, as the hosts are.
 // Threads: values. Trusts: nothing: decode_peer_message() copies and checks, or gives nothing.
 #pragma once
@@ -33,7 +36,8 @@
 namespace mc::agent {
 
 enum class PeerMessageKind : std::uint8_t { kAsk = 1, kPlace = 2, kPing = 3, kPong = 4 };
-inline constexpr std::uint8_t kAskForKeys = 1;  // Ask: the answer names the keys too
+inline constexpr std::uint8_t kAskForKeys = 1;   // Ask: the answer names the keys too
+inline constexpr std::uint8_t kAskForBytes = 2;  // and brings the bytes, if there is room for all
 inline constexpr std::size_t kMaxAskKeys = 128;
 
 struct PlaceRow {
@@ -48,6 +52,7 @@ struct PlaceRow {
   std::uint8_t replicas = 1;
   std::vector<shm::ExtentRecord> extents;  // of exactly length bytes
   std::string key;                         // if asked for
+  std::vector<std::byte> bytes;            // none, or all
 };
 
 struct PeerMessage {

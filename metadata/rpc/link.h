@@ -88,6 +88,8 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] bool open() const { return open_; }
   [[nodiscard]] const Hello& peer() const { return peer_; }
   [[nodiscard]] std::uint64_t queued_bytes() const { return queued_bytes_; }
+  // To be waited for only, by whoever polls the io_context instead of running it.
+  [[nodiscard]] int socket() const { return transport_->socket(); }
   // For the handler: what it remembers of this peer.
   std::shared_ptr<void> attachment;
 

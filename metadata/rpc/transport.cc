@@ -32,6 +32,7 @@ class PlainTransport final : public Transport {
     boost::system::error_code ignored;
     socket_.close(ignored);
   }
+  int socket() override { return socket_.native_handle(); }
   std::string channel_binding() override { return {}; }
 
  private:
@@ -66,6 +67,7 @@ class TlsTransport final : public Transport, public std::enable_shared_from_this
     boost::system::error_code ignored;
     stream_.next_layer().close(ignored);
   }
+  int socket() override { return stream_.next_layer().native_handle(); }
   std::string channel_binding() override {
     std::string binding(32, '\0');
     constexpr std::string_view kLabel = "EXPERIMENTAL-mc-rpc";

@@ -29,6 +29,7 @@ class Transport {
   // All of them. The bytes stay valid until done.
   virtual void write(const std::vector<boost::asio::const_buffer>& buffers, Done done) = 0;
   virtual void close() = 0;
+  virtual int socket() = 0;
   // Unique to this TLS session and known to both its ends only; empty without TLS.
   virtual std::string channel_binding() = 0;
 };

@@ -22,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(row.length >= 1 && row.length <= MC_MAX_OBJECT_BYTES && row.version != 0);
     require(!row.extents.empty() && row.extents.size() <= MC_MAX_EXTENTS);
     require(row.key.size() <= MC_MAX_KEY_BYTES && row.pin <= MC_PIN_HARD);
+    require(row.bytes.empty() || row.bytes.size() == row.length);
     std::uint64_t sum = 0;
     for (const auto& extent : row.extents) sum += extent.length_bytes;
     require(sum == row.length);

@@ -40,6 +40,7 @@ class LinkWorld::End : public metadata::rpc::Transport,
     tell_end();
     finish(boost::asio::error::operation_aborted, 0);
   }
+  int socket() override { return -1; }
   std::string channel_binding() override { return {}; }
 
   void arrive(std::string bytes, bool end) {

@@ -51,9 +51,9 @@ class SimNode::Cluster final : public agent::ClusterNode {
     stop();
   }
   int wait_fd() const override { return -1; }
-  void poll(std::uint64_t now_ns) override {
+  bool poll(std::uint64_t now_ns) override {
     port->poll(now_ns);
-    ClusterNode::poll(now_ns);
+    return ClusterNode::poll(now_ns);
   }
 
   std::unique_ptr<SimPort> port;

@@ -65,6 +65,23 @@ TEST(PeerMessages, WhatWasSaidIsHeard) {
   EXPECT_EQ(asked->keys, ask.keys);
 }
 
+TEST(PeerMessages, SmallObjectsComeWithTheirPlace) {
+  PeerMessage message = place();
+  message.rows = {held_row(0, 2, 3)};
+  message.rows[0].bytes.assign(message.rows[0].length, std::byte{0x5a});
+  const auto bytes = encode_peer_message(message);
+  EXPECT_EQ(bytes.size() % 8, 0u);
+  const auto heard = decode_peer_message(bytes);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->rows[0].bytes, message.rows[0].bytes);
+  EXPECT_EQ(heard->rows[0].key, "kkk");
+  EXPECT_EQ(encode_peer_message(*heard), bytes);
+  // Said to be longer than what came.
+  auto cut = bytes;
+  cut.resize(cut.size() - 8);
+  EXPECT_FALSE(decode_peer_message(cut));
+}
+
 TEST(PeerMessages, EveryPrefixOfAMessageIsRefused) {
   const auto bytes = encode_peer_message(place());
   for (std::size_t size = 0; size < bytes.size(); ++size) {

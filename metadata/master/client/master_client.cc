@@ -64,7 +64,7 @@ void MasterClient::publish(std::vector<PublishItem> items, std::uint64_t removal
     done(std::move(answer.verdicts));
   };
   if (member_ == nullptr || count > wire::kMaxItems) {
-    boost::asio::post(io_, [take = std::move(take)] {
+    post([take = std::move(take)] {
       take(fail(MC_INVALID_ARGUMENT, "members publish, at most 1,024 items at once"));
     });
     return;
@@ -119,7 +119,7 @@ void MasterClient::drain(const wire::Drain& request, std::uint64_t deadline_ns,
 void MasterClient::submit(Call call) {
   const auto pointer = std::make_shared<Call>(std::move(call));
   const bool room = open_calls_.fetch_add(1) < kMaxQueued;
-  boost::asio::post(io_, [this, pointer, room] {
+  post([this, pointer, room] {
     Status refused;
     if (!room) refused = {MC_BUSY, "too many calls wait for the master already"};
     if (stopping_) refused = {MC_CLOSED, "the client is closed"};
@@ -230,7 +230,7 @@ void MasterClient::expire() {
 }
 
 void MasterClient::report_unreachable(wire::Unreachable peer) {
-  boost::asio::post(io_, [this, peer] {
+  post([this, peer] {
     if (unreachable_.size() < wire::kMaxUnreachable &&
         std::ranges::find(unreachable_, peer) == unreachable_.end()) {
       unreachable_.push_back(peer);

@@ -10,15 +10,16 @@
 //   Fencing: the highest epoch ever heard is kept; an answer or order of a lower one is refused and
 //   its link dropped, so that a leader of the past is neither believed nor obeyed.
 //   Back-pressure: at most kMaxInFlight calls are sent and kMaxQueued wait; more are MC_BUSY.
-// Threads: public functions from any thread; callbacks and AgentSide's functions come from the
-//   client's own thread and must not block.
-// Owns: its thread, link and cluster store. Destruction fails what is open with MC_CLOSED.
+// Threads: kOwnThread: public functions from any; callbacks and AgentSide's functions come from the
+//   client's own thread and must not block. kCaller: all from the one that calls poll().
+// Owns: its thread, if any, link and cluster store. Destruction fails what is open with MC_CLOSED.
 // Trusts: the leader, as far as codec.h checks.
 #pragma once
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <deque>
@@ -30,6 +31,7 @@
 #include <thread>
 #include <vector>
 
+#include "libmc/base/fd.h"
 #include "metadata/master/client/leader_finder.h"
 #include "metadata/membership/epoch_fence.h"
 #include "metadata/rpc/dialer.h"
@@ -38,7 +40,8 @@
 
 namespace mc::metadata {
 
-// What an agent does for the master. Replies may come later and from any thread, once each.
+// What an agent does for the master. Replies may come later, once each, from any thread (kCaller:
+// from the caller's).
 class AgentSide {
  public:
   template <typename Answer>
@@ -83,10 +86,23 @@ class MasterClient final : rpc::LinkHandler {
   template <typename Answer>
   using Done = std::function<void(Result<Answer>)>;
 
-  // member: null for tools; else it must outlive the client. Errors: MC_INVALID_ARGUMENT.
+  // Who runs it: a thread of its own, or a loop that calls poll(), and saves two changes of thread
+  // a call.
+  enum class Drive : std::uint8_t { kOwnThread, kCaller };
+
+  // member: null for tools; else it must outlive the client. Errors: MC_INVALID_ARGUMENT,
+  // MC_NO_MEMORY.
   static Result<std::unique_ptr<MasterClient>> create(const MasterClientOptions& options,
-                                                      AgentSide* member);
+                                                      AgentSide* member,
+                                                      Drive drive = Drive::kOwnThread);
   ~MasterClient() override;
+
+  // kCaller: does what can be done without waiting. True: there was something.
+  bool poll();
+  // Readable when there is something to do for poll(), but for time, and names being resolved.
+  [[nodiscard]] int wait_fd() const { return epoll_.get(); }
+  // When to call poll() though nothing was readable.
+  [[nodiscard]] std::uint64_t next_poll_ns() const { return next_poll_ns_; }
 
   // At most MC_MAX_BATCH_ITEMS items each. done comes exactly once, with the answer or:
   // MC_TIMEOUT (changes may still take effect), MC_BUSY, MC_CLOSED, or what the master refused
@@ -126,7 +142,11 @@ class MasterClient final : rpc::LinkHandler {
   };
   using CallPointer = std::shared_ptr<Call>;
 
-  MasterClient(const MasterClientOptions& options, AgentSide* member);
+  MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive);
+  void watch(int fd);
+  // Runs it in the next poll(), or in the thread, soon.
+  template <typename What>
+  void post(What what);
 
   template <typename Answer>
   void ask(wire::Method method, std::string body, std::uint64_t deadline_ns, Done<Answer> done);
@@ -163,6 +183,10 @@ class MasterClient final : rpc::LinkHandler {
 
   const MasterClientOptions options_;
   AgentSide* const member_;
+  const Drive drive_;
+  Fd epoll_;  // kCaller: the link's socket, and woken_
+  Fd woken_;  // by the finder's thread
+  std::uint64_t next_poll_ns_ = 0;
   rpc::TlsContext tls_;
   boost::asio::io_context io_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
@@ -198,6 +222,12 @@ class MasterClient final : rpc::LinkHandler {
   std::atomic<bool> ready_{false};
   std::thread thread_;
 };
+
+template <typename What>
+void MasterClient::post(What what) {
+  boost::asio::post(io_, std::move(what));
+  if (drive_ == Drive::kCaller) next_poll_ns_ = 0;
+}
 
 // For callers that block: runs start(done) and waits for done.
 template <typename Answer, typename Start>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The life of the link: seek, dial, join, report, heartbeat, and what the master orders.
+#include <sys/epoll.h>
+
 #include <algorithm>
 #include <boost/asio/post.hpp>
 
@@ -20,6 +22,10 @@ constexpr std::uint64_t kDialNs = 1'000 * kMillisecond;
 constexpr std::uint64_t kStepNs = 5'000 * kMillisecond;  // join, report
 constexpr std::uint64_t kMaxPauseMs = 200;
 constexpr std::size_t kReportWindow = 32;  // batches
+// Timers are looked at so often: heartbeats and deadlines, or pauses and names being resolved.
+constexpr std::uint64_t kUsablePollNs = 20 * kMillisecond;
+constexpr std::uint64_t kSeekingPollNs = 4 * kMillisecond;
+constexpr std::uint64_t kUnsentPollNs = kMillisecond;
 
 template <typename Message>
 std::string encoded(const Message& message) {
@@ -31,7 +37,7 @@ std::string encoded(const Message& message) {
 }  // namespace
 
 Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOptions& options,
-                                                           AgentSide* member) {
+                                                           AgentSide* member, Drive drive) {
   if (options.masters.empty() && options.store.empty()) {
     return fail(MC_INVALID_ARGUMENT, "no master to ask; give masters' addresses or a store");
   }
@@ -51,33 +57,46 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
     if (!opened) return fail(opened.error());
     store = std::move(*opened);
   }
-  std::unique_ptr<MasterClient> client(new MasterClient(options, member));
+  std::unique_ptr<MasterClient> client(new MasterClient(options, member, drive));
   MasterClient* self = client.get();
+  if (drive == Drive::kCaller) {
+    auto woken = make_eventfd();
+    if (!woken) return fail(woken.error());
+    client->woken_ = std::move(*woken);
+    client->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    if (!client->epoll_) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
+    client->watch(client->woken_.get());
+  }
   client->tls_ = std::move(*tls);
   if (store != nullptr) {
     client->finder_ =
         std::make_unique<LeaderFinder>(std::move(store), [self](const Result<std::string>& leader) {
-          boost::asio::post(self->io_, [self, leader] { self->found(leader); });
+          boost::asio::post(self->io_, [self, leader] {
+            if (self->woken_) drain_eventfd(self->woken_.get());
+            self->found(leader);
+          });
+          if (self->woken_) signal_eventfd(self->woken_.get());
         });
   }
-  client->thread_ = std::thread([self] {
+  self->post([self] {
     self->seek();
     self->expire();
-    self->io_.run();
   });
+  if (drive == Drive::kOwnThread) client->thread_ = std::thread([self] { self->io_.run(); });
   return client;
 }
 
-MasterClient::MasterClient(const MasterClientOptions& options, AgentSide* member)
+MasterClient::MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive)
     : options_(options),
       member_(member),
+      drive_(drive),
       work_(boost::asio::make_work_guard(io_)),
       seek_timer_(io_),
       heartbeat_timer_(io_),
       expire_timer_(io_) {}
 
 MasterClient::~MasterClient() {
-  boost::asio::post(io_, [this] {
+  post([this] {
     stopping_ = true;
     lose({MC_CLOSED, "the client is closed"});
     expire_timer_.cancel();
@@ -87,8 +106,29 @@ MasterClient::~MasterClient() {
     work_.reset();
     io_.stop();
   });
-  if (thread_.joinable()) thread_.join();
+  if (drive_ == Drive::kCaller) {
+    io_.run();
+  } else if (thread_.joinable()) {
+    thread_.join();
+  }
   finder_.reset();  // after the loop, which asks it
+}
+
+// Asio's own descriptor cannot be waited for. The link's socket can: a dialer always reads, so what
+// is readable there is work. That it is writable again is found by time.
+void MasterClient::watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+bool MasterClient::poll() {
+  const bool worked = io_.poll() > 0;
+  const bool unsent = link_ != nullptr && link_->queued_bytes() > 0;
+  const std::uint64_t wait_ns = unsent ? kUnsentPollNs : usable_ ? kUsablePollNs : kSeekingPollNs;
+  next_poll_ns_ = now_ns() + wait_ns;
+  return worked;
 }
 
 // Hints of standbys first, then the store's word, then the given addresses in turn.
@@ -147,6 +187,7 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
   }
   link_ = std::move(*link);
   ++generation_;
+  if (drive_ == Drive::kCaller) watch(link_->socket());
   if (member_ != nullptr) {
     join();
     return;
@@ -306,7 +347,7 @@ void MasterClient::heartbeat() {
 
 void MasterClient::reply(std::weak_ptr<rpc::Link> link, std::uint32_t id,
                          Result<std::string> body) {
-  boost::asio::post(io_, [link = std::move(link), id, body = std::move(body)]() mutable {
+  post([link = std::move(link), id, body = std::move(body)]() mutable {
     const auto open = link.lock();
     if (open == nullptr) return;
     if (body) {
