@@ -372,9 +372,7 @@ std::shared_ptr<Tenant> Agent::make_tenant(const NamespaceOptions& options) cons
   tenant->isolated = options.isolated || (is_default && options_.mode == "isolated");
   tenant->clustered = cluster_ != nullptr && !options.local;
   tenant->allow_uids = options.allow_uids.empty() ? options_.allow_uids : options.allow_uids;
-  const Store::Config config = config_for(options);
-  tenant->session_quota_bytes =
-      options_.session_quota_bytes != 0 ? options_.session_quota_bytes : config.pool_bytes / 2;
+  tenant->quota_option_bytes = options_.session_quota_bytes;
   return tenant;
 }
 

@@ -405,7 +405,7 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   welcome.index_bytes = store.index().file().size_bytes();
   welcome.pool_max_bytes = store.pool().file().size_bytes();
   welcome.session_bytes = session.file().size_bytes();
-  welcome.stock_bytes = std::min(kMaxStockBytes, session.tenant->session_quota_bytes / 64);
+  welcome.stock_bytes = std::min(kMaxStockBytes, session.tenant->session_quota_bytes() / 64);
   welcome.epoch = session.epoch();
   welcome.channel_count = static_cast<std::uint32_t>(session.channels.size());
   welcome.isolated = session.tenant->isolated ? 1 : 0;
@@ -478,9 +478,9 @@ void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
     return;
   }
   Session& session = *found->second;
-  if (bytes == 0) bytes = std::min(kDefaultStagingBytes, session.tenant->session_quota_bytes);
+  if (bytes == 0) bytes = std::min(kDefaultStagingBytes, session.tenant->session_quota_bytes());
   if (!session.staging_file()) {
-    if (bytes <= session.tenant->session_quota_bytes && bytes > available_memory_bytes()) {
+    if (bytes <= session.tenant->session_quota_bytes() && bytes > available_memory_bytes()) {
       answer(connection.socket.get(), shm::ControlType::kAnswer,
              {MC_NO_MEMORY, "this host has no memory left for staging; lower staging_bytes"});
       return;

@@ -111,8 +111,11 @@ std::vector<OptionRow<Options>> make_agent_rows() {
                              "where the cluster's leader is found: redis://, etcd://, or "
                              "http://host:port/metadata; empty: only masters"),
       row<&O::masters>("masters", text(kMaxUrlBytes),
-                       "addresses of masters, host:port with commas between them; with neither "
-                       "this nor cluster_store the agent is alone"),
+                       "addresses of masters, host:port with commas between them; without this, "
+                       "cluster_store and master_listen the agent is alone"),
+      row<&O::master_listen>("master_listen", text(kMaxAddressBytes),
+                             "IP address and port of a master that runs inside this agent; empty: "
+                             "none"),
       row<&O::cluster_id>("cluster_id", {ValueKind::kName, 1, 0, false, {}},
                           "the cluster's name in its store"),
       row<&O::cluster_key_file>("cluster_key_file", path(kMaxKeyPathBytes),

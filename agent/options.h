@@ -51,9 +51,10 @@ struct Options {
   bool isolated_allow_same_user = false;
   bool repeatable = false;
   std::string log_level = "info";
-  // The cluster; alone while both are empty.
+  // The cluster; alone while these three are empty.
   std::string cluster_store;  // URL: redis://… etcd://… http://…
   std::string masters;        // addresses, with commas between them
+  std::string master_listen;  // of a master inside this agent; empty: none
   std::string cluster_id = "default";
   std::string cluster_key_file;
   std::string listen = "127.0.0.1:0";

@@ -231,7 +231,7 @@ void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64
 
 void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
   Session& session = *work.session;
-  if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes) return;
+  if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes()) return;
   std::uint32_t entry = 0;
   // Never at the cost of an object: the next put makes room for itself.
   if (grant(work, bytes, false, entry) != Store::Reserve::kOk) return;
@@ -257,9 +257,9 @@ Server::Step Server::reserve(Work& work) {
       work.session->channels[work.channel].shared->arguments + work.request.argument_offset;
   mc_status status = MC_OK;
   if (bytes == 0 || bytes > MC_MAX_OBJECT_BYTES) status = MC_INVALID_ARGUMENT;
-  if (bytes > session.tenant->session_quota_bytes) status = MC_TOO_LARGE;
+  if (bytes > session.tenant->session_quota_bytes()) status = MC_TOO_LARGE;
   while (status == MC_OK && work.next < work.request.item_count) {
-    if (session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes) {
+    if (session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes()) {
       status = MC_QUOTA_EXCEEDED;
       break;
     }
@@ -422,7 +422,7 @@ Server::Step Server::put_staged_group(Work& work) {
     const shm::PutItem& fields = work.item.fields;
     if (failure == MC_OK && work.entry == shm::kNoRefill &&
         session.reserved_bytes + round_to_granules(fields.length) >
-            session.tenant->session_quota_bytes) {
+            session.tenant->session_quota_bytes()) {
       failure = MC_QUOTA_EXCEEDED;
     }
     if (failure == MC_OK) {

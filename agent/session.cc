@@ -101,10 +101,10 @@ Status Session::open_channel(std::uint32_t number) {
 
 Status Session::open_staging(std::uint64_t bytes) {
   if (staging_file_) return {MC_BUSY, "the session has staging memory already"};
-  if (bytes == 0 || bytes > MC_MAX_STAGING_BYTES || bytes > tenant->session_quota_bytes) {
+  if (bytes == 0 || bytes > MC_MAX_STAGING_BYTES || bytes > tenant->session_quota_bytes()) {
     return {MC_QUOTA_EXCEEDED, "staging of " + std::to_string(bytes) +
                                    " bytes is more than the session's quota of " +
-                                   std::to_string(tenant->session_quota_bytes) +
+                                   std::to_string(tenant->session_quota_bytes()) +
                                    "; lower staging_bytes or raise session_quota_bytes"};
   }
   auto file = MemoryFile::create("mc-staging", bytes);

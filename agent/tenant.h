@@ -19,9 +19,13 @@ struct Tenant {
   bool clustered = false;  // other hosts' objects are found too
   bool temporary = false;  // made by an admin verb, not by the configuration
   std::vector<std::uint32_t> allow_uids;
-  std::uint64_t session_quota_bytes = 0;
+  std::uint64_t quota_option_bytes = 0;      // 0: half of the pool, whatever its size is now
   std::uint64_t next_stock_question_ns = 0;  // while it shrinks
   std::unique_ptr<Store> store;
+
+  std::uint64_t session_quota_bytes() const {
+    return quota_option_bytes != 0 ? quota_option_bytes : store->pool().target_bytes() / 2;
+  }
 };
 
 }  // namespace mc::agent

@@ -292,7 +292,8 @@ void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
   for (const auto& tenant : tenants_) {
     const std::uint32_t entry = tenant->find(item.hash);
     if (entry == kNoEntry || tenant->book().row(entry).version != item.version) continue;
-    if (unjoined_.erase(item.version) != 0) {
+    // Another host has a later one: that stays, whoever came first.
+    if (unjoined_.erase(item.version) != 0 && verdict != Verdict::kStale) {
       judge({tenant.get(), {item, entry, true}}, verdict);
       return;
     }

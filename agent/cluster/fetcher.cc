@@ -2,24 +2,19 @@
 #include "agent/cluster/fetcher.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
-#include "libmc/base/checksum.h"
-#include "libmc/base/failpoint.h"
 #include "shm/pins.h"
 
 namespace mc::agent {
 
 using metadata::KeyHash;
-using transport::Outcome;
 
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kCheckNs = kMs;
-// The least a holder is given before the next one is tried, and the most of the first answer.
-constexpr std::uint64_t kLeastTryNs = 50 * kMs;
+// The most a holder is given for its answer while there is another one.
 constexpr std::uint64_t kMostAskNs = 200 * kMs;
 // A master that is away makes a miss, not a wait: prompts are computed meanwhile.
 constexpr std::uint64_t kMostLocateNs = 2'000 * kMs;
@@ -29,11 +24,8 @@ constexpr std::size_t kLocateBatch = 512;
 constexpr std::size_t kMaxCachedExtents = 4;
 // A location that has been read from so often is worth a copy.
 constexpr std::uint32_t kHotUses = 2;
-constexpr std::uint64_t kCopyNs = 5'000 * kMs;
 constexpr std::uint64_t kHotNs = 2 * kMs;
 constexpr std::size_t kMaxHot = 4096;
-constexpr std::size_t kMaxCopies = 16;  // fetches under way, readers' own included
-constexpr std::uint64_t kMaxReads = MC_MAX_EXTENTS;
 
 }  // namespace
 
@@ -107,22 +99,6 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
   }
 }
 
-void Fetcher::copy(const std::vector<ClusterTenant*>& tenants, const KeyHash& name, MemberId source,
-                   std::uint64_t deadline_ns, Ended ended) {
-  for (ClusterTenant* const tenant : tenants) {
-    if (tenant->find(name) == kNoEntry) continue;
-    ended(MC_OK);
-    return;
-  }
-  Fetch& fetch = start(nullptr, name, deadline_ns);
-  fetch.candidates = tenants;
-  fetch.ended = std::move(ended);
-  fetch.keep = true;
-  fetch.holders = {source};
-  fetch.step = Step::kAsk;
-  to_ask_.push_back(fetch.id);
-}
-
 void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
                      std::uint64_t now_ns) {
   metadata::wire::Locate request;
@@ -165,30 +141,6 @@ void Fetcher::forget(const ClusterTenant& tenant) {
   }
   for (const std::uint64_t id : gone) miss(*find(id), MC_NOT_FOUND, counters_.holders_failed);
   std::erase_if(hot_, [&](const Hot& hot) { return hot.tenant == &tenant; });
-}
-
-void Fetcher::mark_dropped(Fetch& fetch) {
-  fetch.dropped = true;
-  const auto same = by_name_.find(fetch.name);
-  if (same != by_name_.end() && same->second == fetch.id) by_name_.erase(same);
-}
-
-void Fetcher::dropped(const KeyHash& name, std::uint64_t up_to_version) {
-  for (const auto& [id, fetch] : fetches_) {
-    if (fetch->name == name && fetch->at.row.version <= up_to_version) mark_dropped(*fetch);
-  }
-}
-
-void Fetcher::dropped(const ClusterTenant& tenant) {
-  for (const auto& [id, fetch] : fetches_) {
-    if (fetch->tenant == nullptr || fetch->tenant == &tenant) mark_dropped(*fetch);
-  }
-}
-
-void Fetcher::report_begun() {
-  for (const auto& [id, fetch] : fetches_) {
-    if (fetch->verdict_in) mark_dropped(*fetch);
-  }
 }
 
 // What has been read may have been removed since, before whoever wants to join asked. The master
@@ -378,205 +330,6 @@ void Fetcher::on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId regi
   seek_room(fetch, now_ns_);
 }
 
-// ---- Reading ------------------------------------------------------------------------------------
-
-void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
-  Store& store = fetch.tenant->store();
-  const Store::Reserve result =
-      store.reserve(kClusterSession, fetch.at.row.length, true, fetch.entry);
-  switch (result) {
-    case Store::Reserve::kOk:
-      fetch.step = Step::kReading;
-      offer(fetch);
-      read(fetch, now_ns);
-      return;
-    case Store::Reserve::kWait:
-    case Store::Reserve::kAgain:
-      fetch.entry = kNoEntry;
-      want_room_.push_back(fetch.id);
-      return;
-    case Store::Reserve::kTooLarge:
-    case Store::Reserve::kNoMemory:
-      fetch.entry = kNoEntry;
-      miss(fetch, MC_NO_SPACE, counters_.no_room);
-      return;
-  }
-}
-
-metadata::PublishItem Fetcher::item_of(const Fetch& fetch) {
-  metadata::PublishItem item;
-  item.hash = fetch.name;
-  item.version = fetch.at.row.version;
-  item.bytes = fetch.at.row.length;
-  item.attributes.pin = static_cast<metadata::Pin>(fetch.at.row.pin);
-  item.attributes.replicas = fetch.at.row.replicas;
-  return item;
-}
-
-// A copy is known to the master before anybody here can find it: what is removed or replaced
-// meanwhile will be removed here too. Goes on beside the reading.
-void Fetcher::offer(Fetch& fetch) {
-  // Another holder, or the same one later, has another version: the verdict is not about that.
-  if (fetch.offered && fetch.offer.version != fetch.at.row.version) mark_dropped(fetch);
-  if (!fetch.keep || fetch.offered) return;
-  fetch.offered = true;
-  fetch.offer = item_of(fetch);
-  const metadata::PublishItem item = fetch.offer;
-  announcer_.offer(
-      item, fetch.deadline_ns,
-      [this, item, id = fetch.id, alive = std::weak_ptr(alive_)](metadata::Verdict verdict) {
-        if (alive.expired()) return;
-        Fetch* const offered = find(id);
-        if (offered == nullptr || offered->missed) {
-          if (verdict == metadata::Verdict::kAccepted) withdraw(item, id);
-          return;
-        }
-        offered->verdict = verdict;
-        offered->verdict_in = true;
-        if (offered->read_in) deliver(*offered);
-      });
-}
-
-// The master has one word of this node about an object, whoever gave it: not taken back while
-// another fetch has brought the same version, or still may.
-void Fetcher::withdraw(const metadata::PublishItem& item, std::uint64_t of) {
-  for (const auto& [id, other] : fetches_) {
-    if (id != of && other->offered && !other->missed && other->name == item.hash &&
-        other->offer.version == item.version) {
-      return;
-    }
-  }
-  announcer_.withdraw(item);
-}
-
-void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
-  if (!fetch.bytes.empty()) {
-    take_bytes(fetch);
-    return;
-  }
-  const auto peer = peers_.id_of(fetch.at.node);
-  if (!peer) {
-    try_next(fetch, now_ns);
-    return;
-  }
-  MC_FAILPOINT("fetch.before_read");
-  Store& store = fetch.tenant->store();
-  const PoolExtents to = store.extents(fetch.entry);
-  // The reservation is one stretch of bytes to the extents of the source: pieces follow those.
-  std::vector<transport::Piece> pieces[kMaxReads];
-  transport::Operation operations[kMaxReads];
-  std::size_t count = 0;
-  std::uint32_t piece = 0;
-  std::uint64_t piece_at = 0;
-  for (const shm::ExtentRecord& extent : fetch.at.row.extents) {
-    std::uint64_t left = extent.length_bytes;
-    while (left > 0 && piece < to.count) {
-      const PoolExtent& there = to.at[piece];
-      const std::uint64_t step = std::min(left, there.length_bytes - piece_at);
-      pieces[count].push_back(
-          {store.pool().data() + there.offset_bytes + piece_at, step, fetch.tenant->region});
-      left -= step;
-      if ((piece_at += step) == there.length_bytes) piece_at = 0, ++piece;
-    }
-    transport::Operation& operation = operations[count];
-    operation.peer = *peer;
-    operation.cookie = kReadCookie | fetch.id;
-    operation.deadline_ns = std::max(fetch.try_until_ns, now_ns + kLeastTryNs);
-    operation.region = fetch.at.region;
-    operation.generation = fetch.at.row.generation;
-    operation.offset_bytes = extent.offset_bytes;
-    operation.pieces = pieces[count];
-    ++count;
-  }
-  fetch.read_outcome = Outcome::kDone;
-  fetch.reads_open = static_cast<std::uint32_t>(transport_.submit({operations, count}, now_ns));
-  if (fetch.reads_open == count) return;
-  // Too much is in flight. What was taken must end before the bytes are used for another try.
-  fetch.read_outcome = Outcome::kBusy;
-  if (fetch.reads_open == 0) to_read_.push_back(fetch.id);
-}
-
-void Fetcher::take_bytes(Fetch& fetch) {
-  Store& store = fetch.tenant->store();
-  const PoolExtents to = store.extents(fetch.entry);
-  std::span<const std::byte> left = fetch.bytes;
-  for (std::uint32_t i = 0; i < to.count && !left.empty(); ++i) {
-    const auto step = left.first(std::min<std::uint64_t>(left.size(), to.at[i].length_bytes));
-    std::memcpy(store.pool().data() + to.at[i].offset_bytes, step.data(), step.size());
-    left = left.subspan(step.size());
-  }
-  fetch.bytes.clear();
-  fetch.read_outcome = Outcome::kDone;
-  ++counters_.came_along;
-  on_read(fetch);
-}
-
-void Fetcher::on_event(const transport::Event& event) {
-  if ((event.cookie & kAskCookie) != 0) {
-    if (event.outcome == Outcome::kDone) return;
-    const auto at = asks_.find(static_cast<std::uint32_t>(event.cookie));
-    if (at == asks_.end()) return;
-    const std::vector<std::uint64_t> ids = std::move(at->second.fetches);
-    asks_.erase(at);
-    for (const std::uint64_t id : ids) {
-      Fetch* const fetch = find(id);
-      if (fetch != nullptr && fetch->step == Step::kAsking) try_next(*fetch, now_ns_);
-    }
-    return;
-  }
-  Fetch* const fetch = find(event.cookie & ~kReadCookie);
-  if (fetch == nullptr || fetch->reads_open == 0) return;
-  if (event.outcome != Outcome::kDone && fetch->read_outcome == Outcome::kDone) {
-    fetch->read_outcome = event.outcome;
-  }
-  if (--fetch->reads_open > 0) return;
-  if (fetch->missed) {
-    end(*fetch);
-  } else {
-    on_read(*fetch);
-  }
-}
-
-void Fetcher::on_read(Fetch& fetch) {
-  if (fetch.read_outcome == Outcome::kBusy) {
-    to_read_.push_back(fetch.id);
-    return;
-  }
-  if (fetch.read_outcome != Outcome::kDone) {
-    locations_.forget(fetch.name);
-    try_next(fetch, now_ns_);
-    return;
-  }
-  if (!sum_matches(fetch)) {
-    ++counters_.corrupt;
-    locations_.forget(fetch.name);
-    try_next(fetch, now_ns_);
-    return;
-  }
-  MC_FAILPOINT("fetch.verified");
-  ++counters_.read_objects;
-  counters_.read_bytes += fetch.at.row.length;
-  fetch.read_in = true;
-  if (fetch.offered && !fetch.verdict_in) {
-    fetch.step = Step::kOffered;
-    return;
-  }
-  deliver(fetch);
-}
-
-bool Fetcher::sum_matches(const Fetch& fetch) const {
-  const Store& store = fetch.tenant->store();
-  const PoolExtents lies = store.extents(fetch.entry);
-  std::uint64_t sum = fetch.name.lo;  // the key's hash, with which every sum begins
-  std::uint64_t left = fetch.at.row.length;
-  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
-    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
-    sum = checksum(sum, fetch.tenant->store().pool().data() + lies.at[i].offset_bytes, bytes);
-    left -= bytes;
-  }
-  return sum == fetch.at.row.checksum;
-}
-
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void Fetcher::deliver(Fetch& fetch) {
@@ -609,50 +362,6 @@ void Fetcher::deliver(Fetch& fetch) {
     hot_.push_back({fetch.tenant, fetch.name, std::move(fetch.key), fetch.at, now_ns_ + kHotNs});
   }
   end(fetch);
-}
-
-// Reads what was lent a moment ago once more, to keep it: its readers did not wait for the master.
-void Fetcher::begin_copies(std::uint64_t now_ns) {
-  while (!hot_.empty() && now_ns >= hot_.front().due_ns && fetches_.size() < kMaxCopies) {
-    Hot hot = std::move(hot_.front());
-    hot_.pop_front();
-    if (by_name_.contains(hot.name) || hot.tenant->find(hot.name) != kNoEntry) continue;
-    Fetch& copy = start(hot.tenant, hot.name, now_ns + kCopyNs);
-    copy.key = std::move(hot.key);
-    copy.keep = true;
-    copy.from_cache = true;
-    copy.at = std::move(hot.at);
-    copy.try_until_ns = copy.deadline_ns;
-    copy.step = Step::kRoom;
-    seek_room(copy, now_ns);
-  }
-}
-
-// The live entry that holds the object from now on, or kNoEntry if it must not be kept.
-std::uint32_t Fetcher::keep_copy(Fetch& fetch) {
-  if (fetch.dropped || fetch.verdict != metadata::Verdict::kAccepted) return kNoEntry;
-  Store& store = fetch.tenant->store();
-  PutOrder order;
-  order.key = fetch.key;
-  order.entry = fetch.entry;
-  order.length = fetch.at.row.length;
-  order.checksum = fetch.at.row.checksum;
-  order.parent_hash = fetch.at.row.parent_hash;
-  order.replicas = fetch.at.row.replicas;
-  fetch.tenant->expect_copy(fetch.at.row.version);
-  const Store::Put result = store.publish(kClusterSession, order);
-  fetch.tenant->expect_copy(0);
-  if (result == Store::Put::kStored) {
-    ++counters_.kept;
-    fetch.kept = true;
-    // One copy is enough: should it be evicted soon, that is told of all of them.
-    for (const auto& [id, other] : fetches_) {
-      if (id != fetch.id && other->name == fetch.name) mark_dropped(*other);
-    }
-    return std::exchange(fetch.entry, kNoEntry);
-  }
-  if (result != Store::Put::kExisted && result != Store::Put::kNoSpace) fetch.entry = kNoEntry;
-  return kNoEntry;
 }
 
 void Fetcher::try_next(Fetch& fetch, std::uint64_t now_ns) {

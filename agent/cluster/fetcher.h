@@ -85,6 +85,9 @@ class Fetcher {
   static constexpr std::uint64_t kReadCookie = 1ull << 62;
 
  private:
+  // The least a holder is given before the next one is tried.
+  static constexpr std::uint64_t kLeastTryNs = 50'000'000;
+
   enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRoom, kReading, kOffered };
   struct Waiter {
     std::shared_ptr<Errand> errand;

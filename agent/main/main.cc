@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "agent/agent.h"
+#include "agent/cluster/inner_master.h"
 #include "agent/cluster/open_cluster.h"
 
 namespace {
@@ -29,12 +30,24 @@ constexpr const char* kAbout =
     "pool to the next agent (upgrade). After a crash the next agent finds all objects too.\n\n"
     "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
 
-int run_agent(const mc::agent::LoadedOptions& options) {
+int run_agent(mc::agent::LoadedOptions options) {
   sigset_t signals;
   ::sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) ::sigaddset(&signals, signal);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  std::unique_ptr<mc::agent::InnerMaster> master;
+  if (const std::string& listen = options.options.master_listen; !listen.empty()) {
+    auto started = mc::agent::InnerMaster::start(options.options);
+    if (!started) {
+      std::cerr << "mc-agent: " << started.error().text() << "\n";
+      return 1;
+    }
+    master = std::move(*started);
+    if (options.options.masters.empty() && options.options.cluster_store.empty()) {
+      options.options.masters = listen;
+    }
+  }
   auto agent = mc::agent::Agent::create(options, mc::agent::open_cluster);
   if (!agent) {
     std::cerr << "mc-agent: " << agent.error().text() << "\n";

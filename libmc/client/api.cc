@@ -53,6 +53,37 @@ mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND 
 
 }  // namespace
 
+void mc::client::get_here(Channel& channel, mc_get_item* items, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    mc_get_item& item = items[i];
+    const bool bad =
+        check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
+        item.piece_count > MC_MAX_PIECES ||
+        std::any_of(item.pieces, item.pieces + item.piece_count,
+                    [](const mc_span& piece) { return piece.data == nullptr && piece.size > 0; });
+    item.status = bad ? MC_INVALID_ARGUMENT
+                      : read_object(channel, item.key, hash_of(channel, item.key), item.pieces,
+                                    item.piece_count, item.offset, &item.length);
+  }
+}
+
+mc_status mc::client::first_failure(const mc_get_item* items, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (items[i].status != MC_OK) return items[i].status;
+  }
+  return MC_OK;
+}
+
+bool mc::client::exist_here(Channel& channel, const mc_slice* keys, std::size_t count,
+                            mc_status* statuses) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (check_key(keys[i]) != MC_OK) return false;
+    const bool there = object_exists(channel, keys[i], hash_of(channel, keys[i]), false);
+    statuses[i] = there ? MC_OK : MC_NOT_FOUND;
+  }
+  return true;
+}
+
 extern "C" {
 
 // ---- Client
@@ -133,18 +164,7 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
   if (bad_count(count)) return invalid(kBadCount);
   auto channel = channel_of(client);
   if (!channel) return set_error(channel.error());
-  mc_status first = MC_OK;
-  for (std::size_t i = 0; i < count; ++i) {
-    mc_get_item& item = items[i];
-    const bool bad =
-        check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
-        item.piece_count > MC_MAX_PIECES ||
-        std::any_of(item.pieces, item.pieces + item.piece_count,
-                    [](const mc_span& piece) { return piece.data == nullptr && piece.size > 0; });
-    item.status = bad ? MC_INVALID_ARGUMENT
-                      : read_object(**channel, item.key, hash_of(**channel, item.key), item.pieces,
-                                    item.piece_count, item.offset, &item.length);
-  }
+  get_here(**channel, items, count);
   if (may_be_elsewhere(**channel)) {
     fetch_missing(
         client, **channel, count, [&](std::size_t i) { return items[i].key; },
@@ -157,9 +177,7 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
                             : missed(fetched.status);
         });
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (first == MC_OK) first = items[i].status;
-  }
+  const mc_status first = first_failure(items, count);
   return first == MC_OK ? MC_OK : set_error(first);
 }
 
@@ -238,11 +256,7 @@ mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
   if (bad_count(count)) return invalid(kBadCount);
   auto channel = channel_of(client);
   if (!channel) return set_error(channel.error());
-  for (std::size_t i = 0; i < count; ++i) {
-    if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
-    const bool there = object_exists(**channel, keys[i], hash_of(**channel, keys[i]), false);
-    statuses[i] = there ? MC_OK : MC_NOT_FOUND;
-  }
+  if (!exist_here(**channel, keys, count, statuses)) return invalid(kBadKey);
   if (!may_be_elsewhere(**channel)) return MC_OK;
   const std::uint64_t deadline_ns = deadline_in(of(client), 0);
   mc_slice asked[kFetchBatch];

@@ -40,6 +40,12 @@ inline Result<ChannelUse> channel_of(mc_client* client, std::uint64_t timeout_ns
 // Checked; null options are the defaults. Errors: MC_INVALID_ARGUMENT.
 Result<PutRules> rules_from(const Client& client, const mc_put_options* options);
 
+// What this host has of them; the rest is MC_NOT_FOUND.
+void get_here(Channel& channel, mc_get_item* items, std::size_t count);
+mc_status first_failure(const mc_get_item* items, std::size_t count);
+// False: one of them cannot be a key.
+bool exist_here(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses);
+
 inline mc_group* group_of(const mc_put_options* options) {
   constexpr std::size_t kEnd = offsetof(mc_put_options, group) + sizeof(mc_group*);
   return options != nullptr && options->struct_size >= kEnd ? options->group : nullptr;

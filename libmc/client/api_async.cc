@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C ABI over Client: the asynchronous forms and their completion queues.
+#include <algorithm>
+
 #include "libmc/client/api.h"
 #include "libmc/client/completion_queue.h"
 #include "libmc/client/reading.h"
+#include "libmc/client/remote.h"
 
 using namespace mc;
 using namespace mc::client;
@@ -78,19 +81,44 @@ mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t 
   if (bad_queue(client, cq) || items == nullptr) return invalid(kBadQueue);
   if (bad_count(count)) return invalid(kBadCount);
   if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
-  const mc_status status = mc_get_batch(client, items, count);
-  cq->queue->complete_now(status, count, user_data, request);
-  return MC_OK;
+  bool elsewhere = false;
+  {
+    auto channel = channel_of(client);
+    if (!channel) return set_error(channel.error());
+    get_here(**channel, items, count);
+    elsewhere = may_be_elsewhere(**channel);
+  }
+  const bool missing = std::any_of(
+      items, items + count, [](const mc_get_item& item) { return item.status == MC_NOT_FOUND; });
+  if (!missing || !elsewhere) {
+    cq->queue->complete_now(first_failure(items, count), count, user_data, request);
+    return MC_OK;
+  }
+  const Status status =
+      cq->queue->get(items, count, deadline_in(of(client), 0), user_data, request);
+  return status.ok() ? MC_OK : set_error(status);
 }
 
 mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
                           mc_status* statuses, uint64_t user_data, uint64_t* request) {
-  if (bad_queue(client, cq)) return invalid(kBadQueue);
-  if (const mc_status status = mc_exists_batch(client, keys, count, statuses); status != MC_OK) {
-    return status;
+  if (bad_queue(client, cq) || keys == nullptr || statuses == nullptr) return invalid(kBadQueue);
+  if (bad_count(count)) return invalid(kBadCount);
+  bool elsewhere = false;
+  {
+    auto channel = channel_of(client);
+    if (!channel) return set_error(channel.error());
+    if (!exist_here(**channel, keys, count, statuses)) return invalid(kBadKey);
+    elsewhere = may_be_elsewhere(**channel);
   }
-  cq->queue->complete_now(MC_OK, count, user_data, request);
-  return MC_OK;
+  const bool all =
+      std::all_of(statuses, statuses + count, [](mc_status status) { return status == MC_OK; });
+  if (all || !elsewhere) {
+    cq->queue->complete_now(MC_OK, count, user_data, request);
+    return MC_OK;
+  }
+  const Status status =
+      cq->queue->exists(keys, count, statuses, deadline_in(of(client), 0), user_data, request);
+  return status.ok() ? MC_OK : set_error(status);
 }
 
 mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,

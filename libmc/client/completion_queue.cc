@@ -8,6 +8,8 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/client/reading.h"
+#include "libmc/client/remote.h"
+#include "shm/pins.h"
 
 namespace mc::client {
 
@@ -170,7 +172,7 @@ void CompletionQueue::pump() {
         continue;
       }
       add_ready({operation.user_data, operation.request, operation.first_failure,
-                 static_cast<std::uint32_t>(operation.items.size())});
+                 static_cast<std::uint32_t>(operation.item_count)});
       it = operations_.erase(it);
       outstanding_.fetch_sub(1, std::memory_order_relaxed);
     }
@@ -191,7 +193,13 @@ void CompletionQueue::pump() {
 void CompletionQueue::expire(Operation& operation, mc_status status) {
   for (Item& item : operation.items) {
     if (item.phase == Phase::kDone) continue;
-    if (item.ticket.valid()) channel_->forget(item.ticket);
+    if (item.ticket.valid()) {
+      if (item.pin != nullptr) {
+        const std::uint32_t slot = channel_->slot_of(item.pin);
+        channel_->free_pins_after(item.ticket, &slot, 1);
+      }
+      channel_->forget(item.ticket);
+    }
     item.ticket = {};
     settle(operation, item, status);
   }
@@ -221,6 +229,9 @@ void CompletionQueue::advance(Operation& operation, Item& item) {
       settle(operation, item, status);
       break;
     }
+    case Phase::kAsking:
+      on_answered(operation, item);
+      break;
     case Phase::kUnsent:
     case Phase::kDone:
       break;
@@ -256,10 +267,10 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
   operation.user_data = user_data;
   operation.deadline_ns = rules.deadline_ns;
   operation.flags = rules.flags();
+  operation.item_count = count;
   operation.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     Item& item = operation.items[i];
-    item.is_put = true;
     item.key.assign(static_cast<const char*>(items[i].key.data), items[i].key.size);
     item.hash = hash_of(*channel_, items[i].key);
     const mc_slice parent = items[i].parent.size > 0 ? items[i].parent : rules.parent;
@@ -320,9 +331,11 @@ Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uin
   Operation operation;
   operation.user_data = user_data;
   operation.deadline_ns = deadline_ns;
+  operation.item_count = count;
   operation.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     Item& item = operation.items[i];
+    item.verb = Verb::kRemove;
     item.key.assign(static_cast<const char*>(keys[i].data), keys[i].size);
     item.fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
   }
@@ -332,7 +345,12 @@ Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uin
 }
 
 void CompletionQueue::send(Operation& operation, Item& item) {
-  if (item.is_put && !item.placed && !item.buffer.empty() && channel_->memory().isolated) {
+  if (item.verb == Verb::kGet || item.verb == Verb::kExists) {
+    ask(operation, item);
+    return;
+  }
+  const bool is_put = item.verb == Verb::kPut;
+  if (is_put && !item.placed && !item.buffer.empty() && channel_->memory().isolated) {
     // Staging may have come back since.
     const mc_slice whole{item.buffer.data(), item.buffer.size()};
     place(item, &whole, 1);
@@ -342,7 +360,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
     settle(operation, item, MC_SESSION_LOST);
     return;
   }
-  const bool reserving = item.is_put && !item.placed;
+  const bool reserving = is_put && !item.placed;
   const std::uint32_t bytes = reserving ? static_cast<std::uint32_t>(sizeof(shm::ReservedItem))
                                         : encoded_bytes(item.key.size());
   auto ticket = channel_->prepare(bytes);
@@ -355,7 +373,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
     return;
   }
   encode_item(channel_->arguments(*ticket), item.fields, {item.key.data(), item.key.size()});
-  if (!item.is_put) {
+  if (!is_put) {
     item.phase = Phase::kRemoving;
     channel_->submit(*ticket, shm::Op::kRemove, 0, 1, operation.deadline_ns);
     return;
@@ -408,6 +426,91 @@ void CompletionQueue::on_published(Operation& operation, Item& item) {
     channel_->give_back(&item.reserved.entry, 1);
   }
   settle(operation, item, status);
+}
+
+// ---- What other hosts may have
+// -----------------------------------------------------------------------------
+
+Status CompletionQueue::get(mc_get_item* items, std::size_t count, std::uint64_t deadline_ns,
+                            std::uint64_t user_data, std::uint64_t* request) {
+  std::lock_guard lock(mutex_);
+  if (Status status = begin(deadline_ns); !status.ok()) return status;
+  Operation operation;
+  operation.user_data = user_data;
+  operation.deadline_ns = deadline_ns;
+  operation.item_count = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (items[i].status != MC_NOT_FOUND) {
+      if (operation.first_failure == MC_OK) operation.first_failure = items[i].status;
+      continue;
+    }
+    Item& item = operation.items.emplace_back();
+    item.verb = Verb::kGet;
+    item.get = &items[i];
+    item.key.assign(static_cast<const char*>(items[i].key.data), items[i].key.size);
+  }
+  add(std::move(operation), request);
+  pump();
+  return {};
+}
+
+Status CompletionQueue::exists(const mc_slice* keys, std::size_t count, mc_status* statuses,
+                               std::uint64_t deadline_ns, std::uint64_t user_data,
+                               std::uint64_t* request) {
+  std::lock_guard lock(mutex_);
+  if (Status status = begin(deadline_ns); !status.ok()) return status;
+  Operation operation;
+  operation.user_data = user_data;
+  operation.deadline_ns = deadline_ns;
+  operation.item_count = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (statuses[i] == MC_OK) continue;
+    Item& item = operation.items.emplace_back();
+    item.verb = Verb::kExists;
+    item.answer = &statuses[i];
+    item.key.assign(static_cast<const char*>(keys[i].data), keys[i].size);
+  }
+  add(std::move(operation), request);
+  pump();
+  return {};
+}
+
+void CompletionQueue::ask(Operation& operation, Item& item) {
+  std::uint32_t slot = 0;
+  if (item.verb == Verb::kGet) {
+    item.pin = channel_->free_pin();
+    if (item.pin == nullptr) return;  // all are held by questions under way; the next pump
+    item.pin->store_relaxed(shm::kPinWanted);
+    slot = channel_->slot_of(item.pin);
+  }
+  const bool get = item.verb == Verb::kGet;
+  const mc_slice key{item.key.data(), item.key.size()};
+  const auto ticket = ask_about(*channel_, get ? shm::Op::kFetch : shm::Op::kExists, &key, 1,
+                                get ? &slot : nullptr, operation.deadline_ns);
+  if (!ticket) {
+    if (get) shm::clear_pin(*std::exchange(item.pin, nullptr));
+    return;
+  }
+  item.ticket = *ticket;
+  item.phase = Phase::kAsking;
+}
+
+void CompletionQueue::on_answered(Operation& operation, Item& item) {
+  const shm::ItemResult result = channel_->item_result(item.ticket, 0);
+  const auto status = static_cast<mc_status>(result.status);
+  channel_->finish(std::exchange(item.ticket, {}));
+  if (item.verb == Verb::kExists) {
+    *item.answer = status == MC_OK ? MC_OK : MC_NOT_FOUND;
+    settle(operation, item, MC_OK);
+    return;
+  }
+  mc_get_item& get = *item.get;
+  const FetchedObject fetched = take_fetched(*channel_, std::exchange(item.pin, nullptr), result);
+  get.status = fetched.status == MC_OK        ? read_fetched(*channel_, fetched, get.pieces,
+                                                             get.piece_count, get.offset, &get.length)
+               : fetched.status == MC_TIMEOUT ? MC_NOT_FOUND
+                                              : fetched.status;
+  settle(operation, item, get.status);
 }
 
 void CompletionQueue::complete_now(mc_status status, std::size_t count, std::uint64_t user_data,

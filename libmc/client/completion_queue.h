@@ -6,6 +6,8 @@
 //
 //   put item:   copied ──reservation in stock──► in the pool ──kPut──► done
 //                  └──none──► in a private buffer ──kReserve──► in the pool ──kPut──► done
+//   get item:   done at once, or ──kFetch──► lent by the agent ──► copied; exists: ──kExists──►
+//   done
 // Threads: any; one lock. Owns: its channel and everything in flight on it.
 #pragma once
 
@@ -37,6 +39,12 @@ class CompletionQueue {
              std::uint64_t user_data, std::uint64_t* request);
   Status remove(const mc_slice* keys, std::size_t count, std::uint64_t deadline_ns,
                 std::uint64_t user_data, std::uint64_t* request);
+  // What an earlier look on this host has left as MC_NOT_FOUND is asked of the cluster. items, and
+  // what they point to, and statuses belong to the queue until the completion.
+  Status get(mc_get_item* items, std::size_t count, std::uint64_t deadline_ns,
+             std::uint64_t user_data, std::uint64_t* request);
+  Status exists(const mc_slice* keys, std::size_t count, mc_status* statuses,
+                std::uint64_t deadline_ns, std::uint64_t user_data, std::uint64_t* request);
   // A local operation that is already done.
   void complete_now(mc_status status, std::size_t count, std::uint64_t user_data,
                     std::uint64_t* request);
@@ -45,10 +53,15 @@ class CompletionQueue {
   void nudge();
 
  private:
-  enum class Phase { kUnsent, kReserving, kPublishing, kRemoving, kDone };
+  enum class Verb { kPut, kRemove, kGet, kExists };
+  // kAsking: about what may be on another host.
+  enum class Phase { kUnsent, kReserving, kPublishing, kRemoving, kAsking, kDone };
   struct Item {
     Phase phase = Phase::kUnsent;
-    bool is_put = false;
+    Verb verb = Verb::kPut;
+    mc_get_item* get = nullptr;   // kGet
+    mc_status* answer = nullptr;  // kExists
+    shm::Word64* pin = nullptr;   // kGet: while it is asked for
     std::string key;
     std::uint64_t hash = 0;
     shm::PutItem fields{};
@@ -66,6 +79,7 @@ class CompletionQueue {
     std::uint64_t deadline_ns = 0;
     std::uint16_t flags = 0;
     bool cancelled = false;
+    std::size_t item_count = 0;  // of the caller's; items are those that were not done at once
     std::vector<Item> items;
     std::size_t open_items = 0;
     mc_status first_failure = MC_OK;
@@ -81,6 +95,8 @@ class CompletionQueue {
   void place(Item& item, const mc_slice* pieces, std::size_t piece_count);
   void on_reserved(Operation& operation, Item& item);
   void on_published(Operation& operation, Item& item);
+  void ask(Operation& operation, Item& item);
+  void on_answered(Operation& operation, Item& item);
   void settle(Operation& operation, Item& item, mc_status status);
   void expire(Operation& operation, mc_status status);
   std::size_t take_ready(mc_completion* completions, std::size_t capacity);

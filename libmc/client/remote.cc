@@ -22,19 +22,9 @@ constexpr std::uint64_t kGraceNs = 1'000'000'000;
 template <typename Take>
 bool ask(Channel& channel, shm::Op op, const mc_slice* keys, std::size_t count,
          const std::uint32_t* slots, std::uint64_t deadline_ns, Take take) {
-  std::uint32_t bytes = 0;
-  for (std::size_t i = 0; i < count; ++i) bytes += encoded_bytes(keys[i].size);
-  const auto items = static_cast<std::uint32_t>(count);
-  auto ticket = channel.prepare(bytes + shm::result_bytes(items));
+  const auto ticket = ask_about(channel, op, keys, count, slots, deadline_ns);
   if (!ticket) return false;
-  unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(items);
-  for (std::size_t i = 0; i < count; ++i) {
-    shm::PutItem fields{};
-    fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
-    fields.staging_offset = slots != nullptr ? slots[i] : 0;
-    at += encode_item(at, fields, keys[i]);
-  }
-  channel.submit(*ticket, op, 0, items, deadline_ns);
+  const auto items = static_cast<std::uint32_t>(count);
   if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
     if (slots != nullptr) channel.free_pins_after(*ticket, slots, items);
     channel.forget(*ticket);
@@ -59,6 +49,42 @@ bool find_entry(const Memory& memory, std::uint32_t entry, shm::FoundObject& fou
 
 }  // namespace
 
+std::optional<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_slice* keys,
+                                         std::size_t count, const std::uint32_t* slots,
+                                         std::uint64_t deadline_ns) {
+  std::uint32_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += encoded_bytes(keys[i].size);
+  const auto items = static_cast<std::uint32_t>(count);
+  const auto ticket = channel.prepare(bytes + shm::result_bytes(items));
+  if (!ticket) return std::nullopt;
+  unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(items);
+  for (std::size_t i = 0; i < count; ++i) {
+    shm::PutItem fields{};
+    fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
+    fields.staging_offset = slots != nullptr ? slots[i] : 0;
+    at += encode_item(at, fields, keys[i]);
+  }
+  channel.submit(*ticket, op, 0, items, deadline_ns);
+  return *ticket;
+}
+
+FetchedObject take_fetched(const Channel& channel, shm::Word64* pin,
+                           const shm::ItemResult& result) {
+  FetchedObject object;
+  object.status = static_cast<mc_status>(result.status);
+  const std::uint64_t pinned = pin->load_acquire();
+  const bool whole = object.status == MC_OK &&
+                     find_entry(channel.memory(), result.refill_entry, object.found) &&
+                     pinned == shm::pin_value(result.refill_entry, object.found.version);
+  if (whole) {
+    object.pin = pin;
+    return object;
+  }
+  if (object.status == MC_OK) object.status = MC_CORRUPT;
+  shm::clear_pin(*pin);
+  return object;
+}
+
 void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
                    FetchedObject* fetched, std::uint64_t deadline_ns) {
   std::uint32_t slots[kFetchBatch];
@@ -72,20 +98,10 @@ void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
   }
   for (std::size_t i = held; i < count; ++i) fetched[i].status = MC_BUSY;
   if (held == 0) return;
-  const bool answered =
-      ask(channel, shm::Op::kFetch, keys, held, slots, deadline_ns,
-          [&](std::uint32_t i, const shm::ItemResult& result) {
-            FetchedObject& object = fetched[i];
-            object.status = static_cast<mc_status>(result.status);
-            const std::uint64_t pinned = object.pin->load_acquire();
-            const bool whole = object.status == MC_OK &&
-                               find_entry(channel.memory(), result.refill_entry, object.found) &&
-                               pinned == shm::pin_value(result.refill_entry, object.found.version);
-            if (whole) return;
-            if (object.status == MC_OK) object.status = MC_CORRUPT;
-            shm::clear_pin(*object.pin);
-            object.pin = nullptr;
-          });
+  const bool answered = ask(channel, shm::Op::kFetch, keys, held, slots, deadline_ns,
+                            [&](std::uint32_t i, const shm::ItemResult& result) {
+                              fetched[i] = take_fetched(channel, fetched[i].pin, result);
+                            });
   if (answered) return;
   for (std::size_t i = 0; i < held; ++i) fetched[i] = {MC_TIMEOUT, nullptr, {}};
 }

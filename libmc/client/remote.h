@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "libmc/client/channel.h"
 #include "mc/mc.h"
@@ -25,6 +26,14 @@ struct FetchedObject {
 };
 
 inline constexpr std::size_t kFetchBatch = 128;
+
+// A question about up to kFetchBatch keys, whose answer is awaited by the caller. kFetch: the slots
+// are marked as wanted, one a key. Nothing: the ring is full.
+std::optional<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_slice* keys,
+                                         std::size_t count, const std::uint32_t* slots,
+                                         std::uint64_t deadline_ns);
+// What came for a slot. Where the status is not MC_OK the slot is clear again.
+FetchedObject take_fetched(const Channel& channel, shm::Word64* pin, const shm::ItemResult& result);
 
 // Fetches up to kFetchBatch objects. Where the status is not MC_OK the slot is clear again.
 void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,

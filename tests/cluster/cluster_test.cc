@@ -24,9 +24,34 @@ TEST_F(ClusterTest, AnObjectOfAnySizeIsReadOnEveryOtherHost) {
       EXPECT_TRUE(get(reader, key) == value) << key << " at " << reader;
     }
   }
+  // The two small ones.
+  EXPECT_EQ(counter(1, "counters", "came_with_answer"), 2u);
   EXPECT_EQ(get(1, "nobody has it"), "<MC_NOT_FOUND>");
   EXPECT_FALSE(exists(1, "nobody has it"));
   EXPECT_GE(counter(1, "misses", "nobody"), 1u);
+}
+
+TEST_F(ClusterTest, AnAgentMayRunTheMasterInsideItself) {
+  const std::string address = "127.0.0.1:" + std::to_string(conformance::free_port());
+  const AgentOptions shared = {{"pool_bytes", "64MiB"}, {"huge_pages", "off"}};
+  for (const char* const option : {"master_listen", "masters"}) {
+    options_ = shared;
+    options_[option] = address;
+    agents_.push_back(std::make_unique<conformance::AgentProcess>());
+    start_agent(agents_.size() - 1);
+  }
+  const std::string value = content("inner", 100'000);
+  ASSERT_EQ(put(1, "inner", value), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(0, "inner") == value);
+
+  // It dies with its agent, and comes back with it; the other's objects are known again.
+  close_clients(0);
+  agents_[0]->kill_hard();
+  EXPECT_TRUE(get(1, "inner") == value);
+  options_ = shared;
+  options_["master_listen"] = address;
+  start_agent(0);
+  EXPECT_TRUE(wait_for([&] { return get(0, "inner") == value; }));
 }
 
 TEST_F(ClusterTest, ABatchIsGatheredFromSeveralHosts) {
@@ -62,6 +87,55 @@ TEST_F(ClusterTest, ABatchIsGatheredFromSeveralHosts) {
   }
 }
 
+TEST_F(ClusterTest, AsynchronousGetsGoOnWhileAnotherHostIsAsked) {
+  start(2);
+  constexpr std::size_t kKeys = 40;
+  std::vector<std::string> keys, into;
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    keys.push_back("async " + std::to_string(i));
+    into.push_back(std::string(3000, '?'));
+    // The last one is nowhere.
+    if (i + 1 < kKeys) ASSERT_EQ(put(i % 4 == 0 ? 1 : 0, keys[i], content(keys[i], 3000)), MC_OK);
+  }
+  std::vector<mc_span> spans;
+  for (std::string& buffer : into) spans.push_back({buffer.data(), buffer.size()});
+  std::vector<mc_get_item> items;
+  std::vector<mc_slice> names;
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    names.push_back(slice(keys[i]));
+    items.push_back({names[i], &spans[i], 1, 0, 0, MC_OK});
+  }
+  std::vector<mc_status> there(kKeys, MC_INTERNAL);
+  mc_cq* queue = nullptr;
+  ASSERT_EQ(mc_cq_create(client(1), &queue), MC_OK) << mc_last_error();
+  mc_completion done[4];
+  std::size_t count = 0;
+
+  agents_[0]->pause(true);
+  ASSERT_EQ(mc_get_async(client(1), queue, items.data(), kKeys, 7, nullptr), MC_OK);
+  EXPECT_EQ(mc_cq_poll(queue, done, 4), 0u) << "its owner stands still";
+  agents_[0]->pause(false);
+  ASSERT_EQ(mc_cq_wait(queue, done, 4, &count, kWatchdogNs), MC_OK) << mc_last_error();
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(done[0].user_data, 7u);
+  EXPECT_EQ(done[0].item_count, kKeys);
+  EXPECT_EQ(done[0].status, MC_NOT_FOUND);
+  for (std::size_t i = 0; i + 1 < kKeys; ++i) {
+    EXPECT_EQ(items[i].status, MC_OK) << keys[i];
+    EXPECT_TRUE(into[i] == content(keys[i], 3000)) << keys[i];
+  }
+  EXPECT_EQ(items.back().status, MC_NOT_FOUND);
+
+  ASSERT_EQ(mc_exists_async(client(1), queue, names.data(), kKeys, there.data(), 8, nullptr),
+            MC_OK);
+  ASSERT_EQ(mc_cq_wait(queue, done, 4, &count, kWatchdogNs), MC_OK) << mc_last_error();
+  EXPECT_EQ(done[0].status, MC_OK);
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    EXPECT_EQ(there[i], i + 1 < kKeys ? MC_OK : MC_NOT_FOUND) << keys[i];
+  }
+  mc_cq_destroy(queue);
+}
+
 TEST_F(ClusterTest, WhatIsAskedForTwiceBecomesACopyThatOutlivesItsSource) {
   start(2);
   const std::string value = content("hot", 50'000);
@@ -78,7 +152,7 @@ TEST_F(ClusterTest, WhatIsAskedForTwiceBecomesACopyThatOutlivesItsSource) {
   EXPECT_EQ(view.fetched, 0u);
   mc_view_release(&view);
   close_clients(0);
-  agents_[0]->stop();
+  agents_[0]->pause(true);
   EXPECT_TRUE(get(1, "hot") == value);
 }
 

@@ -278,6 +278,18 @@ TEST_P(Namespaces, AShrinkingPoolSaysWhoseReservationsItWaitsFor) {
   EXPECT_TRUE(get(client, "kept") == value);
 }
 
+TEST_P(Namespaces, WhatOneClientMayPutFollowsThePoolsSize) {
+  if (isolated()) GTEST_SKIP() << "what an isolated client may put at once is its staging's size";
+  serve({{"pool_bytes", "16MiB"}});
+  mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
+  until([&] { return settled(16 * kMiB); });
+  const std::string value = content("large", 10 * kMiB);
+  EXPECT_EQ(put(client, "large", value), MC_TOO_LARGE);
+  resize(48 * kMiB);
+  until([&] { return settled(48 * kMiB); });
+  EXPECT_EQ(put(client, "large", value), MC_OK) << mc_last_error();
+}
+
 TEST_P(Namespaces, APoolShrinksUnderViewsAndTraffic) {
   serve({{"pool_bytes", "64MiB"}, {"session_quota_bytes", "8MiB"}});
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });

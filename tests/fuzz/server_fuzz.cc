@@ -30,7 +30,7 @@ class Rig {
     config.max_pool_bytes = 2 * kPoolBytes;
     config.arenas = 2;
     tenant_->name = "default";
-    tenant_->session_quota_bytes = kPoolBytes * 3 / 4;
+    tenant_->quota_option_bytes = kPoolBytes * 3 / 4;
     tenant_->store =
         std::move(*agent::Store::create(config, [this](std::vector<std::uint64_t>& pins) {
           if (session_) session_->collect_pins(pins);

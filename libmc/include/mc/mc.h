@@ -302,6 +302,9 @@ MC_API mc_status mc_cq_wait(mc_cq* cq, mc_completion* completions, size_t capaci
 /* items' statuses are not written (the completion has the first failure). request may be null. */
 MC_API mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, size_t count,
                               const mc_put_options* options, uint64_t user_data, uint64_t* request);
+/* What this host has is copied at once; the rest is asked of other hosts of the cluster meanwhile.
+ * items with their pieces, and statuses, must stay until the completion, which is when their
+ * results are there; keys need not. */
 MC_API mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t count,
                               uint64_t user_data, uint64_t* request);
 MC_API mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading: room in this pool, the bytes of a holder, and their sum.
+#include <algorithm>
+#include <cstring>
+
+#include "agent/cluster/fetcher.h"
+#include "libmc/base/checksum.h"
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+using transport::Outcome;
+
+namespace {
+
+constexpr std::uint64_t kMaxReads = MC_MAX_EXTENTS;
+
+}  // namespace
+
+void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
+  Store& store = fetch.tenant->store();
+  const Store::Reserve result =
+      store.reserve(kClusterSession, fetch.at.row.length, true, fetch.entry);
+  switch (result) {
+    case Store::Reserve::kOk:
+      fetch.step = Step::kReading;
+      offer(fetch);
+      read(fetch, now_ns);
+      return;
+    case Store::Reserve::kWait:
+    case Store::Reserve::kAgain:
+      fetch.entry = kNoEntry;
+      want_room_.push_back(fetch.id);
+      return;
+    case Store::Reserve::kTooLarge:
+    case Store::Reserve::kNoMemory:
+      fetch.entry = kNoEntry;
+      miss(fetch, MC_NO_SPACE, counters_.no_room);
+      return;
+  }
+}
+
+void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
+  if (!fetch.bytes.empty()) {
+    take_bytes(fetch);
+    return;
+  }
+  const auto peer = peers_.id_of(fetch.at.node);
+  if (!peer) {
+    try_next(fetch, now_ns);
+    return;
+  }
+  MC_FAILPOINT("fetch.before_read");
+  Store& store = fetch.tenant->store();
+  const PoolExtents to = store.extents(fetch.entry);
+  // The reservation is one stretch of bytes to the extents of the source: pieces follow those.
+  std::vector<transport::Piece> pieces[kMaxReads];
+  transport::Operation operations[kMaxReads];
+  std::size_t count = 0;
+  std::uint32_t piece = 0;
+  std::uint64_t piece_at = 0;
+  for (const shm::ExtentRecord& extent : fetch.at.row.extents) {
+    std::uint64_t left = extent.length_bytes;
+    while (left > 0 && piece < to.count) {
+      const PoolExtent& there = to.at[piece];
+      const std::uint64_t step = std::min(left, there.length_bytes - piece_at);
+      pieces[count].push_back(
+          {store.pool().data() + there.offset_bytes + piece_at, step, fetch.tenant->region});
+      left -= step;
+      if ((piece_at += step) == there.length_bytes) piece_at = 0, ++piece;
+    }
+    transport::Operation& operation = operations[count];
+    operation.peer = *peer;
+    operation.cookie = kReadCookie | fetch.id;
+    operation.deadline_ns = std::max(fetch.try_until_ns, now_ns + kLeastTryNs);
+    operation.region = fetch.at.region;
+    operation.generation = fetch.at.row.generation;
+    operation.offset_bytes = extent.offset_bytes;
+    operation.pieces = pieces[count];
+    ++count;
+  }
+  fetch.read_outcome = Outcome::kDone;
+  fetch.reads_open = static_cast<std::uint32_t>(transport_.submit({operations, count}, now_ns));
+  if (fetch.reads_open == count) return;
+  // Too much is in flight. What was taken must end before the bytes are used for another try.
+  fetch.read_outcome = Outcome::kBusy;
+  if (fetch.reads_open == 0) to_read_.push_back(fetch.id);
+}
+
+void Fetcher::take_bytes(Fetch& fetch) {
+  Store& store = fetch.tenant->store();
+  const PoolExtents to = store.extents(fetch.entry);
+  std::span<const std::byte> left = fetch.bytes;
+  for (std::uint32_t i = 0; i < to.count && !left.empty(); ++i) {
+    const auto step = left.first(std::min<std::uint64_t>(left.size(), to.at[i].length_bytes));
+    std::memcpy(store.pool().data() + to.at[i].offset_bytes, step.data(), step.size());
+    left = left.subspan(step.size());
+  }
+  fetch.bytes.clear();
+  fetch.read_outcome = Outcome::kDone;
+  ++counters_.came_along;
+  on_read(fetch);
+}
+
+void Fetcher::on_event(const transport::Event& event) {
+  if ((event.cookie & kAskCookie) != 0) {
+    if (event.outcome == Outcome::kDone) return;
+    const auto at = asks_.find(static_cast<std::uint32_t>(event.cookie));
+    if (at == asks_.end()) return;
+    const std::vector<std::uint64_t> ids = std::move(at->second.fetches);
+    asks_.erase(at);
+    for (const std::uint64_t id : ids) {
+      Fetch* const fetch = find(id);
+      if (fetch != nullptr && fetch->step == Step::kAsking) try_next(*fetch, now_ns_);
+    }
+    return;
+  }
+  Fetch* const fetch = find(event.cookie & ~kReadCookie);
+  if (fetch == nullptr || fetch->reads_open == 0) return;
+  if (event.outcome != Outcome::kDone && fetch->read_outcome == Outcome::kDone) {
+    fetch->read_outcome = event.outcome;
+  }
+  if (--fetch->reads_open > 0) return;
+  if (fetch->missed) {
+    end(*fetch);
+  } else {
+    on_read(*fetch);
+  }
+}
+
+void Fetcher::on_read(Fetch& fetch) {
+  if (fetch.read_outcome == Outcome::kBusy) {
+    to_read_.push_back(fetch.id);
+    return;
+  }
+  if (fetch.read_outcome != Outcome::kDone) {
+    locations_.forget(fetch.name);
+    try_next(fetch, now_ns_);
+    return;
+  }
+  if (!sum_matches(fetch)) {
+    ++counters_.corrupt;
+    locations_.forget(fetch.name);
+    try_next(fetch, now_ns_);
+    return;
+  }
+  MC_FAILPOINT("fetch.verified");
+  ++counters_.read_objects;
+  counters_.read_bytes += fetch.at.row.length;
+  fetch.read_in = true;
+  if (fetch.offered && !fetch.verdict_in) {
+    fetch.step = Step::kOffered;
+    return;
+  }
+  deliver(fetch);
+}
+
+bool Fetcher::sum_matches(const Fetch& fetch) const {
+  const Store& store = fetch.tenant->store();
+  const PoolExtents lies = store.extents(fetch.entry);
+  std::uint64_t sum = fetch.name.lo;  // the key's hash, with which every sum begins
+  std::uint64_t left = fetch.at.row.length;
+  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
+    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
+    sum = checksum(sum, fetch.tenant->store().pool().data() + lies.at[i].offset_bytes, bytes);
+    left -= bytes;
+  }
+  return sum == fetch.at.row.checksum;
+}
+
+}  // namespace mc::agent
