@@ -46,6 +46,13 @@ def pool_counters(options, socket):
     return next(one for one in status["namespaces"] if one["name"] == "default")
 
 
+def wait_for_objects(options, socket, count, limit_s=30):
+    """Until the pool holds so many: connectors save in threads. Who never do, the checks find."""
+    deadline = time.monotonic() + limit_s
+    while pool_counters(options, socket)["objects"] < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def check(good, what):
     print(f"{'ok  ' if good else 'FAIL'} {what}", flush=True)
     if not good:

@@ -1,21 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """One SGLang engine on the CPU, with HiCache's own mooncake backend or without; run by sglang_store.
 
-    sglang_worker.py MODEL PROMPTS.json pool|plain
+    sglang_worker.py MODEL PROMPTS.json plain|OBJECTS
 
-Prints one line of JSON: for each prompt the greedy tokens and how many tokens were cached.
+OBJECTS: how many objects the pool holds once HiCache's thread has written all backups. Prints one line of JSON: for each prompt the greedy tokens and how many tokens were cached.
 """
 
 import json
 import sys
+import time
 
 import sglang_cpu_shims  # noqa: F401  (before the scheduler's process imports this file again)
+
+
+def wait_for_objects(count, limit_s=60):
+    """Backups go on in a thread of SGLang's; that they do not come is for the caller to find."""
+    import mckv
+
+    with mckv.Client(label="backups") as client:
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            (space,) = client.ask({"verb": "status"})["namespaces"]
+            if space["objects"] >= count:
+                return
+            time.sleep(0.05)
 
 
 def main():
     import sglang
 
-    model, prompts, pool = sys.argv[1], json.load(open(sys.argv[2])), sys.argv[3] == "pool"
+    model, prompts, pool = sys.argv[1], json.load(open(sys.argv[2])), sys.argv[3] != "plain"
     options = dict(
         model_path=model, device="cpu", attention_backend="torch_native", dtype="bfloat16",
         page_size=64, max_total_tokens=4096, max_running_requests=4, log_level="info",
@@ -38,8 +52,8 @@ def main():
             input_ids=prompt, sampling_params={"temperature": 0, "max_new_tokens": 16, "ignore_eos": True})
         results.append({"tokens": answer["output_ids"],
                         "cached": answer["meta_info"]["cached_tokens"]})
-    import time
-    time.sleep(2)  # backups go on in a thread
+    if pool:
+        wait_for_objects(int(sys.argv[3]))
     print("@@ " + json.dumps(results), flush=True)
     engine.shutdown()
 

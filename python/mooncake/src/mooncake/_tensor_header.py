@@ -10,8 +10,8 @@ offset  size  field (little-endian)
 16      8     layout: 0 a tensor as it is, 1 a part of one, with axes
 24      8     where the elements begin, 304
 32      8     bytes of elements
-40      64    shape of the tensor that this is a part of, else its own; int64 each, -1 where there is
-              no dimension
+40      64    shape of the tensor that this is a part of, else its own; int64 each, -1 where
+              there is no dimension
 104     64    its own shape: the same
 168     4     axes, 0 to 4
 172     4     zero
