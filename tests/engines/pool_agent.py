@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engines' proofs share: an agent of their own, its counters, checks that are printed."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -24,12 +25,14 @@ def add_options(parser):
     parser.add_argument("--keep", action="store_true", help="keep the working directory")
 
 
-def start_agent(options, directory):
-    os.mkdir(directory, 0o700)
+def start_agent(options, directory, *flags):
+    os.makedirs(directory, 0o700, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # of an agent that was killed
+        os.unlink(f"{directory}/agent.sock")
     agent = subprocess.Popen(
         [os.path.join(options.agent_bin, "mc-agent"), f"--runtime-dir={directory}",
-         "--pool-bytes=256MiB", "--descriptor-store=none"],
-        stderr=open(f"{directory}.log", "wb"))
+         "--pool-bytes=256MiB", "--descriptor-store=none", *flags],
+        stderr=open(f"{directory}.log", "ab"))
     deadline = time.monotonic() + 20
     while not os.path.exists(f"{directory}/agent.sock"):
         if agent.poll() is not None or time.monotonic() > deadline:
