@@ -53,6 +53,13 @@ def check_key(request: web.Request, key: str) -> None:
         raise Refused(401, "X-API-Key is missing or wrong")
 
 
+def check_bearer(request: web.Request, key: str) -> None:
+    """Raises Refused (401) unless Authorization is the key as a bearer token."""
+    given = request.headers.get("Authorization", "")[:MAX_KEY_HEADER_BYTES]
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {key}".encode()):
+        raise Refused(401, "Authorization is missing, or not the bearer token of this server")
+
+
 def errors_as_json(shape: Callable[[int, str], dict[str, Any]]) -> Any:
     """A middleware: what handlers raise becomes JSON of this shape."""
 

@@ -22,6 +22,10 @@ async def _run(settings: Settings) -> None:
             "listening=http://%s:%d way=%s instances=%d",
             settings.host, port, settings.way, len(list(proxy.fleet)),
         )  # fmt: skip
+        if not settings.api_key and not _web.is_loopback(settings.host):
+            logger.warning(
+                "others reach host=%s and need no key: MCKV_PROXY_API_KEY", settings.host
+            )
         await stop.wait()
         logger.info("ending requests=%d", proxy.fleet.in_flight)
 

@@ -28,7 +28,7 @@ class Option:
 
 
 TABLE = (
-    Option("host", "127.0.0.1", "where it listens; /v1 asks for no key, so open it with care"),
+    Option("host", "127.0.0.1", "where it listens; see MCKV_PROXY_API_KEY before others reach it"),
     Option("port", 8000, "0: any that is free", 0, 65535),
     Option("way", protocol.MOONCAKE, "how KV passes: " + " or ".join(protocol.PROTOCOLS)),
     Option("max_requests", 4096, "at instances at once; 0: no limit", 0, 1 << 20),
@@ -58,6 +58,7 @@ class Settings:
     values: dict[str, Any]
     instances: list[tuple[Role, str, int]]
     admin_key: str = ""
+    api_key: str = ""  # of /v1; empty: whoever reaches it may ask
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -111,7 +112,8 @@ def parse(arguments: list[str]) -> Settings:
     parser = argparse.ArgumentParser(
         prog="mckv proxy",
         description="One OpenAI-compatible address before many engines. ADMIN_API_KEY in the "
-        "environment is the key of /instances/add and /instances/remove.",
+        "environment is the key of /instances/add and /instances/remove; MCKV_PROXY_API_KEY, if "
+        "set, the bearer token of /v1.",
         epilog="Each option but --prefill and --decode can be given as MCKV_PROXY_NAME, too.",
         allow_abbrev=False,
     )
@@ -142,4 +144,5 @@ def parse(arguments: list[str]) -> Settings:
     except ValueError as error:
         print(f"mckv proxy: {error}", file=sys.stderr)
         sys.exit(2)
-    return Settings(values, instances, os.environ.get("ADMIN_API_KEY", ""))
+    keys = (os.environ.get(name, "") for name in ("ADMIN_API_KEY", "MCKV_PROXY_API_KEY"))
+    return Settings(values, instances, *keys)

@@ -69,7 +69,7 @@ class Proxy:
     def application(self) -> web.Application:
         app = web.Application(
             client_max_size=self._settings.max_body_bytes,
-            middlewares=[self._counted, _web.errors_as_json(error_of)],
+            middlewares=[self._counted, _web.errors_as_json(error_of), self._keyed],
         )
         app.add_routes(
             [
@@ -97,6 +97,13 @@ class Proxy:
             self.metrics.requests.labels(name, "cancelled").inc()
             raise
         self.metrics.requests.labels(name, str(answer.status)).inc()
+        return answer
+
+    @web.middleware
+    async def _keyed(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self._settings.api_key and request.path.startswith("/v1/"):
+            _web.check_bearer(request, self._settings.api_key)
+        answer: web.StreamResponse = await handler(request)
         return answer
 
     # ---- Inference -----------------------------------------------------------------------------

@@ -4,11 +4,10 @@
 vllm serve MODEL --kv-transfer-config '{"kv_connector": "MckvConnector", "kv_role": "kv_both",
   "kv_connector_module_path": "mckv.vllm", "kv_load_failure_policy": "recompute"}'
 
-connector   the class that vLLM makes, twice: for its scheduler and for its worker
-scheduler   what to load and what to save, step by step; no torch, no vllm
-worker      loads layer by layer from pinned views, saves whole blocks
-pool        the client that may come and go; names of blocks
-stats       what vLLM logs and exports
+    connector   the class that vLLM makes, twice: for its scheduler and for its worker
+    scheduler   what to load and what to save, step by step; no torch, no vllm
+    worker      loads layer by layer from pinned views, saves whole blocks
+    stats       what vLLM logs and exports
 """
 
 from typing import Any

@@ -21,7 +21,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
-from mckv.vllm.pool import Keys, Pool
+from mckv._engine_pool import Keys, Pool
 from mckv.vllm.scheduler import SchedulerSide, Step
 from mckv.vllm.stats import MckvPromMetrics, MckvStats
 from mckv.vllm.worker import Counts, WorkerSide

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from mckv.vllm.pool import Keys, Pool
+from mckv._engine_pool import Keys, Pool
 
 
 @dataclasses.dataclass

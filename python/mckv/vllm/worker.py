@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from mckv.vllm.pool import Pool
+from mckv._engine_pool import Pool
 from mckv.vllm.scheduler import Step, Work
 
 logger = logging.getLogger("mckv.vllm")
@@ -219,7 +219,7 @@ class WorkerSide:
             [layer.bytes for layer in self._layers] if len(one) > 1 else [self._block_bytes]
             for one in addresses
         ]
-        done = self._pool.put(keys, addresses, sizes, parents)
+        done = sum(self._pool.put(keys, addresses, sizes, parents))
         self.counts.saved(done, done * self._block_bytes, len(keys) - done)
         self.counts.save_seconds += time.monotonic() - began
 

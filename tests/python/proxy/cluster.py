@@ -68,14 +68,14 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(prefill=0, decode=2, ranks=1, admin_key=KEY, **options):
+async def cluster(prefill=0, decode=2, ranks=1, admin_key=KEY, api_key="", **options):
     wire = Wire()
     engines = {
         role: [await Engine(role, wire, f"{role}{i}", ranks).start() for i in range(count)]
         for role, count in (("prefill", prefill), ("decode", decode))
     }
     settings = settings_of(**{"port": 0, "health_interval_seconds": 0.05, **options})
-    settings.admin_key = admin_key
+    settings.admin_key, settings.api_key = admin_key, api_key
     settings.instances = [
         (role, one.url, one.bootstrap_port) for role, some in engines.items() for one in some
     ]

@@ -445,6 +445,18 @@ async def test_bad_instances_are_400(body):
 
 
 @in_loop
+async def test_a_bearer_token_is_asked_for_where_one_is_set():
+    async with cluster(decode=1, api_key="secret") as c:
+        for text in ("", "Bearer", "Bearer secrets", "secret", "bearer secret"):
+            headers = {"Authorization": text} if text else None
+            assert (await c.ask(headers=headers))[0] == 401
+            assert (await c.get("/v1/models", headers))[0] == 401
+        assert c.decode[0].prompts == []
+        assert (await c.ask(headers={"Authorization": "Bearer secret"}))[0] == 200
+        assert (await c.get("/health"))[0] == (await c.get("/metrics"))[0] == 200
+
+
+@in_loop
 async def test_an_instance_that_joins_before_it_is_up_counts_once_it_is():
     async with cluster(decode=0, queue_seconds=60) as c:
         late = Engine("decode", c.wire, "late")

@@ -4,7 +4,7 @@
 import types
 
 import pytest
-from mckv.vllm.pool import Keys, Pool
+from mckv._engine_pool import Keys, Pool
 from mckv.vllm.scheduler import SchedulerSide
 
 BLOCK = 16
@@ -136,16 +136,16 @@ def test_a_pool_that_is_not_there_holds_nothing_and_is_left_alone(tmp_path, capl
     pool = Pool(str(tmp_path / "none.sock"), None, "test", 0.05)
     for _ in range(50):
         assert pool.leading([b"k"]) == 0 and pool.missing([b"k"]) == [False]
-        assert pool.views([b"k"]) == [None] and pool.put([b"k"], [[0]], [[0]], [None]) == 0
+        assert pool.views([b"k"]) == [None] and pool.put([b"k"], [[0]], [[0]], [None]) == [False]
     assert len(caplog.records) == 1
     pool.close()
 
 
 def test_a_pool_that_comes_is_used(make_agent, monkeypatch):
-    import mckv.vllm.pool
+    import mckv._engine_pool
 
-    monkeypatch.setattr(mckv.vllm.pool, "_FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr(mckv.vllm.pool, "_LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(mckv._engine_pool, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(mckv._engine_pool, "_LONGEST_PAUSE_S", 0.0)
     agent = make_agent(pool_bytes="32MiB")
     pool = Pool(agent.socket + ".not", None, "test", 0.05)
     assert pool.leading([b"k"]) == 0

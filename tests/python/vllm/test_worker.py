@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from mckv._engine_pool import Pool  # noqa: E402
 from mckv.vllm import worker as module  # noqa: E402
-from mckv.vllm.pool import Pool  # noqa: E402
 from mckv.vllm.scheduler import Load, Step, Work  # noqa: E402
 from mckv.vllm.worker import WorkerSide  # noqa: E402
 

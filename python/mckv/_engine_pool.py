@@ -2,7 +2,7 @@
 """The pool as an engine needs it: never the reason why a step fails or waits for long.
 
 A pool that is not there holds nothing and takes nothing. After a failure it is left alone for a
-while, twice as long each time. Owns the client. One thread at a time, but for views.
+while, twice as long each time. Owns the client. Any thread may call.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import mckv
 from mckv._errors import error_for
 
-logger = logging.getLogger("mckv.vllm")
+logger = logging.getLogger("mckv.engines")
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
@@ -47,18 +48,22 @@ class Pool:
         self._agent, self._namespace, self._label = agent, namespace, label
         self._timeout_s = timeout_s
         self._client: mckv.Client | None = None
+        self._lock = threading.Lock()  # of the three
         self._pause_s = 0.0
         self._until = 0.0
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def _open(self) -> mckv.Client | None:
-        if self._until > time.monotonic():
-            return None
-        if self._client is None:
+        with self._lock:
+            if self._until > time.monotonic():
+                return None
+            if self._client is not None:
+                return self._client
             try:
                 self._client = mckv.Client(
                     self._agent,
@@ -66,21 +71,25 @@ class Pool:
                     label=self._label,
                     timeout=self._timeout_s,
                 )
+                return self._client
             except mckv.McError as error:
-                self._failed("open", error)
-        return self._client
+                failure = error
+        self._failed("open", failure)
+        return None
 
     def _failed(self, what: str, error: mckv.McError) -> None:
         if isinstance(error, _OF_THE_CALL):
             return
-        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-        self._until = time.monotonic() + self._pause_s
-        logger.warning("pool=%s failed=%s pause_s=%g cause=%s", what, what, self._pause_s, error)
+        with self._lock:
+            self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+            self._until = time.monotonic() + self._pause_s
+        logger.warning("failed=%s pause_s=%g cause=%s", what, self._pause_s, error)
         if error.retry == mckv.Retry.REOPEN:
             self.close()
 
     def _worked(self) -> None:
-        self._pause_s = 0.0
+        with self._lock:
+            self._pause_s = 0.0
 
     def leading(self, keys: Sequence[bytes]) -> int:
         """How many of the keys are there, from the first one on."""
@@ -118,6 +127,24 @@ class Pool:
         self._worked()
         return found
 
+    def read(
+        self,
+        keys: Sequence[bytes],
+        addresses: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]],
+    ) -> list[bool]:
+        """Copies objects to their addresses, one piece after the other; whether all of it came."""
+        client = self._open()
+        if client is None:
+            return [False] * len(keys)
+        try:
+            done = client.get_addresses(keys, addresses, sizes)
+        except mckv.McError as error:
+            self._failed("load", error)
+            return [False] * len(keys)
+        self._worked()
+        return [got == sum(one) for got, one in zip(done, sizes, strict=True)]
+
     def remove(self, keys: Sequence[bytes]) -> None:
         client = self._open()
         if client is not None:
@@ -132,22 +159,22 @@ class Pool:
         addresses: Sequence[Sequence[int]],
         sizes: Sequence[Sequence[int]],
         parents: Sequence[bytes | None],
-    ) -> int:
-        """How many objects were stored, each gathered from its addresses."""
+    ) -> list[bool]:
+        """Which objects were stored, each gathered from its addresses."""
         client = self._open()
         if client is None:
-            return 0
+            return [False] * len(keys)
         try:
             done = client.put_addresses(
                 keys, addresses, sizes, parents=parents, timeout=self._timeout_s
             )
         except mckv.McError as error:
             self._failed("save", error)
-            return 0
+            return [False] * len(keys)
         for status in set(done):
             if status not in (mckv.Status.OK, mckv.Status.NO_SPACE, mckv.Status.TOO_LARGE):
                 self._failed("save", error_for(status, b"an object was refused"))
                 break
         else:
             self._worked()
-        return sum(status == mckv.Status.OK for status in done)
+        return [status == mckv.Status.OK for status in done]
