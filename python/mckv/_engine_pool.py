@@ -93,15 +93,19 @@ class Pool:
 
     def leading(self, keys: Sequence[bytes]) -> int:
         """How many of the keys are there, from the first one on."""
+        found = self.exists(keys) if keys else []
+        return found.index(False) if False in found else len(found)
+
+    def exists(self, keys: Sequence[bytes]) -> list[bool]:
+        """Which of the keys are there."""
         client = self._open()
-        if client is None or not keys:
-            return 0
+        if client is None:
+            return [False] * len(keys)
         try:
-            found = client.exists_batch(keys)
+            return client.exists_batch(keys)
         except mckv.McError as error:
             self._failed("look-up", error)
-            return 0
-        return found.index(False) if False in found else len(found)
+            return [False] * len(keys)
 
     def missing(self, keys: Sequence[bytes]) -> list[bool]:
         """Which of the keys have to be saved: none of them while the pool is not there."""
