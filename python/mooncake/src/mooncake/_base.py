@@ -16,6 +16,7 @@ import mckv
 from mckv._native import AddressRanges
 
 from mooncake import _codes, _pool
+from mooncake._admin import ClientServer
 from mooncake._arguments import bad_key, key_of, keys_of
 from mooncake._codes import CODE
 from mooncake._types import ReplicateConfig, SoftPinAction
@@ -45,6 +46,7 @@ class StoreBase:
         self._put_sessions: dict[Any, tuple[mckv.Reservation, dict[str, Any]]] = {}
         self._allocated: dict[int, mckv.SessionBuffer] = {}
         self._segments: dict[str, int] = {}  # bytes that this store added to the pool
+        self._http: ClientServer | None = None
         self._lock = threading.Lock()
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import mckv
 
 from mooncake import _codes, _pool
+from mooncake._admin import ClientServer
 from mooncake._arguments import address_of, size_of, switch_of
 from mooncake._base import StoreBase, warn_once
 from mooncake._codes import CODE
@@ -54,9 +55,6 @@ class LifeCalls(StoreBase):
         if enable_ssd_offload:
             logger.error("mc: enable_ssd_offload: mc has no disk tier yet; setup refused")
             return _codes.NOT_SUPPORTED
-        if enable_client_http_server:
-            logger.error("mc: enable_client_http_server: not there yet; see mcctl status")
-            return _codes.NOT_SUPPORTED
         if protocol.lower() not in ("tcp", ""):
             warn_once(f"protocol {protocol!r} means nothing on one host: memory is shared")
         if self._pool is not None:
@@ -68,6 +66,13 @@ class LifeCalls(StoreBase):
         except mckv.McError as error:
             logger.error("mc: setup: %s", error)
             return CODE[error.status]
+        if enable_client_http_server:
+            try:
+                self._http = ClientServer(self._pool.client, client_http_port)
+            except (OSError, OverflowError) as error:
+                logger.error("mc: setup: client_http_port %d: %s", client_http_port, error)
+                self.close()
+                return _codes.INVALID_PARAMS
         port = 12300 + os.getpid() % 2000
         self._hostname = local_hostname if ":" in local_hostname else f"{local_hostname}:{port}"
         return _codes.OK
@@ -127,9 +132,12 @@ class LifeCalls(StoreBase):
     def close(self) -> int:
         with self._lock:
             pool, self._pool = self._pool, None
+            http, self._http = self._http, None
             self._get_sessions.clear()
             self._put_sessions.clear()
             self._allocated.clear()
+        if http is not None:
+            http.close()
         if pool is not None:
             pool.close()
         return _codes.OK
