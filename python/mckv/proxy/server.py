@@ -223,7 +223,8 @@ class Proxy:
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[tuple[Proxy, int]]:
     """The proxy and its port, listening; on leaving, requests have drain_seconds left."""
-    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=10)
+    # Engines' servers close idle connections after 5 s: ours are not to be reused just then.
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=2)
     async with aiohttp.ClientSession(
         connector=connector, headers={"Accept-Encoding": "identity"}
     ) as session:
