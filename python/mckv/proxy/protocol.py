@@ -33,6 +33,9 @@ def prefill_request(request: Mapping[str, Any], protocol: str, transfer_id: str)
     made["kv_transfer_params"] = {"do_remote_decode": True, "do_remote_prefill": False}
     if protocol == MOONCAKE:
         made["kv_transfer_params"]["transfer_id"] = transfer_id
+    else:
+        names = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
+        made["kv_transfer_params"] |= dict.fromkeys(names)  # for the prefiller to fill in
     return made
 
 

@@ -230,8 +230,8 @@ async def running(settings: Settings) -> AsyncIterator[tuple[Proxy, int]]:
     ) as session:
         proxy = Proxy(settings, session)
         try:
-            for role, url, port in settings.instances:
-                await proxy.health.watch(proxy.fleet.add(role, url, port))
+            made = [proxy.fleet.add(*one) for one in settings.instances]
+            await asyncio.gather(*(proxy.health.watch(one) for one in made))
             async with _web.serving(
                 proxy.application(), settings.host, settings.port, settings.drain_seconds
             ) as port:
