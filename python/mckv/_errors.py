@@ -187,32 +187,7 @@ class InternalError(McError):
     status = Status.INTERNAL
 
 
-_CLASSES: dict[int, type[McError]] = {
-    int(kind.status): kind
-    for kind in (
-        InvalidArgumentError,
-        TooLargeError,
-        BufferTooSmallError,
-        DeadlineError,
-        CancelledError,
-        BusyError,
-        NoSpaceError,
-        QuotaExceededError,
-        UnsupportedError,
-        NotFoundError,
-        CorruptError,
-        GroupAbortedError,
-        ForkedError,
-        ClosedError,
-        SessionLostError,
-        AccessDeniedError,
-        VersionMismatchError,
-        NoSuchNamespaceError,
-        AgentUnavailableError,
-        NoMemoryError,
-        InternalError,
-    )
-}
+_CLASSES: dict[int, type[McError]] = {int(kind.status): kind for kind in McError.__subclasses__()}
 
 
 def error_for(status: int, text: bytes) -> McError:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engines' proofs share: an agent of their own, its counters, checks that are printed."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -24,12 +25,14 @@ def add_options(parser):
     parser.add_argument("--keep", action="store_true", help="keep the working directory")
 
 
-def start_agent(options, directory):
-    os.mkdir(directory, 0o700)
+def start_agent(options, directory, *flags):
+    os.makedirs(directory, 0o700, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # of an agent that was killed
+        os.unlink(f"{directory}/agent.sock")
     agent = subprocess.Popen(
         [os.path.join(options.agent_bin, "mc-agent"), f"--runtime-dir={directory}",
-         "--pool-bytes=256MiB", "--descriptor-store=none"],
-        stderr=open(f"{directory}.log", "wb"))
+         "--pool-bytes=256MiB", "--descriptor-store=none", *flags],
+        stderr=open(f"{directory}.log", "ab"))
     deadline = time.monotonic() + 20
     while not os.path.exists(f"{directory}/agent.sock"):
         if agent.poll() is not None or time.monotonic() > deadline:
@@ -44,6 +47,13 @@ def pool_counters(options, socket):
         capture_output=True, text=True, timeout=30, check=True).stdout
     status = json.loads(printed)
     return next(one for one in status["namespaces"] if one["name"] == "default")
+
+
+def wait_for_objects(options, socket, count, limit_s=30):
+    """Until the pool holds so many: connectors save in threads. Who never do, the checks find."""
+    deadline = time.monotonic() + limit_s
+    while pool_counters(options, socket)["objects"] < count and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def check(good, what):

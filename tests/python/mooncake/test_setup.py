@@ -130,12 +130,10 @@ def test_setup_dummy_needs_an_agent(environment, key):
 
 @pytest.mark.ours_only
 def test_what_is_lacking_fails_by_name(store, environment, master, caplog):
-    for name in ("enable_ssd_offload", "enable_client_http_server"):
-        code = new().setup("h", "P2PHANDSHAKE", 1 << 24, 0, "tcp", "", master, **{name: True})
-        assert code == -1012 and name in caplog.text
+    code = new().setup("h", "P2PHANDSHAKE", 1 << 24, 0, "tcp", "", master, enable_ssd_offload=True)
+    assert code == -1012 and "enable_ssd_offload" in caplog.text
     for name in (
-        "mount_segment allocate_and_mount_segment unmount_segment get_tensor_into_cuda "
-        "put_tensor_with_parallelism batch_get_tensor_with_parallelism_into"
+        "mount_segment unmount_segment unmount_local_disk_segment get_tensor_into_cuda"
     ).split():
         with pytest.raises(NotImplementedError, match=name):
             getattr(store, name)()
@@ -283,7 +281,7 @@ def test_the_asynchronous_store(environment, master, key):
 def test_classes_that_are_not_there_say_so(environment):
     import mooncake.store as ms
 
-    for name in "BufferPool EngramStore ParallelAxis ReadTarget TensorParallelism".split():
+    for name in "EngramStore EngramStoreConfig MooncakeDistributedNoFRegister".split():
         with pytest.raises(NotImplementedError, match=name):
             getattr(ms, name)()
 
@@ -312,3 +310,78 @@ def test_the_segments_size_is_a_floor_for_the_pool(make_agent, monkeypatch, key)
     assert segment()["pool_bytes"] == 96 << 20 and smaller.batch_is_exist(names) == [1] * 6
     store.close()
     assert smaller.close() == 0
+
+
+def test_a_stores_own_health_and_metrics(environment, master, key):
+    import socket
+    import urllib.error
+    import urllib.request
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def fetch(path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+
+    arguments = ("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 16 << 20, "tcp", "", master)
+    store = new()
+    more = {"enable_client_http_server": True, "client_http_port": port}
+    assert store.setup(*arguments, **more) == 0
+    assert fetch("/health")[0] == 200
+    assert fetch("/metrics")[0] == 200 and "_" in fetch("/metrics")[1]
+    assert fetch("/metrics/summary")[0] == 200
+    for path in ("/get_all_keys", "/other"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            fetch(path)
+    assert store.close() == 0
+    with pytest.raises(OSError):
+        fetch("/health")
+
+
+@pytest.mark.ours_only
+def test_a_port_that_is_taken_is_refused(environment, master):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        store = new()
+        code = store.setup(
+            "h", "P2PHANDSHAKE", 64 << 20, 0, "tcp", "", master,
+            enable_client_http_server=True, client_http_port=port,
+        )  # fmt: skip
+        assert code == -600 and store.health_check() == 1
+
+
+def test_a_segment_that_is_added_enlarges_the_pool(make_store, key):
+    store = make_store(64 << 20)
+    added = store.allocate_and_mount_segment(16 << 20)
+    assert added["ret"] == 0 and added["allocated_size"] == 16 << 20
+    assert store.put(key, bytes(1 << 20)) == 0
+    assert store.unmount_and_free_segment(added["segment_ids"]) == 0
+    assert store.unmount_and_free_segment(added["segment_ids"]) < 0
+    assert store.unmount_and_free_segment(["nothing"]) < 0
+    assert store.unmount_and_free_segment([]) == 0
+    assert store.allocate_and_mount_segment(0)["ret"] < 0
+
+
+@pytest.mark.ours_only
+def test_the_agents_pool_grows_and_shrinks_by_segments(make_agent, monkeypatch):
+    from mooncake import _pool
+
+    agent = make_agent(pool_bytes="32MiB")
+    monkeypatch.setenv("MC_AGENT", agent.socket)
+    monkeypatch.setattr(_pool, "_pools", {})
+    store = new()
+    assert store.setup("h", "P2PHANDSHAKE", 0, 1 << 20, "tcp", "", "") == 0
+
+    def pool_bytes():
+        return store._client.ask({"verb": "segments"})["segments"][0]["pool_bytes"]
+
+    one, two = (store.allocate_and_mount_segment(size << 20)["segment_ids"] for size in (16, 32))
+    assert pool_bytes() == 80 << 20
+    assert store.unmount_and_free_segment(one + one) == -600 and pool_bytes() == 80 << 20
+    assert store.unmount_and_free_segment(one + two) == 0 and pool_bytes() == 32 << 20
+    assert store.allocate_and_mount_segment(1 << 50)["ret"] < 0 and pool_bytes() == 32 << 20
+    store.close()

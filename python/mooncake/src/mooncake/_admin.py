@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users' scripts ask Mooncake's master on port 9003, answered from this host's agent."""
+"""What users' scripts ask Mooncake's master on port 9003, answered from this host's agent; and its
+clients on 9300, answered from a store's pool."""
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import logging
 import os
+import threading
 import urllib.parse
+from collections.abc import Callable
 from typing import Any
 
 import mckv
@@ -20,6 +24,7 @@ _MAX_KEYS = 100_000
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30
+    server: AdminServer
 
     def log_message(self, format: str, *args: object) -> None:
         logger.debug(format, *args)
@@ -36,8 +41,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = {name: values[0] for name, values in urllib.parse.parse_qs(url.query).items()}
         try:
-            with mckv.Client(os.environ.get("MC_AGENT") or None, timeout=1) as client:
-                self._route(client, url.path, query)
+            with self.server.open_client() as client:
+                if self.server.paths is not None and url.path not in self.server.paths:
+                    self._answer(404, "not found\n")
+                else:
+                    client.ping(timeout=1)
+                    self._route(client, url.path, query)
         except mckv.McError as error:
             self._answer(503, f"{error}\n")
 
@@ -96,5 +105,36 @@ class AdminServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        open_client: Callable[[], contextlib.AbstractContextManager[mckv.Client]] | None = None,
+        paths: frozenset[str] | None = None,
+    ) -> None:
+        """paths: those that are answered; None: all."""
+        self.open_client = open_client or _host_client
+        self.paths = paths
         super().__init__((host, port), _Handler)
+
+
+def _host_client() -> mckv.Client:
+    return mckv.Client(os.environ.get("MC_AGENT") or None, timeout=1)
+
+
+class ClientServer:
+    """A store's own /health and /metrics, on this host alone, until close()."""
+
+    _PATHS = frozenset(("/health", "/metrics", "/metrics/summary"))
+
+    def __init__(self, client: mckv.Client, port: int) -> None:
+        """Raises OSError where the port is taken."""
+        self._server = AdminServer(
+            "127.0.0.1", port, lambda: contextlib.nullcontext(client), self._PATHS
+        )
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

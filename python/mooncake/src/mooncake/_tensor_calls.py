@@ -6,29 +6,29 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import mckv
+from mckv import _tensors
 
 from mooncake import _codes, _tensor_header
-from mooncake._tensor_header import HEADER_BYTES
+from mooncake._byte_calls import ByteCalls
+from mooncake._parallelism import Axis
+from mooncake._tensor_header import HEADER_BYTES, Stored
 from mooncake._types import ReplicateConfig
-
-if TYPE_CHECKING:
-    from mooncake.store import MooncakeDistributedStore
 
 logger = logging.getLogger("mooncake")
 
 
-def _over(address: int, dtype: str, shape: tuple[int, ...], data_bytes: int) -> Any:
+def over(address: int, stored: Stored) -> Any:
     """A tensor over memory that is the caller's."""
     import torch
 
-    kind = getattr(torch, dtype)
-    if data_bytes == 0:
-        return torch.empty(shape, dtype=kind)
-    memory = (ctypes.c_ubyte * data_bytes).from_address(address)
-    return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(shape)
+    kind = getattr(torch, stored.dtype)
+    if stored.data_bytes == 0:
+        return torch.empty(stored.shape, dtype=kind)
+    memory = (ctypes.c_ubyte * stored.data_bytes).from_address(address)
+    return torch.frombuffer(memory, dtype=torch.uint8).view(kind).reshape(stored.shape)
 
 
 def _shards(tensor: Any, tp_size: int, split_dim: int) -> list[Any] | None:
@@ -46,27 +46,32 @@ def _shard_key(key: str, rank: int, tp_size: int) -> str:
     return key if tp_size == 1 else f"{key}_tp_{rank}"
 
 
-class TensorCalls:
+class TensorCalls(ByteCalls):
     """Mixed into MooncakeDistributedStore."""
 
     # ---- One tensor ----------------------------------------------------------------------------
 
-    def _put_tensor(self, key: str, tensor: Any, config: ReplicateConfig, upsert: bool) -> int:
+    def _put_tensor(
+        self,
+        key: str,
+        tensor: Any,
+        config: ReplicateConfig,
+        upsert: bool,
+        whole: tuple[int, ...] | None = None,
+        axes: tuple[Axis, ...] = (),
+    ) -> int:
         import torch
 
-        store = cast("MooncakeDistributedStore", self)
         if not isinstance(tensor, torch.Tensor):
             return _codes.INVALID_PARAMS
-        if tensor.device.type != "cpu":
-            raise NotImplementedError("put_tensor: mc reaches host memory only today; use .cpu()")
         try:
-            header = _tensor_header.encode(tensor.dtype, tuple(tensor.shape))
+            header = _tensor_header.encode(tensor.dtype, tuple(tensor.shape), whole, axes)
         except ValueError as error:
             logger.error("mc: put_tensor(%r): %s cannot be stored", key, error)
             return _codes.INVALID_PARAMS
-        data = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        data = _tensors.contiguous(tensor)  # raises NotImplementedError for device memory
         parts = [header, data.reshape(-1).view(torch.uint8)] if data.numel() else [header]
-        return store._put(key, parts, config, upsert)
+        return self._put(key, parts, config, upsert)
 
     def put_tensor(self, key: str, tensor: Any) -> int:
         return self._put_tensor(key, tensor, ReplicateConfig(), False)
@@ -85,9 +90,8 @@ class TensorCalls:
     ) -> int:
         return self._put_tensor(key, tensor, config, True)
 
-    def _tensor_view(self, key: str) -> tuple[Any, str, tuple[int, ...], int] | None:
-        store = cast("MooncakeDistributedStore", self)
-        view = store._view_or_code(key)
+    def _tensor_view(self, key: str) -> tuple[Any, Stored] | None:
+        view = self._view_or_code(key)
         if isinstance(view, int):
             return None
         whole = view.spans()
@@ -95,7 +99,7 @@ class TensorCalls:
         if len(start) < HEADER_BYTES and len(whole) > 1:
             start = view.tobytes()[:HEADER_BYTES]
         try:
-            return view, *_tensor_header.decode(start, len(view))
+            return view, _tensor_header.decode(start, len(view))
         except ValueError as error:
             logger.error("mc: get_tensor(%r): %s", key, error)
             return None
@@ -107,30 +111,29 @@ class TensorCalls:
         found = self._tensor_view(key)
         if found is None:
             return None
-        view, dtype, shape, data_bytes = found
-        tensor = torch.empty(shape, dtype=getattr(torch, dtype))
-        if data_bytes:
-            view.copy_ranges([tensor.data_ptr()], [data_bytes], [HEADER_BYTES])
+        view, stored = found
+        tensor = torch.empty(stored.shape, dtype=getattr(torch, stored.dtype))
+        if stored.data_bytes:
+            view.copy_ranges([tensor.data_ptr()], [stored.data_bytes], [HEADER_BYTES])
         return tensor
 
     def get_tensor_into(self, key: str, buffer_ptr: int, size: int) -> Any:
         """Header and elements into the buffer; a tensor over its memory, or None."""
-        store = cast("MooncakeDistributedStore", self)
         found = self._tensor_view(key)
         if found is None:
             return None
-        view, dtype, shape, data_bytes = found
+        view, stored = found
         if len(view) > size:
             logger.error("mc: get_tensor_into(%r): needs %d bytes", key, len(view))
             return None
         try:
-            if not view.copy_ranges([buffer_ptr], [len(view)], [0], store._ranges):
+            if not view.copy_ranges([buffer_ptr], [len(view)], [0], self._ranges):
                 return None
         except (mckv.McError, OverflowError):
             return None
-        return _over(buffer_ptr + HEADER_BYTES, dtype, shape, data_bytes)
+        return over(buffer_ptr + HEADER_BYTES, stored)
 
-    def _stored_in(self, buffer_ptr: int, size: int) -> tuple[str, tuple[int, ...], int] | None:
+    def _stored_in(self, buffer_ptr: int, size: int) -> Stored | None:
         """What the header in a caller's buffer says."""
         if size < HEADER_BYTES or not mckv.Client.memory_is_mapped(buffer_ptr, size, False):
             return None
@@ -141,12 +144,11 @@ class TensorCalls:
             return None
 
     def _put_from(self, key: str, buffer_ptr: int, size: int, upsert: bool) -> int:
-        store = cast("MooncakeDistributedStore", self)
         found = self._stored_in(buffer_ptr, size)
         if found is None:
             return _codes.INVALID_PARAMS
-        whole = HEADER_BYTES + found[2]
-        return store._put_addresses([key], [buffer_ptr], [whole], ReplicateConfig(), upsert)[0]
+        whole = HEADER_BYTES + found.data_bytes
+        return self._put_addresses([key], [buffer_ptr], [whole], ReplicateConfig(), upsert)[0]
 
     def put_tensor_from(self, key: str, buffer_ptr: int, size: int) -> int:
         return self._put_from(key, buffer_ptr, size, False)
@@ -294,7 +296,7 @@ class TensorCalls:
         found = self._stored_in(buffer_ptr, size)
         if found is None:
             return _codes.INVALID_PARAMS
-        tensor = _over(buffer_ptr + HEADER_BYTES, *found)
+        tensor = over(buffer_ptr + HEADER_BYTES, found)
         return self._put_shards(key, tensor, ReplicateConfig(), tp_size, split_dim)
 
     def batch_put_tensor_with_tp_from(

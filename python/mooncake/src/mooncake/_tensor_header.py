@@ -7,19 +7,25 @@ offset  size  field (little-endian)
 6       2     header bytes, 304
 8       4     element type, see _TYPES
 12      4     dimensions, 0 to 8
-16      8     layout and flags, 0: the whole tensor as it is
+16      8     layout: 0 a tensor as it is, 1 a part of one, with axes
 24      8     where the elements begin, 304
 32      8     bytes of elements
-40      64    shape, int64 each, -1 where there is no dimension
-104     64    shape of the tensor that this is a part of: the same
-168     136   zero
+40      64    shape of the tensor that this is a part of, else its own; int64 each, -1 where
+              there is no dimension
+104     64    its own shape: the same
+168     4     axes, 0 to 4
+172     4     zero
+176     128   the axes, 32 bytes each: kind (0 dp, 1 tp, 2 ep, 3 pp), number, rank, size, dimension
+              that is cut or -1, expert or stage or 0, int32 each; extent there or 0, int64
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from typing import Any
+from typing import Any, NamedTuple
+
+from mooncake._parallelism import MAX_AXES, Axis
 
 HEADER_BYTES = 304
 MAX_DIMENSIONS = 8
@@ -43,38 +49,91 @@ _TYPES = (
     (13, "float8_e4m3fn", 1),
     (14, "float8_e5m2", 1),
 )
+_AXES_AT = 168
+_AXIS = struct.Struct("<2I4iq")
 _BY_NUMBER = {number: (name, size) for number, name, size in _TYPES}
 _BY_NAME = {name: (number, size) for number, name, size in _TYPES}
 
 
-def encode(dtype: Any, shape: tuple[int, ...]) -> bytes:
-    """Raises ValueError for a tensor that cannot be described."""
+class Stored(NamedTuple):
+    """What a header says. dtype: torch's name; whole: the shape of what this is a part of."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_bytes: int
+    whole: tuple[int, ...]
+    axes: tuple[Axis, ...]
+
+
+def type_number(dtype: Any) -> int:
+    """Mooncake's number of an element type. Raises ValueError for one that cannot be stored."""
     name = str(dtype).removeprefix("torch.")
-    if name not in _BY_NAME or len(shape) > MAX_DIMENSIONS:
-        raise ValueError(f"a tensor of {name} with {len(shape)} dimensions")
-    number, size = _BY_NAME[name]
-    sides = [*shape, *[-1] * (MAX_DIMENSIONS - len(shape))]
-    return _LAYOUT.pack(
-        _MAGIC, 1, HEADER_BYTES, number, len(shape), 0, HEADER_BYTES, math.prod(shape) * size,
-        *sides, *sides,
-    ).ljust(HEADER_BYTES, b"\0")  # fmt: skip
+    if name not in _BY_NAME:
+        raise ValueError(f"a tensor of {name}")
+    return _BY_NAME[name][0]
 
 
-def decode(header: bytes, object_bytes: int) -> tuple[str, tuple[int, ...], int]:
-    """(torch's name of the type, shape, bytes of elements). Raises ValueError if it is not one."""
+def type_name(number: int) -> str:
+    """torch's name of an element type. Raises ValueError for an unknown one."""
+    if number not in _BY_NUMBER:
+        raise ValueError("an unknown element type")
+    return _BY_NUMBER[number][0]
+
+
+def encode(
+    dtype: Any,
+    shape: tuple[int, ...],
+    whole: tuple[int, ...] | None = None,
+    axes: tuple[Axis, ...] = (),
+) -> bytes:
+    """Raises ValueError for a tensor that cannot be described."""
+    number = type_number(dtype)
+    if len(shape) > MAX_DIMENSIONS:
+        raise ValueError(f"a tensor with {len(shape)} dimensions")
+    padding = [-1] * (MAX_DIMENSIONS - len(shape))
+    header = _LAYOUT.pack(
+        _MAGIC, 1, HEADER_BYTES, number, len(shape), 1 if axes else 0, HEADER_BYTES,
+        math.prod(shape) * _BY_NUMBER[number][1],
+        *(shape if whole is None else whole), *padding, *shape, *padding,
+    )  # fmt: skip
+    if axes:
+        header += struct.pack("<II", len(axes), 0)
+        for i, one in enumerate(axes):
+            header += _AXIS.pack(one.kind, i, one.rank, one.size, one.dim, one.tag, one.extent)
+    return header.ljust(HEADER_BYTES, b"\0")
+
+
+def decode(header: bytes, object_bytes: int) -> Stored:
+    """Raises ValueError if it is not one."""
     if len(header) < HEADER_BYTES:
         raise ValueError("too short for a stored tensor")
     magic, version, size, number, dimensions, layout, start, data_bytes, *sides = (
         _LAYOUT.unpack_from(header)
     )
-    if (magic, version, size, start, layout) != (_MAGIC, 1, HEADER_BYTES, HEADER_BYTES, 0):
+    if (magic, version, size, start) != (_MAGIC, 1, HEADER_BYTES, HEADER_BYTES) or layout > 1:
         raise ValueError("no tensor is stored here, or one of another version")
     if number not in _BY_NUMBER or dimensions > MAX_DIMENSIONS:
         raise ValueError("a stored tensor of an unknown type or too many dimensions")
     name, item_bytes = _BY_NUMBER[number]
-    shape = tuple(sides[:dimensions])
+    shape = tuple(sides[MAX_DIMENSIONS : MAX_DIMENSIONS + dimensions])
     if any(side < 0 for side in shape) or math.prod(shape) * item_bytes != data_bytes:
         raise ValueError("a stored tensor whose shape does not agree with its length")
     if HEADER_BYTES + data_bytes > object_bytes:
         raise ValueError("a stored tensor that is longer than what holds it")
-    return name, shape, data_bytes
+    whole = tuple(sides[:dimensions])
+    return Stored(name, shape, data_bytes, whole, _axes(header) if layout else ())
+
+
+def _axes(header: bytes) -> tuple[Axis, ...]:
+    (count,) = struct.unpack_from("<I", header, _AXES_AT)
+    if count > MAX_AXES:
+        raise ValueError("a stored tensor with too many axes")
+    made = []
+    for i in range(count):
+        kind, _, rank, size, dim, tag, extent = _AXIS.unpack_from(
+            header, _AXES_AT + 8 + i * _AXIS.size
+        )
+        if kind > 3 or not 0 <= rank < size:
+            raise ValueError("a stored tensor with a damaged axis")
+        made.append(Axis(kind, rank, size, dim, tag, extent))
+    return tuple(sorted(made, key=lambda one: one.kind))

@@ -185,10 +185,6 @@ def _absent(name: str, why: str) -> NoReturn:
     sys.exit(f"{name}: not part of mckv-mooncake yet: {why}")
 
 
-def mc_store_rest_server() -> NoReturn:
-    _absent("mc_store_rest_server", "the store's REST service")
-
-
 def transfer_engine_bench() -> NoReturn:
     _absent("transfer_engine_bench", "libmc has no transfer verb; for the pool use `mcctl bench`")
 

@@ -110,6 +110,10 @@ class MooncakeConfig:
             client_http_port=int(pick("client_http_port", 9300)),
         )
 
+    def overridden(self, values: dict[str, str]) -> MooncakeConfig:
+        """With some fields given as text. Raises ValueError for what they cannot be."""
+        return MooncakeConfig._of({**dataclasses.asdict(self), **values})
+
     @staticmethod
     def from_file(file_path: str) -> MooncakeConfig:
         with open(file_path, encoding="utf-8") as file:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool as an engine needs it: never the reason why a step fails or waits for long.
+
+A pool that is not there holds nothing and takes nothing. After a failure it is left alone for a
+while, twice as long each time. Owns the client. Any thread may call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import mckv
+from mckv._errors import error_for
+
+logger = logging.getLogger("mckv.engines")
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 30.0
+# What one object or request is about; all else means that the agent or session is not well.
+_OF_THE_CALL = (mckv.NotFoundError, mckv.NoSpaceError, mckv.BusyError, mckv.TooLargeError)
+
+
+class Keys:
+    """Names of blocks: PREFIX/FINGERPRINT/HASH. What makes blocks of two engines differ is hashed
+    into the fingerprint."""
+
+    def __init__(self, prefix: str, what: dict[str, Any]) -> None:
+        text = json.dumps(what, sort_keys=True, default=str).encode()
+        digest = hashlib.blake2b(text, digest_size=12).hexdigest()
+        self._start = f"{prefix}/{digest}/".encode()
+
+    def of(self, block_hash: bytes) -> bytes:
+        return self._start + block_hash.hex().encode()
+
+
+class Pool:
+    """Opens the client when it can; methods answer "nothing" while it cannot."""
+
+    def __init__(
+        self, agent: str | None, namespace: str | None, label: str, timeout_s: float
+    ) -> None:
+        self._agent, self._namespace, self._label = agent, namespace, label
+        self._timeout_s = timeout_s
+        self._client: mckv.Client | None = None
+        self._lock = threading.Lock()  # of the three
+        self._pause_s = 0.0
+        self._until = 0.0
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _open(self) -> mckv.Client | None:
+        with self._lock:
+            if self._until > time.monotonic():
+                return None
+            if self._client is not None:
+                return self._client
+            try:
+                self._client = mckv.Client(
+                    self._agent,
+                    namespace=self._namespace,
+                    label=self._label,
+                    timeout=self._timeout_s,
+                )
+                return self._client
+            except mckv.McError as error:
+                failure = error
+        self._failed("open", failure)
+        return None
+
+    def _failed(self, what: str, error: mckv.McError) -> None:
+        if isinstance(error, _OF_THE_CALL):
+            return
+        with self._lock:
+            self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+            self._until = time.monotonic() + self._pause_s
+        logger.warning("failed=%s pause_s=%g cause=%s", what, self._pause_s, error)
+        if error.retry == mckv.Retry.REOPEN:
+            self.close()
+
+    def _worked(self) -> None:
+        with self._lock:
+            self._pause_s = 0.0
+
+    def leading(self, keys: Sequence[bytes]) -> int:
+        """How many of the keys are there, from the first one on."""
+        found = self.exists(keys) if keys else []
+        return found.index(False) if False in found else len(found)
+
+    def exists(self, keys: Sequence[bytes]) -> list[bool]:
+        """Which of the keys are there."""
+        client = self._open()
+        if client is None:
+            return [False] * len(keys)
+        try:
+            return client.exists_batch(keys)
+        except mckv.McError as error:
+            self._failed("look-up", error)
+            return [False] * len(keys)
+
+    def missing(self, keys: Sequence[bytes]) -> list[bool]:
+        """Which of the keys have to be saved: none of them while the pool is not there."""
+        client = self._open()
+        if client is None:
+            return [False] * len(keys)
+        try:
+            return [not one for one in client.exists_batch(keys)]
+        except mckv.McError as error:
+            self._failed("look-up", error)
+            return [False] * len(keys)
+
+    def views(self, keys: Sequence[bytes]) -> list[Any]:
+        """A pinned view of each, or None."""
+        client = self._open()
+        if client is None:
+            return [None] * len(keys)
+        try:
+            found: list[Any] = client.view_batch(keys)
+        except mckv.McError as error:
+            self._failed("load", error)
+            return [None] * len(keys)
+        self._worked()
+        return found
+
+    def read(
+        self,
+        keys: Sequence[bytes],
+        addresses: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]],
+    ) -> list[bool]:
+        """Copies objects to their addresses, one piece after the other; whether all of it came."""
+        client = self._open()
+        if client is None:
+            return [False] * len(keys)
+        try:
+            done = client.get_addresses(keys, addresses, sizes)
+        except mckv.McError as error:
+            self._failed("load", error)
+            return [False] * len(keys)
+        self._worked()
+        return [got == sum(one) for got, one in zip(done, sizes, strict=True)]
+
+    def remove(self, keys: Sequence[bytes]) -> None:
+        client = self._open()
+        if client is not None:
+            try:
+                client.remove_batch(keys, timeout=self._timeout_s)
+            except mckv.McError as error:
+                self._failed("remove", error)
+
+    def put(
+        self,
+        keys: Sequence[bytes],
+        addresses: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]],
+        parents: Sequence[bytes | None],
+    ) -> list[bool]:
+        """Which objects were stored, each gathered from its addresses."""
+        client = self._open()
+        if client is None:
+            return [False] * len(keys)
+        try:
+            done = client.put_addresses(
+                keys, addresses, sizes, parents=parents, timeout=self._timeout_s
+            )
+        except mckv.McError as error:
+            self._failed("save", error)
+            return [False] * len(keys)
+        for status in set(done):
+            if status not in (mckv.Status.OK, mckv.Status.NO_SPACE, mckv.Status.TOO_LARGE):
+                self._failed("save", error_for(status, b"an object was refused"))
+                break
+        else:
+            self._worked()
+        return [status == mckv.Status.OK for status in done]
