@@ -16,7 +16,7 @@
 
 #include "transport/queue.h"
 #include "transport/tcp/lane.h"
-#include "transport/tcp/operations.h"
+#include "transport/tcp/slice.h"
 #include "transport/tcp/send_queue.h"
 
 namespace mc::transport::tcp {
