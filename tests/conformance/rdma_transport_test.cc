@@ -50,7 +50,8 @@ TEST_F(RdmaTransportTest, WhenARailGoesSilentTheOtherCarriesOnAndTheFirstComesBa
   EXPECT_TRUE(holds_bytes(to));
   EXPECT_LE(now_ns_ - before_ns, 500 * kMs);
   EXPECT_GT(pair_->a().counters().resent_slices, 0u);
-  EXPECT_FALSE(all_up());
+  // The small lane of that rail had nothing to do, and is found out all the same.
+  EXPECT_TRUE(wait_for([&] { return count(rails(), ": up") == 2; }, 700)) << rails();
   ASSERT_EQ(run(read(0, piece)), Outcome::kDone);
   fabric_.cut(0, false);
   EXPECT_TRUE(wait_for([&] { return all_up(); }, 5'000)) << rails();

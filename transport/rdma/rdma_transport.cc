@@ -13,7 +13,9 @@ namespace mc::transport::rdma {
 
 namespace {
 
-constexpr std::uint64_t kScanNs = 1'000'000'000;  // between two looks for devices
+// Between two looks for devices: while one is missing, and else. A look reads sysfs.
+constexpr std::uint64_t kMissingScanNs = 1'000'000'000;
+constexpr std::uint64_t kScanNs = 4'000'000'000;
 // So long after the last completion the devices are only polled; then they are asked to call.
 constexpr std::uint64_t kBusyNs = 50'000;
 constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
@@ -41,7 +43,7 @@ Result<std::unique_ptr<RdmaTransport>> RdmaTransport::create(const RdmaOptions& 
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
   std::unique_ptr<RdmaTransport> made(new RdmaTransport(options, verbs, dialer, std::move(epoll)));
-  made->open_devices();
+  made->find_devices();
   if (std::ranges::none_of(made->devices_, [](const auto& device) { return device != nullptr; })) {
     const std::string why = made->describe_devices();
     return fail(MC_UNSUPPORTED, why.empty() ? "no RDMA: this host has no RDMA device"
@@ -99,8 +101,9 @@ std::size_t RdmaTransport::submit(std::span<Operation> operations, std::uint64_t
 
 // ---- Devices ----------------------------------------------------------------------------------
 
-bool RdmaTransport::open_devices() {
+void RdmaTransport::find_devices() {
   bool any = false;
+  std::array<bool, kMaxDevices> listed{};
   each_device(verbs_, [&](const std::string& name, ibv_device* device) {
     auto at = std::ranges::find(slots_, name, &Slot::name);
     if (at == slots_.end()) {
@@ -109,16 +112,26 @@ bool RdmaTransport::open_devices() {
       at = slots_.end() - 1;
     }
     const auto slot = static_cast<std::size_t>(at - slots_.begin());
+    listed[slot] = true;
     if (devices_[slot]) return;
     const Status status = open_device(slot, device);
     at->why = status.ok() ? "" : std::string(status.text());
     any = any || status.ok();
   });
-  if (any) {
-    requester_.on_devices_changed();
-    responder_.announce();
+  bool all = true;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    // A driver that cannot take a device away from its users waits for them, and says nothing.
+    if (devices_[slot] && !listed[slot]) {
+      slots_[slot].why = "RDMA device " + slots_[slot].name + " is being removed";
+      close_device(slot, now_ns_);
+      any = true;
+    }
+    all = all && devices_[slot];
   }
-  return any;
+  next_scan_ns_ = now_ns_ + (all ? kScanNs : kMissingScanNs);
+  if (!any) return;
+  requester_.on_devices_changed();
+  responder_.announce();
 }
 
 Status RdmaTransport::open_device(std::size_t slot, ibv_device* device) {
@@ -246,10 +259,7 @@ void RdmaTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
     edges_.take(now_ns_);
     next_edges_ns_ = now_ns_ + kEdgesNs;
   }
-  if (now_ns_ >= next_scan_ns_) {
-    next_scan_ns_ = now_ns_ + kScanNs;
-    open_devices();
-  }
+  if (now_ns_ >= next_scan_ns_) find_devices();
   requester_.tick(now_ns_);
   requester_.pump_all(now_ns_);
   arm();

@@ -79,8 +79,8 @@ class RdmaTransport : public Transport {
 
   RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer, Fd epoll);
 
-  // True: some were opened that were not before.
-  bool open_devices();
+  // Opens those that are there now; closes those that are no longer.
+  void find_devices();
   Status open_device(std::size_t slot, ibv_device* device);
   void close_device(std::size_t slot, std::uint64_t now_ns);
   void on_device_event(std::size_t slot, std::uint64_t now_ns);

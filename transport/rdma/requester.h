@@ -165,6 +165,8 @@ class Requester {
   void on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns);
   void fail_lane(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
                  const ibv_wc* error = nullptr);
+  // The idle lanes of a path on which one has failed have to prove themselves.
+  void suspect(Peer& peer, const Path& path, std::uint64_t now_ns);
   void take_back(Peer& peer, const Place& place, const Slice& slice);
   void on_slice(Peer& peer, std::size_t place, const Slice& slice, Outcome outcome,
                 std::uint64_t now_ns);

@@ -135,8 +135,18 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
     const LaneBody close{static_cast<std::uint32_t>(at), place.serial};
     static_cast<void>(peer.link->send(encode(MessageKind::kClose, close)));
   }
+  if (was_up && is_up(peer)) suspect(peer, place.path, now_ns);
   pump_later(peer);
   next_look_ns_ = 0;
+}
+
+void Requester::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
+  for (Place& place : peer.places) {
+    if (place.path != path || place.state != LaneState::kUp || place.lane->posted() > 0) continue;
+    place.since_ns = now_ns;
+    place.lane->add_probe();
+    place.must_flush = true;
+  }
 }
 
 void Requester::take_back(Peer& peer, const Place& place, const Slice& slice) {
