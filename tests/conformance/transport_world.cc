@@ -84,9 +84,10 @@ class TcpWorld : public World {
 class RdmaWorld : public World {
  public:
   RdmaWorld(const rdma::Verbs& verbs, const std::vector<std::string>& devices_a,
-            const std::vector<std::string>& devices_b, std::uint8_t ack_timeout)
-      : pair_(verbs, options(kNodeA, devices_a, ack_timeout),
-              options(kNodeB, devices_b, ack_timeout)) {
+            const std::vector<std::string>& devices_b, std::uint8_t ack_timeout,
+            std::uint32_t opening_threads)
+      : pair_(verbs, options(kNodeA, devices_a, ack_timeout, opening_threads),
+              options(kNodeB, devices_b, ack_timeout, opening_threads)) {
     RegionSpec spec;
     spec.data = memory_arena().data();
     spec.size_bytes = memory_arena().size();
@@ -102,9 +103,10 @@ class RdmaWorld : public World {
 
  private:
   static rdma::RdmaOptions options(NodeId node, const std::vector<std::string>& devices,
-                                   std::uint8_t ack_timeout) {
+                                   std::uint8_t ack_timeout, std::uint32_t opening_threads) {
     rdma::RdmaOptions result = RdmaPair::options(node, devices);
     result.ack_timeout = ack_timeout;
+    result.opening_threads = opening_threads;
     return result;
   }
   RdmaPair pair_;
@@ -133,7 +135,7 @@ class FabricWorld : public World {
   Fabric fabric_;
   std::unique_ptr<RdmaWorld> world_ =
       std::make_unique<RdmaWorld>(VerbsFabric::verbs(), std::vector<std::string>{"a0", "a1"},
-                                  std::vector<std::string>{"b0", "b1"}, std::uint8_t{14});
+                                  std::vector<std::string>{"b0", "b1"}, std::uint8_t{14}, 0u);
 };
 
 std::vector<std::string> words(const char* text) {
@@ -157,7 +159,7 @@ std::vector<WorldKind> world_kinds() {
     kinds.push_back({"rdma", [ours, theirs] {
                        // An emulated processor answers late: 1 s until a packet is sent again.
                        return std::make_unique<RdmaWorld>(rdma::load_verbs().value(), ours, theirs,
-                                                          std::uint8_t{18});
+                                                          std::uint8_t{18}, 4u);
                      }});
   }
   return kinds;

@@ -126,10 +126,11 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
   std::vector<OperationId> submit_reads(RemoteRegionId region, std::size_t count) {
     std::vector<Operation> operations(count);
     pieces_.assign(count, Piece{});
-    to_.assign(count, Memory(1u << 20, std::byte{0}));
+    to_.assign(std::min<std::size_t>(count, 16), Memory(1u << 20, std::byte{0}));
     std::vector<OperationId> ids;
     for (std::size_t i = 0; i < count; ++i) {
-      pieces_[i] = {to_[i].data(), to_[i].size(), kNoRegion};
+      Memory& to = to_[i % to_.size()];
+      pieces_[i] = {to.data(), to.size(), kNoRegion};
       operations[i].peer = peer_;
       operations[i].region = region;
       operations[i].offset_bytes = i % 4 << 20;
@@ -157,7 +158,7 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
 
 TEST_F(KilledPeerTest, ReadsOfAKilledPeerEndAsLostOnceAndTheNextProcessIsFound) {
   const auto first = transport_->import_region(peer_, servers_[0].text).value();
-  const auto ids = submit_reads(first, 16);
+  const auto ids = submit_reads(first, 256);  // a second's worth and more
   ASSERT_TRUE(wait_for([&] { return completed() >= 3; })) << transport_->describe_rails(peer_);
   EXPECT_EQ(std::ranges::count(events_, Event::Kind::kPeerLost, &Event::kind), 0)
       << transport_->describe_rails(peer_);

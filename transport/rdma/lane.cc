@@ -56,8 +56,8 @@ bool Lane::flush() {
 }
 
 void Lane::end() {
-  pair_.stop();
-  QueuePair gone = std::move(pair_);
+  if (pair_.get() != nullptr) pair_.stop();
+  const QueuePair gone = std::move(pair_);
   chained_ = 0;
   failed_ = true;
 }

@@ -51,6 +51,10 @@ class Lane {
   }
 
   QueuePair& pair() { return pair_; }
+  std::uint32_t generation() const { return generation_; }
+  // While it is on its way to be ready.
+  QueuePair lend() { return std::move(pair_); }
+  void give_back(QueuePair pair) { pair_ = std::move(pair); }
   Device& device() const { return *device_; }
   std::uint32_t index() const { return index_; }
   bool has_room() const { return tail_ - head_ < kPairDepth && device().has_room(); }

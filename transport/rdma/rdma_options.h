@@ -33,6 +33,7 @@ struct RdmaOptions {
   bool relaxed_ordering = true;
   bool on_demand_paging = true;  // where the device has it
   std::uint32_t registering_threads = 8;
+  std::uint32_t opening_threads = 4;  // of queue pairs; 0: the loop waits for each (opener.h)
 };
 
 }  // namespace mc::transport::rdma

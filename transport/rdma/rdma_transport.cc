@@ -42,7 +42,12 @@ Result<std::unique_ptr<RdmaTransport>> RdmaTransport::create(const RdmaOptions& 
   }
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
-  std::unique_ptr<RdmaTransport> made(new RdmaTransport(options, verbs, dialer, std::move(epoll)));
+  auto wakeup = make_eventfd();
+  if (!wakeup) return fail(wakeup.error());
+  std::unique_ptr<RdmaTransport> made(
+      new RdmaTransport(options, verbs, dialer, std::move(epoll), std::move(*wakeup)));
+  Status watched = made->edges_.watch(made->opener_.fd(), &made->opener_, Edges::Kind::kReadable);
+  if (!watched.ok()) return fail(std::move(watched));
   made->find_devices();
   if (std::ranges::none_of(made->devices_, [](const auto& device) { return device != nullptr; })) {
     const std::string why = made->describe_devices();
@@ -53,13 +58,14 @@ Result<std::unique_ptr<RdmaTransport>> RdmaTransport::create(const RdmaOptions& 
 }
 
 RdmaTransport::RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer,
-                             Fd epoll)
+                             Fd epoll, Fd wakeup)
     : options_(options),
       verbs_(verbs),
       edges_(std::move(epoll)),
       regions_(options_, devices_),
-      requester_(options_, devices_, regions_, edges_, dialer, counters_),
-      responder_(options_, devices_, regions_, edges_,
+      opener_(options_.opening_threads, std::move(wakeup)),
+      requester_(options_, devices_, regions_, edges_, opener_, dialer, counters_),
+      responder_(options_, devices_, regions_, edges_, opener_,
                  [this](const Device& device) { drain(device); }) {
   for (const std::string& name : options_.devices) slots_.push_back({name, {}, 0, nullptr});
 }
@@ -155,6 +161,7 @@ Status RdmaTransport::open_device(std::size_t slot, ibv_device* device) {
 
 void RdmaTransport::close_device(std::size_t slot, std::uint64_t now_ns) {
   Device& device = *devices_[slot];
+  opener_.finish(device);
   take_completions(slot);
   requester_.on_closing(device, now_ns);
   responder_.on_closing(device);

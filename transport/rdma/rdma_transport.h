@@ -5,7 +5,9 @@
 //   to be agreed on, and is its sign of life.
 //   The serving side's processor takes no part in reads: RegionGuard is not asked, and nobody
 //   refuses a stale generation. Whoever reads compares a checksum.
-// Threads: one drives it. Registering large memory starts threads for that time.
+// Threads: one drives it. Registering large memory starts threads for that time; others find the
+// way
+//   for new queue pairs.
 // Owns devices, registrations, queue pairs, links.
 // Trusts: links that were attached; nothing that arrives on them. The network: RDMA's keys travel
 //   in clear text, so hosts that share it can forge them.
@@ -77,7 +79,8 @@ class RdmaTransport : public Transport {
     std::vector<std::byte> payload;
   };
 
-  RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer, Fd epoll);
+  RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer, Fd epoll,
+                Fd wakeup);
 
   // Opens those that are there now; closes those that are no longer.
   void find_devices();
@@ -98,6 +101,7 @@ class RdmaTransport : public Transport {
   std::vector<Slot> slots_;
   DeviceSlots devices_;
   LocalRegions regions_;
+  Opener opener_;
   Requester requester_;
   Responder responder_;
   std::vector<Received> arrived_;

@@ -6,11 +6,13 @@
 namespace mc::transport::rdma {
 
 Requester::Requester(const RdmaOptions& options, const DeviceSlots& devices,
-                     const LocalRegions& regions, Edges& edges, Dialer& dialer, Counters& counters)
+                     const LocalRegions& regions, Edges& edges, Opener& opener, Dialer& dialer,
+                     Counters& counters)
     : options_(options),
       devices_(devices),
       regions_(regions),
       edges_(edges),
+      opener_(opener),
       dialer_(dialer),
       counters_(counters) {
   on_devices_changed();
@@ -82,7 +84,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     peer->used_ns = now_ns;
     if (peer->dormant) {
       peer->dormant = false;
-      peer->usable_ns = now_ns;
+      peer->usable_ns = now_ns + kFirstWayNs;
       next_look_ns_ = 0;
     }
     (size <= kSmallBytes ? peer->small_waiting : peer->bulk_waiting).push(state->id);

@@ -8,7 +8,8 @@
 //            └► bulk queue ───► bulk lanes of rails  ┘  take turns
 //
 //     a peer:  no link ─► link, its devices known ─► dormant ─► first use: lanes are opened
-//     a lane:  down ─► opening (kOpen) ─► probing (a write of nothing) ─► up ─► down …
+//     a lane:  down ─► opening (kOpen) ─► getting ready ─► probing (a write of nothing) ─► up ─►
+//     down …
 //
 //   A lane that fails takes its queue pair down first; then nothing lands any more, and its slices
 //   go elsewhere: reads at once, writes when the peer has closed its end. An operation that is
@@ -27,6 +28,7 @@
 #include "transport/rdma/edges.h"
 #include "transport/rdma/lane.h"
 #include "transport/rdma/local_regions.h"
+#include "transport/rdma/opener.h"
 #include "transport/rdma/remote_regions.h"
 
 namespace mc::transport::rdma {
@@ -35,11 +37,13 @@ namespace mc::transport::rdma {
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
 // A lane that owes a completion for so long is left, if another one is up.
 inline constexpr std::uint64_t kLaneSilentNs = 300'000'000;
+// The kernel may take so long to find a neighbour that nobody has spoken to before.
+inline constexpr std::uint64_t kFirstWayNs = 2'000'000'000;
 
 class Requester {
  public:
   Requester(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,
-            Edges& edges, Dialer& dialer, Counters& counters);
+            Edges& edges, Opener& opener, Dialer& dialer, Counters& counters);
   ~Requester();
 
   Result<PeerId> connect(const PeerSpec& spec);
@@ -69,7 +73,7 @@ class Requester {
   std::string describe_rails(PeerId peer) const;
 
  private:
-  enum class LaneState : std::uint8_t { kDown, kOpening, kProbing, kUp };
+  enum class LaneState : std::uint8_t { kDown, kOpening, kReadying, kProbing, kUp };
   // Where a lane is or will be.
   struct Place {
     Path path;
@@ -163,6 +167,8 @@ class Requester {
   // Lanes.
   void open_lane(Peer& peer, std::size_t place, std::uint64_t now_ns);
   void on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns);
+  void on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
+                const Status& status);
   void fail_lane(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
                  const ibv_wc* error = nullptr);
   // The idle lanes of a path on which one has failed have to prove themselves.
@@ -190,6 +196,7 @@ class Requester {
   const DeviceSlots& devices_;
   const LocalRegions& regions_;
   Edges& edges_;
+  Opener& opener_;
   Dialer& dialer_;
   Counters& counters_;
   Operations operations_;
@@ -204,6 +211,7 @@ class Requester {
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t last_look_ns_ = 0;
+  std::uint64_t now_ns_ = 0;  // of the last tick
   std::uint32_t next_serial_ = 1;
 };
 

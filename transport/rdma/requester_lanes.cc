@@ -70,16 +70,34 @@ void Requester::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t no
   const Device& device = place.lane->device();
   end.mtu = std::min(opened.mtu, device.address().mtu);
   end.read_depth = std::min(opened.read_depth, device.reads_out());
-  Status status = can_reach(device.address(), end.address)
-                      ? place.lane->pair().open_to(end, place.packet_number)
-                      : Status(MC_UNSUPPORTED, "the peer's device has an address of another kind");
-  if (!status.ok()) return fail_lane(peer, opened.lane, std::string(status.text()), now_ns);
-  place.state = LaneState::kProbing;
+  if (!can_reach(device.address(), end.address)) {
+    return fail_lane(peer, opened.lane, "the peer's device has an address of another kind", now_ns);
+  }
+  place.state = LaneState::kReadying;
   place.since_ns = now_ns;
-  place.measured_ns = now_ns;
+  opener_.open(
+      place.lane->lend(),
+      [end, number = place.packet_number](QueuePair& pair) { return pair.open_to(end, number); },
+      [this, index = place.lane->index(), generation = place.lane->generation()](
+          QueuePair pair, const Status& status) {
+        on_ready(index, generation, std::move(pair), status);
+      });
+}
+
+void Requester::on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
+                         const Status& status) {
+  Peer* peer = lanes_[index].peer;
+  if (peer == nullptr || (lanes_[index].generation & kPacketNumberMask) != generation) return;
+  const std::size_t at = lanes_[index].place;
+  Place& place = peer->places[at];
+  place.lane->give_back(std::move(pair));
+  if (!status.ok()) return fail_lane(*peer, at, std::string(status.text()), now_ns_);
+  place.state = LaneState::kProbing;
+  place.since_ns = now_ns_;
+  place.measured_ns = now_ns_;
   place.measured_bytes = 0;
   place.lane->add_probe();
-  if (!place.lane->flush()) fail_lane(peer, opened.lane, "the device takes no request", now_ns);
+  if (!place.lane->flush()) fail_lane(*peer, at, "the device takes no request", now_ns_);
 }
 
 namespace {
@@ -253,7 +271,7 @@ std::string Requester::describe_rails(PeerId id) const {
   const Peer* peer = find(id);
   if (peer == nullptr) return text;
   for (const Place& place : peer->places) {
-    static constexpr const char* kStates[] = {"down", "opening", "probing", "up"};
+    static constexpr const char* kStates[] = {"down", "opening", "getting ready", "probing", "up"};
     const Device* device = devices_[place.path.ours].get();
     text += device != nullptr ? device->name() : "device " + std::to_string(place.path.ours);
     text += " to their " + std::to_string(place.path.theirs);

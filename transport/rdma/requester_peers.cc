@@ -167,6 +167,7 @@ void Requester::lose(Peer& peer) {
 }
 
 void Requester::tick(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
   if (now_ns >= next_deadline_ns_) expire(now_ns);
   if (now_ns < next_look_ns_) return;
   // Whoever slept himself cannot blame his peers: what they sent may not have been read yet.

@@ -17,7 +17,7 @@ Status Responder::attach(Link link) {
   }
   Status status = tcp::prepare_lane(link.socket.get());
   if (!status.ok()) return status;
-  auto served = std::make_unique<ServedLink>(*this, std::move(link));
+  auto served = std::make_unique<ServedLink>(*this, next_link_++, std::move(link));
   ServedLink* raw = served.get();
   status = edges_.watch(raw->link.socket(), raw, Edges::Kind::kLink);
   if (!status.ok()) return status;
@@ -37,11 +37,15 @@ bool Responder::take(ServedLink& link, const Message& message) {
     case MessageKind::kHello:
       return greet(link, message.hello);
     case MessageKind::kOpen:
-      return link.link.send(encode(open(link, message.open)));
+      return open(link, message.open);
     case MessageKind::kClose: {
       const auto at = link.pairs.find(message.lane.lane);
       if (at != link.pairs.end() && at->second.serial <= message.lane.serial) {
         close_pair(link, message.lane.lane);
+      }
+      const auto opening = link.opening.find(message.lane.lane);
+      if (opening != link.opening.end() && opening->second <= message.lane.serial) {
+        link.opening.erase(opening);
       }
       return link.link.send(encode(MessageKind::kClosed, message.lane));
     }
@@ -87,13 +91,14 @@ std::vector<DeviceEntry> Responder::entries() const {
   return list;
 }
 
-OpenedBody Responder::open(ServedLink& link, const OpenBody& open) {
+// False: the link has failed.
+bool Responder::open(ServedLink& link, const OpenBody& open) {
   OpenedBody answer{};
   answer.lane = open.lane;
   answer.serial = open.serial;
   const auto refuse = [&](Outcome outcome) {
     answer.outcome = static_cast<std::uint8_t>(outcome);
-    return answer;
+    return link.link.send(encode(answer));
   };
   Device* device = devices_[open.device].get();
   if (device == nullptr || device->epoch() != open.device_epoch) return refuse(Outcome::kStale);
@@ -107,19 +112,44 @@ OpenedBody Responder::open(ServedLink& link, const OpenBody& open) {
   asker.read_depth = std::min(open.read_depth, device->reads_in());
   if (!can_reach(device->address(), asker.address)) return refuse(Outcome::kUnsupported);
   close_pair(link, open.lane);
-  if (senders_.size() >= kMaxServedPairs) return refuse(Outcome::kBusy);
+  if (senders_.size() + opening_count_ >= kMaxServedPairs) return refuse(Outcome::kBusy);
   auto pair = QueuePair::create_serving(*device, options_);
   if (!pair) return refuse(Outcome::kBusy);
-  if (!pair->answer_to(asker).ok()) return refuse(Outcome::kUnsupported);
   answer.gid = device->address().gid;
   answer.lid = device->address().lid;
   answer.mtu = asker.mtu;
   answer.read_depth = asker.read_depth;
   answer.pair_number = pair->number();
   answer.packet_number = next_packet_number_++ & kPacketNumberMask;
-  senders_[{device, pair->number()}] = link.node;
-  link.pairs.emplace(open.lane, Served{std::move(*pair), open.serial});
-  return answer;
+  link.opening[open.lane] = open.serial;
+  ++opening_count_;
+  opener_.open(
+      std::move(*pair), [asker](QueuePair& serving) { return serving.answer_to(asker); },
+      [this, id = link.id, answer](QueuePair ready, const Status& status) {
+        on_ready(id, answer, std::move(ready), status);
+      });
+  return !link.link.failed();
+}
+
+void Responder::on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pair,
+                         const Status& status) {
+  --opening_count_;
+  const auto at =
+      std::ranges::find_if(links_, [&](const auto& entry) { return entry.first->id == link_id; });
+  if (at == links_.end()) return;
+  ServedLink& link = *at->first;
+  const auto opening = link.opening.find(answer.lane);
+  // Closed, or opened anew, meanwhile.
+  if (opening == link.opening.end() || opening->second != answer.serial) return;
+  link.opening.erase(opening);
+  if (status.ok()) {
+    senders_[{&pair.device(), pair.number()}] = link.node;
+    link.pairs.emplace(answer.lane, Served{std::move(pair), answer.serial});
+  } else {
+    answer.outcome = static_cast<std::uint8_t>(Outcome::kUnsupported);
+  }
+  // A link that fails by this ends with its next edge.
+  static_cast<void>(link.link.send(encode(answer)));
 }
 
 void Responder::close_pair(ServedLink& link, std::uint32_t lane) {

@@ -16,6 +16,7 @@
 #include "transport/rdma/control_link.h"
 #include "transport/rdma/edges.h"
 #include "transport/rdma/local_regions.h"
+#include "transport/rdma/opener.h"
 #include "transport/rdma/queue_pair.h"
 
 namespace mc::transport::rdma {
@@ -29,11 +30,12 @@ class Responder {
   // lost with its queue pair.
   using Drain = std::function<void(Device&)>;
   Responder(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,
-            Edges& edges, Drain drain)
+            Edges& edges, Opener& opener, Drain drain)
       : options_(options),
         devices_(devices),
         regions_(regions),
         edges_(edges),
+        opener_(opener),
         drain_(std::move(drain)) {}
   ~Responder();
 
@@ -56,14 +58,16 @@ class Responder {
   };
   class ServedLink : public Watched {
    public:
-    ServedLink(Responder& owner, Link from)
-        : node(from.node), link(std::move(from.socket), false), owner_(owner) {}
+    ServedLink(Responder& owner, std::uint64_t number, Link from)
+        : id(number), node(from.node), link(std::move(from.socket), false), owner_(owner) {}
     void on_edge(std::uint64_t now_ns) override;
 
+    const std::uint64_t id;
     const NodeId node;
     ControlLink link;
     std::uint64_t token = 0;  // 0: has not said hello
     std::map<std::uint32_t, Served> pairs;
+    std::map<std::uint32_t, std::uint32_t> opening;  // lane to serial
 
    private:
     Responder& owner_;
@@ -71,7 +75,8 @@ class Responder {
 
   bool take(ServedLink& link, const Message& message);
   bool greet(ServedLink& link, const HelloBody& hello);
-  OpenedBody open(ServedLink& link, const OpenBody& open);
+  bool open(ServedLink& link, const OpenBody& open);
+  void on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pair, const Status& status);
   void close_pair(ServedLink& link, std::uint32_t lane);
   void close_link(ServedLink& link);
   std::vector<DeviceEntry> entries() const;
@@ -80,12 +85,15 @@ class Responder {
   const DeviceSlots& devices_;
   const LocalRegions& regions_;
   Edges& edges_;
+  Opener& opener_;
   Drain drain_;
   std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
   // A gone device's place is told with the address that it had.
   mutable std::array<std::optional<PortAddress>, kMaxDevices> known_;
   std::map<std::pair<const Device*, std::uint32_t>, NodeId> senders_;
   std::uint32_t next_packet_number_ = 0;
+  std::uint64_t next_link_ = 1;
+  std::size_t opening_count_ = 0;
 };
 
 }  // namespace mc::transport::rdma
