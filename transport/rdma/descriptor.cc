@@ -32,8 +32,9 @@ static_assert(sizeof(Device) == 16);
 
 template <typename T>
 void append(std::vector<std::byte>& bytes, const T& value) {
-  const auto raw = std::as_bytes(std::span(&value, 1));
-  bytes.insert(bytes.end(), raw.begin(), raw.end());
+  const std::size_t at = bytes.size();
+  bytes.resize(at + sizeof value);
+  std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
 template <typename T>

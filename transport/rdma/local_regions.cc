@@ -131,9 +131,9 @@ Status LocalRegions::register_with(Region& region, std::span<const std::size_t> 
       const unsigned access = access_of(region, device);
       ibv_mr* key = nullptr;
       if (spec.kind == MemoryKind::kDevice && spec.fd >= 0) {
-        key = device.verbs().reg_dmabuf_mr(device.domain(), offset, bytes,
-                                           reinterpret_cast<std::uint64_t>(spec.data) + offset,
-                                           spec.fd, access & ~IBV_ACCESS_RELAXED_ORDERING);
+        key = device.verbs().reg_dmabuf_mr(
+            device.domain(), offset, bytes, reinterpret_cast<std::uint64_t>(spec.data) + offset,
+            spec.fd, access & ~unsigned{IBV_ACCESS_RELAXED_ORDERING});
       } else {
         key = device.verbs().reg_mr(device.domain(), spec.data + offset, bytes, access);
       }

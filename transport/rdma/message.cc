@@ -10,8 +10,9 @@ namespace {
 
 template <typename Body>
 void append(std::vector<std::byte>& bytes, const Body& body) {
-  const auto raw = std::as_bytes(std::span(&body, 1));
-  bytes.insert(bytes.end(), raw.begin(), raw.end());
+  const std::size_t at = bytes.size();
+  bytes.resize(at + sizeof body);
+  std::memcpy(bytes.data() + at, &body, sizeof body);
 }
 
 std::vector<std::byte> start(MessageKind kind, std::size_t body_bytes) {
