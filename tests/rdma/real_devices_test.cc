@@ -91,6 +91,30 @@ TEST_F(RdmaHostsTest, AnInterfaceThatGoesDownIsLeftAndComesBack) {
   EXPECT_EQ(back.failed + back.wrong, 0u);
 }
 
+TEST_F(RdmaHostsTest, ALoopThatSleepsIsWokenByItsCompletions) {
+  warm_up();
+  Memory to(4096);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  int slept = 0;
+  int woken = 0;
+  for (int i = 0; i < 100; ++i) {
+    const OperationId id = submit(read(0, piece));
+    bool sleeping = false;
+    while (event_of(id) == nullptr) {
+      step();
+      const std::uint64_t until_ns = pair_->a().next_poll_ns();
+      if (event_of(id) != nullptr || until_ns <= now_ns()) continue;
+      if (!sleeping) ++slept;
+      sleeping = true;
+      if (wait_readable(pair_->a().wait_fd(), until_ns - now_ns())) ++woken;
+    }
+    // Let the device be asked to call, so that the next read is slept for.
+    while (pair_->a().next_poll_ns() <= now_ns()) step();
+  }
+  EXPECT_GT(slept, 50);
+  EXPECT_GE(woken, slept);
+}
+
 TEST_F(RdmaHostsTest, ASideWithASmallerMtuIsSpokenToInIts) {
   pair_.reset();
   options_b_.max_mtu_bytes = 1024;
