@@ -159,7 +159,9 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
 TEST_F(KilledPeerTest, ReadsOfAKilledPeerEndAsLostOnceAndTheNextProcessIsFound) {
   const auto first = transport_->import_region(peer_, servers_[0].text).value();
   const auto ids = submit_reads(first, 256);  // a second's worth and more
-  ASSERT_TRUE(wait_for([&] { return completed() >= 3; })) << transport_->describe_rails(peer_);
+  // Operations take turns, so all of them are under way then.
+  ASSERT_TRUE(wait_for([&] { return transport_->counters().read_bytes >= 4u << 20; }))
+      << transport_->describe_rails(peer_);
   EXPECT_EQ(std::ranges::count(events_, Event::Kind::kPeerLost, &Event::kind), 0)
       << transport_->describe_rails(peer_);
   ::kill(servers_[0].pid, SIGKILL);
@@ -186,7 +188,8 @@ TEST_F(KilledPeerTest, ReadsOfAKilledPeerEndAsLostOnceAndTheNextProcessIsFound) 
 TEST_F(KilledPeerTest, AfterAKillTheNextProcessIsReadFrom) {
   const auto first = transport_->import_region(peer_, servers_[0].text).value();
   auto ids = submit_reads(first, 8);
-  ASSERT_TRUE(wait_for([&] { return completed() >= 1; })) << transport_->describe_rails(peer_);
+  ASSERT_TRUE(wait_for([&] { return transport_->counters().read_bytes >= 1u << 20; }))
+      << transport_->describe_rails(peer_);
   at_ = 1;
   ::kill(servers_[0].pid, SIGKILL);
   ASSERT_TRUE(wait_for([&] { return completed() == ids.size(); }));

@@ -111,7 +111,7 @@ TEST_F(RdmaHostsTest, ALoopThatSleepsIsWokenByItsCompletions) {
     // Let the device be asked to call, so that the next read is slept for.
     while (pair_->a().next_poll_ns() <= now_ns()) step();
   }
-  EXPECT_GT(slept, 50);
+  EXPECT_GT(slept, 0);
   EXPECT_GE(woken, slept);
 }
 
