@@ -10,12 +10,14 @@
 #include <memory>
 #include <vector>
 
+#include "conformance/memory_arena.h"
 #include "conformance/transport_world.h"
 #include "libmc/base/clock.h"
 
 namespace mc::transport::testing {
 
-using Memory = std::vector<std::byte>;
+// In the arena, which transports that want their pieces registered know as one region.
+using Memory = std::vector<std::byte, ArenaAllocator<std::byte>>;
 
 // Bytes that differ from place to place and from seed to seed.
 Memory pattern(std::size_t size, std::uint64_t seed);

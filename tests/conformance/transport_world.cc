@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/transport_world.h"
 
+#include <cstdlib>
+#include <sstream>
+
+#include "conformance/memory_arena.h"
+#include "conformance/rdma_pair.h"
 #include "conformance/tcp_node.h"
+#include "conformance/verbs_fabric.h"
 #include "libmc/base/clock.h"
 #include "transport/fault/fault_transport.h"
 #include "transport/loop/loop_transport.h"
@@ -74,12 +80,89 @@ class TcpWorld : public World {
   std::unique_ptr<TcpNode> b_ = std::make_unique<TcpNode>(book_, options(kNodeB));
 };
 
+// Real verbs devices, or those of a fabric in this process.
+class RdmaWorld : public World {
+ public:
+  RdmaWorld(const rdma::Verbs& verbs, const std::vector<std::string>& devices_a,
+            const std::vector<std::string>& devices_b, std::uint8_t ack_timeout,
+            std::uint32_t opening_threads)
+      : pair_(verbs, options(kNodeA, devices_a, ack_timeout, opening_threads),
+              options(kNodeB, devices_b, ack_timeout, opening_threads)) {
+    RegionSpec spec;
+    spec.data = memory_arena().data();
+    spec.size_bytes = memory_arena().size();
+    static_cast<void>(pair_.a().register_region(spec).value());
+  }
+  Transport& a() override { return pair_.a(); }
+  Transport& b() override { return pair_.b(); }
+  std::uint64_t now_ns() const override { return mc::now_ns(); }
+  void step(std::vector<Event>& at_a, std::vector<Event>& at_b) override {
+    pair_.step(mc::now_ns(), at_a, at_b);
+  }
+  void kill_b() override { pair_.kill_b(); }
+
+ private:
+  static rdma::RdmaOptions options(NodeId node, const std::vector<std::string>& devices,
+                                   std::uint8_t ack_timeout, std::uint32_t opening_threads) {
+    rdma::RdmaOptions result = RdmaPair::options(node, devices);
+    result.ack_timeout = ack_timeout;
+    result.opening_threads = opening_threads;
+    return result;
+  }
+  RdmaPair pair_;
+};
+
+class FabricWorld : public World {
+ public:
+  Transport& a() override { return world_->a(); }
+  Transport& b() override { return world_->b(); }
+  std::uint64_t now_ns() const override { return world_->now_ns(); }
+  void step(std::vector<Event>& at_a, std::vector<Event>& at_b) override {
+    world_->step(at_a, at_b);
+  }
+  void kill_b() override { world_->kill_b(); }
+
+ private:
+  struct Fabric : VerbsFabric {
+    Fabric() {
+      for (const std::uint8_t subnet : {std::uint8_t{0}, std::uint8_t{1}}) {
+        const std::string number = std::to_string(subnet);
+        add({.name = "a" + number, .subnet = subnet, .host = 1});
+        add({.name = "b" + number, .subnet = subnet, .host = 2});
+      }
+    }
+  };
+  Fabric fabric_;
+  std::unique_ptr<RdmaWorld> world_ =
+      std::make_unique<RdmaWorld>(VerbsFabric::verbs(), std::vector<std::string>{"a0", "a1"},
+                                  std::vector<std::string>{"b0", "b1"}, std::uint8_t{14}, 0u);
+};
+
+std::vector<std::string> words(const char* text) {
+  std::istringstream stream(text == nullptr ? "" : text);
+  std::vector<std::string> list;
+  for (std::string word; stream >> word;) list.push_back(word);
+  return list;
+}
+
 }  // namespace
 
 std::vector<WorldKind> world_kinds() {
-  return {{"loop", [] { return std::make_unique<LoopWorld>(); }},
-          {"tcp", [] { return std::make_unique<TcpWorld>(); }},
-          {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }}};
+  std::vector<WorldKind> kinds = {{"loop", [] { return std::make_unique<LoopWorld>(); }},
+                                  {"tcp", [] { return std::make_unique<TcpWorld>(); }},
+                                  {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
+                                  {"fabric", [] { return std::make_unique<FabricWorld>(); }}};
+  // Set in the virtual machine that tests/run --rdma starts.
+  const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
+  const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));
+  if (!ours.empty() && !theirs.empty()) {
+    kinds.push_back({"rdma", [ours, theirs] {
+                       // An emulated processor answers late: 1 s until a packet is sent again.
+                       return std::make_unique<RdmaWorld>(rdma::load_verbs().value(), ours, theirs,
+                                                          std::uint8_t{18}, 4u);
+                     }});
+  }
+  return kinds;
 }
 
 }  // namespace mc::transport::testing

@@ -16,8 +16,8 @@
 
 #include "transport/queue.h"
 #include "transport/tcp/lane.h"
-#include "transport/tcp/operations.h"
 #include "transport/tcp/send_queue.h"
+#include "transport/tcp/slice.h"
 
 namespace mc::transport::tcp {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the operations in flight, and the slices they are cut into.
+// What it is: the operations in flight, which transports cut into slices.
 //
 //   bytes of an operation   0 ── done, in any order ──┬── on lanes (slices) ──┬── not cut yet ──►
 //
@@ -14,10 +14,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/tcp/frame.h"
 #include "transport/transport.h"
 
-namespace mc::transport::tcp {
+namespace mc::transport {
 
 // A place within the pieces of an operation.
 struct Cursor {
@@ -42,17 +41,6 @@ struct OperationState {
   std::uint32_t slices_out = 0;
   Cursor cut_at;
   std::vector<Piece> pieces;
-};
-
-struct Slice {
-  OperationId operation = kNoOperation;  // none: a ping or a cut
-  Expected expected;
-  std::uint64_t offset_bytes = 0;  // in the operation
-  std::uint32_t size_bytes = 0;
-  std::uint32_t received_bytes = 0;
-  std::uint64_t asked_ns = 0;
-  Cursor start;
-  Cursor at;
 };
 
 class Operations {
@@ -84,4 +72,4 @@ std::uint64_t append_vectors(const std::vector<Piece>& pieces, Cursor& at, std::
                              std::size_t max_vectors, std::vector<iovec>& vectors);
 void advance(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size);
 
-}  // namespace mc::transport::tcp
+}  // namespace mc::transport

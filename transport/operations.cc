@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/tcp/operations.h"
+#include "transport/operations.h"
 
 #include <algorithm>
 
-namespace mc::transport::tcp {
+namespace mc::transport {
 
 Operations::Operations() {
   slots_.resize(kMaxOperations);
@@ -55,4 +55,4 @@ void advance(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size) {
   }
 }
 
-}  // namespace mc::transport::tcp
+}  // namespace mc::transport

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: RDMA devices that exist only here, below the table of verbs: they move bytes between
+//   the regions of one process as a NIC would between hosts, check keys and rights, and fail on
+//   request: out of queue pairs or of locked memory, paths cut, devices removed, completions late.
+//   Work is done when a completion queue is polled; nothing happens by itself.
+// Threads: one, but for registering memory. Owns devices and what the verbs made.
+// Trusts: its tests; that nothing is used after it was destroyed is checked.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/rdma/verbs.h"
+
+namespace mc::transport::testing {
+
+struct FabricDevice {
+  std::string name;
+  std::uint8_t subnet = 0;  // its address is 10.77.subnet.host
+  std::uint8_t host = 1;
+  int max_pairs = 1000;
+  std::uint64_t lockable_bytes = ~std::uint64_t{0};
+  int max_pieces = 16;
+  bool faults_pages = false;
+  bool takes_dmabuf = true;
+  ibv_mtu mtu = IBV_MTU_4096;
+  std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+};
+
+class VerbsFabric {
+ public:
+  VerbsFabric();
+  ~VerbsFabric();
+  VerbsFabric(const VerbsFabric&) = delete;
+  VerbsFabric& operator=(const VerbsFabric&) = delete;
+
+  static rdma::Verbs verbs();  // of the only fabric there is
+
+  void add(const FabricDevice& device);
+  FabricDevice& device(const std::string& name);
+  // The device says that it goes, and answers nothing any more.
+  void remove(const std::string& name);
+  // Nothing comes through between the devices of a subnet, and nobody says so.
+  void cut(std::uint8_t subnet, bool is_cut);
+  // Its port went down or came up, and it says so.
+  void set_port(const std::string& name, bool is_up);
+  // Every request posted from now on ends with that status.
+  void fail_with(ibv_wc_status status) { failure_ = status; }
+  // Requests of destroyed pairs complete afterwards all the same, and with success.
+  void complete_late(bool late) { late_ = late; }
+  // Nothing posted is worked on while it holds.
+  void hold(bool is_held) { held_ = is_held; }
+  // For measurements: bytes are not moved, keys not checked.
+  void do_nothing(bool nothing) { nothing_ = nothing; }
+
+  std::size_t pairs() const;
+  std::size_t registrations() const;
+  std::uint64_t remote_writable_bytes() const;
+  std::uint64_t doorbells() const { return doorbells_; }
+  std::uint64_t requests() const { return requests_; }
+  std::uint64_t late_completions() const { return late_completions_; }
+  unsigned last_access() const { return last_access_; }
+  int last_dmabuf_fd() const { return last_dmabuf_fd_; }
+
+  struct State;
+
+ private:
+  friend struct State;
+  std::unique_ptr<State> state_;
+  ibv_wc_status failure_ = IBV_WC_SUCCESS;
+  bool late_ = false;
+  bool held_ = false;
+  bool nothing_ = false;
+  std::uint64_t doorbells_ = 0;
+  std::uint64_t requests_ = 0;
+  std::uint64_t late_completions_ = 0;
+  unsigned last_access_ = 0;
+  int last_dmabuf_fd_ = -1;
+};
+
+}  // namespace mc::transport::testing

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/rdma/descriptor.h"
+
+#include <cstring>
+
+namespace mc::transport::rdma {
+
+namespace {
+
+constexpr std::uint32_t kDescriptorMagic = 0x3144434d;  // "MCD1"
+
+struct Header {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t device_count;
+  std::uint64_t region;
+  std::uint64_t incarnation;
+  std::uint64_t base;
+  std::uint64_t size_bytes;
+  std::uint32_t rights;
+  std::uint32_t chunk_shift;
+  std::uint64_t reserved;
+};
+static_assert(sizeof(Header) == 56);
+
+struct Device {
+  std::uint64_t epoch;
+  std::uint32_t slot;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(Device) == 16);
+
+template <typename T>
+void append(std::vector<std::byte>& bytes, const T& value) {
+  const std::size_t at = bytes.size();
+  bytes.resize(at + sizeof value);
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+template <typename T>
+bool take(std::span<const std::byte>& bytes, T& value) {
+  if (bytes.size() < sizeof value) return false;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes = bytes.subspan(sizeof value);
+  return true;
+}
+
+}  // namespace
+
+std::uint32_t chunk_shift_for(std::uint64_t size_bytes, std::size_t devices) {
+  std::uint32_t shift = 30;
+  const auto bytes = [&] {
+    const std::uint64_t chunks = ((size_bytes - 1) >> shift) + 1;
+    return sizeof(Header) + devices * (sizeof(Device) + chunks * sizeof(std::uint32_t));
+  };
+  while (shift < kMaxChunkShift && bytes() > kMaxDescriptorBytes) ++shift;
+  return shift;
+}
+
+std::vector<std::byte> encode_descriptor(const RegionDescriptor& descriptor) {
+  std::vector<std::byte> bytes;
+  Header header{};
+  header.magic = kDescriptorMagic;
+  header.version = 1;
+  header.device_count = static_cast<std::uint16_t>(descriptor.devices.size());
+  header.region = descriptor.region;
+  header.incarnation = descriptor.incarnation;
+  header.base = descriptor.base;
+  header.size_bytes = descriptor.size_bytes;
+  header.rights = descriptor.rights;
+  header.chunk_shift = descriptor.chunk_shift;
+  append(bytes, header);
+  for (const RegionKeys& keys : descriptor.devices) {
+    append(bytes, Device{keys.epoch, keys.slot, 0});
+    for (const std::uint32_t key : keys.keys) append(bytes, key);
+  }
+  return bytes;
+}
+
+std::optional<RegionDescriptor> decode_descriptor(std::span<const std::byte> bytes) {
+  Header header{};
+  if (bytes.size() > kMaxDescriptorBytes || !take(bytes, header)) return std::nullopt;
+  if (header.magic != kDescriptorMagic || header.version != 1 || header.reserved != 0 ||
+      header.region == kNoRegion || header.size_bytes == 0 ||
+      header.base > ~std::uint64_t{0} - header.size_bytes || (header.rights & ~kKnownRights) != 0 ||
+      header.device_count > kMaxDevices || header.chunk_shift < kMinChunkShift ||
+      header.chunk_shift > kMaxChunkShift) {
+    return std::nullopt;
+  }
+  RegionDescriptor descriptor;
+  descriptor.region = header.region;
+  descriptor.incarnation = header.incarnation;
+  descriptor.base = header.base;
+  descriptor.size_bytes = header.size_bytes;
+  descriptor.rights = header.rights;
+  descriptor.chunk_shift = header.chunk_shift;
+  const std::uint64_t chunks = descriptor.chunk_count();
+  // Nothing is reserved before the bytes are known to be there.
+  if (header.device_count > 0 && chunks > bytes.size() / sizeof(std::uint32_t)) return std::nullopt;
+  std::uint32_t seen = 0;
+  for (std::uint32_t i = 0; i < header.device_count; ++i) {
+    Device device{};
+    if (!take(bytes, device) || device.slot >= kMaxDevices || device.reserved != 0 ||
+        device.epoch == 0 || (seen & 1u << device.slot) != 0 ||
+        bytes.size() / sizeof(std::uint32_t) < chunks) {
+      return std::nullopt;
+    }
+    seen |= 1u << device.slot;
+    RegionKeys keys{static_cast<std::uint8_t>(device.slot), device.epoch, {}};
+    keys.keys.resize(chunks);
+    for (std::uint32_t& key : keys.keys) static_cast<void>(take(bytes, key));
+    descriptor.devices.push_back(std::move(keys));
+  }
+  if (!bytes.empty()) return std::nullopt;
+  return descriptor;
+}
+
+}  // namespace mc::transport::rdma

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/rdma/local_regions.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <thread>
+
+#include "libmc/base/fd.h"
+#include "libmc/base/hash.h"
+
+namespace mc::transport::rdma {
+
+namespace {
+
+std::string locked_memory_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
+  return limit.rlim_cur == RLIM_INFINITY ? "none" : std::to_string(limit.rlim_cur) + " bytes";
+}
+
+Status why_not_registered(const RegionSpec& spec, const Device& device, int error) {
+  std::string text = errno_text(
+      "register " + std::to_string(spec.size_bytes) + " bytes with RDMA device " + device.name(),
+      error);
+  if (spec.kind == MemoryKind::kDevice) {
+    return {MC_UNSUPPORTED,
+            text + (spec.fd >= 0 ? "; the driver of this device cannot take a DMA-BUF: load "
+                                   "nvidia-peermem and register without one"
+                                 : "; load nvidia-peermem, or hand in a DMA-BUF of the memory")};
+  }
+  if (error == ENOMEM || error == EAGAIN || error == EPERM) {
+    return {MC_NO_MEMORY, text + "; the memory is pinned, and the limit of locked memory is " +
+                              locked_memory_limit() +
+                              ": raise it (LimitMEMLOCK=infinity in the unit, ulimit -l "
+                              "unlimited), or use a smaller pool"};
+  }
+  return {MC_INVALID_ARGUMENT, text + "; it must be mapped, and writable"};
+}
+
+}  // namespace
+
+LocalRegions::LocalRegions(const RdmaOptions& options, const DeviceSlots& devices)
+    : options_(options), devices_(devices) {
+  // Names of an earlier incarnation are stale.
+  const std::uint64_t words[2] = {options.node, options.incarnation};
+  next_generation_ =
+      static_cast<std::uint32_t>(hash_key(words, sizeof words, options.incarnation)) | 1;
+}
+
+LocalRegions::~LocalRegions() {
+  for (auto& region : regions_) {
+    for (std::size_t slot = 0; region && slot < kMaxDevices; ++slot) deregister(*region, slot);
+  }
+}
+
+LocalRegions::Region* LocalRegions::at(RegionId id) const {
+  const std::uint64_t index = (id & 0xffffffffu) - 1;
+  return index < regions_.size() && regions_[index] && regions_[index]->id == id
+             ? regions_[index].get()
+             : nullptr;
+}
+
+Result<RegionId> LocalRegions::add(const RegionSpec& spec) {
+  if (spec.data == nullptr || spec.size_bytes == 0 || (spec.rights & ~kKnownRights) != 0) {
+    return fail(MC_INVALID_ARGUMENT, "a region needs memory, a size and known rights");
+  }
+  if (spec.kind == MemoryKind::kFile) {
+    return fail(MC_UNSUPPORTED, "the rdma transport reads and writes memory, not files");
+  }
+  std::size_t index = 0;
+  while (index < regions_.size() && regions_[index]) ++index;
+  if (index >= kMaxRegions) {
+    return fail(MC_BUSY, "4096 regions are registered already; close some");
+  }
+  auto region = std::make_unique<Region>();
+  region->spec = spec;
+  // For as many devices as there may ever be: some may come later.
+  region->chunk_shift = chunk_shift_for(spec.size_bytes, kMaxDevices);
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
+    if (devices_[slot]) slots.push_back(slot);
+  }
+  Status status = register_with(*region, slots);
+  if (!status.ok()) return fail(std::move(status));
+  if (index == regions_.size()) regions_.emplace_back();
+  region->id = (std::uint64_t{next_generation_++} << 32) | (index + 1);
+  by_address_.emplace(spec.data, region.get());
+  regions_[index] = std::move(region);
+  return regions_[index]->id;
+}
+
+void LocalRegions::remove(RegionId id) {
+  Region* region = at(id);
+  if (region == nullptr) return;
+  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) deregister(*region, slot);
+  std::erase_if(by_address_, [&](const auto& entry) { return entry.second == region; });
+  regions_[(id & 0xffffffffu) - 1].reset();
+}
+
+unsigned LocalRegions::access_of(const Region& region, const Device& device) const {
+  unsigned access = IBV_ACCESS_LOCAL_WRITE;
+  if ((region.spec.rights & kRemoteRead) != 0) access |= IBV_ACCESS_REMOTE_READ;
+  if ((region.spec.rights & kRemoteWrite) != 0) access |= IBV_ACCESS_REMOTE_WRITE;
+  if (options_.relaxed_ordering) access |= IBV_ACCESS_RELAXED_ORDERING;
+  if (device.faults_pages() && region.spec.kind == MemoryKind::kHost) {
+    access |= IBV_ACCESS_ON_DEMAND;
+  }
+  return access;
+}
+
+Status LocalRegions::register_with(Region& region, std::span<const std::size_t> slots) const {
+  const RegionSpec& spec = region.spec;
+  const std::uint64_t chunk = std::uint64_t{1} << region.chunk_shift;
+  const std::uint64_t chunks = ((spec.size_bytes - 1) >> region.chunk_shift) + 1;
+  for (const std::size_t slot : slots) region.keys[slot].assign(chunks, nullptr);
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<int> error{0};
+  std::atomic<std::size_t> failed_slot{0};
+  const auto work = [&] {
+    for (;;) {
+      const std::uint64_t job = next.fetch_add(1);
+      if (job >= chunks * slots.size() || error.load() != 0) return;
+      const std::size_t slot = slots[job % slots.size()];
+      const Device& device = *devices_[slot];
+      const std::uint64_t offset = (job / slots.size()) << region.chunk_shift;
+      const std::uint64_t bytes = std::min(chunk, spec.size_bytes - offset);
+      const unsigned access = access_of(region, device);
+      ibv_mr* key = nullptr;
+      if (spec.kind == MemoryKind::kDevice && spec.fd >= 0) {
+        key = device.verbs().reg_dmabuf_mr(
+            device.domain(), offset, bytes, reinterpret_cast<std::uint64_t>(spec.data) + offset,
+            spec.fd, access & ~unsigned{IBV_ACCESS_RELAXED_ORDERING});
+      } else {
+        key = device.verbs().reg_mr(device.domain(), spec.data + offset, bytes, access);
+      }
+      if (key == nullptr) {
+        const int cause = errno != 0 ? errno : EIO;
+        int none = 0;
+        if (error.compare_exchange_strong(none, cause)) failed_slot = slot;
+      }
+      region.keys[slot][job / slots.size()] = key;
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::uint64_t wanted =
+      std::min<std::uint64_t>(options_.registering_threads, chunks * slots.size());
+  // What a thread would cost pays from two chunks on.
+  if (chunks > 1) {
+    for (std::uint64_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (error.load() == 0) return {};
+  for (const std::size_t slot : slots) deregister(region, slot);
+  return why_not_registered(spec, *devices_[failed_slot.load()], error.load());
+}
+
+void LocalRegions::deregister(Region& region, std::size_t slot) const {
+  for (ibv_mr* key : region.keys[slot]) {
+    if (key != nullptr) static_cast<void>(devices_[slot]->verbs().dereg_mr(key));
+  }
+  region.keys[slot].clear();
+}
+
+Status LocalRegions::on_opened(std::size_t slot) {
+  for (auto& region : regions_) {
+    if (!region) continue;
+    Status status = register_with(*region, {&slot, 1});
+    if (status.ok()) continue;
+    on_closing(slot);
+    return status;
+  }
+  return {};
+}
+
+void LocalRegions::on_closing(std::size_t slot) {
+  for (auto& region : regions_) {
+    if (region) deregister(*region, slot);
+  }
+}
+
+Result<std::vector<std::byte>> LocalRegions::describe(RegionId id) const {
+  const Region* region = at(id);
+  if (region == nullptr) return fail(MC_INVALID_ARGUMENT, "no such region is registered");
+  RegionDescriptor descriptor;
+  descriptor.region = id;
+  descriptor.incarnation = options_.incarnation;
+  descriptor.base = reinterpret_cast<std::uint64_t>(region->spec.data);
+  descriptor.size_bytes = region->spec.size_bytes;
+  descriptor.rights = region->spec.rights;
+  descriptor.chunk_shift = region->chunk_shift;
+  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
+    if (region->keys[slot].empty()) continue;
+    RegionKeys keys{static_cast<std::uint8_t>(slot), devices_[slot]->epoch(), {}};
+    for (const ibv_mr* key : region->keys[slot]) keys.keys.push_back(key->rkey);
+    descriptor.devices.push_back(std::move(keys));
+  }
+  return encode_descriptor(descriptor);
+}
+
+RegionId LocalRegions::find(const Piece& piece) const {
+  const auto holds = [&](const Region& region) {
+    return piece.data >= region.spec.data && piece.size_bytes <= region.spec.size_bytes &&
+           static_cast<std::uint64_t>(piece.data - region.spec.data) <=
+               region.spec.size_bytes - piece.size_bytes;
+  };
+  if (piece.region != kNoRegion) {
+    const Region* region = at(piece.region);
+    return region != nullptr && holds(*region) ? piece.region : kNoRegion;
+  }
+  for (auto after = by_address_.upper_bound(piece.data); after != by_address_.begin();) {
+    --after;
+    if (holds(*after->second)) return after->second->id;
+  }
+  return kNoRegion;
+}
+
+LocalRegions::Key LocalRegions::key_of(RegionId id, std::size_t slot, const std::byte* data) const {
+  const Region* region = at(id);
+  if (region == nullptr || region->keys[slot].empty()) return {};
+  const auto offset = static_cast<std::uint64_t>(data - region->spec.data);
+  const std::uint64_t chunk = offset >> region->chunk_shift;
+  const std::uint64_t end = std::min((chunk + 1) << region->chunk_shift, region->spec.size_bytes);
+  return {region->keys[slot][chunk]->lkey, end - offset};
+}
+
+}  // namespace mc::transport::rdma

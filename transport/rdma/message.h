@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what two agents say over the link of an rdma peer. The side that dialed asks; queue
+//   pairs belong to it, the other side's ends of them only answer its reads and writes.
+//
+//     asking end                                serving end
+//     kHello    version token               ─►  cuts what an earlier link with that token left
+//                                           ◄─  kDevices  each with address and epoch; and again
+//                                                         when they change
+//     kOpen     lane serial device qp psn … ─►
+//                                           ◄─  kOpened   lane serial qp psn …   or an outcome
+//     kClose    lane serial                 ─►  nothing sent to that queue pair lands any more
+//                                           ◄─  kClosed   lane serial
+//     kDescribe region                      ─►  whose keys are not known for a device's epoch
+//                                           ◄─  kDescription region text…        none: it is gone
+//     kPing                                 ─►
+//                                           ◄─  kPong
+//
+//   A header of 16 bytes, then the body; little-endian.
+// Threads: values.
+// Trusts: nothing: decode_header() and decode_body() copy, check, and give values or nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/limits.h"
+#include "transport/outcome.h"
+#include "transport/rdma/address.h"
+
+namespace mc::transport::rdma {
+
+inline constexpr std::uint32_t kMessageMagic = 0x3152434d;  // "MCR1"
+inline constexpr std::uint32_t kLinkVersion = 1;
+inline constexpr std::size_t kMaxDevices = 16;      // of one agent
+inline constexpr std::uint32_t kMaxPairs = 64;      // queue pairs of one peer
+inline constexpr std::uint32_t kMaxReadDepth = 16;  // reads that a device answers at once
+inline constexpr std::uint32_t kPacketNumberMask = 0xffffff;
+
+enum class MessageKind : std::uint16_t {
+  kHello = 1,
+  kOpen = 2,
+  kClose = 3,
+  kDescribe = 4,
+  kPing = 5,
+  kDevices = 65,
+  kOpened = 66,
+  kClosed = 67,
+  kDescription = 68,
+  kPong = 69,
+};
+
+struct MessageHeader {
+  std::uint32_t magic;
+  std::uint16_t kind;
+  std::uint16_t reserved0;
+  std::uint32_t body_bytes;
+  std::uint32_t reserved1;
+};
+inline constexpr std::size_t kHeaderBytes = 16;
+static_assert(sizeof(MessageHeader) == kHeaderBytes);
+
+struct HelloBody {
+  std::uint64_t token;  // of this peer of the asking agent, the same on each of its links
+  std::uint32_t version;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(HelloBody) == 16);
+
+// One of the serving agent's devices, or (epoch 0) one that is gone for now.
+struct DeviceEntry {
+  std::uint64_t epoch;  // another one each time the device is opened: keys of an earlier are void
+  Gid gid;
+  std::uint16_t lid;
+  std::uint8_t slot;
+  std::uint8_t layer;
+  std::uint8_t mtu;
+  std::uint8_t reserved[3];
+};
+static_assert(sizeof(DeviceEntry) == 32 && offsetof(DeviceEntry, lid) == 24);
+
+struct OpenBody {
+  std::uint32_t lane;
+  std::uint32_t serial;  // higher than any before on this link
+  std::uint64_t device_epoch;
+  Gid gid;  // of the asker
+  std::uint32_t pair_number;
+  std::uint32_t packet_number;
+  std::uint16_t lid;
+  std::uint8_t device;  // slot of the server's
+  std::uint8_t layer;
+  std::uint8_t mtu;
+  std::uint8_t read_depth;
+  std::uint16_t reserved;
+};
+static_assert(sizeof(OpenBody) == 48 && offsetof(OpenBody, pair_number) == 32);
+
+struct OpenedBody {
+  std::uint32_t lane;
+  std::uint32_t serial;
+  Gid gid;
+  std::uint32_t pair_number;
+  std::uint32_t packet_number;
+  std::uint16_t lid;
+  std::uint8_t outcome;
+  std::uint8_t mtu;         // of the two the smaller
+  std::uint8_t read_depth;  // of the two the smaller
+  std::uint8_t reserved[3];
+};
+static_assert(sizeof(OpenedBody) == 40 && offsetof(OpenedBody, lid) == 32);
+
+struct LaneBody {  // kClose, kClosed
+  std::uint32_t lane;
+  std::uint32_t serial;
+};
+static_assert(sizeof(LaneBody) == 8);
+
+struct RegionBody {  // kDescribe; in kDescription the text follows
+  std::uint64_t region;
+};
+
+inline constexpr std::size_t kMaxBodyBytes = sizeof(RegionBody) + kMaxDescriptorBytes;
+
+std::vector<std::byte> encode_empty(MessageKind kind);
+std::vector<std::byte> encode(const HelloBody& body);
+std::vector<std::byte> encode(const OpenBody& body);
+std::vector<std::byte> encode(const OpenedBody& body);
+std::vector<std::byte> encode(MessageKind kind, const LaneBody& body);
+std::vector<std::byte> encode(const RegionBody& body);  // kDescribe
+std::vector<std::byte> encode(std::span<const DeviceEntry> devices);
+std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte> text);
+
+// None: the peer breaks the contract; the link must be cut. REQUIRES: size() == kHeaderBytes.
+std::optional<MessageHeader> decode_header(std::span<const std::byte> bytes);
+
+// What a message says: the member that its kind names holds.
+struct Message {
+  MessageKind kind = MessageKind::kPing;
+  HelloBody hello{};
+  OpenBody open{};
+  OpenedBody opened{};
+  LaneBody lane{};
+  RegionBody region{};
+  std::vector<DeviceEntry> devices;
+  std::span<const std::byte> text;  // within the bytes that were decoded
+};
+// from_asker: what that end of a link may send; kinds of the other end are refused.
+std::optional<Message> decode_body(const MessageHeader& header, std::span<const std::byte> bytes,
+                                   bool from_asker);
+
+}  // namespace mc::transport::rdma

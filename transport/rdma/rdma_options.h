@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what the owner of an rdma transport may choose.
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/link.h"
+
+namespace mc::transport::rdma {
+
+struct RdmaOptions {
+  NodeId node = 0;
+  std::uint64_t incarnation = 0;
+  std::vector<std::string> devices;  // by name; empty: all that have an active port
+  std::uint8_t port = 1;
+  int gid_index = -1;  // of RoCE; -1: chosen by the address (address.h)
+  std::uint16_t pkey_index = 0;
+  std::uint8_t service_level = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t max_mtu_bytes = 4096;
+  // A packet that is not acknowledged within 4.096 µs · 2^ack_timeout is sent again, retry_count
+  // times. 14: 67 ms.
+  std::uint8_t ack_timeout = 14;
+  std::uint8_t retry_count = 6;
+  // Of each rail: one queue pair for small operations and so many for large ones.
+  std::uint32_t bulk_pairs = 1;
+  // Queue pairs of a peer that had nothing to do for so long are closed until they are needed.
+  std::uint64_t idle_close_ns = 60'000'000'000;
+  bool relaxed_ordering = true;
+  bool on_demand_paging = true;  // where the device has it
+  std::uint32_t registering_threads = 8;
+  std::uint32_t opening_threads = 4;  // of queue pairs; 0: the loop waits for each (opener.h)
+};
+
+}  // namespace mc::transport::rdma

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: Transport over RDMA: one-sided reads and writes by reliably connected queue pairs on
+//   InfiniBand and RoCE v2, sliced over pairs of devices. A TCP link to each peer carries what has
+//   to be agreed on, and is its sign of life.
+//   The serving side's processor takes no part in reads: RegionGuard is not asked, and nobody
+//   refuses a stale generation. Whoever reads compares a checksum.
+// Threads: one drives it. Registering large memory starts threads for that time; others find the
+// way
+//   for new queue pairs.
+// Owns devices, registrations, queue pairs, links.
+// Trusts: links that were attached; nothing that arrives on them. The network: RDMA's keys travel
+//   in clear text, so hosts that share it can forge them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/rdma/requester.h"
+#include "transport/rdma/responder.h"
+#include "transport/transport.h"
+
+namespace mc::transport::rdma {
+
+class RdmaTransport : public Transport {
+ public:
+  // dialer must outlive it. Errors: MC_UNSUPPORTED: this host has no RDMA device that can be used,
+  // and why; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
+  static Result<std::unique_ptr<RdmaTransport>> create(const RdmaOptions& options,
+                                                       const Verbs& verbs, Dialer& dialer);
+  ~RdmaTransport() override;
+
+  const Capabilities& capabilities() const override;
+  // Takes as long as it takes to pin the memory: about a second for 100 GB.
+  Result<RegionId> register_region(const RegionSpec& spec) override { return regions_.add(spec); }
+  Result<std::vector<std::byte>> describe(RegionId region) const override {
+    return regions_.describe(region);
+  }
+  Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override {
+    return requester_.import_region(peer, text);
+  }
+  Result<PeerId> connect(const PeerSpec& spec) override { return requester_.connect(spec); }
+  Status attach(Link link) override;
+  void dial_failed(PeerId peer, std::uint32_t) override { requester_.dial_failed(peer, now_ns_); }
+  std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
+  void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
+  int wait_fd() const override { return edges_.fd(); }
+  std::uint64_t next_poll_ns() const override;
+  // The devices let no access through once it has returned.
+  bool close_region(RegionId region) override;
+  void close_peer(PeerId peer) override { requester_.close_peer(peer); }
+  void cancel(OperationId operation) override { requester_.cancel(operation); }
+  const Counters& counters() const override { return counters_; }
+
+  // For operators: rails of a peer; devices that could not be opened, and why.
+  std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
+  std::string describe_devices() const;
+
+ private:
+  // A device's two event channels.
+  class DeviceEvents : public Watched {
+   public:
+    DeviceEvents(RdmaTransport& owner, std::size_t slot) : owner_(owner), slot_(slot) {}
+    void on_edge(std::uint64_t now_ns) override { owner_.on_device_event(slot_, now_ns); }
+
+   private:
+    RdmaTransport& owner_;
+    const std::size_t slot_;
+  };
+  struct Slot {
+    std::string name;
+    std::string why;  // it is not open
+    std::uint32_t opened_count = 0;
+    std::unique_ptr<DeviceEvents> events;
+  };
+  struct Received {
+    NodeId from = 0;
+    std::vector<std::byte> payload;
+  };
+
+  RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer, Fd epoll,
+                Fd wakeup);
+
+  // Opens those that are there now; closes those that are no longer.
+  void find_devices();
+  Status open_device(std::size_t slot, ibv_device* device);
+  void close_device(std::size_t slot, std::uint64_t now_ns);
+  void on_device_event(std::size_t slot, std::uint64_t now_ns);
+  // True: there were some.
+  bool take_completions(std::size_t slot);
+  void drain(const Device& device);
+  void take_received(std::size_t slot, const ibv_wc& completion);
+  void arm();
+  void hand_out(std::vector<Event>& events);
+
+  const RdmaOptions options_;
+  const Verbs verbs_;
+  Counters counters_;
+  Edges edges_;
+  std::vector<Slot> slots_;
+  DeviceSlots devices_;
+  LocalRegions regions_;
+  Opener opener_;
+  Requester requester_;
+  Responder responder_;
+  std::vector<Received> arrived_;
+  std::vector<Received> handed_out_;
+  std::uint64_t now_ns_ = 0;   // of the last call
+  std::uint64_t busy_ns_ = 0;  // of the last completion
+  std::uint64_t next_edges_ns_ = 0;
+  std::uint64_t next_scan_ns_ = 0;
+};
+
+}  // namespace mc::transport::rdma

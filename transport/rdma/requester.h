@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the asking side: operations are cut into slices, slices become work requests on
+//   lanes (queue pairs), lanes are watched.
+//
+//     submit ─► small queue ──► small lane of a rail ┐  by Rails::choose; slices of large
+//     operations
+//            └► bulk queue ───► bulk lanes of rails  ┘  take turns
+//
+//     a peer:  no link ─► link, its devices known ─► dormant ─► first use: lanes are opened
+//     a lane:  down ─► opening (kOpen) ─► getting ready ─► probing (a write of nothing) ─► up ─►
+//     down …
+//
+//   A lane that fails takes its queue pair down first; then nothing lands any more, and its slices
+//   go elsewhere: reads at once, writes when the peer has closed its end. An operation that is
+//   given up ends when the last of its slices has.
+// Threads: the transport's. Owns peers, lanes, operations.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/queue.h"
+#include "transport/rails.h"
+#include "transport/rdma/control_link.h"
+#include "transport/rdma/edges.h"
+#include "transport/rdma/lane.h"
+#include "transport/rdma/local_regions.h"
+#include "transport/rdma/opener.h"
+#include "transport/rdma/remote_regions.h"
+
+namespace mc::transport::rdma {
+
+// Up to here an operation goes to a small lane.
+inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
+// A lane that owes a completion for so long is left, if another one is up.
+inline constexpr std::uint64_t kLaneSilentNs = 300'000'000;
+// The kernel may take so long to find a neighbour that nobody has spoken to before.
+inline constexpr std::uint64_t kFirstWayNs = 2'000'000'000;
+
+class Requester {
+ public:
+  Requester(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,
+            Edges& edges, Opener& opener, Dialer& dialer, Counters& counters);
+  ~Requester();
+
+  Result<PeerId> connect(const PeerSpec& spec);
+  Status attach(Link link, std::uint64_t now_ns);
+  void dial_failed(PeerId peer, std::uint64_t now_ns);
+  void close_peer(PeerId peer);
+  Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text);
+
+  std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns);
+  void cancel(OperationId operation);
+  void on_completion(const ibv_wc& completion, std::uint64_t now_ns);
+
+  // Devices were opened.
+  void on_devices_changed();
+  // Before one is closed.
+  void on_closing(const Device& device, std::uint64_t now_ns);
+  // Its port went down: what is posted there will not come back soon.
+  void on_port_down(const Device& device, std::uint64_t now_ns) { on_closing(device, now_ns); }
+  void on_port_up() { next_look_ns_ = 0; }
+
+  void pump_all(std::uint64_t now_ns);
+  void tick(std::uint64_t now_ns);
+  std::uint64_t next_tick_ns() const;
+  std::vector<Event>& events() { return events_; }
+  bool has_events() const { return !events_.empty(); }
+  // For operators: each rail of a peer with its state and what failed last.
+  std::string describe_rails(PeerId peer) const;
+
+ private:
+  enum class LaneState : std::uint8_t { kDown, kOpening, kReadying, kProbing, kUp };
+  // Where a lane is or will be.
+  struct Place {
+    Path path;
+    LaneRole role = LaneRole::kBulk;
+    LaneState state = LaneState::kDown;
+    std::unique_ptr<Lane> lane;
+    std::uint32_t serial = 0;
+    std::uint32_t packet_number = 0;
+    std::uint64_t remote_epoch = 0;
+    std::uint64_t since_ns = 0;     // of its state; while up: of its last completion
+    std::uint64_t measured_ns = 0;  // from here on bytes are counted
+    std::uint64_t measured_bytes = 0;
+    bool must_flush = false;
+    std::string why;  // it is down
+  };
+  // A write that waits for the peer to close the end that it may still come to.
+  struct HeldWrite {
+    std::uint32_t serial = 0;
+    Slice slice;
+  };
+  struct Peer : public Watched {
+    Peer(Requester& of, const PeerSpec& wanted) : owner(of), spec(wanted) {}
+    void on_edge(std::uint64_t now_ns) override { owner.work_link(*this, now_ns); }
+
+    Requester& owner;
+    PeerSpec spec;
+    PeerId id = kNoPeer;
+    std::uint64_t token = 0;
+    std::unique_ptr<ControlLink> link;
+    Rails link_rail{1};
+    bool introduced = false;  // its devices are known on this link
+    std::uint64_t pinged_ns = 0;
+    std::uint64_t heard_ns = 0;  // on the link
+    bool pinging = false;
+    std::array<std::optional<PortAddress>, kMaxDevices> remote;
+    DeviceEpochs epochs{};
+    std::uint64_t version = 1;  // of the epochs
+    std::vector<Path> paths;
+    std::vector<Place> places;  // one small for each path, then the bulk ones
+    Rails small{0};
+    Rails bulk{0};
+    bool dormant = true;
+    std::uint64_t used_ns = 0;
+    std::uint32_t open_operations = 0;
+    Queue<OperationId> small_waiting;
+    Queue<OperationId> bulk_waiting;
+    Queue<Slice> resend;
+    std::vector<HeldWrite> held;
+    std::uint64_t usable_ns = 0;  // the last time that there was a way
+    bool lost = false;
+    bool listed = false;  // in pump_
+  };
+  struct LaneOwner {
+    Peer* peer = nullptr;
+    std::uint32_t place = 0;
+    std::uint32_t generation = 0;
+  };
+
+  Peer* find(PeerId id) const;
+  static bool is_up(const Peer& peer) { return peer.small.up_count() + peer.bulk.up_count() > 0; }
+  static Rails& rails_of(Peer& peer, std::size_t place) {
+    return place < peer.paths.size() ? peer.small : peer.bulk;
+  }
+  static std::size_t rail_of(const Peer& peer, std::size_t place) {
+    return place < peer.paths.size() ? place : place - peer.paths.size();
+  }
+
+  // Operations.
+  Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
+  void start(Operation& operation, OperationState& state, std::uint64_t size);
+  // Finds the regions of the pieces. False: one lies in none.
+  bool find_regions(OperationState& state) const;
+  void end(OperationState& operation, Outcome outcome);
+  void give_up(OperationState& operation, Outcome outcome);
+  void expire(std::uint64_t now_ns);
+  void abandon_lanes_of(OperationId operation, PeerId peer, std::uint64_t now_ns);
+
+  // From queues to lanes.
+  void pump_later(Peer& peer);
+  void pump(Peer& peer, std::uint64_t now_ns);
+  bool resend(Peer& peer, std::uint64_t now_ns);
+  bool pump_small(Peer& peer, std::uint64_t now_ns);
+  void pump_bulk(Peer& peer, std::uint64_t now_ns);
+  bool is_ready(Peer& peer, OperationState& operation);
+  std::optional<std::size_t> choose(const Peer& peer, std::uint64_t bytes, bool small) const;
+  // Posts the slice, or as much of it as one request can; returns the bytes. 0: the operation has
+  // been given up.
+  std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
+                     Cursor* after, std::uint64_t now_ns);
+
+  // Lanes.
+  void open_lane(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  void on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns);
+  void on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
+                const Status& status);
+  void fail_lane(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
+                 const ibv_wc* error = nullptr);
+  // The idle lanes of a path on which one has failed have to prove themselves.
+  void suspect(Peer& peer, const Path& path, std::uint64_t now_ns);
+  void take_back(Peer& peer, const Place& place, const Slice& slice);
+  void on_slice(Peer& peer, std::size_t place, const Slice& slice, Outcome outcome,
+                std::uint64_t now_ns);
+  void measure(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  // Lanes for the paths that there are now; those that were are closed.
+  void rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns);
+
+  // Peers.
+  void work_link(Peer& peer, std::uint64_t now_ns);
+  bool take(Peer& peer, const Message& message, std::uint64_t now_ns);
+  void on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns);
+  void find_paths(Peer& peer, std::uint64_t now_ns);
+  void release_held(Peer& peer, std::optional<std::uint32_t> serial);
+  void fail_link(Peer& peer, std::uint64_t now_ns);
+  void look_after(Peer& peer, std::uint64_t now_ns, bool was_away);
+  void look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away);
+  void lose(Peer& peer);
+  void tell(Event::Kind kind, PeerId peer);
+
+  const RdmaOptions& options_;
+  const DeviceSlots& devices_;
+  const LocalRegions& regions_;
+  Edges& edges_;
+  Opener& opener_;
+  Dialer& dialer_;
+  Counters& counters_;
+  Operations operations_;
+  RemoteRegions remote_regions_;
+  std::array<std::optional<PortAddress>, kMaxDevices> own_addresses_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::uint32_t> peer_generations_;
+  std::vector<LaneOwner> lanes_;
+  std::vector<std::uint32_t> free_lanes_;
+  std::vector<PeerId> pump_;
+  std::vector<Event> events_;
+  std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
+  std::uint64_t next_look_ns_ = 0;
+  std::uint64_t last_look_ns_ = 0;
+  std::uint64_t now_ns_ = 0;  // of the last tick
+  std::uint32_t next_serial_ = 1;
+};
+
+}  // namespace mc::transport::rdma

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of Requester that looks after lanes: opened, probed, watched, failed.
+#include <algorithm>
+
+#include "transport/rdma/requester.h"
+
+namespace mc::transport::rdma {
+
+void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
+  Place& place = peer.places[at];
+  Rails& rails = rails_of(peer, at);
+  const auto cannot = [&](std::string why) {
+    place.why = std::move(why);
+    rails.on_failed(rail_of(peer, at), now_ns);
+  };
+  Device* device = devices_[place.path.ours].get();
+  if (device == nullptr) return cannot("our device is gone");
+  if (peer.epochs[place.path.theirs] == 0) return cannot("the peer's device is gone");
+  auto pair = QueuePair::create_asking(*device, options_);
+  if (!pair) return cannot(std::string(pair.error().text()));
+  if (free_lanes_.empty()) {
+    free_lanes_.push_back(static_cast<std::uint32_t>(lanes_.size()));
+    lanes_.emplace_back();
+  }
+  const std::uint32_t index = free_lanes_.back();
+  free_lanes_.pop_back();
+  lanes_[index].peer = &peer;
+  lanes_[index].place = static_cast<std::uint32_t>(at);
+  place.lane = std::make_unique<Lane>(std::move(*pair), index, ++lanes_[index].generation);
+  place.state = LaneState::kOpening;
+  place.since_ns = now_ns;
+  place.serial = next_serial_++;
+  place.packet_number = (place.serial * 0x9e3779b1u) & kPacketNumberMask;
+  place.remote_epoch = peer.epochs[place.path.theirs];
+  OpenBody open{};
+  open.lane = static_cast<std::uint32_t>(at);
+  open.serial = place.serial;
+  open.device_epoch = place.remote_epoch;
+  open.gid = device->address().gid;
+  open.pair_number = place.lane->pair().number();
+  open.packet_number = place.packet_number;
+  open.lid = device->address().lid;
+  open.device = place.path.theirs;
+  open.layer = static_cast<std::uint8_t>(device->address().layer);
+  open.mtu = device->address().mtu;
+  open.read_depth = device->reads_out();
+  static_cast<void>(peer.link->send(encode(open)));
+}
+
+void Requester::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns) {
+  if (opened.lane >= peer.places.size()) return;
+  Place& place = peer.places[opened.lane];
+  if (place.state != LaneState::kOpening || place.serial != opened.serial) return;
+  if (opened.outcome != 0) {
+    const auto outcome = static_cast<Outcome>(opened.outcome);
+    return fail_lane(peer, opened.lane,
+                     outcome == Outcome::kBusy ? "the peer is out of queue pairs"
+                     : outcome == Outcome::kUnsupported
+                         ? "the peer's device cannot reach ours; are their GIDs of one kind?"
+                         : "the peer's device changed meanwhile",
+                     now_ns);
+  }
+  RemoteEnd end;
+  end.address = *peer.remote[place.path.theirs];
+  end.address.gid = opened.gid;
+  end.address.lid = opened.lid;
+  end.pair_number = opened.pair_number;
+  end.packet_number = opened.packet_number;
+  const Device& device = place.lane->device();
+  end.mtu = std::min(opened.mtu, device.address().mtu);
+  end.read_depth = std::min(opened.read_depth, device.reads_out());
+  if (!can_reach(device.address(), end.address)) {
+    return fail_lane(peer, opened.lane, "the peer's device has an address of another kind", now_ns);
+  }
+  place.state = LaneState::kReadying;
+  place.since_ns = now_ns;
+  opener_.open(
+      place.lane->lend(),
+      [end, number = place.packet_number](QueuePair& pair) { return pair.open_to(end, number); },
+      [this, index = place.lane->index(), generation = place.lane->generation()](
+          QueuePair pair, const Status& status) {
+        on_ready(index, generation, std::move(pair), status);
+      });
+}
+
+void Requester::on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
+                         const Status& status) {
+  Peer* peer = lanes_[index].peer;
+  if (peer == nullptr || (lanes_[index].generation & kPacketNumberMask) != generation) return;
+  const std::size_t at = lanes_[index].place;
+  Place& place = peer->places[at];
+  place.lane->give_back(std::move(pair));
+  if (!status.ok()) return fail_lane(*peer, at, std::string(status.text()), now_ns_);
+  place.state = LaneState::kProbing;
+  place.since_ns = now_ns_;
+  place.measured_ns = now_ns_;
+  place.measured_bytes = 0;
+  place.lane->add_probe();
+  if (!place.lane->flush()) fail_lane(*peer, at, "the device takes no request", now_ns_);
+}
+
+namespace {
+
+// What a completion with an error says of its own request. kDone: nothing, the path failed.
+Outcome outcome_of(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return Outcome::kStale;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+      return Outcome::kInvalid;
+    default:
+      return Outcome::kDone;
+  }
+}
+
+}  // namespace
+
+void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint64_t now_ns,
+                          const ibv_wc* error) {
+  Place& place = peer.places[at];
+  if (place.lane == nullptr) return;
+  const std::unique_ptr<Lane> lane = std::move(place.lane);
+  const bool was_up = place.state == LaneState::kUp;
+  lane->end();
+  lanes_[lane->index()].peer = nullptr;
+  free_lanes_.push_back(lane->index());
+  place.state = LaneState::kDown;
+  place.why = std::move(why);
+  place.must_flush = false;
+  if (was_up) {
+    ++counters_.lanes_failed;
+    // While another is up nobody asks for it.
+    peer.usable_ns = now_ns;
+  }
+  rails_of(peer, at).on_failed(rail_of(peer, at), now_ns);
+  if (error != nullptr) {
+    // Requests end in their order: those before the one that failed are done.
+    for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {
+      const Slice slice = lane->at(0);
+      const Outcome outcome = count > 1 ? Outcome::kDone : outcome_of(error->status);
+      if (count == 1 && outcome == Outcome::kDone) break;
+      lane->pop();
+      if (slice.operation != kNoOperation) on_slice(peer, at, slice, outcome, now_ns);
+    }
+  }
+  for (std::uint32_t i = 0; i < lane->posted(); ++i) take_back(peer, place, lane->at(i));
+  if (peer.link && !peer.link->failed()) {
+    const LaneBody close{static_cast<std::uint32_t>(at), place.serial};
+    static_cast<void>(peer.link->send(encode(MessageKind::kClose, close)));
+  }
+  if (was_up && is_up(peer)) suspect(peer, place.path, now_ns);
+  pump_later(peer);
+  next_look_ns_ = 0;
+}
+
+void Requester::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
+  for (Place& place : peer.places) {
+    if (place.path != path || place.state != LaneState::kUp || place.lane->posted() > 0) continue;
+    place.since_ns = now_ns;
+    place.lane->add_probe();
+    place.must_flush = true;
+  }
+}
+
+void Requester::take_back(Peer& peer, const Place& place, const Slice& slice) {
+  OperationState* operation = operations_.find(slice.operation);
+  if (operation == nullptr) return;
+  --operation->slices_out;
+  if (operation->failure != Outcome::kDone) {
+    if (operation->slices_out == 0) end(*operation, operation->failure);
+  } else if (operation->verb == Verb::kRead) {
+    peer.resend.push(slice);
+  } else if (operation->verb == Verb::kWrite) {
+    peer.held.push_back({place.serial, slice});
+  } else {
+    // It may have arrived.
+    give_up(*operation, Outcome::kPeerLost);
+  }
+}
+
+void Requester::release_held(Peer& peer, std::optional<std::uint32_t> serial) {
+  std::erase_if(peer.held, [&](const HeldWrite& held) {
+    if (serial && held.serial != *serial) return false;
+    peer.resend.push(held.slice);
+    return true;
+  });
+  pump_later(peer);
+}
+
+void Requester::find_paths(Peer& peer, std::uint64_t now_ns) {
+  std::vector<Path> paths = pair_devices(own_addresses_, peer.remote);
+  const std::size_t most = kMaxPairs / (1 + options_.bulk_pairs);
+  if (paths.size() > most) paths.resize(most);
+  if (paths != peer.paths) rebuild(peer, std::move(paths), now_ns);
+}
+
+void Requester::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
+  for (std::size_t at = 0; at < peer.places.size(); ++at) fail_lane(peer, at, "closed", now_ns);
+  peer.paths = std::move(paths);
+  peer.places.clear();
+  peer.small = Rails(peer.paths.size());
+  peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs);
+  for (std::uint32_t round = 0; round <= options_.bulk_pairs; ++round) {
+    for (const Path& path : peer.paths) {
+      peer.places.emplace_back();
+      peer.places.back().path = path;
+      peer.places.back().role = round == 0 ? LaneRole::kSmall : LaneRole::kBulk;
+    }
+  }
+  next_look_ns_ = 0;
+}
+
+void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away) {
+  // What is posted on the only lane has nowhere else to go, so it gets more time.
+  const bool one = peer.small.up_count() + peer.bulk.up_count() <= 1;
+  for (std::size_t at = 0; at < peer.places.size(); ++at) {
+    Place& place = peer.places[at];
+    if (place.lane == nullptr) continue;
+    if (was_away) place.since_ns = now_ns;
+    const bool waits = place.state != LaneState::kUp || place.lane->posted() > 0;
+    const std::uint64_t limit_ns = place.state == LaneState::kOpening      ? kHandshakeTimeoutNs
+                                   : place.state == LaneState::kUp && !one ? kLaneSilentNs
+                                                                           : kLaneDeadNs;
+    if (waits && now_ns >= place.since_ns + limit_ns) {
+      fail_lane(peer, at,
+                place.state == LaneState::kOpening ? "the peer did not answer"
+                                                   : "nothing came back for too long",
+                now_ns);
+    }
+  }
+  if (peer.dormant || !peer.introduced) return;
+  for (const std::size_t base : {std::size_t{0}, peer.paths.size()}) {
+    Rails& rails = base == 0 ? peer.small : peer.bulk;
+    while (const auto rail = rails.probe(now_ns)) {
+      const std::size_t at = *rail + base;
+      if (at < peer.places.size() && peer.places[at].lane == nullptr) open_lane(peer, at, now_ns);
+    }
+    if (peer.paths.empty()) break;
+  }
+}
+
+void Requester::on_closing(const Device& device, std::uint64_t now_ns) {
+  for (auto& peer : peers_) {
+    if (!peer) continue;
+    for (std::size_t at = 0; at < peer->places.size(); ++at) {
+      const Lane* lane = peer->places[at].lane.get();
+      if (lane != nullptr && &lane->device() == &device) {
+        fail_lane(*peer, at, "our device or its port went down", now_ns);
+      }
+    }
+  }
+}
+
+void Requester::on_devices_changed() {
+  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
+    if (devices_[slot]) own_addresses_[slot] = devices_[slot]->address();
+  }
+  for (auto& peer : peers_) {
+    if (peer && peer->introduced) find_paths(*peer, last_look_ns_);
+  }
+  next_look_ns_ = 0;
+}
+
+std::string Requester::describe_rails(PeerId id) const {
+  std::string text;
+  const Peer* peer = find(id);
+  if (peer == nullptr) return text;
+  for (const Place& place : peer->places) {
+    static constexpr const char* kStates[] = {"down", "opening", "getting ready", "probing", "up"};
+    const Device* device = devices_[place.path.ours].get();
+    text += device != nullptr ? device->name() : "device " + std::to_string(place.path.ours);
+    text += " to their " + std::to_string(place.path.theirs);
+    text += place.role == LaneRole::kSmall ? ", small: " : ", bulk: ";
+    text += kStates[static_cast<std::size_t>(place.state)];
+    if (!place.why.empty()) text += " (" + place.why + ")";
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace mc::transport::rdma

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the serving side: links that peers dialed, and the ends of their queue pairs, which
+//   the devices answer reads and writes on by themselves.
+// Threads: the transport's. Owns links and pairs: both end together.
+// Trusts: no message before decode_body(); what a peer may hold is bounded.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "transport/rdma/control_link.h"
+#include "transport/rdma/edges.h"
+#include "transport/rdma/local_regions.h"
+#include "transport/rdma/opener.h"
+#include "transport/rdma/queue_pair.h"
+
+namespace mc::transport::rdma {
+
+inline constexpr std::uint32_t kMaxServedLinks = 4096;
+inline constexpr std::uint32_t kMaxServedPairs = 16384;
+
+class Responder {
+ public:
+  // drain: takes the completions of a device, so that a notification which has arrived is not
+  // lost with its queue pair.
+  using Drain = std::function<void(Device&)>;
+  Responder(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,
+            Edges& edges, Opener& opener, Drain drain)
+      : options_(options),
+        devices_(devices),
+        regions_(regions),
+        edges_(edges),
+        opener_(opener),
+        drain_(std::move(drain)) {}
+  ~Responder();
+
+  Status attach(Link link);
+  // Who sends on that queue pair.
+  std::optional<NodeId> sender(const Device& device, std::uint32_t pair_number) const {
+    const auto at = senders_.find({&device, pair_number});
+    return at == senders_.end() ? std::nullopt : std::optional(at->second);
+  }
+  // Tells every peer which devices there are now.
+  void announce();
+  // Before a device is closed.
+  void on_closing(const Device& device);
+  std::size_t pairs() const { return senders_.size(); }
+
+ private:
+  struct Served {
+    QueuePair pair;
+    std::uint32_t serial = 0;
+  };
+  class ServedLink : public Watched {
+   public:
+    ServedLink(Responder& owner, std::uint64_t number, Link from)
+        : id(number), node(from.node), link(std::move(from.socket), false), owner_(owner) {}
+    void on_edge(std::uint64_t now_ns) override;
+
+    const std::uint64_t id;
+    const NodeId node;
+    ControlLink link;
+    std::uint64_t token = 0;  // 0: has not said hello
+    std::map<std::uint32_t, Served> pairs;
+    std::map<std::uint32_t, std::uint32_t> opening;  // lane to serial
+
+   private:
+    Responder& owner_;
+  };
+
+  bool take(ServedLink& link, const Message& message);
+  bool greet(ServedLink& link, const HelloBody& hello);
+  bool open(ServedLink& link, const OpenBody& open);
+  void on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pair, const Status& status);
+  void close_pair(ServedLink& link, std::uint32_t lane);
+  void close_link(ServedLink& link);
+  std::vector<DeviceEntry> entries() const;
+
+  const RdmaOptions& options_;
+  const DeviceSlots& devices_;
+  const LocalRegions& regions_;
+  Edges& edges_;
+  Opener& opener_;
+  Drain drain_;
+  std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
+  // A gone device's place is told with the address that it had.
+  mutable std::array<std::optional<PortAddress>, kMaxDevices> known_;
+  std::map<std::pair<const Device*, std::uint32_t>, NodeId> senders_;
+  std::uint32_t next_packet_number_ = 0;
+  std::uint64_t next_link_ = 1;
+  std::size_t opening_count_ = 0;
+};
+
+}  // namespace mc::transport::rdma
