@@ -60,8 +60,8 @@ const char* rail_health_name(RailHealth health) {
   return "?";
 }
 
-Rails::Rails(std::size_t count, std::uint32_t window_slices)
-    : rails_(count), window_slices_(window_slices) {}
+Rails::Rails(std::size_t count, std::uint32_t window_slices, Paths paths)
+    : rails_(count), window_slices_(window_slices), paths_(paths) {}
 
 void Rails::set_traits(std::size_t rail, const RailTraits& traits) {
   Rail& at = rails_[rail];
@@ -92,12 +92,14 @@ double Rails::fastest() const { return std::max(fastest_, kMinBytesPerNs); }
 // Enough slices, or two round trips of bytes; on a slow rail no more than leaves in the time that
 // the fastest takes for its own.
 std::uint64_t Rails::window_bytes(const Rail& rail) const {
-  const double own = std::max(1.0 * slice_for(rail.bytes_per_ns, rail.latency_ns) * window_slices_,
-                              2 * rail.bytes_per_ns * static_cast<double>(rail.latency_ns));
+  const std::uint64_t latency_ns = rail.latency_ns > 0 ? rail.latency_ns : least_latency_ns_;
+  const double own = std::max(1.0 * slice_for(rail.bytes_per_ns, latency_ns) * window_slices_,
+                              2 * rail.bytes_per_ns * static_cast<double>(latency_ns));
   const double best = 1.0 * slice_for(fastest(), least_latency_ns_) * window_slices_;
-  const double in_step = std::max(best / fastest(), 2 * static_cast<double>(rail.latency_ns)) *
+  const double in_step = std::max(best / fastest(), 2 * static_cast<double>(latency_ns)) *
                          std::min(rail.bytes_per_ns, fastest());
-  double bytes = fastest_ > 0 ? std::min(own, in_step) : own;
+  const bool follows = paths_ == Paths::kSeparate && fastest_ > 0;
+  double bytes = follows ? std::min(own, in_step) : own;
   if (rail.ramp_slices > 0) {
     bytes = std::min(bytes, 1.0 * slice_for(rail.bytes_per_ns, 0) * rail.ramp_slices);
   }
@@ -163,6 +165,8 @@ void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority) {
   rail.outstanding += bytes;
   rail.outstanding_of[static_cast<std::size_t>(priority)] += bytes;
   ++rail.outstanding_slices;
+  ++outstanding_slices_;
+  alone_ = outstanding_slices_ == 1;
   if (credits_ != nullptr) credits_->take(rail.traits.local_nic, bytes);
 }
 
@@ -173,6 +177,7 @@ void Rails::remove(Rail& rail, std::uint64_t bytes, Priority priority) {
   std::uint64_t& own = rail.outstanding_of[static_cast<std::size_t>(priority)];
   own -= std::min(own, bytes);
   --rail.outstanding_slices;
+  --outstanding_slices_;
   rail.done_bytes += bytes;
   ++rail.done_slices;
   if (rail.ramp_slices > 0) climb(rail);
@@ -199,15 +204,17 @@ void Rails::on_sent(std::size_t rail, const RailSlice& slice) {
 
 void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns) {
   Rail& at = rails_[rail];
-  // Only the first: the others waited for it.
-  if (at.began_idle && at.busy_bytes == 0 && slice.sent_ns == at.busy_since_ns) {
+  // Slices that one turn of a loop found done are measured together.
+  if (now_ns > at.progress_ns) measure(at);
+  // Only of what had the whole way to itself.
+  if (alone_ && slice.sent_ns == at.busy_since_ns) {
     const double moving_ns = static_cast<double>(slice.bytes) / at.bytes_per_ns;
     on_latency(at, static_cast<double>(now_ns - slice.sent_ns) - moving_ns);
   }
   at.busy_bytes += slice.bytes;
   at.progress_ns = now_ns;
   remove(at, slice.bytes, slice.priority);
-  measure(at, now_ns);
+  if (at.outstanding == 0) measure(at);
 }
 
 // The least seen counts, and slowly what is seen later.
@@ -220,13 +227,13 @@ void Rails::on_latency(Rail& rail, double waited_ns) {
   rail.latency_ns = static_cast<std::uint64_t>(latency_ns);
 }
 
-void Rails::measure(Rail& rail, std::uint64_t now_ns) {
-  std::uint64_t took_ns = now_ns - rail.busy_since_ns;
-  if (took_ns < kMinMeasureNs && rail.outstanding > 0) return;
+void Rails::measure(Rail& rail) {
+  std::uint64_t took_ns = rail.progress_ns - rail.busy_since_ns;
+  if (took_ns < kMinMeasureNs) return;
   // The first bytes after idleness were on their way for a while.
   if (rail.began_idle) took_ns -= std::min(rail.latency_ns, took_ns / 2);
   on_measured(static_cast<std::size_t>(&rail - rails_.data()), rail.busy_bytes, took_ns);
-  rail.busy_since_ns = now_ns;
+  rail.busy_since_ns = rail.progress_ns;
   rail.busy_bytes = 0;
   rail.began_idle = false;
 }
@@ -265,6 +272,7 @@ void Rails::on_failed(std::size_t rail, std::uint64_t now_ns) {
   at.up = false;
   at.outstanding = 0;
   at.outstanding_of = {};
+  outstanding_slices_ -= at.outstanding_slices;
   at.outstanding_slices = 0;
   at.pause_ns = std::clamp(at.pause_ns * 2, kRedialMinNs, kRedialMaxNs);
   at.probe_at_ns = now_ns + at.pause_ns;
@@ -319,10 +327,11 @@ std::uint64_t Rails::next_probe_ns() const {
 RailStatus Rails::status(std::size_t rail) const {
   const Rail& at = rails_[rail];
   RailStatus status;
-  status.health = !at.up                                     ? RailHealth::kDown
-                  : at.ramp_slices > 0                       ? RailHealth::kRecovering
-                  : at.bytes_per_ns < kSlowShare * fastest() ? RailHealth::kSlow
-                                                             : RailHealth::kUp;
+  const bool slow = paths_ == Paths::kSeparate && at.bytes_per_ns < kSlowShare * fastest();
+  status.health = !at.up               ? RailHealth::kDown
+                  : at.ramp_slices > 0 ? RailHealth::kRecovering
+                  : slow               ? RailHealth::kSlow
+                                       : RailHealth::kUp;
   status.bytes_per_ns = at.bytes_per_ns;
   status.latency_ns = at.latency_ns;
   status.outstanding_bytes = at.outstanding;

@@ -62,8 +62,13 @@ class Rails {
  public:
   static constexpr std::uint64_t kAllNear = ~std::uint64_t{0};
 
+  // Lanes of one path share its processors and its line: what one was seen to carry depends on what
+  // it was given, and a window that followed it would take all from the others. So theirs do not.
+  enum class Paths : std::uint8_t { kSeparate, kOne };
+
   // window_slices: how many slices may be outstanding on one rail.
-  explicit Rails(std::size_t count, std::uint32_t window_slices = 4);
+  explicit Rails(std::size_t count, std::uint32_t window_slices = 4,
+                 Paths paths = Paths::kSeparate);
 
   std::size_t count() const { return rails_.size(); }
   std::size_t up_count() const { return up_count_; }
@@ -142,13 +147,16 @@ class Rails {
   void add(Rail& rail, std::uint64_t bytes, Priority priority);
   void remove(Rail& rail, std::uint64_t bytes, Priority priority);
   static void on_latency(Rail& rail, double waited_ns);
-  void measure(Rail& rail, std::uint64_t now_ns);
+  void measure(Rail& rail);
   void climb(Rail& rail);
 
   std::vector<Rail> rails_;
   std::uint32_t window_slices_;
+  Paths paths_;
   Credits* credits_ = nullptr;
   std::size_t up_count_ = 0;
+  std::uint32_t outstanding_slices_ = 0;
+  bool alone_ = false;       // since all were idle, one slice was sent
   std::size_t main_up_ = 0;  // that are no spares
   double fastest_ = 0;       // of those up; 0: none is
   std::uint64_t least_latency_ns_ = 0;

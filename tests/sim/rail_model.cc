@@ -24,9 +24,10 @@ RailModel::RailModel(const RailModelOptions& options)
   for (std::uint32_t s = 0; s < options_.senders; ++s) {
     auto peer = std::make_unique<Peer>(options_.nics);
     for (std::uint32_t i = 0; i < options_.nics; ++i) {
-      // As a port tells its rate before anything was measured.
-      peer->rails.set_traits(
-          i, {.bytes_per_ns = options_.line_bytes_per_ns, .latency_ns = 0, .local_nic = i});
+      // As a port tells its rate, and a handshake its round trip.
+      peer->rails.set_traits(i, {.bytes_per_ns = options_.line_bytes_per_ns,
+                                 .latency_ns = 2 * options_.one_way_ns,
+                                 .local_nic = i});
       peer->rails.on_up(i);
     }
     if (options_.credits) peer->rails.share(&credits_);

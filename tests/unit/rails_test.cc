@@ -135,6 +135,38 @@ TEST(Rails, IdleTimeIsNotMeasured) {
   EXPECT_NEAR(rails.bytes_per_ns(0), 12.5, 0.5);
 }
 
+TEST(Rails, SlicesThatEndTogetherAreNoMeasurement) {
+  Rails rails = up(1);
+  std::uint64_t now_ns = 1;
+  for (int i = 0; i < 50; ++i) {
+    RailSlice slices[4];
+    for (RailSlice& slice : slices) {
+      slice = {1u << 20, now_ns, Priority::kForeground};
+      rails.on_sent(0, slice);
+    }
+    // Read by one turn of a loop: the last three took no time at all.
+    now_ns += 4 * 83'886;
+    for (const RailSlice& slice : slices) rails.on_done(0, slice, now_ns);
+  }
+  EXPECT_NEAR(rails.bytes_per_ns(0), 12.5, 0.5);
+  EXPECT_LE(rails.status(0).latency_ns, 4u * 83'886);
+}
+
+TEST(Rails, LatencyIsThatOfASliceAlone) {
+  Rails rails = up(2);
+  const RailSlice first{64, 1'000'000, Priority::kForeground};
+  rails.on_sent(0, first);
+  rails.on_done(0, first, 1'050'000);
+  EXPECT_NEAR(static_cast<double>(rails.status(0).latency_ns), 50'000, 100);
+  const RailSlice second{64, 2'000'000, Priority::kForeground};
+  rails.on_sent(0, second);
+  rails.on_sent(1, second);
+  rails.on_done(0, second, 2'010'000);
+  rails.on_done(1, second, 9'000'000);
+  EXPECT_NEAR(static_cast<double>(rails.status(0).latency_ns), 50'000, 100);
+  EXPECT_EQ(rails.status(1).latency_ns, 0u) << "it was not alone";
+}
+
 TEST(Rails, NearOnesAreFilledBeforeFarOnesAreUsed) {
   Rails rails = up(4);
   const std::uint64_t near = 0b0100;
@@ -180,6 +212,15 @@ TEST(Rails, ASlowRailsWindowTakesNoLongerThanTheOthers) {
   rails.on_failed(0, 1);
   EXPECT_GT(rails.window_bytes(1), 1u << 20);
   EXPECT_EQ(rails.status(1).health, RailHealth::kUp);
+}
+
+TEST(Rails, ALaneThatWasGivenLessKeepsItsWindow) {
+  Rails lanes(2, 4, Rails::Paths::kOne);
+  lanes.set_traits(0, {.bytes_per_ns = 3});
+  lanes.set_traits(1, {.bytes_per_ns = 0.3});
+  lanes.on_up(0);
+  lanes.on_up(1);
+  EXPECT_GE(lanes.window_bytes(1), 4u * kMinSliceBytes);
 }
 
 TEST(Rails, ARailThatOwesAndBringsNothingIsNamed) {
