@@ -176,6 +176,19 @@ TEST(DeviceTree, WhatWasRecordedReadsTheSame) {
   }
 }
 
+TEST(DeviceTree, ARecordIsWhatItWas) {
+  std::ifstream file(std::string(MC_TEST_GOLDEN) + "/topology-v1.txt");
+  std::ostringstream golden;
+  golden << file.rdbuf();
+  const RecordedTree tree = tree_of("one-nic.tree");
+  const Recorder recorder(tree);
+  read_topology(recorder);
+  EXPECT_EQ(recorder.text(), golden.str());
+  const auto again = RecordedTree::parse(golden.str());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(read_topology(*again).nics.size(), 1u);
+}
+
 // The same machine as files and links below a directory.
 TEST(DeviceTree, ADirectoryReadsLikeItsRecord) {
   const auto root =
