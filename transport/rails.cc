@@ -171,13 +171,15 @@ void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority) {
 }
 
 void Rails::remove(Rail& rail, std::uint64_t bytes, Priority priority) {
-  if (rail.outstanding_slices == 0) return;
-  if (credits_ != nullptr) credits_->give_back(rail.traits.local_nic, bytes);
-  rail.outstanding -= std::min(rail.outstanding, bytes);
+  const std::uint64_t known = std::min(rail.outstanding, bytes);
+  if (credits_ != nullptr) credits_->give_back(rail.traits.local_nic, known);
+  rail.outstanding -= known;
   std::uint64_t& own = rail.outstanding_of[static_cast<std::size_t>(priority)];
   own -= std::min(own, bytes);
-  --rail.outstanding_slices;
-  --outstanding_slices_;
+  if (rail.outstanding_slices > 0) {
+    --rail.outstanding_slices;
+    --outstanding_slices_;
+  }
   rail.done_bytes += bytes;
   ++rail.done_slices;
   if (rail.ramp_slices > 0) climb(rail);

@@ -63,12 +63,12 @@ class Rails {
   static constexpr std::uint64_t kAllNear = ~std::uint64_t{0};
 
   // Lanes of one path share its processors and its line: what one was seen to carry depends on what
-  // it was given, and a window that followed it would take all from the others. So theirs do not.
-  enum class Paths : std::uint8_t { kSeparate, kOne };
+  // it was given, and a window that followed it would take all from the others. So only those of
+  // rails that are paths of their own do.
+  enum class Paths : std::uint8_t { kOne, kSeparate };
 
   // window_slices: how many slices may be outstanding on one rail.
-  explicit Rails(std::size_t count, std::uint32_t window_slices = 4,
-                 Paths paths = Paths::kSeparate);
+  explicit Rails(std::size_t count, std::uint32_t window_slices = 4, Paths paths = Paths::kOne);
 
   std::size_t count() const { return rails_.size(); }
   std::size_t up_count() const { return up_count_; }

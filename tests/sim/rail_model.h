@@ -94,7 +94,11 @@ class RailModel {
     std::deque<SlicePtr> queue;
   };
   struct Peer {
-    Peer(std::uint32_t nics) : rails(nics), lines(nics), epochs(nics), open(nics) {}
+    Peer(std::uint32_t nics)
+        : rails(nics, 4, transport::Rails::Paths::kSeparate),
+          lines(nics),
+          epochs(nics),
+          open(nics) {}
     transport::Rails rails;
     transport::Turns turns;
     std::vector<Line> lines;

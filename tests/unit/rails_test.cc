@@ -200,7 +200,7 @@ TEST(Rails, WhatIsNotUrgentLeavesRoom) {
 }
 
 TEST(Rails, ASlowRailsWindowTakesNoLongerThanTheOthers) {
-  Rails rails(2);
+  Rails rails(2, 4, Rails::Paths::kSeparate);
   rails.set_traits(0, {.bytes_per_ns = 50});
   rails.set_traits(1, {.bytes_per_ns = 5});
   rails.on_up(0);
@@ -215,7 +215,7 @@ TEST(Rails, ASlowRailsWindowTakesNoLongerThanTheOthers) {
 }
 
 TEST(Rails, ALaneThatWasGivenLessKeepsItsWindow) {
-  Rails lanes(2, 4, Rails::Paths::kOne);
+  Rails lanes(2);
   lanes.set_traits(0, {.bytes_per_ns = 3});
   lanes.set_traits(1, {.bytes_per_ns = 0.3});
   lanes.on_up(0);

@@ -24,7 +24,6 @@ namespace mc::transport::tcp {
 
 // Up to here an operation goes to the small lane, whole.
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
-inline constexpr std::uint32_t kLaneSlices = 4;                // in flight on a bulk lane
 inline constexpr std::uint64_t kSmallLaneBytes = 1024 * 1024;  // in flight on it
 
 class Requester : public SliceSink {
@@ -67,10 +66,7 @@ class Requester : public SliceSink {
   };
   struct Peer {
     explicit Peer(const PeerSpec& wanted)
-        : spec(wanted),
-          lanes(1 + wanted.bulk_lanes),
-          small(1),
-          bulk(wanted.bulk_lanes, kLaneSlices, Rails::Paths::kOne) {}
+        : spec(wanted), lanes(1 + wanted.bulk_lanes), small(1), bulk(wanted.bulk_lanes) {}
     PeerSpec spec;
     PeerId id = kNoPeer;
     std::vector<std::unique_ptr<AskingLane>> lanes;  // 0: small; null: down
