@@ -312,7 +312,8 @@ TEST(PriorityMatrix, WhatIsNoMatrixIsRefused) {
   for (const char* text :
        {"", "[]", "{", "null", R"({"cpu:0": ["mlx5_0"]})", R"({"cpu:0": []})",
         R"({"cpu:0": [[], [], []]})", R"({"cpu:0": [[1]]})", R"({"cpu:0": [[""]]})",
-        R"({"": [["mlx5_0"]]})", R"({"nic_priority_matrix": 5})", R"({"nic_priority_matrix": "{"})",
+        R"({"": [["mlx5_0"]]})", R"({"cpu 0": [["mlx5_0"]]})", "{\"c\xff\": [[\"mlx5_0\"]]}",
+        R"({"nic_priority_matrix": 5})", R"({"nic_priority_matrix": "{"})",
         R"({"a": [["x"]], "a": [["y"]]})", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["}) {
     EXPECT_FALSE(parse_priority_matrix(text)) << text;
   }

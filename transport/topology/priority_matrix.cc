@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 256;
 
+// Visible ASCII: what devices are called, and what prints anywhere.
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxNameBytes &&
+         std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
 // NICs by what they cost to reach; those at the least cost are near.
 NicRanking rank(std::vector<std::pair<std::uint64_t, const Nic*>> costs) {
   std::ranges::stable_sort(costs, {}, [](const auto& cost) { return cost.first; });
@@ -45,7 +51,7 @@ Result<std::vector<std::string>> names_in(const Json::Value& list, const std::st
   }
   std::vector<std::string> names;
   for (const Json::Value& name : list) {
-    if (!name.isString() || name.asString().empty() || name.asString().size() > kMaxNameBytes) {
+    if (!name.isString() || !is_name(name.asString())) {
       return fail(unknown("a NIC of \"" + place + "\" is not a name"));
     }
     names.push_back(name.asString());
@@ -123,7 +129,7 @@ Result<PriorityMatrix> parse_priority_matrix(std::string_view json) {
   PriorityMatrix matrix;
   for (const std::string& place : value->getMemberNames()) {
     const Json::Value& lists = (*value)[place];
-    if (place.empty() || place.size() > kMaxNameBytes) return fail(unknown("a place has no name"));
+    if (!is_name(place)) return fail(unknown("a place has no name of visible ASCII"));
     if (!lists.isArray() || lists.empty() || lists.size() > 2) {
       return fail(unknown("\"" + place + "\" has not one or two lists of NICs"));
     }
