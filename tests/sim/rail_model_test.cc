@@ -18,15 +18,19 @@ constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kObject = 1u << 20;
 constexpr double kLine = 8 * 50.0;  // bytes per ns
 
+void tell(const RailModel::Result& result) {
+  std::cout << result.objects << " objects, " << result.bytes_per_ns / kLine * 100
+            << " % of 8 lines, p50 " << result.p50_ns / 1000 << " p99 " << result.p99_ns / 1000
+            << " max " << result.max_ns / 1000 << " us\n";
+}
+
 RailModel::Result measured(RailModel& model, std::uint64_t from_ns, std::uint64_t until_ns,
                            Priority priority = Priority::kForeground) {
   model.run_until(from_ns);
   model.mark();
   model.run_until(until_ns);
   const RailModel::Result result = model.result(priority);
-  std::cout << result.objects << " objects, " << result.bytes_per_ns / kLine * 100
-            << " % of 8 lines, p50 " << result.p50_ns / 1000 << " p99 " << result.p99_ns / 1000
-            << " max " << result.max_ns / 1000 << " us\n";
+  tell(result);
   return result;
 }
 
@@ -53,6 +57,7 @@ TEST(RailModel, ADeadRailIsLeftAndTheOthersCarryOn) {
   // From the failure on, its discovery included.
   model.run_until(60 * kMs);
   const auto result = model.result(Priority::kForeground);
+  tell(result);
   EXPECT_GE(result.bytes_per_ns, 0.97 * 7 / 8 * kLine);
   EXPECT_LE(result.max_ns, 8 * kMs) << "its slices are sent again elsewhere";
   EXPECT_GT(model.slices_resent(), 0u);
@@ -90,6 +95,18 @@ TEST(RailModel, ASlowRailKeepsNobodyWaiting) {
   // Of all objects, those with slices on the slow rail too.
   EXPECT_LE(static_cast<double>(result.p99_ns), 1.2 * static_cast<double>(before.p99_ns));
   EXPECT_EQ(model.rails(0).status(3).health, RailHealth::kSlow);
+}
+
+TEST(RailModel, ACrawlingRailIsLeftForGrowingPauses) {
+  RailModel model({});
+  model.keep_reading(Priority::kForeground, 64, kObject);
+  // Half a slice in the time that it is given; what is small still comes, so probes succeed.
+  model.set_speed(10 * kMs, 0, 3, 0.0005);
+  const auto result = measured(model, 10 * kMs, 90 * kMs);
+  EXPECT_GE(result.bytes_per_ns, 0.97 * 7 / 8 * kLine);
+  EXPECT_LE(result.max_ns, 12 * kMs);
+  EXPECT_GE(model.rails(0).status(3).failures, 2u);
+  EXPECT_LE(model.rails(0).status(3).failures, 5u);
 }
 
 TEST(RailModel, ManySendersDoNotOverrunOneReceiver) {
@@ -150,6 +167,17 @@ TEST(RailModel, ForegroundGoesFirstAndNobodyStarves) {
   full.keep_reading(Priority::kMigration, 64, kObject);
   EXPECT_GE(measured(full, 2 * kMs, 10 * kMs).bytes_per_ns, 0.9 * kLine);
   EXPECT_GE(full.result(Priority::kMigration).bytes_per_ns, 0.02 * kLine);
+}
+
+TEST(RailModel, ARailThatComesAndGoesCostsLittle) {
+  RailModel model({});
+  model.keep_reading(Priority::kForeground, 64, kObject);
+  for (std::uint64_t at_ns = 10 * kMs; at_ns < 60 * kMs; at_ns += 20 * kMs) {
+    model.set_speed(at_ns, 0, 3, 0);
+    model.set_speed(at_ns + 10 * kMs, 0, 3, 1);
+  }
+  EXPECT_GE(measured(model, 10 * kMs, 70 * kMs).bytes_per_ns, 0.97 * 7 / 8 * kLine);
+  EXPECT_GT(model.rails(0).status(3).failures, 1u);
 }
 
 TEST(RailModel, NearRailsAreFullBeforeFarOnesAreUsed) {
