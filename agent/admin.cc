@@ -16,8 +16,8 @@ namespace mc::agent {
 namespace {
 
 // What the cluster answers.
-constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes", "where",
-                                              "drain",   "ping",  "replicate"};
+constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes",     "where", "drain",
+                                              "ping",    "replicate", "rails"};
 constexpr const char* kNotYours = "only root and the agent's user may do that";
 
 bool may_change(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == ::geteuid(); }

@@ -28,6 +28,9 @@ void register_status(CLI::App& app, Context& context);
 void register_objects(CLI::App& app, Context& context);  // ls stat put get rm exists
 void register_segment(CLI::App& app, Context& context);
 void register_cluster(CLI::App& app, Context& context);  // cluster nodes where replicate drain ping
+void register_rails(CLI::App& app, Context& context);
+void register_top(CLI::App& app, Context& context);
+void register_topo(CLI::App& app, Context& context);
 void register_config(CLI::App& app, Context& context);
 void register_doctor(CLI::App& app, Context& context);
 void register_completion(CLI::App& app, Context& context);

@@ -17,6 +17,7 @@ class Table {
   // Missing cells are empty; surplus ones are dropped.
   void add_row(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
+  std::size_t row_count() const { return rows_.size(); }
   // Header and rows, one a line, columns two spaces apart. A column whose filled cells all start
   // like numbers is right-aligned. No trailing spaces.
   std::string to_string() const;

@@ -22,6 +22,8 @@ inline constexpr std::uint32_t kMaxDescriptorBytes = 16 * 1024;
 inline constexpr std::uint32_t kMinSliceBytes = 64 * 1024;
 inline constexpr std::uint32_t kMaxSliceBytes = 1024 * 1024;
 inline constexpr std::uint32_t kMaxLaneRequests = 512;  // asked and not yet answered, per lane
+// Asked of all peers together and not yet here, so that many do not overrun one link.
+inline constexpr std::uint64_t kMaxAskedBytes = 64ull << 20;
 inline constexpr std::uint32_t kMaxServedLanes = 16384;
 inline constexpr std::uint32_t kMaxPendingNotifications = 1024;  // arrived, not yet polled
 
@@ -32,6 +34,8 @@ inline constexpr std::uint64_t kLaneDeadNs = 600'000'000;
 inline constexpr std::uint64_t kPeerLostNs = 850'000'000;
 inline constexpr std::uint64_t kRedialMinNs = 10'000'000;  // doubles up to kRedialMaxNs
 inline constexpr std::uint64_t kRedialMaxNs = 1'000'000'000;
+// A rail that times its slices and brings none for so long, although it owes some, is left.
+inline constexpr std::uint64_t kRailStallNs = 5'000'000;
 // The longest that a slice on its way out may hold its bytes; then its lane is cut.
 inline constexpr std::uint64_t kMaxPinNs = 5'000'000'000;
 

@@ -28,7 +28,8 @@ struct OperationState {
   OperationId id = kNoOperation;  // kNoOperation: the slot is free
   Verb verb = Verb::kRead;
   Outcome failure = Outcome::kDone;  // decided, but slices of a write are still on lanes
-  bool queued = false;               // in its peer's queue of what is not cut yet
+  Priority priority = Priority::kForeground;
+  bool queued = false;  // in its peer's queue of what is not cut yet
   PeerId peer = kNoPeer;
   std::uint64_t cookie = 0;
   std::uint64_t deadline_ns = 0;

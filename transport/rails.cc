@@ -12,48 +12,232 @@ namespace mc::transport {
 namespace {
 
 constexpr double kSliceNs = 330'000;
+constexpr double kSliceRoundTrips = 4;
 constexpr double kWeightOfNew = 0.2;
+constexpr double kWeightOfLaterLatency = 1.0 / 16;
 // A measurement beyond these is of a cache or of a hiccup, not of the path.
 constexpr double kMinBytesPerNs = 1e-6;
 constexpr double kMaxBytesPerNs = 100;
 constexpr std::uint64_t kSpreadBytes = 256 * 1024;
+// Shorter measurements are of the clock.
+constexpr std::uint64_t kMinMeasureNs = 50'000;
+constexpr double kSlowShare = 0.5;
+constexpr double kStallSlices = 8;
+constexpr double kMaxWindowBytes = 64.0 * 1024 * 1024;
 
-std::uint32_t slice_for(double bytes_per_ns) {
+std::uint32_t slice_for(double bytes_per_ns, std::uint64_t latency_ns) {
+  const double slice_ns = std::max(kSliceNs, kSliceRoundTrips * static_cast<double>(latency_ns));
   const double bytes =
-      std::clamp(bytes_per_ns * kSliceNs, double{kMinSliceBytes}, double{kMaxSliceBytes});
+      std::clamp(bytes_per_ns * slice_ns, double{kMinSliceBytes}, double{kMaxSliceBytes});
   return std::bit_floor(static_cast<std::uint32_t>(bytes));
+}
+
+std::uint64_t share_of(std::uint64_t window_bytes, Priority priority) {
+  switch (priority) {
+    case Priority::kForeground:
+      return window_bytes;
+    case Priority::kPrefetch:
+      return window_bytes / 2;
+    case Priority::kMigration:
+      return window_bytes / 4;
+  }
+  return window_bytes;
 }
 
 }  // namespace
 
-Rails::Rails(std::size_t count, std::uint32_t window_slices)
-    : rails_(count), window_slices_(window_slices) {}
-
-std::uint64_t Rails::window_bytes(const Rail& rail) const {
-  return std::uint64_t{window_slices_} * slice_for(rail.bytes_per_ns);
+const char* rail_health_name(RailHealth health) {
+  switch (health) {
+    case RailHealth::kDown:
+      return "down";
+    case RailHealth::kRecovering:
+      return "recovering";
+    case RailHealth::kSlow:
+      return "slow";
+    case RailHealth::kUp:
+      return "up";
+  }
+  return "?";
 }
 
-std::optional<std::size_t> Rails::choose(std::uint64_t bytes) const {
+Rails::Rails(std::size_t count, std::uint32_t window_slices, Paths paths)
+    : rails_(count), window_slices_(window_slices), paths_(paths) {}
+
+void Rails::set_traits(std::size_t rail, const RailTraits& traits) {
+  Rail& at = rails_[rail];
+  at.traits = traits;
+  at.bytes_per_ns = std::clamp(traits.bytes_per_ns, kMinBytesPerNs, kMaxBytesPerNs);
+  at.latency_ns = traits.latency_ns;
+  find_fastest();
+}
+
+// ---- Which rail -------------------------------------------------------------------------------
+
+void Rails::find_fastest() {
+  fastest_ = 0;
+  least_latency_ns_ = 0;
+  main_up_ = 0;
+  for (const Rail& rail : rails_) {
+    if (!rail.up) continue;
+    if (!rail.traits.spare) ++main_up_;
+    fastest_ = std::max(fastest_, rail.bytes_per_ns);
+    if (rail.latency_ns == 0) continue;
+    least_latency_ns_ =
+        least_latency_ns_ == 0 ? rail.latency_ns : std::min(least_latency_ns_, rail.latency_ns);
+  }
+}
+
+double Rails::fastest() const { return std::max(fastest_, kMinBytesPerNs); }
+
+// Enough slices, or two round trips of bytes; on a slow rail no more than leaves in the time that
+// the fastest takes for its own.
+std::uint64_t Rails::window_bytes(const Rail& rail) const {
+  const std::uint64_t latency_ns = rail.latency_ns > 0 ? rail.latency_ns : least_latency_ns_;
+  const double own = std::max(1.0 * slice_for(rail.bytes_per_ns, latency_ns) * window_slices_,
+                              2 * rail.bytes_per_ns * static_cast<double>(latency_ns));
+  const double best = 1.0 * slice_for(fastest(), least_latency_ns_) * window_slices_;
+  const double in_step = std::max(best / fastest(), 2 * static_cast<double>(latency_ns)) *
+                         std::min(rail.bytes_per_ns, fastest());
+  const bool follows = paths_ == Paths::kSeparate && fastest_ > 0;
+  double bytes = follows ? std::min(own, in_step) : own;
+  if (rail.ramp_slices > 0) {
+    bytes = std::min(bytes, 1.0 * slice_for(rail.bytes_per_ns, 0) * rail.ramp_slices);
+  }
+  return static_cast<std::uint64_t>(std::min(bytes, kMaxWindowBytes));
+}
+
+Rails::Room Rails::room(const Rail& rail, std::uint64_t bytes, Priority priority) const {
+  if (!in_use(rail)) return Room::kFull;
+  const std::uint64_t window = window_bytes(rail);
+  if (rail.outstanding > 0 && rail.outstanding + bytes > window) return Room::kFull;
+  const std::uint64_t own = rail.outstanding_of[static_cast<std::size_t>(priority)];
+  if (own > 0 && own + bytes > share_of(window, priority)) return Room::kFull;
+  if (credits_ != nullptr && !credits_->has(rail.traits.local_nic, bytes)) return Room::kNoCredit;
+  return Room::kFree;
+}
+
+std::optional<std::size_t> Rails::choose(std::uint64_t bytes, std::uint64_t near,
+                                         Priority priority) const {
   std::optional<std::size_t> best;
+  bool best_near = false;
   double best_cost = 0;
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     const Rail& rail = rails_[i];
-    if (!rail.up) continue;
-    if (rail.outstanding > 0 && rail.outstanding + bytes > window_bytes(rail)) continue;
+    if (room(rail, bytes, priority) != Room::kFree) continue;
+    const bool is_near = i < 64 && (near >> i & 1) != 0;
     const double cost = static_cast<double>(rail.outstanding + bytes) / rail.bytes_per_ns;
-    if (!best || cost < best_cost) {
+    if (!best || (is_near && !best_near) || (is_near == best_near && cost < best_cost)) {
       best = i;
+      best_near = is_near;
       best_cost = cost;
     }
   }
   return best;
 }
 
-void Rails::on_sent(std::size_t rail, std::uint64_t bytes) { rails_[rail].outstanding += bytes; }
+bool Rails::lacks_credit(std::uint64_t bytes, Priority priority) const {
+  bool lacks = false;
+  for (const Rail& rail : rails_) {
+    const Room found = room(rail, bytes, priority);
+    if (found == Room::kFree) return false;
+    lacks = lacks || found == Room::kNoCredit;
+  }
+  return lacks;
+}
+
+std::uint32_t Rails::slice_bytes(std::uint64_t transfer_bytes) const {
+  const std::uint64_t whole = slice_for(fastest(), least_latency_ns_);
+  std::uint64_t smallest = std::min(kSpreadBytes, whole);
+  if (least_latency_ns_ > 0) {
+    // Parts that take less than the round trip gain nothing.
+    const double trip = fastest() * static_cast<double>(least_latency_ns_);
+    smallest = std::min(smallest, std::bit_ceil(std::max(static_cast<std::uint64_t>(trip),
+                                                         std::uint64_t{kMinSliceBytes})));
+  }
+  const std::uint64_t ways = std::max<std::uint64_t>(main_up_ > 0 ? main_up_ : up_count_, 1);
+  const std::uint64_t share = (transfer_bytes + ways) / ways;
+  return static_cast<std::uint32_t>(std::min(whole, std::max(smallest, std::bit_ceil(share))));
+}
+
+// ---- What happens on it -----------------------------------------------------------------------
+
+void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority) {
+  rail.outstanding += bytes;
+  rail.outstanding_of[static_cast<std::size_t>(priority)] += bytes;
+  ++rail.outstanding_slices;
+  ++outstanding_slices_;
+  alone_ = outstanding_slices_ == 1;
+  if (credits_ != nullptr) credits_->take(rail.traits.local_nic, bytes);
+}
+
+void Rails::remove(Rail& rail, std::uint64_t bytes, Priority priority) {
+  const std::uint64_t known = std::min(rail.outstanding, bytes);
+  if (credits_ != nullptr) credits_->give_back(rail.traits.local_nic, known);
+  rail.outstanding -= known;
+  std::uint64_t& own = rail.outstanding_of[static_cast<std::size_t>(priority)];
+  own -= std::min(own, bytes);
+  if (rail.outstanding_slices > 0) {
+    --rail.outstanding_slices;
+    --outstanding_slices_;
+  }
+  rail.done_bytes += bytes;
+  ++rail.done_slices;
+  if (rail.ramp_slices > 0) climb(rail);
+}
+
+void Rails::on_sent(std::size_t rail, std::uint64_t bytes) {
+  add(rails_[rail], bytes, Priority::kForeground);
+}
 
 void Rails::on_done(std::size_t rail, std::uint64_t bytes) {
+  remove(rails_[rail], bytes, Priority::kForeground);
+}
+
+void Rails::on_sent(std::size_t rail, const RailSlice& slice) {
   Rail& at = rails_[rail];
-  at.outstanding -= std::min(at.outstanding, bytes);
+  if (at.outstanding == 0) {
+    at.busy_since_ns = slice.sent_ns;
+    at.progress_ns = slice.sent_ns;
+    at.busy_bytes = 0;
+    at.began_idle = true;
+  }
+  add(at, slice.bytes, slice.priority);
+}
+
+void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns) {
+  Rail& at = rails_[rail];
+  // Slices that one turn of a loop found done are measured together.
+  if (now_ns > at.progress_ns) measure(at);
+  // Only of what had the whole way to itself.
+  if (alone_ && slice.sent_ns == at.busy_since_ns) {
+    const double moving_ns = static_cast<double>(slice.bytes) / at.bytes_per_ns;
+    on_latency(at, static_cast<double>(now_ns - slice.sent_ns) - moving_ns);
+  }
+  at.busy_bytes += slice.bytes;
+  at.progress_ns = now_ns;
+  remove(at, slice.bytes, slice.priority);
+  if (at.outstanding == 0) measure(at);
+}
+
+// The least seen counts, and slowly what is seen later.
+void Rails::on_latency(Rail& rail, double waited_ns) {
+  if (waited_ns <= 0) return;
+  const auto before_ns = static_cast<double>(rail.latency_ns);
+  const double latency_ns = rail.latency_ns == 0 || waited_ns < before_ns
+                                ? waited_ns
+                                : before_ns + kWeightOfLaterLatency * (waited_ns - before_ns);
+  rail.latency_ns = static_cast<std::uint64_t>(latency_ns);
+}
+
+void Rails::measure(Rail& rail) {
+  std::uint64_t took_ns = rail.progress_ns - rail.busy_since_ns;
+  if (took_ns < kMinMeasureNs) return;
+  // The first bytes after idleness were on their way for a while.
+  if (rail.began_idle) took_ns -= std::min(rail.latency_ns, took_ns / 2);
+  on_measured(static_cast<std::size_t>(&rail - rails_.data()), rail.busy_bytes, took_ns);
+  rail.busy_since_ns = rail.progress_ns;
+  rail.busy_bytes = 0;
+  rail.began_idle = false;
 }
 
 void Rails::on_measured(std::size_t rail, std::uint64_t bytes, std::uint64_t took_ns) {
@@ -64,22 +248,63 @@ void Rails::on_measured(std::size_t rail, std::uint64_t bytes, std::uint64_t too
       static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(took_ns, 1));
   at.bytes_per_ns = std::clamp(at.bytes_per_ns + kWeightOfNew * (measured - at.bytes_per_ns),
                                kMinBytesPerNs, kMaxBytesPerNs);
+  find_fastest();
 }
+
+// A window's worth that came lets twice as much go.
+void Rails::climb(Rail& rail) {
+  rail.pause_ns = 0;
+  if (++rail.ramp_done < rail.ramp_slices) return;
+  rail.ramp_done = 0;
+  rail.ramp_slices *= 2;
+  if (rail.ramp_slices <= 2 * window_slices_) return;
+  rail.ramp_slices = 0;
+}
+
+// ---- Up and down ------------------------------------------------------------------------------
 
 void Rails::on_failed(std::size_t rail, std::uint64_t now_ns) {
   Rail& at = rails_[rail];
-  if (at.up) --up_count_;
+  if (at.up) {
+    --up_count_;
+    ++at.failures;
+    at.taken_back_slices += at.outstanding_slices;
+  }
+  if (credits_ != nullptr) credits_->give_back(at.traits.local_nic, at.outstanding);
   at.up = false;
   at.outstanding = 0;
+  at.outstanding_of = {};
+  outstanding_slices_ -= at.outstanding_slices;
+  at.outstanding_slices = 0;
   at.pause_ns = std::clamp(at.pause_ns * 2, kRedialMinNs, kRedialMaxNs);
   at.probe_at_ns = now_ns + at.pause_ns;
+  find_fastest();
 }
 
 void Rails::on_up(std::size_t rail) {
   Rail& at = rails_[rail];
-  if (!at.up) ++up_count_;
+  if (at.up) return;
+  ++up_count_;
   at.up = true;
-  at.pause_ns = 0;
+  // One that failed before begins with one slice.
+  at.ramp_slices = at.pause_ns > 0 ? 1 : 0;
+  at.ramp_done = 0;
+  find_fastest();
+}
+
+std::optional<std::size_t> Rails::stalled(std::uint64_t now_ns) const {
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    const Rail& rail = rails_[i];
+    if (!rail.up || rail.outstanding == 0 || rail.progress_ns == 0) continue;
+    const double slice_ns =
+        static_cast<double>(rail.latency_ns) +
+        static_cast<double>(std::min<std::uint64_t>(rail.outstanding, kMaxSliceBytes)) /
+            rail.bytes_per_ns;
+    const auto patience_ns =
+        std::max(kRailStallNs, static_cast<std::uint64_t>(kStallSlices * slice_ns));
+    if (now_ns >= rail.progress_ns + patience_ns) return i;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::size_t> Rails::probe(std::uint64_t now_ns) {
@@ -101,15 +326,23 @@ std::uint64_t Rails::next_probe_ns() const {
   return next;
 }
 
-std::uint32_t Rails::slice_bytes(std::uint64_t transfer_bytes) const {
-  double fastest = kMinBytesPerNs;
-  for (const Rail& rail : rails_) {
-    if (rail.up) fastest = std::max(fastest, rail.bytes_per_ns);
-  }
-  const std::uint64_t whole = slice_for(fastest);
-  const std::uint64_t share = (transfer_bytes + up_count_) / std::max<std::uint64_t>(up_count_, 1);
-  return static_cast<std::uint32_t>(
-      std::min(whole, std::max(std::min(kSpreadBytes, whole), std::bit_ceil(share))));
+RailStatus Rails::status(std::size_t rail) const {
+  const Rail& at = rails_[rail];
+  RailStatus status;
+  const bool slow = paths_ == Paths::kSeparate && at.bytes_per_ns < kSlowShare * fastest();
+  status.health = !at.up               ? RailHealth::kDown
+                  : at.ramp_slices > 0 ? RailHealth::kRecovering
+                  : slow               ? RailHealth::kSlow
+                                       : RailHealth::kUp;
+  status.bytes_per_ns = at.bytes_per_ns;
+  status.latency_ns = at.latency_ns;
+  status.outstanding_bytes = at.outstanding;
+  status.window_bytes = window_bytes(at);
+  status.done_bytes = at.done_bytes;
+  status.done_slices = at.done_slices;
+  status.failures = at.failures;
+  status.taken_back_slices = at.taken_back_slices;
+  return status;
 }
 
 }  // namespace mc::transport

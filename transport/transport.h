@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,7 @@
 #include "transport/limits.h"
 #include "transport/link.h"
 #include "transport/outcome.h"
+#include "transport/rails.h"
 #include "transport/region.h"
 
 namespace mc::transport {
@@ -73,6 +75,7 @@ struct Operation {
   PeerId peer = kNoPeer;
   std::uint64_t cookie = 0;  // comes back in the event
   std::uint64_t deadline_ns = 0;
+  Priority priority = Priority::kForeground;  // large ones of a higher one go first
   // Read, write: where in the peer's memory. The generation is what the peer said the bytes were
   // when it told their place; a guard that has another one there answers kStale.
   RemoteRegionId region = 0;
@@ -116,6 +119,13 @@ struct Counters {
   std::uint64_t pinned_bytes = 0;      // now, on their way out
   std::uint64_t send_calls = 0;
   std::uint64_t receive_calls = 0;
+};
+
+// One way to a peer, as mcctl shows it.
+struct RailReport {
+  PeerId peer = kNoPeer;
+  std::string name;
+  RailStatus status;
 };
 
 class Transport {
@@ -163,6 +173,8 @@ class Transport {
   virtual void cancel(OperationId operation) = 0;
 
   virtual const Counters& counters() const = 0;
+  // Appends the rails to all peers; a transport without rails has none.
+  virtual void report_rails(std::vector<RailReport>&) const {}
 };
 
 }  // namespace mc::transport

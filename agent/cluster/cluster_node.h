@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include <json/forwards.h>
+
 #include "agent/cluster.h"
 #include "agent/cluster/announcer.h"
 #include "agent/cluster/fetcher.h"
@@ -77,6 +79,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   void remove_again(std::uint64_t now_ns);
   void on_notified(const transport::Event& event, std::uint64_t now_ns);
   void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
+  Json::Value rails_json() const;
   void notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns);
   void refresh_members(std::uint64_t now_ns);
 

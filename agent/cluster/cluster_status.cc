@@ -6,6 +6,7 @@
 #include <json/writer.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "agent/cluster/cluster_node.h"
@@ -124,6 +125,40 @@ std::string ClusterNode::status_text() {
   return text_of(value);
 }
 
+Json::Value ClusterNode::rails_json() const {
+  const transport::Counters& moved = transport_->counters();
+  std::vector<transport::RailReport> reports;
+  transport_->report_rails(reports);
+  Json::Value value;
+  value["read_bytes"] = u64(moved.read_bytes);
+  value["written_bytes"] = u64(moved.written_bytes);
+  value["served_bytes"] = u64(moved.served_bytes);
+  std::map<MemberId, Json::Value> peers;
+  for (const transport::RailReport& report : reports) {
+    const MemberId node = peers_.node_of(report.peer);
+    Json::Value& peer = peers[node];
+    peer["node"] = u64(node);
+    peer["address"] = peers_.address_of(node);
+    peer["reachable"] = !peers_.is_lost(node);
+    const transport::RailStatus& status = report.status;
+    Json::Value rail;
+    rail["name"] = report.name;
+    rail["health"] = transport::rail_health_name(status.health);
+    rail["bandwidth_bytes_per_s"] = u64(static_cast<std::uint64_t>(status.bytes_per_ns * 1e9));
+    rail["latency_ns"] = u64(status.latency_ns);
+    rail["outstanding_bytes"] = u64(status.outstanding_bytes);
+    rail["window_bytes"] = u64(status.window_bytes);
+    rail["done_bytes"] = u64(status.done_bytes);
+    rail["done_slices"] = u64(status.done_slices);
+    rail["failures"] = u64(status.failures);
+    rail["taken_back_slices"] = u64(status.taken_back_slices);
+    peer["rails"].append(rail);
+  }
+  value["peers"] = Json::Value(Json::arrayValue);
+  for (auto& [node, peer] : peers) value["peers"].append(std::move(peer));
+  return value;
+}
+
 bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answer done) {
   Json::CharReaderBuilder builder;
   const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
@@ -159,6 +194,10 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
       }
       done(text_of(value));
     });
+    return true;
+  }
+  if (verb == "rails") {
+    done(text_of(rails_json()));
     return true;
   }
   if (verb == "nodes") {

@@ -74,6 +74,8 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
     operation.peer = *peer;
     operation.cookie = kReadCookie | fetch.id;
     operation.deadline_ns = std::max(fetch.try_until_ns, now_ns + kLeastTryNs);
+    // A copy that the master ordered, and nobody waits for.
+    if (fetch.waiters.empty()) operation.priority = transport::Priority::kMigration;
     operation.region = fetch.at.region;
     operation.generation = fetch.at.row.generation;
     operation.offset_bytes = extent.offset_bytes;

@@ -68,6 +68,9 @@ void register_verbs(CLI::App& app, Context& context) {
   register_objects(app, context);
   register_segment(app, context);
   register_cluster(app, context);
+  register_rails(app, context);
+  register_top(app, context);
+  register_topo(app, context);
   register_config(app, context);
   register_doctor(app, context);
   register_bench(app, context);

@@ -31,6 +31,11 @@
 //                            "holders":[{"node","address","self"}]}
 //   {"verb":"replicate","namespace","key","replicas"} -> {} when this host holds it
 //   {"verb":"drain","node","stop"} -> {"copied","failed","unplaced","seen","done"}
+//   {"verb":"rails"}     -> {"read_bytes","written_bytes","served_bytes",
+//                            "peers":[{"node","address","reachable","rails":[{"name","health",
+//                              "bandwidth_bytes_per_s","latency_ns","outstanding_bytes",
+//                              "window_bytes","done_bytes","done_slices","failures",
+//                              "taken_back_slices"}]}]}
 //   {"verb":"ping","node"} -> {"round_trip_ns"}
 // Keys are JSON strings; bytes outside printable ASCII, and '%', are written %XX.
 #pragma once

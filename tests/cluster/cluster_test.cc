@@ -337,5 +337,24 @@ TEST_F(ClusterTest, NamespacesAreKeptApart) {
   EXPECT_EQ(get(1, "key"), "of default");
 }
 
+TEST_F(ClusterTest, RailsShowWhatCameOverThem) {
+  start(2);
+  const std::string value(4 * kMiB, 'r');
+  ASSERT_EQ(put(0, "carried", value), MC_OK);
+  EXPECT_TRUE(ask(1, "rails")["peers"].empty());
+  ASSERT_EQ(get(1, "carried"), value);
+  const Json::Value rails = ask(1, "rails");
+  EXPECT_GE(rails["read_bytes"].asUInt64(), value.size());
+  ASSERT_EQ(rails["peers"].size(), 1u);
+  EXPECT_TRUE(rails["peers"][0]["reachable"].asBool());
+  std::uint64_t carried = 0;
+  for (const Json::Value& rail : rails["peers"][0]["rails"]) {
+    carried += rail["done_bytes"].asUInt64();
+    const bool used = rail["done_slices"].asUInt64() > 0;
+    EXPECT_TRUE(!used || rail["health"].asString() == "up") << rail.toStyledString();
+  }
+  EXPECT_GE(carried, value.size());
+}
+
 }  // namespace
 }  // namespace mc::cluster

@@ -160,6 +160,110 @@ TEST_F(TcpTransportTest, ALargeReadDoesNotWaitForALargerOneToEnd) {
   ASSERT_TRUE(wait_for([&] { return event_of(larger) != nullptr; }));
 }
 
+TEST_F(TcpTransportTest, AForegroundReadOvertakesAQueueOfMigrations) {
+  constexpr std::size_t kCount = 16;
+  constexpr std::uint64_t kEach = kRegionBytes / kCount;
+  Memory to(kRegionBytes);
+  Memory wanted(kEach);
+  std::vector<OperationId> queued;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Piece piece{&to[i * kEach], kEach, kNoRegion};
+    Operation operation = read(i * kEach, piece);
+    operation.priority = Priority::kMigration;
+    queued.push_back(submit(operation));
+  }
+  const Piece piece{wanted.data(), kEach, kNoRegion};
+  const OperationId urgent = submit(read(0, piece));
+  ASSERT_TRUE(wait_for([&] { return event_of(urgent) != nullptr; }));
+  EXPECT_EQ(std::memcmp(wanted.data(), memory_.data(), kEach), 0);
+  const auto ended = std::ranges::count_if(queued, [&](auto id) { return event_of(id); });
+  EXPECT_LT(static_cast<std::size_t>(ended), kCount / 2);
+  ASSERT_TRUE(wait_for([&] {
+    return std::ranges::all_of(queued, [&](auto id) { return event_of(id) != nullptr; });
+  }));
+  EXPECT_EQ(to, memory_);
+}
+
+TEST_F(TcpTransportTest, RailsTellWhatTheyCarried) {
+  Memory to(kRegionBytes);
+  const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
+  ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+  std::vector<RailReport> rails;
+  a_->transport().report_rails(rails);
+  ASSERT_EQ(rails.size(), kLanes + 1);
+  EXPECT_EQ(rails[0].name, "small");
+  std::uint64_t carried = 0;
+  for (const RailReport& rail : rails) {
+    EXPECT_EQ(rail.peer, peer_);
+    EXPECT_NE(rail.status.health, RailHealth::kDown) << rail.name;
+    EXPECT_EQ(rail.status.outstanding_bytes, 0u) << rail.name;
+    EXPECT_GT(rail.status.window_bytes, 0u) << rail.name;
+    carried += rail.status.done_bytes;
+  }
+  EXPECT_EQ(carried, kRegionBytes);
+  a_->break_lane(1);
+  ASSERT_TRUE(wait_for([&] { return a_->transport().counters().lanes_failed == 1; }));
+  rails.clear();
+  a_->transport().report_rails(rails);
+  EXPECT_EQ(rails[1].status.failures, 1u);
+}
+
+// Its budget is less than one slice of each peer, so they wait for one another all the time.
+TEST(TcpTransportIncast, PeersThatShareLittleCreditAllGetTheirBytes) {
+  constexpr std::size_t kPeers = 4;
+  constexpr std::uint64_t kEach = 8u << 20;
+  PortBook book;
+  tcp::TcpOptions options;
+  options.incarnation = 1;
+  options.node = 100;
+  options.max_asked_bytes = 256 * 1024;
+  TcpNode receiver(book, options);
+  const Memory memory = pattern(kEach, 5);
+  std::vector<std::unique_ptr<TcpNode>> senders;
+  std::vector<Memory> to(kPeers, Memory(kEach));
+  std::vector<Operation> reads(kPeers);
+  std::vector<Piece> pieces(kPeers);
+  std::uint64_t now_ns = mc::now_ns();
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    options.node = i + 1;
+    senders.push_back(std::make_unique<TcpNode>(book, options));
+    RegionSpec spec;
+    spec.data = const_cast<std::byte*>(memory.data());
+    spec.size_bytes = kEach;
+    spec.rights = kRemoteRead;
+    pieces[i] = {to[i].data(), kEach, kNoRegion};
+    reads[i].peer = receiver.transport().connect({i + 1, 2}).value();
+    reads[i].region = senders[i]->transport().register_region(spec).value();
+    reads[i].deadline_ns = now_ns + 60'000 * kMs;
+    reads[i].pieces = {&pieces[i], 1};
+  }
+  ASSERT_EQ(receiver.transport().submit(reads, now_ns), kPeers);
+  std::vector<Event> events;
+  std::vector<Event> ignored;
+  std::uint64_t most_asked = 0;
+  const std::uint64_t until_ns = mc::now_ns() + 20'000 * kMs;
+  while (events.size() < kPeers && mc::now_ns() < until_ns) {
+    now_ns = mc::now_ns();
+    receiver.step(now_ns);
+    receiver.transport().poll(now_ns, events);
+    std::vector<RailReport> rails;
+    receiver.transport().report_rails(rails);
+    std::uint64_t asked = 0;
+    for (const RailReport& rail : rails) asked += rail.status.outstanding_bytes;
+    most_asked = std::max(most_asked, asked);
+    // One that goes away with bytes asked of it does not keep the credit.
+    if (events.size() == kPeers - 1 && most_asked > 0)
+      receiver.transport().close_peer(reads[0].peer);
+    for (auto& sender : senders) {
+      sender->step(now_ns);
+      sender->transport().poll(now_ns, ignored);
+    }
+  }
+  ASSERT_EQ(events.size(), kPeers);
+  EXPECT_LE(most_asked, 1u << 20) << "the budget, or one slice";
+  for (std::size_t i = 1; i < kPeers; ++i) EXPECT_EQ(to[i], memory) << i;
+}
+
 TEST_F(TcpTransportTest, SlicesOfABrokenLaneComeOverAnotherAndTheLaneComesBack) {
   Memory to(kRegionBytes);
   for (std::uint32_t lane = 0; lane <= kLanes; ++lane) {

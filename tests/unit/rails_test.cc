@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/limits.h"
+#include "transport/rail_pairs.h"
 
 namespace mc::transport {
 namespace {
@@ -106,6 +107,257 @@ TEST(Rails, SmallPartsDoNotCountAsMeasurements) {
   EXPECT_EQ(rails.bytes_per_ns(0), before);
   rails.on_measured(0, kMinSliceBytes, 1'000'000'000);
   EXPECT_LT(rails.bytes_per_ns(0), before);
+}
+
+// Sends and gets one slice that takes as long as the bandwidth says.
+std::uint64_t carry(Rails& rails, std::size_t rail, std::uint64_t bytes, double bytes_per_ns,
+                    std::uint64_t now_ns) {
+  const RailSlice slice{bytes, now_ns, Priority::kForeground};
+  rails.on_sent(rail, slice);
+  now_ns += static_cast<std::uint64_t>(static_cast<double>(bytes) / bytes_per_ns);
+  rails.on_done(rail, slice, now_ns);
+  return now_ns;
+}
+
+TEST(Rails, BandwidthIsMeasuredFromSlices) {
+  Rails rails = up(1);
+  std::uint64_t now_ns = 1;
+  for (int i = 0; i < 50; ++i) now_ns = carry(rails, 0, 1u << 20, 12.5, now_ns);
+  EXPECT_NEAR(rails.bytes_per_ns(0), 12.5, 0.5);
+  EXPECT_EQ(rails.status(0).done_slices, 50u);
+  EXPECT_EQ(rails.status(0).done_bytes, 50u << 20);
+}
+
+TEST(Rails, IdleTimeIsNotMeasured) {
+  Rails rails = up(1);
+  std::uint64_t now_ns = 1;
+  for (int i = 0; i < 50; ++i) now_ns = carry(rails, 0, 1u << 20, 12.5, now_ns + 1'000'000'000);
+  EXPECT_NEAR(rails.bytes_per_ns(0), 12.5, 0.5);
+}
+
+TEST(Rails, SlicesThatEndTogetherAreNoMeasurement) {
+  Rails rails = up(1);
+  std::uint64_t now_ns = 1;
+  for (int i = 0; i < 50; ++i) {
+    RailSlice slices[4];
+    for (RailSlice& slice : slices) {
+      slice = {1u << 20, now_ns, Priority::kForeground};
+      rails.on_sent(0, slice);
+    }
+    // Read by one turn of a loop: the last three took no time at all.
+    now_ns += 4 * 83'886;
+    for (const RailSlice& slice : slices) rails.on_done(0, slice, now_ns);
+  }
+  EXPECT_NEAR(rails.bytes_per_ns(0), 12.5, 0.5);
+  EXPECT_LE(rails.status(0).latency_ns, 4u * 83'886);
+}
+
+TEST(Rails, LatencyIsThatOfASliceAlone) {
+  Rails rails = up(2);
+  const RailSlice first{64, 1'000'000, Priority::kForeground};
+  rails.on_sent(0, first);
+  rails.on_done(0, first, 1'050'000);
+  EXPECT_NEAR(static_cast<double>(rails.status(0).latency_ns), 50'000, 100);
+  const RailSlice second{64, 2'000'000, Priority::kForeground};
+  rails.on_sent(0, second);
+  rails.on_sent(1, second);
+  rails.on_done(0, second, 2'010'000);
+  rails.on_done(1, second, 9'000'000);
+  EXPECT_NEAR(static_cast<double>(rails.status(0).latency_ns), 50'000, 100);
+  EXPECT_EQ(rails.status(1).latency_ns, 0u) << "it was not alone";
+}
+
+TEST(Rails, NearOnesAreFilledBeforeFarOnesAreUsed) {
+  Rails rails = up(4);
+  const std::uint64_t near = 0b0100;
+  std::uint64_t given[4] = {};
+  for (int i = 0; i < 8; ++i) {
+    const auto rail = rails.choose(kMinSliceBytes, near);
+    ASSERT_TRUE(rail);
+    const bool near_full = rails.outstanding_bytes(2) + kMinSliceBytes > rails.window_bytes(2);
+    EXPECT_TRUE(*rail == 2 || near_full);
+    rails.on_sent(*rail, kMinSliceBytes);
+    ++given[*rail];
+  }
+  EXPECT_GE(given[2], 4u);
+}
+
+TEST(Rails, WhatIsNotUrgentLeavesRoom) {
+  Rails rails = up(1);
+  const std::uint64_t window = rails.window_bytes(0);
+  std::uint64_t sent = 0;
+  while (rails.choose(kMinSliceBytes, Rails::kAllNear, Priority::kMigration)) {
+    rails.on_sent(0, RailSlice{kMinSliceBytes, 1, Priority::kMigration});
+    sent += kMinSliceBytes;
+  }
+  EXPECT_EQ(sent, window / 4);
+  while (rails.choose(kMinSliceBytes, Rails::kAllNear, Priority::kPrefetch)) {
+    rails.on_sent(0, RailSlice{kMinSliceBytes, 1, Priority::kPrefetch});
+    sent += kMinSliceBytes;
+  }
+  EXPECT_EQ(sent, window / 4 + window / 2);
+  EXPECT_TRUE(rails.choose(kMinSliceBytes));
+}
+
+TEST(Rails, ASlowRailsWindowTakesNoLongerThanTheOthers) {
+  Rails rails(2, 4, Rails::Paths::kSeparate);
+  rails.set_traits(0, {.bytes_per_ns = 50});
+  rails.set_traits(1, {.bytes_per_ns = 5});
+  rails.on_up(0);
+  rails.on_up(1);
+  EXPECT_NEAR(static_cast<double>(rails.window_bytes(1)) * 10,
+              static_cast<double>(rails.window_bytes(0)), 100);
+  EXPECT_EQ(rails.status(1).health, RailHealth::kSlow);
+  // When only it is left, it has a window of its own.
+  rails.on_failed(0, 1);
+  EXPECT_GT(rails.window_bytes(1), 1u << 20);
+  EXPECT_EQ(rails.status(1).health, RailHealth::kUp);
+}
+
+TEST(Rails, ALaneThatWasGivenLessKeepsItsWindow) {
+  Rails lanes(2);
+  lanes.set_traits(0, {.bytes_per_ns = 3});
+  lanes.set_traits(1, {.bytes_per_ns = 0.3});
+  lanes.on_up(0);
+  lanes.on_up(1);
+  EXPECT_GE(lanes.window_bytes(1), 4u * kMinSliceBytes);
+}
+
+TEST(Rails, ARailThatOwesAndBringsNothingIsNamed) {
+  Rails rails = up(2);
+  std::uint64_t now_ns = 1'000'000'000;
+  rails.on_sent(1, RailSlice{kMinSliceBytes, now_ns, Priority::kForeground});
+  EXPECT_FALSE(rails.stalled(now_ns + kRailStallNs - 1));
+  EXPECT_EQ(rails.stalled(now_ns + kRailStallNs), std::optional<std::size_t>(1));
+  rails.on_done(1, RailSlice{kMinSliceBytes, now_ns, Priority::kForeground}, now_ns + 1);
+  EXPECT_FALSE(rails.stalled(now_ns + 10 * kRailStallNs)) << "it owes nothing";
+}
+
+TEST(Rails, ASlowSliceIsNotAStall) {
+  Rails rails(1);
+  rails.set_traits(0, {.bytes_per_ns = 0.01});  // 10 MB/s: 6.5 ms a slice
+  rails.on_up(0);
+  rails.on_sent(0, RailSlice{kMinSliceBytes, 1, Priority::kForeground});
+  EXPECT_FALSE(rails.stalled(2 * kRailStallNs));
+  EXPECT_TRUE(rails.stalled(20 * kRailStallNs));
+}
+
+TEST(Rails, OneThatFailedIsTakenBackGradually) {
+  Rails rails = up(2);
+  const std::uint64_t whole = rails.window_bytes(0);
+  rails.on_failed(0, 1'000);
+  rails.on_up(0);
+  EXPECT_EQ(rails.status(0).health, RailHealth::kRecovering);
+  EXPECT_EQ(rails.window_bytes(0), whole / 4);
+  // Fails again before it has proved itself: the pause is twice as long.
+  rails.on_failed(0, 2'000);
+  EXPECT_EQ(rails.next_probe_ns(), 2'000 + 2 * kRedialMinNs);
+  rails.on_up(0);
+  std::uint64_t now_ns = 10'000;
+  int slices = 0;
+  for (; rails.status(0).health == RailHealth::kRecovering && slices < 100; ++slices) {
+    now_ns = carry(rails, 0, kMinSliceBytes, 1, now_ns);
+  }
+  EXPECT_GT(slices, 4);
+  EXPECT_LT(slices, 100);
+  rails.on_failed(0, now_ns);
+  EXPECT_EQ(rails.next_probe_ns(), now_ns + kRedialMinNs) << "its past is forgotten";
+  EXPECT_EQ(rails.status(0).failures, 3u);
+}
+
+TEST(Rails, SparesServeOnlyWhenNoOtherIsUp) {
+  Rails rails(3);
+  rails.set_traits(2, {.spare = true});
+  for (std::size_t i = 0; i < 3; ++i) rails.on_up(i);
+  while (const auto rail = rails.choose(kMinSliceBytes)) {
+    EXPECT_NE(*rail, 2u);
+    rails.on_sent(*rail, kMinSliceBytes);
+  }
+  rails.on_failed(0, 1);
+  EXPECT_EQ(rails.choose(kMinSliceBytes), std::nullopt);
+  rails.on_failed(1, 1);
+  EXPECT_EQ(rails.choose(kMinSliceBytes), std::optional<std::size_t>(2));
+}
+
+TEST(Rails, CreditsAreSharedByAllPeers) {
+  Credits credits(1);
+  credits.set_budget(0, 2 * kMinSliceBytes);
+  Rails one = up(1), other = up(1);
+  one.share(&credits);
+  other.share(&credits);
+  one.on_sent(0, kMinSliceBytes);
+  one.on_sent(0, kMinSliceBytes);
+  EXPECT_EQ(other.choose(kMinSliceBytes), std::nullopt);
+  EXPECT_TRUE(other.lacks_credit(kMinSliceBytes));
+  one.on_done(0, kMinSliceBytes);
+  EXPECT_TRUE(other.choose(kMinSliceBytes));
+  EXPECT_FALSE(other.lacks_credit(kMinSliceBytes));
+  // What a failed rail had asked for is free again.
+  other.on_sent(0, kMinSliceBytes);
+  one.on_failed(0, 1);
+  other.on_failed(0, 1);
+  EXPECT_EQ(credits.outstanding_bytes(0), 0u);
+}
+
+TEST(Rails, AFullWindowIsNotALackOfCredit) {
+  Rails rails = up(1);
+  while (rails.choose(kMinSliceBytes)) rails.on_sent(0, kMinSliceBytes);
+  EXPECT_FALSE(rails.lacks_credit(kMinSliceBytes));
+}
+
+TEST(Turns, EachClassThatWaitsGetsItsShare) {
+  Turns turns;
+  std::uint64_t took[kPriorityCount] = {};
+  for (int i = 0; i < 37'000; ++i) {
+    const auto priority = turns.next(0b111);
+    ASSERT_TRUE(priority);
+    turns.took(*priority, 1000);
+    took[static_cast<std::size_t>(*priority)] += 1;
+  }
+  EXPECT_NEAR(static_cast<double>(took[0]), 32'000, 40);
+  EXPECT_NEAR(static_cast<double>(took[1]), 4'000, 40);
+  EXPECT_NEAR(static_cast<double>(took[2]), 1'000, 40);
+  EXPECT_EQ(turns.next(0), std::nullopt);
+}
+
+TEST(Turns, WhoComesLateIsOwedNothing) {
+  Turns turns;
+  for (int i = 0; i < 1000; ++i) turns.took(Priority::kForeground, 1 << 20);
+  turns.arrived(Priority::kMigration);
+  std::uint64_t took = 0;
+  for (int i = 0; i < 330; ++i) {
+    const Priority priority = *turns.next(0b101);
+    turns.took(priority, 1 << 20);
+    took += priority == Priority::kMigration ? 1 : 0;
+  }
+  EXPECT_LE(took, 12u);
+  EXPECT_GE(took, 8u);
+}
+
+TEST(RailPairs, NicsOfTheSameNameArePartners) {
+  const std::vector<std::string> ours = {"mlx5_0", "mlx5_1", "mlx5_2"};
+  const std::vector<std::string> theirs = {"mlx5_2", "mlx5_1", "mlx5_0"};
+  const auto pairs = pair_rails(ours, theirs, false);
+  EXPECT_EQ(pairs, (std::vector<RailPair>{{0, 2, false}, {1, 1, false}, {2, 0, false}}));
+}
+
+TEST(RailPairs, OtherNamesArePairedInOrderAndTheShorterSideAgain) {
+  const std::vector<std::string> ours = {"a", "b", "c", "d"};
+  const std::vector<std::string> theirs = {"x", "y"};
+  const auto pairs = pair_rails(ours, theirs, false);
+  EXPECT_EQ(pairs,
+            (std::vector<RailPair>{{0, 0, false}, {1, 1, false}, {2, 0, false}, {3, 1, false}}));
+  EXPECT_EQ(pair_rails(theirs, ours, false).size(), 4u);
+  EXPECT_TRUE(pair_rails({}, ours).empty());
+}
+
+TEST(RailPairs, SparesCrossOver) {
+  const std::vector<std::string> nics = {"mlx5_0", "mlx5_1"};
+  const auto pairs = pair_rails(nics, nics);
+  EXPECT_EQ(pairs,
+            (std::vector<RailPair>{{0, 0, false}, {1, 1, false}, {0, 1, true}, {1, 0, true}}));
+  const std::vector<std::string> one = {"mlx5_0"};
+  EXPECT_EQ(pair_rails(one, one).size(), 1u);
 }
 
 }  // namespace

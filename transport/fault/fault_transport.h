@@ -74,6 +74,9 @@ class FaultTransport : public Transport {
   void close_peer(PeerId peer) override;
   void cancel(OperationId operation) override;
   const Counters& counters() const override { return inner_->counters(); }
+  void report_rails(std::vector<RailReport>& reports) const override {
+    inner_->report_rails(reports);
+  }
 
  private:
   struct Flight {

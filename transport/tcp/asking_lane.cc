@@ -21,8 +21,6 @@ std::byte* waste() {
   static thread_local std::array<std::byte, kWasteBytes> bytes;
   return bytes.data();
 }
-// Shorter measurements are of the clock.
-constexpr std::uint64_t kMinMeasureNs = 50'000;
 
 std::uint32_t left_us(std::uint64_t deadline_ns, std::uint64_t now_ns) {
   const std::uint64_t left = deadline_ns > now_ns ? (deadline_ns - now_ns) / 1000 : 0;
@@ -273,17 +271,7 @@ void AskingLane::finish(Outcome outcome, std::uint64_t now_ns) {
     }
     return;
   }
-  measure(slice, now_ns);
   sink_.on_slice(*this, slice, outcome, now_ns);
-}
-
-void AskingLane::measure(const Slice& slice, std::uint64_t now_ns) {
-  measured_bytes_ += slice.size_bytes;
-  const std::uint64_t since_ns = std::max(slice.asked_ns, last_done_ns_);
-  if (now_ns < since_ns + kMinMeasureNs) return;
-  sink_.on_measured(*this, measured_bytes_, now_ns - since_ns);
-  measured_bytes_ = 0;
-  last_done_ns_ = now_ns;
 }
 
 }  // namespace mc::transport::tcp

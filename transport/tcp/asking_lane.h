@@ -30,8 +30,6 @@ class SliceSink {
   virtual OperationState* find_operation(OperationId id) = 0;
   virtual void on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
                         std::uint64_t now_ns) = 0;
-  // busy_ns without a pause brought these bytes.
-  virtual void on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) = 0;
   virtual void on_lane_failed(AskingLane& lane, std::uint64_t now_ns) = 0;
   // The answer to the oldest cut() of this lane.
   virtual void on_cut(AskingLane& lane, Outcome outcome) = 0;
@@ -91,7 +89,6 @@ class AskingLane : public Lane {
   void take_payload(std::uint64_t bytes, std::uint64_t now_ns);
   bool feed(std::span<const std::byte> bytes, std::uint64_t now_ns);
   void finish(Outcome outcome, std::uint64_t now_ns);
-  void measure(const Slice& slice, std::uint64_t now_ns);
 
   SliceSink& sink_;
   const PeerId peer_;
@@ -103,8 +100,6 @@ class AskingLane : public Lane {
   std::uint32_t pings_ = 0;
   std::uint64_t pinged_ns_ = 0;
   std::uint64_t heard_ns_;
-  std::uint64_t last_done_ns_ = 0;
-  std::uint64_t measured_bytes_ = 0;
 
   // Of the oldest slice; the frames of one receive.
   std::size_t frame_bytes_ = 0;

@@ -7,6 +7,12 @@
 
 namespace mc::transport::tcp {
 
+Requester::Requester(LaneLoop& loop, Dialer& dialer, Counters& counters,
+                     std::uint64_t max_asked_bytes)
+    : loop_(loop), dialer_(dialer), counters_(counters) {
+  credits_.set_budget(0, max_asked_bytes);
+}
+
 Requester::~Requester() {
   for (auto& peer : peers_) {
     if (!peer) continue;
@@ -61,7 +67,13 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     }
     next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
     state->queued = true;
-    (size <= kSmallBytes ? peer->small_waiting : peer->bulk_waiting).push(state->id);
+    if (size <= kSmallBytes) {
+      peer->small_waiting.push(state->id);
+    } else {
+      auto& waiting = peer->bulk_waiting[static_cast<std::size_t>(state->priority)];
+      if (waiting.empty()) peer->turns.arrived(state->priority);
+      waiting.push(state->id);
+    }
     pump_later(*peer);
   }
   pump_all(now_ns);
@@ -74,6 +86,7 @@ void Requester::start(Operation& operation, OperationState& state, std::uint64_t
   state.peer = operation.peer;
   state.cookie = operation.cookie;
   state.deadline_ns = operation.deadline_ns;
+  state.priority = operation.priority;
   state.region = operation.region;
   state.generation = operation.generation;
   state.offset_bytes = operation.offset_bytes;
@@ -105,9 +118,12 @@ void Requester::cancel(OperationId id) {
   if (OperationState* operation = operations_.find(id)) give_up(*operation, Outcome::kCancelled);
 }
 
-void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome, std::uint64_t) {
+void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
+                         std::uint64_t now_ns) {
   Peer* peer = find(lane.peer());
-  rails_of(*peer, lane.index()).on_done(rail_of(lane.index()), slice.size_bytes);
+  const RailSlice done{slice.size_bytes, slice.asked_ns, slice.priority};
+  rails_of(*peer, lane.index()).on_done(rail_of(lane.index()), done, now_ns);
+  wake_thirsty();
   pump_later(*peer);
   OperationState* operation = operations_.find(slice.operation);
   if (operation == nullptr) return;
@@ -124,11 +140,6 @@ void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome, 
   } else if (operation->failure != Outcome::kDone && operation->slices_out == 0) {
     end(*operation, operation->failure);
   }
-}
-
-void Requester::on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) {
-  Peer* peer = find(lane.peer());
-  rails_of(*peer, lane.index()).on_measured(rail_of(lane.index()), bytes, busy_ns);
 }
 
 // ---- From queues to lanes ---------------------------------------------------------------------
@@ -160,7 +171,7 @@ void Requester::pump(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small) {
+AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small, Priority priority) {
   const bool small_up = peer.small.is_up(0);
   if (small_up && (small || peer.bulk.up_count() == 0)) {
     AskingLane* lane = peer.lanes[0].get();
@@ -168,8 +179,14 @@ AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small) {
     const bool fits = outstanding == 0 || outstanding + bytes <= kSmallLaneBytes;
     return fits && lane->open_requests() + 2 < kMaxLaneRequests ? lane : nullptr;
   }
-  const auto rail = peer.bulk.choose(bytes);
-  if (!rail) return nullptr;
+  const auto rail = peer.bulk.choose(bytes, Rails::kAllNear, priority);
+  if (!rail) {
+    if (!peer.thirsty && peer.bulk.lacks_credit(bytes, priority)) {
+      peer.thirsty = true;
+      thirsty_.push_back(peer.id);
+    }
+    return nullptr;
+  }
   AskingLane* lane = peer.lanes[*rail + 1].get();
   return lane->open_requests() + 2 < kMaxLaneRequests ? lane : nullptr;
 }
@@ -177,7 +194,8 @@ AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small) {
 void Requester::ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
                     std::uint64_t now_ns) {
   ++operation.slices_out;
-  rails_of(peer, lane.index()).on_sent(rail_of(lane.index()), slice.size_bytes);
+  const RailSlice sent{slice.size_bytes, now_ns, slice.priority};
+  rails_of(peer, lane.index()).on_sent(rail_of(lane.index()), sent);
   lane.ask(operation, slice, now_ns);
 }
 
@@ -187,6 +205,7 @@ Slice Requester::cut(OperationState& operation, std::uint64_t bytes) {
   slice.offset_bytes = operation.cut_bytes;
   slice.size_bytes = static_cast<std::uint32_t>(bytes);
   slice.start = operation.cut_at;
+  slice.priority = operation.priority;
   advance(operation.pieces, operation.cut_at, bytes);
   operation.cut_bytes += bytes;
   return slice;
@@ -196,7 +215,7 @@ void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
   for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
     OperationState* operation = operations_.find(peer.small_waiting.front());
     if (operation == nullptr) continue;
-    AskingLane* lane = choose(peer, operation->size_bytes, true);
+    AskingLane* lane = choose(peer, operation->size_bytes, true, operation->priority);
     if (lane == nullptr) return;
     operation->queued = false;
     ask(peer, *lane, *operation, cut(*operation, operation->size_bytes), now_ns);
@@ -209,7 +228,8 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
     const Slice& slice = peer.resend.front();
     OperationState* operation = operations_.find(slice.operation);
     if (operation == nullptr || operation->failure != Outcome::kDone) continue;
-    AskingLane* lane = choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes);
+    AskingLane* lane =
+        choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes, slice.priority);
     if (lane == nullptr) return false;
     ++counters_.resent_slices;
     ask(peer, *lane, *operation, slice, now_ns);
@@ -218,28 +238,52 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
 }
 
 void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
-  while (!peer.bulk_waiting.empty()) {
-    const OperationId id = peer.bulk_waiting.front();
-    OperationState* operation = operations_.find(id);
-    if (operation == nullptr || operation->failure != Outcome::kDone) {
-      peer.bulk_waiting.pop();
-      continue;
-    }
-    const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
-    std::uint64_t bytes =
-        std::min<std::uint64_t>(left, peer.bulk.slice_bytes(operation->size_bytes));
-    // A tail that is not worth a slice goes with the one before.
-    if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
-    AskingLane* lane = choose(peer, bytes, false);
-    if (lane == nullptr) return;
-    ask(peer, *lane, *operation, cut(*operation, bytes), now_ns);
-    peer.bulk_waiting.pop();
-    if (operation->cut_bytes < operation->size_bytes) {
-      peer.bulk_waiting.push(id);
-    } else {
-      operation->queued = false;
-    }
+  std::uint32_t waiting = 0;
+  for (std::uint32_t i = 0; i < kPriorityCount; ++i) {
+    if (!peer.bulk_waiting[i].empty()) waiting |= 1u << i;
   }
+  while (const auto priority = peer.turns.next(waiting)) {
+    const auto i = static_cast<std::size_t>(*priority);
+    // Full for one class is not full for a higher one.
+    if (!ask_next(peer, *priority, now_ns) || peer.bulk_waiting[i].empty()) waiting &= ~(1u << i);
+  }
+}
+
+// A slice of the first operation of that class, which then goes to the end. False: no room.
+bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
+  Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
+  const OperationId id = queue.front();
+  OperationState* operation = operations_.find(id);
+  if (operation == nullptr || operation->failure != Outcome::kDone) {
+    queue.pop();
+    return true;
+  }
+  const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
+  std::uint64_t bytes = std::min<std::uint64_t>(left, peer.bulk.slice_bytes(operation->size_bytes));
+  // A tail that is not worth a slice goes with the one before.
+  if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
+  AskingLane* lane = choose(peer, bytes, false, priority);
+  if (lane == nullptr) return false;
+  ask(peer, *lane, *operation, cut(*operation, bytes), now_ns);
+  peer.turns.took(priority, bytes);
+  queue.pop();
+  if (operation->cut_bytes < operation->size_bytes) {
+    queue.push(id);
+  } else {
+    operation->queued = false;
+  }
+  return true;
+}
+
+// Freed credit goes first to those who waited for it.
+void Requester::wake_thirsty() {
+  for (const PeerId id : thirsty_) {
+    Peer* peer = find(id);
+    if (peer == nullptr) continue;
+    peer->thirsty = false;
+    pump_later(*peer);
+  }
+  thirsty_.clear();
 }
 
 }  // namespace mc::transport::tcp

@@ -13,6 +13,7 @@
 // Threads: the transport's. Owns peers, lanes, operations.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -27,8 +28,8 @@ inline constexpr std::uint64_t kSmallLaneBytes = 1024 * 1024;  // in flight on i
 
 class Requester : public SliceSink {
  public:
-  Requester(LaneLoop& loop, Dialer& dialer, Counters& counters)
-      : loop_(loop), dialer_(dialer), counters_(counters) {}
+  // max_asked_bytes: of large operations, from all peers together.
+  Requester(LaneLoop& loop, Dialer& dialer, Counters& counters, std::uint64_t max_asked_bytes);
   ~Requester() override;
 
   Result<PeerId> connect(const PeerSpec& spec);
@@ -46,11 +47,11 @@ class Requester : public SliceSink {
   std::uint64_t next_tick_ns() const;
   std::vector<Event>& events() { return events_; }
   bool has_events() const { return !events_.empty(); }
+  void report_rails(std::vector<RailReport>& reports) const;
 
   OperationState* find_operation(OperationId id) override { return operations_.find(id); }
   void on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
                 std::uint64_t now_ns) override;
-  void on_measured(AskingLane& lane, std::uint64_t bytes, std::uint64_t busy_ns) override;
   void on_lane_failed(AskingLane& lane, std::uint64_t now_ns) override;
   void on_cut(AskingLane& lane, Outcome outcome) override;
   Counters& lane_counters() override { return counters_; }
@@ -72,13 +73,15 @@ class Requester : public SliceSink {
     Rails small;
     Rails bulk;
     Queue<OperationId> small_waiting;
-    Queue<OperationId> bulk_waiting;
+    std::array<Queue<OperationId>, kPriorityCount> bulk_waiting;
+    Turns turns;
     Queue<Slice> resend;
     Queue<Slice> uncut_writes;  // to be resent when there are no cuts left
     std::vector<Cut> cuts;
     std::uint64_t heard_ns = 0;  // while no lane is up
     bool lost = false;
-    bool listed = false;  // in pump_
+    bool listed = false;   // in pump_
+    bool thirsty = false;  // in thirsty_
   };
 
   Peer* find(PeerId id);
@@ -95,11 +98,13 @@ class Requester : public SliceSink {
   void pump(Peer& peer, std::uint64_t now_ns);
   void pump_small(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
+  bool ask_next(Peer& peer, Priority priority, std::uint64_t now_ns);
+  void wake_thirsty();
   bool resend(Peer& peer, std::uint64_t now_ns);
   void ask_cuts(Peer& peer, std::uint64_t now_ns);
   void take_back(Peer& peer, AskingLane& lane);
   // A lane with room for so many bytes, preferring the small one for small.
-  AskingLane* choose(Peer& peer, std::uint64_t bytes, bool small);
+  AskingLane* choose(Peer& peer, std::uint64_t bytes, bool small, Priority priority);
   void ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
            std::uint64_t now_ns);
   Slice cut(OperationState& operation, std::uint64_t bytes);
@@ -120,6 +125,8 @@ class Requester : public SliceSink {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;
   std::vector<PeerId> pump_;
+  Credits credits_{1};
+  std::vector<PeerId> thirsty_;  // wait for credits, in order
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

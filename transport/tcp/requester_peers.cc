@@ -2,6 +2,7 @@
 //
 // The part of Requester that looks after peers: lanes that come and go, deadlines, signs of life.
 #include <algorithm>
+#include <string>
 
 #include "transport/tcp/requester.h"
 #include "transport/tcp/socket.h"
@@ -28,6 +29,7 @@ Result<PeerId> Requester::connect(const PeerSpec& spec) {
     peer_generations_.push_back(0);
   }
   peers_[slot] = std::make_unique<Peer>(spec);
+  peers_[slot]->bulk.share(&credits_);
   peers_[slot]->id = (std::uint64_t{++peer_generations_[slot]} << 32) | (slot + 1);
   next_look_ns_ = 0;
   return peers_[slot]->id;
@@ -77,6 +79,7 @@ void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
   loop_.forget(&lane);
   const std::unique_ptr<AskingLane> owned = std::move(peer->lanes[index]);
   take_back(*peer, *owned);
+  wake_thirsty();
   pump_later(*peer);
   next_look_ns_ = 0;
 }
@@ -143,8 +146,11 @@ void Requester::close_peer(PeerId id) {
   for (auto& lane : peer->lanes) {
     if (!lane) continue;
     loop_.forget(lane.get());
+    // Gives its credits back.
+    rails_of(*peer, lane->index()).on_failed(rail_of(lane->index()), lane->heard_ns());
     lane.reset();
   }
+  wake_thirsty();
   for (OperationState& operation : operations_.slots()) {
     if (operation.id != kNoOperation && operation.peer == id) end(operation, Outcome::kCancelled);
   }
@@ -160,7 +166,7 @@ void Requester::lose(Peer& peer) {
     }
   }
   peer.small_waiting.clear();
-  peer.bulk_waiting.clear();
+  for (auto& waiting : peer.bulk_waiting) waiting.clear();
   peer.resend.clear();
   peer.uncut_writes.clear();
   peer.cuts.clear();
@@ -252,6 +258,16 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
     while (const auto rail = rails->probe(now_ns)) {
       const auto lane = static_cast<std::uint32_t>(*rail) + base;
       dialer_.dial({id, peer.spec.node, lane, lane == 0 ? LaneRole::kSmall : LaneRole::kBulk});
+    }
+  }
+}
+
+void Requester::report_rails(std::vector<RailReport>& reports) const {
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    reports.push_back({peer->id, "small", peer->small.status(0)});
+    for (std::size_t i = 0; i < peer->bulk.count(); ++i) {
+      reports.push_back({peer->id, "bulk " + std::to_string(i + 1), peer->bulk.status(i)});
     }
   }
 }

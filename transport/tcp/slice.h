@@ -5,6 +5,7 @@
 #pragma once
 
 #include "transport/operations.h"
+#include "transport/priority.h"
 #include "transport/tcp/frame.h"
 
 namespace mc::transport::tcp {
@@ -16,6 +17,7 @@ struct Slice {
   std::uint32_t size_bytes = 0;
   std::uint32_t received_bytes = 0;
   std::uint64_t asked_ns = 0;
+  Priority priority = Priority::kForeground;
   Cursor start;
   Cursor at;
 };

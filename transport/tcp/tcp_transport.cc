@@ -28,7 +28,7 @@ TcpTransport::TcpTransport(const TcpOptions& options, Dialer& dialer, Fd epoll)
     : options_(options),
       epoll_(std::move(epoll)),
       regions_(options.node * 0x9e3779b97f4a7c15u ^ options.incarnation),
-      requester_(*this, dialer, counters_) {}
+      requester_(*this, dialer, counters_, options.max_asked_bytes) {}
 
 TcpTransport::~TcpTransport() = default;
 

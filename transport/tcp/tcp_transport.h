@@ -25,6 +25,8 @@ struct TcpOptions {
   // Of lanes: reno, cubic, dctcp …; empty: the system's. With bbr, a lane that had little to send
   // for a while sends its next batch slowly.
   std::string congestion_control;
+  // Of large operations, asked of all peers together and not here yet.
+  std::uint64_t max_asked_bytes = kMaxAskedBytes;
 };
 
 class TcpTransport : public Transport, private LaneLoop, private ServingSink {
@@ -48,6 +50,9 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   void close_peer(PeerId peer) override { requester_.close_peer(peer); }
   void cancel(OperationId operation) override { requester_.cancel(operation); }
   const Counters& counters() const override { return counters_; }
+  void report_rails(std::vector<RailReport>& reports) const override {
+    requester_.report_rails(reports);
+  }
 
  private:
   struct Notification {

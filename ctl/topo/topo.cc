@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "ctl/command.h"
+#include "ctl/failure.h"
+#include "ctl/json.h"
+#include "ctl/topo/topo_view.h"
+#include "transport/topology/device_tree.h"
+#include "transport/topology/hwloc_reader.h"
+#include "transport/topology/nic_choice.h"
+#include "transport/topology/sysfs_reader.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::string_view kDescription =
+    "Show NICs, GPUs and NUMA nodes, and which are near to each other\n"
+    "\n"
+    "Reads /sys; no agent is needed and nothing is changed. Each NUMA node is shown with what "
+    "hangs\n"
+    "on its PCIe root complexes. The rate of a NIC is what really fits through: its active ports,\n"
+    "or its PCIe link, if that is narrower. Then, for each GPU, how far every NIC is; and for "
+    "each\n"
+    "place of memory (cpu:N is a NUMA node's, cuda:N or hip:N a GPU's, counted by PCI address)\n"
+    "which NICs are near and which are not. Bytes go over the near ones first.\n"
+    "\n"
+    "A NIC is not used when --not-nics names it or --nics does not, when its ports are down, when\n"
+    "it is a virtual function beside its physical one, and when it has no RDMA but others have.\n"
+    "\n"
+    "--from shows another machine: a record that --record wrote there, what \"lstopo --of xml\"\n"
+    "wrote there (without the speed of ports, which hwloc does not know), or a directory with a\n"
+    "copy of its /sys.";
+
+constexpr std::string_view kFooter =
+    "EXAMPLES\n"
+    "  mcctl topo\n"
+    "  mcctl topo --svg host.svg\n"
+    "  mcctl topo --nics 'mlx5_*' --not-nics mlx5_bond_0\n"
+    "  mcctl topo --matrix priority.json   '{\"cpu:0\": [[\"mlx5_0\"], [\"mlx5_1\"]]}', Mooncake's "
+    "form\n"
+    "  mcctl topo --record host.tree       to be shown elsewhere with --from host.tree\n"
+    "  mcctl topo --json | jq '.nic_priority_matrix'\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 shown, even if there is no NIC; 1 a file cannot be read or written; 2 wrong usage";
+
+struct TopoOptions {
+  std::string from;
+  std::string svg;
+  std::string record;
+  std::string matrix;
+  transport::NicFilter filter;
+};
+
+// The file's bytes, or a report.
+std::optional<std::string> read_file(Context& context, const std::string& path,
+                                     std::size_t max_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (file) {
+    text.resize(max_bytes + 1);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) {
+    report(context, "topo", kExitFailed,
+           {fmt::format("{} cannot be read: {}", path, std::strerror(errno)),
+            "check the name and its permissions"});
+    return std::nullopt;
+  }
+  if (text.size() > max_bytes) {
+    report(context, "topo", kExitFailed,
+           {fmt::format("{} is longer than {} bytes", path, max_bytes), "name the right file"});
+    return std::nullopt;
+  }
+  return text;
+}
+
+bool write_file(Context& context, const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (file) return true;
+  report(context, "topo", kExitFailed,
+         {fmt::format("{} cannot be written: {}", path, std::strerror(errno)),
+          "check the directory, its permissions and the space left"});
+  return false;
+}
+
+void report_in(Context& context, const std::string& file, const Status& status) {
+  Failure failure = explain(status.code(), status.text());
+  failure.cause = file + ": " + failure.cause;
+  report(context, "topo", kExitFailed, failure);
+}
+
+std::optional<transport::Topology> read_tree(Context& context, const TopoOptions& options,
+                                             const transport::DeviceTree& tree) {
+  const transport::Recorder recorder(tree);
+  transport::Topology topology = transport::read_topology(recorder);
+  if (!options.record.empty() && !write_file(context, options.record, recorder.text())) {
+    return std::nullopt;
+  }
+  return topology;
+}
+
+bool is_directory(const std::string& path) {
+  return !transport::DirectoryTree(path).list("").empty();
+}
+
+std::optional<transport::Topology> load(Context& context, const TopoOptions& options) {
+  if (options.from.empty()) return read_tree(context, options, transport::DirectoryTree());
+  if (is_directory(options.from)) {
+    return read_tree(context, options, transport::DirectoryTree(options.from));
+  }
+  const auto text = read_file(context, options.from, transport::kMaxHwlocBytes);
+  if (!text) return std::nullopt;
+  if (!transport::RecordedTree::is_one(*text)) {
+    // hwloc would explain itself on standard error, beside our own words.
+    ::setenv("HWLOC_HIDE_ERRORS", "2", 0);
+    auto topology = transport::read_hwloc_xml(*text);
+    if (topology) return std::move(*topology);
+    report_in(context, options.from, topology.error());
+    return std::nullopt;
+  }
+  const auto tree = transport::RecordedTree::parse(*text);
+  if (tree) return read_tree(context, options, *tree);
+  report_in(context, options.from, tree.error());
+  return std::nullopt;
+}
+
+bool apply_matrix(Context& context, const std::string& file, TopoView& view) {
+  const auto text = read_file(context, file, transport::kMaxMatrixBytes);
+  if (!text) return false;
+  const auto matrix = transport::parse_priority_matrix(*text);
+  const Status status =
+      matrix ? override_places(view.matrix, *matrix, view.topology) : matrix.error();
+  if (!status.ok()) report_in(context, file, status);
+  return status.ok();
+}
+
+void run_topo(Context& context, const TopoOptions& options) {
+  auto topology = load(context, options);
+  if (!topology) return;
+  choose_nics(*topology, options.filter);
+  TopoView view;
+  view.source = options.from.empty() ? "this host" : options.from;
+  view.topology = std::move(*topology);
+  view.matrix = make_priority_matrix(view.topology);
+  for (const std::string& pattern : unmatched(view.topology, options.filter)) {
+    fmt::print(stderr, "mcctl: topo: no NIC is called {}\n", pattern);
+  }
+  if (!options.matrix.empty() && !apply_matrix(context, options.matrix, view)) return;
+  if (!options.svg.empty() && !write_file(context, options.svg, topo_svg(view))) return;
+  if (context.json) {
+    print_json(topo_json(view));
+  } else {
+    fmt::print("{}", topo_text(view));
+  }
+}
+
+}  // namespace
+
+void register_topo(CLI::App& app, Context& context) {
+  auto options = std::make_shared<TopoOptions>();
+  CLI::App* verb = app.add_subcommand("topo", std::string(kDescription));
+  verb->add_option("--from", options->from,
+                   "Another machine: its record, its hwloc XML, or a directory with its /sys")
+      ->type_name("FILE");
+  verb->add_option("--nics", options->filter.allow,
+                   "Use only these, with * and ?: names, network devices or PCI addresses")
+      ->type_name("PATTERN,...")
+      ->delimiter(',')
+      ->expected(1);
+  verb->add_option("--not-nics", options->filter.deny, "Do not use these; wins over --nics")
+      ->type_name("PATTERN,...")
+      ->delimiter(',')
+      ->expected(1);
+  verb->add_option("--matrix", options->matrix,
+                   "Places of memory and their near and far NICs, instead of what was found; JSON "
+                   "in the form of Mooncake's nic_priority_matrix")
+      ->type_name("FILE");
+  verb->add_option("--svg", options->svg, "Draw it there, too")->type_name("FILE");
+  verb->add_option("--record", options->record, "Write what was read there, for --from elsewhere")
+      ->type_name("FILE");
+  verb->footer(std::string(kFooter));
+  verb->callback([options, &context] { run_topo(context, *options); });
+}
+
+}  // namespace mc::ctl

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: hosts with several NICs behind switches, in simulated time, and a receiver that pulls
+//   objects from them by the rules of transport/rails.h, credits.h and priority.h, as a transport
+//   does.
+//
+//     sender s, NIC i ──► line ──► switch port of the receiver's NIC i: a buffer that overflows
+//                                   └──► line ──► slice done
+//
+//   Bytes move in packets of 16 KiB. A packet that finds the buffer full is lost, and its slice
+//   comes again after a time-out, as hardware does it. A dead line swallows all.
+// Threads: one. Owns its hosts. Deterministic: the same options give the same events.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "transport/rails.h"
+
+namespace mc::sim {
+
+struct RailModelOptions {
+  std::uint32_t senders = 1;
+  std::uint32_t nics = 8;
+  double line_bytes_per_ns = 50;  // 400 Gb/s
+  std::uint64_t one_way_ns = 1'500;
+  std::uint64_t port_buffer_bytes = 8u << 20;
+  std::uint64_t retransmit_ns = 1'000'000;
+  double lost_packets = 0;  // share lost on the way, by a fixed sequence
+  bool credits = true;
+};
+
+class RailModel {
+ public:
+  explicit RailModel(const RailModelOptions& options);
+
+  // Keeps so many objects of the size under way. near: as Rails::choose() takes it.
+  void keep_reading(transport::Priority priority, std::uint32_t objects, std::uint64_t bytes,
+                    std::uint64_t near = transport::Rails::kAllNear);
+  // From then on that sender's NIC sends at this share of its line; 0: swallows everything.
+  void set_speed(std::uint64_t at_ns, std::uint32_t sender, std::uint32_t nic, double share);
+  void run_until(std::uint64_t until_ns);
+  // What is counted below counts from here.
+  void mark();
+
+  struct Result {
+    std::uint64_t objects = 0;
+    std::uint64_t bytes = 0;
+    double bytes_per_ns = 0;
+    std::uint64_t p50_ns = 0;
+    std::uint64_t p99_ns = 0;
+    std::uint64_t max_ns = 0;
+  };
+  Result result(transport::Priority priority) const;
+  // Bytes that came over one NIC of ours, from all senders.
+  std::uint64_t nic_bytes(std::uint32_t nic) const { return nic_bytes_[nic]; }
+  std::uint64_t packets_lost() const { return packets_lost_; }
+  std::uint64_t slices_resent() const { return slices_resent_; }
+  const transport::Rails& rails(std::uint32_t sender) const { return peers_[sender]->rails; }
+  std::uint64_t now_ns() const { return now_ns_; }
+
+ private:
+  struct Load {
+    std::uint64_t bytes = 0;
+    std::uint64_t near = 0;
+    std::uint64_t done_bytes = 0;
+    std::vector<std::uint64_t> latencies_ns;
+  };
+  struct Object {
+    transport::Priority priority{};
+    std::uint64_t size = 0;
+    std::uint64_t cut = 0;
+    std::uint64_t done = 0;
+    std::uint64_t begun_ns = 0;
+  };
+  struct Slice {
+    std::shared_ptr<Object> object;  // none: a probe
+    transport::RailSlice sent;
+    std::uint32_t sender = 0;
+    std::uint32_t nic = 0;
+    std::uint32_t epoch = 0;  // of its rail: a slice of an earlier one is forgotten
+    std::uint64_t left = 0;   // to leave the sender
+    std::uint64_t came = 0;
+    bool broken = false;  // a packet is missing
+  };
+  using SlicePtr = std::shared_ptr<Slice>;
+  struct Line {
+    double share = 1;
+    bool sending = false;
+    std::deque<SlicePtr> queue;
+  };
+  struct Peer {
+    Peer(std::uint32_t nics)
+        : rails(nics, 4, transport::Rails::Paths::kSeparate),
+          lines(nics),
+          epochs(nics),
+          open(nics) {}
+    transport::Rails rails;
+    transport::Turns turns;
+    std::vector<Line> lines;
+    std::vector<std::uint32_t> epochs;
+    std::vector<std::vector<SlicePtr>> open;  // by rail
+    std::deque<std::shared_ptr<Object>> waiting[transport::kPriorityCount];
+    std::deque<SlicePtr> resend;
+    bool thirsty = false;
+  };
+  struct Event {
+    std::uint64_t at_ns = 0;
+    std::uint64_t order = 0;
+    std::function<void()> what;
+    bool operator>(const Event& other) const {
+      return at_ns != other.at_ns ? at_ns > other.at_ns : order > other.order;
+    }
+  };
+
+  void at(std::uint64_t when_ns, std::function<void()> what);
+  void begin_object(transport::Priority priority);
+  void pump(std::uint32_t sender);
+  void pump_thirsty();
+  bool ask(std::uint32_t sender, const SlicePtr& slice);
+  void send(const SlicePtr& slice);
+  void send_packet(std::uint32_t sender, std::uint32_t nic);
+  void arrive(const SlicePtr& slice, std::uint64_t bytes);
+  void finish(const SlicePtr& slice);
+  void look();
+  void fail_rail(std::uint32_t sender, std::uint32_t nic);
+
+  const RailModelOptions options_;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t order_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  transport::Credits credits_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::deque<std::uint32_t> thirsty_;  // peers that wait for credit, in order
+  std::vector<double> port_free_ns_;   // when our NIC's switch port has sent all it holds
+  Load loads_[transport::kPriorityCount];
+  std::uint32_t next_sender_ = 0;
+  std::uint64_t packets_ = 0;
+  std::uint64_t packets_lost_ = 0;
+  std::uint64_t slices_resent_ = 0;
+  std::uint64_t marked_ns_ = 0;
+  std::vector<std::uint64_t> nic_bytes_;
+};
+
+}  // namespace mc::sim

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what a host has to move bytes with, and how far its parts are from each other: NUMA
+//   nodes, NICs, GPUs, as plain values. Readers of sysfs and of hwloc's files make them.
+//
+//     node 0 ── root complex ─┬─ switch ─┬─ GPU         GPU and NIC below one switch: kSwitch
+//                             │          └─ NIC         through the processor's bridge: kHost
+//                             └─ NIC                    another root complex of the node: kNode
+//     node 1 ── …                                       the other socket: kSystem
+// Threads: any; values. Trusts: nothing; names and numbers come from the readers, bounded there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mc::transport {
+
+inline constexpr std::size_t kMaxNumaNodes = 1024;
+inline constexpr std::size_t kMaxPciDevices = 4096;
+
+// How far two devices, or a device and a memory, are from each other: nearest first. The short
+// names are those of nvidia-smi topo.
+enum class Distance : std::uint8_t {
+  kSame,     // X     parts of one device; memory of the same NUMA node
+  kSwitch,   // PIX   at most one PCIe bridge between them
+  kBridges,  // PXB   several bridges, not the processor's
+  kHost,     // PHB   the processor's PCIe bridge
+  kNode,     // NODE  two bridges of one NUMA node
+  kSystem,   // SYS   between NUMA nodes
+};
+const char* distance_name(Distance distance);
+
+struct NumaNode {
+  std::uint32_t id = 0;
+  std::string cpus;                      // "0-55,112-167"
+  std::uint64_t memory_bytes = 0;        // 0: not known
+  std::vector<std::uint32_t> distances;  // to the nodes, in their order; 10 is local
+};
+
+struct PciDevice {
+  std::string address;            // 0000:18:00.0; empty: not on a PCI bus
+  std::vector<std::string> path;  // from the root complex down: pci0000:15, bridges, the address
+  int node = -1;                  // NUMA node; -1: not known
+  std::uint64_t bits_per_s = 0;   // the PCIe link as it is trained; 0: not known
+  std::uint64_t max_bits_per_s = 0;
+  std::uint16_t vendor = 0;
+  std::uint16_t device = 0;
+};
+
+enum class LinkLayer : std::uint8_t { kUnknown, kInfiniband, kEthernet };
+
+struct Port {
+  std::uint32_t number = 1;
+  bool active = false;
+  LinkLayer layer = LinkLayer::kUnknown;
+  std::uint64_t bits_per_s = 0;  // 0: not known
+};
+
+struct Nic {
+  std::string name;                  // mlx5_0; of one without RDMA: its network device
+  std::vector<std::string> netdevs;  // ens1f0
+  bool rdma = false;
+  PciDevice pci;
+  std::vector<Port> ports;
+  std::string parent;    // the physical function's PCI address, of a virtual function
+  std::string left_out;  // why no bytes go over it; empty: it is used
+
+  bool used() const { return left_out.empty(); }
+  // What really fits through: its active ports, or the PCIe link if that is narrower. 0: unknown.
+  std::uint64_t bits_per_s() const;
+};
+
+struct Gpu {
+  std::string name;  // as a place of memory: cuda:0, hip:1
+  PciDevice pci;
+};
+
+struct Topology {
+  std::vector<NumaNode> nodes;
+  std::vector<Nic> nics;
+  std::vector<Gpu> gpus;
+
+  const NumaNode* node(int id) const;
+  const Nic* nic(const std::string& name) const;
+};
+
+Distance distance(const PciDevice& one, const PciDevice& other);
+// Between a device and the memory of a node.
+Distance distance(const PciDevice& device, const NumaNode& node);
+
+}  // namespace mc::transport
