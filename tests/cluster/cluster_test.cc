@@ -95,7 +95,8 @@ TEST_F(ClusterTest, AsynchronousGetsGoOnWhileAnotherHostIsAsked) {
     keys.push_back("async " + std::to_string(i));
     into.push_back(std::string(3000, '?'));
     // The last one is nowhere.
-    if (i + 1 < kKeys) ASSERT_EQ(put(i % 4 == 0 ? 1 : 0, keys[i], content(keys[i], 3000)), MC_OK);
+    if (i + 1 == kKeys) break;
+    ASSERT_EQ(put(i % 4 == 0 ? 1 : 0, keys[i], content(keys[i], 3000)), MC_OK);
   }
   std::vector<mc_span> spans;
   for (std::string& buffer : into) spans.push_back({buffer.data(), buffer.size()});
