@@ -71,7 +71,7 @@ Result<Directory> decode_directory(std::span<const std::byte> bytes) {
   std::uint64_t end = 0;
   for (const DirectoryEntry& entry : directory.entries) {
     if (entry.address < end || entry.address == 0 || entry.size_bytes == 0 ||
-        entry.size_bytes > ~std::uint64_t{0} - entry.address || entry.reserved != 0 ||
+        entry.size_bytes > ~std::uint64_t{0} - entry.address ||
         (entry.rights & ~transport::kKnownRights) != 0) {
       return fail(MC_CORRUPT, "the peer's region table has an entry out of range");
     }

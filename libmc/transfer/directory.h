@@ -6,7 +6,7 @@
 //   0       8         10            12      16           24         32      64        112
 //   │ magic │ version │ entry bytes │ count │ generation │ checksum │ nonce │ entry 0 │ entry 1 …
 //   entry   0         8      16       20  24
-//           │ address │ size │ rights │ 0 │ descriptor (24) │
+//           │ address │ size │ rights │ order │ descriptor (24) │
 //
 //   The owner changes it in place: generation first, then entries, checksum last. A reader that
 //   meets a change sees a checksum that does not match, and reads again.
@@ -46,7 +46,7 @@ struct DirectoryEntry {
   std::uint64_t address;
   std::uint64_t size_bytes;
   std::uint32_t rights;
-  std::uint32_t reserved;
+  std::uint32_t order;  // among those of its owner: the first that was registered is the lowest
   RegionText descriptor;
 };
 static_assert(sizeof(DirectoryEntry) == kDirectoryEntryBytes);

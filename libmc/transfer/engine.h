@@ -105,6 +105,7 @@ class Engine final : private PortSink {
 
   // engine_memory.cc
   void publish_regions();
+  bool is_registered(const std::byte* data, std::uint64_t size_bytes) const;
   void release_local(Lock& lock, const std::byte* data, std::uint64_t size_bytes);
 
   // engine_peers.cc
@@ -165,10 +166,12 @@ class Engine final : private PortSink {
   struct Region {
     std::uint64_t size_bytes;
     std::uint32_t rights;
+    std::uint32_t order;
     transport::RegionId id;
     RegionText descriptor;
   };
   std::map<std::uint64_t, Region> regions_;  // by address
+  std::uint32_t next_order_ = 1;
 
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;

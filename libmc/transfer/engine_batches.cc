@@ -6,6 +6,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/transfer/engine.h"
+#include "libmc/transfer/local_memory.h"
 
 namespace mc::transfer {
 
@@ -174,6 +175,12 @@ void Engine::route(Batch& batch, std::uint32_t index, Peer& peer) {
       start_copying(batch, index, *entry, peer);
       return;
     }
+  }
+  if (!is_note && !is_registered(request.local, request.size_bytes) &&
+      !is_memory(request.local, request.size_bytes, !request.write)) {
+    end(batch, request,
+        {MC_INVALID_ARGUMENT, "the local address is no memory of this process, or read-only"});
+    return;
   }
   if (!connect(peer)) {
     end(batch, request, peer.failure);

@@ -21,9 +21,17 @@ void Engine::publish_regions() {
   std::vector<DirectoryEntry> entries;
   entries.reserve(regions_.size());
   for (const auto& [address, region] : regions_) {
-    entries.push_back({address, region.size_bytes, region.rights, 0, region.descriptor});
+    entries.push_back({address, region.size_bytes, region.rights, region.order, region.descriptor});
   }
   directory_->publish(entries);
+}
+
+bool Engine::is_registered(const std::byte* data, std::uint64_t size_bytes) const {
+  const auto address = reinterpret_cast<std::uint64_t>(data);
+  const auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return false;
+  const auto& [start, region] = *std::prev(after);
+  return size_bytes <= region.size_bytes && address - start <= region.size_bytes - size_bytes;
 }
 
 Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights) {
@@ -64,7 +72,7 @@ Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::u
       status = region.error();
       break;
     }
-    Region row{range.size, rights, *region, {}};
+    Region row{range.size, rights, next_order_++, *region, {}};
     const auto text = transport_->describe(*region);
     if (text && text->size() == kRegionTextBytes) {
       std::memcpy(row.descriptor.data(), text->data(), kRegionTextBytes);

@@ -141,6 +141,22 @@ TEST_P(TransferEngine, RightsAreThoseTheOwnerGave) {
   EXPECT_EQ(reading.tell("check 0x5a"), "4096");
 }
 
+TEST_P(TransferEngine, AnAddressThatIsNoMemoryIsAnErrorAndHarmsNoOther) {
+  PeerProcess peer(8192);
+  const mc_transfer_segment segment = segment_of(peer);
+  char* const nowhere = reinterpret_cast<char*>(4096);
+  const char read_only[] = "text";
+  char byte = 1;
+  const std::uint64_t remote = peer.address();
+  EXPECT_EQ(run(request(MC_TRANSFER_PUT, nowhere, segment, remote, 1)), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(run(request(MC_TRANSFER_GET, nowhere, segment, remote, 1)), MC_INVALID_ARGUMENT);
+  static const char constant[8192] = {1};
+  EXPECT_EQ(run(request(MC_TRANSFER_GET, const_cast<char*>(constant), segment, remote, 1)),
+            MC_INVALID_ARGUMENT);
+  EXPECT_EQ(run(request(MC_TRANSFER_PUT, const_cast<char*>(read_only), segment, remote, 1)), MC_OK);
+  EXPECT_EQ(run(request(MC_TRANSFER_PUT, &byte, segment, remote, 1)), MC_OK);
+}
+
 TEST_P(TransferEngine, FollowsWhatThePeerRegistersAndUnregisters) {
   PeerProcess peer(65536);
   const mc_transfer_segment segment = segment_of(peer);

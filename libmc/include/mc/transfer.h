@@ -121,7 +121,7 @@ typedef struct mc_transfer_region {
   uint32_t rights;
   uint32_t reserved;
 } mc_transfer_region;
-/* What is registered there now, by address. *count: in: room in regions; out: how many there are.
+/* What is registered there now, in the order of registration. *count: in: room in regions; out: how many there are.
  */
 MC_API mc_status mc_transfer_list_regions(mc_transfer_engine* engine, mc_transfer_segment segment,
                                           uint64_t timeout_ns, mc_transfer_region* regions,
@@ -137,7 +137,7 @@ typedef enum mc_transfer_verb { MC_TRANSFER_GET = 0, MC_TRANSFER_PUT = 1 } mc_tr
 typedef struct mc_transfer_request {
   mc_transfer_verb verb; /* GET: from remote to local; PUT: from local to remote */
   uint32_t reserved;
-  void* local; /* need not be registered */
+  void* local; /* need not be registered; registered memory is looked up faster */
   mc_transfer_segment segment;
   uint64_t remote; /* an address in the peer's address space, within one registered range */
   uint64_t size;   /* at least 1 */
