@@ -18,6 +18,7 @@ namespace mc::transfer {
 namespace {
 
 constexpr std::uint64_t kSpinNs = 200'000;        // after the last work: then sleep
+constexpr std::uint64_t kLetInNs = 20'000;        // the longest that a turn waits for others
 constexpr std::uint64_t kPortNs = 1'000'000;      // between two looks at the port while busy
 constexpr std::uint64_t kWaitingNs = 10'000'000;  // between two looks at what waits for a peer
 constexpr std::uint64_t kLongestSleepNs = 1'000'000'000;
@@ -140,12 +141,22 @@ void Engine::fill(mc_transfer_info* info) {
 
 // ---- The loop ---------------------------------------------------------------------------------
 
-// A caller that drives keeps the lock for as long as it can; it looks here whom to let in.
+// Who drives looks at contenders_ between two turns.
 Engine::Lock Engine::lock_in() {
   contenders_.fetch_add(1, std::memory_order_relaxed);
   Lock lock(mutex_);
   contenders_.fetch_sub(1, std::memory_order_relaxed);
   return lock;
+}
+
+// Between two turns: who waits for the lock gets it, and a peer on our processor its turn.
+void Engine::let_in(Lock& lock) {
+  lock.unlock();
+  const std::uint64_t until_ns = now_ns() + kLetInNs;
+  do {
+    std::this_thread::yield();
+  } while (contenders_.load(std::memory_order_relaxed) > 0 && now_ns() < until_ns);
+  lock.lock();
 }
 
 void Engine::set_armed(bool armed) {
@@ -208,17 +219,18 @@ void Engine::handle(const transport::Event& event) {
 
 void Engine::run() {
   Lock lock(mutex_);
-  std::uint64_t last_work_ns = 0;
+  std::uint64_t last_served_ns = 0;
   while (!stopping_) {
     const std::uint64_t now = now_ns();
     if (!driven_) {
-      if (step(now)) last_work_ns = now;
-      // A short pause lets callers in, who have work for us.
-      if (now < last_work_ns + kSpinNs) {
-        lock.unlock();
-        if (contenders_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
-        cpu_relax();
-        lock.lock();
+      const transport::Counters& counters = transport_->counters();
+      const std::uint64_t served = counters.served_bytes + counters.taken_bytes;
+      step(now);
+      if (counters.served_bytes + counters.taken_bytes != served) last_served_ns = now;
+      // A peer that asks often is not kept waiting for us to wake. Our own callers drive
+      // themselves.
+      if (now < last_served_ns + kSpinNs) {
+        let_in(lock);
         continue;
       }
     }
@@ -238,7 +250,6 @@ void Engine::run() {
     drain_eventfd(wake_.get());
     port_->poll(now_ns());
     if (waiting_ > 0) expire_waiting(now_ns());
-    last_work_ns = now_ns();
   }
 }
 
@@ -252,13 +263,7 @@ bool Engine::wait_until(Lock& lock, std::condition_variable& changed, std::uint6
       const std::uint64_t now = now_ns();
       if (step(now)) last_work_ns = now;
       if (done() || now >= deadline_ns || now >= last_work_ns + kSpinNs) break;
-      if (contenders_.load(std::memory_order_relaxed) > 0) {
-        lock.unlock();
-        std::this_thread::yield();
-        lock.lock();
-      } else {
-        cpu_relax();
-      }
+      let_in(lock);
     }
     driven_ = false;
     if (sleeping_) set_armed(true);

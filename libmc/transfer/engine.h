@@ -99,6 +99,7 @@ class Engine final : private PortSink {
   void set_armed(bool armed);
   void nudge();
   Lock lock_in();
+  void let_in(Lock& lock);
   // Drives while there is progress, then sleeps on `changed`. False: not by then.
   bool wait_until(Lock& lock, std::condition_variable& changed, std::uint64_t deadline_ns,
                   const std::function<bool()>& done);

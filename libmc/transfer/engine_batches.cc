@@ -122,7 +122,8 @@ Result<mc_transfer_batch> Engine::submit(std::span<const mc_transfer_request> re
   std::uint64_t copy_bytes = 0;
   for (const std::uint32_t i : batch.copies) copy_bytes += batch.requests[i].size_bytes;
   if (copy_bytes > 0 && (!options.waits || copy_bytes >= kShareBytes)) wake_copier(batch);
-  nudge();
+  // Who waits drives at once; a second thread would only be in its way.
+  if (!options.waits) nudge();
   const std::uint64_t id = batch.id;
   leave(batch);
   return id;

@@ -331,8 +331,12 @@ TEST_P(TransferEngine, ManyThreadsTransferAtOnce) {
       for (int i = 0; i < 50; ++i) {
         std::memset(out.data(), t * 16 + i, out.size());
         const std::uint64_t size = i % 2 == 0 ? out.size() : 100;
-        wrong += run(request(MC_TRANSFER_PUT, out.data(), segment, at, size)) != MC_OK;
-        wrong += run(request(MC_TRANSFER_GET, in.data(), segment, at, size)) != MC_OK;
+        if (run(request(MC_TRANSFER_PUT, out.data(), segment, at, size)) != MC_OK) {
+          ADD_FAILURE() << "put: " << mc_transfer_last_error();
+        }
+        if (run(request(MC_TRANSFER_GET, in.data(), segment, at, size)) != MC_OK) {
+          ADD_FAILURE() << "get: " << mc_transfer_last_error();
+        }
         wrong += std::memcmp(in.data(), out.data(), size) != 0;
       }
     });
