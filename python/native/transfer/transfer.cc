@@ -8,6 +8,7 @@
 // Trusts: that addresses and sizes are memory of this process for as long as they are registered or
 //   transferred. All else is checked.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -290,7 +291,7 @@ NB_MODULE(_transfer, module) {
           "counters",
           [](Engine& self) {
             const mc_transfer_info info = self.info();
-            nb::dict counters;
+            std::map<std::string, std::uint64_t> counters;
             counters["regions"] = info.regions;
             counters["written_bytes"] = info.written_bytes;
             counters["read_bytes"] = info.read_bytes;
