@@ -147,7 +147,9 @@ void Engine::start(Batch& batch, std::uint32_t index) {
     return;
   }
   wait_for_peer(batch, index, *peer);
-  if (peer->state == Peer::State::kUnknown) introduce(*peer);
+  if (peer->state != Peer::State::kUnknown) return;
+  peer->patient_until_ns = batch.deadline_ns;
+  introduce(*peer);
 }
 
 void Engine::wait_for_peer(Batch& batch, std::uint32_t index, Peer& peer) {

@@ -69,6 +69,7 @@ Result<mc_transfer_segment> Engine::open_segment(const std::string& name,
       lose(*peer, {MC_AGENT_UNAVAILABLE, "the engine of that name is elsewhere now"});
     }
     peer->address = *address;
+    peer->patient_until_ns = deadline_ns;
     introduce(*peer);
   }
   const std::uint64_t id = peer->id;
@@ -122,6 +123,7 @@ Status Engine::probe(const std::string& name, std::uint64_t timeout_ns) {
   peer.name = name;
   peer.address = *address;
   peer.probe = true;
+  peer.patient_until_ns = deadline_ns;
   introduce(peer);
   const bool in_time = wait_until(lock, peer.changed, deadline_ns, [&] {
     return peer.state == Peer::State::kReady || peer.state == Peer::State::kUnknown;
@@ -141,6 +143,7 @@ Result<Directory> Engine::list_regions(mc_transfer_segment segment, std::uint64_
   const std::uint64_t losses = peer->losses;
   ++peer->users;
   if (peer->state == Peer::State::kUnknown) {
+    peer->patient_until_ns = now_ns() + timeout_ns;
     introduce(*peer);
   } else {
     look_at_table(*peer);
@@ -176,6 +179,10 @@ void Engine::introduce(Peer& peer) {
 void Engine::on_introduced(std::uint64_t call, const Result<Card>& card) {
   Peer* const peer = find_peer(call);
   if (peer == nullptr || peer->state != Peer::State::kIntroducing) return;
+  if (!card && card.error().code() == MC_TIMEOUT && now_ns() < peer->patient_until_ns) {
+    introduce(*peer);  // one of the two was very busy
+    return;
+  }
   if (!card) {
     lose(*peer, {card.error().code(), "the engine at " + text_of(peer->address) + ": " +
                                           std::string(card.error().text())});

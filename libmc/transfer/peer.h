@@ -35,6 +35,7 @@ struct Peer {
   Address address;
   bool probe = false;  // asked for its card only
   State state = State::kUnknown;
+  std::uint64_t patient_until_ns = 0;  // so long an introduction that takes too long is repeated
   Card card{};
   Directory directory;
   std::uint64_t tables_read = 0;  // how often; a wait for a fresh one ends when it grows
