@@ -11,8 +11,8 @@ namespace mc::transfer {
 
 namespace {
 constexpr std::uint32_t kVersion = 1;
-static_assert(kNotificationHeadBytes + MC_MAX_TRANSFER_NOTE_BYTES ==
-              transport::kMaxNotificationBytes);
+constexpr std::size_t kMaxBytes = kNotificationHeadBytes + MC_MAX_TRANSFER_NOTE_BYTES;
+static_assert(kMaxBytes <= transport::kMaxNotificationBytes);
 }  // namespace
 
 std::vector<std::byte> encode_notification(std::string_view name, std::string_view message) {
@@ -28,7 +28,7 @@ std::vector<std::byte> encode_notification(std::string_view name, std::string_vi
 
 std::optional<Notification> decode_notification(std::span<const std::byte> bytes) {
   std::uint32_t head[2];
-  if (bytes.size() < sizeof head || bytes.size() > transport::kMaxNotificationBytes) {
+  if (bytes.size() < sizeof head || bytes.size() > kMaxBytes) {
     return std::nullopt;
   }
   std::memcpy(head, bytes.data(), sizeof head);
