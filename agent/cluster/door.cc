@@ -6,8 +6,8 @@
 
 #include <charconv>
 
-#include "agent/cluster/keyed_handshake.h"
 #include "libmc/base/clock.h"
+#include "transport/keyed/keyed_handshake.h"
 #include "transport/tcp/socket.h"
 
 namespace mc::agent {
@@ -60,8 +60,8 @@ Result<std::unique_ptr<Door>> Door::open(const DoorOptions& options, AddressOf a
   door->handshakes_.emplace(std::move(*handshakes));
   Door* const self = door.get();
   door->listener_.emplace(std::move(*socket), [self] {
-    return make_keyed_handshake(self->options_.own, self->options_.key, false,
-                                transport::tcp::make_accepting_handshake(self->self_));
+    return transport::make_keyed_handshake(self->options_.own, self->options_.key, false,
+                                           transport::tcp::make_accepting_handshake(self->self_));
   });
   return door;
 }
@@ -74,8 +74,8 @@ void Door::dial(const transport::DialRequest& request) {
     if (socket) {
       status = handshakes_->add(
           std::move(*socket),
-          make_keyed_handshake(options_.own, options_.key, true,
-                               transport::tcp::make_dialing_handshake(self_, request)),
+          transport::make_keyed_handshake(options_.own, options_.key, true,
+                                          transport::tcp::make_dialing_handshake(self_, request)),
           request, now_ns());
     } else {
       status = socket.error();

@@ -3,7 +3,8 @@
 // What it is: the agent's one port, and the way to the peers' ports: accepts and dials, shakes
 //   hands, and gives lanes to the transport.
 // Threads: the agent's loop. Owns: the listening socket and those that are not lanes yet.
-// Trusts: nobody before keyed_handshake.h is through; their number and their time are limited.
+// Trusts: nobody before transport/keyed/keyed_handshake.h is through; their number and their time
+// are limited.
 #pragma once
 
 #include <functional>

@@ -58,7 +58,7 @@ Result<Hello> decode_hello(std::string_view bytes) {
   }
   const auto role = load<std::uint8_t>(bytes.data(), 10);
   const auto auth = load<std::uint8_t>(bytes.data(), 11);
-  if (role < 1 || role > static_cast<std::uint8_t>(Role::kTool) || auth > 1) {
+  if (role < 1 || role > static_cast<std::uint8_t>(Role::kEngine) || auth > 1) {
     return fail(MC_VERSION_MISMATCH, "the peer has a role or a proof that this side does not know");
   }
   hello.role = static_cast<Role>(role);

@@ -35,7 +35,7 @@ inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::uint32_t kFeatures = 0;  // bits for what a later version can do
 
-enum class Role : std::uint8_t { kAgent = 1, kMaster = 2, kTool = 3 };
+enum class Role : std::uint8_t { kAgent = 1, kMaster = 2, kTool = 3, kEngine = 4 };
 
 struct Hello {
   std::uint16_t version = kProtocolVersion;

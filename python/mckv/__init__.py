@@ -20,7 +20,7 @@ import dataclasses
 import json
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mckv import _native, _tensors
 from mckv._async import AsyncClient
@@ -56,6 +56,9 @@ from mckv._native import Group, Reservation, SessionBuffer, View
 from mckv._programs import program
 from mckv._tensors import TensorHeader
 
+if TYPE_CHECKING:
+    from mckv._transfer import TransferEngine
+
 __version__ = _native.VERSION
 
 __all__ = [
@@ -90,6 +93,7 @@ __all__ = [
     "Status",
     "TensorHeader",
     "TooLargeError",
+    "TransferEngine",
     "UnsupportedError",
     "VersionMismatchError",
     "View",
@@ -98,6 +102,17 @@ __all__ = [
 ]
 
 atexit.register(_native.on_interpreter_exit)
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: it links what the pool alone does not need.
+    if name != "TransferEngine":
+        raise AttributeError(f"module 'mckv' has no attribute {name!r}")
+    from mckv import _transfer
+
+    atexit.register(_transfer.on_interpreter_exit)
+    globals()["TransferEngine"] = _transfer.TransferEngine
+    return _transfer.TransferEngine
 
 
 @dataclasses.dataclass(frozen=True)

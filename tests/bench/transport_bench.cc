@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/iperf3.h"
 #include "conformance/tcp_node.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/memory_file.h"
@@ -90,34 +91,6 @@ void end_child(int pid) {
 }
 
 // ---- Limits -----------------------------------------------------------------------------------
-
-// GB/s as iperf3's receiver counts them; 0: iperf3 is not installed.
-double iperf3(int streams) {
-  const std::string seconds = std::to_string(std::max(1, static_cast<int>(g_seconds)));
-  const std::string port = std::to_string(20000 + ::getpid() % 20000);
-  const int pid = ::fork();
-  if (pid == 0) {
-    if (std::freopen("/dev/null", "w", stdout) == nullptr) std::_Exit(1);
-    ::execlp("iperf3", "iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port.c_str(), nullptr);
-    std::_Exit(1);
-  }
-  const std::string command = "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; iperf3 -c 127.0.0.1 -p " +
-                              port + " -t " + seconds + " -P " + std::to_string(streams) + " -C " +
-                              kCongestionControl + " -f k 2>/dev/null && break; done";
-  std::FILE* out = ::popen(command.c_str(), "r");
-  double kbits = 0;
-  char line[512];
-  while (out != nullptr && std::fgets(line, sizeof line, out) != nullptr) {
-    const std::string text = line;
-    const std::size_t unit = text.find(" Kbits/sec");
-    if (text.find("receiver") == std::string::npos || unit == std::string::npos) continue;
-    if (streams > 1 && text.find("[SUM]") == std::string::npos) continue;
-    kbits = std::strtod(text.c_str() + text.rfind(' ', unit - 1), nullptr);
-  }
-  if (out != nullptr) ::pclose(out);
-  end_child(pid);
-  return kbits * 1000 / 8 / 1e9;
-}
 
 // Spins as long as our ends do, and then sleeps as they do.
 void receive_all(int fd, char* to, std::size_t size) {
@@ -375,7 +348,7 @@ void measure_small(Bench& bench) {
 }
 
 void measure() {
-  const double one_stream = iperf3(1);
+  const double one_stream = bench::iperf3_gb_per_s(1, g_seconds, kCongestionControl);
   {
     Bench bench(1);
     g_rows.push_back({"get 1 MiB, 1 lane / iperf3",
@@ -389,7 +362,7 @@ void measure() {
                       true});
     measure_small(bench);
   }
-  const double four_streams = iperf3(4);
+  const double four_streams = bench::iperf3_gb_per_s(4, g_seconds, kCongestionControl);
   Bench bench(4);
   g_rows.push_back({"get 64 MiB, 4 lanes / iperf3 -P 4",
                     gigabytes_per_s(64u << 20, bench.get(64u << 20, 1)), four_streams, "GB/s", 0.90,

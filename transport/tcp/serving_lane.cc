@@ -31,6 +31,8 @@ ServingLane::~ServingLane() {
 }
 
 bool ServingLane::keeps_pace(std::uint64_t now_ns) const {
+  const bool taking = incoming_ == Incoming::kWrite;
+  if (taking && now_ns >= taking_since_ns_ + kMaxPinNs) return false;
   return out_.idle() || stuck_since_ns_ == 0 || now_ns < stuck_since_ns_ + kMaxPinNs;
 }
 
@@ -134,6 +136,7 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   current_.outcome = admit(frame, frame.payload_bytes, true, &grant_);
   incoming_ = current_.outcome == Outcome::kDone ? Incoming::kWrite : Incoming::kWaste;
   payload_to_ = grant_.data;
+  taking_since_ns_ = now_ns;
   return true;
 }
 

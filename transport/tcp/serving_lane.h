@@ -52,7 +52,7 @@ class ServingLane : public Lane {
   std::uint32_t serial() const { return serial_; }
   Turn work(std::uint64_t now_ns) override;
   void on_failed(std::uint64_t) override { sink_.on_serving_failed(*this); }
-  // False: the peer takes its bytes too slowly, the lane must be cut.
+  // False: the peer takes or gives its bytes too slowly, the lane must be cut.
   bool keeps_pace(std::uint64_t now_ns) const;
 
  private:
@@ -88,6 +88,8 @@ class ServingLane : public Lane {
   std::uint64_t pinned_bytes_ = 0;
   // Since when no slice has left, though there are some.
   std::uint64_t stuck_since_ns_ = 0;
+  // Since when the slice of a write comes in, whose target is pinned.
+  std::uint64_t taking_since_ns_ = 0;
 
   std::array<std::byte, kReceiveBytes> received_{};
   std::size_t partial_bytes_ = 0;  // of a frame, at the front of received_

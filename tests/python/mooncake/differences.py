@@ -16,5 +16,7 @@ DIFFERENCES = {
     "test_a_buffer_handle_is_read_only": "Mooncake's handle is a private copy",
     "test_prefer_alloc_in_same_node_is_accepted": "Mooncake says -600 for a single put",
     "test_a_tensor_without_dimensions_stays_one": "Mooncake gives it one dimension",
+    "test_a_protocol_that_is_not_there_is_an_error": "Mooncake takes any protocol's name",
+    "test_others_reach_nothing_without_a_key": "Mooncake listens wherever it is told, for anybody",
     "test_memory_that_goes_away_is_refused": "Mooncake registers what is no memory",
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import os
 import pathlib
 import signal
@@ -25,6 +24,7 @@ import mckv
 from mooncake import _pool
 from mooncake._admin import AdminServer
 from mooncake._flags import CLIENT_FLAGS, MASTER_FLAGS, MEANINGFUL
+from mooncake._topology import local_topology
 from mooncake.http_metadata_server import MetadataServer
 
 
@@ -181,18 +181,5 @@ def mooncake_client() -> NoReturn:
     os.execv(path, command)
 
 
-def _absent(name: str, why: str) -> NoReturn:
-    sys.exit(f"{name}: not part of mckv-mooncake yet: {why}")
-
-
-def transfer_engine_bench() -> NoReturn:
-    _absent("transfer_engine_bench", "libmc has no transfer verb; for the pool use `mcctl bench`")
-
-
 def transfer_engine_topology_dump() -> None:
-    """One host, one NUMA list, no NICs: what a transfer engine over TCP would be told."""
-    nodes = sorted(
-        path.name.removeprefix("node")
-        for path in pathlib.Path("/sys/devices/system/node").glob("node[0-9]*")
-    ) or ["0"]  # fmt: skip
-    print(json.dumps({f"cpu:{node}": [[], []] for node in nodes}, indent=2))
+    print(local_topology())

@@ -1,8 +1,535 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mooncake.engine needs one-sided transfers between processes, which libmc has not yet."""
+"""mooncake.engine over mckv.TransferEngine: names, signatures and returns as Mooncake's.
 
-raise ImportError(
-    "mooncake.engine: TransferEngine is not part of mckv-mooncake yet: libmc has no transfer verb. "
-    "mooncake.store works; for prefill/decode transfer use Mooncake's own wheel in an environment "
-    "of its own."
-)
+Calls answer 0 or a negative number, as Mooncake's do, and log the cause; on an engine that was not
+initialized they answer -1, 0, "" or [] instead of ending the process. What is moved goes from
+process to process within a host and over TCP between hosts, whatever the protocol is called; device
+memory is not there. Waits let other threads run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import mckv
+
+from mooncake._managed import ManagedBuffers
+from mooncake._topology import local_topology
+
+__all__ = ["InnerTransferEngine", "TransferEngine", "TransferNotify", "TransferOpcode"]
+
+logger = logging.getLogger("mooncake")
+
+SUPPORT_CUDA = False
+SUPPORT_EFA = False
+SUPPORT_HIP = False
+SUPPORT_INTRA_NVLINK = False
+SUPPORT_MNNVL = False
+SUPPORT_MUSA = False
+
+_INVALID = -1
+_NOT_REGISTERED = -3
+_OVERLAPPED = -7
+_NO_ANSWER = -102
+_ABSENT = ("CoroRPCInterface", "RpcInterface", "SharedSegment", "create_rpc_client")
+
+
+class TransferOpcode(enum.IntEnum):
+    Read = 0
+    Write = 1
+
+
+Read = TransferOpcode.Read
+Write = TransferOpcode.Write
+
+
+class TransferNotify:
+    """A short message for the peer, after the data of its transfer."""
+
+    def __init__(self, name: str = "", msg: str = "") -> None:
+        self.name = name
+        self.msg = msg
+
+    def __repr__(self) -> str:
+        return f"TransferNotify(name={self.name!r}, msg={self.msg!r})"
+
+
+class InnerTransferEngine:
+    """What get_engine() gives: opaque, for MooncakeDistributedStore.setup(engine=...)."""
+
+    def __init__(self, engine: mckv.TransferEngine) -> None:
+        self._engine = engine
+
+
+def _host_of(local_hostname: str) -> str:
+    """The host of "host", "host:port", "[v6]" or "[v6]:port"."""
+    if local_hostname.startswith("["):
+        return local_hostname[: local_hostname.find("]") + 1]
+    return local_hostname.rsplit(":", 1)[0] if local_hostname.count(":") == 1 else local_hostname
+
+
+def _metadata_url(server: str, kind: str | None) -> str | None:
+    if server == "P2PHANDSHAKE":
+        return None
+    return server if "://" in server else f"{kind or 'etcd'}://{server}"
+
+
+def _timeout(sizes: Sequence[int]) -> float:
+    """30 s, or $MC_TRANSFER_TIMEOUT (at least 5), and a second for each GB."""
+    try:
+        seconds = max(5.0, float(os.environ.get("MC_TRANSFER_TIMEOUT", "30")))
+    except ValueError:
+        seconds = 30.0
+    return min(3600.0, seconds + sum(sizes) / 1e9)
+
+
+class TransferEngine:
+    """One-sided reads and writes between registered memory of two processes."""
+
+    TransferOpcode = TransferOpcode
+
+    def __init__(self) -> None:
+        self._engine: mckv.TransferEngine | None = None
+        self._segments: dict[str, int] = {}
+        self._managed: ManagedBuffers | None = None
+        self._registered: dict[int, int] = {}
+
+    # ---- Life ---------------------------------------------------------------------------------
+
+    def initialize(
+        self, local_hostname: str, metadata_server: str, protocol: str, device_name: str, /
+    ) -> int:
+        """Opens the engine. 0, or -1 with the cause in the log.
+
+        local_hostname must be an address of this host; unless it is of loopback, the file named by
+        $MC_CLUSTER_KEY_FILE has the key that all engines share. device_name is ignored.
+        """
+        return self._open(local_hostname, metadata_server, protocol, None)
+
+    def initialize_ext(
+        self,
+        local_hostname: str,
+        metadata_server: str,
+        protocol: str,
+        device_name: str,
+        metadata_type: str,
+        /,
+    ) -> int:
+        """The same; metadata_type is the store's kind if metadata_server does not say it."""
+        return self._open(local_hostname, metadata_server, protocol, metadata_type)
+
+    def _open(self, host: str, server: str, protocol: str, kind: str | None) -> int:
+        if self._engine is not None:
+            return 0
+        if protocol not in ("tcp", "rdma"):
+            logger.error("mc: initialize: protocol %r is not there; say tcp", protocol)
+            return _INVALID
+        if protocol == "rdma" and not os.environ.get("MC_FORCE_TCP"):
+            logger.warning("mc: initialize: rdma is not there yet; bytes go over TCP")
+        try:
+            metadata = _metadata_url(server, kind)
+            engine = mckv.TransferEngine(
+                f"{_host_of(host)}:0",
+                metadata=metadata,
+                name=None if metadata is None else host,
+                key_file=os.environ.get("MC_CLUSTER_KEY_FILE"),
+                same_host=os.environ.get("MC_FORCE_TCP", "0") in ("", "0"),
+            )
+            managed = ManagedBuffers()
+            engine.register_addresses([managed.address], [managed.size])
+        except (mckv.McError, OSError) as error:
+            logger.error("mc: initialize(%r, %r): %s", host, server, error)
+            return _INVALID
+        self._managed = managed
+        self._engine = engine
+        return 0
+
+    def get_rpc_port(self) -> int:
+        """The port by which peers name this engine: f"{host}:{port}"."""
+        return 0 if self._engine is None else self._engine.port
+
+    def get_engine(self) -> InnerTransferEngine | None:
+        return None if self._engine is None else InnerTransferEngine(self._engine)
+
+    def get_engine_ptr(self) -> int:
+        return 0 if self._engine is None else id(self._engine)
+
+    def get_local_topology(self, device_name: str | None = None) -> str:
+        """NUMA nodes with their preferred and other NICs, as JSON."""
+        return local_topology()
+
+    def send_probe(self, peer_server_name: str) -> int:
+        """0: an engine answers there; -102: none does."""
+        if self._engine is None:
+            return _INVALID
+        try:
+            self._engine.probe(peer_server_name)
+        except mckv.McError as error:
+            logger.warning("mc: send_probe(%r): %s", peer_server_name, error)
+            return _NO_ANSWER
+        return 0
+
+    def warmup_efa_segment(self, segment_name: str) -> int:
+        return 0 if self._segment(segment_name) is not None else _INVALID
+
+    # ---- Memory -------------------------------------------------------------------------------
+
+    def register_memory(self, buffer_addr: int, capacity: int, location: str = "*") -> int:
+        """0; -7: it overlaps what is registered; -1: no memory."""
+        return self.batch_register_memory([buffer_addr], [capacity], location)
+
+    def batch_register_memory(
+        self, buffer_addresses: list[int], capacities: list[int], location: str = "*"
+    ) -> int:
+        if self._engine is None or len(buffer_addresses) != len(capacities):
+            return _INVALID
+        if not buffer_addresses:
+            return 0
+        try:
+            self._engine.register_addresses(buffer_addresses, capacities)
+        except mckv.McError as error:
+            logger.error("mc: register_memory: %s", error)
+            return _OVERLAPPED if "overlaps" in str(error) else _INVALID
+        self._registered.update(zip(buffer_addresses, capacities, strict=True))
+        return 0
+
+    def unregister_memory(self, buffer_addr: int, /) -> int:
+        """0; -3: it is not registered. No transfer touches the memory afterwards."""
+        return self.batch_unregister_memory([buffer_addr])
+
+    def batch_unregister_memory(self, buffer_addresses: list[int], /) -> int:
+        if self._engine is None:
+            return _INVALID
+        if not buffer_addresses:
+            return 0
+        for address in buffer_addresses:
+            self._registered.pop(address, None)
+        try:
+            self._engine.unregister(buffer_addresses)
+        except mckv.NotFoundError:
+            return _NOT_REGISTERED
+        except mckv.McError as error:
+            logger.error("mc: unregister_memory: %s", error)
+            return _INVALID
+        return 0
+
+    def get_first_buffer_address(self, segment_name: str, /) -> int:
+        """The address that the peer registered first: its managed buffers. 0: none."""
+        segment = self._segment(segment_name)
+        if self._engine is None or segment is None:
+            return 0
+        try:
+            regions = self._engine.regions(segment)
+        except mckv.McError as error:
+            self._failed("get_first_buffer_address", segment_name, error)
+            return 0
+        return regions[0][0] if regions else 0
+
+    def allocate_managed_buffer(self, length: int, /) -> int:
+        """Memory of the engine that peers may reach; 0: no room."""
+        return 0 if self._managed is None else self._managed.allocate(length)
+
+    def free_managed_buffer(self, address: int, length: int, /) -> int:
+        return _INVALID if self._managed is None else self._managed.free(address, length)
+
+    def write_bytes_to_buffer(self, address: int, data: bytes | str, length: int, /) -> int:
+        """Into a managed or registered buffer. 0, or -1 if it is none."""
+        text = data.encode() if isinstance(data, str) else data
+        if length > len(text) or not self._is_ours(address, length):
+            return _INVALID
+        ctypes.memmove(address, text, length)
+        return 0
+
+    def read_bytes_from_buffer(self, address: int, length: int, /) -> bytes:
+        """Of a managed or registered buffer; b"" if it is none."""
+        return ctypes.string_at(address, length) if self._is_ours(address, length) else b""
+
+    def _is_ours(self, address: int, length: int) -> bool:
+        if length < 0 or self._managed is None:
+            return False
+        ranges = [(self._managed.address, self._managed.size), *self._registered.items()]
+        return any(a <= address and address + length <= a + size for a, size in ranges)
+
+    # ---- Waiting for the end ------------------------------------------------------------------
+
+    def transfer_sync_write(
+        self,
+        target_hostname: str,
+        buffer: int,
+        peer_buffer_address: int,
+        length: int,
+        transport_hint: str = "",
+    ) -> int:
+        """Copies local memory there. 0 when it has landed, -1 on an error."""
+        return self._run(
+            target_hostname, [buffer], [peer_buffer_address], [length], Write, None, transport_hint
+        )
+
+    def transfer_sync_read(
+        self,
+        target_hostname: str,
+        buffer: int,
+        peer_buffer_address: int,
+        length: int,
+        transport_hint: str = "",
+    ) -> int:
+        return self._run(
+            target_hostname, [buffer], [peer_buffer_address], [length], Read, None, transport_hint
+        )
+
+    def transfer_sync(
+        self,
+        target_hostname: str,
+        buffer: int,
+        peer_buffer_address: int,
+        length: int,
+        opcode: TransferOpcode,
+        notify: TransferNotify | None = None,
+        transport_hint: str = "",
+    ) -> int:
+        return self._run(
+            target_hostname,
+            [buffer],
+            [peer_buffer_address],
+            [length],
+            opcode,
+            notify,
+            transport_hint,
+        )
+
+    def batch_transfer_sync_write(
+        self,
+        target_hostname: str,
+        buffers: list[int],
+        peer_buffer_addresses: list[int],
+        lengths: list[int],
+        transport_hint: str = "",
+    ) -> int:
+        return self._run(
+            target_hostname, buffers, peer_buffer_addresses, lengths, Write, None, transport_hint
+        )
+
+    def batch_transfer_sync_read(
+        self,
+        target_hostname: str,
+        buffers: list[int],
+        peer_buffer_addresses: list[int],
+        lengths: list[int],
+        transport_hint: str = "",
+    ) -> int:
+        return self._run(
+            target_hostname, buffers, peer_buffer_addresses, lengths, Read, None, transport_hint
+        )
+
+    def batch_transfer_sync(
+        self,
+        target_hostname: str,
+        buffers: list[int],
+        peer_buffer_addresses: list[int],
+        lengths: list[int],
+        opcode: TransferOpcode,
+        notify: TransferNotify | None = None,
+        transport_hint: str = "",
+    ) -> int:
+        return self._run(
+            target_hostname,
+            buffers,
+            peer_buffer_addresses,
+            lengths,
+            opcode,
+            notify,
+            transport_hint,
+        )
+
+    def _run(
+        self,
+        target: str,
+        local: list[int],
+        remote: list[int],
+        sizes: list[int],
+        opcode: TransferOpcode,
+        notify: TransferNotify | None,
+        hint: str,
+    ) -> int:
+        prepared = self._prepare(target, local, remote, sizes, hint)
+        if prepared is None or self._engine is None:
+            return _INVALID
+        segment, local, remote, sizes = prepared
+        note = None if notify is None else (notify.name.encode(), notify.msg.encode())
+        move = self._engine.write if opcode == Write else self._engine.read
+        try:
+            if sizes:
+                move(segment, local, remote, sizes, timeout=_timeout(sizes), notify=note)
+            elif note is not None:
+                self._engine.notify(segment, *note)
+        except mckv.McError as error:
+            return self._failed("transfer", target, error)
+        return 0
+
+    # ---- Not waiting --------------------------------------------------------------------------
+
+    def transfer_submit_write(
+        self,
+        target_hostname: str,
+        buffer: int,
+        peer_buffer_address: int,
+        length: int,
+        transport_hint: str = "",
+    ) -> int:
+        """The number of a batch, for transfer_check_status(); 0 on an error."""
+        return self._submit(
+            target_hostname, [buffer], [peer_buffer_address], [length], Write, transport_hint
+        )
+
+    def batch_transfer_async_write(
+        self,
+        target_hostname: str,
+        buffers: list[int],
+        peer_buffer_addresses: list[int],
+        lengths: list[int],
+        transport_hint: str = "",
+    ) -> int:
+        return self._submit(
+            target_hostname, buffers, peer_buffer_addresses, lengths, Write, transport_hint
+        )
+
+    def batch_transfer_async_read(
+        self,
+        target_hostname: str,
+        buffers: list[int],
+        peer_buffer_addresses: list[int],
+        lengths: list[int],
+        transport_hint: str = "",
+    ) -> int:
+        return self._submit(
+            target_hostname, buffers, peer_buffer_addresses, lengths, Read, transport_hint
+        )
+
+    def batch_transfer_async(
+        self,
+        target_hostname: str,
+        buffers: list[int],
+        peer_buffer_addresses: list[int],
+        lengths: list[int],
+        opcode: TransferOpcode,
+        transport_hint: str = "",
+    ) -> int:
+        return self._submit(
+            target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint
+        )
+
+    def _submit(
+        self,
+        target: str,
+        local: list[int],
+        remote: list[int],
+        sizes: list[int],
+        opcode: TransferOpcode,
+        hint: str,
+    ) -> int:
+        prepared = self._prepare(target, local, remote, sizes, hint)
+        if prepared is None or self._engine is None:
+            return 0
+        segment, local, remote, sizes = prepared
+        if not sizes:
+            return 0
+        try:
+            return self._engine.submit(
+                opcode == Write, segment, local, remote, sizes, timeout=_timeout(sizes)
+            )
+        except mckv.McError as error:
+            self._failed("transfer", target, error)
+            return 0
+
+    def transfer_check_status(self, batch_id: int, /) -> int:
+        """0 under way, 1 done, -1 failed, -2 past its time. The number is freed at the end."""
+        if self._engine is None:
+            return _INVALID
+        try:
+            if not self._engine.poll(batch_id)[0]:
+                return 0
+        except mckv.McError as error:
+            logger.error("mc: transfer_check_status(%d): %s", batch_id, error)
+            return _INVALID
+        return self._finish(batch_id)
+
+    def get_batch_transfer_status(self, batch_ids: list[int], /) -> int:
+        """Waits for all of them and frees them: 0, or -1 if one failed."""
+        results = [self._finish(batch_id) for batch_id in batch_ids]
+        return 0 if all(result == 1 for result in results) else _INVALID
+
+    def _finish(self, batch_id: int) -> int:
+        if self._engine is None:
+            return _INVALID
+        result = 1
+        try:
+            self._engine.wait(batch_id)
+        except mckv.DeadlineError as error:
+            logger.error("mc: transfer: %s", error)
+            result = -2
+        except mckv.McError as error:
+            logger.error("mc: transfer: %s", error)
+            result = _INVALID
+        try:
+            self._engine.free(batch_id)
+        except mckv.McError:
+            result = _INVALID
+        return result
+
+    # ---- Notifications ------------------------------------------------------------------------
+
+    def get_notifies(self) -> list[TransferNotify]:
+        """What has arrived since the last call."""
+        if self._engine is None:
+            return []
+        taken = self._engine.notifications()
+        return [TransferNotify(n.decode("utf-8", "replace"), m.decode("utf-8", "replace"))
+                for n, m in taken]  # fmt: skip
+
+    # ---- Segments -----------------------------------------------------------------------------
+
+    def _segment(self, name: str) -> int | None:
+        if self._engine is None:
+            return None
+        segment = self._segments.get(name)
+        if segment is None:
+            try:
+                segment = self._segments[name] = self._engine.open(name)
+            except mckv.McError as error:
+                self._failed("open", name, error)
+        return segment
+
+    def _prepare(
+        self, target: str, local: list[int], remote: list[int], sizes: list[int], hint: str
+    ) -> tuple[int, list[int], list[int], list[int]] | None:
+        if not len(local) == len(remote) == len(sizes):
+            logger.error("mc: transfer: buffers, addresses and lengths must be as many")
+            return None
+        if hint not in ("", "tcp"):
+            logger.error("mc: transfer: the transport %r is not there", hint)
+            return None
+        segment = self._segment(target)
+        if segment is None:
+            return None
+        if 0 in sizes:
+            kept = [i for i, size in enumerate(sizes) if size != 0]
+            local, remote, sizes = ([row[i] for i in kept] for row in (local, remote, sizes))
+        return segment, local, remote, sizes
+
+    def _failed(self, what: str, name: str, error: mckv.McError) -> int:
+        logger.error("mc: %s(%r): %s", what, name, error)
+        if isinstance(error, mckv.AgentUnavailableError):
+            # The name is looked up anew: an engine that started again may be elsewhere.
+            self._segments.pop(name, None)
+        return _INVALID
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        raise AttributeError(f"mooncake.engine.{name} is not part of mckv-mooncake")
+    raise AttributeError(f"module 'mooncake.engine' has no attribute {name!r}")

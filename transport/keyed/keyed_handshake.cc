@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/keyed_handshake.h"
+#include "transport/keyed/keyed_handshake.h"
 
 #include <sys/socket.h>
 
@@ -9,12 +9,12 @@
 
 #include "libmc/base/fd.h"
 
-namespace mc::agent {
+namespace mc::transport {
 
 namespace {
 
 namespace rpc = metadata::rpc;
-using transport::tcp::Handshake;
+using tcp::Handshake;
 
 class KeyedHandshake final : public Handshake {
  public:
@@ -48,7 +48,7 @@ class KeyedHandshake final : public Handshake {
     }
   }
 
-  transport::Link link() const override { return inner_->link(); }
+  Link link() const override { return inner_->link(); }
   Status status() const override { return status_; }
 
  private:
@@ -139,8 +139,9 @@ class KeyedHandshake final : public Handshake {
     rpc::Proof proof;
     std::memcpy(proof.data(), in_.data(), rpc::kProofBytes);
     refuse_ = rpc::check_hello(own_, peer_);
-    if (refuse_.ok() && peer_.role != rpc::Role::kAgent) {
-      refuse_ = {MC_PERMISSION_DENIED, "only agents have lanes"};
+    if (refuse_.ok() && peer_.role != own_.role) {
+      refuse_ = {MC_PERMISSION_DENIED,
+                 "a lane joins two agents or two transfer engines; is the address right?"};
     }
     if (refuse_.ok() && key_.given() && !key_.proven(text(true), proof)) {
       refuse_ = {MC_PERMISSION_DENIED, "the peer has another cluster key"};
@@ -158,7 +159,7 @@ class KeyedHandshake final : public Handshake {
     const rpc::AdmissionText answer = rpc::decode_admission({in_.data(), rpc::kAdmissionBytes});
     if (answer.admission != rpc::Admission::kWelcome) {
       status_ = {MC_PERMISSION_DENIED,
-                 "the peer refused this agent's proof; do both have the same cluster key?"};
+                 "the peer refused this side's proof; do both have the same cluster key?"};
       return;
     }
     if (key_.given() && !key_.proven(text(false), answer.proof)) {
@@ -191,4 +192,4 @@ std::unique_ptr<Handshake> make_keyed_handshake(const rpc::Hello& own, const rpc
   return std::make_unique<KeyedHandshake>(own, key, dialer, std::move(inner));
 }
 
-}  // namespace mc::agent
+}  // namespace mc::transport

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the peer's memory, when the peer is a process of this host: copies without its help,
+//   by process_vm_readv and process_vm_writev. That it is one is proved, not believed: boot id and
+//   pid namespace are ours, and the nonce that its card told stands where the card said it does.
+//   Around each copy the nonce is read again with the table's generation, so a process that died,
+//   and another that got its number, are found out.
+//
+//   What holds: a write begins only while the peer has the range registered with the rights needed.
+//   A range that was unregistered before the copy ended makes it an error; what was written until
+//   then landed in memory of the process that had registered it, or nowhere.
+// Threads: any, at once; not changed after its making. Owns a descriptor of the process.
+// Trusts: nothing it reads: it is a table that decode_directory checks, or the user's bytes.
+#pragma once
+
+#include <memory>
+
+#include "libmc/base/fd.h"
+#include "libmc/transfer/card.h"
+#include "libmc/transfer/directory.h"
+#include "transport/outcome.h"
+
+namespace mc::transfer {
+
+// What this process tells others of itself.
+void tell_host(Card* card);
+
+class SameHost {
+ public:
+  // Null: it is elsewhere, or this kernel or a security policy forbids it.
+  static std::unique_ptr<SameHost> prove(const Card& theirs, const Card& own);
+
+  struct Range {
+    DirectoryEntry entry;  // as it was found in the table of that generation
+    std::uint64_t generation = 0;
+    std::uint64_t address = 0;
+    std::byte* local = nullptr;
+    std::uint64_t size_bytes = 0;
+    bool write = false;
+  };
+  // kStale: not registered any more, or again. kInvalid: no such memory, here or there.
+  transport::Outcome copy(const Range& range) const;
+  // Errors: MC_AGENT_UNAVAILABLE: the process is gone; MC_BUSY after many tries, MC_CORRUPT.
+  Result<Directory> read_directory() const;
+
+ private:
+  SameHost(const Card& card, Fd process) : card_(card), process_(std::move(process)) {}
+  transport::Outcome move(std::uint64_t address, std::byte* local, std::uint64_t size_bytes,
+                          bool write) const;
+  // kDone: generation's table, or a later one that still has the entry.
+  transport::Outcome check(const Range& range) const;
+  transport::Outcome check(const Range& range, const DirectoryHead& head) const;
+  transport::Outcome read(const Range& range) const;
+
+  const Card card_;
+  const Fd process_;
+};
+
+}  // namespace mc::transfer

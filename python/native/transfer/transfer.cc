@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the extension module mckv._transfer: the transfer engine of transfer.h, apart from
+//   mckv._native, so that who wants the pool alone loads neither sockets nor cluster stores.
+// Threads: any Python thread; the lock is let go for every call of the engine.
+// Owns: an engine, closed when its object and the calls that run are gone; what was registered as a
+//   buffer is held until it is unregistered.
+// Trusts: that addresses and sizes are memory of this process for as long as they are registered or
+//   transferred. All else is checked.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../gil.h"
+#include "mc/transfer.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using mckv::GilReleased;
+using Numbers = std::vector<std::uint64_t>;
+using Text = std::optional<std::string>;
+using Seconds = std::optional<double>;
+
+[[noreturn]] void raise(mc_status status, const char* text) {
+  if (*text == '\0') text = mc_status_text(status);
+  nb::object make = nb::module_::import_("mckv._errors").attr("error_for");
+  nb::object error = make(static_cast<int>(status), nb::bytes(text, std::strlen(text)));
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  throw nb::python_error();
+}
+
+// None: 0, the engine's default; 0: the shortest there is.
+std::uint64_t nanoseconds(const Seconds& seconds) {
+  if (!seconds) return 0;
+  if (!(*seconds >= 0.0) || *seconds > 3600.0) {
+    raise(MC_INVALID_ARGUMENT, "a time is 0 to 3600 seconds");
+  }
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(*seconds * 1e9));
+}
+
+// A writable or read-only buffer, held in place.
+class Held {
+ public:
+  Held(nb::handle object, bool writable) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_,
+                           PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) != 0) {
+      throw nb::python_error();
+    }
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() { PyBuffer_Release(&buffer_); }
+  void* data() const { return buffer_.buf; }
+  std::uint64_t size() const { return static_cast<std::uint64_t>(buffer_.len); }
+
+ private:
+  Py_buffer buffer_{};
+};
+
+struct EngineDeleter {
+  void operator()(mc_transfer_engine* engine) const {
+    if (mckv::interpreter_ends() || PyGILState_Check() == 0) {
+      mc_transfer_close(engine);
+      return;
+    }
+    const GilReleased released;
+    mc_transfer_close(engine);
+  }
+};
+using EnginePtr = std::shared_ptr<mc_transfer_engine>;
+
+class Engine {
+ public:
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() { close(); }
+  Engine(const Text& listen, const Text& metadata, const Text& name, const Text& cluster,
+         const Text& key_file, const Seconds& timeout, std::uint32_t lanes, bool same_host,
+         const Text& congestion_control) {
+    mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
+    const auto text = [](const Text& given) { return given ? given->c_str() : nullptr; };
+    options.listen = text(listen);
+    options.metadata = text(metadata);
+    options.name = text(name);
+    options.cluster = text(cluster);
+    options.key_file = text(key_file);
+    options.timeout_ns = nanoseconds(timeout);
+    options.lanes = lanes;
+    options.same_host = same_host ? 0 : 1;
+    options.congestion_control = text(congestion_control);
+    mc_transfer_engine* engine = nullptr;
+    const mc_status status = released([&] { return mc_transfer_open(&options, &engine); });
+    check(status);
+    engine_ = EnginePtr(engine, EngineDeleter());
+  }
+
+  // Runs a call of the engine without the lock; the engine lives as long.
+  template <typename Call>
+  void call(Call&& body) {
+    const EnginePtr engine = this->engine();
+    check(released([&] { return body(engine.get()); }));
+  }
+  mc_transfer_info info() {
+    mc_transfer_info info{};
+    info.struct_size = sizeof info;
+    call([&](mc_transfer_engine* engine) { return mc_transfer_get_info(engine, &info); });
+    return info;
+  }
+  void close() {
+    // Registered buffers are let go after the engine is.
+    EnginePtr engine = std::move(engine_);
+    engine_.reset();
+    engine.reset();
+    held_.clear();
+  }
+
+  std::uint64_t register_buffer(nb::handle buffer, bool read, bool write) {
+    auto held = std::make_unique<Held>(buffer, write);
+    const mc_transfer_range range{held->data(), held->size()};
+    call([&](mc_transfer_engine* engine) {
+      return mc_transfer_register(engine, &range, 1, rights_of(read, write));
+    });
+    const auto address = reinterpret_cast<std::uint64_t>(range.address);
+    held_[address] = std::move(held);
+    return address;
+  }
+  void register_addresses(const Numbers& addresses, const Numbers& sizes, bool read, bool write) {
+    same_length(addresses, sizes);
+    std::vector<mc_transfer_range> ranges;
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      ranges.push_back({reinterpret_cast<void*>(addresses[i]), sizes[i]});
+    }
+    call([&](mc_transfer_engine* engine) {
+      return mc_transfer_register(engine, ranges.data(), ranges.size(), rights_of(read, write));
+    });
+  }
+  void unregister(const Numbers& addresses) {
+    std::vector<void*> pointers;
+    for (const std::uint64_t address : addresses) {
+      pointers.push_back(reinterpret_cast<void*>(address));
+    }
+    call([&](mc_transfer_engine* engine) {
+      return mc_transfer_unregister(engine, pointers.data(), pointers.size());
+    });
+    for (const std::uint64_t address : addresses) held_.erase(address);
+  }
+
+  std::uint64_t open(const std::string& name, const Seconds& timeout) {
+    const std::uint64_t timeout_ns = nanoseconds(timeout);
+    mc_transfer_segment segment = 0;
+    call([&](mc_transfer_engine* engine) {
+      return mc_transfer_open_segment(engine, name.c_str(), timeout_ns, &segment);
+    });
+    return segment;
+  }
+  std::vector<std::tuple<std::uint64_t, std::uint64_t, bool, bool>> regions(
+      std::uint64_t segment, const Seconds& timeout) {
+    const std::uint64_t timeout_ns = nanoseconds(timeout);
+    std::vector<mc_transfer_region> rows(MC_MAX_TRANSFER_REGIONS);
+    std::size_t count = rows.size();
+    call([&](mc_transfer_engine* engine) {
+      return mc_transfer_list_regions(engine, segment, timeout_ns, rows.data(), &count);
+    });
+    std::vector<std::tuple<std::uint64_t, std::uint64_t, bool, bool>> regions;
+    for (std::size_t i = 0; i < count; ++i) {
+      regions.emplace_back(rows[i].address, rows[i].size, (rows[i].rights & MC_TRANSFER_READ) != 0,
+                           (rows[i].rights & MC_TRANSFER_WRITE) != 0);
+    }
+    return regions;
+  }
+
+  // What submit() and run() have in common.
+  template <typename Call>
+  void with_requests(bool write, std::uint64_t segment, const Numbers& local, const Numbers& remote,
+                     const Numbers& sizes, const Seconds& timeout,
+                     const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify, Call&& body) {
+    same_length(local, remote);
+    same_length(local, sizes);
+    std::vector<mc_transfer_request> requests(local.size());
+    for (std::size_t i = 0; i < local.size(); ++i) {
+      requests[i] = {write ? MC_TRANSFER_PUT : MC_TRANSFER_GET,
+                     0,
+                     reinterpret_cast<void*>(local[i]),
+                     segment,
+                     remote[i],
+                     sizes[i]};
+    }
+    mc_transfer_submit_options options = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
+    options.timeout_ns = nanoseconds(timeout);
+    if (notify) {
+      options.notify = segment;
+      options.notify_name = {std::get<0>(*notify).c_str(), std::get<0>(*notify).size()};
+      options.notify_message = {std::get<1>(*notify).c_str(), std::get<1>(*notify).size()};
+    }
+    call([&](mc_transfer_engine* engine) {
+      return body(engine, requests.data(), requests.size(), options);
+    });
+  }
+  std::tuple<bool, std::vector<int>> poll(std::uint64_t batch, std::size_t count) {
+    std::vector<mc_transfer_status> statuses(count);
+    std::uint32_t ended = 0;
+    call([&](mc_transfer_engine* engine) {
+      return mc_transfer_poll(engine, batch, &ended, count == 0 ? nullptr : statuses.data(), count);
+    });
+    std::vector<int> codes;
+    for (const mc_transfer_status& status : statuses) {
+      codes.push_back(status.ended == 0 ? -1 : static_cast<int>(status.status));
+    }
+    return {ended == 1, std::move(codes)};
+  }
+  std::vector<std::tuple<nb::bytes, nb::bytes>> notifications() {
+    std::vector<std::tuple<nb::bytes, nb::bytes>> taken;
+    const EnginePtr engine = this->engine();
+    char note[MC_MAX_TRANSFER_NOTE_BYTES];
+    std::size_t name = 0;
+    std::size_t message = 0;
+    for (;;) {
+      const mc_status status = released(
+          [&] { return mc_transfer_take_notification(engine.get(), note, &name, &message); });
+      if (status == MC_NOT_FOUND) return taken;
+      check(status);
+      taken.emplace_back(nb::bytes(note, name), nb::bytes(note + name, message));
+    }
+  }
+
+ private:
+  template <typename Call>
+  static mc_status released(Call&& body) {
+    const GilReleased let_go;
+    return body();
+  }
+  static void check(mc_status status) {
+    if (status != MC_OK) raise(status, mc_transfer_last_error());
+  }
+  static std::uint32_t rights_of(bool read, bool write) {
+    return (read ? MC_TRANSFER_READ : 0) | (write ? MC_TRANSFER_WRITE : 0);
+  }
+  static void same_length(const Numbers& one, const Numbers& other) {
+    if (one.size() != other.size()) {
+      raise(MC_INVALID_ARGUMENT, "addresses and sizes must be as many");
+    }
+  }
+  EnginePtr engine() const {
+    if (!engine_) raise(MC_CLOSED, "this engine was closed");
+    return engine_;
+  }
+
+  EnginePtr engine_;
+  std::map<std::uint64_t, std::unique_ptr<Held>> held_;  // with the interpreter's lock
+};
+
+}  // namespace
+
+NB_MODULE(_transfer, module) {
+  using nb::arg;
+  nb::set_leak_warnings(false);
+  module.doc() = "libmc-transfer for Python; use it through mckv.TransferEngine.";
+  module.def("on_interpreter_exit", &mckv::on_interpreter_exit);
+  const auto none = nb::none();
+  nb::class_<Engine>(module, "TransferEngine", R"(One-sided reads and writes between processes.
+
+    listen: "host:port", port 0 for any free one; only loopback without key_file.
+    metadata: None: a segment's name is its address; else a cluster store where names are kept
+    (redis:// etcd:// http:// memory://), and name is this engine's. key_file: the cluster's key.
+    timeout: seconds, default of calls (5). lanes: TCP connections to a peer for large requests (4).
+    same_host=False: always over TCP. Addresses and sizes are int, bytes; every wait lets other
+    threads run. Errors are mckv.McError.)")
+      .def(nb::init<const Text&, const Text&, const Text&, const Text&, const Text&, const Seconds&,
+                    std::uint32_t, bool, const Text&>(),
+           arg("listen") = none, arg("metadata") = none, arg("name") = none, arg("cluster") = none,
+           arg("key_file") = none, arg("timeout") = none, arg("lanes") = 0, arg("same_host") = true,
+           arg("congestion_control") = none)
+      .def_prop_ro(
+          "name", [](Engine& self) { return std::string(self.info().name); },
+          "By which peers open this engine's segment.")
+      .def_prop_ro("port", [](Engine& self) { return self.info().port; })
+      .def(
+          "counters",
+          [](Engine& self) {
+            const mc_transfer_info info = self.info();
+            std::map<std::string, std::uint64_t> counters;
+            counters["regions"] = info.regions;
+            counters["written_bytes"] = info.written_bytes;
+            counters["read_bytes"] = info.read_bytes;
+            counters["same_host_bytes"] = info.same_host_bytes;
+            counters["refused_requests"] = info.refused_requests;
+            counters["notifications_dropped"] = info.notifications_dropped;
+            return counters;
+          },
+          "What was moved, by name.")
+      .def("close", &Engine::close, "Ends what is in flight. A second call does nothing.")
+      .def("register", &Engine::register_buffer, arg("buffer"), nb::kw_only(), arg("read") = true,
+           arg("write") = true,
+           "Peers may read or write the buffer, which is held until unregister(). Its address.")
+      .def("register_addresses", &Engine::register_addresses, arg("addresses"), arg("sizes"),
+           nb::kw_only(), arg("read") = true, arg("write") = true,
+           "The same for plain memory, all or none; it must live until it is unregistered.")
+      .def("unregister", &Engine::unregister, arg("addresses"),
+           "Returns when no transfer of this engine and none over TCP touches the memory.")
+      .def("open", &Engine::open, arg("name"), arg("timeout") = none,
+           "The segment of the engine of that name.")
+      .def(
+          "close_segment",
+          [](Engine& self, std::uint64_t segment) {
+            self.call([&](mc_transfer_engine* engine) {
+              return mc_transfer_close_segment(engine, segment);
+            });
+          },
+          arg("segment"), "Cancels what has not ended.")
+      .def(
+          "probe",
+          [](Engine& self, const std::string& name, const Seconds& timeout) {
+            const std::uint64_t timeout_ns = nanoseconds(timeout);
+            self.call([&](mc_transfer_engine* engine) {
+              return mc_transfer_probe(engine, name.c_str(), timeout_ns);
+            });
+          },
+          arg("name"), arg("timeout") = none, "Raises unless an engine answers there.")
+      .def("regions", &Engine::regions, arg("segment"), arg("timeout") = none,
+           "(address, size, readable, writable) of what is registered there, in that order.")
+      .def(
+          "is_local",
+          [](Engine& self, std::uint64_t segment) {
+            std::uint32_t local = 0;
+            self.call([&](mc_transfer_engine* engine) {
+              return mc_transfer_segment_is_local(engine, segment, &local);
+            });
+            return local == 1;
+          },
+          arg("segment"), "Whether bytes go from process to process.")
+      .def(
+          "write",
+          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
+             const Numbers& sizes, const Seconds& timeout,
+             const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify) {
+            self.with_requests(true, segment, local, remote, sizes, timeout, notify,
+                               [](auto* engine, auto* requests, auto count, auto& options) {
+                                 return mc_transfer_run(engine, requests, count, &options);
+                               });
+          },
+          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
+          arg("timeout") = none, arg("notify") = none,
+          "Copies local memory there; returns when all of it has landed. notify: (name, message) "
+          "for the peer, after that.")
+      .def(
+          "read",
+          [](Engine& self, std::uint64_t segment, const Numbers& local, const Numbers& remote,
+             const Numbers& sizes, const Seconds& timeout,
+             const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify) {
+            self.with_requests(false, segment, local, remote, sizes, timeout, notify,
+                               [](auto* engine, auto* requests, auto count, auto& options) {
+                                 return mc_transfer_run(engine, requests, count, &options);
+                               });
+          },
+          arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
+          arg("timeout") = none, arg("notify") = none, "Copies from there to local memory.")
+      .def(
+          "submit",
+          [](Engine& self, bool write, std::uint64_t segment, const Numbers& local,
+             const Numbers& remote, const Numbers& sizes, const Seconds& timeout,
+             const std::optional<std::tuple<nb::bytes, nb::bytes>>& notify) {
+            mc_transfer_batch batch = 0;
+            self.with_requests(write, segment, local, remote, sizes, timeout, notify,
+                               [&](auto* engine, auto* requests, auto count, auto& options) {
+                                 return mc_transfer_submit(engine, requests, count, &options,
+                                                           &batch);
+                               });
+            return batch;
+          },
+          arg("write"), arg("segment"), arg("local"), arg("remote"), arg("sizes"), nb::kw_only(),
+          arg("timeout") = none, arg("notify") = none,
+          "The same without waiting: the number of a batch. The memory must live until it ended.")
+      .def("poll", &Engine::poll, arg("batch"), arg("count") = 0,
+           "Whether the batch has ended, and the status of each of count requests (-1: not yet).")
+      .def(
+          "wait",
+          [](Engine& self, std::uint64_t batch, const Seconds& timeout) {
+            const std::uint64_t timeout_ns = nanoseconds(timeout);
+            self.call([&](mc_transfer_engine* engine) {
+              return mc_transfer_wait(engine, batch, timeout_ns);
+            });
+          },
+          arg("batch"), arg("timeout") = none,
+          "Returns when all requests succeeded, raises what the first failed with.")
+      .def(
+          "cancel",
+          [](Engine& self, std::uint64_t batch) {
+            self.call(
+                [&](mc_transfer_engine* engine) { return mc_transfer_cancel(engine, batch); });
+          },
+          arg("batch"))
+      .def(
+          "free",
+          [](Engine& self, std::uint64_t batch) {
+            self.call([&](mc_transfer_engine* engine) { return mc_transfer_free(engine, batch); });
+          },
+          arg("batch"), "Forgets a batch that has ended.")
+      .def(
+          "notify",
+          [](Engine& self, std::uint64_t segment, const nb::bytes& name, const nb::bytes& message,
+             const Seconds& timeout) {
+            const std::uint64_t timeout_ns = nanoseconds(timeout);
+            const mc_slice parts[2] = {{name.c_str(), name.size()},
+                                       {message.c_str(), message.size()}};
+            self.call([&](mc_transfer_engine* engine) {
+              return mc_transfer_notify(engine, segment, parts[0], parts[1], timeout_ns);
+            });
+          },
+          arg("segment"), arg("name"), arg("message"), arg("timeout") = none,
+          "Returns when the peer's engine has it.")
+      .def("notifications", &Engine::notifications, "(name, message) of all that arrived.");
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What engines tell each other, byte by byte, and what is refused.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "libmc/transfer/address.h"
+#include "libmc/transfer/card.h"
+#include "libmc/transfer/directory.h"
+#include "libmc/transfer/notification.h"
+#include "unit/golden_file.h"
+
+namespace mc::transfer {
+namespace {
+
+template <typename T>
+void fill(T* bytes, unsigned first) {
+  for (auto& byte : *bytes) byte = static_cast<std::byte>(first++);
+}
+
+Card sample_card() {
+  Card card = blank_card();
+  card.node = 0x1122334455667788;
+  card.incarnation = 0x99;
+  fill(&card.directory, 0xa0);
+  card.directory_bytes = 0x10000;
+  fill(&card.boot_id, 0x10);
+  card.pid_namespace = 0xf0000001;
+  card.pid = 4711;
+  card.directory_address = 0x7f0011223344;
+  fill(&card.nonce, 0xc0);
+  return card;
+}
+
+std::vector<DirectoryEntry> sample_entries() {
+  std::vector<DirectoryEntry> entries = {{0x1000, 0x2000, 1, 2, {}}, {0x3000, 0x10, 3, 1, {}}};
+  for (DirectoryEntry& entry : entries) fill(&entry.descriptor, 0x40);
+  return entries;
+}
+
+golden::Bytes sample_directory() {
+  DirectoryWriter writer(sample_card().nonce);
+  writer.publish(sample_entries());
+  return {writer.data(), writer.data() + kDirectoryHeadBytes + 2 * kDirectoryEntryBytes};
+}
+
+std::map<std::string, golden::Bytes> samples() {
+  return {{"card", golden::bytes_of(sample_card())},
+          {"directory", sample_directory()},
+          {"notification", encode_notification("name", "message")}};
+}
+
+TEST(TransferMessages, HaveTheBytesOfVersionOne) {
+  const golden::Sections sections = golden::read("transfer-v1.txt");
+  EXPECT_EQ(sections.size(), samples().size());
+  for (const auto& [name, bytes] : samples()) {
+    const auto at = sections.find(name);
+    if (at == sections.end()) {
+      ADD_FAILURE() << "not in the golden file:\n" << golden::section_text(name, bytes);
+      continue;
+    }
+    EXPECT_EQ(golden::to_text(at->second), golden::to_text(bytes)) << name;
+  }
+}
+
+TEST(TransferMessages, WhatTheFileHoldsIsUnderstood) {
+  golden::Sections sections = golden::read("transfer-v1.txt");
+  const auto card = decode_card(sections["card"]);
+  ASSERT_TRUE(card);
+  EXPECT_EQ(card->pid, 4711u);
+  const auto directory = decode_directory(sections["directory"]);
+  ASSERT_TRUE(directory);
+  EXPECT_EQ(directory->entries.size(), 2u);
+  EXPECT_EQ(directory->generation, 2u);
+  const auto notification = decode_notification(sections["notification"]);
+  ASSERT_TRUE(notification);
+  EXPECT_EQ(notification->name + "/" + notification->message, "name/message");
+}
+
+TEST(TransferMessages, ACardOutOfRangeIsRefused) {
+  const auto refuses = [](auto change) {
+    Card card = sample_card();
+    change(card);
+    return !decode_card(std::as_bytes(std::span(&card, 1)));
+  };
+  EXPECT_FALSE(refuses([](Card&) {}));
+  EXPECT_TRUE(refuses([](Card& card) { card.magic ^= 1; }));
+  EXPECT_TRUE(refuses([](Card& card) { ++card.version; }));
+  EXPECT_TRUE(refuses([](Card& card) { --card.size_bytes; }));
+  EXPECT_TRUE(refuses([](Card& card) { card.node = 0; }));
+  EXPECT_TRUE(refuses([](Card& card) { card.directory_bytes = kMaxDirectoryBytes + 1; }));
+  EXPECT_TRUE(refuses([](Card& card) { card.directory_bytes = kDirectoryHeadBytes - 1; }));
+  EXPECT_TRUE(refuses([](Card& card) { card.reserved2[2] = 1; }));
+}
+
+// Writes a table as the owner would, but with what a hostile owner would put in it.
+Result<Directory> decoded(std::vector<DirectoryEntry> entries) {
+  DirectoryWriter writer({});
+  writer.publish(entries);
+  return decode_directory({writer.data(), kMaxDirectoryBytes});
+}
+
+TEST(TransferMessages, ATableThatContradictsItselfIsRefused) {
+  EXPECT_TRUE(decoded({}));
+  EXPECT_TRUE(decoded(sample_entries()));
+  EXPECT_FALSE(decoded({{0, 1, 1, 0, {}}}));
+  EXPECT_FALSE(decoded({{4096, 0, 1, 0, {}}}));
+  EXPECT_FALSE(decoded({{4096, 1, 4, 0, {}}}));
+  EXPECT_FALSE(decoded({{4096, ~std::uint64_t{0}, 1, 0, {}}}));
+  EXPECT_FALSE(decoded({{4096, 100, 1, 0, {}}, {4195, 1, 1, 0, {}}}));
+  EXPECT_FALSE(decoded({{8192, 1, 1, 0, {}}, {4096, 1, 1, 0, {}}}));
+}
+
+TEST(TransferMessages, ATornTableIsReadAgain) {
+  golden::Bytes bytes = sample_directory();
+  bytes[kDirectoryHeadBytes] ^= std::byte{1};
+  EXPECT_EQ(decode_directory(bytes).error().code(), MC_BUSY);
+  bytes = sample_directory();
+  EXPECT_EQ(decode_directory(std::span(bytes).first(bytes.size() - 1)).error().code(), MC_BUSY);
+  EXPECT_EQ(decode_directory(std::span(bytes).first(63)).error().code(), MC_CORRUPT);
+}
+
+TEST(TransferMessages, ARangeIsFoundInOneEntryOnly) {
+  const auto directory = decoded(sample_entries());
+  ASSERT_TRUE(directory);
+  EXPECT_NE(directory->find(0x1000, 0x2000), nullptr);
+  EXPECT_NE(directory->find(0x3000, 1), nullptr);
+  EXPECT_EQ(directory->find(0xfff, 1), nullptr);
+  EXPECT_EQ(directory->find(0x2fff, 2), nullptr);  // two entries that lie side by side
+  EXPECT_EQ(directory->find(0x1001, ~std::uint64_t{0}), nullptr);
+  EXPECT_EQ(directory->find(0x3010, 1), nullptr);
+}
+
+TEST(TransferMessages, ANotificationOfOddLengthsIsRefused) {
+  auto bytes = encode_notification("name", "message");
+  EXPECT_FALSE(decode_notification(std::span(bytes).first(7)));
+  EXPECT_FALSE(decode_notification(std::span(bytes).first(11)));
+  EXPECT_TRUE(decode_notification(std::span(bytes).first(12)));
+  bytes[0] = std::byte{2};
+  EXPECT_FALSE(decode_notification(bytes));
+}
+
+TEST(TransferAddress, TextBecomesAnAddressOrAnError) {
+  EXPECT_EQ(text_of(resolve("10.0.0.7:7400").value()), "10.0.0.7:7400");
+  EXPECT_EQ(text_of(resolve("[fd00::7]:1").value()), "[fd00::7]:1");
+  EXPECT_EQ(text_of(resolve("localhost:0").value()), "127.0.0.1:0");
+  for (const char* text : {"", ":1", "10.0.0.7", "10.0.0.7:", "10.0.0.7:x", "10.0.0.7:65536"}) {
+    EXPECT_FALSE(resolve(text)) << text;
+  }
+  EXPECT_TRUE(is_loopback(resolve("127.0.0.2:1").value()));
+  EXPECT_FALSE(is_loopback(resolve("10.0.0.7:1").value()));
+  EXPECT_TRUE(is_wildcard(resolve("0.0.0.0:1").value()));
+}
+
+}  // namespace
+}  // namespace mc::transfer

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an engine is opened, found by name, knocked at by strangers, and inherited.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "conformance/store_servers.h"
+#include "libmc/base/fd.h"
+#include "mc/transfer.h"
+
+namespace mc::transfer::testing {
+namespace {
+
+struct Owned {
+  mc_transfer_engine* engine = nullptr;
+  Owned() = default;
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { mc_transfer_close(engine); }
+  mc_status open(const char* listen, const char* metadata = nullptr, const char* name = nullptr) {
+    mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
+    options.listen = listen;
+    options.metadata = metadata;
+    options.name = name;
+    return mc_transfer_open(&options, &engine);
+  }
+  mc_transfer_info info() const {
+    mc_transfer_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(mc_transfer_get_info(engine, &info), MC_OK);
+    return info;
+  }
+};
+
+TEST(TransferOpen, OthersReachNothingWithoutAKey) {
+  for (const char* listen : {"0.0.0.0:0", "10.255.255.1:0", "[::]:0"}) {
+    Owned owned;
+    EXPECT_EQ(owned.open(listen), MC_INVALID_ARGUMENT) << listen;
+    EXPECT_EQ(owned.engine, nullptr);
+  }
+}
+
+TEST(TransferOpen, ATakenPortIsBusy) {
+  Owned first;
+  ASSERT_EQ(first.open("127.0.0.1:0"), MC_OK);
+  Owned second;
+  EXPECT_EQ(second.open(first.info().name), MC_BUSY);
+}
+
+TEST(TransferOpen, OptionsOutOfRangeAreNamed) {
+  mc_transfer_engine* engine = nullptr;
+  mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
+  options.lanes = 17;
+  EXPECT_EQ(mc_transfer_open(&options, &engine), MC_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(mc_transfer_last_error(), "16 lanes"), nullptr);
+  options = MC_TRANSFER_OPTIONS_INIT;
+  options.metadata = "ftp://nowhere";
+  EXPECT_EQ(mc_transfer_open(&options, &engine), MC_INVALID_ARGUMENT);
+  options = MC_TRANSFER_OPTIONS_INIT;
+  options.key_file = "/nowhere/cluster.key";
+  EXPECT_NE(mc_transfer_open(&options, &engine), MC_OK);
+  EXPECT_EQ(mc_transfer_open(nullptr, nullptr), MC_INVALID_ARGUMENT);
+}
+
+// One engine finds the other by its name in the store, and no more when it is gone.
+void finds_by_name(const std::string& url) {
+  Owned asking;
+  ASSERT_EQ(asking.open("127.0.0.1:0", url.c_str(), "decode-0"), MC_OK) << mc_transfer_last_error();
+  mc_transfer_segment segment = 0;
+  EXPECT_EQ(mc_transfer_open_segment(asking.engine, "prefill-0", 0, &segment), MC_NOT_FOUND);
+  {
+    Owned asked;
+    ASSERT_EQ(asked.open("127.0.0.1:0", url.c_str(), "prefill-0"), MC_OK);
+    EXPECT_STREQ(asked.info().name, "prefill-0");
+    char byte = 5;
+    const mc_transfer_range range{&byte, 1};
+    ASSERT_EQ(mc_transfer_register(asked.engine, &range, 1, MC_TRANSFER_READ), MC_OK);
+    ASSERT_EQ(mc_transfer_open_segment(asking.engine, "prefill-0", 0, &segment), MC_OK)
+        << mc_transfer_last_error();
+    char got = 0;
+    const mc_transfer_request request{
+        MC_TRANSFER_GET, 0, &got, segment, reinterpret_cast<std::uint64_t>(&byte), 1};
+    EXPECT_EQ(mc_transfer_run(asking.engine, &request, 1, nullptr), MC_OK);
+    EXPECT_EQ(got, 5);
+  }
+  EXPECT_EQ(mc_transfer_open_segment(asking.engine, "prefill-0", 0, &segment), MC_NOT_FOUND);
+}
+
+TEST(TransferNames, AreFoundWithinTheProcess) { finds_by_name("memory://"); }
+
+TEST(TransferNames, AreFoundInRedis) {
+  conformance::StoreServer redis(conformance::redis_command());
+  finds_by_name("redis://" + redis.host());
+}
+
+TEST(TransferPort, StandsStrangersThatTalkNonsense) {
+  Owned owned;
+  ASSERT_EQ(owned.open("127.0.0.1:0"), MC_OK);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(owned.info().port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string nonsense(4096, '\x7f');
+  for (int round = 0; round < 300; ++round) {
+    const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    if (round % 3 == 0) std::memcpy(nonsense.data(), "mcrpc\r\n", 8);
+    static_cast<void>(::send(socket.get(), nonsense.data(),
+                             static_cast<std::size_t>(round) * 13 % nonsense.size(), MSG_NOSIGNAL));
+  }
+  EXPECT_EQ(mc_transfer_probe(owned.engine, owned.info().name, 0), MC_OK)
+      << mc_transfer_last_error();
+}
+
+TEST(TransferFork, AChildsCallsSaySo) {
+  Owned owned;
+  ASSERT_EQ(owned.open("127.0.0.1:0"), MC_OK);
+  const int child = ::fork();
+  if (child == 0) {
+    mc_transfer_segment segment = 0;
+    const bool told =
+        mc_transfer_open_segment(owned.engine, "127.0.0.1:1", 0, &segment) == MC_FORKED;
+    mc_transfer_close(owned.engine);
+    ::_exit(told ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(TransferCalls, NumbersOfNothingAreInvalid) {
+  Owned owned;
+  ASSERT_EQ(owned.open("127.0.0.1:0"), MC_OK);
+  char byte = 0;
+  std::uint32_t ended = 0;
+  for (const std::uint64_t number : {0ull, 1ull, 0xffffffffull, 0x100000001ull, ~0ull}) {
+    EXPECT_EQ(mc_transfer_poll(owned.engine, number, &ended, nullptr, 0), MC_INVALID_ARGUMENT);
+    EXPECT_EQ(mc_transfer_wait(owned.engine, number, 0), MC_INVALID_ARGUMENT);
+    EXPECT_EQ(mc_transfer_cancel(owned.engine, number), MC_INVALID_ARGUMENT);
+    EXPECT_EQ(mc_transfer_free(owned.engine, number), MC_INVALID_ARGUMENT);
+    EXPECT_EQ(mc_transfer_close_segment(owned.engine, number), MC_INVALID_ARGUMENT);
+    const mc_transfer_request request{MC_TRANSFER_GET, 0, &byte, number, 4096, 1};
+    EXPECT_EQ(mc_transfer_run(owned.engine, &request, 1, nullptr), MC_INVALID_ARGUMENT);
+  }
+  const mc_transfer_range ranges[] = {{&byte, 0}, {nullptr, 1}};
+  EXPECT_EQ(mc_transfer_register(owned.engine, ranges, 1, 3), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_transfer_register(owned.engine, ranges + 1, 1, 3), MC_INVALID_ARGUMENT);
+  const mc_transfer_range twice[] = {{&byte, 1}, {&byte, 1}};
+  EXPECT_EQ(mc_transfer_register(owned.engine, twice, 2, 3), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_transfer_register(owned.engine, twice, 1, 4), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_transfer_register(owned.engine, twice, 1, 3), MC_OK) << "none of the two stayed";
+}
+
+}  // namespace
+}  // namespace mc::transfer::testing
