@@ -121,7 +121,8 @@ typedef struct mc_transfer_region {
   uint32_t rights;
   uint32_t reserved;
 } mc_transfer_region;
-/* What is registered there now, in the order of registration. *count: in: room in regions; out: how many there are.
+/* What is registered there now, in the order of registration. *count: in: room in regions; out: how
+ * many there are.
  */
 MC_API mc_status mc_transfer_list_regions(mc_transfer_engine* engine, mc_transfer_segment segment,
                                           uint64_t timeout_ns, mc_transfer_region* regions,
