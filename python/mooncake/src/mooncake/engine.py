@@ -14,7 +14,7 @@ import enum
 import logging
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import mckv
 
@@ -46,6 +46,7 @@ class TransferOpcode(enum.IntEnum):
 
 Read = TransferOpcode.Read
 Write = TransferOpcode.Write
+_Opcode: TypeAlias = TransferOpcode  # in a class that has an attribute of that name
 
 
 class TransferNotify:
@@ -288,7 +289,7 @@ class TransferEngine:
         buffer: int,
         peer_buffer_address: int,
         length: int,
-        opcode: TransferOpcode,
+        opcode: _Opcode,
         notify: TransferNotify | None = None,
         transport_hint: str = "",
     ) -> int:
@@ -332,7 +333,7 @@ class TransferEngine:
         buffers: list[int],
         peer_buffer_addresses: list[int],
         lengths: list[int],
-        opcode: TransferOpcode,
+        opcode: _Opcode,
         notify: TransferNotify | None = None,
         transport_hint: str = "",
     ) -> int:
@@ -352,7 +353,7 @@ class TransferEngine:
         local: list[int],
         remote: list[int],
         sizes: list[int],
-        opcode: TransferOpcode,
+        opcode: _Opcode,
         notify: TransferNotify | None,
         hint: str,
     ) -> int:
@@ -416,7 +417,7 @@ class TransferEngine:
         buffers: list[int],
         peer_buffer_addresses: list[int],
         lengths: list[int],
-        opcode: TransferOpcode,
+        opcode: _Opcode,
         transport_hint: str = "",
     ) -> int:
         return self._submit(
@@ -429,7 +430,7 @@ class TransferEngine:
         local: list[int],
         remote: list[int],
         sizes: list[int],
-        opcode: TransferOpcode,
+        opcode: _Opcode,
         hint: str,
     ) -> int:
         prepared = self._prepare(target, local, remote, sizes, hint)
