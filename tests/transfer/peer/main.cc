@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +26,21 @@ namespace {
 void answer(const std::string& text) {
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
+}
+
+// Others write this memory in turns that the asking process keeps: ThreadSanitizer, which sees one
+// process, cannot know them.
+__attribute__((noinline, no_sanitize("thread"))) std::size_t count(const void* memory,
+                                                                   std::size_t size,
+                                                                   unsigned char wanted) {
+  const auto* at = static_cast<const unsigned char*>(memory);
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < size; ++i) found += at[i] == wanted ? 1 : 0;
+  return found;
+}
+
+__attribute__((noinline, no_sanitize("thread"))) unsigned char first_of(const void* memory) {
+  return *static_cast<const unsigned char*>(memory);
 }
 
 }  // namespace
@@ -60,18 +74,15 @@ int main(int argc, char** argv) {
       answer(mc_status_name(mc_transfer_register(engine, &range, 1, rights)));
     } else if (word == "check") {
       const auto wanted = static_cast<unsigned char>(std::strtoul(line + 6, nullptr, 0));
-      const auto* at = static_cast<const unsigned char*>(memory);
-      answer(std::to_string(std::count(at, at + size, wanted)));
+      answer(std::to_string(count(memory, size, wanted)));
     } else if (word == "wait-note") {
       char note[MC_MAX_TRANSFER_NOTE_BYTES];
       std::size_t name = 0;
       std::size_t message = 0;
       while (mc_transfer_take_notification(engine, note, &name, &message) != MC_OK) continue;
       // What had landed when the notification was there.
-      const auto* at = static_cast<const unsigned char*>(memory);
-      const auto first = at[0];
       answer(std::string(note, name) + "/" + std::string(note + name, message) + "/" +
-             std::to_string(std::count(at, at + size, first)));
+             std::to_string(count(memory, size, first_of(memory))));
     } else {
       break;
     }
