@@ -249,6 +249,15 @@ void CompletionQueue::settle(Operation& operation, Item& item, mc_status status)
 // ---- Put and remove
 // -------------------------------------------------------------------------------
 
+CompletionQueue::Operation CompletionQueue::begun(std::size_t count, std::uint64_t deadline_ns,
+                                                  std::uint64_t user_data) {
+  Operation operation;
+  operation.user_data = user_data;
+  operation.deadline_ns = deadline_ns;
+  operation.item_count = count;
+  return operation;
+}
+
 std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) {
   operation.request = next_request_++;
   operation.open_items = operation.items.size();
@@ -263,11 +272,8 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
   std::lock_guard lock(mutex_);
   if (Status status = begin(rules.deadline_ns); !status.ok()) return status;
   channel_->reap();
-  Operation operation;
-  operation.user_data = user_data;
-  operation.deadline_ns = rules.deadline_ns;
+  Operation operation = begun(count, rules.deadline_ns, user_data);
   operation.flags = rules.flags();
-  operation.item_count = count;
   operation.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     Item& item = operation.items[i];
@@ -328,10 +334,7 @@ Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uin
                                std::uint64_t user_data, std::uint64_t* request) {
   std::lock_guard lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
-  Operation operation;
-  operation.user_data = user_data;
-  operation.deadline_ns = deadline_ns;
-  operation.item_count = count;
+  Operation operation = begun(count, deadline_ns, user_data);
   operation.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     Item& item = operation.items[i];
@@ -435,10 +438,7 @@ Status CompletionQueue::get(mc_get_item* items, std::size_t count, std::uint64_t
                             std::uint64_t user_data, std::uint64_t* request) {
   std::lock_guard lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
-  Operation operation;
-  operation.user_data = user_data;
-  operation.deadline_ns = deadline_ns;
-  operation.item_count = count;
+  Operation operation = begun(count, deadline_ns, user_data);
   for (std::size_t i = 0; i < count; ++i) {
     if (items[i].status != MC_NOT_FOUND) {
       if (operation.first_failure == MC_OK) operation.first_failure = items[i].status;
@@ -459,10 +459,7 @@ Status CompletionQueue::exists(const mc_slice* keys, std::size_t count, mc_statu
                                std::uint64_t* request) {
   std::lock_guard lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
-  Operation operation;
-  operation.user_data = user_data;
-  operation.deadline_ns = deadline_ns;
-  operation.item_count = count;
+  Operation operation = begun(count, deadline_ns, user_data);
   for (std::size_t i = 0; i < count; ++i) {
     if (statuses[i] == MC_OK) continue;
     Item& item = operation.items.emplace_back();

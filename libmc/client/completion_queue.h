@@ -101,6 +101,7 @@ class CompletionQueue {
   void expire(Operation& operation, mc_status status);
   std::size_t take_ready(mc_completion* completions, std::size_t capacity);
   void add_ready(const mc_completion& completion);
+  static Operation begun(std::size_t count, std::uint64_t deadline_ns, std::uint64_t user_data);
   std::uint64_t add(Operation operation, std::uint64_t* request);
 
   Client& client_;

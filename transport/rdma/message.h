@@ -71,7 +71,7 @@ struct HelloBody {
 };
 static_assert(sizeof(HelloBody) == 16);
 
-// One of the serving agent's devices, or (epoch 0) one that is gone for now.
+// One of the serving agent's devices, or (epoch 0) one that is unplugged.
 struct DeviceEntry {
   std::uint64_t epoch;  // another one each time the device is opened: keys of an earlier are void
   Gid gid;
