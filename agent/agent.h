@@ -28,6 +28,7 @@
 #include "agent/server.h"
 #include "agent/session.h"
 #include "agent/tenant.h"
+#include "libmc/base/core_sharing.h"
 #include "shm/beacon.h"
 
 namespace mc::agent {
@@ -136,6 +137,7 @@ class Agent {
 
   LoadedOptions loaded_;
   const Options& options_;
+  CoreSharing core_;
   bool embedded_ = false;
   Fd lock_;
   std::unique_ptr<DescriptorStore> descriptors_;

@@ -28,6 +28,9 @@ namespace {
   report_and_exit(report_fd, errno);
 }
 
+// A program starts in milliseconds, but not on a host whose cores and disk are all taken.
+constexpr std::uint64_t kStartTimeoutNs = 10000000000;
+
 }  // namespace
 
 Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) {
@@ -50,8 +53,8 @@ Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) 
   }
   // exec closes the last writer: end of file is success.
   int error = 0;
-  if (!wait_readable(report.get(), kKeeperTimeoutNs)) {
-    return {MC_INTERNAL, "the keeper's program did not start within 2 s"};
+  if (!wait_readable(report.get(), kStartTimeoutNs)) {
+    return {MC_INTERNAL, "the keeper's program did not start within 10 s; is this host overloaded?"};
   }
   if (::read(report.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
     return {MC_INTERNAL, errno_text("start the keeper: exec /proc/self/exe", error)};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent's loop: rings while there is work, then a short spin, then sleep in epoll.
-#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <systemd/sd-daemon.h>
@@ -73,7 +72,7 @@ bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
     const bool worked = cluster_->poll(now);
     cluster_->flush(now);
     // What it waits for may be about to be sent from this very core.
-    if (!worked && lively && !served) ::sched_yield();
+    if (!worked && lively && !served) core_.yield();
   }
   if (cluster_->take_ended()) server_.finish_errands(now);
   return lively;
@@ -105,9 +104,8 @@ bool Agent::spin(std::uint64_t now, Turns& turns) {
   if (!lively && (active_.empty() || idle)) return false;
   if (now < turns.next_yield_ns) return true;
   // Whoever is to give us work may be waiting for this very core.
-  ::sched_yield();
   turns.next_yield_ns = now + kYieldPeriodNs;
-  return true;
+  return core_.yield();
 }
 
 void Agent::stop(bool keep) {

@@ -8,6 +8,7 @@
 
 #include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
+#include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/base/hash.h"
 
@@ -499,6 +500,7 @@ Server::Step Server::copy_part(Work& work) {
     }
     begins = ends;
   }
+  order_copies();
   MC_FAILPOINT("staged.after_copy");
   return work.copied_bytes < fields.length ? Step::kAgain : Step::kDone;
 }

@@ -29,7 +29,6 @@ std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, s
     out += step;
     size -= step;
   }
-  order_copies();
   return sum;
 }
 

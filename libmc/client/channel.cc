@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/client/client.h"
 #include "shm/doorbell.h"
@@ -120,6 +121,7 @@ void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32
 
 void Channel::publish(Pending& pending) {
   pending.request.touch_head = touches_.head_for_request();
+  order_copies();  // what the agent is told of is in the pool; once for all items of a request
   requests_.publish(shm::to_words(pending.request));
   rang_ = shm::agent_needs_bell(shared_->header);
   if (rang_) signal_eventfd(link_->agent_event.get());
@@ -175,11 +177,8 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
     }
     if (now >= deadline_ns) return false;
     if (spin_until_ns == 0) spin_until_ns = rang_ ? now : now + kSpinNs;
-    if (now < spin_until_ns) {
-      // The agent may be waiting for this very core.
-      ::sched_yield();
-      continue;
-    }
+    // The agent may be waiting for this very core.
+    if (now < spin_until_ns && core_.yield()) continue;
     shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
     reap();
     if (!pending.done) {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "libmc/base/core_sharing.h"
 #include "libmc/client/argument_arena.h"
 #include "libmc/client/connection.h"
 #include "shm/pins.h"
@@ -138,6 +139,7 @@ class Channel {
   std::uint32_t in_flight_ = 0;
   std::uint64_t next_request_ = 1;
   bool rang_ = false;  // the last request found the agent asleep
+  CoreSharing core_;
   ArgumentArena arena_;
   std::uint32_t next_pin_ = 1;
   struct Stocked {

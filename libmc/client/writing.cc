@@ -2,6 +2,7 @@
 #include "libmc/client/writing.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "libmc/base/checksum.h"
@@ -33,14 +34,16 @@ class PutRun {
       : client_(client), channel_(channel), items_(items), count_(count), rules_(rules) {}
   ~PutRun() { drop_spare(); }
 
+  // Starts loading what add() will need of an item.
+  void prefetch(std::size_t index) { channel_.memory().index.prefetch(hash_of_item(index)); }
+
   void add(std::size_t index) {
     mc_put_item& item = items_[index];
-    const std::uint64_t hash = hash_of(channel_, item.key);
-    if (!rules_.upsert && object_exists(channel_, item.key, hash, true)) {
+    if (!rules_.upsert && object_exists(channel_, item.key, hash_of_item(index), true)) {
       item.status = MC_OK;
       return;
     }
-    if (const Status status = channel_.memory().isolated ? stage(index) : write(index, hash);
+    if (const Status status = channel_.memory().isolated ? stage(index) : write(index);
         !status.ok()) {
       item.status = status.code();
       if (failure_.ok()) failure_ = status;
@@ -60,42 +63,60 @@ class PutRun {
 
  private:
   struct Batched {
-    std::size_t index;
-    shm::PutItem fields;
-    Reserved reserved;
+    std::size_t index = 0;
+    shm::PutItem fields{};
+    std::uint64_t reserved_bytes = 0;
     std::uint64_t staging_offset = 0;
     bool own_staging = false;
+  };
+  struct Hashed {
+    std::size_t index = ~std::size_t{0};
+    std::uint64_t seed = 0;
+    std::uint64_t hash = 0;
   };
   struct Sent {
     Channel::Ticket ticket;
     std::vector<Batched> items;
   };
 
-  Status write(std::size_t index, std::uint64_t hash) {
+  // The hash of an item's key, made once: with the seed of the session that the channel is on.
+  std::uint64_t hash_of_item(std::size_t index) {
+    Hashed& hashed = hashed_[index % hashed_.size()];
+    const std::uint64_t seed = channel_.memory().index.hash_seed();
+    if (hashed.index != index || hashed.seed != seed) {
+      hashed = {index, seed, hash_of(channel_, items_[index].key)};
+    }
+    return hashed.hash;
+  }
+
+  Status write(std::size_t index) {
     const mc_put_item& item = items_[index];
     const std::uint64_t bytes = reservation_bytes(value_bytes(item));
-    Batched batched{};
-    batched.index = index;
-    if (Status status = obtain(index, bytes, batched.reserved); !status.ok()) {
+    Reserved reserved;
+    if (Status status = obtain(index, bytes, reserved); !status.ok()) {
       return status;
     }
+    // What obtain() waited for may have come from another session than the look-up before it.
     memory_ = &channel_.memory();
-    fill(batched.fields, item);
-    batched.fields.entry = batched.reserved.entry;
-    batched.fields.checksum =
-        copy_into(*memory_, batched.reserved, hash, item.pieces, item.piece_count);
+    const std::uint64_t sum =
+        copy_into(*memory_, reserved, hash_of_item(index), item.pieces, item.piece_count);
     const bool refill = channel_.stock_wants(bytes, expected_refill_bytes_);
-    batched.fields.want_refill = refill ? 1 : 0;
     if (refill) expected_refill_bytes_ += bytes;
     MC_FAILPOINT("client.copied");
-    batch_.push_back(batched);
+    Batched& batched = batch_.emplace_back();
+    batched.index = index;
+    fill(batched.fields, item);
+    batched.fields.entry = reserved.entry;
+    batched.fields.checksum = sum;
+    batched.fields.want_refill = refill ? 1 : 0;
+    batched.reserved_bytes = bytes;
     return {};
   }
 
   Status stage(std::size_t index) {
     const mc_put_item& item = items_[index];
     const std::uint64_t length = value_bytes(item);
-    Batched batched{};
+    Batched batched;
     batched.index = index;
     memory_ = &channel_.memory();
     fill(batched.fields, item);
@@ -198,7 +219,7 @@ class PutRun {
       for (const Batched& batched : sent.items) {
         items_[batched.index].status = ticket.error().code();
         if (batched.own_staging) staging_->free(batched.staging_offset);
-        if (!stale && !memory_->isolated) channel_.give_back(&batched.reserved.entry, 1);
+        if (!stale && !memory_->isolated) channel_.give_back(&batched.fields.entry, 1);
       }
       if (failure_.ok()) failure_ = ticket.error();
       return;
@@ -243,10 +264,10 @@ class PutRun {
       const auto status = static_cast<mc_status>(result.status);
       items_[batched.index].status = status;
       if (status != MC_OK && failure_.ok()) failure_ = Status(status);
-      channel_.give_refill(result, batched.reserved.length);
+      channel_.give_refill(result, batched.reserved_bytes);
       const bool still_reserved = status == MC_NO_SPACE || status == MC_CANCELLED;
       if (still_reserved && !memory_->isolated && whole != MC_SESSION_LOST) {
-        channel_.give_back(&batched.reserved.entry, 1);
+        channel_.give_back(&batched.fields.entry, 1);
       }
     }
     channel_.finish(sent.ticket);
@@ -262,6 +283,7 @@ class PutRun {
   std::vector<Reserved> spare_;
   const Memory* spare_of_ = nullptr;
   std::vector<Batched> batch_;
+  std::array<Hashed, kPrefetchItems> hashed_;
   std::uint64_t bytes_ = 0;
   std::uint64_t expected_refill_bytes_ = 0;
   std::vector<Sent> sent_;
@@ -297,11 +319,6 @@ mc_status check_item(const mc_put_item& item) {
 }
 
 namespace {
-
-// Starts loading what the look-up of an item will need.
-void prefetch(const Channel& channel, const mc_put_item& item) {
-  if (check_key(item.key) == MC_OK) channel.memory().index.prefetch(hash_of(channel, item.key));
-}
 
 // The common put: one item whose reservation is in stock. False: put_items() must go the long way;
 // the item is as it was.
@@ -369,9 +386,11 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
   for (int tries = 0; tries < kTries; ++tries) {
     PutRun run(client, channel, items, count, rules);
     bool any = false;
-    for (std::size_t i = 0; i < std::min(count, kPrefetchItems); ++i) prefetch(channel, items[i]);
+    std::size_t ahead = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      if (i + kPrefetchItems < count) prefetch(channel, items[i + kPrefetchItems]);
+      for (; ahead < std::min(count, i + kPrefetchItems); ++ahead) {
+        if (items[ahead].status == MC_SESSION_LOST) run.prefetch(ahead);
+      }
       if (items[i].status != MC_SESSION_LOST) continue;
       any = true;
       run.add(i);

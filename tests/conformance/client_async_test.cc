@@ -159,8 +159,10 @@ TEST_P(Async, TheDescriptorIsReadableWhenCompletionsWait) {
     mc_completion completion{};
     while (mc_cq_poll(cq_, &completion, 1) == 0) ASSERT_TRUE(readable(60000)) << i;
     EXPECT_EQ(completion.user_data, i);
-    // Taken: nothing is left to be told, once that has been looked at.
+    // Taken: nothing is left to be told, once that has been looked at. The bell of a completion may
+    // ring after it was taken, once.
     EXPECT_EQ(mc_cq_poll(cq_, &completion, 1), 0u);
+    if (readable()) EXPECT_EQ(mc_cq_poll(cq_, &completion, 1), 0u);
     EXPECT_FALSE(readable()) << i;
   }
 }

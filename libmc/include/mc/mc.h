@@ -291,8 +291,8 @@ typedef struct mc_completion {
 MC_API mc_status mc_cq_create(mc_client* client, mc_cq** cq);
 /* REQUIRES: no submission to it is outstanding; those that are, are cancelled and waited for. */
 MC_API void mc_cq_destroy(mc_cq* cq);
-/* Readable while completions may be waiting; use with poll/epoll, then call mc_cq_poll() until 0.
- */
+/* Readable while completions wait; may also be when they were taken a moment ago. Use with
+ * poll/epoll, then call mc_cq_poll() until 0. */
 MC_API int mc_cq_fd(mc_cq* cq);
 MC_API size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity);
 /* Waits for at least one. MC_TIMEOUT: none came. *count gets the number stored. */

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/base/core_sharing.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "libmc/base/clock.h"
+
+namespace mc {
+
+namespace {
+// More than any side of a ring takes before it waits itself; a time slice is 0.7 to 4 ms.
+constexpr std::uint64_t kLongNs = 300000;
+constexpr std::uint64_t kFirstPauseNs = 20000000;
+constexpr std::uint64_t kLongestPauseNs = 1000000000;
+}  // namespace
+
+bool CoreSharing::yield() {
+  const std::uint64_t now = now_ns();
+  if (now < crowded_until_ns_) return false;
+  ::sched_yield();
+  const std::uint64_t after = now_ns();
+  if (after - now < kLongNs) {
+    pause_ns_ = 0;
+    return true;
+  }
+  pause_ns_ = std::clamp(2 * pause_ns_, kFirstPauseNs, kLongestPauseNs);
+  crowded_until_ns_ = after + pause_ns_;
+  return false;
+}
+
+}  // namespace mc

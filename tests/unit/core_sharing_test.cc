@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/base/core_sharing.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <thread>
+
+#include "libmc/base/clock.h"
+
+namespace mc {
+namespace {
+
+constexpr std::uint64_t kWatchdogNs = 60000000000;
+
+bool on_the_first_core() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    return ::sched_setaffinity(0, sizeof one, &one) == 0;
+  }
+  return false;
+}
+
+bool comes_to(CoreSharing& core, bool wanted) {
+  const std::uint64_t until = now_ns() + kWatchdogNs;
+  while (core.yield() != wanted) {
+    if (now_ns() > until) return false;
+  }
+  return true;
+}
+
+// Runs `body` on one core beside a thread that computes there all the time.
+template <class Body>
+void beside_a_computing_thread(const Body& body) {
+  std::thread([&] {
+    ASSERT_TRUE(on_the_first_core());
+    std::atomic<bool> over{false};
+    std::thread other([&] {  // on the same core: it inherits that
+      while (!over.load(std::memory_order_relaxed)) {
+      }
+    });
+    body();
+    over = true;
+    other.join();
+  }).join();
+}
+
+TEST(CoreSharing, SaysToSleepWhileAnotherThreadComputesOnTheCore) {
+  beside_a_computing_thread([] {
+    CoreSharing core;
+    EXPECT_TRUE(comes_to(core, false));
+  });
+}
+
+TEST(CoreSharing, GoesOnYieldingWhereThatIsCheapAndTriesAgainAfterItWasNot) {
+  bool may_preempt = true;
+  beside_a_computing_thread([&] {
+    CoreSharing core;
+    EXPECT_TRUE(comes_to(core, false));
+    sched_param first{};
+    first.sched_priority = 1;
+    // From here on nobody takes the core from this thread: its yields return at once.
+    may_preempt = ::sched_setscheduler(0, SCHED_FIFO, &first) == 0;
+    if (may_preempt) EXPECT_TRUE(comes_to(core, true));
+  });
+  if (!may_preempt) GTEST_SKIP() << "this user may not set a real-time priority (CAP_SYS_NICE)";
+}
+
+}  // namespace
+}  // namespace mc
