@@ -54,7 +54,8 @@ Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) 
   // exec closes the last writer: end of file is success.
   int error = 0;
   if (!wait_readable(report.get(), kStartTimeoutNs)) {
-    return {MC_INTERNAL, "the keeper's program did not start within 10 s; is this host overloaded?"};
+    return {MC_INTERNAL,
+            "the keeper's program did not start within 10 s; is this host overloaded?"};
   }
   if (::read(report.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
     return {MC_INTERNAL, errno_text("start the keeper: exec /proc/self/exe", error)};

@@ -15,8 +15,8 @@ namespace mc {
 std::uint64_t checksum(std::uint64_t sum, const void* data, std::size_t size);
 
 // Copies and sums in one pass over the source: each 16 KiB is summed while its lines are in the
-// first cache and copied from there by copy_in(): call order_copies() before telling anybody. Returns
-// the continued sum.
+// first cache and copied from there by copy_in(): call order_copies() before telling anybody.
+// Returns the continued sum.
 std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, std::size_t size);
 
 }  // namespace mc

@@ -2,9 +2,10 @@
 //
 // What it is: how a thread that spins for another's answer lets others have its core. Where those
 //   give it back soon (the other side of a ring, on a host with few cores) a yield costs a
-//   microsecond. Where they compute, it costs their whole time slice, milliseconds each time; a thread
-//   that sleeps instead is given the core as soon as it is woken. So: yield, see what it cost, and
-//   when that was much, sleep from then on; try again now and then, more seldom each time.
+//   microsecond. Where they compute, it costs their whole time slice, milliseconds each time; a
+//   thread that sleeps instead is given the core as soon as it is woken. So: yield, see what it
+//   cost, and when that was much, sleep from then on; try again now and then, more seldom each
+//   time.
 // Threads: one at a time.
 #pragma once
 

@@ -57,8 +57,8 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
 // Reserves pool bytes, waiting for room until the deadline.
 Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
                     std::uint64_t deadline_ns, std::vector<Reserved>& granted);
-// Copies the pieces into the reservation; returns their checksum. Ordered before any later request of
-// this thread: Channel::submit() sees to that.
+// Copies the pieces into the reservation; returns their checksum. Ordered before any later request
+// of this thread: Channel::submit() sees to that.
 std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
                         const mc_slice* pieces, std::size_t piece_count);
 // Publishes written items, all or nothing with kFlagGroup. Failures give their reservations back.
