@@ -7,6 +7,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/transfer/engine.h"
+#include "libmc/transfer/local_memory.h"
 #include "mc/transfer.h"
 
 using namespace mc;
@@ -139,6 +140,21 @@ mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_ran
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (ranges == nullptr) return invalid("ranges must not be null");
   return told(of(engine).register_memory({ranges, count}, rights));
+}
+
+mc_status mc_transfer_allocate(uint64_t size, void** memory) {
+  if (memory == nullptr) return invalid("memory must not be null");
+  *memory = nullptr;
+  if (size == 0 || size > MC_MAX_OBJECT_BYTES) return invalid("memory has 1 B to 1 TiB");
+  auto allocated = allocate_shared(size);
+  if (!allocated) return told(allocated.error());
+  *memory = *allocated;
+  return MC_OK;
+}
+
+mc_status mc_transfer_deallocate(void* memory) {
+  if (free_shared(memory)) return MC_OK;
+  return invalid("that is no memory of mc_transfer_allocate(), or was given back already");
 }
 
 mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const* addresses, size_t count) {

@@ -41,6 +41,7 @@ struct Request {
   // kCopying
   std::uint64_t taken_bytes = 0;  // given to threads
   bool stale = false;             // the range is not what the entry says any more
+  bool local_is_sure = false;     // registered, with rights for this
   std::uint64_t generation = 0;   // of the table that has the entry
   DirectoryEntry entry{};
 };

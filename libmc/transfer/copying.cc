@@ -43,6 +43,8 @@ void Engine::start_copying(Batch& batch, std::uint32_t index, const DirectoryEnt
   request.failing = MC_OK;
   request.stale = false;
   request.entry = entry;
+  const Region* const own = region_of(request.local, request.size_bytes);
+  request.local_is_sure = own != nullptr && (request.write ? own->readable : own->writable);
   request.generation = peer.directory.generation;
   batch.copies.push_back(index);
   if (!batch.submitting) wake_copier(batch);
@@ -74,7 +76,8 @@ bool Engine::take_chunk(Batch& batch, Chunk* chunk) {
                     request.remote + request.taken_bytes,
                     request.local + request.taken_bytes,
                     size,
-                    request.write};
+                    request.write,
+                    request.local_is_sure};
     request.taken_bytes += size;
     ++request.chunks_open;
     return true;

@@ -106,7 +106,8 @@ class Engine final : private PortSink {
 
   // engine_memory.cc
   void publish_regions();
-  bool is_registered(const std::byte* data, std::uint64_t size_bytes) const;
+  struct Region;
+  const Region* region_of(const std::byte* data, std::uint64_t size_bytes) const;
   void release_local(Lock& lock, const std::byte* data, std::uint64_t size_bytes);
 
   // engine_peers.cc
@@ -169,6 +170,9 @@ class Engine final : private PortSink {
     std::uint32_t rights;
     std::uint32_t order;
     transport::RegionId id;
+    // What this process may do there, as far as its first and last page tell.
+    bool readable;
+    bool writable;
     RegionText descriptor;
   };
   std::map<std::uint64_t, Region> regions_;  // by address

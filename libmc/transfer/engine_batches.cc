@@ -179,7 +179,7 @@ void Engine::route(Batch& batch, std::uint32_t index, Peer& peer) {
       return;
     }
   }
-  if (!is_note && !is_registered(request.local, request.size_bytes) &&
+  if (!is_note && region_of(request.local, request.size_bytes) == nullptr &&
       !is_memory(request.local, request.size_bytes, !request.write)) {
     end(batch, request,
         {MC_INVALID_ARGUMENT, "the local address is no memory of this process, or read-only"});

@@ -7,6 +7,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/transfer/engine.h"
+#include "libmc/transfer/local_memory.h"
 
 namespace mc::transfer {
 
@@ -26,12 +27,15 @@ void Engine::publish_regions() {
   directory_->publish(entries);
 }
 
-bool Engine::is_registered(const std::byte* data, std::uint64_t size_bytes) const {
+// The registration that holds the whole range; null: none does.
+const Engine::Region* Engine::region_of(const std::byte* data, std::uint64_t size_bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(data);
   const auto after = regions_.upper_bound(address);
-  if (after == regions_.begin()) return false;
+  if (after == regions_.begin()) return nullptr;
   const auto& [start, region] = *std::prev(after);
-  return size_bytes <= region.size_bytes && address - start <= region.size_bytes - size_bytes;
+  const bool inside =
+      size_bytes <= region.size_bytes && address - start <= region.size_bytes - size_bytes;
+  return inside ? &region : nullptr;
 }
 
 Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights) {
@@ -72,7 +76,9 @@ Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::u
       status = region.error();
       break;
     }
-    Region row{range.size, rights, next_order_++, *region, {}};
+    const bool writable = is_memory(range.address, range.size, true);
+    const bool readable = writable || is_memory(range.address, range.size, false);
+    Region row{range.size, rights, next_order_++, *region, readable, writable, {}};
     const auto text = transport_->describe(*region);
     if (text && text->size() == kRegionTextBytes) {
       std::memcpy(row.descriptor.data(), text->data(), kRegionTextBytes);

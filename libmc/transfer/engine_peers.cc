@@ -302,6 +302,7 @@ void Engine::take_table(Peer& peer, Result<Directory> directory) {
     return;
   }
   peer.directory = std::move(*directory);
+  if (peer.same_host) peer.same_host->keep_only(peer.directory);
   ++peer.tables_read;
   release_waiting(peer);
   peer.changed.notify_all();

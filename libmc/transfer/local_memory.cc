@@ -4,6 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <map>
+#include <mutex>
+
+#include "libmc/base/memory_file.h"
+
 namespace mc::transfer {
 
 namespace {
@@ -11,7 +16,34 @@ namespace {
 constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14, newer than Debian 12's libc headers
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
+
+// A file stays open while it is in use: peers find it among this process' descriptors.
+struct Shared {
+  MemoryFile file;
+  Mapping mapping;
+};
+std::mutex shared_mutex;
+std::map<const void*, Shared>& shared_memory() {
+  static auto* const memory = new std::map<const void*, Shared>;  // used until the process ends
+  return *memory;
+}
 }  // namespace
+
+Result<void*> allocate_shared(std::uint64_t size_bytes) {
+  auto file = MemoryFile::create("mc-transfer", size_bytes);
+  if (!file) return fail(file.error());
+  auto mapping = Mapping::map(file->fd(), file->size_bytes(), Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  void* const memory = mapping->data();
+  const std::lock_guard lock(shared_mutex);
+  shared_memory().emplace(memory, Shared{std::move(*file), std::move(*mapping)});
+  return memory;
+}
+
+bool free_shared(void* memory) {
+  const std::lock_guard lock(shared_mutex);
+  return shared_memory().erase(memory) > 0;
+}
 
 bool is_memory(const void* data, std::uint64_t size_bytes, bool writable) {
   const auto address = reinterpret_cast<std::uint64_t>(data);

@@ -41,7 +41,7 @@ struct Peer {
   std::uint64_t tables_read = 0;  // how often; a wait for a fresh one ends when it grows
   std::uint64_t losses = 0;       // how often it was lost; failure says why
   Status failure;
-  std::shared_ptr<const SameHost> same_host;            // null: over TCP
+  std::shared_ptr<SameHost> same_host;                  // null: over TCP
   transport::PeerId transport_id = transport::kNoPeer;  // none: no lanes yet
   std::vector<std::byte> table_bytes;                   // a read of the table under way
   int torn_reads = 0;

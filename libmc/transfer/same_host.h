@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the peer's memory, when the peer is a process of this host: copies without its help,
-//   by process_vm_readv and process_vm_writev. That it is one is proved, not believed: boot id and
+//   by memcpy where that memory is a file which both can map (shared_files.h), else by
+//   process_vm_readv and process_vm_writev. That it is one is proved, not believed: boot id and
 //   pid namespace are ours, and the nonce that its card told stands where the card said it does.
 //   Around each copy the nonce is read again with the table's generation, so a process that died,
 //   and another that got its number, are found out.
@@ -9,7 +10,7 @@
 //   What holds: a write begins only while the peer has the range registered with the rights needed.
 //   A range that was unregistered before the copy ended makes it an error; what was written until
 //   then landed in memory of the process that had registered it, or nowhere.
-// Threads: any, at once; not changed after its making. Owns a descriptor of the process.
+// Threads: any, at once. Owns a descriptor of the process, and mappings of its files.
 // Trusts: nothing it reads: it is a table that decode_directory checks, or the user's bytes.
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "libmc/base/fd.h"
 #include "libmc/transfer/card.h"
 #include "libmc/transfer/directory.h"
+#include "libmc/transfer/shared_files.h"
 #include "transport/outcome.h"
 
 namespace mc::transfer {
@@ -37,23 +39,31 @@ class SameHost {
     std::byte* local = nullptr;
     std::uint64_t size_bytes = 0;
     bool write = false;
+    // The local memory is registered: sure to be there until it is unregistered, which waits for
+    // us. Any other is left to the kernel, for which a bad address is an error.
+    bool local_is_sure = false;
   };
   // kStale: not registered any more, or again. kInvalid: no such memory, here or there.
   transport::Outcome copy(const Range& range) const;
   // Errors: MC_AGENT_UNAVAILABLE: the process is gone; MC_BUSY after many tries, MC_CORRUPT.
   Result<Directory> read_directory() const;
+  // Lets go of memory that is not in this table.
+  void keep_only(const Directory& directory) { files_.keep_only(directory); }
 
  private:
-  SameHost(const Card& card, Fd process) : card_(card), process_(std::move(process)) {}
+  SameHost(const Card& card, Fd process)
+      : card_(card), process_(std::move(process)), files_(static_cast<pid_t>(card.pid)) {}
   transport::Outcome move(std::uint64_t address, std::byte* local, std::uint64_t size_bytes,
                           bool write) const;
   // kDone: generation's table, or a later one that still has the entry.
   transport::Outcome check(const Range& range) const;
   transport::Outcome check(const Range& range, const DirectoryHead& head) const;
   transport::Outcome read(const Range& range) const;
+  transport::Outcome copy_mapped(const Range& range, std::byte* theirs) const;
 
   const Card card_;
   const Fd process_;
+  mutable SharedFiles files_;
 };
 
 }  // namespace mc::transfer

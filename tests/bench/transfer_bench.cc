@@ -35,9 +35,16 @@ std::string g_congestion_control = "reno";
   std::exit(1);
 }
 
-char* memory() {
+char* private_memory() {
   void* at = ::mmap(nullptr, kSetBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) die("mmap");
+  std::memset(at, 3, kSetBytes);
+  return static_cast<char*>(at);
+}
+
+char* shared_memory() {
+  void* at = nullptr;
+  if (mc_transfer_allocate(kSetBytes, &at) != MC_OK) die("allocate");
   std::memset(at, 3, kSetBytes);
   return static_cast<char*>(at);
 }
@@ -54,30 +61,33 @@ mc_transfer_engine* open_engine(bool same_host) {
 
 struct Told {
   char name[64];
-  std::uint64_t address;
+  std::uint64_t plain;
+  std::uint64_t mapped;  // of mc_transfer_allocate()
 };
 
 [[noreturn]] void serve(int out) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   mc_transfer_engine* const engine = open_engine(true);
-  char* const set = memory();
-  const mc_transfer_range range{set, kSetBytes};
-  if (mc_transfer_register(engine, &range, 1, 3) != MC_OK) die("register");
+  char* const plain = private_memory();
+  char* const mapped = shared_memory();
+  const mc_transfer_range ranges[] = {{plain, kSetBytes}, {mapped, kSetBytes}};
+  if (mc_transfer_register(engine, ranges, 2, 3) != MC_OK) die("register");
   mc_transfer_info info{};
   info.struct_size = sizeof info;
   if (mc_transfer_get_info(engine, &info) != MC_OK) die("info");
   Told told{};
   std::snprintf(told.name, sizeof told.name, "%s", info.name);
-  told.address = reinterpret_cast<std::uint64_t>(set);
+  told.plain = reinterpret_cast<std::uint64_t>(plain);
+  told.mapped = reinterpret_cast<std::uint64_t>(mapped);
   if (::write(out, &told, sizeof told) != sizeof told) die("write");
   for (;;) ::pause();
 }
 
 class Bench {
  public:
-  Bench(const Told& told, bool same_host, char* local)
-      : engine_(open_engine(same_host)), remote_(told.address), local_(local) {
-    if (mc_transfer_open_segment(engine_, told.name, 0, &segment_) != MC_OK) die("open_segment");
+  Bench(const char* name, std::uint64_t remote, bool same_host, char* local)
+      : engine_(open_engine(same_host)), remote_(remote), local_(local) {
+    if (mc_transfer_open_segment(engine_, name, 0, &segment_) != MC_OK) die("open_segment");
     const mc_transfer_range range{local_, kSetBytes};
     if (mc_transfer_register(engine_, &range, 1, MC_TRANSFER_READ) != MC_OK) die("register");
   }
@@ -160,19 +170,24 @@ int main(int argc, char** argv) {
   if (pid == 0) serve(ends[1]);
   Told told{};
   if (::read(ends[0], &told, sizeof told) != sizeof told) die("the other process did not start");
-  char* const local = memory();
-  char* const other = memory();
-  for (const bool same_host : {true, false}) {
-    Bench bench(told, same_host, local);
+  char* const local = private_memory();
+  char* const other = private_memory();
+  struct Way {
+    const char* name;
+    std::uint64_t remote;
+    bool same_host;
+  };
+  for (const Way& way : {Way{"same host, mapped", told.mapped, true},
+                         Way{"same host", told.plain, true}, Way{"tcp", told.plain, false}}) {
+    Bench bench(told.name, way.remote, way.same_host, local);
     for (const std::uint64_t size : {4096ull, 65536ull, 1ull << 20, 64ull << 20}) {
       double stream = 0;
-      if (!same_host && size >= 1 << 20) {
+      if (!way.same_host && size >= 1 << 20) {
         stream = mc::bench::iperf3_gb_per_s(1, g_seconds, g_congestion_control);
       }
       for (const auto verb : {MC_TRANSFER_PUT, MC_TRANSFER_GET}) {
         const Pair pair = measure(bench, verb, size, other, local);
-        say(same_host ? "same host" : "tcp", verb == MC_TRANSFER_PUT ? "write" : "read", size, pair,
-            stream);
+        say(way.name, verb == MC_TRANSFER_PUT ? "write" : "read", size, pair, stream);
       }
     }
   }

@@ -21,15 +21,26 @@ namespace {
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kPeerBytes = 8 << 20;
 
-class TransferEngine : public ::testing::TestWithParam<bool> {
+// kMapped: within the host, both sides' memory such that it can be copied without the kernel.
+enum class Way { kTcp, kSameHost, kMapped };
+
+class TransferEngine : public ::testing::TestWithParam<Way> {
  protected:
-  void SetUp() override { open({}); }
-  void TearDown() override { mc_transfer_close(engine_); }
+  void SetUp() override {
+    if (mapped()) ::setenv("MC_TEST_SHARED", "1", 1);
+    open({});
+  }
+  void TearDown() override {
+    ::unsetenv("MC_TEST_SHARED");
+    mc_transfer_close(engine_);
+  }
+  static bool within_host() { return GetParam() != Way::kTcp; }
+  static bool mapped() { return GetParam() == Way::kMapped; }
 
   void open(const std::string& key_file) {
     mc_transfer_close(engine_);
     mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
-    options.same_host = GetParam() ? 0 : 1;
+    options.same_host = within_host() ? 0 : 1;
     options.timeout_ns = 20 * kSecondNs;
     if (!key_file.empty()) options.key_file = key_file.c_str();
     ASSERT_EQ(mc_transfer_open(&options, &engine_), MC_OK) << mc_transfer_last_error();
@@ -46,20 +57,61 @@ class TransferEngine : public ::testing::TestWithParam<bool> {
     return {verb, 0, local, segment, remote, size};
   }
   mc_status run(const mc_transfer_request& one) {
-    return mc_transfer_run(engine_, &one, 1, nullptr);
+    const mc_transfer_range range{one.local, one.size};
+    void* address = one.local;
+    const bool registered =
+        mapped() && mc_transfer_register(engine_, &range, 1, MC_TRANSFER_READ) == MC_OK;
+    const mc_status status = mc_transfer_run(engine_, &one, 1, nullptr);
+    if (registered) {
+      EXPECT_EQ(mc_transfer_unregister(engine_, &address, 1), MC_OK);
+    }
+    return status;
   }
 
   mc_transfer_engine* engine_ = nullptr;
 };
 
-INSTANTIATE_TEST_SUITE_P(Paths, TransferEngine, ::testing::Values(false, true),
-                         [](const auto& way) { return way.param ? "SameHost" : "Tcp"; });
+INSTANTIATE_TEST_SUITE_P(Paths, TransferEngine,
+                         ::testing::Values(Way::kTcp, Way::kSameHost, Way::kMapped),
+                         [](const auto& way) {
+                           return way.param == Way::kTcp        ? "Tcp"
+                                  : way.param == Way::kSameHost ? "SameHost"
+                                                                : "Mapped";
+                         });
 
 TEST_P(TransferEngine, TakesTheWayItSays) {
   PeerProcess peer(4096);
   std::uint32_t local = 7;
   ASSERT_EQ(mc_transfer_segment_is_local(engine_, segment_of(peer), &local), MC_OK);
-  EXPECT_EQ(local, GetParam() ? 1u : 0u);
+  EXPECT_EQ(local, within_host() ? 1u : 0u);
+}
+
+int mapped_files() {
+  std::ifstream maps("/proc/self/maps");
+  int files = 0;
+  for (std::string line; std::getline(maps, line);) {
+    files += line.find("/memfd:mc-transfer") != std::string::npos ? 1 : 0;
+  }
+  return files;
+}
+
+TEST_P(TransferEngine, MapsThePeersFilesWhileTheyAreRegisteredAndNothingElse) {
+  ASSERT_EQ(mapped_files(), 0);
+  PeerProcess peer(65536);
+  const mc_transfer_segment segment = segment_of(peer);
+  std::vector<char> local(4096, 1);
+  const auto put = request(MC_TRANSFER_PUT, local.data(), segment, peer.address() + 8192, 4096);
+  ASSERT_EQ(run(put), MC_OK);
+  EXPECT_EQ(mapped_files(), mapped() ? 1 : 0);
+  EXPECT_EQ(peer.tell("check 1"), "4096");
+  ASSERT_EQ(peer.tell("unregister"), "MC_OK");
+  EXPECT_EQ(run(put), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mapped_files(), 0);
+  ASSERT_EQ(peer.tell("register"), "MC_OK");
+  EXPECT_EQ(mc_transfer_run(engine_, &put, 1, nullptr), MC_OK);
+  EXPECT_EQ(mapped_files(), 0);  // local memory that is not registered is left to the kernel
+  ASSERT_EQ(run(put), MC_OK);
+  EXPECT_EQ(mapped_files(), mapped() ? 1 : 0);
 }
 
 TEST_P(TransferEngine, WritesAndReadsBytesOfEverySize) {
@@ -313,7 +365,7 @@ TEST_P(TransferEngine, AStoppedPeerCostsNoMoreThanTheDeadline) {
   options.timeout_ns = kSecondNs / 5;
   const mc_status status = mc_transfer_run(engine_, &put, 1, &options);
   // Its memory can be written all the same from process to process.
-  EXPECT_EQ(status, GetParam() ? MC_OK : MC_TIMEOUT);
+  EXPECT_EQ(status, within_host() ? MC_OK : MC_TIMEOUT);
   peer.send(SIGCONT);
   EXPECT_EQ(run(put), MC_OK) << mc_transfer_last_error();
 }

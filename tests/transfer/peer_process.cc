@@ -67,7 +67,11 @@ std::string PeerProcess::tell(const std::string& command) {
   return read_line();
 }
 
-void PeerProcess::send(int signal) const { ::kill(pid_, signal); }
+void PeerProcess::send(int signal) const {
+  ::kill(pid_, signal);
+  // A stop takes a moment, in which much can be written.
+  if (signal == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
+}
 
 void PeerProcess::kill() {
   if (pid_ < 0) return;

@@ -22,7 +22,7 @@ class PeerProcess {
   std::uint64_t address() const { return address_; }
   // The answer, without its line's end; "" when the process is gone.
   std::string tell(const std::string& command);
-  void send(int signal) const;
+  void send(int signal) const;  // after SIGSTOP it is stopped
   void kill();
 
  private:

@@ -67,7 +67,9 @@ TEST(CoreSharing, GoesOnYieldingWhereThatIsCheapAndTriesAgainAfterItWasNot) {
     first.sched_priority = 1;
     // From here on nobody takes the core from this thread: its yields return at once.
     may_preempt = ::sched_setscheduler(0, SCHED_FIFO, &first) == 0;
-    if (may_preempt) EXPECT_TRUE(comes_to(core, true));
+    if (may_preempt) {
+      EXPECT_TRUE(comes_to(core, true));
+    }
   });
   if (!may_preempt) GTEST_SKIP() << "this user may not set a real-time priority (CAP_SYS_NICE)";
 }

@@ -10,6 +10,7 @@
  *   engine A                                       engine B
  *   register ─► region table ◄── read by ────────  open_segment("host:port")
  *   its memory ◄───────── bytes ─────────────────  submit(reads, writes) ─► poll | wait ─► free
+ * Fastest within a host is memory from mc_transfer_allocate() on the side that is reached.
  *
  * Threads: every call may come from any thread; mc_transfer_close() only when no other call runs.
  *   After fork() the child's calls on an inherited engine answer MC_FORKED.
@@ -87,6 +88,16 @@ typedef struct mc_transfer_range {
   void* address;
   uint64_t size;
 } mc_transfer_range;
+
+/* Memory like any other of this process, zeros at first, taken from the system page by page as it
+ * is touched. What is special: once it is registered, engines of other processes of this host map
+ * it and copy from and to memory that they have registered themselves as fast as memcpy does; with
+ * other memory the kernel does that page by page. The same holds for any memory file (memfd_create)
+ * that is sealed with F_SEAL_SHRINK and stays open. size: 1 B to 1 TiB, rounded up to pages. After
+ * fork() the child shares it. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY. */
+MC_API mc_status mc_transfer_allocate(uint64_t size, void** memory);
+/* REQUIRES: it is not registered any more. Errors: MC_INVALID_ARGUMENT (not from there). */
+MC_API mc_status mc_transfer_deallocate(void* memory);
 
 /* Peers may reach the ranges when it returns; all or none. rights: MC_TRANSFER_READ | _WRITE.
  * Errors: MC_INVALID_ARGUMENT (null, empty, unknown rights, overlap with what is registered),

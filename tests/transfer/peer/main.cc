@@ -4,6 +4,7 @@
 // does what it is told.
 //
 //   mc_transfer_peer LISTEN SIZE RIGHTS [KEY_FILE]
+//     MC_TEST_SHARED in the environment: the memory is one that others can map
 //     ◄─ "NAME ADDRESS"   ─► "unregister" "register" "check BYTE" "wait-note" "quit"   ◄─ an answer
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -55,9 +56,13 @@ int main(int argc, char** argv) {
   if (argc > 4) options.key_file = argv[4];
   mc_transfer_engine* engine = nullptr;
   if (mc_transfer_open(&options, &engine) != MC_OK) die("open");
-  void* const memory =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) die("mmap");
+  void* memory = nullptr;
+  if (std::getenv("MC_TEST_SHARED") != nullptr) {
+    if (mc_transfer_allocate(size, &memory) != MC_OK) die("allocate");
+  } else {
+    memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) die("mmap");
+  }
   std::memset(memory, 0x5a, size);
   const mc_transfer_range range{memory, size};
   if (mc_transfer_register(engine, &range, 1, rights) != MC_OK) die("register");

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers that a transfer engine lends: powers of two, cut from one stretch of address space."""
+"""Buffers that a transfer engine lends: powers of two, cut from one stretch of address space.
+
+It is a memory file that cannot shrink, so that engines of other processes of this host can map it.
+"""
 
 import ctypes
+import fcntl
 import mmap
+import os
 import threading
 
 _SIZE = 1 << 30  # address space; pages are taken when they are touched
@@ -11,8 +16,13 @@ _SMALLEST = 4096
 
 class ManagedBuffers:
     def __init__(self) -> None:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-        self._memory = mmap.mmap(-1, _SIZE, flags)
+        file = os.memfd_create("mc-managed-buffers", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(file, _SIZE)
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            self._memory = mmap.mmap(file, _SIZE)  # keeps a descriptor of its own
+        finally:
+            os.close(file)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.size = _SIZE
         self._lock = threading.Lock()
