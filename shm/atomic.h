@@ -11,7 +11,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#define MC_WORDS_BY_TWO 1
+#endif
 
 namespace mc::shm {
 
@@ -42,6 +48,32 @@ using Word64 = Word<std::uint64_t>;
 
 // Loads before it stay before loads after it.
 inline void acquire_fence() { std::atomic_thread_fence(std::memory_order_acquire); }
+
+// A bit for each of the words whose upper 16 bits are those of value; each word is loaded whole,
+// with acquire. Without a branch: which one matches cannot be predicted.
+template <std::size_t kCount>
+inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t value) {
+  unsigned matches = 0;
+#if defined(MC_WORDS_BY_TWO)
+  static_assert(kCount % 2 == 0);
+  const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(value));
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kCount; i += 2) {
+    // x86-64 never tears a word of such a load: it lies within one line.
+    const __m128i pair = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&words[i]));
+    const __m128i same = _mm_cmpeq_epi16(pair, wanted);
+    matches |= static_cast<unsigned>(_mm_movemask_pd(_mm_castsi128_pd(same))) << i;
+  }
+  acquire_fence();
+#else
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kCount; ++i) {
+    matches |= static_cast<unsigned>((words[i].load_acquire() ^ value) >> 48 == 0) << i;
+  }
+#endif
+  return matches;
+}
+
 // Stores before it are visible before loads after it.
 inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 // The cheap side of an asymmetric pair: stops the compiler only.

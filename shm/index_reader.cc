@@ -4,10 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-#include <emmintrin.h>
-#endif
-
 #include "shm/pins.h"
 
 namespace mc::shm {
@@ -28,30 +24,6 @@ inline bool same_bytes(const std::byte* a, const std::byte* b, std::size_t size)
   Words difference = words(a + last) ^ words(b + last);
   for (std::size_t i = 0; i < last; i += sizeof(Words)) difference |= words(a + i) ^ words(b + i);
   return (difference[0] | difference[1]) == 0;
-}
-// Which of a bucket's slots have the hash's tag, a bit each. A hint: whoever follows one reads the
-// slot again. Without a branch: which slot matches cannot be predicted.
-inline unsigned slots_like(const Bucket& bucket, std::uint64_t hash) {
-  unsigned matches = 0;
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-  // Two slots a step. The tag is the upper quarter of a slot, where movmskpd looks.
-  static_assert(kSlotTagMask == 0xffff000000000000 && kBucketSlots % 2 == 0);
-  const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(hash));
-#pragma GCC unroll 3
-  for (std::size_t i = 0; i < kBucketSlots; i += 2) {
-    const auto* pair = reinterpret_cast<const __m128i*>(&bucket.slots[i]);
-    const __m128i same = _mm_cmpeq_epi16(_mm_load_si128(pair), wanted);
-    matches |= static_cast<unsigned>(_mm_movemask_pd(_mm_castsi128_pd(same))) << i;
-  }
-  acquire_fence();
-#else
-#pragma GCC unroll 6
-  for (std::size_t i = 0; i < kBucketSlots; ++i) {
-    const std::uint64_t slot = bucket.slots[i].load_acquire();
-    matches |= static_cast<unsigned>(((slot ^ hash) & kSlotTagMask) == 0) << i;
-  }
-#endif
-  return matches;
 }
 }  // namespace
 
@@ -141,7 +113,8 @@ inline void IndexReader::load_ahead(std::uint64_t slot, const Word16& granule,
   std::uint64_t at = home_bucket(hash, count);
   for (std::uint64_t probes = 0; probes < kMaxProbes; ++probes) {
     const Bucket& bucket = buckets[at];
-    unsigned matches = slots_like(bucket, hash);
+    static_assert(kSlotTagMask == 0xffff000000000000);
+    unsigned matches = same_upper_quarter(bucket.slots, hash);
     for (; matches != 0; matches &= matches - 1) {
       const int number = std::countr_zero(matches);
       const std::uint64_t slot = bucket.slots[number].load_acquire();

@@ -12,16 +12,20 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "libmc/transfer/directory.h"
+#include "libmc/transfer/shared_files.h"
 #include "mc/transfer.h"
 #include "transport/transport.h"
 
 namespace mc::transfer {
 
-// From here on a copy within the host is shared by two threads.
+// From here on a copy within the host is shared by two threads. By memcpy one core is almost as
+// fast as memory is, and to wake a second thread costs as much as half a megabyte.
 inline constexpr std::uint64_t kShareBytes = 256 * 1024;
+inline constexpr std::uint64_t kShareMappedBytes = 4 << 20;
 
 struct Request {
   enum class State : std::uint8_t { kNew, kWaiting, kOutgoing, kFlying, kCopying, kEnded };
@@ -41,9 +45,11 @@ struct Request {
   // kCopying
   std::uint64_t taken_bytes = 0;  // given to threads
   bool stale = false;             // the range is not what the entry says any more
-  bool local_is_sure = false;     // registered, with rights for this
-  std::uint64_t generation = 0;   // of the table that has the entry
+  std::shared_ptr<const SharedFiles::Window> window;  // null: the kernel copies
+  std::uint64_t generation = 0;                       // of the table that has the entry
   DirectoryEntry entry{};
+
+  std::uint64_t share_bytes() const { return window ? kShareMappedBytes : kShareBytes; }
 };
 
 struct Batch {

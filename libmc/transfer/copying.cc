@@ -20,8 +20,9 @@ constexpr std::uint64_t kMaxChunkBytes = 4 << 20;
 std::uint32_t slot_of(std::uint64_t id) { return static_cast<std::uint32_t>(id) - 1; }
 
 // Halves, so that two threads end together, but no more than a deadline may have to wait for.
-std::uint64_t chunk_of(std::uint64_t size_bytes) {
-  if (size_bytes < kShareBytes) return size_bytes;
+std::uint64_t chunk_of(const Request& request) {
+  const std::uint64_t size_bytes = request.size_bytes;
+  if (size_bytes < request.share_bytes()) return size_bytes;
   const std::uint64_t half = (size_bytes / 2 + kPageBytes - 1) / kPageBytes * kPageBytes;
   return std::min(half, kMaxChunkBytes);
 }
@@ -44,7 +45,9 @@ void Engine::start_copying(Batch& batch, std::uint32_t index, const DirectoryEnt
   request.stale = false;
   request.entry = entry;
   const Region* const own = region_of(request.local, request.size_bytes);
-  request.local_is_sure = own != nullptr && (request.write ? own->readable : own->writable);
+  // Memory that is registered is there until it is unregistered, which waits for this copy.
+  const bool sure = own != nullptr && (request.write ? own->readable : own->writable);
+  request.window = sure ? peer.same_host->window(entry, peer.directory.generation) : nullptr;
   request.generation = peer.directory.generation;
   batch.copies.push_back(index);
   if (!batch.submitting) wake_copier(batch);
@@ -68,7 +71,7 @@ bool Engine::take_chunk(Batch& batch, Chunk* chunk) {
       continue;
     }
     const std::uint64_t size =
-        std::min(chunk_of(request.size_bytes), request.size_bytes - request.taken_bytes);
+        std::min(chunk_of(request), request.size_bytes - request.taken_bytes);
     chunk->index = index;
     chunk->peer = peer->same_host;
     chunk->range = {request.entry,
@@ -77,7 +80,7 @@ bool Engine::take_chunk(Batch& batch, Chunk* chunk) {
                     request.local + request.taken_bytes,
                     size,
                     request.write,
-                    request.local_is_sure};
+                    request.window};
     request.taken_bytes += size;
     ++request.chunks_open;
     return true;

@@ -119,9 +119,13 @@ Result<mc_transfer_batch> Engine::submit(std::span<const mc_transfer_request> re
   if (requests.empty()) start(batch, 0);  // a notification alone
   batch.submitting = false;
   send_outgoing();
-  std::uint64_t copy_bytes = 0;
-  for (const std::uint32_t i : batch.copies) copy_bytes += batch.requests[i].size_bytes;
-  if (copy_bytes > 0 && (!options.waits || copy_bytes >= kShareBytes)) wake_copier(batch);
+  // By weight: one for what is worth a second thread.
+  double copies = 0;
+  for (const std::uint32_t i : batch.copies) {
+    const Request& request = batch.requests[i];
+    copies += static_cast<double>(request.size_bytes) / static_cast<double>(request.share_bytes());
+  }
+  if (copies > 0 && (!options.waits || copies >= 1)) wake_copier(batch);
   // Who waits drives at once; a second thread would only be in its way.
   if (!options.waits) nudge();
   const std::uint64_t id = batch.id;

@@ -139,7 +139,10 @@ Outcome SameHost::read(const Range& range) const {
 }
 
 // Outcomes as of a copy by the kernel: the peer is looked at in the same places.
-Outcome SameHost::copy_mapped(const Range& range, std::byte* theirs) const {
+Outcome SameHost::copy_mapped(const Range& range) const {
+  const std::uint64_t offset = range.address - range.entry.address;
+  std::byte* const theirs = range.window->data + offset;
+  range.window->prepare(offset, range.size_bytes);
   if (range.write) {
     if (const Outcome outcome = check(range); outcome != Outcome::kDone) return outcome;
     std::memcpy(theirs, range.local, range.size_bytes);
@@ -151,11 +154,7 @@ Outcome SameHost::copy_mapped(const Range& range, std::byte* theirs) const {
 }
 
 Outcome SameHost::copy(const Range& range) const {
-  if (range.local_is_sure) {
-    if (const auto window = files_.window(range.entry, range.generation)) {
-      return copy_mapped(range, window->data + (range.address - range.entry.address));
-    }
-  }
+  if (range.window) return copy_mapped(range);
   if (!range.write) return read(range);
   Outcome outcome = check(range);
   if (outcome == Outcome::kDone) {

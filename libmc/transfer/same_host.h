@@ -39,10 +39,14 @@ class SameHost {
     std::byte* local = nullptr;
     std::uint64_t size_bytes = 0;
     bool write = false;
-    // The local memory is registered: sure to be there until it is unregistered, which waits for
-    // us. Any other is left to the kernel, for which a bad address is an error.
-    bool local_is_sure = false;
+    std::shared_ptr<const SharedFiles::Window> window;  // of the entry; null: the kernel copies
   };
+  // Where the entry is mapped here; null: it cannot be. REQUIRES of copies through it: the local
+  // memory stays what it is until they end. Of any other the kernel finds out that it is bad.
+  std::shared_ptr<const SharedFiles::Window> window(const DirectoryEntry& entry,
+                                                    std::uint64_t generation) {
+    return files_.window(entry, generation);
+  }
   // kStale: not registered any more, or again. kInvalid: no such memory, here or there.
   transport::Outcome copy(const Range& range) const;
   // Errors: MC_AGENT_UNAVAILABLE: the process is gone; MC_BUSY after many tries, MC_CORRUPT.
@@ -59,11 +63,11 @@ class SameHost {
   transport::Outcome check(const Range& range) const;
   transport::Outcome check(const Range& range, const DirectoryHead& head) const;
   transport::Outcome read(const Range& range) const;
-  transport::Outcome copy_mapped(const Range& range, std::byte* theirs) const;
+  transport::Outcome copy_mapped(const Range& range) const;
 
   const Card card_;
   const Fd process_;
-  mutable SharedFiles files_;
+  SharedFiles files_;
 };
 
 }  // namespace mc::transfer

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -99,6 +100,23 @@ Mapping SharedFiles::map(const DirectoryEntry& entry, std::uint64_t* offset) con
   return std::move(*mapping);
 }
 
+void SharedFiles::Window::prepare(std::uint64_t offset, std::uint64_t size_bytes) const {
+#ifndef MADV_POPULATE_READ
+  constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14, newer than Debian 12's libc headers
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  const std::uint64_t first = static_cast<std::uint64_t>(data - mapping.data()) + offset;
+  for (std::uint64_t part = first / kHugePageBytes;
+       part <= (first + size_bytes - 1) / kHugePageBytes; ++part) {
+    if (touched[part].load(std::memory_order_relaxed)) continue;
+    touched[part].store(true, std::memory_order_relaxed);
+    const std::uint64_t begin = part * kHugePageBytes;
+    // An older kernel takes each page's fault as ever.
+    ::madvise(mapping.data() + begin, std::min(kHugePageBytes, mapping.size_bytes() - begin),
+              writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+  }
+}
+
 std::shared_ptr<const SharedFiles::Window> SharedFiles::window(const DirectoryEntry& entry,
                                                                std::uint64_t generation) {
   const std::lock_guard lock(mutex_);
@@ -113,7 +131,12 @@ std::shared_ptr<const SharedFiles::Window> SharedFiles::window(const DirectoryEn
     parts_of_ = generation;
   }
   window->mapping = map(entry, &offset);
-  if (window->mapping) window->data = window->mapping.data() + offset;
+  if (window->mapping) {
+    window->data = window->mapping.data() + offset;
+    window->writable = (entry.rights & transport::kRemoteWrite) != 0;
+    window->touched =
+        std::make_unique<std::atomic<bool>[]>(window->mapping.size_bytes() / kHugePageBytes + 1);
+  }
   windows_.push_back(window);
   return window->mapping ? window : nullptr;
 }

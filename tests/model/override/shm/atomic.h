@@ -79,6 +79,15 @@ using Word64 = Word<std::uint64_t>;
 
 // Loads of one thread happen in order here, so this says nothing.
 inline void acquire_fence() {}
+// Word by word: others' steps come between them.
+template <std::size_t kCount>
+inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t value) {
+  unsigned matches = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    matches |= static_cast<unsigned>((words[i].load_acquire() ^ value) >> 48 == 0) << i;
+  }
+  return matches;
+}
 inline void full_fence(MC_MODEL_SITE) { model::full_fence(site); }
 // Stops the compiler, and the model has none.
 inline void light_fence() {}
