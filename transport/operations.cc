@@ -22,6 +22,46 @@ OperationState* Operations::open() {
   return &state;
 }
 
+void Operations::start(Operation& operation, OperationState& state, std::uint64_t size_bytes) {
+  operation.id = state.id;
+  state.verb = operation.verb;
+  state.priority = operation.priority;
+  state.peer = operation.peer;
+  state.cookie = operation.cookie;
+  state.deadline_ns = operation.deadline_ns;
+  state.region = operation.region;
+  state.generation = operation.generation;
+  state.offset_bytes = operation.offset_bytes;
+  state.size_bytes = size_bytes;
+  if (operation.pieces.size() <= kMaxPieces) {
+    state.pieces.assign(operation.pieces.begin(), operation.pieces.end());
+  }
+}
+
+std::optional<std::uint64_t> size_of(std::span<const Piece> pieces) {
+  if (pieces.empty() || pieces.size() > kMaxPieces) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.data == nullptr || piece.size_bytes == 0 ||
+        piece.size_bytes > kMaxOperationBytes - bytes) {
+      return std::nullopt;
+    }
+    bytes += piece.size_bytes;
+  }
+  return bytes;
+}
+
+Event ended(const OperationState& operation, Outcome outcome) {
+  Event event;
+  event.outcome = outcome;
+  event.verb = operation.verb;
+  event.id = operation.id;
+  event.cookie = operation.cookie;
+  event.bytes = operation.done_bytes;
+  event.peer = operation.peer;
+  return event;
+}
+
 void Operations::close(OperationState& operation) {
   free_.push_back(static_cast<std::uint32_t>(operation.id) - 1);
   --in_flight_;

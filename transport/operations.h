@@ -12,6 +12,8 @@
 #include <sys/uio.h>
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "transport/transport.h"
@@ -55,6 +57,8 @@ class Operations {
     return slot < slots_.size() && slots_[slot].id == id && id != kNoOperation ? &slots_[slot]
                                                                                : nullptr;
   }
+  // Takes over what the operation says, and tells it its id.
+  static void start(Operation& operation, OperationState& state, std::uint64_t size_bytes);
   void close(OperationState& operation);
   std::uint32_t in_flight() const { return in_flight_; }
   // Every slot; free ones have no id.
@@ -66,6 +70,11 @@ class Operations {
   std::vector<std::uint32_t> free_;
   std::uint32_t in_flight_ = 0;
 };
+
+// Of all pieces together; none: they are too many, too large, empty or nowhere.
+std::optional<std::uint64_t> size_of(std::span<const Piece> pieces);
+// The event that ends it.
+Event ended(const OperationState& operation, Outcome outcome);
 
 // The next size bytes from the cursor, as vectors; moves the cursor. Stops early when max_vectors
 // are in use; returns the bytes covered.

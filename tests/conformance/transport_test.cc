@@ -308,6 +308,7 @@ TEST_P(TransportTest, AnOperationPastItsDeadlineTimesOut) {
 }
 
 TEST_P(TransportTest, OperationsToADeadPeerEndAsLost) {
+  if (!world_->why_immortal().empty()) GTEST_SKIP() << world_->why_immortal();
   Memory to(kRegionBytes);
   const Piece piece{to.data(), to.size(), kNoRegion};
   const Piece small{to.data(), 100, kNoRegion};

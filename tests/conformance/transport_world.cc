@@ -3,7 +3,9 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <tuple>
 
+#include "conformance/fabric_pair.h"
 #include "conformance/memory_arena.h"
 #include "conformance/rdma_pair.h"
 #include "conformance/tcp_node.h"
@@ -112,7 +114,8 @@ class RdmaWorld : public World {
   RdmaPair pair_;
 };
 
-class FabricWorld : public World {
+// Devices of a network in this process.
+class RdmaInMemoryWorld : public World {
  public:
   Transport& a() override { return world_->a(); }
   Transport& b() override { return world_->b(); }
@@ -138,6 +141,35 @@ class FabricWorld : public World {
                                   std::vector<std::string>{"b0", "b1"}, std::uint8_t{14}, 0u);
 };
 
+class FabricWorld : public World {
+ public:
+  FabricWorld(const fabric::Library& library, const std::string& provider,
+              const std::string& address)
+      : why_immortal_(provider == "shm"
+                          ? "libfabric's shm knows peers of its own process by pointer; "
+                            "FabricProcesses has one that dies"
+                          : ""),
+        pair_(library, FabricPair::options(kNodeA, provider, address),
+              FabricPair::options(kNodeB, provider, address)) {
+    RegionSpec spec;
+    spec.data = memory_arena().data();
+    spec.size_bytes = memory_arena().size();
+    static_cast<void>(pair_.a().register_region(spec).value());
+  }
+  Transport& a() override { return pair_.a(); }
+  Transport& b() override { return pair_.b(); }
+  std::uint64_t now_ns() const override { return mc::now_ns(); }
+  void step(std::vector<Event>& at_a, std::vector<Event>& at_b) override {
+    pair_.step(mc::now_ns(), at_a, at_b);
+  }
+  void kill_b() override { pair_.kill_b(); }
+  std::string why_immortal() const override { return why_immortal_; }
+
+ private:
+  const std::string why_immortal_;
+  FabricPair pair_;
+};
+
 std::vector<std::string> words(const char* text) {
   std::istringstream stream(text == nullptr ? "" : text);
   std::vector<std::string> list;
@@ -148,10 +180,20 @@ std::vector<std::string> words(const char* text) {
 }  // namespace
 
 std::vector<WorldKind> world_kinds() {
-  std::vector<WorldKind> kinds = {{"loop", [] { return std::make_unique<LoopWorld>(); }},
-                                  {"tcp", [] { return std::make_unique<TcpWorld>(); }},
-                                  {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
-                                  {"fabric", [] { return std::make_unique<FabricWorld>(); }}};
+  std::vector<WorldKind> kinds = {
+      {"loop", [] { return std::make_unique<LoopWorld>(); }},
+      {"tcp", [] { return std::make_unique<TcpWorld>(); }},
+      {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
+      {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }}};
+  // On this host over its loopback, and through its memory.
+  for (const auto& [name, provider, address] :
+       {std::tuple{"fabric_tcp", "tcp;ofi_rxm", "127.0.0.1"}, {"fabric_shm", "shm", ""}}) {
+    kinds.push_back({name, [=]() -> std::unique_ptr<World> {
+                       const auto library = fabric::load_libfabric();
+                       if (!library) return nullptr;
+                       return std::make_unique<FabricWorld>(*library, provider, address);
+                     }});
+  }
   // Set in the virtual machine that tests/run --rdma starts.
   const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
   const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));

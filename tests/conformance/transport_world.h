@@ -27,11 +27,13 @@ class World {
   virtual void step(std::vector<Event>& at_a, std::vector<Event>& at_b) = 0;
   // Node b and its connections vanish.
   virtual void kill_b() = 0;
+  // Why that cannot be shown within one process; empty: it can.
+  virtual std::string why_immortal() const { return {}; }
 };
 
 struct WorldKind {
   std::string name;
-  std::function<std::unique_ptr<World>()> make;
+  std::function<std::unique_ptr<World>()> make;  // null: this host lacks a library for it
 };
 std::vector<WorldKind> world_kinds();
 

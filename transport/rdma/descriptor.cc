@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/rdma/descriptor.h"
 
-#include <cstring>
+#include "transport/control_message.h"
 
 namespace mc::transport::rdma {
 
@@ -30,21 +30,6 @@ struct Device {
 };
 static_assert(sizeof(Device) == 16);
 
-template <typename T>
-void append(std::vector<std::byte>& bytes, const T& value) {
-  const std::size_t at = bytes.size();
-  bytes.resize(at + sizeof value);
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-}
-
-template <typename T>
-bool take(std::span<const std::byte>& bytes, T& value) {
-  if (bytes.size() < sizeof value) return false;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  bytes = bytes.subspan(sizeof value);
-  return true;
-}
-
 }  // namespace
 
 std::uint32_t chunk_shift_for(std::uint64_t size_bytes, std::size_t devices) {
@@ -69,17 +54,17 @@ std::vector<std::byte> encode_descriptor(const RegionDescriptor& descriptor) {
   header.size_bytes = descriptor.size_bytes;
   header.rights = descriptor.rights;
   header.chunk_shift = descriptor.chunk_shift;
-  append(bytes, header);
+  append_value(bytes, header);
   for (const RegionKeys& keys : descriptor.devices) {
-    append(bytes, Device{keys.epoch, keys.slot, 0});
-    for (const std::uint32_t key : keys.keys) append(bytes, key);
+    append_value(bytes, Device{keys.epoch, keys.slot, 0});
+    for (const std::uint32_t key : keys.keys) append_value(bytes, key);
   }
   return bytes;
 }
 
 std::optional<RegionDescriptor> decode_descriptor(std::span<const std::byte> bytes) {
   Header header{};
-  if (bytes.size() > kMaxDescriptorBytes || !take(bytes, header)) return std::nullopt;
+  if (bytes.size() > kMaxDescriptorBytes || !take_front(bytes, header)) return std::nullopt;
   if (header.magic != kDescriptorMagic || header.version != 1 || header.reserved != 0 ||
       header.region == kNoRegion || header.size_bytes == 0 ||
       header.base > ~std::uint64_t{0} - header.size_bytes || (header.rights & ~kKnownRights) != 0 ||
@@ -100,7 +85,7 @@ std::optional<RegionDescriptor> decode_descriptor(std::span<const std::byte> byt
   std::uint32_t seen = 0;
   for (std::uint32_t i = 0; i < header.device_count; ++i) {
     Device device{};
-    if (!take(bytes, device) || device.slot >= kMaxDevices || device.reserved != 0 ||
+    if (!take_front(bytes, device) || device.slot >= kMaxDevices || device.reserved != 0 ||
         device.epoch == 0 || (seen & 1u << device.slot) != 0 ||
         bytes.size() / sizeof(std::uint32_t) < chunks) {
       return std::nullopt;
@@ -108,11 +93,15 @@ std::optional<RegionDescriptor> decode_descriptor(std::span<const std::byte> byt
     seen |= 1u << device.slot;
     RegionKeys keys{static_cast<std::uint8_t>(device.slot), device.epoch, {}};
     keys.keys.resize(chunks);
-    for (std::uint32_t& key : keys.keys) static_cast<void>(take(bytes, key));
+    for (std::uint32_t& key : keys.keys) static_cast<void>(take_front(bytes, key));
     descriptor.devices.push_back(std::move(keys));
   }
   if (!bytes.empty()) return std::nullopt;
   return descriptor;
+}
+
+std::optional<RegionDescriptor> RegionDescriptor::decode(std::span<const std::byte> bytes) {
+  return decode_descriptor(bytes);
 }
 
 }  // namespace mc::transport::rdma

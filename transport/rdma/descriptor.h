@@ -30,6 +30,10 @@ struct RegionKeys {
 };
 
 struct RegionDescriptor {
+  static constexpr const char* kTransport = "rdma";
+  // decode_descriptor().
+  static std::optional<RegionDescriptor> decode(std::span<const std::byte> bytes);
+
   RegionId region = kNoRegion;
   std::uint64_t incarnation = 0;  // of the serving agent
   std::uint64_t base = 0;         // address at the serving agent

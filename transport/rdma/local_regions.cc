@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "libmc/base/fd.h"
-#include "libmc/base/hash.h"
 
 namespace mc::transport::rdma {
 
@@ -44,37 +43,18 @@ Status why_not_registered(const RegionSpec& spec, const Device& device, int erro
 }  // namespace
 
 LocalRegions::LocalRegions(const RdmaOptions& options, const DeviceSlots& devices)
-    : options_(options), devices_(devices) {
-  // Names of an earlier incarnation are stale.
-  const std::uint64_t words[2] = {options.node, options.incarnation};
-  next_generation_ =
-      static_cast<std::uint32_t>(hash_key(words, sizeof words, options.incarnation)) | 1;
-}
+    : options_(options), devices_(devices), regions_(options.node, options.incarnation) {}
 
 LocalRegions::~LocalRegions() {
-  for (auto& region : regions_) {
+  for (auto& region : regions_.rows()) {
     for (std::size_t slot = 0; region && slot < kMaxDevices; ++slot) deregister(*region, slot);
   }
 }
 
-LocalRegions::Region* LocalRegions::at(RegionId id) const {
-  const std::uint64_t index = (id & 0xffffffffu) - 1;
-  return index < regions_.size() && regions_[index] && regions_[index]->id == id
-             ? regions_[index].get()
-             : nullptr;
-}
-
 Result<RegionId> LocalRegions::add(const RegionSpec& spec) {
-  if (spec.data == nullptr || spec.size_bytes == 0 || (spec.rights & ~kKnownRights) != 0) {
-    return fail(MC_INVALID_ARGUMENT, "a region needs memory, a size and known rights");
-  }
+  if (Status status = regions_.admit(spec); !status.ok()) return fail(std::move(status));
   if (spec.kind == MemoryKind::kFile) {
     return fail(MC_UNSUPPORTED, "the rdma transport reads and writes memory, not files");
-  }
-  std::size_t index = 0;
-  while (index < regions_.size() && regions_[index]) ++index;
-  if (index >= kMaxRegions) {
-    return fail(MC_BUSY, "4096 regions are registered already; close some");
   }
   auto region = std::make_unique<Region>();
   region->spec = spec;
@@ -86,19 +66,14 @@ Result<RegionId> LocalRegions::add(const RegionSpec& spec) {
   }
   Status status = register_with(*region, slots);
   if (!status.ok()) return fail(std::move(status));
-  if (index == regions_.size()) regions_.emplace_back();
-  region->id = (std::uint64_t{next_generation_++} << 32) | (index + 1);
-  by_address_.emplace(spec.data, region.get());
-  regions_[index] = std::move(region);
-  return regions_[index]->id;
+  return regions_.add(std::move(region));
 }
 
 void LocalRegions::remove(RegionId id) {
-  Region* region = at(id);
+  Region* region = regions_.at(id);
   if (region == nullptr) return;
   for (std::size_t slot = 0; slot < kMaxDevices; ++slot) deregister(*region, slot);
-  std::erase_if(by_address_, [&](const auto& entry) { return entry.second == region; });
-  regions_[(id & 0xffffffffu) - 1].reset();
+  regions_.remove(id);
 }
 
 unsigned LocalRegions::access_of(const Region& region, const Device& device) const {
@@ -167,7 +142,7 @@ void LocalRegions::deregister(Region& region, std::size_t slot) const {
 }
 
 Status LocalRegions::on_opened(std::size_t slot) {
-  for (auto& region : regions_) {
+  for (auto& region : regions_.rows()) {
     if (!region) continue;
     Status status = register_with(*region, {&slot, 1});
     if (status.ok()) continue;
@@ -178,13 +153,13 @@ Status LocalRegions::on_opened(std::size_t slot) {
 }
 
 void LocalRegions::on_closing(std::size_t slot) {
-  for (auto& region : regions_) {
+  for (auto& region : regions_.rows()) {
     if (region) deregister(*region, slot);
   }
 }
 
 Result<std::vector<std::byte>> LocalRegions::describe(RegionId id) const {
-  const Region* region = at(id);
+  const Region* region = regions_.at(id);
   if (region == nullptr) return fail(MC_INVALID_ARGUMENT, "no such region is registered");
   RegionDescriptor descriptor;
   descriptor.region = id;
@@ -202,25 +177,8 @@ Result<std::vector<std::byte>> LocalRegions::describe(RegionId id) const {
   return encode_descriptor(descriptor);
 }
 
-RegionId LocalRegions::find(const Piece& piece) const {
-  const auto holds = [&](const Region& region) {
-    return piece.data >= region.spec.data && piece.size_bytes <= region.spec.size_bytes &&
-           static_cast<std::uint64_t>(piece.data - region.spec.data) <=
-               region.spec.size_bytes - piece.size_bytes;
-  };
-  if (piece.region != kNoRegion) {
-    const Region* region = at(piece.region);
-    return region != nullptr && holds(*region) ? piece.region : kNoRegion;
-  }
-  for (auto after = by_address_.upper_bound(piece.data); after != by_address_.begin();) {
-    --after;
-    if (holds(*after->second)) return after->second->id;
-  }
-  return kNoRegion;
-}
-
 LocalRegions::Key LocalRegions::key_of(RegionId id, std::size_t slot, const std::byte* data) const {
-  const Region* region = at(id);
+  const Region* region = regions_.at(id);
   if (region == nullptr || region->keys[slot].empty()) return {};
   const auto offset = static_cast<std::uint64_t>(data - region->spec.data);
   const std::uint64_t chunk = offset >> region->chunk_shift;

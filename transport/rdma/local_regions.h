@@ -9,12 +9,12 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "transport/rdma/descriptor.h"
 #include "transport/rdma/device.h"
+#include "transport/region_book.h"
 #include "transport/transport.h"
 
 namespace mc::transport::rdma {
@@ -39,7 +39,7 @@ class LocalRegions {
   Result<std::vector<std::byte>> describe(RegionId id) const;
 
   // The region that a piece lies in; kNoRegion: in none.
-  RegionId find(const Piece& piece) const;
+  RegionId find(const Piece& piece) const { return regions_.find(piece); }
   // The local key of an address in a region that find() gave, and how many bytes it is good for.
   struct Key {
     std::uint32_t key = 0;
@@ -54,16 +54,13 @@ class LocalRegions {
     std::uint32_t chunk_shift = 30;
     std::array<std::vector<ibv_mr*>, kMaxDevices> keys;  // by slot and chunk
   };
-  Region* at(RegionId id) const;
   unsigned access_of(const Region& region, const Device& device) const;
   Status register_with(Region& region, std::span<const std::size_t> slots) const;
   void deregister(Region& region, std::size_t slot) const;
 
   const RdmaOptions& options_;
   const DeviceSlots& devices_;
-  std::vector<std::unique_ptr<Region>> regions_;  // by the low half of the id
-  std::uint32_t next_generation_;
-  std::multimap<const std::byte*, Region*> by_address_;
+  RegionBook<Region> regions_;
 };
 
 }  // namespace mc::transport::rdma

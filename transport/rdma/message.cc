@@ -8,34 +8,15 @@ namespace mc::transport::rdma {
 
 namespace {
 
-template <typename Body>
-void append(std::vector<std::byte>& bytes, const Body& body) {
-  const std::size_t at = bytes.size();
-  bytes.resize(at + sizeof body);
-  std::memcpy(bytes.data() + at, &body, sizeof body);
-}
-
 std::vector<std::byte> start(MessageKind kind, std::size_t body_bytes) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(kHeaderBytes + body_bytes);
-  const MessageHeader header{kMessageMagic, static_cast<std::uint16_t>(kind), 0,
-                             static_cast<std::uint32_t>(body_bytes), 0};
-  append(bytes, header);
-  return bytes;
+  return start_control_message(kMessageMagic, static_cast<std::uint16_t>(kind), body_bytes);
 }
 
 template <typename Body>
 std::vector<std::byte> encode_one(MessageKind kind, const Body& body) {
   std::vector<std::byte> bytes = start(kind, sizeof body);
-  append(bytes, body);
+  append_value(bytes, body);
   return bytes;
-}
-
-template <typename Body>
-bool take(std::span<const std::byte> bytes, Body& body) {
-  if (bytes.size() != sizeof body) return false;
-  std::memcpy(&body, bytes.data(), sizeof body);
-  return true;
 }
 
 bool is_layer(std::uint8_t layer) {
@@ -99,24 +80,19 @@ std::vector<std::byte> encode(const RegionBody& body) {
 
 std::vector<std::byte> encode(std::span<const DeviceEntry> devices) {
   std::vector<std::byte> bytes = start(MessageKind::kDevices, devices.size_bytes());
-  for (const DeviceEntry& device : devices) append(bytes, device);
+  for (const DeviceEntry& device : devices) append_value(bytes, device);
   return bytes;
 }
 
 std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte> text) {
   std::vector<std::byte> bytes = start(MessageKind::kDescription, sizeof body + text.size());
-  append(bytes, body);
+  append_value(bytes, body);
   bytes.insert(bytes.end(), text.begin(), text.end());
   return bytes;
 }
 
 std::optional<MessageHeader> decode_header(std::span<const std::byte> bytes) {
-  MessageHeader header{};
-  if (!take(bytes, header) || header.magic != kMessageMagic || header.reserved0 != 0 ||
-      header.reserved1 != 0 || header.body_bytes > kMaxBodyBytes) {
-    return std::nullopt;
-  }
-  return header;
+  return decode_control_header(bytes, kProtocol);
 }
 
 std::optional<Message> decode_body(const MessageHeader& header, std::span<const std::byte> bytes,
@@ -129,24 +105,26 @@ std::optional<Message> decode_body(const MessageHeader& header, std::span<const 
   bool good = false;
   switch (message.kind) {
     case MessageKind::kHello:
-      good = take(bytes, message.hello) && message.hello.reserved == 0 && message.hello.token != 0;
+      good = take_whole(bytes, message.hello) && message.hello.reserved == 0 &&
+             message.hello.token != 0;
       break;
     case MessageKind::kOpen:
-      good = take(bytes, message.open) && is_good(message.open);
+      good = take_whole(bytes, message.open) && is_good(message.open);
       break;
     case MessageKind::kOpened:
-      good = take(bytes, message.opened) && is_good(message.opened);
+      good = take_whole(bytes, message.opened) && is_good(message.opened);
       break;
     case MessageKind::kClose:
     case MessageKind::kClosed:
-      good = take(bytes, message.lane) && message.lane.lane < kMaxPairs && message.lane.serial != 0;
+      good = take_whole(bytes, message.lane) && message.lane.lane < kMaxPairs &&
+             message.lane.serial != 0;
       break;
     case MessageKind::kDescribe:
-      good = take(bytes, message.region);
+      good = take_whole(bytes, message.region);
       break;
     case MessageKind::kDescription:
       good = bytes.size() >= sizeof message.region &&
-             take(bytes.first(sizeof message.region), message.region);
+             take_whole(bytes.first(sizeof message.region), message.region);
       if (good) message.text = bytes.subspan(sizeof message.region);
       break;
     case MessageKind::kDevices:

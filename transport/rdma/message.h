@@ -16,7 +16,6 @@
 //     kPing                                 ─►
 //                                           ◄─  kPong
 //
-//   A header of 16 bytes, then the body; little-endian.
 // Threads: values.
 // Trusts: nothing: decode_header() and decode_body() copy, check, and give values or nothing.
 #pragma once
@@ -28,6 +27,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/control_message.h"
 #include "transport/limits.h"
 #include "transport/outcome.h"
 #include "transport/rdma/address.h"
@@ -54,15 +54,8 @@ enum class MessageKind : std::uint16_t {
   kPong = 69,
 };
 
-struct MessageHeader {
-  std::uint32_t magic;
-  std::uint16_t kind;
-  std::uint16_t reserved0;
-  std::uint32_t body_bytes;
-  std::uint32_t reserved1;
-};
-inline constexpr std::size_t kHeaderBytes = 16;
-static_assert(sizeof(MessageHeader) == kHeaderBytes);
+using MessageHeader = ControlHeader;
+inline constexpr std::size_t kHeaderBytes = kControlHeaderBytes;
 
 struct HelloBody {
   std::uint64_t token;  // of this peer of the asking agent, the same on each of its links
@@ -124,6 +117,7 @@ struct RegionBody {  // kDescribe; in kDescription the text follows
 };
 
 inline constexpr std::size_t kMaxBodyBytes = sizeof(RegionBody) + kMaxDescriptorBytes;
+inline constexpr ControlProtocol kProtocol{kMessageMagic, kMaxBodyBytes};
 
 std::vector<std::byte> encode_empty(MessageKind kind);
 std::vector<std::byte> encode(const HelloBody& body);

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/rdma/edges.h"
+#include "transport/edges.h"
 #include "transport/rdma/queue_pair.h"
 
 namespace mc::transport::rdma {

@@ -33,28 +33,21 @@ Requester::Peer* Requester::find(PeerId id) const {
 // ---- Operations -------------------------------------------------------------------------------
 
 Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) {
-  if (operation.pieces.empty() || operation.pieces.size() > kMaxPieces) return Outcome::kInvalid;
-  std::uint64_t bytes = 0;
-  for (const Piece& piece : operation.pieces) {
-    if (piece.data == nullptr || piece.size_bytes == 0 ||
-        piece.size_bytes > kMaxOperationBytes - bytes) {
-      return Outcome::kInvalid;
-    }
-    bytes += piece.size_bytes;
-  }
-  *size = bytes;
+  const auto bytes = size_of(operation.pieces);
+  if (!bytes) return Outcome::kInvalid;
+  *size = *bytes;
   const Peer* peer = find(operation.peer);
   if (peer == nullptr) return Outcome::kInvalid;
   if (operation.verb == Verb::kNotify) {
     // One request carries it whole.
-    if (bytes > kMaxNotificationBytes || operation.pieces.size() > kMaxSlicePieces) {
+    if (*bytes > kMaxNotificationBytes || operation.pieces.size() > kMaxSlicePieces) {
       return Outcome::kInvalid;
     }
   } else {
     const RemoteRegion* region = remote_regions_.find(operation.region);
     if (region == nullptr || region->gone) return Outcome::kStale;
-    if (region->peer != operation.peer || bytes > region->described.size_bytes ||
-        operation.offset_bytes > region->described.size_bytes - bytes) {
+    if (region->peer != operation.peer || *bytes > region->described.size_bytes ||
+        operation.offset_bytes > region->described.size_bytes - *bytes) {
       return Outcome::kInvalid;
     }
     const std::uint32_t needed = operation.verb == Verb::kRead ? kRemoteRead : kRemoteWrite;
@@ -72,7 +65,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     ++taken;
     std::uint64_t size = 0;
     Outcome outcome = check(operation, now_ns, &size);
-    start(operation, *state, size);
+    Operations::start(operation, *state, size);
     Peer* peer = find(operation.peer);
     if (peer != nullptr) ++peer->open_operations;
     if (outcome == Outcome::kDone && !find_regions(*state)) outcome = Outcome::kInvalid;
@@ -94,21 +87,6 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
   return taken;
 }
 
-void Requester::start(Operation& operation, OperationState& state, std::uint64_t size) {
-  operation.id = state.id;
-  state.verb = operation.verb;
-  state.peer = operation.peer;
-  state.cookie = operation.cookie;
-  state.deadline_ns = operation.deadline_ns;
-  state.region = operation.region;
-  state.generation = operation.generation;
-  state.offset_bytes = operation.offset_bytes;
-  state.size_bytes = size;
-  if (operation.pieces.size() <= kMaxPieces) {
-    state.pieces.assign(operation.pieces.begin(), operation.pieces.end());
-  }
-}
-
 bool Requester::find_regions(OperationState& state) const {
   for (Piece& piece : state.pieces) {
     piece.region = regions_.find(piece);
@@ -118,14 +96,7 @@ bool Requester::find_regions(OperationState& state) const {
 }
 
 void Requester::end(OperationState& operation, Outcome outcome) {
-  Event event;
-  event.outcome = outcome;
-  event.verb = operation.verb;
-  event.id = operation.id;
-  event.cookie = operation.cookie;
-  event.bytes = operation.done_bytes;
-  event.peer = operation.peer;
-  events_.push_back(event);
+  events_.push_back(ended(operation, outcome));
   if (Peer* peer = find(operation.peer)) --peer->open_operations;
   operations_.close(operation);
 }
@@ -299,7 +270,7 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
   RemotePlace remote;
   if (operation.verb != Verb::kNotify) {
     const RemoteRegion& region = *remote_regions_.find(operation.region);
-    const std::uint32_t* keys = region.keys[place.path.theirs];
+    const RegionKeys* keys = region.keys[place.path.theirs];
     if (keys == nullptr) {
       give_up(operation, Outcome::kStale);
       return 0;
@@ -308,7 +279,7 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
     const std::uint64_t chunk = offset >> region.described.chunk_shift;
     // A request may not cross the border between two registrations.
     limit = std::min(limit, ((chunk + 1) << region.described.chunk_shift) - offset);
-    remote = {region.described.base + offset, keys[chunk]};
+    remote = {region.described.base + offset, keys->keys[chunk]};
   }
   std::array<ibv_sge, kMaxSlicePieces> places;
   std::uint32_t count = 0;

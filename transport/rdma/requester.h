@@ -22,10 +22,10 @@
 #include <string>
 #include <vector>
 
+#include "transport/control_link.h"
+#include "transport/edges.h"
 #include "transport/queue.h"
 #include "transport/rails.h"
-#include "transport/rdma/control_link.h"
-#include "transport/rdma/edges.h"
 #include "transport/rdma/lane.h"
 #include "transport/rdma/local_regions.h"
 #include "transport/rdma/opener.h"
@@ -143,7 +143,6 @@ class Requester {
 
   // Operations.
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
-  void start(Operation& operation, OperationState& state, std::uint64_t size);
   // Finds the regions of the pieces. False: one lies in none.
   bool find_regions(OperationState& state) const;
   void end(OperationState& operation, Outcome outcome);

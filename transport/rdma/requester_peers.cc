@@ -39,7 +39,7 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
   if (peer->link) return {MC_BUSY, "this peer has its link already"};
   Status status = tcp::prepare_lane(link.socket.get());
   if (!status.ok()) return status;
-  peer->link = std::make_unique<ControlLink>(std::move(link.socket), true);
+  peer->link = std::make_unique<ControlLink>(std::move(link.socket), kProtocol);
   status = edges_.watch(peer->link->socket(), peer, Edges::Kind::kLink);
   if (!status.ok()) {
     peer->link.reset();
@@ -72,8 +72,10 @@ void Requester::tell(Event::Kind kind, PeerId peer) {
 
 void Requester::work_link(Peer& peer, std::uint64_t now_ns) {
   const PeerId id = peer.id;
-  const bool good =
-      peer.link->work([&](const Message& message) { return take(peer, message, now_ns); });
+  const bool good = peer.link->work([&](const ControlHeader& header, auto body) {
+    const auto message = decode_body(header, body, false);
+    return message && take(peer, *message, now_ns);
+  });
   if (!good && find(id) != nullptr) fail_link(peer, now_ns);
 }
 

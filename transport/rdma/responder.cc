@@ -26,8 +26,10 @@ Status Responder::attach(Link link) {
 }
 
 void Responder::ServedLink::on_edge(std::uint64_t) {
-  const bool good =
-      link.work([this](const Message& message) { return owner_.take(*this, message); });
+  const bool good = link.work([this](const ControlHeader& header, auto body) {
+    const auto message = decode_body(header, body, true);
+    return message && owner_.take(*this, *message);
+  });
   if (!good) owner_.close_link(*this);
 }
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <unordered_map>
 
-#include "transport/rdma/control_link.h"
-#include "transport/rdma/edges.h"
+#include "transport/control_link.h"
+#include "transport/edges.h"
 #include "transport/rdma/local_regions.h"
 #include "transport/rdma/opener.h"
 #include "transport/rdma/queue_pair.h"
@@ -59,7 +59,7 @@ class Responder {
   class ServedLink : public Watched {
    public:
     ServedLink(Responder& owner, std::uint64_t number, Link from)
-        : id(number), node(from.node), link(std::move(from.socket), false), owner_(owner) {}
+        : id(number), node(from.node), link(std::move(from.socket), kProtocol), owner_(owner) {}
     void on_edge(std::uint64_t now_ns) override;
 
     const std::uint64_t id;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the descriptors of an rdma transport behind one: links, event channels of devices.
+// What it is: the descriptors of a transport behind one: links, event channels of devices.
 // Threads: the transport's. Owns the epoll descriptor, not what is watched.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "libmc/base/fd.h"
 
-namespace mc::transport::rdma {
+namespace mc::transport {
 
 class Watched {
  public:
@@ -36,4 +36,4 @@ class Edges {
   std::vector<Watched*> due_;
 };
 
-}  // namespace mc::transport::rdma
+}  // namespace mc::transport

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/rdma/edges.h"
+#include "transport/edges.h"
 
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
 
-namespace mc::transport::rdma {
+namespace mc::transport {
 
 Status Edges::watch(int fd, Watched* watched, Kind kind) {
   epoll_event event{};
@@ -34,4 +34,4 @@ bool Edges::take(std::uint64_t now_ns) {
   return count > 0;
 }
 
-}  // namespace mc::transport::rdma
+}  // namespace mc::transport

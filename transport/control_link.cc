@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/rdma/control_link.h"
+#include "transport/control_link.h"
 
 #include <sys/socket.h>
 
 #include <cerrno>
 
-namespace mc::transport::rdma {
+namespace mc::transport {
 
 namespace {
 constexpr std::size_t kMaxUnsentBytes = 256 * 1024;
@@ -39,23 +39,21 @@ bool ControlLink::flush() {
   return true;
 }
 
-bool ControlLink::consume(const std::function<bool(const Message&)>& sink) {
+bool ControlLink::consume(const Sink& sink) {
   std::size_t at = 0;
-  while (in_.size() - at >= kHeaderBytes) {
+  while (in_.size() - at >= kControlHeaderBytes) {
     const auto bytes = std::span<const std::byte>(in_).subspan(at);
-    const auto header = decode_header(bytes.first(kHeaderBytes));
+    const auto header = decode_control_header(bytes.first(kControlHeaderBytes), protocol_);
     if (!header) return false;
-    if (bytes.size() < kHeaderBytes + header->body_bytes) break;
-    const auto message =
-        decode_body(*header, bytes.subspan(kHeaderBytes, header->body_bytes), !asks_);
-    if (!message || !sink(*message)) return false;
-    at += kHeaderBytes + header->body_bytes;
+    if (bytes.size() < kControlHeaderBytes + header->body_bytes) break;
+    if (!sink(*header, bytes.subspan(kControlHeaderBytes, header->body_bytes))) return false;
+    at += kControlHeaderBytes + header->body_bytes;
   }
   in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(at));
   return true;
 }
 
-bool ControlLink::work(const std::function<bool(const Message&)>& sink) {
+bool ControlLink::work(const Sink& sink) {
   if (failed_ || !flush()) return false;
   for (;;) {
     const std::size_t had = in_.size();
@@ -71,4 +69,4 @@ bool ControlLink::work(const std::function<bool(const Message&)>& sink) {
   }
 }
 
-}  // namespace mc::transport::rdma
+}  // namespace mc::transport

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/linked_pair.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transport/tcp/socket.h"
+
+namespace mc::transport::testing {
+
+LinkEnds make_link(const DialRequest& request, std::uint64_t b_incarnation) {
+  const Fd listener = tcp::listen_tcp("127.0.0.1", 0).value();
+  LinkEnds ends;
+  ends.dialed.socket =
+      tcp::start_connect("127.0.0.1", tcp::local_port(listener.get()).value()).value();
+  static_cast<void>(wait_readable(listener.get(), 5'000'000'000));
+  ends.accepted.socket =
+      Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  ends.accepted.accepted = true;
+  ends.dialed.peer = request.peer;
+  ends.dialed.lane = ends.accepted.lane = request.lane;
+  ends.dialed.role = ends.accepted.role = request.role;
+  ends.dialed.node = request.node;
+  ends.dialed.incarnation = b_incarnation;
+  ends.accepted.node = kNodeA;
+  ends.accepted.incarnation = 1;
+  return ends;
+}
+
+void shut_down(const Fd& socket) {
+  if (socket) ::shutdown(socket.get(), SHUT_RDWR);
+}
+
+}  // namespace mc::transport::testing

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/fabric/fabric_transport.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "libmc/base/hash.h"
+
+namespace mc::transport::fabric {
+
+namespace {
+
+// So long after the last completion providers are only polled; then they are asked to call.
+constexpr std::uint64_t kBusyNs = 50'000;
+constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
+// A provider that cannot call is looked at so often: while somebody may want something of it, else.
+constexpr std::uint64_t kAttentiveNs = 50'000;
+constexpr std::uint64_t kIdleNs = 1'000'000;
+constexpr std::size_t kCompletionsAtOnce = 64;
+// Until a serving endpoint that could not be opened is tried again.
+constexpr std::uint64_t kRenewalNs = 1'000'000'000;
+
+}  // namespace
+
+Result<std::unique_ptr<FabricTransport>> FabricTransport::create(const FabricOptions& options,
+                                                                 const Library& library,
+                                                                 Dialer& dialer) {
+  if (options.node == 0) return fail(MC_INVALID_ARGUMENT, "a transport needs its node's id");
+  if (options.domains.size() > kMaxDomains) {
+    return fail(MC_INVALID_ARGUMENT, "at most 32 domains of libfabric");
+  }
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
+  std::unique_ptr<FabricTransport> made(
+      new FabricTransport(options, library, dialer, std::move(epoll)));
+  Status status = made->open_domains();
+  if (!status.ok()) return fail(std::move(status));
+  return made;
+}
+
+FabricTransport::FabricTransport(const FabricOptions& options, const Library& library,
+                                 Dialer& dialer, Fd epoll)
+    : options_(options),
+      library_(library),
+      edges_(std::move(epoll)),
+      regions_(options_, domains_),
+      requester_(options_, domains_, regions_, edges_, dialer, counters_),
+      responder_(domains_, regions_, edges_) {}
+
+FabricTransport::~FabricTransport() = default;
+
+std::uint64_t FabricTransport::new_epoch() {
+  const std::uint64_t words[2] = {options_.incarnation, ++epochs_count_};
+  return hash_key(words, sizeof words, options_.node) | 1;
+}
+
+Status FabricTransport::open_domains() {
+  auto found = find_domains(library_, options_);
+  if (!found) return found.error();
+  bool one_sided = true;
+  for (std::size_t slot = 0; slot < found->size(); ++slot) {
+    auto opened = Domain::open(library_, std::move((*found)[slot]), new_epoch());
+    if (!opened) return opened.error();
+    domains_[slot] = std::move(*opened);
+    one_sided = one_sided && !domains_[slot]->is_software();
+    if (Status status = watch(*domains_[slot]); !status.ok()) return status;
+  }
+  capabilities_ = {
+      .name = "fabric",
+      .write = true,
+      .notify = true,
+      .one_sided = one_sided,
+      .checks_generation = false,
+      .registers_pieces = true,
+      .memory_kinds = 1u << static_cast<unsigned>(MemoryKind::kHost),
+      .max_operations = kMaxOperations,
+      .max_pieces = kMaxPieces,
+      .max_notification_bytes = kMaxNotificationBytes,
+      .max_operation_bytes = kMaxOperationBytes,
+  };
+  return {};
+}
+
+Status FabricTransport::attach(Link link) {
+  return link.accepted ? responder_.attach(std::move(link))
+                       : requester_.attach(std::move(link), now_ns_);
+}
+
+bool FabricTransport::close_region(RegionId region) {
+  const std::uint32_t rights = regions_.remove(region);
+  if ((rights & kRemoteWrite) == 0) return true;
+  bool moved = false;
+  for (auto& domain : domains_) {
+    if (!domain || !domain->writes_linger()) continue;
+    // What the provider has begun for a peer ends with the endpoint.
+    moved = true;
+    move(*domain);
+  }
+  if (moved) responder_.announce();
+  return true;
+}
+
+Status FabricTransport::watch(Domain& domain) {
+  const int fd = domain.serving().wait_fd();
+  return fd < 0 ? Status() : edges_.watch(fd, &serving_events_, Edges::Kind::kReadable);
+}
+
+void FabricTransport::move(Domain& domain) {
+  if (domain.serves()) edges_.forget(domain.serving().wait_fd(), &serving_events_);
+  if (!domain.renew(new_epoch()).ok() || !watch(domain).ok()) {
+    next_renewal_ns_ = now_ns_ + kRenewalNs;
+  }
+}
+
+void FabricTransport::serve_again() {
+  next_renewal_ns_ = ~std::uint64_t{0};
+  for (auto& domain : domains_) {
+    if (domain && !domain->serves()) move(*domain);
+  }
+  responder_.announce();
+}
+
+std::size_t FabricTransport::submit(std::span<Operation> operations, std::uint64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  return requester_.submit(operations, now_ns_);
+}
+
+void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  const bool worked = requester_.poll_lanes(now_ns_);
+  for (auto& domain : domains_) {
+    if (!domain) continue;
+    // Lets the provider work for peers; nothing of ours completes there.
+    std::array<Completion, kCompletionsAtOnce> none;
+    if (domain->serves()) static_cast<void>(domain->serving().poll(none));
+  }
+  if (worked) busy_ns_ = now_ns_;
+  if (!worked || now_ns_ >= next_edges_ns_) {
+    edges_.take(now_ns_);
+    next_edges_ns_ = now_ns_ + kEdgesNs;
+  }
+  if (now_ns_ >= next_renewal_ns_) serve_again();
+  requester_.tick(now_ns_);
+  requester_.pump_all(now_ns_);
+  fall_asleep();
+  hand_out(events);
+}
+
+// When providers want to be called although no descriptor says so.
+void FabricTransport::fall_asleep() {
+  wake_ns_ = ~std::uint64_t{0};
+  if (now_ns_ < busy_ns_ + kBusyNs) {
+    wake_ns_ = 0;
+    return;
+  }
+  bool has_fds = true;
+  bool attentive = requester_.is_busy();
+  for (const auto& domain : domains_) {
+    if (!domain || !domain->serves()) continue;
+    if (domain->serving().wait_fd() >= 0) {
+      if (!domain->serving().may_sleep(domain->fabric())) wake_ns_ = 0;
+      continue;
+    }
+    has_fds = false;
+    attentive = attentive || (domain->is_software() && responder_.links() > 0);
+  }
+  if (has_fds) {
+    if (!requester_.may_sleep()) wake_ns_ = 0;
+  } else {
+    wake_ns_ = std::min(wake_ns_, now_ns_ + (attentive ? kAttentiveNs : kIdleNs));
+  }
+}
+
+std::uint64_t FabricTransport::next_poll_ns() const {
+  if (!responder_.arrived().empty() || requester_.has_events()) return 0;
+  return std::min({requester_.next_tick_ns(), next_renewal_ns_, wake_ns_});
+}
+
+void FabricTransport::hand_out(std::vector<Event>& events) {
+  auto& own = requester_.events();
+  events.insert(events.end(), own.begin(), own.end());
+  own.clear();
+  handed_out_.clear();
+  handed_out_.swap(responder_.arrived());
+  for (const Responder::Notification& received : handed_out_) {
+    Event event;
+    event.kind = Event::Kind::kNotified;
+    event.verb = Verb::kNotify;
+    event.bytes = received.payload.size();
+    event.from = received.from;
+    event.payload = received.payload;
+    events.push_back(event);
+  }
+}
+
+std::string FabricTransport::describe_domains() const {
+  std::string text;
+  for (const auto& domain : domains_) {
+    if (!domain) continue;
+    text += (text.empty() ? "" : ", ") + std::string(domain->info().fabric_attr->prov_name) + " " +
+            domain->name();
+  }
+  return text;
+}
+
+}  // namespace mc::transport::fabric

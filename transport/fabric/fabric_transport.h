@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: Transport over libfabric: one-sided reads and writes by reliable datagram endpoints,
+//   for networks that verbs do not drive (AWS EFA), and for whatever else libfabric has a provider
+//   for. A TCP link to each peer carries what has to be agreed on, and is its sign of life.
+//   The serving side takes no part in reads: RegionGuard is not asked, and nobody refuses a stale
+//   generation. Whoever reads compares a checksum.
+// Threads: one drives it; providers may have threads of their own.
+// Owns domains, registrations, endpoints, links.
+// Trusts: links that were attached; nothing that arrives on them. The provider, and its network:
+//   keys travel in clear text, so hosts that share it can forge them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/fabric/requester.h"
+#include "transport/fabric/responder.h"
+#include "transport/transport.h"
+
+namespace mc::transport::fabric {
+
+class FabricTransport : public Transport {
+ public:
+  // dialer must outlive it. Errors: MC_UNSUPPORTED: this host has no provider that can be used, and
+  // why; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
+  static Result<std::unique_ptr<FabricTransport>> create(const FabricOptions& options,
+                                                         const Library& library, Dialer& dialer);
+  ~FabricTransport() override;
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  // Takes as long as it takes to pin the memory.
+  Result<RegionId> register_region(const RegionSpec& spec) override { return regions_.add(spec); }
+  Result<std::vector<std::byte>> describe(RegionId region) const override {
+    return regions_.describe(region);
+  }
+  Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override {
+    return requester_.import_region(peer, text);
+  }
+  Result<PeerId> connect(const PeerSpec& spec) override { return requester_.connect(spec); }
+  Status attach(Link link) override;
+  void dial_failed(PeerId peer, std::uint32_t) override { requester_.dial_failed(peer, now_ns_); }
+  std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
+  void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
+  int wait_fd() const override { return edges_.fd(); }
+  std::uint64_t next_poll_ns() const override;
+  // Nothing is written to it once this has returned. With a provider in software, peers that could
+  // write to it have to find the way to the other regions anew.
+  bool close_region(RegionId region) override;
+  void close_peer(PeerId peer) override { requester_.close_peer(peer); }
+  void cancel(OperationId operation) override { requester_.cancel(operation); }
+  const Counters& counters() const override { return counters_; }
+  void report_rails(std::vector<RailReport>& reports) const override {
+    requester_.report_rails(reports);
+  }
+
+  // For operators: provider and domains; rails of a peer.
+  std::string describe_domains() const;
+  std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
+
+ private:
+  // A serving endpoint has work: each poll does it.
+  class ServingEvents : public Watched {
+   public:
+    void on_edge(std::uint64_t) override {}
+  };
+
+  FabricTransport(const FabricOptions& options, const Library& library, Dialer& dialer, Fd epoll);
+
+  Status open_domains();
+  std::uint64_t new_epoch();
+  // Domains whose serving endpoint could not be opened anew.
+  void serve_again();
+  Status watch(Domain& domain);
+  // To a new serving endpoint.
+  void move(Domain& domain);
+  void fall_asleep();
+  void hand_out(std::vector<Event>& events);
+
+  const FabricOptions options_;
+  const Library library_;
+  Capabilities capabilities_;
+  Counters counters_;
+  Edges edges_;
+  ServingEvents serving_events_;
+  DomainSlots domains_;
+  LocalRegions regions_;
+  Requester requester_;
+  Responder responder_;
+  std::vector<Responder::Notification> handed_out_;
+  std::uint64_t epochs_count_ = 0;
+  std::uint64_t now_ns_ = 0;   // of the last call
+  std::uint64_t busy_ns_ = 0;  // of the last completion
+  std::uint64_t next_edges_ns_ = 0;
+  std::uint64_t next_renewal_ns_ = ~std::uint64_t{0};
+  std::uint64_t wake_ns_ = 0;  // when a provider wants to be called
+};
+
+}  // namespace mc::transport::fabric

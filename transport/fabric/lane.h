@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: an endpoint that asks one peer over one domain, and what is posted to it. It has an
+//   endpoint to itself because closing it is the only way to be sure of a request that does not
+//   come back: after that nothing lands by it. Neither is one peer's trouble the others' then.
+//
+//   Its completion queue is closed with it, so no late completion can be taken for another request.
+// Threads: the transport's. Owns the endpoint.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transport/fabric/domain.h"
+#include "transport/operations.h"
+
+namespace mc::transport::fabric {
+
+inline constexpr std::size_t kLaneDepth = 64;
+
+struct Slice {
+  OperationId operation = kNoOperation;  // none: a look at the beacon
+  std::uint64_t offset_bytes = 0;        // in the operation
+  std::uint32_t size_bytes = 0;
+  std::uint32_t tries = 0;  // that failed
+  Cursor start;
+};
+
+// Where in a peer's memory.
+struct RemotePlace {
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+};
+
+class Lane {
+ public:
+  // Errors: MC_NO_MEMORY; MC_INVALID_ARGUMENT: the provider does not take the address.
+  static Result<std::unique_ptr<Lane>> open(Domain& domain, const DomainEntry& remote);
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  Domain& domain() const { return domain_; }
+  bool has_room() const { return !free_.empty(); }
+  std::size_t posted() const { return kLaneDepth - free_.size(); }
+
+  enum class Posted { kYes, kLater, kFailed };
+  // kLater: the provider has no room now. REQUIRES: has_room().
+  Posted post(const Slice& slice, Verb verb, std::span<const iovec> places,
+              std::span<void* const> descriptors, const RemotePlace& remote);
+  // Reads the peer's beacon.
+  Posted look(const DomainEntry& remote);
+  // After look() has completed: what it says.
+  std::uint64_t beacon() const { return beacon_->epoch; }
+
+  Endpoint& endpoint() { return endpoint_; }
+  // What the completion ends. REQUIRES: it is of endpoint().
+  std::optional<Slice> take(const Completion& completion);
+  // What is out, and has not come back.
+  std::vector<Slice> outstanding() const;
+  bool carries(OperationId operation) const;
+  // Closes the endpoint. What was out can still be asked for.
+  void close() { endpoint_.close(); }
+
+ private:
+  struct Request {
+    fi_context2 context;  // the provider's, while it is out; first, since its address is the name
+    Slice slice;
+    bool is_out = false;
+  };
+  struct Beacon {
+    alignas(64) std::uint64_t epoch = 0;
+  };
+  Lane(Domain& domain, Endpoint endpoint);
+
+  Domain& domain_;
+  std::array<Request, kLaneDepth> requests_;
+  std::vector<Request*> free_;
+  std::unique_ptr<Beacon> beacon_ = std::make_unique<Beacon>();
+  Owned<fid_mr> beacon_memory_;
+  Endpoint endpoint_;
+  fi_addr_t address_ = FI_ADDR_UNSPEC;
+};
+
+}  // namespace mc::transport::fabric

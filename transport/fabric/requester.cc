@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/fabric/requester.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mc::transport::fabric {
+
+Requester::~Requester() {
+  for (auto& [id, peer] : peers_) {
+    if (peer->link) edges_.forget(peer->link->socket(), peer.get());
+  }
+}
+
+Requester::Peer* Requester::find(PeerId id) const {
+  const auto at = peers_.find(id);
+  return at == peers_.end() ? nullptr : at->second.get();
+}
+
+// ---- Operations -------------------------------------------------------------------------------
+
+Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) {
+  const auto bytes = size_of(operation.pieces);
+  if (!bytes) return Outcome::kInvalid;
+  *size = *bytes;
+  const Peer* peer = find(operation.peer);
+  if (peer == nullptr) return Outcome::kInvalid;
+  if (operation.verb == Verb::kNotify) {
+    if (*bytes > kMaxNotificationBytes) return Outcome::kInvalid;
+  } else {
+    const RemoteRegions::Region* region = remote_regions_.find(operation.region);
+    if (region == nullptr || region->gone) return Outcome::kStale;
+    const std::uint64_t region_bytes = region->described.size_bytes;
+    if (region->peer != operation.peer || *bytes > region_bytes ||
+        operation.offset_bytes > region_bytes - *bytes) {
+      return Outcome::kInvalid;
+    }
+    const std::uint32_t needed = operation.verb == Verb::kRead ? kRemoteRead : kRemoteWrite;
+    if ((region->described.rights & needed) == 0) return Outcome::kRefused;
+  }
+  if (operation.deadline_ns <= now_ns) return Outcome::kTimedOut;
+  return peer->lost ? Outcome::kPeerLost : Outcome::kDone;
+}
+
+std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now_ns) {
+  std::size_t taken = 0;
+  for (Operation& operation : operations) {
+    OperationState* state = operations_.open();
+    if (state == nullptr) break;
+    ++taken;
+    std::uint64_t size = 0;
+    Outcome outcome = check(operation, now_ns, &size);
+    Operations::start(operation, *state, size);
+    Peer* peer = find(operation.peer);
+    if (peer != nullptr) ++peer->open_operations;
+    const bool is_notice = operation.verb == Verb::kNotify;
+    if (outcome == Outcome::kDone && !is_notice && !find_regions(*state)) {
+      outcome = Outcome::kInvalid;
+    }
+    if (outcome != Outcome::kDone) {
+      end(*state, outcome);
+      continue;
+    }
+    next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
+    peer->used_ns = now_ns;
+    if (peer->dormant && !is_notice) {
+      peer->dormant = false;
+      peer->usable_ns = now_ns + kFirstWayNs;
+      next_look_ns_ = 0;
+    }
+    auto& queue = is_notice             ? peer->notices_waiting
+                  : size <= kSmallBytes ? peer->small_waiting
+                                        : peer->bulk_waiting;
+    queue.push(state->id);
+    pump_later(*peer);
+  }
+  pump_all(now_ns);
+  return taken;
+}
+
+bool Requester::find_regions(OperationState& state) const {
+  for (Piece& piece : state.pieces) {
+    piece.region = regions_.find(piece);
+    if (piece.region == kNoRegion) return false;
+  }
+  return true;
+}
+
+void Requester::end(OperationState& operation, Outcome outcome) {
+  events_.push_back(ended(operation, outcome));
+  if (Peer* peer = find(operation.peer)) {
+    --peer->open_operations;
+    peer->notices_sent.erase(operation.id);
+  }
+  operations_.close(operation);
+}
+
+// The provider may still work on slices that are out: the event waits for the last of them.
+void Requester::give_up(OperationState& operation, Outcome outcome) {
+  if (operation.slices_out == 0) {
+    end(operation, operation.failure == Outcome::kDone ? outcome : operation.failure);
+  } else if (operation.failure == Outcome::kDone) {
+    operation.failure = outcome;
+  }
+}
+
+void Requester::cancel(OperationId id) {
+  if (OperationState* operation = operations_.find(id)) give_up(*operation, Outcome::kCancelled);
+}
+
+void Requester::on_slice_done(OperationState& operation, const Slice& slice) {
+  --operation.slices_out;
+  operation.done_bytes += slice.size_bytes;
+  if (operation.verb == Verb::kRead) counters_.read_bytes += slice.size_bytes;
+  if (operation.verb == Verb::kWrite) counters_.written_bytes += slice.size_bytes;
+  if (operation.done_bytes == operation.size_bytes) {
+    end(operation, Outcome::kDone);
+  } else if (operation.failure != Outcome::kDone && operation.slices_out == 0) {
+    end(operation, operation.failure);
+  }
+}
+
+void Requester::take_back(Peer& peer, Slice slice) {
+  OperationState* operation = operations_.find(slice.operation);
+  if (operation == nullptr) return;
+  RemoteRegions::Region* region = remote_regions_.find(operation->region);
+  const bool is_read = operation->verb == Verb::kRead;
+  if (operation->failure != Outcome::kDone || region == nullptr) {
+    --operation->slices_out;
+    give_up(*operation, Outcome::kStale);
+  } else if (is_read && ++slice.tries >= kMostTries) {
+    --operation->slices_out;
+    give_up(*operation, Outcome::kPeerLost);
+  } else if (is_read) {
+    --operation->slices_out;
+    region->doubted = true;
+    peer.resend.push(slice);
+  } else {
+    // It goes on counting as a slice that is out, until there is word.
+    operation->failure = Outcome::kPeerLost;
+    peer.held.push_back(operation->id);
+    if (!peer.introduced) return settle_held(peer, std::nullopt, Outcome::kPeerLost);
+    static_cast<void>(peer.link->send(encode(RegionBody{region->described.region})));
+  }
+}
+
+void Requester::settle_held(Peer& peer, std::optional<RegionId> region, Outcome outcome) {
+  std::erase_if(peer.held, [&](OperationId id) {
+    OperationState* operation = operations_.find(id);
+    if (operation == nullptr) return true;
+    const RemoteRegions::Region* of = remote_regions_.find(operation->region);
+    if (region && of != nullptr && of->described.region != *region) return false;
+    operation->failure = outcome;
+    --operation->slices_out;
+    give_up(*operation, outcome);
+    return true;
+  });
+}
+
+void Requester::on_completion(Peer& peer, std::size_t at, const Completion& completion,
+                              std::uint64_t now_ns) {
+  Place& place = peer.places[at];
+  const auto taken = place.lane->take(completion);
+  if (!taken) return;
+  const Slice slice = *taken;
+  place.since_ns = now_ns;
+  pump_later(peer);
+  if (slice.operation == kNoOperation) {
+    return on_looked(peer, at, completion.error == 0, now_ns);
+  }
+  peer.rails.on_done(at, slice.size_bytes);
+  if (completion.error != 0) {
+    const std::string why =
+        place.lane->domain().library().error_text("a request failed", completion.error);
+    place.why = why;
+    take_back(peer, slice);
+    if (++place.failures >= kMostFailures) fail_lane(peer, at, why, now_ns);
+    return;
+  }
+  place.failures = 0;
+  place.measured_bytes += slice.size_bytes;
+  if (OperationState* operation = operations_.find(slice.operation)) {
+    on_slice_done(*operation, slice);
+  }
+  measure(peer, place, at, now_ns);
+}
+
+bool Requester::poll_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
+  std::array<Completion, kLaneDepth> completions;
+  Place& place = peer.places[at];
+  if (place.lane == nullptr) return false;
+  const std::size_t count = place.lane->endpoint().poll(completions);
+  // One of them may close the lane; the others are taken back with it then.
+  for (std::size_t i = 0; i < count && place.lane != nullptr; ++i) {
+    on_completion(peer, at, completions[i], now_ns);
+  }
+  return count > 0;
+}
+
+void Requester::activate(Peer& peer) {
+  if (std::exchange(peer.active, true)) return;
+  active_.push_back(peer.id);
+}
+
+bool Requester::poll_lanes(std::uint64_t now_ns) {
+  bool any = false;
+  std::erase_if(active_, [&](PeerId id) {
+    Peer* peer = find(id);
+    if (peer == nullptr) return true;
+    peer->active = false;
+    for (std::size_t at = 0; at < peer->places.size(); ++at) {
+      const Place& place = peer->places[at];
+      if (place.lane == nullptr || (place.lane->posted() == 0 && !place.full)) continue;
+      any = poll_lane(*peer, at, now_ns) || any;
+      peer->active = peer->active || (place.lane != nullptr && place.lane->posted() > 0);
+    }
+    return !peer->active;
+  });
+  return any;
+}
+
+bool Requester::may_sleep() {
+  return std::ranges::all_of(active_, [&](PeerId id) {
+    Peer* peer = find(id);
+    return peer == nullptr || std::ranges::all_of(peer->places, [](const Place& place) {
+             if (place.lane == nullptr || place.lane->posted() == 0) return true;
+             Endpoint& endpoint = place.lane->endpoint();
+             return endpoint.wait_fd() >= 0 && endpoint.may_sleep(place.lane->domain().fabric());
+           });
+  });
+}
+
+// Bytes that came without a pause say how fast the rail is.
+void Requester::measure(Peer& peer, Place& place, std::size_t rail, std::uint64_t now_ns) {
+  if (place.measured_bytes < kMinSliceBytes || now_ns <= place.measured_ns) return;
+  peer.rails.on_measured(rail, place.measured_bytes, now_ns - place.measured_ns);
+  place.measured_bytes = 0;
+  place.measured_ns = now_ns;
+}
+
+void Requester::expire(std::uint64_t now_ns) {
+  constexpr std::uint64_t kDeadlineGrainNs = 500'000;
+  constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  std::uint64_t next = kNever;
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id == kNoOperation) continue;
+    if (operation.deadline_ns > now_ns) {
+      next = std::min(next, operation.deadline_ns);
+      continue;
+    }
+    const OperationId id = operation.id;
+    const PeerId peer = operation.peer;
+    give_up(operation, Outcome::kTimedOut);
+    if (operations_.find(id) != nullptr) abandon_lanes_of(id, peer, now_ns);
+  }
+  // Operations with deadlines close to each other end together.
+  next_deadline_ns_ = next == kNever ? kNever : std::max(next, now_ns + kDeadlineGrainNs);
+}
+
+// Only when its lanes are down does nothing of the operation land any more.
+void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t now_ns) {
+  Peer& peer = *find(id);
+  for (std::size_t at = 0; at < peer.places.size(); ++at) {
+    const Lane* lane = peer.places[at].lane.get();
+    if (lane != nullptr && lane->carries(operation)) {
+      fail_lane(peer, at, "an operation on it did not end by its deadline", now_ns);
+    }
+  }
+  if (operations_.find(operation) != nullptr) {
+    settle_held(peer, std::nullopt, Outcome::kPeerLost);
+  }
+}
+
+}  // namespace mc::transport::fabric

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of Requester that looks after peers: their link, their domains, signs of life.
+#include <algorithm>
+#include <utility>
+
+#include "transport/fabric/requester.h"
+#include "transport/tcp/socket.h"
+
+namespace mc::transport::fabric {
+
+namespace {
+constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
+constexpr std::uint64_t kFullNs = 20'000;      // given to a provider that has no room
+}  // namespace
+
+Result<PeerId> Requester::connect(const PeerSpec& spec) {
+  if (spec.node == 0) return fail(MC_INVALID_ARGUMENT, "a peer needs a node id");
+  if (peers_.size() >= kMaxPeers) {
+    return fail(MC_BUSY, "4096 peers are connected already; close some");
+  }
+  const PeerId id = next_peer_++;
+  peers_.emplace(id, std::make_unique<Peer>(*this, id, spec));
+  next_look_ns_ = 0;
+  return id;
+}
+
+Status Requester::attach(Link link, std::uint64_t now_ns) {
+  Peer* peer = find(link.peer);
+  if (peer == nullptr || link.lane != 0 || link.node != peer->spec.node) {
+    return {MC_INVALID_ARGUMENT, "nobody asked for this link"};
+  }
+  if (peer->link) return {MC_BUSY, "this peer has its link already"};
+  Status status = tcp::prepare_lane(link.socket.get());
+  if (!status.ok()) return status;
+  peer->link = std::make_unique<ControlLink>(std::move(link.socket), kProtocol);
+  status = edges_.watch(peer->link->socket(), peer, Edges::Kind::kLink);
+  if (!status.ok()) {
+    peer->link.reset();
+    return status;
+  }
+  peer->link_rail.on_up(0);
+  peer->heard_ns = now_ns;
+  peer->pinging = false;
+  static_cast<void>(peer->link->send(encode(HelloBody{kLinkVersion, 0})));
+  return {};
+}
+
+void Requester::dial_failed(PeerId id, std::uint64_t now_ns) {
+  Peer* peer = find(id);
+  if (peer != nullptr && !peer->link) peer->link_rail.on_failed(0, now_ns);
+}
+
+Result<RemoteRegionId> Requester::import_region(PeerId peer, std::span<const std::byte> text) {
+  if (find(peer) == nullptr) return fail(MC_INVALID_ARGUMENT, "no such peer is connected");
+  return remote_regions_.import(peer, text);
+}
+
+void Requester::tell(Event::Kind kind, PeerId peer) {
+  Event event;
+  event.kind = kind;
+  event.peer = peer;
+  events_.push_back(event);
+}
+
+void Requester::work_link(Peer& peer, std::uint64_t now_ns) {
+  const bool good = peer.link->work([&](const ControlHeader& header, auto body) {
+    const auto message = decode_body(header, body, false);
+    return message && take(peer, *message, now_ns);
+  });
+  if (!good) return fail_link(peer, now_ns);
+  if (!peer.notices_waiting.empty()) pump_later(peer);
+}
+
+bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
+  peer.heard_ns = now_ns;
+  switch (message.kind) {
+    case MessageKind::kDomains:
+      on_domains(peer, message.domains, now_ns);
+      return true;
+    case MessageKind::kDescription: {
+      pump_later(peer);
+      const RegionId region = message.region.region;
+      if (!remote_regions_.on_description(peer.id, region, message.text)) return false;
+      settle_held(peer, region, message.text.empty() ? Outcome::kStale : Outcome::kPeerLost);
+      return true;
+    }
+    case MessageKind::kNotified:
+      on_notified(peer, message.notified);
+      return true;
+    case MessageKind::kPong:
+      peer.pinging = false;
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Requester::on_domains(Peer& peer, const std::vector<DomainEntry>& domains,
+                           std::uint64_t now_ns) {
+  peer.remote.clear();
+  peer.epochs = {};
+  for (const DomainEntry& domain : domains) {
+    peer.epochs[domain.slot] = domain.epoch;
+    peer.remote[static_cast<std::uint8_t>(domain.slot)] = domain;
+  }
+  ++peer.version;
+  peer.introduced = true;
+  find_places(peer, now_ns);
+  pump_later(peer);
+  next_look_ns_ = 0;
+}
+
+void Requester::on_notified(Peer& peer, const NotifiedBody& notified) {
+  if (!peer.notices_sent.contains(notified.number)) return;
+  OperationState& operation = *operations_.find(notified.number);
+  const auto outcome = static_cast<Outcome>(notified.outcome);
+  if (outcome == Outcome::kDone) operation.done_bytes = operation.size_bytes;
+  end(operation, outcome);
+  pump_later(peer);
+}
+
+// Lanes go on: they find out by themselves whether the peer is still there.
+void Requester::fail_link(Peer& peer, std::uint64_t now_ns) {
+  edges_.forget(peer.link->socket(), &peer);
+  peer.link.reset();
+  peer.introduced = false;
+  peer.link_rail.on_failed(0, now_ns);
+  // They may have arrived.
+  for (const OperationId id : std::set(peer.notices_sent)) {
+    end(*operations_.find(id), Outcome::kPeerLost);
+  }
+  settle_held(peer, std::nullopt, Outcome::kPeerLost);
+  next_look_ns_ = 0;
+}
+
+void Requester::close_peer(PeerId id) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  // First the lanes, so that nothing lands in pieces after the events.
+  if (peer->link) fail_link(*peer, last_look_ns_);
+  fail_lanes(*peer, "closed", last_look_ns_);
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id != kNoOperation && operation.peer == id) end(operation, Outcome::kCancelled);
+  }
+  remote_regions_.forget(id);
+  peers_.erase(id);
+}
+
+void Requester::lose(Peer& peer, std::uint64_t now_ns) {
+  peer.lost = true;
+  tell(Event::Kind::kPeerLost, peer.id);
+  fail_lanes(peer, "the peer is lost", now_ns);
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id != kNoOperation && operation.peer == peer.id) {
+      // No lane is open: nothing of it is out.
+      end(operation, operation.failure == Outcome::kDone ? Outcome::kPeerLost : operation.failure);
+    }
+  }
+  peer.small_waiting.clear();
+  peer.bulk_waiting.clear();
+  peer.notices_waiting.clear();
+  peer.resend.clear();
+  peer.held.clear();
+  // Lanes are what tells that it is back.
+  peer.dormant = false;
+}
+
+// The provider has worked since it had no room.
+void Requester::try_again(std::uint64_t now_ns) {
+  full_ = false;
+  for (auto& [id, peer] : peers_) {
+    for (std::size_t at = 0; at < peer->places.size(); ++at) {
+      Place& place = peer->places[at];
+      if (!std::exchange(place.full, false)) continue;
+      pump_later(*peer);
+      if (place.state == LaneState::kLooking) look(*peer, at, now_ns);
+    }
+  }
+}
+
+void Requester::tick(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  if (full_) try_again(now_ns);
+  if (now_ns >= next_deadline_ns_) expire(now_ns);
+  if (now_ns < next_look_ns_) return;
+  // Whoever slept himself cannot blame his peers: what they sent may not have been read yet.
+  const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
+  last_look_ns_ = now_ns;
+  next_look_ns_ = now_ns + kLookNs;
+  for (const auto& [id, peer] : peers_) look_after(*peer, now_ns, was_away);
+}
+
+std::uint64_t Requester::next_tick_ns() const {
+  if (full_) return now_ns_ + kFullNs;
+  return peers_.empty() ? next_deadline_ns_ : std::min(next_deadline_ns_, next_look_ns_);
+}
+
+void Requester::look_after_link(Peer& peer, std::uint64_t now_ns, bool was_away) {
+  if (peer.link) {
+    if (was_away) peer.heard_ns = now_ns;
+    if (peer.link->failed() || (peer.pinging && now_ns >= peer.heard_ns + kLaneDeadNs &&
+                                now_ns >= peer.pinged_ns + kLaneDeadNs)) {
+      fail_link(peer, now_ns);
+    } else if (!peer.pinging && now_ns >= peer.pinged_ns + kHeartbeatNs) {
+      peer.pinging = true;
+      peer.pinged_ns = now_ns;
+      static_cast<void>(peer.link->send(encode_empty(MessageKind::kPing)));
+    }
+  }
+  if (!peer.link && peer.link_rail.probe(now_ns)) {
+    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall});
+  }
+}
+
+void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
+  look_after_link(peer, now_ns, was_away);
+  look_after_lanes(peer, now_ns, was_away);
+  if (peer.open_operations > 0) peer.used_ns = now_ns;
+  if (!peer.dormant && is_up(peer) && now_ns >= peer.used_ns + options_.idle_close_ns) {
+    fail_lanes(peer, "nothing to do", now_ns);
+    peer.dormant = true;
+  }
+  const bool is_usable = peer.introduced && (is_up(peer) || peer.dormant);
+  if (is_usable || peer.usable_ns == 0) {
+    peer.usable_ns = now_ns;
+  } else if (was_away) {
+    peer.usable_ns = std::max(peer.usable_ns, now_ns);
+  } else if (!peer.lost && now_ns >= peer.usable_ns + kPeerLostNs) {
+    lose(peer, now_ns);
+  }
+  if (peer.lost && is_usable) {
+    peer.lost = false;
+    tell(Event::Kind::kPeerBack, peer.id);
+  }
+}
+
+}  // namespace mc::transport::fabric

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of Requester that takes operations from queues to lanes.
+#include <algorithm>
+
+#include "transport/fabric/requester.h"
+
+namespace mc::transport::fabric {
+
+namespace {
+// What a link that the peer reads slowly may hold of notifications.
+constexpr std::size_t kMaxUnsentBytes = 128 * 1024;
+}  // namespace
+
+void Requester::pump_later(Peer& peer) {
+  if (peer.listed) return;
+  peer.listed = true;
+  pump_.push_back(peer.id);
+}
+
+void Requester::pump_all(std::uint64_t now_ns) {
+  for (std::size_t i = 0; i < pump_.size(); ++i) {
+    Peer* peer = find(pump_[i]);
+    if (peer == nullptr) continue;
+    peer->listed = false;
+    pump(*peer, now_ns);
+  }
+  pump_.clear();
+}
+
+void Requester::pump(Peer& peer, std::uint64_t now_ns) {
+  pump_notices(peer);
+  if (!is_up(peer)) return;
+  static_cast<void>(pump_small(peer, now_ns));
+  if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
+}
+
+// Notifications are short and seldom: they go over the link, which knows who speaks.
+void Requester::pump_notices(Peer& peer) {
+  while (peer.introduced && !peer.notices_waiting.empty() &&
+         peer.notices_sent.size() < kMaxUnanswered && peer.link->unsent_bytes() < kMaxUnsentBytes) {
+    const OperationState* operation = operations_.find(peer.notices_waiting.front());
+    peer.notices_waiting.pop();
+    if (operation == nullptr) continue;
+    std::vector<std::byte> payload;
+    for (const Piece& piece : operation->pieces) {
+      payload.insert(payload.end(), piece.data, piece.data + piece.size_bytes);
+    }
+    peer.notices_sent.insert(operation->id);
+    if (!peer.link->send(encode(NotifyBody{operation->id}, payload))) return;
+  }
+}
+
+std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t bytes) const {
+  const auto rail = peer.rails.choose(bytes);
+  if (!rail) return std::nullopt;
+  const Place& place = peer.places[*rail];
+  return place.lane->has_room() && !place.full ? rail : std::nullopt;
+}
+
+// False: it waits for keys, or has been given up.
+bool Requester::is_ready(Peer& peer, OperationState& operation) {
+  RemoteRegions::Region* region = remote_regions_.find(operation.region);
+  const auto state = region == nullptr ? RemoteRegions::State::kGone
+                                       : RemoteRegions::check(*region, peer.epochs, peer.version);
+  if (state == RemoteRegions::State::kMustAsk && peer.introduced) {
+    static_cast<void>(peer.link->send(encode(RegionBody{region->described.region})));
+  }
+  if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
+  return state == RemoteRegions::State::kReady;
+}
+
+std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operation, Slice slice,
+                              Cursor* after, std::uint64_t now_ns) {
+  Place& place = peer.places[at];
+  const Domain& domain = place.lane->domain();
+  const RegionKey* key = remote_regions_.find(operation.region)->keys[place.theirs];
+  if (key == nullptr) {
+    give_up(operation, Outcome::kStale);
+    return 0;
+  }
+  const std::uint64_t limit = std::min<std::uint64_t>(slice.size_bytes, domain.max_request_bytes());
+  std::array<iovec, kMaxRequestPieces> places;
+  std::array<void*, kMaxRequestPieces> descriptors;
+  std::size_t count = 0;
+  std::uint64_t covered = 0;
+  Cursor cursor = slice.start;
+  while (covered < limit && count < domain.max_pieces()) {
+    const Piece& piece = operation.pieces[cursor.piece];
+    if (regions_.find(piece) == kNoRegion) {
+      // Closed meanwhile.
+      give_up(operation, Outcome::kInvalid);
+      return 0;
+    }
+    const std::uint64_t part = std::min(limit - covered, piece.size_bytes - cursor.offset_bytes);
+    places[count] = {piece.data + cursor.offset_bytes, part};
+    descriptors[count++] = regions_.descriptor_of(piece.region, place.ours);
+    covered += part;
+    cursor.offset_bytes += part;
+    if (cursor.offset_bytes == piece.size_bytes) cursor = {cursor.piece + 1, 0};
+  }
+  slice.size_bytes = static_cast<std::uint32_t>(covered);
+  const bool was_idle = place.lane->posted() == 0;
+  const RemotePlace remote{key->base + operation.offset_bytes + slice.offset_bytes, key->key};
+  ++counters_.send_calls;
+  const Lane::Posted posted =
+      place.lane->post(slice, operation.verb, std::span(places).first(count),
+                       std::span<void* const>(descriptors).first(count), remote);
+  if (posted == Lane::Posted::kLater) {
+    place.full = full_ = true;
+    activate(peer);
+    return 0;
+  }
+  if (posted == Lane::Posted::kFailed) {
+    fail_lane(peer, at, "the provider takes no request", now_ns);
+    return 0;
+  }
+  *after = cursor;
+  if (was_idle) {
+    place.since_ns = now_ns;
+    place.measured_ns = now_ns;
+    place.measured_bytes = 0;
+  }
+  activate(peer);
+  ++operation.slices_out;
+  peer.rails.on_sent(at, covered);
+  return slice.size_bytes;
+}
+
+bool Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
+  for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
+    const OperationId id = peer.small_waiting.front();
+    if (!goes_on(id)) continue;
+    OperationState* operation = operations_.find(id);
+    if (!is_ready(peer, *operation)) {
+      if (!goes_on(id)) continue;
+      return false;
+    }
+    while (operation->cut_bytes < operation->size_bytes) {
+      const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
+      const auto place = choose(peer, left);
+      if (!place) return false;
+      const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(left), 0,
+                        operation->cut_at};
+      const std::uint32_t bytes = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
+      if (!goes_on(id)) break;
+      if (bytes == 0) return false;
+      operation->cut_bytes += bytes;
+    }
+  }
+  return true;
+}
+
+// False: some must wait for room, or for keys.
+bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
+  while (!peer.resend.empty()) {
+    Slice& slice = peer.resend.front();
+    const OperationId id = slice.operation;
+    if (!goes_on(id)) {
+      peer.resend.pop();
+      continue;
+    }
+    OperationState* operation = operations_.find(id);
+    if (!is_ready(peer, *operation)) {
+      if (!goes_on(id)) continue;
+      return false;
+    }
+    const auto place = choose(peer, slice.size_bytes);
+    if (!place) return false;
+    Cursor after;
+    const std::uint32_t bytes = post(peer, *place, *operation, slice, &after, now_ns);
+    if (bytes == 0 && goes_on(id)) return false;
+    if (bytes > 0) ++counters_.resent_slices;
+    if (bytes == 0 || bytes == slice.size_bytes) {
+      peer.resend.pop();
+      continue;
+    }
+    // The other domain takes fewer pieces at once.
+    slice.offset_bytes += bytes;
+    slice.size_bytes -= bytes;
+    slice.start = after;
+  }
+  return true;
+}
+
+void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+  while (!peer.bulk_waiting.empty()) {
+    const OperationId id = peer.bulk_waiting.front();
+    if (!goes_on(id)) {
+      peer.bulk_waiting.pop();
+      continue;
+    }
+    OperationState* operation = operations_.find(id);
+    if (!is_ready(peer, *operation)) {
+      if (!goes_on(id)) continue;
+      return;
+    }
+    const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
+    std::uint64_t bytes =
+        std::min<std::uint64_t>(left, peer.rails.slice_bytes(operation->size_bytes));
+    // A tail that is not worth a slice goes with the one before.
+    if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
+    const auto place = choose(peer, bytes);
+    if (!place) return;
+    const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes), 0,
+                      operation->cut_at};
+    const std::uint32_t posted = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
+    if (posted == 0 && goes_on(id)) return;
+    peer.bulk_waiting.pop();
+    if (posted == 0) continue;
+    operation->cut_bytes += posted;
+    if (operation->cut_bytes < operation->size_bytes) peer.bulk_waiting.push(id);
+  }
+}
+
+}  // namespace mc::transport::fabric

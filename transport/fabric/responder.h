@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the serving side: links that peers dialed. Reads and writes are the provider's work.
+// Threads: the transport's. Owns the links.
+// Trusts: no message before decode_body().
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/control_link.h"
+#include "transport/edges.h"
+#include "transport/fabric/local_regions.h"
+
+namespace mc::transport::fabric {
+
+inline constexpr std::uint32_t kMaxServedLinks = 4096;
+
+class Responder {
+ public:
+  struct Notification {
+    NodeId from = 0;
+    std::vector<std::byte> payload;
+  };
+
+  Responder(const DomainSlots& domains, const LocalRegions& regions, Edges& edges)
+      : domains_(domains), regions_(regions), edges_(edges) {}
+  ~Responder();
+
+  Status attach(Link link);
+  // Tells every peer where memory is served now.
+  void announce();
+  std::size_t links() const { return links_.size(); }
+  // What arrived; the caller takes them.
+  std::vector<Notification>& arrived() { return arrived_; }
+  const std::vector<Notification>& arrived() const { return arrived_; }
+
+ private:
+  class ServedLink : public Watched {
+   public:
+    ServedLink(Responder& owner, Link from)
+        : node(from.node), link(std::move(from.socket), kProtocol), owner_(owner) {}
+    void on_edge(std::uint64_t now_ns) override;
+
+    const NodeId node;
+    ControlLink link;
+    bool greeted = false;
+
+   private:
+    Responder& owner_;
+  };
+
+  bool take(ServedLink& link, const Message& message);
+  bool take_notification(ServedLink& link, const Message& message);
+  std::vector<DomainEntry> entries() const;
+
+  const DomainSlots& domains_;
+  const LocalRegions& regions_;
+  Edges& edges_;
+  std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
+  std::vector<Notification> arrived_;
+};
+
+}  // namespace mc::transport::fabric
