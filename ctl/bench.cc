@@ -16,6 +16,8 @@
 
 #include "ctl/bench/cases.h"
 #include "ctl/bench/remote.h"
+#include "ctl/bench/transport_case.h"
+#include "ctl/bench/transport_options.h"
 #include "ctl/command.h"
 #include "ctl/size.h"
 #include "ctl/table.h"
@@ -43,6 +45,7 @@ struct BenchOptions {
   bool embedded = false;
   bool remote = false;
   std::string pool_bytes;
+  TransportOptions transport;
 };
 
 // A case at a size.
@@ -313,6 +316,25 @@ int bench_remote(const SamplePlan& plan, Context& context) {
   return results.finish();
 }
 
+int bench_transport(const TransportOptions& options, const SamplePlan& sample, Context& context) {
+  const auto plan = plan_transport(options, sample);
+  if (!plan) {
+    return stop(context, plan.error().code() == MC_INVALID_ARGUMENT ? 2 : 1,
+                plan.error().to_string());
+  }
+  if (!options.listen.empty()) {
+    std::fprintf(stderr, "mcctl bench: %s serves %s of memory at %s\n", options.transport.c_str(),
+                 options.target_bytes.c_str(), options.listen.c_str());
+    return stop(context, 1, listen_as_target(*plan, options.listen).to_string());
+  }
+  Results results(context);
+  const Status status =
+      run_transport_cases(*plan, context.timeout_ms * 1'000'000,
+                          [&results](const CaseResult& result) { results.take(result); });
+  if (!status.ok()) return stop(context, 1, status.to_string());
+  return results.finish();
+}
+
 int bench(const BenchOptions& options, Context& context) {
   const auto keys = parse_key_count(options.keys);
   if (!keys) return stop(context, 2, "--keys: \"" + options.keys + "\" is not a count up to 100M");
@@ -323,6 +345,9 @@ int bench(const BenchOptions& options, Context& context) {
   rig.plan.sample.seconds = options.quick ? kQuickSeconds : options.seconds;
   rig.plan.sample.rounds = options.quick ? kQuickRounds : options.rounds;
 
+  if (!options.transport.transport.empty()) {
+    return bench_transport(options.transport, rig.plan.sample, context);
+  }
   if (options.remote) return bench_remote(rig.plan.sample, context);
   Helpers helpers;
   if (const Status started = start_helpers(helpers, options, context); !started.ok()) {
@@ -403,6 +428,7 @@ void register_bench(CLI::App& app, Context& context) {
                  "Start a master and two agents, each in a network namespace of its own, and "
                  "measure gets of the other host's objects beside a bare TCP connection");
   verb->add_option("--pool-bytes", options->pool_bytes, "With --embedded: size of the pool");
+  add_transport_options(*verb, options->transport);
   verb->callback([options, &context] { bench(*options, context); });
 }
 

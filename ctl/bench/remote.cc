@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 #include <memory>
 #include <thread>
 
+#include "ctl/bench/bare_stream.h"
 #include "ctl/replay/stage.h"
 #include "ctl/replay/target.h"
 #include "libmc/base/fd.h"
@@ -54,43 +54,6 @@ bool enter(const std::string& net) {
   return fd && ::setns(fd.get(), CLONE_NEWNET) == 0;
 }
 
-bool receive_all(int fd, void* data, std::size_t bytes) {
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t got = ::recv(fd, static_cast<char*>(data) + done, bytes - done, 0);
-    if (got <= 0) return false;
-    done += static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-bool send_all(int fd, const void* data, std::size_t bytes) {
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t put =
-        ::send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL);
-    if (put <= 0) return false;
-    done += static_cast<std::size_t>(put);
-  }
-  return true;
-}
-
-// Answers each question of eight bytes with as many bytes as it says.
-[[noreturn]] void serve(int listener) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const std::vector<char> bytes(std::size_t{1} << 20, 'x');
-  const int fd = ::accept(listener, nullptr, nullptr);
-  const int one = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  std::uint64_t wanted = 0;
-  while (receive_all(fd, &wanted, sizeof wanted)) {
-    while (wanted > 0) {
-      const std::size_t part = std::min<std::uint64_t>(wanted, bytes.size());
-      if (!send_all(fd, bytes.data(), part)) ::_exit(0);
-      wanted -= part;
-    }
-  }
-  ::_exit(0);
-}
-
 // A bare connection between the hosts of two agents, blocking calls on both sides.
 class BarePeer {
  public:
@@ -115,12 +78,16 @@ class BarePeer {
     }).join();
     if (!status.ok()) return status;
     child_ = ::fork();
-    if (child_ == 0) serve(listener.get());
+    if (child_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      std::vector<std::byte> bytes(std::size_t{1} << 20, std::byte{'x'});
+      serve_stream(::accept(listener.get(), nullptr, nullptr), bytes);
+      ::_exit(0);
+    }
     std::thread([&] {
       enter(from_net);
       socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      const int one = 1;
-      ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+      set_no_delay(socket_.get());
       if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) {
         status = {MC_AGENT_UNAVAILABLE, errno_text("connect to " + address, errno)};
       }
@@ -135,10 +102,8 @@ class BarePeer {
 
   mc_status ask(std::uint64_t bytes) {
     buffer_.resize(std::max<std::size_t>(buffer_.size(), bytes));
-    return send_all(socket_.get(), &bytes, sizeof bytes) &&
-                   receive_all(socket_.get(), buffer_.data(), bytes)
-               ? MC_OK
-               : MC_AGENT_UNAVAILABLE;
+    return stream_read(socket_.get(), std::span(buffer_).first(bytes)) ? MC_OK
+                                                                       : MC_AGENT_UNAVAILABLE;
   }
   mc_status ask(std::uint64_t bytes, std::uint64_t count) {
     mc_status status = MC_OK;
@@ -149,7 +114,7 @@ class BarePeer {
  private:
   pid_t child_ = 0;
   Fd socket_;
-  std::vector<char> buffer_;
+  std::vector<std::byte> buffer_;
 };
 
 std::string key_of(std::string_view kind, std::uint64_t number) {

@@ -202,9 +202,10 @@ class Requester {
   void on_domains(Peer& peer, const std::vector<DomainEntry>& domains, std::uint64_t now_ns);
   void on_notified(Peer& peer, const NotifiedBody& notified);
   void fail_link(Peer& peer, std::uint64_t now_ns);
-  void look_after(Peer& peer, std::uint64_t now_ns, bool was_away);
-  void look_after_link(Peer& peer, std::uint64_t now_ns, bool was_away);
-  void look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away);
+  // away_ns: for which this side did not look, and nobody is to blame.
+  void look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
+  void look_after_link(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
+  void look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
   void lose(Peer& peer, std::uint64_t now_ns);
   void tell(Event::Kind kind, PeerId peer);
 

@@ -122,11 +122,11 @@ void Requester::fail_lanes(Peer& peer, const std::string& why, std::uint64_t now
   for (std::size_t at = 0; at < peer.places.size(); ++at) fail_lane(peer, at, why, now_ns);
 }
 
-void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away) {
+void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     Place& place = peer.places[at];
     if (place.lane == nullptr) continue;
-    if (was_away) place.since_ns = now_ns;
+    place.since_ns += away_ns;
     const bool waits = place.state == LaneState::kLooking || place.lane->posted() > 0;
     if (waits && now_ns >= place.since_ns + kLaneDeadNs) {
       fail_lane(peer, at, "nothing came back for too long", now_ns);

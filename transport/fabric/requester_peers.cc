@@ -184,11 +184,13 @@ void Requester::tick(std::uint64_t now_ns) {
   if (full_) try_again(now_ns);
   if (now_ns >= next_deadline_ns_) expire(now_ns);
   if (now_ns < next_look_ns_) return;
-  // Whoever slept himself cannot blame his peers: what they sent may not have been read yet.
+  // Whoever slept himself cannot blame his peers for that time: what they sent may not have been
+  // read yet.
   const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
+  const std::uint64_t away_ns = was_away ? now_ns - last_look_ns_ - kLookNs : 0;
   last_look_ns_ = now_ns;
   next_look_ns_ = now_ns + kLookNs;
-  for (const auto& [id, peer] : peers_) look_after(*peer, now_ns, was_away);
+  for (const auto& [id, peer] : peers_) look_after(*peer, now_ns, away_ns);
 }
 
 std::uint64_t Requester::next_tick_ns() const {
@@ -196,11 +198,11 @@ std::uint64_t Requester::next_tick_ns() const {
   return peers_.empty() ? next_deadline_ns_ : std::min(next_deadline_ns_, next_look_ns_);
 }
 
-void Requester::look_after_link(Peer& peer, std::uint64_t now_ns, bool was_away) {
+void Requester::look_after_link(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
   if (peer.link) {
-    if (was_away) peer.heard_ns = now_ns;
+    peer.heard_ns += away_ns;
     if (peer.link->failed() || (peer.pinging && now_ns >= peer.heard_ns + kLaneDeadNs &&
-                                now_ns >= peer.pinged_ns + kLaneDeadNs)) {
+                                now_ns >= peer.pinged_ns + away_ns + kLaneDeadNs)) {
       fail_link(peer, now_ns);
     } else if (!peer.pinging && now_ns >= peer.pinged_ns + kHeartbeatNs) {
       peer.pinging = true;
@@ -213,19 +215,19 @@ void Requester::look_after_link(Peer& peer, std::uint64_t now_ns, bool was_away)
   }
 }
 
-void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
-  look_after_link(peer, now_ns, was_away);
-  look_after_lanes(peer, now_ns, was_away);
+void Requester::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
+  look_after_link(peer, now_ns, away_ns);
+  look_after_lanes(peer, now_ns, away_ns);
   if (peer.open_operations > 0) peer.used_ns = now_ns;
   if (!peer.dormant && is_up(peer) && now_ns >= peer.used_ns + options_.idle_close_ns) {
     fail_lanes(peer, "nothing to do", now_ns);
     peer.dormant = true;
   }
   const bool is_usable = peer.introduced && (is_up(peer) || peer.dormant);
-  if (is_usable || peer.usable_ns == 0) {
+  const bool is_new = peer.usable_ns == 0;
+  peer.usable_ns += away_ns;
+  if (is_usable || is_new) {
     peer.usable_ns = now_ns;
-  } else if (was_away) {
-    peer.usable_ns = std::max(peer.usable_ns, now_ns);
   } else if (!peer.lost && now_ns >= peer.usable_ns + kPeerLostNs) {
     lose(peer, now_ns);
   }

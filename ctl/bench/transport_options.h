@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the flags of `mcctl bench --transport`.
+// Threads: the main one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "ctl/bench/transport_plan.h"
+#include "mc/status.h"
+
+namespace mc::ctl {
+
+struct TransportOptions {
+  std::string transport;  // empty: the bench is about something else
+  std::vector<std::string> block_sizes;
+  std::uint64_t batch = 1;
+  unsigned threads = 1;
+  std::string operation = "read";
+  std::string memory = "host";
+  std::string provider;
+  std::vector<std::string> devices;
+  std::string address;
+  std::string listen;
+  std::string connect;
+  std::string target_bytes = "256MiB";
+};
+
+void add_transport_options(CLI::App& verb, TransportOptions& options);
+// Errors: MC_INVALID_ARGUMENT: which flag, and what it takes; MC_UNSUPPORTED: device memory.
+Result<TransportPlan> plan_transport(const TransportOptions& options, const SamplePlan& sample);
+
+}  // namespace mc::ctl

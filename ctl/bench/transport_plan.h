@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what `mcctl bench --transport` is asked to measure.
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ctl/bench/sampler.h"
+
+namespace mc::ctl {
+
+struct TransportPlan {
+  std::string transport;  // tcp rdma fabric
+  std::vector<std::uint64_t> block_bytes;
+  std::uint64_t batch = 1;
+  unsigned threads = 1;
+  bool write = false;
+  std::string provider;              // fabric: of libfabric
+  std::vector<std::string> devices;  // rdma: devices; fabric: domains
+  std::string address;               // of this host, for providers that speak IP
+  std::string connect;               // HOST:PORT of a target; empty: one is started
+  std::uint64_t target_bytes = 0;    // memory of the target
+  SamplePlan sample;
+};
+
+inline constexpr std::uint64_t kMaxBatch = 1024;
+inline constexpr unsigned kMaxBenchThreads = 64;
+inline constexpr std::uint64_t kMaxBatchBytes = std::uint64_t{1} << 30;
+
+}  // namespace mc::ctl
