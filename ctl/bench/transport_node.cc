@@ -91,6 +91,8 @@ Status TransportNode::start(const TransportPlan& plan) {
   tcp::TcpOptions options;
   options.node = self_.node;
   options.incarnation = self_.incarnation;
+  // The lanes are idle while their limit is measured, and bbr would pace them by that.
+  options.congestion_control = "reno";
   return take(tcp::TcpTransport::create(options, *this), transport_);
 }
 

@@ -7,51 +7,43 @@
 namespace mc::ctl {
 
 void add_transport_options(CLI::App& verb, TransportOptions& options) {
-  constexpr const char* kGroup = "Transports (no agent takes part)";
   verb.add_option("--transport", options.transport,
-                  "Read or write another process's memory over tcp, rdma or fabric (libfabric), "
-                  "beside bare TCP connections, or memcpy for the provider shm")
-      ->check(CLI::IsMember({"tcp", "rdma", "fabric"}))
-      ->group(kGroup);
-  verb.add_option("--block-size", options.block_sizes,
-                  "Bytes of an operation, such as 4KiB,1MiB (those two unless told)")
-      ->delimiter(',')
-      ->group(kGroup);
-  verb.add_option("--batch", options.batch, "Operations submitted together")
+                  "Without an agent: read or write another process's memory over tcp, rdma or "
+                  "fabric (libfabric), beside bare TCP connections, or memcpy for the provider shm")
+      ->check(CLI::IsMember({"tcp", "rdma", "fabric"}));
+  verb.add_option(
+          "--block-size", options.block_sizes,
+          "With --transport: bytes of an operation, such as 4KiB,1MiB (those two unless told)")
+      ->delimiter(',');
+  verb.add_option("--batch", options.batch, "With --transport: operations submitted together")
       ->check(CLI::Range(std::uint64_t{1}, kMaxBatch))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--threads", options.threads, "Askers, each a thread with a transport of its own")
+      ->capture_default_str();
+  verb.add_option("--threads", options.threads,
+                  "With --transport: askers, each a thread with a transport of its own")
       ->check(CLI::Range(1u, kMaxBenchThreads))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--op", options.operation, "read or write")
+      ->capture_default_str();
+  verb.add_option("--op", options.operation, "With --transport: read or write")
       ->check(CLI::IsMember({"read", "write"}))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--memory", options.memory, "host or device")
+      ->capture_default_str();
+  verb.add_option("--memory", options.memory, "With --transport: host or device")
       ->check(CLI::IsMember({"host", "device"}))
-      ->capture_default_str()
-      ->group(kGroup);
+      ->capture_default_str();
   verb.add_option("--provider", options.provider,
-                  "fabric: of libfabric, such as efa, tcp;ofi_rxm, shm")
-      ->group(kGroup);
-  verb.add_option("--device", options.devices, "rdma: devices; fabric: domains of the provider")
-      ->delimiter(',')
-      ->group(kGroup);
-  verb.add_option("--address", options.address, "fabric: of this host, for providers that speak IP")
-      ->group(kGroup);
-  auto* listen = verb.add_option("--listen", options.listen,
-                                 "HOST:PORT: be the target, until interrupted; without a key, so "
-                                 "whoever reaches the port can read and write this memory")
-                     ->group(kGroup);
+                  "With --transport fabric: of libfabric, such as efa, tcp;ofi_rxm, shm");
+  verb.add_option("--device", options.devices,
+                  "With --transport: RDMA devices, or domains of the provider")
+      ->delimiter(',');
+  verb.add_option("--address", options.address,
+                  "With --transport fabric: of this host, for providers that speak IP");
+  auto* listen = verb.add_option(
+      "--listen", options.listen,
+      "With --transport, HOST:PORT: be the target, until interrupted; without a key, so "
+      "whoever reaches the port can read and write this memory");
   verb.add_option("--connect", options.connect,
-                  "HOST:PORT of a target; without it one is started on this host")
-      ->excludes(listen)
-      ->group(kGroup);
-  verb.add_option("--target-bytes", options.target_bytes, "Memory of the target")
-      ->capture_default_str()
-      ->group(kGroup);
+                  "With --transport, HOST:PORT of a target; without it one is started on this host")
+      ->excludes(listen);
+  verb.add_option("--target-bytes", options.target_bytes, "With --transport: memory of the target")
+      ->capture_default_str();
 }
 
 Result<TransportPlan> plan_transport(const TransportOptions& options, const SamplePlan& sample) {
