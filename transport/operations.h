@@ -11,6 +11,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -60,6 +61,23 @@ class Operations {
   // Takes over what the operation says, and tells it its id.
   static void start(Operation& operation, OperationState& state, std::uint64_t size_bytes);
   void close(OperationState& operation);
+  // Calls overdue(operation) for each whose deadline has come; returns when to look again, ~0 for
+  // never. Operations with deadlines close to each other end together.
+  template <typename Overdue>
+  std::uint64_t expire(std::uint64_t now_ns, Overdue overdue) {
+    constexpr std::uint64_t kGrainNs = 500'000;
+    constexpr std::uint64_t kNever = ~std::uint64_t{0};
+    std::uint64_t next = kNever;
+    for (OperationState& operation : slots_) {
+      if (operation.id == kNoOperation) continue;
+      if (operation.deadline_ns > now_ns) {
+        next = std::min(next, operation.deadline_ns);
+      } else {
+        overdue(operation);
+      }
+    }
+    return next == kNever ? kNever : std::max(next, now_ns + kGrainNs);
+  }
   std::uint32_t in_flight() const { return in_flight_; }
   // Every slot; free ones have no id.
   std::vector<OperationState>& slots() { return slots_; }

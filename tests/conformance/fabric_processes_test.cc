@@ -2,17 +2,12 @@
 //
 // A serving host in a process of its own, ended by SIGKILL while it is read from; over TCP, and
 // through the memory of this host.
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "conformance/fabric_fixture.h"
-#include "transport/tcp/socket.h"
+#include "conformance/serving_process.h"
 
 namespace mc::transport::testing {
 namespace {
@@ -26,53 +21,21 @@ struct Provider {
   const char* address;
 };
 
-class Nobody : public Dialer {
-  void dial(const DialRequest&) override {}
-};
-
-// The serving process: says port and description on a pipe, then serves for ever.
-[[noreturn]] void serve(int pipe, const Provider& provider) {
-  Nobody nobody;
-  auto options = FabricPair::options(kNodeB, provider.provider, provider.address);
-  options.incarnation = static_cast<std::uint64_t>(::getpid());
-  auto transport =
-      fabric::FabricTransport::create(options, fabric::load_libfabric().value(), nobody).value();
-  Memory memory = pattern(kServedBytes, 8);
-  RegionSpec spec;
-  spec.data = memory.data();
-  spec.size_bytes = memory.size();
-  spec.rights = kRemoteRead;
-  const auto text = transport->describe(transport->register_region(spec).value()).value();
-  const Fd listener = tcp::listen_tcp("127.0.0.1", 0).value();
-  const std::uint32_t head[2] = {tcp::local_port(listener.get()).value(),
-                                 static_cast<std::uint32_t>(text.size())};
-  if (::write(pipe, head, sizeof head) < 0 || ::write(pipe, text.data(), text.size()) < 0) {
-    ::_exit(1);
-  }
-  std::vector<Event> events;
-  for (;;) {
-    Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket) {
-      Link link;
-      link.socket = std::move(socket);
-      link.accepted = true;
-      link.node = kNodeA;
-      link.incarnation = 1;
-      static_cast<void>(transport->attach(std::move(link)));
-    }
-    events.clear();
-    transport->poll(mc::now_ns(), events);
-    if (transport->next_poll_ns() > mc::now_ns()) wait_readable(transport->wait_fd(), 100'000);
-  }
-}
-
 class FabricProcesses : public ::testing::TestWithParam<Provider>, private Dialer {
  protected:
   void SetUp() override {
     if (const auto library = fabric::load_libfabric(); !library) {
       GTEST_SKIP() << library.error().to_string();
     }
-    start_server();
+    server_ = std::make_unique<ServingProcess>(
+        [provider = GetParam()](Dialer& dialer) {
+          auto options = FabricPair::options(kNodeB, provider.provider, provider.address);
+          options.incarnation = static_cast<std::uint64_t>(::getpid());
+          return std::move(
+              fabric::FabricTransport::create(options, fabric::load_libfabric().value(), dialer)
+                  .value());
+        },
+        kServedBytes, 8);
     transport_ = fabric::FabricTransport::create(
                      FabricPair::options(kNodeA, GetParam().provider, GetParam().address),
                      fabric::load_libfabric().value(), *this)
@@ -82,28 +45,7 @@ class FabricProcesses : public ::testing::TestWithParam<Provider>, private Diale
     spec.size_bytes = memory_arena().size();
     static_cast<void>(transport_->register_region(spec).value());
     peer_ = transport_->connect({kNodeB, 1}).value();
-    remote_ = transport_->import_region(peer_, text_).value();
-  }
-  void TearDown() override { kill_server(); }
-
-  // REQUIRES: this process has no domain open.
-  void start_server() {
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) serve(ends[1], GetParam());
-    ::close(ends[1]);
-    std::uint32_t head[2] = {0, 0};
-    ASSERT_EQ(::read(ends[0], head, sizeof head), static_cast<ssize_t>(sizeof head));
-    port_ = static_cast<std::uint16_t>(head[0]);
-    text_.resize(std::min<std::uint32_t>(head[1], kMaxDescriptorBytes));
-    ASSERT_EQ(::read(ends[0], text_.data(), text_.size()), static_cast<ssize_t>(text_.size()));
-    ::close(ends[0]);
-  }
-  void kill_server() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+    remote_ = transport_->import_region(peer_, server_->description()).value();
   }
   void dial(const DialRequest& request) override { dialed_.push_back(request); }
 
@@ -111,16 +53,7 @@ class FabricProcesses : public ::testing::TestWithParam<Provider>, private Diale
     const std::uint64_t until_ns = mc::now_ns() + 20 * kSecondNs;
     while (!holds()) {
       if (mc::now_ns() > until_ns) return false;
-      for (const DialRequest& request : std::exchange(dialed_, {})) {
-        auto socket = tcp::start_connect("127.0.0.1", port_);
-        Link link;
-        link.peer = request.peer;
-        link.node = request.node;
-        if (socket) link.socket = std::move(*socket);
-        if (!link.socket || !transport_->attach(std::move(link)).ok()) {
-          transport_->dial_failed(request.peer, 0);
-        }
-      }
+      make_links(*transport_, dialed_, server_->port());
       transport_->poll(mc::now_ns(), events_);
     }
     return true;
@@ -142,9 +75,7 @@ class FabricProcesses : public ::testing::TestWithParam<Provider>, private Diale
     return nullptr;
   }
 
-  pid_t pid_ = -1;
-  std::uint16_t port_ = 0;
-  std::vector<std::byte> text_;
+  std::unique_ptr<ServingProcess> server_;
   std::unique_ptr<fabric::FabricTransport> transport_;
   PeerId peer_ = kNoPeer;
   RemoteRegionId remote_ = 0;
@@ -166,7 +97,7 @@ TEST_P(FabricProcesses, BytesComeFromAnotherProcessAndItsDeathEndsWhatIsUnderWay
   std::vector<OperationId> ids;
   for (int i = 0; i < 8; ++i) ids.push_back(read(to));
   transport_->poll(mc::now_ns(), events_);
-  kill_server();
+  server_->kill();
   for (const OperationId id : ids) {
     ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
     const Outcome outcome = event_of(id)->outcome;

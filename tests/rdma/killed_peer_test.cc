@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A serving host in a process of its own, ended by SIGKILL while it is read from.
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "conformance/serving_process.h"
 #include "libmc/base/clock.h"
 #include "rdma/rdma_hosts.h"
-#include "transport/tcp/socket.h"
 
 namespace mc::transport::testing {
 namespace {
@@ -19,66 +16,16 @@ namespace {
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::size_t kServedBytes = 4u << 20;
 
-// The serving process: says port and description on a pipe, then serves for ever.
-[[noreturn]] void serve(int pipe) {
-  class Nobody : public Dialer {
-    void dial(const DialRequest&) override {}
-  } nobody;
-  auto options = RdmaPair::options(kNodeB, devices_b());
-  options.ack_timeout = kAckTimeout;
-  options.incarnation = static_cast<std::uint64_t>(::getpid());
-  auto transport = rdma::RdmaTransport::create(options, rdma::load_verbs().value(), nobody).value();
-  Memory memory = pattern(kServedBytes, 8);
-  RegionSpec spec;
-  spec.data = memory.data();
-  spec.size_bytes = memory.size();
-  spec.rights = kRemoteRead;
-  const auto text = transport->describe(transport->register_region(spec).value()).value();
-  Fd listener = tcp::listen_tcp("127.0.0.1", 0).value();
-  const std::uint32_t head[2] = {tcp::local_port(listener.get()).value(),
-                                 static_cast<std::uint32_t>(text.size())};
-  if (::write(pipe, head, sizeof head) < 0 || ::write(pipe, text.data(), text.size()) < 0) {
-    ::_exit(1);
-  }
-  std::vector<Event> events;
-  for (;;) {
-    Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket) {
-      Link link;
-      link.socket = std::move(socket);
-      link.accepted = true;
-      link.node = kNodeA;
-      link.incarnation = 1;
-      static_cast<void>(transport->attach(std::move(link)));
-    }
-    events.clear();
-    transport->poll(mc::now_ns(), events);
-    wait_readable(transport->wait_fd(), 1'000'000);
-  }
-}
-
-struct Server {
-  pid_t pid = -1;
-  std::uint16_t port = 0;
-  std::vector<std::byte> text;
-};
-
-// REQUIRES: this process has no device open.
-Server start_server() {
-  Server server;
-  int ends[2];
-  EXPECT_EQ(::pipe(ends), 0);
-  server.pid = ::fork();
-  if (server.pid == 0) serve(ends[1]);
-  ::close(ends[1]);
-  std::uint32_t head[2] = {0, 0};
-  EXPECT_EQ(::read(ends[0], head, sizeof head), static_cast<ssize_t>(sizeof head));
-  server.port = static_cast<std::uint16_t>(head[0]);
-  server.text.resize(std::min<std::uint32_t>(head[1], kMaxDescriptorBytes));
-  EXPECT_EQ(::read(ends[0], server.text.data(), server.text.size()),
-            static_cast<ssize_t>(server.text.size()));
-  ::close(ends[0]);
-  return server;
+std::unique_ptr<ServingProcess> start_server() {
+  return std::make_unique<ServingProcess>(
+      [](Dialer& dialer) {
+        auto options = RdmaPair::options(kNodeB, devices_b());
+        options.ack_timeout = kAckTimeout;
+        options.incarnation = static_cast<std::uint64_t>(::getpid());
+        return std::move(
+            rdma::RdmaTransport::create(options, rdma::load_verbs().value(), dialer).value());
+      },
+      kServedBytes, 8);
 }
 
 class KilledPeerTest : public ::testing::Test, private Dialer {
@@ -87,7 +34,7 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
     if (devices_a().empty() || devices_b().empty()) {
       GTEST_SKIP() << "no RDMA devices here; tests/run --rdma starts a machine that has them";
     }
-    servers_ = {start_server(), start_server()};
+    for (int i = 0; i < 2; ++i) servers_.push_back(start_server());
     auto options = RdmaPair::options(kNodeA, devices_a());
     options.ack_timeout = kAckTimeout;
     transport_ = rdma::RdmaTransport::create(options, rdma::load_verbs().value(), *this).value();
@@ -97,28 +44,13 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
     static_cast<void>(transport_->register_region(spec).value());
     peer_ = transport_->connect({kNodeB, 1}).value();
   }
-  void TearDown() override {
-    for (const Server& server : servers_) {
-      ::kill(server.pid, SIGKILL);
-      ::waitpid(server.pid, nullptr, 0);
-    }
-  }
   void dial(const DialRequest& request) override { dialed_.push_back(request); }
 
   bool wait_for(const std::function<bool()>& holds) {
     const std::uint64_t until_ns = mc::now_ns() + 20 * kSecondNs;
     while (!holds()) {
       if (mc::now_ns() > until_ns) return false;
-      for (const DialRequest& request : std::exchange(dialed_, {})) {
-        auto socket = tcp::start_connect("127.0.0.1", servers_[at_].port);
-        Link link;
-        link.peer = request.peer;
-        link.node = request.node;
-        if (socket) link.socket = std::move(*socket);
-        if (!link.socket || !transport_->attach(std::move(link)).ok()) {
-          transport_->dial_failed(request.peer, 0);
-        }
-      }
+      make_links(*transport_, dialed_, at_ < servers_.size() ? servers_[at_]->port() : 1);
       transport_->poll(mc::now_ns(), events_);
     }
     return true;
@@ -146,8 +78,8 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
         std::ranges::count(events_, Event::Kind::kCompleted, &Event::kind));
   }
 
-  std::vector<Server> servers_;
-  std::size_t at_ = 0;  // the one that is dialed
+  std::vector<std::unique_ptr<ServingProcess>> servers_;
+  std::size_t at_ = 0;  // the one that is dialed; beyond them: nobody
   std::vector<DialRequest> dialed_;
   std::unique_ptr<rdma::RdmaTransport> transport_;
   PeerId peer_ = kNoPeer;
@@ -157,17 +89,16 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
 };
 
 TEST_F(KilledPeerTest, ReadsOfAKilledPeerEndAsLostOnceAndTheNextProcessIsFound) {
-  const auto first = transport_->import_region(peer_, servers_[0].text).value();
+  const auto first = transport_->import_region(peer_, servers_[0]->description()).value();
   const auto ids = submit_reads(first, 256);  // a second's worth and more
   // Operations take turns, so all of them are under way then.
   ASSERT_TRUE(wait_for([&] { return transport_->counters().read_bytes >= 4u << 20; }))
       << transport_->describe_rails(peer_);
   EXPECT_EQ(std::ranges::count(events_, Event::Kind::kPeerLost, &Event::kind), 0)
       << transport_->describe_rails(peer_);
-  ::kill(servers_[0].pid, SIGKILL);
+  servers_[0]->kill();
   const std::uint64_t killed_ns = mc::now_ns();
-  at_ = 1;
-  servers_[1].port = 1;  // nobody listens there
+  at_ = servers_.size();
   ASSERT_TRUE(wait_for([&] { return completed() == ids.size(); }));
   std::printf("all operations ended %lu ms after the kill\n",
               (mc::now_ns() - killed_ns) / 1'000'000);
@@ -186,15 +117,15 @@ TEST_F(KilledPeerTest, ReadsOfAKilledPeerEndAsLostOnceAndTheNextProcessIsFound) 
 }
 
 TEST_F(KilledPeerTest, AfterAKillTheNextProcessIsReadFrom) {
-  const auto first = transport_->import_region(peer_, servers_[0].text).value();
+  const auto first = transport_->import_region(peer_, servers_[0]->description()).value();
   auto ids = submit_reads(first, 8);
   ASSERT_TRUE(wait_for([&] { return transport_->counters().read_bytes >= 1u << 20; }))
       << transport_->describe_rails(peer_);
   at_ = 1;
-  ::kill(servers_[0].pid, SIGKILL);
+  servers_[0]->kill();
   ASSERT_TRUE(wait_for([&] { return completed() == ids.size(); }));
   events_.clear();
-  const auto second = transport_->import_region(peer_, servers_[1].text).value();
+  const auto second = transport_->import_region(peer_, servers_[1]->description()).value();
   ASSERT_TRUE(wait_for([&] {
     return transport_->describe_rails(peer_).find(": up") != std::string::npos;
   })) << transport_->describe_rails(peer_);

@@ -239,22 +239,12 @@ void Requester::measure(Peer& peer, Place& place, std::size_t rail, std::uint64_
 }
 
 void Requester::expire(std::uint64_t now_ns) {
-  constexpr std::uint64_t kDeadlineGrainNs = 500'000;
-  constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  std::uint64_t next = kNever;
-  for (OperationState& operation : operations_.slots()) {
-    if (operation.id == kNoOperation) continue;
-    if (operation.deadline_ns > now_ns) {
-      next = std::min(next, operation.deadline_ns);
-      continue;
-    }
+  next_deadline_ns_ = operations_.expire(now_ns, [&](OperationState& operation) {
     const OperationId id = operation.id;
     const PeerId peer = operation.peer;
     give_up(operation, Outcome::kTimedOut);
     if (operations_.find(id) != nullptr) abandon_lanes_of(id, peer, now_ns);
-  }
-  // Operations with deadlines close to each other end together.
-  next_deadline_ns_ = next == kNever ? kNever : std::max(next, now_ns + kDeadlineGrainNs);
+  });
 }
 
 // Only when its lanes are down does nothing of the operation land any more.

@@ -32,20 +32,13 @@ Requester::Peer* Requester::find(PeerId id) {
 
 Outcome Requester::check(const Operation& operation, std::uint64_t now_ns,
                          std::uint64_t* size) const {
-  if (operation.pieces.empty() || operation.pieces.size() > kMaxPieces) return Outcome::kInvalid;
-  std::uint64_t bytes = 0;
-  for (const Piece& piece : operation.pieces) {
-    if (piece.data == nullptr || piece.size_bytes == 0 ||
-        piece.size_bytes > kMaxOperationBytes - bytes) {
-      return Outcome::kInvalid;
-    }
-    bytes += piece.size_bytes;
-  }
-  if (operation.verb == Verb::kNotify && bytes > kMaxNotificationBytes) return Outcome::kInvalid;
-  if (operation.verb != Verb::kNotify && operation.offset_bytes > ~std::uint64_t{0} - bytes) {
+  const auto bytes = size_of(operation.pieces);
+  if (!bytes) return Outcome::kInvalid;
+  if (operation.verb == Verb::kNotify && *bytes > kMaxNotificationBytes) return Outcome::kInvalid;
+  if (operation.verb != Verb::kNotify && operation.offset_bytes > ~std::uint64_t{0} - *bytes) {
     return Outcome::kInvalid;
   }
-  *size = bytes;
+  *size = *bytes;
   return operation.deadline_ns <= now_ns ? Outcome::kTimedOut : Outcome::kDone;
 }
 
@@ -60,7 +53,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     OperationState* state = operations_.open();
     if (state == nullptr) break;
     ++taken;
-    start(operation, *state, size);
+    Operations::start(operation, *state, size);
     if (outcome != Outcome::kDone) {
       end(*state, outcome);
       continue;
@@ -80,29 +73,8 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
   return taken;
 }
 
-void Requester::start(Operation& operation, OperationState& state, std::uint64_t size) {
-  operation.id = state.id;
-  state.verb = operation.verb;
-  state.peer = operation.peer;
-  state.cookie = operation.cookie;
-  state.deadline_ns = operation.deadline_ns;
-  state.priority = operation.priority;
-  state.region = operation.region;
-  state.generation = operation.generation;
-  state.offset_bytes = operation.offset_bytes;
-  state.size_bytes = size;
-  state.pieces.assign(operation.pieces.begin(), operation.pieces.end());
-}
-
 void Requester::end(OperationState& operation, Outcome outcome) {
-  Event event;
-  event.outcome = outcome;
-  event.verb = operation.verb;
-  event.id = operation.id;
-  event.cookie = operation.cookie;
-  event.bytes = operation.done_bytes;
-  event.peer = operation.peer;
-  events_.push_back(event);
+  events_.push_back(ended(operation, outcome));
   operations_.close(operation);
 }
 

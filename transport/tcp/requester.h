@@ -92,7 +92,6 @@ class Requester : public SliceSink {
   static std::size_t rail_of(std::uint32_t lane) { return lane == 0 ? 0 : lane - 1; }
 
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) const;
-  void start(Operation& operation, OperationState& state, std::uint64_t size);
   void refuse(Operation& operation, Outcome outcome);
   void pump_later(Peer& peer);
   void pump(Peer& peer, std::uint64_t now_ns);

@@ -12,7 +12,6 @@ namespace mc::transport::tcp {
 namespace {
 constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
-constexpr std::uint64_t kDeadlineGrainNs = 500'000;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at one peer; then its writes are lost
 }  // namespace
@@ -188,19 +187,12 @@ void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t
 }
 
 void Requester::expire(std::uint64_t now_ns) {
-  std::uint64_t next = kNever;
-  for (OperationState& operation : operations_.slots()) {
-    if (operation.id == kNoOperation) continue;
-    if (operation.deadline_ns > now_ns) {
-      next = std::min(next, operation.deadline_ns);
-      continue;
-    }
+  next_deadline_ns_ = operations_.expire(now_ns, [&](OperationState& operation) {
     const OperationId id = operation.id;
+    const PeerId peer = operation.peer;
     give_up(operation, Outcome::kTimedOut);
-    if (operations_.find(id) != nullptr) abandon_lanes_of(id, operation.peer, now_ns);
-  }
-  // Operations with deadlines close to each other end together.
-  next_deadline_ns_ = next == kNever ? kNever : std::max(next, now_ns + kDeadlineGrainNs);
+    if (operations_.find(id) != nullptr) abandon_lanes_of(id, peer, now_ns);
+  });
 }
 
 void Requester::tick(std::uint64_t now_ns) {
