@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <sstream>
-#include <tuple>
 
 #include "conformance/fabric_pair.h"
 #include "conformance/memory_arena.h"
@@ -170,6 +169,12 @@ class FabricWorld : public World {
   FabricPair pair_;
 };
 
+std::unique_ptr<World> fabric_world(const char* provider, const char* address) {
+  const auto library = fabric::load_libfabric();
+  if (!library) return nullptr;
+  return std::make_unique<FabricWorld>(*library, provider, address);
+}
+
 std::vector<std::string> words(const char* text) {
   std::istringstream stream(text == nullptr ? "" : text);
   std::vector<std::string> list;
@@ -186,14 +191,8 @@ std::vector<WorldKind> world_kinds() {
       {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
       {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }}};
   // On this host over its loopback, and through its memory.
-  for (const auto& [name, provider, address] :
-       {std::tuple{"fabric_tcp", "tcp;ofi_rxm", "127.0.0.1"}, {"fabric_shm", "shm", ""}}) {
-    kinds.push_back({name, [=]() -> std::unique_ptr<World> {
-                       const auto library = fabric::load_libfabric();
-                       if (!library) return nullptr;
-                       return std::make_unique<FabricWorld>(*library, provider, address);
-                     }});
-  }
+  kinds.push_back({"fabric_tcp", [] { return fabric_world("tcp;ofi_rxm", "127.0.0.1"); }});
+  kinds.push_back({"fabric_shm", [] { return fabric_world("shm", ""); }});
   // Set in the virtual machine that tests/run --rdma starts.
   const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
   const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));

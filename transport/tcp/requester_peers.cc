@@ -12,7 +12,6 @@ namespace mc::transport::tcp {
 namespace {
 constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
-constexpr std::uint64_t kNever = ~std::uint64_t{0};
 constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at one peer; then its writes are lost
 }  // namespace
 
