@@ -34,6 +34,8 @@ constexpr std::uint64_t kFirstBytesNs = 1'000'000'000;  // until a connection ha
 constexpr std::uint64_t kListenNs = 10'000'000;         // between two looks for connections
 constexpr std::uint64_t kSpinNs = 20'000;
 constexpr std::size_t kMaxFresh = 64;
+constexpr int kEndTries = 1000;  // until a target that was asked to end is killed
+constexpr useconds_t kEndUs = 1000;
 constexpr std::uint64_t kStreamIdleNs = 600'000'000'000;  // then a stream that says nothing is cut
 constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 
@@ -237,7 +239,7 @@ Result<TargetProcess> TargetProcess::start(const TransportPlan& plan) {
   const pid_t pid = ::fork();
   if (pid < 0) return fail(MC_NO_MEMORY, errno_text("fork", errno));
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     serve_target(plan, *listener);
   }
   return TargetProcess(pid, {"127.0.0.1", *port});
@@ -248,6 +250,12 @@ TargetProcess::TargetProcess(TargetProcess&& other) noexcept
 
 TargetProcess::~TargetProcess() {
   if (pid_ <= 0) return;
+  // libfabric's shm takes its files out of /dev/shm at this signal, not at SIGKILL.
+  ::kill(pid_, SIGTERM);
+  for (int i = 0; i < kEndTries; ++i) {
+    if (::waitpid(pid_, nullptr, WNOHANG) != 0) return;
+    ::usleep(kEndUs);
+  }
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
 }

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <utility>
 
 #include "conformance/transport_fixture.h"
@@ -75,7 +77,15 @@ ServingProcess::ServingProcess(const Make& make, std::size_t bytes, std::uint64_
 void ServingProcess::kill() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
-  ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+  ::waitpid(pid_, nullptr, 0);
+  // What libfabric's shm leaves behind a process that is killed.
+  const std::string ours = std::to_string(std::exchange(pid_, -1)) + ":";
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
+    if (entry.path().filename().string().starts_with(ours)) {
+      std::filesystem::remove(entry.path(), none);
+    }
+  }
 }
 
 void make_links(Transport& transport, std::vector<DialRequest>& dialed, std::uint16_t port) {
