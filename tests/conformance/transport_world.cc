@@ -143,13 +143,13 @@ class RdmaInMemoryWorld : public World {
 class FabricWorld : public World {
  public:
   FabricWorld(const fabric::Library& library, const std::string& provider,
-              const std::string& address)
+              const std::string& address_a, const std::string& address_b)
       : why_immortal_(provider == "shm"
                           ? "libfabric's shm knows peers of its own process by pointer; "
                             "FabricProcesses has one that dies"
                           : ""),
-        pair_(library, FabricPair::options(kNodeA, provider, address),
-              FabricPair::options(kNodeB, provider, address)) {
+        pair_(library, FabricPair::options(kNodeA, provider, address_a),
+              FabricPair::options(kNodeB, provider, address_b)) {
     RegionSpec spec;
     spec.data = memory_arena().data();
     spec.size_bytes = memory_arena().size();
@@ -169,10 +169,11 @@ class FabricWorld : public World {
   FabricPair pair_;
 };
 
-std::unique_ptr<World> fabric_world(const char* provider, const char* address) {
+std::unique_ptr<World> fabric_world(const char* provider, const char* address_a,
+                                    const char* address_b) {
   const auto library = fabric::load_libfabric();
   if (!library) return nullptr;
-  return std::make_unique<FabricWorld>(*library, provider, address);
+  return std::make_unique<FabricWorld>(*library, provider, address_a, address_b);
 }
 
 std::vector<std::string> words(const char* text) {
@@ -191,8 +192,9 @@ std::vector<WorldKind> world_kinds() {
       {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
       {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }}};
   // On this host over its loopback, and through its memory.
-  kinds.push_back({"fabric_tcp", [] { return fabric_world("tcp;ofi_rxm", "127.0.0.1"); }});
-  kinds.push_back({"fabric_shm", [] { return fabric_world("shm", ""); }});
+  kinds.push_back(
+      {"fabric_tcp", [] { return fabric_world("tcp;ofi_rxm", "127.0.0.1", "127.0.0.1"); }});
+  kinds.push_back({"fabric_shm", [] { return fabric_world("shm", "", ""); }});
   // Set in the virtual machine that tests/run --rdma starts.
   const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
   const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));
@@ -201,6 +203,10 @@ std::vector<WorldKind> world_kinds() {
                        // An emulated processor answers late: 1 s until a packet is sent again.
                        return std::make_unique<RdmaWorld>(rdma::load_verbs().value(), ours, theirs,
                                                           std::uint8_t{18}, 4u);
+                     }});
+    kinds.push_back({"fabric_verbs", [] {
+                       // Those that the machine gives the ends of its first rail.
+                       return fabric_world("verbs;ofi_rxm", "10.77.0.1", "10.77.0.2");
                      }});
   }
   return kinds;

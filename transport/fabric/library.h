@@ -31,6 +31,8 @@ struct Library {
   std::string error_text(const std::string& what, long error) const;
 };
 
+// Sets environment variables that turn its caches of registered memory off. REQUIRES: no other
+// thread reads the environment meanwhile; nobody else in this process has used libfabric before.
 // Errors: MC_UNSUPPORTED: this host has no libfabric, or too old a one; with the remedy.
 Result<Library> load_libfabric();
 
