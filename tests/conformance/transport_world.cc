@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "conformance/choice_node.h"
 #include "conformance/memory_arena.h"
 #include "conformance/rdma_pair.h"
 #include "conformance/tcp_node.h"
@@ -138,6 +139,40 @@ class FabricWorld : public World {
                                   std::vector<std::string>{"b0", "b1"}, std::uint8_t{14}, 0u);
 };
 
+// Both ways at once. What the suite sends goes by either.
+class ChoiceWorld : public World {
+ public:
+  ChoiceWorld() {
+    RegionSpec spec;
+    spec.data = memory_arena().data();
+    spec.size_bytes = memory_arena().size();
+    static_cast<void>(a_->transport().register_region(spec).value());
+  }
+  Transport& a() override { return a_->transport(); }
+  Transport& b() override { return b_->transport(); }
+  std::uint64_t now_ns() const override { return mc::now_ns(); }
+  void step(std::vector<Event>& at_a, std::vector<Event>& at_b) override {
+    const std::uint64_t now = mc::now_ns();
+    a_->step(now, at_a);
+    if (b_) b_->step(now, at_b);
+  }
+  void kill_b() override { b_.reset(); }
+
+ private:
+  struct Fabric : VerbsFabric {
+    Fabric() {
+      add({.name = "a0", .subnet = 0, .host = 1});
+      add({.name = "b0", .subnet = 0, .host = 2});
+    }
+  };
+  Fabric fabric_;
+  PortBook book_;
+  std::unique_ptr<ChoiceNode> a_ =
+      std::make_unique<ChoiceNode>(book_, kNodeA, std::vector<std::string>{"a0"});
+  std::unique_ptr<ChoiceNode> b_ =
+      std::make_unique<ChoiceNode>(book_, kNodeB, std::vector<std::string>{"b0"});
+};
+
 std::vector<std::string> words(const char* text) {
   std::istringstream stream(text == nullptr ? "" : text);
   std::vector<std::string> list;
@@ -151,7 +186,8 @@ std::vector<WorldKind> world_kinds() {
   std::vector<WorldKind> kinds = {{"loop", [] { return std::make_unique<LoopWorld>(); }},
                                   {"tcp", [] { return std::make_unique<TcpWorld>(); }},
                                   {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
-                                  {"fabric", [] { return std::make_unique<FabricWorld>(); }}};
+                                  {"fabric", [] { return std::make_unique<FabricWorld>(); }},
+                                  {"choice", [] { return std::make_unique<ChoiceWorld>(); }}};
   // Set in the virtual machine that tests/run --rdma starts.
   const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
   const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));

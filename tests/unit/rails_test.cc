@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "transport/limits.h"
-#include "transport/rail_pairs.h"
 
 namespace mc::transport {
 namespace {
@@ -332,32 +331,6 @@ TEST(Turns, WhoComesLateIsOwedNothing) {
   }
   EXPECT_LE(took, 12u);
   EXPECT_GE(took, 8u);
-}
-
-TEST(RailPairs, NicsOfTheSameNameArePartners) {
-  const std::vector<std::string> ours = {"mlx5_0", "mlx5_1", "mlx5_2"};
-  const std::vector<std::string> theirs = {"mlx5_2", "mlx5_1", "mlx5_0"};
-  const auto pairs = pair_rails(ours, theirs, false);
-  EXPECT_EQ(pairs, (std::vector<RailPair>{{0, 2, false}, {1, 1, false}, {2, 0, false}}));
-}
-
-TEST(RailPairs, OtherNamesArePairedInOrderAndTheShorterSideAgain) {
-  const std::vector<std::string> ours = {"a", "b", "c", "d"};
-  const std::vector<std::string> theirs = {"x", "y"};
-  const auto pairs = pair_rails(ours, theirs, false);
-  EXPECT_EQ(pairs,
-            (std::vector<RailPair>{{0, 0, false}, {1, 1, false}, {2, 0, false}, {3, 1, false}}));
-  EXPECT_EQ(pair_rails(theirs, ours, false).size(), 4u);
-  EXPECT_TRUE(pair_rails({}, ours).empty());
-}
-
-TEST(RailPairs, SparesCrossOver) {
-  const std::vector<std::string> nics = {"mlx5_0", "mlx5_1"};
-  const auto pairs = pair_rails(nics, nics);
-  EXPECT_EQ(pairs,
-            (std::vector<RailPair>{{0, 0, false}, {1, 1, false}, {0, 1, true}, {1, 0, true}}));
-  const std::vector<std::string> one = {"mlx5_0"};
-  EXPECT_EQ(pair_rails(one, one).size(), 1u);
 }
 
 }  // namespace
