@@ -10,6 +10,7 @@
 #include "agent/cluster/cluster_node.h"
 #include "agent/cluster/door.h"
 #include "agent/cluster/master_link.h"
+#include "agent/cluster/near_devices.h"
 #include "libmc/base/hash.h"
 #include "transport/choice/choice_transport.h"
 #include "transport/rdma/rdma_transport.h"
@@ -149,6 +150,7 @@ class NetworkCluster final : public ClusterNode {
     rdma.incarnation = identity_.incarnation;
     rdma.devices = split(options.rdma_devices);
     rdma.ack_timeout = static_cast<std::uint8_t>(options.rdma_ack_timeout);
+    rdma.near = near_devices_of_host();
     rdma.gid_index = transport::rdma::gid_index_from_environment();
     const auto verbs = transport::rdma::load_verbs();
     Result<std::unique_ptr<transport::rdma::RdmaTransport>> opened =

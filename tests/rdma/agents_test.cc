@@ -42,9 +42,7 @@ class RdmaAgentsTest : public ClusterTest {
                   {"transports", own.empty() ? "tcp" : "rdma"},
                   {"rdma_devices", own},
                   {"rdma_ack_timeout", "18"},
-                  // A keeper has two seconds to start, which are short here.
                   {"descriptor_store", "none"}};
-      of_agent_.push_back(options_);
       agents_.push_back(std::make_unique<conformance::AgentProcess>());
       start_agent(agents_.size() - 1);
       ASSERT_FALSE(HasFailure());
@@ -101,7 +99,6 @@ class RdmaAgentsTest : public ClusterTest {
   }
 
   std::map<std::size_t, mc_client*> patient_;
-  std::vector<conformance::AgentOptions> of_agent_;
   std::size_t next_ = 0;
 };
 

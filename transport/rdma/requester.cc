@@ -111,6 +111,10 @@ void Requester::start(Operation& operation, OperationState& state, std::uint64_t
   state.cookie = operation.cookie;
   state.deadline_ns = operation.deadline_ns;
   state.priority = operation.priority;
+  state.near = Rails::kAllNear;
+  if (options_.near && size > kSmallBytes && operation.pieces.size() <= kMaxPieces) {
+    state.near = options_.near(operation.pieces.front().data, own_names_);
+  }
   state.region = operation.region;
   state.generation = operation.generation;
   state.offset_bytes = operation.offset_bytes;
@@ -280,10 +284,22 @@ void Requester::pump(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
+std::uint64_t Requester::near_rails(const Peer& peer, const OperationState& operation) const {
+  if (operation.near == Rails::kAllNear) return Rails::kAllNear;
+  std::uint64_t rails = 0;
+  const std::size_t count = peer.paths.size() * options_.bulk_pairs;
+  for (std::size_t rail = 0; rail < std::min<std::size_t>(count, 64); ++rail) {
+    const std::uint8_t device = peer.paths[rail % peer.paths.size()].ours;
+    rails |= (operation.near >> device & 1) << rail;
+  }
+  return rails;
+}
+
 std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t bytes, bool small,
-                                             Priority priority) const {
+                                             const OperationState& operation) const {
   const bool on_small = peer.small.up_count() > 0 && (small || peer.bulk.up_count() == 0);
-  const auto rail = (on_small ? peer.small : peer.bulk).choose(bytes, Rails::kAllNear, priority);
+  const auto rail = (on_small ? peer.small : peer.bulk)
+                        .choose(bytes, near_rails(peer, operation), operation.priority);
   if (!rail) return std::nullopt;
   const std::size_t place = on_small ? *rail : *rail + peer.paths.size();
   return peer.places[place].lane->has_room() ? std::optional(place) : std::nullopt;
@@ -370,7 +386,7 @@ bool Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
     }
     while (operation->cut_bytes < operation->size_bytes) {
       const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
-      const auto place = choose(peer, left, true, operation->priority);
+      const auto place = choose(peer, left, true, *operation);
       if (!place) return false;
       const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(left),
                         operation->cut_at, operation->priority};
@@ -396,7 +412,7 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
       return false;
     }
     const auto place =
-        choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes, slice.priority);
+        choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes, *operation);
     if (!place) return false;
     ++counters_.resent_slices;
     Cursor after;
@@ -441,7 +457,7 @@ bool Requester::post_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   std::uint64_t bytes = std::min<std::uint64_t>(left, rails.slice_bytes(operation->size_bytes));
   // A tail that is not worth a slice goes with the one before.
   if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
-  const auto place = choose(peer, bytes, false, priority);
+  const auto place = choose(peer, bytes, false, *operation);
   if (!place) return false;
   const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes), operation->cut_at,
                     priority};

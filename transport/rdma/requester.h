@@ -175,7 +175,9 @@ class Requester {
   bool post_next(Peer& peer, Priority priority, std::uint64_t now_ns);
   bool is_ready(Peer& peer, OperationState& operation);
   std::optional<std::size_t> choose(const Peer& peer, std::uint64_t bytes, bool small,
-                                    Priority priority) const;
+                                    const OperationState& operation) const;
+  // Of the peer's rails, those whose device here is near to what the operation moves.
+  std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
   // Posts the slice, or as much of it as one request can; returns the bytes. 0: the operation has
   // been given up.
   std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
@@ -219,6 +221,7 @@ class Requester {
   Operations operations_;
   RemoteRegions remote_regions_;
   std::array<std::optional<PortAddress>, kMaxDevices> own_addresses_;
+  std::vector<std::string> own_names_;  // by slot
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;
   std::vector<LaneOwner> lanes_;

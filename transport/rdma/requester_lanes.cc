@@ -257,8 +257,11 @@ void Requester::on_closing(const Device& device, std::uint64_t now_ns) {
 }
 
 void Requester::on_devices_changed() {
+  own_names_.resize(kMaxDevices);
   for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
-    if (devices_[slot]) own_addresses_[slot] = devices_[slot]->address();
+    if (!devices_[slot]) continue;
+    own_addresses_[slot] = devices_[slot]->address();
+    own_names_[slot] = devices_[slot]->name();
   }
   for (auto& peer : peers_) {
     if (peer && peer->introduced) find_paths(*peer, last_look_ns_);
