@@ -230,7 +230,11 @@ TEST_F(RdmaAgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   twice.replicas = 2;
   // At the first of the two, and then by the master's order at another.
   ASSERT_EQ(put(1, "large", value, &twice), MC_OK) << mc_last_error();
-  ASSERT_TRUE(wait_for([&] { return holders(0, "large") >= 2; }));
+  // The master knows of a copy before its bytes are there.
+  ASSERT_TRUE(wait_for([&] {
+    return counter(0, "counters", "copies_kept") + counter(2, "counters", "copies_kept") >= 1;
+  }));
+  EXPECT_GE(holders(0, "large"), 2u);
   const std::string alone = content("alone", kBytes);
   ASSERT_EQ(put(1, "alone", alone), MC_OK);
   const std::uint64_t before = rdma_bytes(0);
@@ -239,14 +243,16 @@ TEST_F(RdmaAgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   std::thread reader([&] { got = fetch(0, "alone", kBytes); });
   // In the middle of it.
   EXPECT_TRUE(wait_for([&] { return rdma_bytes(0) > before + (1 << 20); }));
-  agents_[1]->kill_hard();
   const std::uint64_t killed_ns = now_ns();
+  agents_[1]->kill_hard();
   reader.join();
   std::printf("the read ended %lu ms after the kill, %s\n", (now_ns() - killed_ns) / 1'000'000,
               got == alone ? "complete" : got.substr(0, 20).c_str());
   EXPECT_TRUE(got == alone || got == "<MC_NOT_FOUND>") << got.size();
   EXPECT_LT(now_ns() - start_ns, kTimeoutNs);
-  EXPECT_TRUE(wait_for([&] { return fetch(0, "large", kBytes) == value; })) << rails(0);
+  std::string last;
+  EXPECT_TRUE(wait_for([&] { return (last = fetch(0, "large", kBytes)) == value; }))
+      << last.substr(0, 30) << rails(0) << ask(0, "status")["cluster"].toStyledString();
 }
 
 TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
