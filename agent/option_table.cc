@@ -12,6 +12,7 @@ constexpr std::uint64_t kMaxRuntimeDirBytes = kMaxSocketPathBytes - sizeof("/kee
 constexpr std::uint64_t kMaxUrlBytes = 4096;
 constexpr std::uint64_t kMaxKeyPathBytes = 4095;
 constexpr std::uint64_t kMaxAddressBytes = 255;
+constexpr std::uint32_t kMaxAckTimeout = 22;  // 17 s
 constexpr std::uint32_t kMaxSpinUs = 1000000;
 constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
 
@@ -128,6 +129,15 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       row<&O::zone>("zone", text(kMaxAddressBytes),
                     "where this host stands, as a rack's or zone's name: near holders are read "
                     "first"),
+      row<&O::transports>("transports", choice({"auto", "tcp", "rdma"}),
+                          "how bytes come from peers: auto takes RDMA where both hosts have it, "
+                          "else TCP; rdma refuses to start without a device"),
+      row<&O::rdma_devices>("rdma_devices", text(kMaxUrlBytes),
+                            "RDMA devices to use, as rdma link shows them, with commas between "
+                            "them; empty: all that have an active port"),
+      row<&O::rdma_ack_timeout>("rdma_ack_timeout", count(1, kMaxAckTimeout),
+                                "how long a packet may be unanswered before RDMA sends it again: "
+                                "4.096 us * 2^N; 14 is 67 ms"),
   };
 }
 

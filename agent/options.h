@@ -60,6 +60,9 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // what peers dial; empty: listen, with the port that was taken
   std::string zone;
+  std::string transports = "auto";           // "auto" | "tcp" | "rdma"
+  std::string rdma_devices;                  // names, with commas between them; empty: all
+  std::uint32_t rdma_ack_timeout = 14;       // of InfiniBand: 4.096 us * 2^it
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
 };
 

@@ -12,14 +12,16 @@ namespace {
 constexpr std::string_view kDescription =
     "Show the ways to each peer: health, load, bandwidth, errors\n"
     "\n"
-    "A rail is a TCP lane or a pair of NICs. HEALTH is up, slow (a pair of NICs less than half as\n"
+    "A rail is a TCP lane, or a queue pair between two RDMA devices: ours by its name, and the\n"
+    "peer's by its number. HEALTH is up, slow (a pair of NICs less than half as\n"
     "fast as the fastest to that peer; it gets less to carry), recovering (it had failed, and "
     "gets\n"
     "more and more again) or down (it is tried again after a pause of 10 ms to 1 s). LOAD is what\n"
     "is under way of what may be. MEASURED and LATENCY are this agent's own measurements of what\n"
     "it fetched; 954 MiB/s, which is 1 GB/s, until then. CARRIED and SLICES count since the\n"
     "peer was connected, FAILURES the times the rail was left, SENT AGAIN the slices that were\n"
-    "under way then and came over another one.\n"
+    "under way then and came over another one. Below stands why an RDMA rail is not up,\n"
+    "and what keeps this host's memory or devices from RDMA. Meanwhile TCP is used.\n"
     "\n"
     "Bytes that peers fetch from here are in \"mcctl cluster status\": their rails are theirs.";
 

@@ -110,6 +110,7 @@ std::uint64_t sum(const Json::Value& list, std::string_view name) {
 std::string rails_text(const Json::Value& rails) {
   Table table({"PEER", "RAIL", "HEALTH", "LOAD", "MEASURED", "LATENCY", "CARRIED", "SLICES",
                "FAILURES", "SENT AGAIN"});
+  std::string last;
   for (const Json::Value& peer : array_field(rails, "peers")) {
     for (const Json::Value& rail : array_field(peer, "rails")) {
       const std::uint64_t latency_ns = number_field(rail, "latency_ns");
@@ -120,13 +121,20 @@ std::string rails_text(const Json::Value& rails) {
                      format_count(number_field(rail, "done_slices")),
                      format_count(number_field(rail, "failures")),
                      format_count(number_field(rail, "taken_back_slices"))});
+      const std::string note = text_field(rail, "note");
+      if (!note.empty()) {
+        last += fmt::format("{}, {}: {}\n", peer_name(peer), text_field(rail, "name"), note);
+      }
     }
   }
+  const std::string obstacles = text_field(rails, "rdma_obstacles");
+  if (!obstacles.empty()) last += "RDMA: " + obstacles + "\n";
   if (table.empty()) {
     return "This agent has no rails: it makes them to a peer when it first needs something of "
-           "it.\n";
+           "it.\n" +
+           last;
   }
-  return table.to_string();
+  return table.to_string() + last;
 }
 
 Json::Value top_sample(const TopLook& before, const TopLook& now, double elapsed_s) {

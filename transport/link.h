@@ -7,7 +7,8 @@
 //     connect() ─► Dialer.dial(lane) ─► … connect, hello, proof of the key … ─► attach(Link)
 //
 //   tcp moves its bytes over the links. rdma exchanges queue pair numbers over one and keeps it as
-//   the peer's sign of life.
+//   the peer's sign of life. Both come through the same port: the first bytes of a link say whose
+//   it is, and what else the other side speaks.
 // Threads: dial() is called by the transport's thread; attach() must be, too.
 // Owns: a Link owns its socket. Trusts: node and incarnation are what the handshake proved.
 #pragma once
@@ -27,6 +28,12 @@ enum class LaneRole : std::uint8_t {
 };
 inline constexpr std::uint8_t kLastLaneRole = 1;
 
+// What is spoken on a link.
+enum class LinkProtocol : std::uint8_t { kTcp = 0, kRdma = 1 };
+inline constexpr std::uint8_t kLastLinkProtocol = 1;
+// Feature: takes links of kRdma.
+inline constexpr std::uint32_t kFeatureRdma = 1;
+
 struct PeerSpec {
   NodeId node = 0;
   std::uint32_t bulk_lanes = 4;  // and a small one
@@ -37,6 +44,7 @@ struct DialRequest {
   NodeId node = 0;
   std::uint32_t lane = 0;
   LaneRole role = LaneRole::kBulk;
+  LinkProtocol protocol = LinkProtocol::kTcp;
 };
 
 class Dialer {
@@ -52,6 +60,7 @@ struct Link {
   std::uint64_t peer = 0;  // ours, when we dialed
   std::uint32_t lane = 0;
   LaneRole role = LaneRole::kBulk;
+  LinkProtocol protocol = LinkProtocol::kTcp;
   NodeId node = 0;                // of the other side
   std::uint64_t incarnation = 0;  // of the other side
   std::uint32_t features = 0;     // that both sides have

@@ -32,7 +32,8 @@ struct OperationState {
   Verb verb = Verb::kRead;
   Outcome failure = Outcome::kDone;  // decided, but slices of a write are still on lanes
   Priority priority = Priority::kForeground;
-  bool queued = false;  // in its peer's queue of what is not cut yet
+  std::uint64_t near = ~std::uint64_t{0};  // what is near to its first piece, as rails want it
+  bool queued = false;                     // in its peer's queue of what is not cut yet
   PeerId peer = kNoPeer;
   std::uint64_t cookie = 0;
   std::uint64_t deadline_ns = 0;

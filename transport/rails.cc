@@ -185,12 +185,12 @@ void Rails::remove(Rail& rail, std::uint64_t bytes, Priority priority) {
   if (rail.ramp_slices > 0) climb(rail);
 }
 
-void Rails::on_sent(std::size_t rail, std::uint64_t bytes) {
-  add(rails_[rail], bytes, Priority::kForeground);
+void Rails::on_sent(std::size_t rail, std::uint64_t bytes, Priority priority) {
+  add(rails_[rail], bytes, priority);
 }
 
-void Rails::on_done(std::size_t rail, std::uint64_t bytes) {
-  remove(rails_[rail], bytes, Priority::kForeground);
+void Rails::on_done(std::size_t rail, std::uint64_t bytes, Priority priority) {
+  remove(rails_[rail], bytes, priority);
 }
 
 void Rails::on_sent(std::size_t rail, const RailSlice& slice) {

@@ -89,8 +89,8 @@ class Rails {
   void on_sent(std::size_t rail, const RailSlice& slice);
   void on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns);
   // For who measures by himself: with on_measured().
-  void on_sent(std::size_t rail, std::uint64_t bytes);
-  void on_done(std::size_t rail, std::uint64_t bytes);
+  void on_sent(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
+  void on_done(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
   // Bytes came in took_ns, during which the rail was never without work.
   void on_measured(std::size_t rail, std::uint64_t bytes, std::uint64_t took_ns);
 

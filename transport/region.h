@@ -58,6 +58,17 @@ struct RegionSpec {
   std::uint32_t rights = 0;      // 0: only for pieces of our own operations
   RegionGuard* guard = nullptr;  // none: its bytes never move and any generation will do
   int fd = -1;                   // the memory file or DMA-BUF behind it, where a transport wants it
+  // Only parts of it have memory: those that set_backed() has named last. Nothing else is accessed.
+  bool sparse = false;
+  // Not 0: by which peers can ask for it too, where descriptions do not hold for ever.
+  std::uint64_t name = 0;
+};
+
+struct MemoryRange {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+
+  bool operator==(const MemoryRange&) const = default;
 };
 
 // The regions of one transport, for those whose serving side is a program.

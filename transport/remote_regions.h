@@ -30,13 +30,16 @@ class RemoteRegions {
   struct Region {
     RemoteRegionId id = 0;
     PeerId peer = kNoPeer;
+    std::uint64_t asked_as = 0;  // its id at the peer, or the name that it was imported by
+    bool known = true;           // described holds what the peer said, as far as we know
     Description described;
     // Null where no key holds. Valid for a version of the peer's epochs.
     std::array<const Keys*, kDeviceCount> keys{};
     std::uint64_t version = 0;
     std::uint64_t asked_version = 0;  // for which the peer was asked for keys
     bool asking = false;
-    bool doubted = false;  // a key of it did not hold
+    std::uint64_t ask_again_ns = 0;  // what was not registered may be by then
+    bool doubted = false;            // a key of it did not hold
     bool gone = false;
   };
 
@@ -47,37 +50,35 @@ class RemoteRegions {
       return fail(MC_INVALID_ARGUMENT, "this does not describe a region of a peer that speaks " +
                                            std::string(Description::kTransport));
     }
-    std::size_t free = regions_.size();
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < regions_.size(); ++i) {
-      auto& region = regions_[i];
+    for (auto& region : regions_) {
+      if (!region || region->peer != peer) continue;
       // What a peer had before it was started again is void.
-      if (region && region->peer == peer &&
-          region->described.incarnation != described->incarnation) {
+      if (region->known && region->described.incarnation != described->incarnation) {
         region.reset();
-      }
-      if (!region) {
-        free = std::min(free, i);
         continue;
       }
-      if (region->peer != peer) continue;
-      ++count;
-      if (region->described.region != described->region) continue;
+      if (region->asked_as != described->region) continue;
       region->described = std::move(*described);
       region->version = 0;
       region->gone = false;
       return region->id;
     }
-    if (count >= kMaxRegions || free >= std::size_t{kMaxRegions} * kMaxPeers) {
-      return fail(MC_BUSY, "4096 regions of this peer are known already");
+    auto added = add(peer);
+    if (!added) return fail(added.error());
+    (*added)->asked_as = described->region;
+    (*added)->described = std::move(*described);
+    return (*added)->id;
+  }
+  // By a name that the peer gave it: not known until the peer has described it. Errors: MC_BUSY.
+  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) {
+    for (const auto& region : regions_) {
+      if (region && region->peer == peer && region->asked_as == name) return region->id;
     }
-    if (free == regions_.size()) regions_.emplace_back();
-    auto region = std::make_unique<Region>();
-    region->id = (std::uint64_t{next_generation_++} << 32) | (free + 1);
-    region->peer = peer;
-    region->described = std::move(*described);
-    regions_[free] = std::move(region);
-    return regions_[free]->id;
+    auto added = add(peer);
+    if (!added) return fail(added.error());
+    (*added)->asked_as = name;
+    (*added)->known = false;
+    return (*added)->id;
   }
 
   Region* find(RemoteRegionId id) {
@@ -96,6 +97,12 @@ class RemoteRegions {
   // version: of the peer's epochs; never 0.
   static State check(Region& region, const Epochs& epochs, std::uint64_t version) {
     if (region.gone) return State::kGone;
+    if (!region.known) {
+      if (region.asked_version == version) return State::kWaits;
+      region.asked_version = version;
+      region.asking = true;
+      return State::kMustAsk;
+    }
     if (region.doubted) {
       region.doubted = false;
       region.asking = true;
@@ -121,21 +128,40 @@ class RemoteRegions {
   // What the peer answered; no text: the region is gone. False: it breaks the contract.
   bool on_description(PeerId peer, RegionId id, std::span<const std::byte> text) {
     for (auto& region : regions_) {
-      if (!region || region->peer != peer || region->described.region != id) continue;
+      if (!region || region->peer != peer || region->asked_as != id) continue;
       region->asking = false;
       if (text.empty()) {
         region->gone = true;
         return true;
       }
       auto described = Description::decode(text);
-      if (!described || described->region != id) return false;
+      // By a name, it is the first time that its id is heard; and the peer may have made it anew.
+      const bool named = region->asked_as != region->described.region;
+      if (!described || (!named && described->region != id)) return false;
       region->described = std::move(*described);
+      region->known = true;
       region->version = 0;
     }
     return true;
   }
 
  private:
+  Result<Region*> add(PeerId peer) {
+    std::size_t free = regions_.size();
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      if (!regions_[i]) free = std::min(free, i);
+      if (regions_[i] && regions_[i]->peer == peer) ++count;
+    }
+    if (count >= kMaxRegions || free >= std::size_t{kMaxRegions} * kMaxPeers) {
+      return fail(MC_BUSY, "4096 regions of this peer are known already");
+    }
+    if (free == regions_.size()) regions_.emplace_back();
+    regions_[free] = std::make_unique<Region>();
+    regions_[free]->id = (std::uint64_t{next_generation_++} << 32) | (free + 1);
+    regions_[free]->peer = peer;
+    return regions_[free].get();
+  }
   static void use_keys(Region& region, const Epochs& epochs, std::uint64_t version) {
     region.keys.fill(nullptr);
     for (const Keys& device : region.described.devices) {

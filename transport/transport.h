@@ -126,6 +126,7 @@ struct RailReport {
   PeerId peer = kNoPeer;
   std::string name;
   RailStatus status;
+  std::string note{};  // why it is not up; empty: nothing to say
 };
 
 class Transport {
@@ -143,6 +144,11 @@ class Transport {
   virtual Result<std::vector<std::byte>> describe(RegionId region) const = 0;
   // The name for a region of peer from what it described. Trusts nothing in it.
   virtual Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) = 0;
+
+  // Which parts of a sparse region have memory from now on, in order. What is missing must have
+  // been left by all objects; it is given back to the system only when this has returned, or is not
+  // read before it came anew. A transport that does not pin memory need not know.
+  virtual void set_backed(RegionId, std::span<const MemoryRange>) {}
 
   // Starts connecting; operations may be submitted at once and wait for the first lane.
   virtual Result<PeerId> connect(const PeerSpec& spec) = 0;

@@ -25,6 +25,14 @@ constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 constexpr std::uint64_t kNoticeCookie = 1;
 constexpr std::size_t kListBytes = 512 * 1024;
 
+// Whether the pool's memory is other than the transport was told. What the pool has given up is
+// told at once, before it takes the same places again; what it gets, when it has stopped growing.
+bool memory_has_changed(const ClusterTenant& tenant) {
+  const ExtentPool& pool = tenant.store().pool();
+  return tenant.told_size_changes != pool.size_changes() &&
+         (tenant.told_losses != pool.losses() || !pool.growing());
+}
+
 }  // namespace
 
 ClusterNode::ClusterNode(const ClusterIdentity& identity)
@@ -65,6 +73,7 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   spec.rights = transport::kRemoteRead;
   spec.guard = made.get();
   spec.fd = tenant->store->pool().file().fd();
+  spec.sparse = true;
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
@@ -73,6 +82,20 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
   return {};
+}
+
+void ClusterNode::tell_backed() {
+  for (const auto& tenant : tenants_) {
+    if (!memory_has_changed(*tenant)) continue;
+    const ExtentPool& pool = tenant->store().pool();
+    tenant->told_size_changes = pool.size_changes();
+    tenant->told_losses = pool.losses();
+    std::vector<transport::MemoryRange> ranges;
+    for (const shm::ExtentRecord& range : pool.reserved_ranges()) {
+      ranges.push_back({range.offset_bytes, range.length_bytes});
+    }
+    transport_->set_backed(tenant->region, ranges);
+  }
 }
 
 void ClusterNode::remove_tenant(const Tenant& tenant) {
@@ -233,6 +256,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
     }
   }
   remove_again(now_ns);
+  tell_backed();
   if (peers_.take_missed()) {
     next_members_ns_ = std::min(next_members_ns_, last_members_ns_ + kMembersSoonNs);
   }
@@ -256,6 +280,9 @@ void ClusterNode::flush(std::uint64_t now_ns) {
 }
 
 std::uint64_t ClusterNode::next_poll_ns() const {
+  for (const auto& tenant : tenants_) {
+    if (memory_has_changed(*tenant)) return 0;
+  }
   const std::uint64_t removal_ns = removals_.empty() ? UINT64_MAX : removals_.front().due_ns;
   return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), next_members_ns_, removal_ns});
 }

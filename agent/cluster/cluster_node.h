@@ -69,10 +69,16 @@ class ClusterNode : public Cluster, protected MasterOrders {
   void on_copy(const metadata::wire::Copy& order, Done done) override;
   void on_fenced() override { fenced_ = true; }
 
+  // Why less than all that could goes by RDMA; empty: nothing stands against it, or it is not
+  // wanted.
+  virtual std::string rdma_obstacles() const { return {}; }
+
   const ClusterIdentity identity_;
   Peers peers_;
 
  private:
+  // Tells the transport which parts of the pools have memory.
+  void tell_backed();
   ClusterTenant* find(const Tenant& tenant) const;
   ClusterTenant* find(std::string_view name_space) const;
   void remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);

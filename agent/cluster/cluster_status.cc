@@ -133,6 +133,7 @@ Json::Value ClusterNode::rails_json() const {
   value["read_bytes"] = u64(moved.read_bytes);
   value["written_bytes"] = u64(moved.written_bytes);
   value["served_bytes"] = u64(moved.served_bytes);
+  if (const std::string why = rdma_obstacles(); !why.empty()) value["rdma_obstacles"] = why;
   std::map<MemberId, Json::Value> peers;
   for (const transport::RailReport& report : reports) {
     const MemberId node = peers_.node_of(report.peer);
@@ -152,6 +153,7 @@ Json::Value ClusterNode::rails_json() const {
     rail["done_slices"] = u64(status.done_slices);
     rail["failures"] = u64(status.failures);
     rail["taken_back_slices"] = u64(status.taken_back_slices);
+    if (!report.note.empty()) rail["note"] = report.note;
     peer["rails"].append(rail);
   }
   value["peers"] = Json::Value(Json::arrayValue);

@@ -75,6 +75,9 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // What has changed since it was last emptied, in order.
   std::vector<Change>& changes() { return changes_; }
   transport::RegionId region = transport::kNoRegion;
+  // Of the pool, as the transport was told last.
+  std::uint64_t told_size_changes = UINT64_MAX;  // nothing yet
+  std::uint64_t told_losses = 0;
   // Hears of each put here.
   std::function<void(const metadata::KeyHash& name)> on_put;
 

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Door>> Door::open(const DoorOptions& options, AddressOf a
                     "127.0.0.1");
   }
   auto door = std::unique_ptr<Door>(new Door(options, std::move(address_of)));
-  door->self_ = {options.own.node, options.own.incarnation};
+  door->self_ = {options.own.node, options.own.incarnation, 0};
   auto socket = transport::tcp::listen_tcp(options.host, options.port);
   if (!socket) return fail(socket.error());
   auto port = transport::tcp::local_port(socket->get());
@@ -64,6 +64,11 @@ Result<std::unique_ptr<Door>> Door::open(const DoorOptions& options, AddressOf a
                                            transport::tcp::make_accepting_handshake(self->self_));
   });
   return door;
+}
+
+void Door::set_transport(transport::LinkProtocol protocol, transport::Transport& transport) {
+  transports_[static_cast<std::size_t>(protocol)] = &transport;
+  if (protocol == transport::LinkProtocol::kRdma) self_.features |= transport::kFeatureRdma;
 }
 
 void Door::dial(const transport::DialRequest& request) {
@@ -81,7 +86,7 @@ void Door::dial(const transport::DialRequest& request) {
       status = socket.error();
     }
   }
-  if (!status.ok()) transport_->dial_failed(request.peer, request.lane);
+  if (!status.ok()) transport_of(request.protocol).dial_failed(request.peer, request.lane);
 }
 
 void Door::poll(std::uint64_t now_ns) {
@@ -92,14 +97,15 @@ void Door::poll(std::uint64_t now_ns) {
 
 void Door::on_link(transport::Link link) {
   const transport::NodeId node = link.node;
-  if (const Status status = transport_->attach(std::move(link)); !status.ok()) {
+  transport::Transport& transport = transport_of(link.protocol);
+  if (const Status status = transport.attach(std::move(link)); !status.ok()) {
     spdlog::warn("event=lane_refused node={} cause=\"{}\"", node, status.to_string());
   }
 }
 
 void Door::on_failed(std::optional<transport::DialRequest> dialed, const Status& status) {
   if (dialed) {
-    transport_->dial_failed(dialed->peer, dialed->lane);
+    transport_of(dialed->protocol).dial_failed(dialed->peer, dialed->lane);
   } else {
     ++refused_;
   }

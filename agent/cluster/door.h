@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the agent's one port, and the way to the peers' ports: accepts and dials, shakes
-//   hands, and gives lanes to the transport.
+//   hands, and gives each link to the transport that it is for.
 // Threads: the agent's loop. Owns: the listening socket and those that are not lanes yet.
 // Trusts: nobody before transport/keyed/keyed_handshake.h is through; their number and their time
 // are limited.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,7 +35,8 @@ class Door final : public transport::Dialer, private transport::tcp::LinkSink {
   // Errors: MC_INVALID_ARGUMENT (a port that others can reach and no key), MC_BUSY (taken).
   static Result<std::unique_ptr<Door>> open(const DoorOptions& options, AddressOf address_of);
 
-  void set_transport(transport::Transport& transport) { transport_ = &transport; }
+  // Who gets the links of a protocol; told to peers from then on.
+  void set_transport(transport::LinkProtocol protocol, transport::Transport& transport);
   std::uint16_t port() const { return port_; }
   void dial(const transport::DialRequest& request) override;
   void poll(std::uint64_t now_ns);
@@ -47,6 +49,9 @@ class Door final : public transport::Dialer, private transport::tcp::LinkSink {
  private:
   Door(const DoorOptions& options, AddressOf address_of)
       : options_(options), address_of_(std::move(address_of)) {}
+  transport::Transport& transport_of(transport::LinkProtocol protocol) const {
+    return *transports_[static_cast<std::size_t>(protocol)];
+  }
   void on_link(transport::Link link) override;
   void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
 
@@ -56,7 +61,7 @@ class Door final : public transport::Dialer, private transport::tcp::LinkSink {
   std::uint16_t port_ = 0;
   std::optional<transport::tcp::Handshakes> handshakes_;
   std::optional<transport::tcp::Listener> listener_;
-  transport::Transport* transport_ = nullptr;
+  std::array<transport::Transport*, transport::kLastLinkProtocol + 1> transports_{};
   std::uint64_t now_ns_ = 0;
   std::uint64_t refused_ = 0;
   std::uint64_t next_line_ns_ = 0;

@@ -15,6 +15,9 @@ using transport::Outcome;
 namespace {
 
 constexpr std::uint64_t kMaxReads = MC_MAX_EXTENTS;
+// A holder that brings less than 1 MB/s is left for the next one. One that is gone is known by the
+// transport sooner.
+constexpr std::uint64_t kSlowNsPerByte = 1'000;
 
 }  // namespace
 
@@ -60,6 +63,10 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
   std::size_t count = 0;
   std::uint32_t piece = 0;
   std::uint64_t piece_at = 0;
+  // How long a holder is asked says nothing about how long its bytes take.
+  const std::uint64_t until_ns =
+      std::max(fetch.try_until_ns,
+               std::min(fetch.deadline_ns, now_ns + fetch.at.row.length * kSlowNsPerByte));
   for (const shm::ExtentRecord& extent : fetch.at.row.extents) {
     std::uint64_t left = extent.length_bytes;
     while (left > 0 && piece < to.count) {
@@ -73,7 +80,7 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
     transport::Operation& operation = operations[count];
     operation.peer = *peer;
     operation.cookie = kReadCookie | fetch.id;
-    operation.deadline_ns = std::max(fetch.try_until_ns, now_ns + kLeastTryNs);
+    operation.deadline_ns = std::max(until_ns, now_ns + kLeastTryNs);
     // A copy that the master ordered, and nobody waits for.
     if (fetch.waiters.empty()) operation.priority = transport::Priority::kMigration;
     operation.region = fetch.at.region;

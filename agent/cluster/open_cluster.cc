@@ -10,7 +10,10 @@
 #include "agent/cluster/cluster_node.h"
 #include "agent/cluster/door.h"
 #include "agent/cluster/master_link.h"
+#include "agent/cluster/near_devices.h"
 #include "libmc/base/hash.h"
+#include "transport/choice/choice_transport.h"
+#include "transport/rdma/rdma_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace mc::agent {
@@ -41,7 +44,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// The cluster over TCP, with masters over the network.
+// The cluster over TCP and RDMA, with masters over the network.
 class NetworkCluster final : public ClusterNode {
  public:
   using ClusterNode::ClusterNode;
@@ -77,7 +80,8 @@ class NetworkCluster final : public ClusterNode {
     auto transport = transport::tcp::TcpTransport::create(tcp, *door_);
     if (!transport) return transport.error();
     transport_ = std::move(*transport);
-    door_->set_transport(*transport_);
+    if (Status status = open_rdma(options); !status.ok()) return status;
+    door_->set_transport(transport::LinkProtocol::kTcp, *transport_);
 
     std::string advertised = options.advertise;
     if (advertised.empty()) {
@@ -138,6 +142,43 @@ class NetworkCluster final : public ClusterNode {
   // Lanes are dialed seldom; one that waits for this has waited for a network.
   static constexpr std::uint64_t kDoorNs = 1'000'000;
 
+  // Beside TCP, where this host can and may.
+  Status open_rdma(const Options& options) {
+    if (options.transports == "tcp") return {};
+    transport::rdma::RdmaOptions rdma;
+    rdma.node = identity_.node;
+    rdma.incarnation = identity_.incarnation;
+    rdma.devices = split(options.rdma_devices);
+    rdma.ack_timeout = static_cast<std::uint8_t>(options.rdma_ack_timeout);
+    rdma.near = near_devices_of_host();
+    rdma.gid_index = transport::rdma::gid_index_from_environment();
+    const auto verbs = transport::rdma::load_verbs();
+    Result<std::unique_ptr<transport::rdma::RdmaTransport>> opened =
+        verbs ? transport::rdma::RdmaTransport::create(rdma, *verbs, *door_) : fail(verbs.error());
+    if (!opened) {
+      without_rdma_ = opened.error().text();
+      if (options.transports == "rdma") {
+        return {opened.error().code(),
+                "transports = \"rdma\": " + without_rdma_ + "; or say transports = \"auto\""};
+      }
+      spdlog::info("event=without_rdma cause=\"{}\"", without_rdma_);
+      return {};
+    }
+    door_->set_transport(transport::LinkProtocol::kRdma, **opened);
+    auto choice =
+        transport::choice::ChoiceTransport::create(std::move(transport_), std::move(*opened));
+    if (!choice) return choice.error();
+    choice_ = choice->get();
+    transport_ = std::move(*choice);
+    spdlog::info("event=with_rdma devices={}",
+                 options.rdma_devices.empty() ? "all" : options.rdma_devices);
+    return {};
+  }
+
+  std::string rdma_obstacles() const override {
+    return choice_ != nullptr ? choice_->obstacles() : without_rdma_;
+  }
+
   Status watch(int fd) {
     epoll_event event{};
     event.events = EPOLLIN;
@@ -150,7 +191,9 @@ class NetworkCluster final : public ClusterNode {
   Fd epoll_;
   std::uint64_t next_door_ns_ = 0;
   std::unique_ptr<Door> door_;
-  std::unique_ptr<transport::tcp::TcpTransport> transport_;
+  std::unique_ptr<transport::Transport> transport_;
+  transport::choice::ChoiceTransport* choice_ = nullptr;  // that is what transport_ is, or null
+  std::string without_rdma_;                              // why; empty: with it, or not wanted
   std::unique_ptr<MasterLink> link_;
 };
 

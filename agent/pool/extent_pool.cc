@@ -276,6 +276,7 @@ void ExtentPool::retry_growth() {
 }
 
 void ExtentPool::publish_size() {
+  ++size_changes_;
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     header_->arena_bytes[i].store_relaxed(arenas_[i]->size_granules() * kGranuleBytes);
   }
@@ -430,6 +431,7 @@ bool ExtentPool::finish_shrinking() {
       done = false;
       continue;
     }
+    ++losses_;
     publish_size();
     collapsed_bytes_[i] = std::min(collapsed_bytes_[i], limit * kGranuleBytes);
     growth_status_ =
@@ -442,6 +444,15 @@ std::uint64_t ExtentPool::reserved_bytes() const {
   std::uint64_t granules = 0;
   for (const auto& arena : arenas_) granules += arena->size_granules();
   return granules * kGranuleBytes;
+}
+
+std::vector<shm::ExtentRecord> ExtentPool::reserved_ranges() const {
+  std::vector<shm::ExtentRecord> ranges;
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const std::uint64_t bytes = arenas_[i]->size_granules() * kGranuleBytes;
+    if (bytes > 0) ranges.push_back({i * stride_, bytes});
+  }
+  return ranges;
 }
 
 std::uint64_t ExtentPool::used_bytes() const {

@@ -119,6 +119,11 @@ class ExtentPool {
   std::uint64_t target_bytes() const { return target_bytes_; }
   std::uint64_t max_bytes() const { return stride_ * arenas_.size(); }
   std::uint64_t reserved_bytes() const;
+  // The parts of the file that have memory: of each arena the first so many bytes.
+  std::vector<shm::ExtentRecord> reserved_ranges() const;
+  // How often they have changed, and how often one has become smaller.
+  std::uint64_t size_changes() const { return size_changes_; }
+  std::uint64_t losses() const { return losses_; }
   std::uint64_t used_bytes() const;
   std::uint64_t free_bytes() const;  // what may be allocated: nothing of a tail that is to go
   std::size_t arena_count() const { return arenas_.size(); }
@@ -146,6 +151,8 @@ class ExtentPool {
   bool idle_ = false;
   bool blocked_ = false;
   Status growth_status_;
+  std::uint64_t size_changes_ = 0;
+  std::uint64_t losses_ = 0;
   Fd chunk_event_;
   std::unique_ptr<Reserver> reserver_;
 };

@@ -105,7 +105,7 @@ class Reception final : public Handshake {
       if (magic == kCardMagic) {
         inner_ = std::make_unique<Introduction>(own_, nullptr, std::make_shared<Card>());
       } else {
-        inner_ = transport::tcp::make_accepting_handshake({own_.node, own_.incarnation});
+        inner_ = transport::tcp::make_accepting_handshake({own_.node, own_.incarnation, 0});
       }
     }
     const State state = inner_->advance(socket);

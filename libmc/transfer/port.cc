@@ -76,7 +76,7 @@ void Port::dial(const DialRequest& request) {
   const Address* to = sink_.address_of(request.node);
   const bool dialed =
       to != nullptr &&
-      shake(*to, transport::tcp::make_dialing_handshake({own_.node, own_.incarnation}, request),
+      shake(*to, transport::tcp::make_dialing_handshake({own_.node, own_.incarnation, 0}, request),
             request, now_ns())
           .ok();
   if (!dialed) transport_->dial_failed(request.peer, request.lane);

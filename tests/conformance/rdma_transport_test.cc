@@ -3,6 +3,7 @@
 // What only the rdma transport has: queue pairs that fail, come back and are used again, devices
 // that go, keys. On a fabric below the table of verbs, in the test's own time.
 #include <algorithm>
+#include <map>
 
 #include "conformance/rdma_fixture.h"
 
@@ -328,6 +329,38 @@ TEST_F(RdmaTransportTest, PiecesMustLieInRegions) {
   EXPECT_EQ(run(read(0, named)), Outcome::kDone);
   EXPECT_TRUE(pair_->a().close_region(id));
   EXPECT_EQ(run(read(0, named)), Outcome::kInvalid);
+}
+
+TEST_F(RdmaTransportTest, WhatTheNearDeviceHasRoomForGoesByIt) {
+  // a1, by its name.
+  options_a_.near = [](const std::byte*, std::span<const std::string> devices) {
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      if (devices[i] == "a1") bits |= 1ull << i;
+    }
+    return bits;
+  };
+  pair_.reset();
+  start();
+  warm_up();
+  Memory to(60'000);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(run(read(0, piece)), Outcome::kDone);
+  std::map<std::string, std::uint64_t> carried;
+  const auto look = [&] {
+    std::vector<RailReport> reports;
+    pair_->a().report_rails(reports);
+    for (const RailReport& report : reports) carried[report.name] = report.status.done_bytes;
+  };
+  look();
+  EXPECT_EQ(carried["a0 0 bulk"], 0u);
+  EXPECT_EQ(carried["a1 1 bulk"], 20u * 60'000);
+  // More than it has room for.
+  Memory much(kRegionBytes);
+  const Piece pieces{much.data(), much.size(), kNoRegion};
+  ASSERT_EQ(run(read(0, pieces)), Outcome::kDone);
+  look();
+  EXPECT_GT(carried["a0 0 bulk"], 0u);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace mc::transport::testing {
 
 TcpNode::TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t port)
-    : book_(book), self_{options.node, options.incarnation} {
+    : book_(book), self_{options.node, options.incarnation, 0} {
   transport_ = tcp::TcpTransport::create(options, *this).value();
   driven_ = transport_.get();
   Fd socket = tcp::listen_tcp("127.0.0.1", port).value();
@@ -21,6 +21,12 @@ TcpNode::TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t p
 
 TcpNode::~TcpNode() = default;
 
+void TcpNode::drive(Transport& transport, Transport& rdma) {
+  driven_ = &transport;
+  rdma_ = &rdma;
+  self_.features |= kFeatureRdma;
+}
+
 void TcpNode::step(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   if (listener_) listener_->poll(*handshakes_, now_ns);
@@ -30,28 +36,29 @@ void TcpNode::step(std::uint64_t now_ns) {
 void TcpNode::dial(const DialRequest& request) {
   const auto port = book_.find(request.node);
   if (port == book_.end()) {
-    driven_->dial_failed(request.peer, request.lane);
+    transport_of(request.protocol).dial_failed(request.peer, request.lane);
     return;
   }
   auto socket = tcp::start_connect("127.0.0.1", port->second);
   if (!socket) {
-    driven_->dial_failed(request.peer, request.lane);
+    transport_of(request.protocol).dial_failed(request.peer, request.lane);
     return;
   }
   const Status status = handshakes_->add(
       std::move(*socket), tcp::make_dialing_handshake(self_, request), request, now_ns_);
-  if (!status.ok()) driven_->dial_failed(request.peer, request.lane);
+  if (!status.ok()) transport_of(request.protocol).dial_failed(request.peer, request.lane);
 }
 
 void TcpNode::on_link(Link link) {
-  const bool dialed = !link.accepted;
+  Transport& transport = transport_of(link.protocol);
+  const bool dialed = !link.accepted && link.protocol == LinkProtocol::kTcp;
   const std::uint32_t lane = link.lane;
   Fd second(::dup(link.socket.get()));
-  if (driven_->attach(std::move(link)).ok() && dialed) sockets_[lane] = std::move(second);
+  if (transport.attach(std::move(link)).ok() && dialed) sockets_[lane] = std::move(second);
 }
 
 void TcpNode::on_failed(std::optional<DialRequest> dialed, const Status&) {
-  if (dialed) driven_->dial_failed(dialed->peer, dialed->lane);
+  if (dialed) transport_of(dialed->protocol).dial_failed(dialed->peer, dialed->lane);
 }
 
 void TcpNode::break_lane(std::uint32_t lane) {

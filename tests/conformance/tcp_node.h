@@ -25,6 +25,9 @@ class TcpNode : public Dialer, public tcp::LinkSink {
 
   tcp::TcpTransport& transport() { return *transport_; }
   std::unique_ptr<tcp::TcpTransport> take_transport() { return std::move(transport_); }
+  // Links go to that transport, which has taken ours; those of RDMA, which peers are told of, to
+  // the other.
+  void drive(Transport& transport, Transport& rdma);
   // Accepts, dials, shakes hands.
   void step(std::uint64_t now_ns);
   // Ends the connection of a lane under both sides' feet.
@@ -39,10 +42,14 @@ class TcpNode : public Dialer, public tcp::LinkSink {
 
  private:
   PortBook& book_;
-  const tcp::Self self_;
+  tcp::Self self_;
   std::uint64_t now_ns_ = 0;
   std::unique_ptr<tcp::TcpTransport> transport_;
-  tcp::TcpTransport* driven_ = nullptr;
+  Transport* driven_ = nullptr;
+  Transport* rdma_ = nullptr;
+  Transport& transport_of(LinkProtocol protocol) {
+    return protocol == LinkProtocol::kRdma ? *rdma_ : *driven_;
+  }
   std::unique_ptr<tcp::Listener> listener_;
   std::unique_ptr<tcp::Handshakes> handshakes_;
   std::map<std::uint32_t, Fd> sockets_;  // second descriptors of the lanes we dialed

@@ -323,7 +323,8 @@ TEST_F(TcpTransportTest, NothingOfALaneThatWasCutLandsAfterTheAnswer) {
   constexpr NodeId kByHand = 77;
   const auto open_lane = [&](std::uint32_t index) {
     Fd socket = tcp::start_connect("127.0.0.1", book_[kNodeB]).value();
-    auto handshake = tcp::make_dialing_handshake({kByHand, 1}, {1, kNodeB, index, LaneRole::kBulk});
+    auto handshake = tcp::make_dialing_handshake(
+        {kByHand, 1, 0}, {1, kNodeB, index, LaneRole::kBulk, LinkProtocol::kTcp});
     EXPECT_TRUE(
         wait_for([&] { return handshake->advance(socket.get()) == tcp::Handshake::State::kDone; }));
     return socket;
@@ -508,7 +509,8 @@ TEST_F(TcpTransportTest, WritesOfASilentPeerEndByTheirDeadline) {
 
 TEST_F(TcpTransportTest, AReaderThatTakesNothingPinsABoundedAmountForABoundedTime) {
   Fd socket = tcp::start_connect("127.0.0.1", book_[kNodeB]).value();
-  auto handshake = tcp::make_dialing_handshake({kNodeA, 1}, {1, kNodeB, 1, LaneRole::kBulk});
+  auto handshake = tcp::make_dialing_handshake({kNodeA, 1, 0},
+                                               {1, kNodeB, 1, LaneRole::kBulk, LinkProtocol::kTcp});
   ASSERT_TRUE(
       wait_for([&] { return handshake->advance(socket.get()) == tcp::Handshake::State::kDone; }));
   for (std::uint64_t id = 1; id <= kMaxLaneRequests; ++id) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "conformance/choice_node.h"
 #include "conformance/fabric_pair.h"
 #include "conformance/memory_arena.h"
 #include "conformance/rdma_pair.h"
@@ -140,6 +141,40 @@ class RdmaInMemoryWorld : public World {
                                   std::vector<std::string>{"b0", "b1"}, std::uint8_t{14}, 0u);
 };
 
+// Both ways at once. What the suite sends goes by either.
+class ChoiceWorld : public World {
+ public:
+  ChoiceWorld() {
+    RegionSpec spec;
+    spec.data = memory_arena().data();
+    spec.size_bytes = memory_arena().size();
+    static_cast<void>(a_->transport().register_region(spec).value());
+  }
+  Transport& a() override { return a_->transport(); }
+  Transport& b() override { return b_->transport(); }
+  std::uint64_t now_ns() const override { return mc::now_ns(); }
+  void step(std::vector<Event>& at_a, std::vector<Event>& at_b) override {
+    const std::uint64_t now = mc::now_ns();
+    a_->step(now, at_a);
+    if (b_) b_->step(now, at_b);
+  }
+  void kill_b() override { b_.reset(); }
+
+ private:
+  struct Fabric : VerbsFabric {
+    Fabric() {
+      add({.name = "a0", .subnet = 0, .host = 1});
+      add({.name = "b0", .subnet = 0, .host = 2});
+    }
+  };
+  Fabric fabric_;
+  PortBook book_;
+  std::unique_ptr<ChoiceNode> a_ =
+      std::make_unique<ChoiceNode>(book_, kNodeA, std::vector<std::string>{"a0"});
+  std::unique_ptr<ChoiceNode> b_ =
+      std::make_unique<ChoiceNode>(book_, kNodeB, std::vector<std::string>{"b0"});
+};
+
 class FabricWorld : public World {
  public:
   FabricWorld(const fabric::Library& library, const std::string& provider,
@@ -190,7 +225,8 @@ std::vector<WorldKind> world_kinds() {
       {"loop", [] { return std::make_unique<LoopWorld>(); }},
       {"tcp", [] { return std::make_unique<TcpWorld>(); }},
       {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
-      {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }}};
+      {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }},
+      {"choice", [] { return std::make_unique<ChoiceWorld>(); }}};
   // On this host over its loopback, and through its memory.
   kinds.push_back(
       {"fabric_tcp", [] { return fabric_world("tcp;ofi_rxm", "127.0.0.1", "127.0.0.1"); }});

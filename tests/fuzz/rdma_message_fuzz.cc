@@ -56,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto descriptor = decode_descriptor(bytes);
   if (!descriptor) return 0;
   require(descriptor->devices.size() <= kMaxDevices && descriptor->size_bytes > 0);
+  require(descriptor->covers.size() == descriptor->chunk_count());
   for (const RegionKeys& device : descriptor->devices) {
     require(device.slot < kMaxDevices && device.keys.size() == descriptor->chunk_count());
   }

@@ -33,7 +33,7 @@ class Victim : public Dialer, public LinkSink {
     Fd socket = listen_tcp("127.0.0.1", 0).value();
     port = local_port(socket.get()).value();
     listener = std::make_unique<Listener>(std::move(socket), [] {
-      return make_accepting_handshake({kVictim, 9});
+      return make_accepting_handshake({kVictim, 9, 0});
     });
   }
   void dial(const DialRequest& request) override {
@@ -80,7 +80,8 @@ class HostilePeer : public ::testing::Test {
 
   Fd join() {
     Fd socket = start_connect("127.0.0.1", victim_.port).value();
-    auto handshake = make_dialing_handshake({kPeer, 1}, {1, kVictim, 1, LaneRole::kBulk});
+    auto handshake =
+        make_dialing_handshake({kPeer, 1, 0}, {1, kVictim, 1, LaneRole::kBulk, LinkProtocol::kTcp});
     EXPECT_TRUE(victim_.wait_for(
         [&] { return handshake->advance(socket.get()) == Handshake::State::kDone; }));
     return socket;

@@ -55,6 +55,7 @@ RegionDescriptor sample_descriptor() {
   descriptor.base = 0x7f0000000000;
   descriptor.size_bytes = (1ull << 30) + 4096;
   descriptor.rights = kRemoteRead;
+  descriptor.covers = {{0, 1u << 18}, {0, 1}};
   descriptor.devices = {{0, 0xe1, {0x11, 0x12}}, {3, 0xe2, {0x21, 0x22}}};
   return descriptor;
 }
@@ -115,6 +116,7 @@ TEST(GoldenRdma, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
   const auto region = decode_descriptor(sections["region"]);
   ASSERT_TRUE(region);
   EXPECT_EQ(region->chunk_count(), 2u);
+  EXPECT_EQ(region->covers[1], (Cover{0, 1}));
   EXPECT_EQ(region->devices[1].slot, 3);
   EXPECT_EQ(region->devices[1].keys[1], 0x22u);
 }
@@ -148,12 +150,29 @@ TEST(GoldenRdma, ShortLongAndBentMessagesAreRefused) {
   EXPECT_TRUE(refused([](OpenBody& open) { open.reserved = 1; }));
 }
 
+TEST(RdmaDescriptor, WhatIsRegisteredLiesWithinItsChunk) {
+  const auto refused = [](Cover cover) {
+    RegionDescriptor descriptor = sample_descriptor();
+    descriptor.covers[1] = cover;
+    return !decode_descriptor(encode_descriptor(descriptor));
+  };
+  EXPECT_FALSE(refused({0, 1}));
+  EXPECT_FALSE(refused({0, 0}));
+  EXPECT_FALSE(refused({1, 1}));
+  EXPECT_TRUE(refused({0, 2}));
+  EXPECT_TRUE(refused({1, 0}));
+}
+
 TEST(RdmaDescriptor, StaysBelowItsLimitForTheLargestPools) {
   for (const std::uint64_t size : {1ull, 1ull << 30, 5ull << 40, 64ull << 40}) {
     RegionDescriptor descriptor = sample_descriptor();
     descriptor.size_bytes = size;
     descriptor.chunk_shift = chunk_shift_for(size, kMaxDevices);
     EXPECT_GE(descriptor.chunk_shift, 30u);
+    descriptor.covers.clear();
+    for (std::uint64_t chunk = 0; chunk < descriptor.chunk_count(); ++chunk) {
+      descriptor.covers.push_back(whole_chunk(size, descriptor.chunk_shift, chunk));
+    }
     descriptor.devices.clear();
     for (std::uint8_t slot = 0; slot < kMaxDevices; ++slot) {
       descriptor.devices.push_back(

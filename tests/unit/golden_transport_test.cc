@@ -14,6 +14,11 @@ using golden::Sections;
 
 Hello sample_hello() { return make_hello({0x1122334455667788, 5}, 0x99, 3, LaneRole::kBulk); }
 
+Hello sample_rdma_hello() {
+  return make_hello({0x1122334455667788, 5, kFeatureRdma}, 0x99, 0, LaneRole::kSmall,
+                    LinkProtocol::kRdma);
+}
+
 Frame sample_read() {
   Frame frame = make_frame(FrameKind::kRead, 7);
   frame.region = 0xa1a2a3a4a5a6a7a8;
@@ -54,6 +59,7 @@ Frame sample_refusal() {
 
 std::map<std::string, golden::Bytes> samples() {
   return {{"hello", golden::bytes_of(sample_hello())},
+          {"hello_rdma", golden::bytes_of(sample_rdma_hello())},
           {"read", golden::bytes_of(sample_read())},
           {"write", golden::bytes_of(sample_write())},
           {"cut", golden::bytes_of(sample_cut())},
@@ -79,6 +85,7 @@ TEST(GoldenTransport, FramesAndHelloHaveTheBytesOfVersionOne) {
 TEST(GoldenTransport, WhatTheFileHoldsIsUnderstood) {
   Sections sections = golden::read("transport-v1.txt");
   EXPECT_TRUE(decode_hello(sections["hello"]));
+  EXPECT_TRUE(decode_hello(sections["hello_rdma"]));
   EXPECT_TRUE(decode_request(sections["read"], 7));
   EXPECT_TRUE(decode_request(sections["write"], 7));
   EXPECT_TRUE(decode_request(sections["ping"], 9));

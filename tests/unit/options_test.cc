@@ -440,7 +440,7 @@ TEST(OptionsTest, TheTableDescribesEveryOptionAndItsRange) {
     EXPECT_FALSE(text.help.empty()) << text.name;
     static const std::set<std::string> kNone{"allow_uids",    "cluster_store",    "masters",
                                              "master_listen", "cluster_key_file", "advertise",
-                                             "zone"};
+                                             "zone",          "rdma_devices"};
     EXPECT_EQ(text.default_value.empty(), kNone.contains(text.name)) << text.name;
   }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/rdma/descriptor.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "transport/control_message.h"
 
 namespace mc::transport::rdma {
@@ -36,10 +39,17 @@ std::uint32_t chunk_shift_for(std::uint64_t size_bytes, std::size_t devices) {
   std::uint32_t shift = 30;
   const auto bytes = [&] {
     const std::uint64_t chunks = ((size_bytes - 1) >> shift) + 1;
-    return sizeof(Header) + devices * (sizeof(Device) + chunks * sizeof(std::uint32_t));
+    return sizeof(Header) + chunks * sizeof(Cover) +
+           devices * (sizeof(Device) + chunks * sizeof(std::uint32_t));
   };
   while (shift < kMaxChunkShift && bytes() > kMaxDescriptorBytes) ++shift;
   return shift;
+}
+
+Cover whole_chunk(std::uint64_t size_bytes, std::uint32_t chunk_shift, std::uint64_t chunk) {
+  const std::uint64_t bytes =
+      std::min(std::uint64_t{1} << chunk_shift, size_bytes - (chunk << chunk_shift));
+  return {0, static_cast<std::uint32_t>((bytes + kCoverPageBytes - 1) / kCoverPageBytes)};
 }
 
 std::vector<std::byte> encode_descriptor(const RegionDescriptor& descriptor) {
@@ -55,6 +65,7 @@ std::vector<std::byte> encode_descriptor(const RegionDescriptor& descriptor) {
   header.rights = descriptor.rights;
   header.chunk_shift = descriptor.chunk_shift;
   append_value(bytes, header);
+  for (const Cover& cover : descriptor.covers) append_value(bytes, cover);
   for (const RegionKeys& keys : descriptor.devices) {
     append_value(bytes, Device{keys.epoch, keys.slot, 0});
     for (const std::uint32_t key : keys.keys) append_value(bytes, key);
@@ -81,7 +92,14 @@ std::optional<RegionDescriptor> decode_descriptor(std::span<const std::byte> byt
   descriptor.chunk_shift = header.chunk_shift;
   const std::uint64_t chunks = descriptor.chunk_count();
   // Nothing is reserved before the bytes are known to be there.
-  if (header.device_count > 0 && chunks > bytes.size() / sizeof(std::uint32_t)) return std::nullopt;
+  if (chunks > bytes.size() / sizeof(Cover)) return std::nullopt;
+  descriptor.covers.resize(chunks);
+  for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    Cover& cover = descriptor.covers[chunk];
+    const Cover whole = whole_chunk(header.size_bytes, header.chunk_shift, chunk);
+    if (!take_front(bytes, cover) || cover.from > cover.to || cover.to > whole.to)
+      return std::nullopt;
+  }
   std::uint32_t seen = 0;
   for (std::uint32_t i = 0; i < header.device_count; ++i) {
     Device device{};

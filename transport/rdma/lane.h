@@ -24,6 +24,7 @@ struct Slice {
   std::uint64_t offset_bytes = 0;        // in the operation
   std::uint32_t size_bytes = 0;
   Cursor start;
+  Priority priority = Priority::kForeground;
 };
 
 // Where in a peer's memory.

@@ -2,6 +2,7 @@
 #include "transport/rdma/opener.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace mc::transport::rdma {
 
@@ -19,15 +20,31 @@ Opener::~Opener() {
 }
 
 void Opener::open(QueuePair pair, Transition transition, Done done) {
-  Job job{std::move(pair), std::move(transition), std::move(done), {}};
+  struct Opening {
+    QueuePair pair;
+    Status status;
+  };
+  const Device& device = pair.device();
+  const auto opening = std::make_shared<Opening>(Opening{std::move(pair), {}});
+  run(
+      device,
+      [opening, transition = std::move(transition)] {
+        opening->status = transition(opening->pair);
+      },
+      [opening, done = std::move(done)] {
+        done(std::move(opening->pair), std::move(opening->status));
+      });
+}
+
+void Opener::run(const Device& device, std::function<void()> work, std::function<void()> done) {
   if (threads_.empty()) {
-    job.status = job.transition(job.pair);
-    job.done(std::move(job.pair), std::move(job.status));
+    work();
+    done();
     return;
   }
   {
     const std::scoped_lock lock(lock_);
-    waiting_.push_back(std::move(job));
+    waiting_.push_back({&device, std::move(work), std::move(done)});
   }
   changed_.notify_all();
 }
@@ -39,12 +56,11 @@ void Opener::work() {
     if (stops_) return;
     Job job = std::move(waiting_.front());
     waiting_.pop_front();
-    const Device* device = &job.pair.device();
-    running_.push_back(device);
+    running_.push_back(job.device);
     lock.unlock();
-    job.status = job.transition(job.pair);
+    job.work();
     lock.lock();
-    running_.erase(std::ranges::find(running_, device));
+    running_.erase(std::ranges::find(running_, job.device));
     done_.push_back(std::move(job));
     signal_eventfd(wakeup_.get());
     changed_.notify_all();
@@ -52,15 +68,20 @@ void Opener::work() {
 }
 
 void Opener::finish(const Device& device) {
-  {
-    std::unique_lock lock(lock_);
-    changed_.wait(lock, [&] {
-      return std::ranges::find(running_, &device) == running_.end() &&
-             std::ranges::none_of(waiting_,
-                                  [&](const Job& job) { return &job.pair.device() == &device; });
-    });
+  const auto busy = [&] {
+    return std::ranges::find(running_, &device) != running_.end() ||
+           std::ranges::find(waiting_, &device, &Job::device) != waiting_.end();
+  };
+  // What is done may begin something else.
+  for (bool again = true; again;) {
+    {
+      std::unique_lock lock(lock_);
+      changed_.wait(lock, [&] { return !busy(); });
+    }
+    on_edge(0);
+    const std::scoped_lock lock(lock_);
+    again = busy();
   }
-  on_edge(0);
 }
 
 void Opener::on_edge(std::uint64_t) {
@@ -70,7 +91,7 @@ void Opener::on_edge(std::uint64_t) {
     const std::scoped_lock lock(lock_);
     jobs.swap(done_);
   }
-  for (Job& job : jobs) job.done(std::move(job.pair), std::move(job.status));
+  for (const Job& job : jobs) job.done();
 }
 
 }  // namespace mc::transport::rdma

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: threads that take queue pairs to "ready to receive". The kernel looks the way up for
-//   that: where a neighbour does not answer, it waits a second for it, which the loop cannot.
+// What it is: threads for what the kernel takes long for, which the loop cannot wait for. To take a
+//   queue pair to "ready to receive" it looks the way up: where a neighbour does not answer, that
+//   is a second. To register memory it pins it: a second for some ten GB.
 //
 //     loop: open(pair, transition, done) ─► thread: transition ─► loop: done(pair, status)
 //
-// Threads: open(), finish() and on_edge() are the loop's, and call done(); transitions run in
-//   threads of this object's.
-// Owns: pairs on their way, and its threads.
+// Threads: open(), run(), finish() and on_edge() are the loop's, and call done(); the work is done
+//   in threads of this object's.
+// Owns: what is on its way, and its threads.
 #pragma once
 
 #include <condition_variable>
@@ -27,22 +28,23 @@ class Opener : public Watched {
   using Transition = std::function<Status(QueuePair&)>;
   using Done = std::function<void(QueuePair, Status)>;
 
-  // threads 0: transitions are made by open() itself.
+  // threads 0: all is done by open() and run() themselves.
   Opener(std::uint32_t threads, Fd wakeup);
   ~Opener() override;
 
   void open(QueuePair pair, Transition transition, Done done);
-  // Until no pair of that device is on its way; before the device is closed.
+  // Work with a device; then done.
+  void run(const Device& device, std::function<void()> work, std::function<void()> done);
+  // Until nothing of that device is on its way; before the device is closed.
   void finish(const Device& device);
   void on_edge(std::uint64_t now_ns) override;
   int fd() const { return wakeup_.get(); }
 
  private:
   struct Job {
-    QueuePair pair;
-    Transition transition;
-    Done done;
-    Status status;
+    const Device* device;
+    std::function<void()> work;
+    std::function<void()> done;
   };
   void work();
 

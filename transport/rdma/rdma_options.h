@@ -4,7 +4,10 @@
 // Threads: a value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,9 @@ struct RdmaOptions {
   std::uint32_t bulk_pairs = 1;
   // Queue pairs of a peer that had nothing to do for so long are closed until they are needed.
   std::uint64_t idle_close_ns = 60'000'000'000;
+  // Bits of those of our devices that are near to a place in memory, which large reads and writes
+  // go by first; none: all are.
+  std::function<std::uint64_t(const std::byte* data, std::span<const std::string> devices)> near;
   bool relaxed_ordering = true;
   bool on_demand_paging = true;  // where the device has it
   std::uint32_t registering_threads = 8;

@@ -62,7 +62,7 @@ RdmaTransport::RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dia
     : options_(options),
       verbs_(verbs),
       edges_(std::move(epoll)),
-      regions_(options_, devices_),
+      regions_(options_, devices_, opener_),
       opener_(options_.opening_threads, std::move(wakeup)),
       requester_(options_, devices_, regions_, edges_, opener_, dialer, counters_),
       responder_(options_, devices_, regions_, edges_, opener_,

@@ -40,6 +40,9 @@ class RdmaTransport : public Transport {
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override {
     return requester_.import_region(peer, text);
   }
+  void set_backed(RegionId region, std::span<const MemoryRange> ranges) override {
+    regions_.back(region, ranges);
+  }
   Result<PeerId> connect(const PeerSpec& spec) override { return requester_.connect(spec); }
   Status attach(Link link) override;
   void dial_failed(PeerId peer, std::uint32_t) override { requester_.dial_failed(peer, now_ns_); }
@@ -52,6 +55,26 @@ class RdmaTransport : public Transport {
   void close_peer(PeerId peer) override { requester_.close_peer(peer); }
   void cancel(OperationId operation) override { requester_.cancel(operation); }
   const Counters& counters() const override { return counters_; }
+
+  // A region by the name that the peer registered it under, if it has such a one.
+  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) {
+    return requester_.import_named(peer, name);
+  }
+  // Whether a read would leave at once: lanes are up and its keys are known. What is missing is
+  // brought about, if it can be; without asking for it, lanes that were closed stay so.
+  bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                     std::uint64_t now_ns) {
+    return requester_.ready_to_read(region, offset_bytes, size_bytes, now_ns);
+  }
+  // The keys of a region did not hold: others are asked for before it is ready again.
+  void doubt(RemoteRegionId region) { requester_.doubt(region); }
+  // Whether any lane to the peer is up.
+  bool is_up(PeerId peer) const { return requester_.has_way(peer); }
+  // Why a part of a region could not be registered; ok() if all was.
+  Status backing(RegionId region) const { return regions_.backing(region); }
+  void report_rails(std::vector<RailReport>& reports) const override {
+    requester_.report_rails(reports);
+  }
 
   // For operators: rails of a peer; devices that could not be opened, and why.
   std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }

@@ -45,7 +45,7 @@ Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::
     }
   } else {
     const RemoteRegion* region = remote_regions_.find(operation.region);
-    if (region == nullptr || region->gone) return Outcome::kStale;
+    if (region == nullptr || region->gone || !region->known) return Outcome::kStale;
     if (region->peer != operation.peer || *bytes > region->described.size_bytes ||
         operation.offset_bytes > region->described.size_bytes - *bytes) {
       return Outcome::kInvalid;
@@ -66,6 +66,10 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     std::uint64_t size = 0;
     Outcome outcome = check(operation, now_ns, &size);
     Operations::start(operation, *state, size);
+    state->near = Rails::kAllNear;
+    if (options_.near && size > kSmallBytes && operation.pieces.size() <= kMaxPieces) {
+      state->near = options_.near(operation.pieces.front().data, own_names_);
+    }
     Peer* peer = find(operation.peer);
     if (peer != nullptr) ++peer->open_operations;
     if (outcome == Outcome::kDone && !find_regions(*state)) outcome = Outcome::kInvalid;
@@ -74,17 +78,27 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
       continue;
     }
     next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
-    peer->used_ns = now_ns;
-    if (peer->dormant) {
-      peer->dormant = false;
-      peer->usable_ns = now_ns + kFirstWayNs;
-      next_look_ns_ = 0;
+    wake(*peer, now_ns);
+    if (size <= kSmallBytes) {
+      peer->small_waiting.push(state->id);
+    } else {
+      auto& waiting = peer->bulk_waiting[static_cast<std::size_t>(state->priority)];
+      if (waiting.empty()) peer->turns.arrived(state->priority);
+      waiting.push(state->id);
     }
-    (size <= kSmallBytes ? peer->small_waiting : peer->bulk_waiting).push(state->id);
     pump_later(*peer);
   }
   pump_all(now_ns);
   return taken;
+}
+
+// Lanes are opened when there is something for them.
+void Requester::wake(Peer& peer, std::uint64_t now_ns) {
+  peer.used_ns = now_ns;
+  if (!peer.dormant) return;
+  peer.dormant = false;
+  peer.usable_ns = now_ns + kFirstWayNs;
+  next_look_ns_ = 0;
 }
 
 bool Requester::find_regions(OperationState& state) const {
@@ -116,7 +130,7 @@ void Requester::cancel(OperationId id) {
 
 void Requester::on_slice(Peer& peer, std::size_t place, const Slice& slice, Outcome outcome,
                          std::uint64_t) {
-  rails_of(peer, place).on_done(rail_of(peer, place), slice.size_bytes);
+  rails_of(peer, place).on_done(rail_of(peer, place), slice.size_bytes, slice.priority);
   OperationState* operation = operations_.find(slice.operation);
   if (operation == nullptr) return;
   --operation->slices_out;
@@ -230,10 +244,22 @@ void Requester::pump(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t bytes,
-                                             bool small) const {
+std::uint64_t Requester::near_rails(const Peer& peer, const OperationState& operation) const {
+  if (operation.near == Rails::kAllNear) return Rails::kAllNear;
+  std::uint64_t rails = 0;
+  const std::size_t count = peer.paths.size() * options_.bulk_pairs;
+  for (std::size_t rail = 0; rail < std::min<std::size_t>(count, 64); ++rail) {
+    const std::uint8_t device = peer.paths[rail % peer.paths.size()].ours;
+    rails |= (operation.near >> device & 1) << rail;
+  }
+  return rails;
+}
+
+std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t bytes, bool small,
+                                             const OperationState& operation) const {
   const bool on_small = peer.small.up_count() > 0 && (small || peer.bulk.up_count() == 0);
-  const auto rail = (on_small ? peer.small : peer.bulk).choose(bytes);
+  const auto rail = (on_small ? peer.small : peer.bulk)
+                        .choose(bytes, near_rails(peer, operation), operation.priority);
   if (!rail) return std::nullopt;
   const std::size_t place = on_small ? *rail : *rail + peer.paths.size();
   return peer.places[place].lane->has_room() ? std::optional(place) : std::nullopt;
@@ -246,7 +272,7 @@ bool Requester::is_ready(Peer& peer, OperationState& operation) {
   const auto state = region == nullptr ? RemoteRegions::State::kGone
                                        : RemoteRegions::check(*region, peer.epochs, peer.version);
   if (state == RemoteRegions::State::kMustAsk) {
-    static_cast<void>(peer.link->send(encode(RegionBody{region->described.region})));
+    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
   }
   if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
   return state == RemoteRegions::State::kReady;
@@ -261,12 +287,12 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
   if (operation.verb != Verb::kNotify) {
     const RemoteRegion& region = *remote_regions_.find(operation.region);
     const RegionKeys* keys = region.keys[place.path.theirs];
-    if (keys == nullptr) {
+    const std::uint64_t offset = operation.offset_bytes + slice.offset_bytes;
+    const std::uint64_t chunk = offset >> region.described.chunk_shift;
+    if (keys == nullptr || keys->keys[chunk] == 0) {
       give_up(operation, Outcome::kStale);
       return 0;
     }
-    const std::uint64_t offset = operation.offset_bytes + slice.offset_bytes;
-    const std::uint64_t chunk = offset >> region.described.chunk_shift;
     // A request may not cross the border between two registrations.
     limit = std::min(limit, ((chunk + 1) << region.described.chunk_shift) - offset);
     remote = {region.described.base + offset, keys->keys[chunk]};
@@ -305,7 +331,7 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
   place.lane->add(slice, operation.verb, std::span(places).first(count), remote);
   place.must_flush = true;
   ++operation.slices_out;
-  rails_of(peer, at).on_sent(rail_of(peer, at), covered);
+  rails_of(peer, at).on_sent(rail_of(peer, at), covered, slice.priority);
   return slice.size_bytes;
 }
 
@@ -320,10 +346,10 @@ bool Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
     }
     while (operation->cut_bytes < operation->size_bytes) {
       const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
-      const auto place = choose(peer, left, true);
+      const auto place = choose(peer, left, true, *operation);
       if (!place) return false;
       const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(left),
-                        operation->cut_at};
+                        operation->cut_at, operation->priority};
       const std::uint32_t bytes = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
       if (bytes == 0) break;
       operation->cut_bytes += bytes;
@@ -345,7 +371,8 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
       if (operations_.find(slice.operation) == nullptr) continue;
       return false;
     }
-    const auto place = choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes);
+    const auto place =
+        choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes, *operation);
     if (!place) return false;
     ++counters_.resent_slices;
     Cursor after;
@@ -363,32 +390,44 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
 }
 
 void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
-  while (!peer.bulk_waiting.empty()) {
-    const OperationId id = peer.bulk_waiting.front();
-    OperationState* operation = operations_.find(id);
-    if (operation == nullptr || operation->failure != Outcome::kDone) {
-      peer.bulk_waiting.pop();
-      continue;
-    }
-    if (!is_ready(peer, *operation)) {
-      if (operations_.find(id) == nullptr) continue;
-      return;
-    }
-    const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
-    const Rails& rails = peer.bulk.up_count() > 0 ? peer.bulk : peer.small;
-    std::uint64_t bytes = std::min<std::uint64_t>(left, rails.slice_bytes(operation->size_bytes));
-    // A tail that is not worth a slice goes with the one before.
-    if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
-    const auto place = choose(peer, bytes, false);
-    if (!place) return;
-    const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes),
-                      operation->cut_at};
-    const std::uint32_t posted = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
-    peer.bulk_waiting.pop();
-    if (posted == 0) continue;
-    operation->cut_bytes += posted;
-    if (operation->cut_bytes < operation->size_bytes) peer.bulk_waiting.push(id);
+  std::uint32_t waiting = 0;
+  for (std::uint32_t i = 0; i < kPriorityCount; ++i) {
+    if (!peer.bulk_waiting[i].empty()) waiting |= 1u << i;
   }
+  while (const auto priority = peer.turns.next(waiting)) {
+    const auto i = static_cast<std::size_t>(*priority);
+    // Full for one class is not full for a higher one.
+    if (!post_next(peer, *priority, now_ns) || peer.bulk_waiting[i].empty()) waiting &= ~(1u << i);
+  }
+}
+
+// A slice of the first operation of that class, which then goes to the end. False: no room, or no
+// key yet.
+bool Requester::post_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
+  Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
+  const OperationId id = queue.front();
+  OperationState* operation = operations_.find(id);
+  if (operation == nullptr || operation->failure != Outcome::kDone) {
+    queue.pop();
+    return true;
+  }
+  if (!is_ready(peer, *operation)) return operations_.find(id) == nullptr;
+  const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
+  const Rails& rails = peer.bulk.up_count() > 0 ? peer.bulk : peer.small;
+  std::uint64_t bytes = std::min<std::uint64_t>(left, rails.slice_bytes(operation->size_bytes));
+  // A tail that is not worth a slice goes with the one before.
+  if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
+  const auto place = choose(peer, bytes, false, *operation);
+  if (!place) return false;
+  const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes), operation->cut_at,
+                    priority};
+  const std::uint32_t posted = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
+  queue.pop();
+  if (posted == 0) return true;
+  peer.turns.took(priority, posted);
+  operation->cut_bytes += posted;
+  if (operation->cut_bytes < operation->size_bytes) queue.push(id);
+  return true;
 }
 
 }  // namespace mc::transport::rdma

@@ -52,6 +52,16 @@ class Requester {
   void close_peer(PeerId peer);
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text);
 
+  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name);
+  bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                     std::uint64_t now_ns);
+  void doubt(RemoteRegionId region);
+  bool has_way(PeerId id) const {
+    const Peer* peer = find(id);
+    return peer != nullptr && is_up(*peer);
+  }
+  void report_rails(std::vector<RailReport>& reports) const;
+
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns);
   void cancel(OperationId operation);
   void on_completion(const ibv_wc& completion, std::uint64_t now_ns);
@@ -119,7 +129,8 @@ class Requester {
     std::uint64_t used_ns = 0;
     std::uint32_t open_operations = 0;
     Queue<OperationId> small_waiting;
-    Queue<OperationId> bulk_waiting;
+    std::array<Queue<OperationId>, kPriorityCount> bulk_waiting;
+    Turns turns;
     Queue<Slice> resend;
     std::vector<HeldWrite> held;
     std::uint64_t usable_ns = 0;  // the last time that there was a way
@@ -137,6 +148,9 @@ class Requester {
   static Rails& rails_of(Peer& peer, std::size_t place) {
     return place < peer.paths.size() ? peer.small : peer.bulk;
   }
+  static const Rails& rails_of(const Peer& peer, std::size_t place) {
+    return place < peer.paths.size() ? peer.small : peer.bulk;
+  }
   static std::size_t rail_of(const Peer& peer, std::size_t place) {
     return place < peer.paths.size() ? place : place - peer.paths.size();
   }
@@ -151,13 +165,18 @@ class Requester {
   void abandon_lanes_of(OperationId operation, PeerId peer, std::uint64_t now_ns);
 
   // From queues to lanes.
+  void wake(Peer& peer, std::uint64_t now_ns);
   void pump_later(Peer& peer);
   void pump(Peer& peer, std::uint64_t now_ns);
   bool resend(Peer& peer, std::uint64_t now_ns);
   bool pump_small(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
+  bool post_next(Peer& peer, Priority priority, std::uint64_t now_ns);
   bool is_ready(Peer& peer, OperationState& operation);
-  std::optional<std::size_t> choose(const Peer& peer, std::uint64_t bytes, bool small) const;
+  std::optional<std::size_t> choose(const Peer& peer, std::uint64_t bytes, bool small,
+                                    const OperationState& operation) const;
+  // Of the peer's rails, those whose device here is near to what the operation moves.
+  std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
   // Posts the slice, or as much of it as one request can; returns the bytes. 0: the operation has
   // been given up.
   std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
@@ -201,6 +220,7 @@ class Requester {
   Operations operations_;
   RemoteRegions remote_regions_;
   std::array<std::optional<PortAddress>, kMaxDevices> own_addresses_;
+  std::vector<std::string> own_names_;  // by slot
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;
   std::vector<LaneOwner> lanes_;

@@ -257,13 +257,35 @@ void Requester::on_closing(const Device& device, std::uint64_t now_ns) {
 }
 
 void Requester::on_devices_changed() {
+  own_names_.resize(kMaxDevices);
   for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
-    if (devices_[slot]) own_addresses_[slot] = devices_[slot]->address();
+    if (!devices_[slot]) continue;
+    own_addresses_[slot] = devices_[slot]->address();
+    own_names_[slot] = devices_[slot]->name();
   }
   for (auto& peer : peers_) {
     if (peer && peer->introduced) find_paths(*peer, last_look_ns_);
   }
   next_look_ns_ = 0;
+}
+
+void Requester::report_rails(std::vector<RailReport>& reports) const {
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    for (std::size_t at = 0; at < peer->places.size(); ++at) {
+      const Place& place = peer->places[at];
+      const Device* device = devices_[place.path.ours].get();
+      RailReport report;
+      report.peer = peer->id;
+      report.name = (device != nullptr ? device->name() : std::to_string(place.path.ours)) + " " +
+                    std::to_string(place.path.theirs) +
+                    (place.role == LaneRole::kSmall ? " small" : " bulk");
+      report.status = rails_of(*peer, at).status(rail_of(*peer, at));
+      report.note = place.why;
+      if (peer->dormant) report.note = "closed while there is nothing for it";
+      reports.push_back(std::move(report));
+    }
+  }
 }
 
 std::string Requester::describe_rails(PeerId id) const {

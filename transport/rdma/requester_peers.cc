@@ -10,7 +10,8 @@
 namespace mc::transport::rdma {
 
 namespace {
-constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
+constexpr std::uint64_t kLookNs = 50'000'000;         // between two looks at the peers
+constexpr std::uint64_t kAskAgainNs = 1'000'000'000;  // for a region that had no memory there
 }  // namespace
 
 Result<PeerId> Requester::connect(const PeerSpec& spec) {
@@ -61,6 +62,41 @@ void Requester::dial_failed(PeerId id, std::uint64_t now_ns) {
 Result<RemoteRegionId> Requester::import_region(PeerId peer, std::span<const std::byte> text) {
   if (find(peer) == nullptr) return fail(MC_INVALID_ARGUMENT, "no such peer is connected");
   return remote_regions_.import(peer, text);
+}
+
+Result<RemoteRegionId> Requester::import_named(PeerId peer, std::uint64_t name) {
+  if (find(peer) == nullptr) return fail(MC_INVALID_ARGUMENT, "no such peer is connected");
+  return remote_regions_.import_named(peer, name);
+}
+
+void Requester::doubt(RemoteRegionId id) {
+  RemoteRegion* region = remote_regions_.find(id);
+  if (region == nullptr) return;
+  region->known = false;
+  region->gone = false;
+  region->asked_version = 0;
+}
+
+bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
+                              std::uint64_t size_bytes, std::uint64_t now_ns) {
+  RemoteRegion* region = remote_regions_.find(id);
+  Peer* peer = region == nullptr ? nullptr : find(region->peer);
+  if (peer == nullptr || !peer->introduced) return false;
+  wake(*peer, now_ns);
+  const auto state = RemoteRegions::check(*region, peer->epochs, peer->version);
+  if (state == RemoteRegions::State::kMustAsk) {
+    region->ask_again_ns = now_ns + kAskAgainNs;
+    static_cast<void>(peer->link->send(encode(RegionBody{region->asked_as})));
+  }
+  bool covered = state == RemoteRegions::State::kReady && covers(*region, offset_bytes, size_bytes);
+  for (const Path& path : peer->paths) {
+    covered = covered && has_keys(*region, path.theirs, offset_bytes, size_bytes);
+  }
+  if (!covered && state != RemoteRegions::State::kMustAsk && now_ns >= region->ask_again_ns) {
+    region->ask_again_ns = now_ns + kAskAgainNs;
+    doubt(id);
+  }
+  return covered && is_up(*peer);
 }
 
 void Requester::tell(Event::Kind kind, PeerId peer) {
@@ -161,7 +197,7 @@ void Requester::lose(Peer& peer) {
     }
   }
   peer.small_waiting.clear();
-  peer.bulk_waiting.clear();
+  for (auto& waiting : peer.bulk_waiting) waiting.clear();
   peer.resend.clear();
   peer.held.clear();
   // Lanes are what tells that it is back.
@@ -199,7 +235,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
     }
   }
   if (!peer.link && peer.link_rail.probe(now_ns)) {
-    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall});
+    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, LinkProtocol::kRdma});
   }
   look_after_lanes(peer, now_ns, was_away);
   if (peer.open_operations > 0) peer.used_ns = now_ns;

@@ -11,17 +11,19 @@
 
 namespace mc::transport::tcp {
 
-Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role) {
+Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
+                 LinkProtocol protocol) {
   Hello hello{};
   hello.magic = kHelloMagic;
   hello.version = kDataVersion;
   hello.size_bytes = sizeof hello;
-  hello.features = kKnownFeatures;
+  hello.features = self.features;
   hello.node = self.node;
   hello.to_node = to_node;
   hello.incarnation = self.incarnation;
   hello.lane = lane;
   hello.role = static_cast<std::uint8_t>(role);
+  hello.protocol = static_cast<std::uint8_t>(protocol);
   return hello;
 }
 
@@ -40,7 +42,8 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   bool zeros = true;
   for (const std::uint8_t byte : hello.reserved0) zeros = zeros && byte == 0;
   for (const std::uint64_t word : hello.reserved1) zeros = zeros && word == 0;
-  if (!zeros || hello.node == 0 || hello.lane >= kMaxLanes || hello.role > kLastLaneRole) {
+  if (!zeros || hello.node == 0 || hello.lane >= kMaxLanes || hello.role > kLastLaneRole ||
+      hello.protocol > kLastLinkProtocol) {
     return fail(MC_INVALID_ARGUMENT, "the peer's hello has a field out of range");
   }
   return hello;
@@ -54,7 +57,7 @@ class HelloExchange : public Handshake {
       : self_(self), accepting_(request == nullptr) {
     if (request != nullptr) {
       request_ = *request;
-      out_ = make_hello(self, request->node, request->lane, request->role);
+      out_ = make_hello(self, request->node, request->lane, request->role, request->protocol);
     }
   }
 
@@ -84,9 +87,10 @@ class HelloExchange : public Handshake {
     link.peer = request_.peer;
     link.lane = accepting_ ? theirs_.lane : request_.lane;
     link.role = accepting_ ? static_cast<LaneRole>(theirs_.role) : request_.role;
+    link.protocol = static_cast<LinkProtocol>(theirs_.protocol);
     link.node = theirs_.node;
     link.incarnation = theirs_.incarnation;
-    link.features = theirs_.features & kKnownFeatures;
+    link.features = theirs_.features & self_.features;
     return link;
   }
   Status status() const override { return status_; }
@@ -119,7 +123,13 @@ class HelloExchange : public Handshake {
       if (theirs_.to_node != self_.node) {
         return {MC_INVALID_ARGUMENT, "the peer looks for another node at this address"};
       }
-      out_ = make_hello(self_, 0, theirs_.lane, static_cast<LaneRole>(theirs_.role));
+      const auto protocol = static_cast<LinkProtocol>(theirs_.protocol);
+      if (protocol == LinkProtocol::kRdma && (self_.features & kFeatureRdma) == 0) {
+        return {MC_UNSUPPORTED, "the peer wants a link for RDMA, which this agent does not use"};
+      }
+      out_ = make_hello(self_, 0, theirs_.lane, static_cast<LaneRole>(theirs_.role), protocol);
+    } else if (theirs_.protocol != static_cast<std::uint8_t>(request_.protocol)) {
+      return {MC_INVALID_ARGUMENT, "the peer answers for another transport than was asked"};
     } else if (theirs_.node != request_.node) {
       return {MC_INVALID_ARGUMENT, "another node answers at the peer's address"};
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the first bytes on a lane, in both directions: who speaks, which version, what it
-//   can. It proves nothing; what does is a Handshake of the agent's that wraps this one.
+// What it is: the first bytes on a link, in both directions: who speaks, which version, what it
+//   can, and which transport the link is for. It proves nothing; what does is a Handshake of the
+//   agent's that wraps this one.
 // Threads: values; a Handshake belongs to its socket's owner.
 // Trusts: nothing: exactly kHelloBytes are read, checked, then used.
 #pragma once
@@ -19,7 +20,7 @@ namespace mc::transport::tcp {
 
 inline constexpr std::uint64_t kHelloMagic = 0x31454e414c434dull;  // "MCLANE1" as bytes
 inline constexpr std::uint16_t kDataVersion = 1;
-inline constexpr std::uint32_t kKnownFeatures = 0;
+inline constexpr std::uint32_t kKnownFeatures = kFeatureRdma;
 
 struct Hello {
   std::uint64_t magic;
@@ -31,20 +32,23 @@ struct Hello {
   std::uint64_t incarnation;
   std::uint32_t lane;
   std::uint8_t role;
-  std::uint8_t reserved0[3];
+  std::uint8_t protocol;  // other than 0 only to who has told its feature
+  std::uint8_t reserved0[2];
   std::uint64_t reserved1[2];
 };
 inline constexpr std::size_t kHelloBytes = 64;
 static_assert(sizeof(Hello) == kHelloBytes);
 static_assert(offsetof(Hello, node) == 16 && offsetof(Hello, lane) == 40);
-static_assert(offsetof(Hello, reserved1) == 48);
+static_assert(offsetof(Hello, protocol) == 45 && offsetof(Hello, reserved1) == 48);
 
 struct Self {
   NodeId node = 0;
   std::uint64_t incarnation = 0;
+  std::uint32_t features = 0;
 };
 
-Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role);
+Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
+                 LinkProtocol protocol = LinkProtocol::kTcp);
 // Errors: MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT with what is wrong.
 Result<Hello> decode_hello(std::span<const std::byte> bytes);
 

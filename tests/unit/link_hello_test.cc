@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What two ends of a link agree on before it is one: what both can, and for which transport it is.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "transport/tcp/hello.h"
+
+namespace mc::transport::tcp {
+namespace {
+
+struct Ends {
+  Handshake::State dialing = Handshake::State::kWantsRead;
+  Handshake::State accepting = Handshake::State::kWantsRead;
+  Link dialed;
+  Link accepted;
+  Status refusal;
+};
+
+Ends shake(std::uint32_t dialers_features, std::uint32_t acceptors_features,
+           LinkProtocol protocol) {
+  int sockets[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets), 0);
+  Fd one(sockets[0]);
+  Fd other(sockets[1]);
+  const auto dialing =
+      make_dialing_handshake({1, 7, dialers_features}, {5, 2, 0, LaneRole::kSmall, protocol});
+  const auto accepting = make_accepting_handshake({2, 8, acceptors_features});
+  Ends ends;
+  static_cast<void>(dialing->advance(one.get()));
+  ends.accepting = accepting->advance(other.get());
+  if (ends.accepting == Handshake::State::kFailed) {
+    ends.refusal = accepting->status();
+    other.reset();
+  }
+  ends.dialing = dialing->advance(one.get());
+  if (ends.dialing == Handshake::State::kDone) ends.dialed = dialing->link();
+  if (ends.accepting == Handshake::State::kDone) ends.accepted = accepting->link();
+  return ends;
+}
+
+TEST(LinkHello, BothSidesLearnWhatBothCan) {
+  for (const std::uint32_t ours : {0u, kFeatureRdma}) {
+    for (const std::uint32_t theirs : {0u, kFeatureRdma}) {
+      const Ends ends = shake(ours, theirs, LinkProtocol::kTcp);
+      ASSERT_EQ(ends.dialing, Handshake::State::kDone);
+      ASSERT_EQ(ends.accepting, Handshake::State::kDone);
+      EXPECT_EQ(ends.dialed.features, ours & theirs);
+      EXPECT_EQ(ends.accepted.features, ours & theirs);
+      EXPECT_EQ(ends.accepted.protocol, LinkProtocol::kTcp);
+    }
+  }
+}
+
+TEST(LinkHello, ALinkOfRdmaIsOneAtBothEnds) {
+  const Ends ends = shake(kFeatureRdma, kFeatureRdma, LinkProtocol::kRdma);
+  ASSERT_EQ(ends.accepting, Handshake::State::kDone);
+  EXPECT_EQ(ends.dialed.protocol, LinkProtocol::kRdma);
+  EXPECT_EQ(ends.dialed.peer, 5u);
+  EXPECT_EQ(ends.accepted.protocol, LinkProtocol::kRdma);
+  EXPECT_EQ(ends.accepted.node, 1u);
+}
+
+TEST(LinkHello, WhoDoesNotUseRdmaRefusesItsLinks) {
+  const Ends ends = shake(kFeatureRdma, 0, LinkProtocol::kRdma);
+  EXPECT_EQ(ends.accepting, Handshake::State::kFailed);
+  EXPECT_EQ(ends.refusal.code(), MC_UNSUPPORTED);
+  EXPECT_EQ(ends.dialing, Handshake::State::kFailed);
+}
+
+}  // namespace
+}  // namespace mc::transport::tcp

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: two ways to each peer, and which of them an operation takes. TCP reaches every peer,
+//   tells whether it is alive, and carries all that is small. Large reads go by RDMA where both
+//   sides have it and it works at that moment; a way that has to be opened first, or has failed,
+//   costs nothing but that TCP is used meanwhile.
+//
+//     read ──► small, or RDMA is not ready ────────────────────────────────────► TCP
+//        └───► the bytes by RDMA  ┐ both ─► done
+//              one byte by TCP    ┘    RDMA failed ─► all of it by TCP, by the same deadline
+//
+//   A device that serves a read asks nobody whether the bytes are still those that were meant: what
+//   was removed a moment ago lies there unchanged, with a sum that fits. The one byte asks: its
+//   answer comes from the region's guard, while the operation is under way.
+// Threads: one drives it. Owns both transports.
+// Trusts: the caller; what peers say is checked by the transport that it is said to.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/rdma/rdma_transport.h"
+#include "transport/transport.h"
+
+namespace mc::transport::choice {
+
+// From here on a read is worth the byte that is asked for beside it.
+inline constexpr std::uint64_t kRdmaBytes = 64 * 1024;
+
+struct ChoiceCounters {
+  std::uint64_t reads = 0;    // begun by RDMA
+  std::uint64_t detours = 0;  // of these, repeated by TCP
+};
+
+class ChoiceTransport : public Transport {
+ public:
+  // Errors: MC_NO_MEMORY.
+  static Result<std::unique_ptr<ChoiceTransport>> create(std::unique_ptr<Transport> tcp,
+                                                         std::unique_ptr<rdma::RdmaTransport> rdma);
+
+  const Capabilities& capabilities() const override { return tcp_->capabilities(); }
+  Result<RegionId> register_region(const RegionSpec& spec) override;
+  Result<std::vector<std::byte>> describe(RegionId region) const override {
+    return tcp_->describe(region);
+  }
+  Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override;
+  void set_backed(RegionId region, std::span<const MemoryRange> ranges) override;
+  Result<PeerId> connect(const PeerSpec& spec) override;
+  // Links of TCP; those of RDMA go to rdma() itself.
+  Status attach(Link link) override;
+  void dial_failed(PeerId peer, std::uint32_t lane) override { tcp_->dial_failed(peer, lane); }
+  std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
+  void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
+  int wait_fd() const override { return epoll_.get(); }
+  std::uint64_t next_poll_ns() const override;
+  bool close_region(RegionId region) override;
+  void close_peer(PeerId peer) override;
+  void cancel(OperationId operation) override;
+  const Counters& counters() const override;
+  void report_rails(std::vector<RailReport>& reports) const override;
+
+  rdma::RdmaTransport& rdma() { return *rdma_; }
+  const ChoiceCounters& choices() const { return choices_; }
+  // For operators: why less than all goes by RDMA here; empty: nothing stands against it.
+  std::string obstacles() const;
+
+ private:
+  struct Ways {
+    NodeId node = 0;
+    PeerId rdma = kNoPeer;
+  };
+  struct Remote {
+    PeerId peer = kNoPeer;
+    std::uint64_t name = 0;
+    RemoteRegionId rdma = 0;  // 0: not imported yet
+  };
+  struct Local {
+    RegionId rdma = kNoRegion;
+    std::string why;  // there is none
+  };
+  // A read that was begun by RDMA.
+  struct Reading {
+    Operation operation;
+    std::vector<Piece> pieces;
+    PeerId rdma_peer = kNoPeer;
+    OperationId by_rdma = kNoOperation;  // kNoOperation: it has ended
+    OperationId by_tcp = kNoOperation;   // the byte, or later all; kNoOperation: it has ended
+    Outcome rdma_outcome = Outcome::kDone;
+    Outcome tcp_outcome = Outcome::kDone;
+    std::uint64_t bytes = 0;
+    bool detour = false;
+    bool cancelled = false;
+    std::byte byte{};
+  };
+  using Readings = std::unordered_map<OperationId, Reading>;
+
+  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<rdma::RdmaTransport> rdma,
+                  Fd epoll)
+      : tcp_(std::move(tcp)), rdma_(std::move(rdma)), epoll_(std::move(epoll)) {}
+  void connect_rdma(NodeId node);
+  void close_rdma(NodeId node);
+  // Where to read it by RDMA; null: TCP is the way.
+  const Remote* way_by_rdma(const Operation& operation, std::uint64_t now_ns);
+  bool begin(Operation& operation, const Remote& remote, std::uint64_t now_ns);
+  void take_tcp(std::vector<Event>& events, std::size_t first);
+  void take_rdma();
+  void settle(OperationId id, Reading& reading);
+  void detour(OperationId id, Reading& reading);
+  void leave_dead_ways();
+  void end(OperationId id, const Reading& reading, Outcome outcome);
+
+  const std::unique_ptr<Transport> tcp_;
+  const std::unique_ptr<rdma::RdmaTransport> rdma_;
+  Fd epoll_;
+  std::set<NodeId> able_;  // nodes that take links of RDMA
+  std::unordered_map<PeerId, Ways> peers_;
+  std::unordered_map<PeerId, PeerId> of_rdma_;  // its peers to ours
+  std::unordered_map<RegionId, Local> regions_;
+  std::unordered_map<RemoteRegionId, Remote> remote_;
+  Readings readings_;
+  std::unordered_map<OperationId, OperationId> by_tcp_;  // its operations to ours
+  std::vector<OperationId> waiting_;                     // for room in TCP
+  std::vector<Event> events_;                            // to be handed out
+  std::vector<Event> rdma_events_;
+  std::uint64_t next_id_ = 1;
+  std::uint64_t next_look_ns_ = 0;
+  std::uint64_t now_ns_ = 0;
+  ChoiceCounters choices_;
+  mutable Counters counters_;
+};
+
+}  // namespace mc::transport::choice
