@@ -2,7 +2,6 @@
 #include "agent/cluster/cluster_node.h"
 
 #include <algorithm>
-#include <boost/regex.hpp>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/hash.h"
@@ -23,7 +22,6 @@ constexpr std::uint64_t kPingNs = 2'000 * kMs;
 constexpr std::uint64_t kCopyNs = 30'000 * kMs;
 constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 constexpr std::uint64_t kNoticeCookie = 1;
-constexpr std::size_t kListBytes = 512 * 1024;
 
 }  // namespace
 
@@ -80,6 +78,7 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
   if (at == tenants_.end()) return;
   fetcher_->forget(**at);
+  walks_.forget(**at);
   // All that is sent from it ends, or its peer's lane is cut.
   while (!transport_->close_region((*at)->region)) transport_->poll(now_ns(), events_);
   (*at)->store().set_listener(nullptr);
@@ -233,6 +232,10 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
     }
   }
   remove_again(now_ns);
+  if (!walks_.idle()) {
+    lively_until_ns_ = now_ns + kLivelyNs;
+    walks_.turn(now_ns);
+  }
   if (peers_.take_missed()) {
     next_members_ns_ = std::min(next_members_ns_, last_members_ns_ + kMembersSoonNs);
   }
@@ -257,6 +260,7 @@ void ClusterNode::flush(std::uint64_t now_ns) {
 
 std::uint64_t ClusterNode::next_poll_ns() const {
   const std::uint64_t removal_ns = removals_.empty() ? UINT64_MAX : removals_.front().due_ns;
+  if (!walks_.idle()) return 0;
   return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), next_members_ns_, removal_ns});
 }
 
@@ -395,85 +399,26 @@ void ClusterNode::on_drop(const wire::Drop& order, Done done) {
 void ClusterNode::on_drop_matching(const wire::Match& match,
                                    Reply<wire::RemoveMatchingAnswer> reply) {
   ClusterTenant* const tenant = find(match.name_space);
-  wire::RemoveMatchingAnswer answer;
   if (tenant == nullptr) {
-    reply(answer);
+    reply(wire::RemoveMatchingAnswer());
     return;
   }
-  boost::regex pattern;
-  if (match.kind == wire::Match::Kind::kRegex) {
-    try {
-      pattern.assign(match.pattern, boost::regex::extended);
-    } catch (const boost::regex_error& error) {
-      reply(fail(MC_INVALID_ARGUMENT,
-                 "the pattern is no regular expression: " + std::string(error.what())));
-      return;
-    }
-  }
+  // Copies under way are of what goes, those begun meanwhile too.
   fetcher_->dropped(*tenant);
-  ObjectIndex& index = tenant->store().index();
-  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
-    if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {
-      continue;
-    }
-    const std::string_view key = index.key_of(entry);
-    bool matches = key.starts_with(match.pattern);
-    if (match.kind == wire::Match::Kind::kRegex) {
-      try {
-        matches = boost::regex_search(key.begin(), key.end(), pattern);
-      } catch (const std::exception&) {  // more work than Boost grants a pattern
-        reply(fail(MC_TOO_LARGE, "the pattern takes too long to match; say it simpler"));
-        return;
-      }
-    }
-    if (!matches) continue;
-    tenant->drop(entry);
-    ++answer.removed;
-  }
-  reply(answer);
+  walks_.remove(*tenant, match,
+                [this, name = match.name_space,
+                 reply = std::move(reply)](const Result<wire::RemoveMatchingAnswer>& removed) {
+                  if (const ClusterTenant* const of = find(name)) fetcher_->dropped(*of);
+                  reply(removed);
+                });
 }
 
 void ClusterNode::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
-  wire::ListAnswer answer;
-  ClusterTenant* const tenant = find(match.name_space);
-  if (tenant == nullptr) {
-    reply(answer);
-    return;
+  if (ClusterTenant* const tenant = find(match.name_space)) {
+    walks_.list(*tenant, match, std::move(reply));
+  } else {
+    reply(wire::ListAnswer());
   }
-  ObjectIndex& index = tenant->store().index();
-  // The smallest `limit` keys after match.after: a heap with the largest of them in front.
-  std::vector<wire::ListedKey>& keys = answer.keys;
-  const auto before = [](const wire::ListedKey& one, const wire::ListedKey& other) {
-    return one.key < other.key;
-  };
-  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
-    if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {
-      continue;
-    }
-    const std::string_view key = index.key_of(entry);
-    if (!key.starts_with(match.pattern) || (!match.after.empty() && key <= match.after)) continue;
-    if (keys.size() == match.limit && key >= keys.front().key) {
-      answer.more = true;
-      continue;
-    }
-    if (keys.size() == match.limit) {
-      std::ranges::pop_heap(keys, before);
-      keys.pop_back();
-      answer.more = true;
-    }
-    keys.push_back({std::string(key), index.entry(entry).length.load_relaxed()});
-    std::ranges::push_heap(keys, before);
-  }
-  std::ranges::sort_heap(keys, before);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    bytes += keys[i].key.size() + 16;
-    if (bytes <= kListBytes) continue;
-    keys.resize(i);
-    answer.more = true;
-    break;
-  }
-  reply(std::move(answer));
 }
 
 void ClusterNode::on_copy(const wire::Copy& order, Done done) {

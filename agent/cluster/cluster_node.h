@@ -22,6 +22,7 @@
 #include "agent/cluster.h"
 #include "agent/cluster/announcer.h"
 #include "agent/cluster/fetcher.h"
+#include "agent/cluster/index_walks.h"
 #include "agent/cluster/peers.h"
 
 namespace mc::agent {
@@ -90,6 +91,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   std::vector<std::unique_ptr<ClusterTenant>> tenants_;
   std::unique_ptr<Announcer> announcer_;
   std::unique_ptr<Fetcher> fetcher_;
+  IndexWalks walks_;
   std::vector<transport::Event> events_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t lively_until_ns_ = 0;

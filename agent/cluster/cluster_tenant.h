@@ -42,7 +42,6 @@ class VersionClock {
 struct Change {
   metadata::PublishItem item;
   std::uint32_t entry = 0;  // kHolds, kCreates: whose it is
-  bool is_put = false;      // made here just now, not known elsewhere
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
@@ -67,7 +66,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // Gives a live object another version; false: no memory.
   bool set_version(std::uint32_t entry, std::uint64_t version);
   // The master has taken the put.
-  void created(std::uint32_t entry);
+  void told(std::uint32_t entry);
+  bool untold(std::uint32_t entry) const;
   // Wants that many holders from now on, and says so to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
   void drop(std::uint32_t entry);
@@ -77,6 +77,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   transport::RegionId region = transport::kNoRegion;
   // Hears of each put here.
   std::function<void(const metadata::KeyHash& name)> on_put;
+  // Hears of each entry that becomes live here: put, copied or moved. None: nobody walks the index.
+  std::function<void(std::uint32_t entry, bool is_put)> on_arrival;
 
   void on_live(std::uint32_t entry, const PutOrder& order) override;
   void on_moved(std::uint32_t from, std::uint32_t to) override;
