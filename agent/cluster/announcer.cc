@@ -214,19 +214,27 @@ void Announcer::offer(const PublishItem& item, std::uint64_t deadline_ns, Verdic
   // In order: what is queued may say that an earlier copy of the same version has gone.
   if (port_.ready()) flush(now_ns_);
   if (!port_.ready() || !queue_.empty()) {
-    done(Verdict::kStale);
+    done(std::nullopt);
     return;
   }
-  port_.publish({item}, port_.removals_seen(), deadline_ns,
-                [done = std::move(done)](const Result<std::vector<Verdict>>& answer) {
-                  done(answer && answer->size() == 1 ? answer->front() : Verdict::kStale);
-                });
+  port_.publish(
+      {item}, port_.removals_seen(), deadline_ns,
+      [done = std::move(done)](const Result<std::vector<Verdict>>& answer) {
+        done(answer && answer->size() == 1 ? std::optional(answer->front()) : std::nullopt);
+      });
+}
+
+std::vector<ClusterTenant*> Announcer::tenants_of(const PublishItem& item) const {
+  std::vector<ClusterTenant*> holding;
+  for (const auto& tenant : tenants_) {
+    if (tenant->find(item.hash) != kNoEntry) holding.push_back(tenant.get());
+  }
+  return holding;
 }
 
 void Announcer::withdraw(const PublishItem& item) {
-  for (const auto& tenant : tenants_) {
-    const std::uint32_t entry = tenant->find(item.hash);
-    if (entry != kNoEntry && tenant->book().row(entry).version == item.version) return;
+  for (ClusterTenant* const tenant : tenants_of(item)) {
+    if (tenant->book().row(tenant->find(item.hash)).version == item.version) return;
   }
   Change change{item, 0};
   change.item.what = PublishItem::What::kDropped;

@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -31,18 +32,20 @@ struct AnnouncerCounters {
 class Announcer {
  public:
   using Tenants = std::vector<std::unique_ptr<ClusterTenant>>;
-  using Verdicts = std::function<void(metadata::Verdict)>;
+  // None: nobody could be asked in time.
+  using Verdicts = std::function<void(std::optional<metadata::Verdict>)>;
 
   Announcer(Tenants& tenants, MasterPort& port, VersionClock& clock)
       : tenants_(tenants), port_(port), clock_(clock) {}
 
   // An errand of kAnnounce: ends when the master knows the objects.
   void await(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant);
-  // A copy that this node is about to hold. done comes from a later call, with kStale if nobody
-  // could be asked in time.
+  // An object that this node is about to hold. done may come from within.
   void offer(const metadata::PublishItem& item, std::uint64_t deadline_ns, Verdicts done);
   // It will not; unless it holds that very version by now.
   void withdraw(const metadata::PublishItem& item);
+  // Namespaces that hold some version of that object.
+  std::vector<ClusterTenant*> tenants_of(const metadata::PublishItem& item) const;
   void flush(std::uint64_t now_ns);
 
   void next_report(bool first, std::vector<metadata::PublishItem>& items);

@@ -13,16 +13,6 @@ namespace mc::agent {
 using metadata::KeyHash;
 using metadata::PublishItem;
 
-namespace {
-
-std::uint64_t wall_ns() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
-}
-
-}  // namespace
-
 ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
                              VersionClock& clock, std::unique_ptr<VersionBook> book)
     : tenant_(std::move(tenant)),
@@ -34,6 +24,12 @@ ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::Key
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
     clock_.saw(book_->row(entry).version);
   }
+}
+
+std::uint64_t ClusterTenant::wall_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
 }
 
 // The low half is the index' own hash of the key, so that no table of names is needed beside it.
@@ -138,7 +134,7 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   Change change{item_of(entry), entry};
   if (!order.upsert) change.item.what = PublishItem::What::kCreates;
   changes_.push_back(change);
-  if (on_put) on_put(change.item.hash);
+  if (on_put) on_put(change.item);
 }
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {

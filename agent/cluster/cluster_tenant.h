@@ -54,6 +54,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   VersionBook& book() { return *book_; }
   std::uint64_t id() const { return id_; }  // names the namespace to peers; not 0
   metadata::KeyHash name_of(std::string_view key) const;
+  static std::uint64_t wall_ns();
   // The object with that name, or kNoEntry.
   std::uint32_t find(const metadata::KeyHash& name) const;
   metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds
@@ -76,7 +77,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::vector<Change>& changes() { return changes_; }
   transport::RegionId region = transport::kNoRegion;
   // Hears of each put here.
-  std::function<void(const metadata::KeyHash& name)> on_put;
+  std::function<void(const metadata::PublishItem& put)> on_put;
   // Hears of each entry that becomes live here: put, copied or moved. None: nobody walks the index.
   std::function<void(std::uint32_t entry, bool is_put)> on_arrival;
 
