@@ -43,10 +43,12 @@ class Placement : public ClusterTest {
   // Returns how many were put: the small pool has no room for another one.
   std::size_t fill() {
     for (std::size_t i = 0; i < 3 * kSmall / kObject; ++i) {
-      EXPECT_EQ(put_pinned(i), MC_OK) << mc_last_error() << ask(small_, "status")["cluster"].toStyledString();
+      EXPECT_EQ(put_pinned(i), MC_OK)
+          << mc_last_error() << ask(small_, "status")["cluster"].toStyledString();
       if (placed() > 0) return i + 1;
     }
-    ADD_FAILURE() << "the small pool is never full: " << ask(small_, "status")["cluster"].toStyledString();
+    ADD_FAILURE() << "the small pool is never full: "
+                  << ask(small_, "status")["cluster"].toStyledString();
     return 0;
   }
   std::size_t small_ = 0;
