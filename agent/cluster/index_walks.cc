@@ -92,8 +92,10 @@ class IndexWalks::Listing final : public Walk {
     std::vector<wire::ListedKey>& keys = answer_.keys;
     std::ranges::sort_heap(keys, before);
     // One that was moved may have been met twice.
-    const auto same = std::ranges::unique(keys, {}, &wire::ListedKey::key);
-    keys.erase(same.begin(), same.end());
+    const auto same = [](const wire::ListedKey& one, const wire::ListedKey& other) {
+      return one.key == other.key;
+    };
+    keys.erase(std::unique(keys.begin(), keys.end(), same), keys.end());
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       bytes += keys[i].key.size() + 16;
