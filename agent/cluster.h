@@ -25,6 +25,7 @@ struct Errand {
     kFetch,     // objects that other hosts hold, to be lent to readers here
     kExists,
     kRemove,
+    kPlace,  // until another host holds the object, which finds no room here
   };
   struct Item {
     std::string key;                 // all but kAnnounce
@@ -34,10 +35,18 @@ struct Errand {
     mc_status status = MC_OK;        // out
     bool open = true;
   };
+  // kPlace, of one item: its bytes lie in memory that a session writes.
+  struct Source {
+    std::uint64_t session = 0;
+    const MemoryFile* memory = nullptr;  // valid during begin()
+    std::uint64_t offset = 0;
+    PutOrder order;  // its key is the item's
+  };
   Kind kind = Kind::kFetch;
   std::shared_ptr<Tenant> tenant;
   std::uint64_t deadline_ns = 0;
   std::vector<Item> items;
+  Source source;
   std::size_t open_count = 0;
   bool abandoned = false;  // nobody waits; pins must not be written
 
@@ -64,6 +73,8 @@ class Cluster {
   virtual void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const = 0;
 
   virtual void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) = 0;
+  // Its memory is read no more, its errands of kPlace end.
+  virtual void forget_session(std::uint64_t session) = 0;
   // True if any errand has ended since the last call.
   virtual bool take_ended() = 0;
 

@@ -16,10 +16,10 @@ namespace mc::agent {
 
 namespace {
 
+constexpr std::uint64_t kDefaultSoftPinS = 3600;
 constexpr int kTurn = 8;  // requests of a channel before the next one
 constexpr std::uint64_t kCopyStepBytes = 4ull
                                          << 20;  // staged bytes copied before others get a turn
-constexpr std::uint64_t kDefaultSoftPinS = 3600;
 constexpr std::uint32_t kPrefetchItems = 16;
 constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
 
@@ -46,7 +46,15 @@ mc_status status_of(Store::Put put) {
   return MC_INTERNAL;
 }
 
-PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request) {
+// What clients of isolated namespaces may not ask: all that is reserved there is being written by
+// the agent, and must not be published or given back under its hands.
+bool is_for_direct(shm::Op op) {
+  return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
+}
+
+}  // namespace
+
+PutOrder Server::order_of(const shm::ArgumentReader::Item& item, const shm::Request& request) {
   PutOrder order;
   order.key = {reinterpret_cast<const char*>(item.key), item.fields.key_bytes};
   order.entry = item.fields.entry;
@@ -59,14 +67,6 @@ PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& req
   order.replicas = static_cast<std::uint8_t>(std::clamp(item.fields.replicas, 1u, 8u));
   return order;
 }
-
-// What clients of isolated namespaces may not ask: all that is reserved there is being written by
-// the agent, and must not be published or given back under its hands.
-bool is_for_direct(shm::Op op) {
-  return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
-}
-
-}  // namespace
 
 bool Server::serve(Session& session, std::uint32_t number) {
   ChannelState& channel = session.channels[number];
@@ -110,6 +110,7 @@ void Server::start(Session& session, std::uint32_t number, const shm::Request& r
   if (channel.waiting >= shm::kRingSlots) {
     ++session.bad_request_count;
     if (work.errand) work.errand->abandoned = true;
+    if (work.elsewhere.errand) work.elsewhere.errand->abandoned = true;
     give_back_copy(work);
     complete(work, MC_BUSY);
     return;
@@ -138,6 +139,7 @@ void Server::give_back_copy(Work& work) {
 
 Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
   if (at->errand) at->errand->abandoned = true;
+  if (at->elsewhere.errand) at->elsewhere.errand->abandoned = true;
   --at->session->channels[at->channel].waiting;
   return list.erase(at);
 }
@@ -196,6 +198,8 @@ void Server::finish_item(Work& work, mc_status status, shm::ItemResult result) {
   }
   ++work.next;
   work.has_item = false;
+  work.begun_ns = 0;
+  work.elsewhere = {};
 }
 
 void Server::complete(Work& work, mc_status status) {
@@ -270,7 +274,10 @@ Server::Step Server::reserve(Work& work) {
     if (result == Store::Reserve::kNoMemory) status = MC_NO_MEMORY;
     if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) {
       // Some are better than none.
-      if (work.next == 0) return waiting_step(result);
+      if (work.next > 0) break;
+      const bool offers = (work.request.flags & shm::kFlagElsewhere) != 0;
+      if (!offers || !may_go_elsewhere(work, result)) return waiting_step(result);
+      status = MC_NO_SPACE;
       break;
     }
     if (result != Store::Reserve::kOk) break;
@@ -404,13 +411,29 @@ Server::Step Server::put_staged(Work& work) {
       work.first_failure = MC_INVALID_ARGUMENT;
       break;
     }
+    mc_status placed = MC_OK;
+    if (take_placed(work, placed)) {
+      if (work.elsewhere.errand) return Step::kWait;
+      if (placed == MC_OK) {
+        finish_item(work, MC_OK, kNothing);
+        continue;
+      }
+    }
     mc_status failure = MC_OK;
-    if (const Step step = begin_copy(work, failure); step != Step::kDone) return step;
+    const Step step = begin_copy(work, failure);
+    const bool too_large = failure == MC_TOO_LARGE;
+    if (step != Step::kDone || too_large) {
+      const Store::Reserve why = too_large              ? Store::Reserve::kTooLarge
+                                 : step == Step::kAgain ? Store::Reserve::kAgain
+                                                        : Store::Reserve::kWait;
+      if (may_go_elsewhere(work, why)) return place_elsewhere(work);
+      if (!too_large) return step;
+    }
     if (failure != MC_OK) {
       finish_item(work, failure, kNothing);
       continue;
     }
-    if (const Step step = copy_staged(work); step != Step::kDone) return step;
+    if (const Step copied = copy_staged(work); copied != Step::kDone) return copied;
   }
   return finish_put(work);
 }

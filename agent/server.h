@@ -57,6 +57,14 @@ class Server {
     std::string key;
     PutOrder order;  // its key is not to be used
   };
+  // The item at hand, when another host is to hold it: how far its bytes are summed, who is asked,
+  // and when to ask again.
+  struct Elsewhere {
+    std::uint64_t summed_bytes = 0;
+    std::uint64_t sum = 0;
+    std::shared_ptr<Errand> errand;
+    std::uint64_t next_ns = 0;
+  };
   // A request in progress; items before next are done.
   struct Work {
     Session* session = nullptr;
@@ -74,9 +82,12 @@ class Server {
     std::uint32_t entry = shm::kNoRefill;
     std::vector<Copied> group{};
     std::shared_ptr<Errand> errand{};  // what is done elsewhere
+    std::uint64_t begun_ns = 0;        // the item's wait for room
+    Elsewhere elsewhere{};
   };
   enum class Step { kDone, kWait, kAgain, kAway };
   static Step waiting_step(Store::Reserve result);
+  static PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request);
 
   void start(Session& session, std::uint32_t channel, const shm::Request& request);
   Step proceed(Work& work);
@@ -97,6 +108,10 @@ class Server {
   void announce(Work& work, std::uint32_t number, std::uint32_t entry);
   Step finish_put(Work& work);
   Step send_away(Work& work);
+  // server_elsewhere.cc: objects that find no room here.
+  bool may_go_elsewhere(Work& work, Store::Reserve result);
+  Step place_elsewhere(Work& work);
+  bool take_placed(Work& work, mc_status& status);
   void finish_errand(Work& work);
   void set_pin(Work& work);
   mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);

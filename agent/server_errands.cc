@@ -2,6 +2,8 @@
 //
 // Requests that the cluster has a part in: what is fetched, asked for or removed elsewhere, and
 // puts that end when the master knows of them.
+#include <algorithm>
+
 #include "agent/server.h"
 #include "libmc/base/clock.h"
 
@@ -103,6 +105,10 @@ void Server::finish_errands(std::uint64_t now_ns) {
     finish_errand(*it);
     it = stop_waiting(away_, it);
   }
+  const auto placed = [](const Work& work) {
+    return work.elsewhere.errand && work.elsewhere.errand->over();
+  };
+  if (std::ranges::any_of(waiting_, placed)) retry_waiting(now_ns);
 }
 
 }  // namespace mc::agent

@@ -62,6 +62,7 @@ void Server::forget(const Session& session) {
 
 void Server::release(Session& session) {
   forget(session);
+  if (cluster_ != nullptr) cluster_->forget_session(session.id);
   session.unheard.clear();
   for (const std::uint32_t entry : session.reserved) {
     session.tenant->store->abandon(session.id, entry);

@@ -43,7 +43,10 @@ inline constexpr std::uint16_t kLastOp = 9;
 inline constexpr std::uint16_t kFlagUpsert = 1;
 inline constexpr std::uint16_t kFlagGroup = 2;  // all items or none
 inline constexpr std::uint16_t kFlagLocal = 4;  // puts: do not wait for the cluster to know
-inline constexpr std::uint16_t kKnownFlags = 7;
+// Reservations: the client will offer the bytes in its staging instead, for another host to hold,
+// so that there is no use in waiting until the deadline.
+inline constexpr std::uint16_t kFlagElsewhere = 8;
+inline constexpr std::uint16_t kKnownFlags = 15;
 
 // Reservations of the same number of these units are interchangeable: a client's stock is kept by
 // them.

@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kBatch = 1024;
 constexpr std::size_t kMaxInFlight = 64;
 constexpr std::size_t kMaxLater = 65536;
-constexpr std::size_t kMaxUnjoined = 65536;
 constexpr std::uint64_t kPublishNs = 5'000'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kMaxRetries = 6;
@@ -74,13 +73,6 @@ void Announcer::settle_all() {
   waiters_.clear();
 }
 
-void Announcer::remember_unjoined(const std::vector<Change>& changes) {
-  if (joined_) return;
-  for (const Change& change : changes) {
-    if (change.is_put && unjoined_.size() < kMaxUnjoined) unjoined_.insert(change.item.version);
-  }
-}
-
 // ---- Changes ------------------------------------------------------------------------------------
 
 void Announcer::flush(std::uint64_t now_ns) {
@@ -88,9 +80,12 @@ void Announcer::flush(std::uint64_t now_ns) {
   const bool ready = port_.ready();
   if (was_ready_ && !ready) reporting_ = false;
   was_ready_ = ready;
-  if (ready && !joined_) {
-    joined_ = true;
-    unjoined_.clear();
+  if (ready && !reported_.empty()) {
+    // Those that were refused have another version by now, or are gone.
+    for (const Sent& sent : reported_) {
+      if (holds(sent)) sent.tenant->told(sent.change.entry);
+    }
+    reported_.clear();
   }
   const bool keep = ready || reporting_;
   for (const auto& tenant : tenants_) {
@@ -99,8 +94,6 @@ void Announcer::flush(std::uint64_t now_ns) {
     if (queue_.empty()) removals_seen_ = port_.removals_seen();
     if (keep) {
       for (Change& change : changes) queue_.push_back({tenant.get(), change});
-    } else {
-      remember_unjoined(changes);
     }
     changes.clear();
   }
@@ -143,9 +136,8 @@ void Announcer::send(std::uint64_t now_ns) {
                     // It may have arrived or not: said again, unless a report will say it.
                     settle((*batch)[i].change.item.version, MC_OK);
                     if (!port_.ready()) continue;
-                    Sent again = (*batch)[i];
+                    const Sent& again = (*batch)[i];
                     const bool dropped = again.change.item.what == PublishItem::What::kDropped;
-                    again.change.is_put = false;  // that it was removed since is true
                     if (dropped || holds(again)) queue_.push_back(again);
                   }
                 });
@@ -158,8 +150,8 @@ void Announcer::judge(const Sent& sent, Verdict verdict) {
     case Verdict::kAccepted:
     case Verdict::kNotHeld:
       retries_.erase(item.version);
-      if (item.what == PublishItem::What::kCreates && holds(sent)) {
-        sent.tenant->created(sent.change.entry);
+      if (holds(sent) && sent.tenant->untold(sent.change.entry)) {
+        sent.tenant->told(sent.change.entry);
       }
       settle(item.version, MC_OK);
       return;
@@ -177,14 +169,16 @@ void Announcer::judge(const Sent& sent, Verdict verdict) {
         return;
       }
       [[fallthrough]];
-    case Verdict::kRemoved:
+    case Verdict::kBehind:
     case Verdict::kUncertain:
       // A put that is younger than what it met, but whose clock is behind.
-      if (sent.change.is_put && holds(sent) && retries_[item.version] < kMaxRetries) {
-        announce_anew(sent, 0);
+      if (holds(sent) && sent.tenant->untold(sent.change.entry) &&
+          retries_[item.version] < kMaxRetries) {
+        announce_anew(sent);
         return;
       }
       [[fallthrough]];
+    case Verdict::kRemoved:
     case Verdict::kHoldersFull:
     case Verdict::kInvalid:
       ++counters_.refused;
@@ -194,13 +188,13 @@ void Announcer::judge(const Sent& sent, Verdict verdict) {
   }
 }
 
-void Announcer::announce_anew(const Sent& sent, std::uint64_t least_version) {
+void Announcer::announce_anew(const Sent& sent) {
   const std::uint64_t old = sent.change.item.version;
   const unsigned tries = retries_[old];
   retries_.erase(old);
   std::uint64_t leap = kFirstLeapNs;
   for (unsigned i = 0; i < tries; ++i) leap *= kLeapFactor;
-  clock_.saw(std::max(least_version, old + leap));
+  clock_.saw(old + leap);
   const std::uint64_t version = clock_.next(0);
   ++counters_.retried;
   retries_[version] = tries + 1;
@@ -220,21 +214,29 @@ void Announcer::offer(const PublishItem& item, std::uint64_t deadline_ns, Verdic
   // In order: what is queued may say that an earlier copy of the same version has gone.
   if (port_.ready()) flush(now_ns_);
   if (!port_.ready() || !queue_.empty()) {
-    done(Verdict::kStale);
+    done(std::nullopt);
     return;
   }
-  port_.publish({item}, port_.removals_seen(), deadline_ns,
-                [done = std::move(done)](const Result<std::vector<Verdict>>& answer) {
-                  done(answer && answer->size() == 1 ? answer->front() : Verdict::kStale);
-                });
+  port_.publish(
+      {item}, port_.removals_seen(), deadline_ns,
+      [done = std::move(done)](const Result<std::vector<Verdict>>& answer) {
+        done(answer && answer->size() == 1 ? std::optional(answer->front()) : std::nullopt);
+      });
+}
+
+std::vector<ClusterTenant*> Announcer::tenants_of(const PublishItem& item) const {
+  std::vector<ClusterTenant*> holding;
+  for (const auto& tenant : tenants_) {
+    if (tenant->find(item.hash) != kNoEntry) holding.push_back(tenant.get());
+  }
+  return holding;
 }
 
 void Announcer::withdraw(const PublishItem& item) {
-  for (const auto& tenant : tenants_) {
-    const std::uint32_t entry = tenant->find(item.hash);
-    if (entry != kNoEntry && tenant->book().row(entry).version == item.version) return;
+  for (ClusterTenant* const tenant : tenants_of(item)) {
+    if (tenant->book().row(tenant->find(item.hash)).version == item.version) return;
   }
-  Change change{item, 0, false};
+  Change change{item, 0};
   change.item.what = PublishItem::What::kDropped;
   if (queue_.empty()) removals_seen_ = port_.removals_seen();
   queue_.push_back({nullptr, change});
@@ -252,10 +254,8 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
     // All that was to be said is in the report.
     settle_all();
     queue_.clear();
-    for (const auto& tenant : tenants_) {
-      remember_unjoined(tenant->changes());
-      tenant->changes().clear();
-    }
+    reported_.clear();
+    for (const auto& tenant : tenants_) tenant->changes().clear();
   }
   items.clear();
   while (report_tenant_ < tenants_.size() && items.empty()) {
@@ -270,13 +270,16 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
       if (tenant.book().row(entry).version == 0 && !tenant.set_version(entry, clock_.next(0))) {
         continue;
       }
-      if (tenant.book().row(entry).creating == 0) {
+      const VersionBook::Untold untold = tenant.book().row(entry).untold;
+      if (untold != VersionBook::Untold::kPut) {
         items.push_back(tenant.item_of(entry));
+        if (untold == VersionBook::Untold::kUpsert)
+          reported_.push_back({&tenant, {items.back(), entry}});
         continue;
       }
       // Not a holder yet: named as one it would replace what others hold. Said again behind the
       // report.
-      Change change{tenant.item_of(entry), entry, true};
+      Change change{tenant.item_of(entry), entry};
       change.item.what = PublishItem::What::kCreates;
       tenant.changes().push_back(change);
     }
@@ -293,8 +296,8 @@ void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
     const std::uint32_t entry = tenant->find(item.hash);
     if (entry == kNoEntry || tenant->book().row(entry).version != item.version) continue;
     // Another host has a later one: that stays, whoever came first.
-    if (unjoined_.erase(item.version) != 0 && verdict != Verdict::kStale) {
-      judge({tenant.get(), {item, entry, true}}, verdict);
+    if (tenant->untold(entry) && verdict != Verdict::kStale) {
+      judge({tenant.get(), {item, entry}}, verdict);
       return;
     }
     ++counters_.refused;

@@ -5,9 +5,9 @@
 //
 //     stores ── changes ──► flush() ──► publish ──► verdicts ──► puts that wait for them
 //
-//   While no master can be told, puts complete without it: its report will name them. Those made
-//   before this agent had joined at all may have versions of a clock that is behind the cluster's:
-//   what a report's verdict says against them is answered with later ones, as for any other put.
+//   While no master can be told, puts complete without it: its report will name them. A put that no
+//   master has taken (Row::untold) is what no removal has meant, whatever their versions say: it is
+//   refused only because a clock is behind, and announced anew with a later one.
 // Threads: the agent's loop. Owns: changes that are on their way. Trusts: verdicts, as far as the
 //   entry still holds that version.
 #pragma once
@@ -15,8 +15,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "agent/cluster.h"
@@ -32,18 +32,20 @@ struct AnnouncerCounters {
 class Announcer {
  public:
   using Tenants = std::vector<std::unique_ptr<ClusterTenant>>;
-  using Verdicts = std::function<void(metadata::Verdict)>;
+  // None: nobody could be asked in time.
+  using Verdicts = std::function<void(std::optional<metadata::Verdict>)>;
 
   Announcer(Tenants& tenants, MasterPort& port, VersionClock& clock)
       : tenants_(tenants), port_(port), clock_(clock) {}
 
   // An errand of kAnnounce: ends when the master knows the objects.
   void await(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant);
-  // A copy that this node is about to hold. done comes from a later call, with kStale if nobody
-  // could be asked in time.
+  // An object that this node is about to hold. done may come from within.
   void offer(const metadata::PublishItem& item, std::uint64_t deadline_ns, Verdicts done);
   // It will not; unless it holds that very version by now.
   void withdraw(const metadata::PublishItem& item);
+  // Namespaces that hold some version of that object.
+  std::vector<ClusterTenant*> tenants_of(const metadata::PublishItem& item) const;
   void flush(std::uint64_t now_ns);
 
   void next_report(bool first, std::vector<metadata::PublishItem>& items);
@@ -64,10 +66,9 @@ class Announcer {
 
   void send(std::uint64_t now_ns);
   void judge(const Sent& sent, metadata::Verdict verdict);
-  void announce_anew(const Sent& sent, std::uint64_t least_version);
+  void announce_anew(const Sent& sent);
   void settle(std::uint64_t version, mc_status status);
   void settle_all();
-  void remember_unjoined(const std::vector<Change>& changes);
   bool holds(const Sent& sent) const;
   bool known(const ClusterTenant* tenant) const;
 
@@ -85,9 +86,8 @@ class Announcer {
   std::uint64_t now_ns_ = 0;
   bool ended_ = false;
   bool was_ready_ = false;
-  bool joined_ = false;                         // ever
-  std::unordered_set<std::uint64_t> unjoined_;  // versions of puts made before that
-  bool reporting_ = false;                      // since a report was begun: changes must be kept
+  std::vector<Sent> reported_;  // untold puts that the report under way has named
+  bool reporting_ = false;      // since a report was begun: changes must be kept
   std::size_t report_tenant_ = 0;
   std::uint64_t report_cursor_ = 0;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);

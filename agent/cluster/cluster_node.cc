@@ -2,7 +2,6 @@
 #include "agent/cluster/cluster_node.h"
 
 #include <algorithm>
-#include <boost/regex.hpp>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/hash.h"
@@ -23,7 +22,7 @@ constexpr std::uint64_t kPingNs = 2'000 * kMs;
 constexpr std::uint64_t kCopyNs = 30'000 * kMs;
 constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 constexpr std::uint64_t kNoticeCookie = 1;
-constexpr std::size_t kListBytes = 512 * 1024;
+constexpr std::size_t kMaxOffers = 64;
 
 // Whether the pool's memory is other than the transport was told. What the pool has given up is
 // told at once, before it takes the same places again; what it gets, when it has stopped growing.
@@ -49,10 +48,17 @@ void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
   peers_.set_transport(transport);
   announcer_ = std::make_unique<Announcer>(tenants_, port, clock_);
   fetcher_ = std::make_unique<Fetcher>(port, peers_, transport, *announcer_, identity_.place);
+  placer_ =
+      std::make_unique<Placer>(port, peers_, transport, clock_, identity_.node, identity_.place);
+  placer_->on_placed = [this](const metadata::KeyHash& name) {
+    fetcher_->locations().forget(name);
+    fetcher_->dropped(name, UINT64_MAX);
+  };
 }
 
 void ClusterNode::stop() {
   for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
+  placer_.reset();
   fetcher_.reset();
   announcer_.reset();
 }
@@ -78,7 +84,7 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   if (!region) return region.error();
   made->region = *region;
   // To this node the master says nothing of what its own put replaced.
-  made->on_put = [this](const metadata::KeyHash& name) { fetcher_->dropped(name, UINT64_MAX); };
+  made->on_put = [this](const metadata::PublishItem& put) { fetcher_->put_here(put); };
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
   return {};
@@ -103,6 +109,8 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
   if (at == tenants_.end()) return;
   fetcher_->forget(**at);
+  walks_.forget(**at);
+  placer_->forget(**at);
   // All that is sent from it ends, or its peer's lane is cut.
   while (!transport_->close_region((*at)->region)) transport_->poll(now_ns(), events_);
   (*at)->store().set_listener(nullptr);
@@ -157,6 +165,11 @@ void ClusterNode::begin(const std::shared_ptr<Errand>& errand, std::uint64_t now
     case Errand::Kind::kRemove:
       remove(errand, *tenant, now_ns);
       break;
+    case Errand::Kind::kPlace:
+      // In order: what is here no more is not what the master names.
+      announcer_->flush(now_ns);
+      placer_->place(errand, *tenant, now_ns);
+      break;
   }
 }
 
@@ -201,6 +214,8 @@ void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& t
       });
 }
 
+void ClusterNode::forget_session(std::uint64_t session) { placer_->forget_session(session); }
+
 void ClusterNode::remove_again(std::uint64_t now_ns) {
   while (!removals_.empty() && now_ns >= removals_.front().due_ns) {
     const std::shared_ptr<Errand> errand = std::move(removals_.front().errand);
@@ -220,7 +235,8 @@ bool ClusterNode::take_ended() {
   const bool ended = std::exchange(ended_, false);
   const bool announced = announcer_->take_ended();
   const bool fetched = fetcher_->take_ended();
-  return ended || announced || fetched;
+  const bool placed = placer_->take_ended();
+  return ended || announced || fetched || placed;
 }
 
 // ---- The loop -----------------------------------------------------------------------------------
@@ -235,7 +251,11 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
       case transport::Event::Kind::kCompleted:
         lively_until_ns_ = now_ns + kLivelyNs;
         if (event.verb == transport::Verb::kNotify) peers_.sent(event.id);
-        if (event.cookie > kNoticeCookie) fetcher_->on_event(event);
+        if ((event.cookie & Placer::kHoldCookie) != 0) {
+          placer_->on_event(event);
+        } else if (event.cookie > kNoticeCookie) {
+          fetcher_->on_event(event);
+        }
         break;
       case transport::Event::Kind::kNotified:
         lively_until_ns_ = now_ns + kLivelyNs;
@@ -245,6 +265,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
         const MemberId node = peers_.node_of(event.peer);
         const wire::MemberInfo* const member = peers_.find(node);
         peers_.lost(node);
+        placer_->on_peer_lost(node);
         if (member != nullptr) {
           port_->report_unreachable({node, member->descriptor.incarnation});
         }
@@ -257,6 +278,11 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
   }
   remove_again(now_ns);
   tell_backed();
+  if (!offers_.empty()) hold_offers(now_ns);
+  if (!walks_.idle()) {
+    lively_until_ns_ = now_ns + kLivelyNs;
+    walks_.turn(now_ns);
+  }
   if (peers_.take_missed()) {
     next_members_ns_ = std::min(next_members_ns_, last_members_ns_ + kMembersSoonNs);
   }
@@ -277,6 +303,7 @@ void ClusterNode::flush(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   announcer_->flush(now_ns);
   fetcher_->flush(now_ns);
+  placer_->flush(now_ns);
 }
 
 std::uint64_t ClusterNode::next_poll_ns() const {
@@ -284,7 +311,10 @@ std::uint64_t ClusterNode::next_poll_ns() const {
     if (memory_has_changed(*tenant)) return 0;
   }
   const std::uint64_t removal_ns = removals_.empty() ? UINT64_MAX : removals_.front().due_ns;
-  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), next_members_ns_, removal_ns});
+  if (!walks_.idle()) return 0;
+  if (!offers_.empty()) return now_ns_ + kMembersSoonNs;
+  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), placer_->next_ns(),
+                   next_members_ns_, removal_ns});
 }
 
 void ClusterNode::refresh_members(std::uint64_t now_ns) {
@@ -314,6 +344,12 @@ void ClusterNode::on_notified(const transport::Event& event, std::uint64_t now_n
       break;
     case PeerMessageKind::kPlace:
       fetcher_->on_answer(event.from, *message, tenants_);
+      break;
+    case PeerMessageKind::kHold:
+      hold(event.from, *message, now_ns);
+      break;
+    case PeerMessageKind::kHeld:
+      placer_->on_held(event.from, *message);
       break;
     case PeerMessageKind::kPing: {
       PeerMessage pong;
@@ -389,6 +425,41 @@ void ClusterNode::answer_ask(MemberId from, const PeerMessage& ask, std::uint64_
   send();
 }
 
+void ClusterNode::hold_offers(std::uint64_t now_ns) {
+  for (std::size_t left = offers_.size(); left > 0; --left) {
+    const Offer offer = std::move(offers_.front());
+    offers_.pop_front();
+    if (now_ns < offer.until_ns) hold(offer.from, offer.message, now_ns);
+  }
+}
+
+// An object that a client of `from` puts, and for which there is no room there.
+void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t now_ns) {
+  if (!peers_.id_of(from)) {
+    // It has joined a moment ago; nor could it be answered.
+    peers_.missed();
+    const std::uint64_t until_ns = now_ns + message.share_ms * kMs;
+    if (offers_.size() < kMaxOffers) offers_.push_back({from, message, until_ns});
+    return;
+  }
+  const auto answer = [this, from, request = message.request](mc_status status) {
+    PeerMessage held;
+    held.kind = PeerMessageKind::kHeld;
+    held.request = request;
+    held.flags = static_cast<std::uint8_t>(status == MC_OK          ? HoldOutcome::kHeld
+                                           : status == MC_NO_SPACE  ? HoldOutcome::kNoRoom
+                                           : status == MC_CANCELLED ? HoldOutcome::kBehind
+                                                                    : HoldOutcome::kFailed);
+    notify(from, held, now_ns_);
+  };
+  for (const auto& tenant : tenants_) {
+    if (tenant->id() != message.name_space) continue;
+    fetcher_->hold(*tenant, message, from, now_ns, answer);
+    return;
+  }
+  answer(MC_NO_SUCH_NAMESPACE);
+}
+
 // ---- The master's orders ------------------------------------------------------------------------
 
 metadata::Load ClusterNode::load() {
@@ -422,85 +493,26 @@ void ClusterNode::on_drop(const wire::Drop& order, Done done) {
 void ClusterNode::on_drop_matching(const wire::Match& match,
                                    Reply<wire::RemoveMatchingAnswer> reply) {
   ClusterTenant* const tenant = find(match.name_space);
-  wire::RemoveMatchingAnswer answer;
   if (tenant == nullptr) {
-    reply(answer);
+    reply(wire::RemoveMatchingAnswer());
     return;
   }
-  boost::regex pattern;
-  if (match.kind == wire::Match::Kind::kRegex) {
-    try {
-      pattern.assign(match.pattern, boost::regex::extended);
-    } catch (const boost::regex_error& error) {
-      reply(fail(MC_INVALID_ARGUMENT,
-                 "the pattern is no regular expression: " + std::string(error.what())));
-      return;
-    }
-  }
+  // Copies under way are of what goes, those begun meanwhile too.
   fetcher_->dropped(*tenant);
-  ObjectIndex& index = tenant->store().index();
-  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
-    if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {
-      continue;
-    }
-    const std::string_view key = index.key_of(entry);
-    bool matches = key.starts_with(match.pattern);
-    if (match.kind == wire::Match::Kind::kRegex) {
-      try {
-        matches = boost::regex_search(key.begin(), key.end(), pattern);
-      } catch (const std::exception&) {  // more work than Boost grants a pattern
-        reply(fail(MC_TOO_LARGE, "the pattern takes too long to match; say it simpler"));
-        return;
-      }
-    }
-    if (!matches) continue;
-    tenant->drop(entry);
-    ++answer.removed;
-  }
-  reply(answer);
+  walks_.remove(*tenant, match,
+                [this, name = match.name_space,
+                 reply = std::move(reply)](const Result<wire::RemoveMatchingAnswer>& removed) {
+                  if (const ClusterTenant* const of = find(name)) fetcher_->dropped(*of);
+                  reply(removed);
+                });
 }
 
 void ClusterNode::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
-  wire::ListAnswer answer;
-  ClusterTenant* const tenant = find(match.name_space);
-  if (tenant == nullptr) {
-    reply(answer);
-    return;
+  if (ClusterTenant* const tenant = find(match.name_space)) {
+    walks_.list(*tenant, match, std::move(reply));
+  } else {
+    reply(wire::ListAnswer());
   }
-  ObjectIndex& index = tenant->store().index();
-  // The smallest `limit` keys after match.after: a heap with the largest of them in front.
-  std::vector<wire::ListedKey>& keys = answer.keys;
-  const auto before = [](const wire::ListedKey& one, const wire::ListedKey& other) {
-    return one.key < other.key;
-  };
-  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
-    if (shm::state_of(index.entry(entry).version.load_relaxed()) != shm::EntryState::kLive) {
-      continue;
-    }
-    const std::string_view key = index.key_of(entry);
-    if (!key.starts_with(match.pattern) || (!match.after.empty() && key <= match.after)) continue;
-    if (keys.size() == match.limit && key >= keys.front().key) {
-      answer.more = true;
-      continue;
-    }
-    if (keys.size() == match.limit) {
-      std::ranges::pop_heap(keys, before);
-      keys.pop_back();
-      answer.more = true;
-    }
-    keys.push_back({std::string(key), index.entry(entry).length.load_relaxed()});
-    std::ranges::push_heap(keys, before);
-  }
-  std::ranges::sort_heap(keys, before);
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    bytes += keys[i].key.size() + 16;
-    if (bytes <= kListBytes) continue;
-    keys.resize(i);
-    answer.more = true;
-    break;
-  }
-  reply(std::move(answer));
 }
 
 void ClusterNode::on_copy(const wire::Copy& order, Done done) {

@@ -5,6 +5,7 @@
 //
 //     Server ── Errands ──► Fetcher ──► MasterPort, Peers, Transport
 //     stores ── changes ──► Announcer ──► MasterPort
+//     puts without room ──► Placer ──► MasterPort, peers;   theirs: Hold ──► Fetcher
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
 //     master ── drop, copy, list ──► ClusterTenant, Fetcher
 // Threads: the agent's loop.
@@ -22,7 +23,9 @@
 #include "agent/cluster.h"
 #include "agent/cluster/announcer.h"
 #include "agent/cluster/fetcher.h"
+#include "agent/cluster/index_walks.h"
 #include "agent/cluster/peers.h"
+#include "agent/cluster/placer.h"
 
 namespace mc::agent {
 
@@ -44,6 +47,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   const MemoryFile& versions_file(const Tenant& tenant) const override;
   void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
   void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) override;
+  void forget_session(std::uint64_t session) override;
   bool take_ended() override;
   bool poll(std::uint64_t now_ns) override;
   void flush(std::uint64_t now_ns) override;
@@ -85,6 +89,8 @@ class ClusterNode : public Cluster, protected MasterOrders {
   void remove_again(std::uint64_t now_ns);
   void on_notified(const transport::Event& event, std::uint64_t now_ns);
   void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
+  void hold(MemberId from, const PeerMessage& message, std::uint64_t now_ns);
+  void hold_offers(std::uint64_t now_ns);
   Json::Value rails_json() const;
   void notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns);
   void refresh_members(std::uint64_t now_ns);
@@ -96,6 +102,8 @@ class ClusterNode : public Cluster, protected MasterOrders {
   std::vector<std::unique_ptr<ClusterTenant>> tenants_;
   std::unique_ptr<Announcer> announcer_;
   std::unique_ptr<Fetcher> fetcher_;
+  std::unique_ptr<Placer> placer_;
+  IndexWalks walks_;
   std::vector<transport::Event> events_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t lively_until_ns_ = 0;
@@ -110,6 +118,12 @@ class ClusterNode : public Cluster, protected MasterOrders {
     std::uint64_t due_ns = 0;
   };
   std::deque<Removal> removals_;
+  struct Offer {  // of a writer that no list of members has named yet
+    MemberId from = 0;
+    PeerMessage message;
+    std::uint64_t until_ns = 0;
+  };
+  std::deque<Offer> offers_;
   struct Ping {
     std::uint64_t started_ns = 0;
     MemberId node = 0;

@@ -106,6 +106,7 @@ std::string ClusterNode::status_text() {
   counters["lent"] = u64(fetch.lent);
   counters["copies_kept"] = u64(fetch.kept);
   counters["delivered"] = u64(fetch.delivered);
+  counters["held_for_others"] = u64(fetch.held_for_others);
   counters["next_holders"] = u64(fetch.next_holders);
   counters["announced"] = u64(said.announced);
   counters["announcements_refused"] = u64(said.refused);
@@ -114,6 +115,18 @@ std::string ClusterNode::status_text() {
   counters["staged_bytes"] = u64(moved.staged_bytes);
   counters["lanes_failed"] = u64(moved.lanes_failed);
   counters["resent_slices"] = u64(moved.resent_slices);
+  const PlaceCounters& place = placer_->counters();
+  Json::Value& elsewhere = value["elsewhere"];  // puts without room here
+  elsewhere["asked"] = u64(place.asked);
+  elsewhere["offered"] = u64(place.offered);
+  elsewhere["placed"] = u64(place.placed);
+  elsewhere["placed_bytes"] = u64(place.placed_bytes);
+  elsewhere["existed"] = u64(place.existed);
+  elsewhere["refused"] = u64(place.refused);
+  elsewhere["lost"] = u64(place.lost);
+  elsewhere["late"] = u64(place.late);
+  elsewhere["nobody"] = u64(place.nobody);
+  elsewhere["master_away"] = u64(place.master_away);
   Json::Value& misses = value["misses"];
   misses["nobody"] = u64(fetch.nobody);
   misses["recovering"] = u64(fetch.recovering);

@@ -13,16 +13,6 @@ namespace mc::agent {
 using metadata::KeyHash;
 using metadata::PublishItem;
 
-namespace {
-
-std::uint64_t wall_ns() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
-}
-
-}  // namespace
-
 ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
                              VersionClock& clock, std::unique_ptr<VersionBook> book)
     : tenant_(std::move(tenant)),
@@ -34,6 +24,12 @@ ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::Key
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
     clock_.saw(book_->row(entry).version);
   }
+}
+
+std::uint64_t ClusterTenant::wall_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
 }
 
 // The low half is the index' own hash of the key, so that no table of names is needed beside it.
@@ -101,17 +97,21 @@ bool ClusterTenant::set_version(std::uint32_t entry, std::uint64_t version) {
   return book_->write(entry, row);
 }
 
-void ClusterTenant::created(std::uint32_t entry) {
+void ClusterTenant::told(std::uint32_t entry) {
   VersionBook::Row row = book_->row(entry);
-  row.creating = 0;
+  row.untold = VersionBook::Untold::kNo;
   book_->write(entry, row);
+}
+
+bool ClusterTenant::untold(std::uint32_t entry) const {
+  return book_->row(entry).untold != VersionBook::Untold::kNo;
 }
 
 bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
   VersionBook::Row row = book_->row(entry);
   row.replicas = replicas;
   if (!book_->write(entry, row)) return false;
-  changes_.push_back({item_of(entry), entry, false});
+  changes_.push_back({item_of(entry), entry});
   return true;
 }
 
@@ -124,24 +124,27 @@ void ClusterTenant::drop(std::uint32_t entry) {
 void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   VersionBook::Row row;
   const bool copy = expected_version_ != 0;
+  if (on_arrival) on_arrival(entry, !copy);
   row.version = copy ? std::exchange(expected_version_, 0) : clock_.next(wall_ns());
   row.replicas = order.replicas;
-  row.creating = copy || order.upsert ? 0 : 1;
+  using Untold = VersionBook::Untold;
+  row.untold = copy ? Untold::kNo : order.upsert ? Untold::kUpsert : Untold::kPut;
   // Without a row it is known here alone, under version 0.
   if (!book_->write(entry, row) || copy) return;
-  Change change{item_of(entry), entry, true};
+  Change change{item_of(entry), entry};
   if (!order.upsert) change.item.what = PublishItem::What::kCreates;
   changes_.push_back(change);
-  if (on_put) on_put(change.item.hash);
+  if (on_put) on_put(change.item);
 }
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
   book_->write(to, book_->row(from));
+  if (on_arrival) on_arrival(to, false);
 }
 
 void ClusterTenant::on_gone(std::uint32_t entry) {
   if (book_->row(entry).version == 0) return;
-  Change change{item_of(entry), entry, false};
+  Change change{item_of(entry), entry};
   change.item.what = PublishItem::What::kDropped;
   changes_.push_back(change);
 }

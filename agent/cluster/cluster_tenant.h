@@ -42,7 +42,6 @@ class VersionClock {
 struct Change {
   metadata::PublishItem item;
   std::uint32_t entry = 0;  // kHolds, kCreates: whose it is
-  bool is_put = false;      // made here just now, not known elsewhere
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
@@ -55,6 +54,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   VersionBook& book() { return *book_; }
   std::uint64_t id() const { return id_; }  // names the namespace to peers; not 0
   metadata::KeyHash name_of(std::string_view key) const;
+  static std::uint64_t wall_ns();
   // The object with that name, or kNoEntry.
   std::uint32_t find(const metadata::KeyHash& name) const;
   metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds
@@ -67,7 +67,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // Gives a live object another version; false: no memory.
   bool set_version(std::uint32_t entry, std::uint64_t version);
   // The master has taken the put.
-  void created(std::uint32_t entry);
+  void told(std::uint32_t entry);
+  bool untold(std::uint32_t entry) const;
   // Wants that many holders from now on, and says so to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
   void drop(std::uint32_t entry);
@@ -79,7 +80,9 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::uint64_t told_size_changes = UINT64_MAX;  // nothing yet
   std::uint64_t told_losses = 0;
   // Hears of each put here.
-  std::function<void(const metadata::KeyHash& name)> on_put;
+  std::function<void(const metadata::PublishItem& put)> on_put;
+  // Hears of each entry that becomes live here: put, copied or moved. None: nobody walks the index.
+  std::function<void(std::uint32_t entry, bool is_put)> on_arrival;
 
   void on_live(std::uint32_t entry, const PutOrder& order) override;
   void on_moved(std::uint32_t from, std::uint32_t to) override;

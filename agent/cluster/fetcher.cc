@@ -77,6 +77,7 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
       if (fetch.tenant == &tenant && may_join(fetch)) {
         ++counters_.shared;
         fetch.waiters.push_back({errand, i});
+        fetch.joined = true;
         fetch.deadline_ns = std::max(fetch.deadline_ns, errand->deadline_ns);
         continue;
       }
@@ -357,7 +358,11 @@ void Fetcher::deliver(Fetch& fetch) {
     ended_ |= errand.over();
   }
   fetch.waiters.clear();
-  if (fetch.ended) fetch.ended(kept != kNoEntry ? MC_OK : MC_CANCELLED);
+  if (fetch.ended && fetch.held) {
+    fetch.ended(kept != kNoEntry && fetch.verdict_in ? MC_OK : held_status(fetch));
+  } else if (fetch.ended) {
+    fetch.ended(kept != kNoEntry ? MC_OK : MC_CANCELLED);
+  }
   if (fetch.hot && hot_.size() < kMaxHot) {
     hot_.push_back({fetch.tenant, fetch.name, std::move(fetch.key), fetch.at, now_ns_ + kHotNs});
   }
@@ -376,6 +381,13 @@ void Fetcher::try_next(Fetch& fetch, std::uint64_t now_ns) {
     // Where it was it is no more: the master knows where it is, if anywhere.
     fetch.relocated = !fetch.from_cache;
     fetch.from_cache = false;
+    fetch.step = Step::kLocate;
+    locations_.forget(fetch.name);
+    to_locate_.push_back(fetch.id);
+    return;
+  }
+  if (fetch.next_holder + 1 >= fetch.holders.size() && std::exchange(fetch.joined, false)) {
+    // What failed was begun before somebody joined: his is another try.
     fetch.step = Step::kLocate;
     locations_.forget(fetch.name);
     to_locate_.push_back(fetch.id);
@@ -451,7 +463,8 @@ void Fetcher::check_times(std::uint64_t now_ns) {
         if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.no_room);
         break;
       case Step::kOffered:
-        if (now_ns >= fetch.deadline_ns) deliver(fetch);
+        // What has been offered for another host's client is kept if it is taken, however late.
+        if (now_ns >= fetch.deadline_ns && !fetch.held) deliver(fetch);
         break;
       case Step::kLocate:
       case Step::kLocating:

@@ -18,6 +18,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct FetchCounters {
   std::uint64_t read_objects = 0, read_bytes = 0, lent = 0, kept = 0, next_holders = 0;
   std::uint64_t came_along = 0;  // with the answer to where they are
   std::uint64_t delivered = 0;   // to readers
+  std::uint64_t held_for_others = 0;
   // Misses by reason.
   std::uint64_t nobody = 0, recovering = 0, master_away = 0, holders_failed = 0, late = 0,
                 no_room = 0, corrupt = 0;
@@ -57,12 +59,18 @@ class Fetcher {
   // Becomes a holder of that object, whose key only its holders know.
   void copy(const std::vector<ClusterTenant*>& tenants, const metadata::KeyHash& name,
             MemberId source, std::uint64_t deadline_ns, Ended ended);
+  // Becomes the holder of an object that a client of `writer` is putting, and whose bytes lie
+  // there. ended: MC_OK, MC_NO_SPACE, MC_CANCELLED (its version is too old) or another failure.
+  void hold(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+            std::uint64_t now_ns, Ended ended);
   // Its pins are not to be written any more.
   void give_up(Errand& errand) { errand.abandoned = true; }
   void forget(const ClusterTenant& tenant);
   // The master has ordered the object dropped, up to this version: what of it is on its way is
   // still given to whoever waits, but not kept, and nobody else gets it.
   void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
+  // This node has put the key itself, which the master is told behind what it was told already.
+  void put_here(const metadata::PublishItem& put);
   // Or any object of the namespace.
   void dropped(const ClusterTenant& tenant);
   // A report begins, which names what is held: with it the master forgets what was only offered.
@@ -93,6 +101,11 @@ class Fetcher {
     std::shared_ptr<Errand> errand;
     std::size_t item = 0;
   };
+  struct Held {  // of a put that a client of another host makes
+    MemberId writer = metadata::kNoNode;
+    std::uint32_t request = 0;
+    PutOrder order;  // pins, and whether it replaces
+  };
   struct Fetch {
     std::uint64_t id = 0;
     ClusterTenant* tenant = nullptr;  // of a copy: unknown until a holder has told
@@ -106,17 +119,20 @@ class Fetcher {
     std::uint64_t patience_ns = 0;  // until when a holder may be unknown
     Step step = Step::kLocate;
     bool relocated = false;  // once, after a stale location
+    bool joined = false;     // by a reader who has not had a try of his own
     bool from_cache = false;
     bool hot = false;   // asked for again: a copy is made when its readers have it
     bool keep = false;  // as a copy, under its key
     bool offered = false;
     metadata::PublishItem offer;  // what was offered
     metadata::Verdict verdict = metadata::Verdict::kStale;
+    bool verdict_due = false;  // asked for, and nobody has said that none comes
     bool verdict_in = false;
     bool read_in = false;
     bool missed = false;  // only its reads have not ended
     bool kept = false;
     bool dropped = false;  // removed or replaced since it was begun
+    std::optional<Held> held;
     std::vector<MemberId> holders;
     std::size_t next_holder = 0;
     Location at;
@@ -146,6 +162,7 @@ class Fetcher {
   void seek_room(Fetch& fetch, std::uint64_t now_ns);
   static metadata::PublishItem item_of(const Fetch& fetch);
   void offer(Fetch& fetch);
+  void supersede(const Fetch& fetch);
   void withdraw(const metadata::PublishItem& item, std::uint64_t of);
   void read(Fetch& fetch, std::uint64_t now_ns);
   void take_bytes(Fetch& fetch);
@@ -153,6 +170,10 @@ class Fetcher {
   bool sum_matches(const Fetch& fetch) const;
   void deliver(Fetch& fetch);
   std::uint32_t keep_copy(Fetch& fetch);
+  std::uint32_t publish_copy(Fetch& fetch);
+  bool hold_upsert(Fetch& fetch);
+  static std::uint32_t held_entry(const Fetch& fetch);
+  static mc_status held_status(const Fetch& fetch);
   void begin_copies(std::uint64_t now_ns);
   void try_next(Fetch& fetch, std::uint64_t now_ns);
   void give_back(Fetch& fetch);

@@ -28,10 +28,17 @@ void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
   switch (result) {
     case Store::Reserve::kOk:
       fetch.step = Step::kReading;
-      offer(fetch);
+      if (!fetch.held) offer(fetch);
       read(fetch, now_ns);
       return;
     case Store::Reserve::kWait:
+      fetch.entry = kNoEntry;
+      if (fetch.held && !store.room_may_come()) {
+        miss(fetch, MC_NO_SPACE, counters_.no_room);
+        return;
+      }
+      want_room_.push_back(fetch.id);
+      return;
     case Store::Reserve::kAgain:
       fetch.entry = kNoEntry;
       want_room_.push_back(fetch.id);
@@ -158,7 +165,17 @@ void Fetcher::on_read(Fetch& fetch) {
   ++counters_.read_objects;
   counters_.read_bytes += fetch.at.row.length;
   fetch.read_in = true;
-  if (fetch.offered && !fetch.verdict_in) {
+  if (fetch.held) {
+    // Nobody else has these bytes, so that until now there was nothing to tell of.
+    fetch.step = Step::kOffered;
+    if (fetch.dropped || (fetch.held->order.upsert && !hold_upsert(fetch))) {
+      deliver(fetch);
+    } else {
+      offer(fetch);
+    }
+    return;
+  }
+  if (fetch.verdict_due) {
     fetch.step = Step::kOffered;
     return;
   }

@@ -31,6 +31,11 @@ struct RowHead {
 };
 static_assert(sizeof(RowHead) == 48);
 
+struct HoldTail {
+  std::uint32_t share_ms;
+  std::uint32_t pin_ttl_s;
+};
+
 std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 
 class Reader {
@@ -104,6 +109,21 @@ bool decode_row(Reader& reader, PlaceRow& row) {
   return true;
 }
 
+bool decode_places(Reader& reader, std::size_t count, PeerMessage& message) {
+  std::uint64_t region_bytes = 0;
+  std::span<const std::byte> region;
+  if (!reader.take(region_bytes) || region_bytes > 1024 ||
+      !reader.take_bytes(region_bytes, region)) {
+    return false;
+  }
+  message.region.assign(region.begin(), region.end());
+  message.rows.resize(count);
+  for (PlaceRow& row : message.rows) {
+    if (!decode_row(reader, row)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::size_t encoded_row_bytes(const PlaceRow& row) {
@@ -120,7 +140,8 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
   out.reserve(transport::kMaxNotificationBytes);
   put(out, &head, sizeof head);
   for (const metadata::KeyHash& key : message.keys) put(out, &key, sizeof key);
-  if (message.kind == PeerMessageKind::kPlace) {
+  const bool hold = message.kind == PeerMessageKind::kHold;
+  if (hold || message.kind == PeerMessageKind::kPlace) {
     const std::uint64_t region_bytes = message.region.size();
     put(out, &region_bytes, sizeof region_bytes);
     put(out, message.region.data(), message.region.size());
@@ -143,6 +164,10 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
     for (const shm::ExtentRecord& extent : row.extents) put(out, &extent, sizeof extent);
     put(out, row.key.data(), row.key.size());
     put(out, row.bytes.data(), row.bytes.size());
+  }
+  if (hold) {
+    const HoldTail tail{message.share_ms, message.pin_ttl_s};
+    put(out, &tail, sizeof tail);
   }
   return out;
 }
@@ -168,20 +193,26 @@ std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes)
       }
       break;
     }
-    case PeerMessageKind::kPlace: {
-      std::uint64_t region_bytes = 0;
-      std::span<const std::byte> region;
-      if (head.count > kMaxAskKeys || !reader.take(region_bytes) || region_bytes > 1024 ||
-          !reader.take_bytes(region_bytes, region)) {
+    case PeerMessageKind::kPlace:
+      if (head.count > kMaxAskKeys || !decode_places(reader, head.count, message)) {
         return std::nullopt;
       }
-      message.region.assign(region.begin(), region.end());
-      message.rows.resize(head.count);
-      for (PlaceRow& row : message.rows) {
-        if (!decode_row(reader, row)) return std::nullopt;
+      break;
+    case PeerMessageKind::kHold: {
+      HoldTail tail{};
+      if (head.count != 1 || head.flags > kHoldUpsert || !decode_places(reader, 1, message) ||
+          !reader.take(tail)) {
+        return std::nullopt;
       }
+      const PlaceRow& row = message.rows.front();
+      if (!row.held || row.key.empty() || !row.bytes.empty()) return std::nullopt;
+      message.share_ms = tail.share_ms;
+      message.pin_ttl_s = tail.pin_ttl_s;
       break;
     }
+    case PeerMessageKind::kHeld:
+      if (head.count != 0 || head.flags > kLastHoldOutcome) return std::nullopt;
+      break;
     case PeerMessageKind::kPing:
     case PeerMessageKind::kPong:
       if (head.count != 0) return std::nullopt;

@@ -10,6 +10,9 @@
 //   A question about one object may ask for its bytes too: if they fit into the answer they come
 //   with it, which saves the read's round trip for one more copy of a few KiB at each end.
 //
+//     writer ── Hold: an object's key and where its bytes lie ──► chosen host
+//            ◄═ reads of the transport ═ … ◄── Held: what became of it
+//
 //   head   0      1       2       4         8             16
 //          │ kind │ flags │ count │ request │ namespace id │
 //   Ask    head, count x (hash.hi, hash.lo)
@@ -17,7 +20,8 @@
 //   row    0        2         3         4           8        16       24           32        40
 //          │ number │ outcome │ extents │ key bytes │ version│ length │ generation │ checksum │ …
 //          parent hash, pin, extents x (offset, length), key, bytes; padded to 8
-//   Little-endian, as the hosts are.
+//   Hold   as Place, of one row with its key, then for how long (ms) and the soft pin (s), 4 bytes
+//   each Held   head; the flags are a HoldOutcome Little-endian, as the hosts are.
 // Threads: values. Trusts: nothing: decode_peer_message() copies and checks, or gives nothing.
 #pragma once
 
@@ -35,10 +39,27 @@
 
 namespace mc::agent {
 
-enum class PeerMessageKind : std::uint8_t { kAsk = 1, kPlace = 2, kPing = 3, kPong = 4 };
+enum class PeerMessageKind : std::uint8_t {
+  kAsk = 1,
+  kPlace = 2,
+  kPing = 3,
+  kPong = 4,
+  kHold = 5,
+  kHeld = 6,
+};
 inline constexpr std::uint8_t kAskForKeys = 1;   // Ask: the answer names the keys too
 inline constexpr std::uint8_t kAskForBytes = 2;  // and brings the bytes, if there is room for all
+inline constexpr std::uint8_t kHoldUpsert = 1;   // Hold: replaces what there is
 inline constexpr std::size_t kMaxAskKeys = 128;
+
+enum class HoldOutcome : std::uint8_t {
+  kHeld,    // and the master knows; or an earlier put of the key is held, and this one changes
+            // nothing
+  kNoRoom,  // ask another host
+  kBehind,  // a put with a later version came first, or was removed: try again with one still later
+  kFailed,
+};
+inline constexpr auto kLastHoldOutcome = static_cast<std::uint8_t>(HoldOutcome::kFailed);
 
 struct PlaceRow {
   std::uint16_t number = 0;  // which of the keys asked for
@@ -61,8 +82,10 @@ struct PeerMessage {
   std::uint32_t request = 0;
   std::uint64_t name_space = 0;         // 0 in an Ask: look in all of them
   std::vector<metadata::KeyHash> keys;  // Ask
-  std::vector<std::byte> region;        // Place
-  std::vector<PlaceRow> rows;           // Place
+  std::vector<std::byte> region;        // Place, Hold
+  std::vector<PlaceRow> rows;           // Place; Hold: one
+  std::uint32_t share_ms = 0;           // Hold: what is not held by then need not be
+  std::uint32_t pin_ttl_s = 0;          // Hold
 };
 
 // Bytes that a row takes.

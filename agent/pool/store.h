@@ -111,6 +111,8 @@ class Store {
   bool abandon(std::uint64_t session_id, std::uint32_t entry);
   // The reservation that asks next in a later turn of the loop may clear a little more.
   void begin_turn(std::uint64_t turn) { turn_ = turn; }
+  // What leaves waits for its readers, or the pool grows: who found no room may find some soon.
+  bool room_may_come() const { return limbo_count() > 0 || pool_->growing(); }
   bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
   PoolExtents extents(std::uint32_t entry) const;

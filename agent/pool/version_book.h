@@ -6,7 +6,7 @@
 //   back with what it holds under the versions it held it under.
 //
 //   row   0        8         9         10       16
-//         │ version│ replicas│ creating│ 0 … 0  │
+//         │ version│ replicas│ untold  │ 0 … 0  │
 //
 //   A row is written before its entry becomes live, and means nothing while that is not.
 // Threads: the agent's loop. Owns: the file. Trusts: rows of an earlier agent as numbers only: a
@@ -22,10 +22,12 @@ namespace mc::agent {
 
 class VersionBook {
  public:
+  // A put of which no master has said that it took it. No removal can have meant it.
+  enum class Untold : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2 };
   struct Row {
     std::uint64_t version = 0;
     std::uint8_t replicas = 1;
-    std::uint8_t creating = 0;  // 1: a plain put that the master has not taken yet
+    Untold untold = Untold::kNo;
     std::uint8_t reserved[6] = {};
   };
   static_assert(sizeof(Row) == 16);

@@ -98,6 +98,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
     }
     group.staging = *staging;
     written.staging_offset = *offset;
+    written.staged = true;
     std::byte* at = group.staging->at(*offset);
     for (std::size_t i = 0; i < item.piece_count; ++i) {
       std::memcpy(at, item.pieces[i].data, item.pieces[i].size);
@@ -107,7 +108,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
     const std::uint64_t bytes = reservation_bytes(written.length);
     std::vector<Reserved> granted;
     if (!channel.take_stock(bytes, written.reserved)) {
-      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted);
+      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted, true);
           !status.ok()) {
         return set_error(status);
       }
@@ -193,26 +194,30 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
   auto made = std::make_unique<mc_reservation>();
   made->client = &of(client);
   made->size = size;
-  if ((*channel)->memory().isolated) {
+  const auto reserve_staging = [&]() -> Status {
     auto staging = of(client).staging(deadline_ns);
-    if (!staging) return set_error(staging.error());
+    if (!staging) return staging.error();
     if (size > (*staging)->size_bytes()) {
-      return set_error(Status(MC_TOO_LARGE,
-                              "larger than this client's staging memory; open it with "
-                              "larger staging_bytes"));
+      return {MC_TOO_LARGE,
+              "larger than this client's staging memory; open it with larger staging_bytes"};
     }
     const auto offset = (*staging)->allocate(size, deadline_ns);
-    if (!offset) return set_error(MC_NO_SPACE);
+    if (!offset) return Status(MC_NO_SPACE);
     made->staging = *staging;
     made->staging_offset = *offset;
+    return {};
+  };
+  Status status;
+  if ((*channel)->memory().isolated) {
+    status = reserve_staging();
   } else {
     std::vector<Reserved> granted;
-    if (Status status = reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
-        !status.ok()) {
-      return set_error(status);
-    }
-    made->reserved = granted.front();
+    status = reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
+    if (status.ok()) made->reserved = granted.front();
+    // Another host may have room when it is committed.
+    if (may_offer_elsewhere(**channel, status) && reserve_staging().ok()) status = {};
   }
+  if (!status.ok()) return set_error(status);
   made->memory = made->client->current().connection.memory;
   *reservation = made.release();
   return MC_OK;
@@ -269,6 +274,7 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   item.replicas = rules->replicas;
   item.reserved = reservation->reserved;
   item.staging_offset = reservation->staging_offset;
+  item.staged = reservation->staging != nullptr;
   if (!reservation->staging) {
     item.checksum = hash_of(**channel, key);
     mc_span spans[MC_MAX_EXTENTS];

@@ -304,7 +304,7 @@ void CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piec
   const Memory& memory = channel_->memory();
   item.memory = &memory;
   item.placed = false;
-  if (memory.isolated) {
+  if (memory.isolated || item.elsewhere) {
     auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
     const auto offset = staging ? (*staging)->allocate(item.fields.length, 0) : std::nullopt;
     if (offset) {
@@ -353,7 +353,8 @@ void CompletionQueue::send(Operation& operation, Item& item) {
     return;
   }
   const bool is_put = item.verb == Verb::kPut;
-  if (is_put && !item.placed && !item.buffer.empty() && channel_->memory().isolated) {
+  const bool staged = channel_->memory().isolated || item.elsewhere;
+  if (is_put && !item.placed && !item.buffer.empty() && staged) {
     // Staging may have come back since.
     const mc_slice whole{item.buffer.data(), item.buffer.size()};
     place(item, &whole, 1);
@@ -371,7 +372,9 @@ void CompletionQueue::send(Operation& operation, Item& item) {
   item.ticket = *ticket;
   if (reserving) {
     item.phase = Phase::kReserving;
-    channel_->submit(*ticket, shm::Op::kReserve, 0, 1, operation.deadline_ns,
+    const std::uint16_t flags =
+        channel_->memory().clustered ? shm::kFlagElsewhere : std::uint16_t{0};
+    channel_->submit(*ticket, shm::Op::kReserve, flags, 1, operation.deadline_ns,
                      reservation_bytes(item.fields.length));
     return;
   }
@@ -387,13 +390,26 @@ void CompletionQueue::send(Operation& operation, Item& item) {
                    operation.deadline_ns);
 }
 
+// False: nobody else can be asked either.
+bool CompletionQueue::offer_elsewhere(Item& item, mc_status status) {
+  if (!may_offer_elsewhere(*channel_, Status(status)) || item.elsewhere) return false;
+  auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
+  item.elsewhere = staging && item.fields.length <= (*staging)->size_bytes();
+  return item.elsewhere;
+}
+
 void CompletionQueue::on_reserved(Operation& operation, Item& item) {
   const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
   const Channel::Ticket ticket = std::exchange(item.ticket, {});
   if (status != MC_OK) {
     channel_->finish(ticket);
     item.phase = Phase::kUnsent;
-    if (status != MC_SESSION_LOST) settle(operation, item, status);
+    if (status == MC_SESSION_LOST) return;
+    if (operation.cancelled || !offer_elsewhere(item, status)) {
+      settle(operation, item, status);
+    } else {
+      send(operation, item);
+    }
     return;
   }
   std::vector<Reserved> granted;

@@ -67,6 +67,7 @@ class CompletionQueue {
     shm::PutItem fields{};
     std::vector<std::byte> buffer;  // the value, while it has no place in shared memory
     bool placed = false;            // in the pool, or in staging
+    bool elsewhere = false;         // the pool has no room: offered to other hosts from staging
     const Memory* memory = nullptr;
     Reserved reserved;
     std::shared_ptr<Staging> staging;
@@ -93,6 +94,7 @@ class CompletionQueue {
   void advance(Operation& operation, Item& item);
   void send(Operation& operation, Item& item);
   void place(Item& item, const mc_slice* pieces, std::size_t piece_count);
+  bool offer_elsewhere(Item& item, mc_status status);
   void on_reserved(Operation& operation, Item& item);
   void on_published(Operation& operation, Item& item);
   void ask(Operation& operation, Item& item);

@@ -43,7 +43,7 @@ class PutRun {
       item.status = MC_OK;
       return;
     }
-    if (const Status status = channel_.memory().isolated ? stage(index) : write(index);
+    if (const Status status = channel_.memory().isolated ? stage(index) : write_or_offer(index);
         !status.ok()) {
       item.status = status.code();
       if (failure_.ok()) failure_ = status;
@@ -67,6 +67,7 @@ class PutRun {
     shm::PutItem fields{};
     std::uint64_t reserved_bytes = 0;
     std::uint64_t staging_offset = 0;
+    bool staged = false;  // else in the pool
     bool own_staging = false;
   };
   struct Hashed {
@@ -113,6 +114,20 @@ class PutRun {
     return {};
   }
 
+  // Where the pool has no room, another host may: the agent asks for it, and its bytes are read
+  // from the staging.
+  Status write_or_offer(std::size_t index) {
+    const Status status = write(index);
+    if (!may_offer_elsewhere(channel_, status)) return status;
+    submit();  // a request has items of one kind
+    if (const Status staged = stage(index); !staged.ok()) {
+      return {status.code(), std::string(status.text()) +
+                                 "; nor can another host be asked: " + staged.to_string()};
+    }
+    submit();
+    return {};
+  }
+
   Status stage(std::size_t index) {
     const mc_put_item& item = items_[index];
     const std::uint64_t length = value_bytes(item);
@@ -151,6 +166,7 @@ class PutRun {
         at += item.pieces[i].size;
       }
     }
+    batched.staged = true;
     batched.fields.staging_offset = batched.staging_offset;
     batch_.push_back(batched);
     return {};
@@ -219,14 +235,15 @@ class PutRun {
       for (const Batched& batched : sent.items) {
         items_[batched.index].status = ticket.error().code();
         if (batched.own_staging) staging_->free(batched.staging_offset);
-        if (!stale && !memory_->isolated) channel_.give_back(&batched.fields.entry, 1);
+        if (!stale && !batched.staged) channel_.give_back(&batched.fields.entry, 1);
       }
       if (failure_.ok()) failure_ = ticket.error();
       return;
     }
     const auto count = static_cast<std::uint32_t>(sent.items.size());
-    channel_.submit(*ticket, memory_->isolated ? shm::Op::kPutStaged : shm::Op::kPut,
-                    rules_.flags(), count, rules_.deadline_ns);
+    const bool staged = sent.items.front().staged;
+    channel_.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, rules_.flags(), count,
+                    rules_.deadline_ns);
     sent.ticket = *ticket;
     sent_.push_back(std::move(sent));
   }
@@ -266,7 +283,7 @@ class PutRun {
       if (status != MC_OK && failure_.ok()) failure_ = Status(status);
       channel_.give_refill(result, batched.reserved_bytes);
       const bool still_reserved = status == MC_NO_SPACE || status == MC_CANCELLED;
-      if (still_reserved && !memory_->isolated && whole != MC_SESSION_LOST) {
+      if (still_reserved && !batched.staged && whole != MC_SESSION_LOST) {
         channel_.give_back(&batched.fields.entry, 1);
       }
     }
@@ -407,12 +424,19 @@ mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::s
   return first.ok() ? MC_OK : set_error(first);
 }
 
+bool may_offer_elsewhere(const Channel& channel, const Status& status) {
+  return channel.memory().clustered && !channel.memory().isolated &&
+         (status.code() == MC_NO_SPACE || status.code() == MC_TOO_LARGE);
+}
+
 Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
-                    std::uint64_t deadline_ns, std::vector<Reserved>& granted) {
+                    std::uint64_t deadline_ns, std::vector<Reserved>& granted, bool for_group) {
+  const std::uint16_t flags =
+      !for_group && channel.memory().clustered ? shm::kFlagElsewhere : std::uint16_t{0};
   for (int tries = 0; tries < kTries; ++tries) {
     auto ticket = channel.prepare(static_cast<std::uint32_t>(count * sizeof(shm::ReservedItem)));
     if (!ticket) return ticket.error();
-    channel.submit(*ticket, shm::Op::kReserve, 0, count, deadline_ns, bytes);
+    channel.submit(*ticket, shm::Op::kReserve, flags, count, deadline_ns, bytes);
     if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
       channel.forget(*ticket);
       return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
@@ -488,7 +512,7 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
     fields.staging_offset = items[i].staging_offset;
     at += encode_item(at, fields, {items[i].key.data(), items[i].key.size()});
   }
-  const bool staged = channel.memory().isolated;
+  const bool staged = items[0].staged;
   channel.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, flags, item_count,
                  deadline_ns);
   if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {

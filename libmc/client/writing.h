@@ -44,6 +44,7 @@ struct WrittenItem {
   std::uint32_t replicas = 0;
   Reserved reserved;
   std::uint64_t staging_offset = 0;
+  bool staged = false;  // else in the pool
 };
 
 // Bytes to reserve for a value of this length.
@@ -54,9 +55,13 @@ mc_status check_item(const mc_put_item& item);
 // Fills the items' statuses; returns the first failure.
 mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
                     const PutRules& rules);
-// Reserves pool bytes, waiting for room until the deadline.
+// Whether what the pool refused with this status may be offered to other hosts: from staging.
+bool may_offer_elsewhere(const Channel& channel, const Status& status);
+// Reserves pool bytes, waiting for room until the deadline; in a cluster's namespace only while
+// some may come, unless it is for a group, which is never offered elsewhere.
 Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
-                    std::uint64_t deadline_ns, std::vector<Reserved>& granted);
+                    std::uint64_t deadline_ns, std::vector<Reserved>& granted,
+                    bool for_group = false);
 // Copies the pieces into the reservation; returns their checksum. Ordered before any later request
 // of this thread: Channel::submit() sees to that.
 std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,

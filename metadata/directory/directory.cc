@@ -77,7 +77,7 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   const NodeIndex self = index_of(node);
   Known known = look_up(item.hash, self);
   if (known.tombstone != nullptr && item.version <= known.tombstone->version) {
-    return Verdict::kRemoved;
+    return item.version == known.tombstone->version ? Verdict::kRemoved : Verdict::kBehind;
   }
   const bool held = known.holder_count != 0;
   if (held && item.version < known.version) return Verdict::kStale;

@@ -74,6 +74,9 @@ enum class Verdict : std::uint8_t {
   kHoldersFull,  // the key has kMaxHolders holders: do not keep this copy
   kInvalid,      // impossible size or attributes, or another size than other holders say
   kNotHeld,      // to kDropped: nothing to forget
+  // Older than a version that was removed. Drop it, unless it is a put that no master has ever
+  // taken: that is younger than the removal and has a slow clock, and needs a later version.
+  kBehind,
 };
 
 // Somebody to be told to drop an object.

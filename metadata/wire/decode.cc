@@ -47,7 +47,7 @@ void read_column(const std::string& column, std::vector<Enum>& values) {
 bool object_size_ok(std::uint64_t bytes) { return bytes >= 1 && bytes <= MC_MAX_OBJECT_BYTES; }
 
 constexpr auto kLastStream = static_cast<std::uint8_t>(StreamAnswer::kBusy);
-constexpr auto kLastVerdict = static_cast<std::uint8_t>(Verdict::kNotHeld);
+constexpr auto kLastVerdict = static_cast<std::uint8_t>(Verdict::kBehind);
 constexpr auto kLastWhat = static_cast<std::uint8_t>(PublishItem::What::kCreates);
 constexpr auto kLastLookup = static_cast<std::uint8_t>(Lookup::kRecovering);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an agent's peer says: questions and places. What is decoded is within its limits, and says
-// the same when it is encoded again.
+// What an agent's peer says: questions, places, offers. What is decoded is within its limits, and
+// says the same when it is encoded again.
 #include "agent/cluster/peer_messages.h"
 
 #include "bytes.h"
@@ -26,6 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::uint64_t sum = 0;
     for (const auto& extent : row.extents) sum += extent.length_bytes;
     require(sum == row.length);
+  }
+  if (message->kind == PeerMessageKind::kHold) {
+    require(message->rows.size() == 1 && !message->rows.front().key.empty());
   }
   const std::vector<std::byte> again = encode_peer_message(*message);
   const auto twice = decode_peer_message(again);

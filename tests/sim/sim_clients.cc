@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What clients do, through Store and Cluster as the agent's server does it for them.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "libmc/base/checksum.h"
 #include "shm/pins.h"
@@ -68,8 +71,36 @@ void SimWorld::begin_put(Client& client) {
   client.upsert = random_.chance(0.5);
   client.local = random_.chance(0.1);
   client.put = history_.begin_put(client.keys[0], size, client.upsert, now_ns_);
+  // As if there were no room, and no other way to make some.
+  if (random_.chance(0.15)) return place_elsewhere(client);
   client.doing = Client::Doing::kReserving;
   go_on_putting(client);
+}
+
+void SimWorld::place_elsewhere(Client& client) {
+  SimNode& node = *nodes_[client.node];
+  if (!client.staging) {
+    auto file = MemoryFile::create("sim-staging", largest_bytes_);
+    if (!file || !file->reserve(0, largest_bytes_).ok()) throw std::bad_alloc();
+    client.staging = std::move(*file);
+  }
+  const std::vector<std::byte> bytes = history_.bytes_of(client.put);
+  if (::pwrite(client.staging.fd(), bytes.data(), bytes.size(), 0) !=
+      static_cast<ssize_t>(bytes.size())) {
+    throw std::bad_alloc();
+  }
+  const std::string key = key_text(client.keys[0]);
+  agent::PutOrder order;
+  order.length = bytes.size();
+  order.checksum = checksum(node.store().index().hash(key), bytes.data(), bytes.size());
+  order.upsert = client.upsert;
+  order.replicas = random_.chance(0.2) ? 2 : 1;
+  client.local = false;
+  client.was_ready = node.ready();
+  client.reign = master_.reign();
+  client.errand = std::make_shared<Errand>();
+  client.errand->source = {session_of(client.id), &client.staging, 0, order};
+  send_errand(client, Errand::Kind::kPlace);
 }
 
 void SimWorld::end_put(Client& client, History::Ending ending) {
@@ -136,7 +167,7 @@ void SimWorld::publish(Client& client) {
 
 void SimWorld::send_errand(Client& client, Errand::Kind kind) {
   client.kind = kind;
-  client.errand = std::make_shared<Errand>();
+  if (kind != Errand::Kind::kPlace) client.errand = std::make_shared<Errand>();
   client.errand->kind = kind;
   client.errand->tenant = nodes_[client.node]->tenant();
   client.errand->deadline_ns = client.deadline_ns;
@@ -161,6 +192,7 @@ void SimWorld::look_at_errand(Client& client) {
   Errand& errand = *client.errand;
   // The server never waits longer for an announcement; the master may.
   const bool cuts = client.server_cuts || client.kind == Errand::Kind::kAnnounce;
+  const bool same_reign = client.kind != Errand::Kind::kPlace || client.reign == master_.reign();
   if (!errand.over() && cuts && now_ns_ >= client.deadline_ns) {
     errand.abandoned = true;
     for (Errand::Item& item : errand.items) errand.settle(item, MC_TIMEOUT);
@@ -180,6 +212,10 @@ void SimWorld::look_at_errand(Client& client) {
   const mc_status status = errand.items[0].status;
   history_.note(static_cast<std::uint64_t>(status) + now_ns_);
   switch (client.kind) {
+    case Errand::Kind::kPlace:
+      // Whoever holds it may have to report it first.
+      client.was_ready &= same_reign;
+      [[fallthrough]];
     case Errand::Kind::kAnnounce:
       if (status == MC_TIMEOUT) {  // it may still be there
         end(client);

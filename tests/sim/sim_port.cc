@@ -176,6 +176,15 @@ void SimPort::lose(const Status& why) {
   sent_.clear();
   report_in_flight_ = 0;
   if (const auto link = std::exchange(link_, nullptr)) link->close(why);
+  std::vector<CallPointer> published;
+  std::erase_if(queue_, [&](const CallPointer& pointer) {
+    if (!pointer->publish) return false;
+    published.push_back(pointer);
+    return true;
+  });
+  for (const CallPointer& pointer : published) {
+    pointer->done(fail(MC_CLOSED, "the link to the master was lost; the next report tells"));
+  }
   seek_at_ns_ = now_ns_ + pause_ms_ * kMs;
   pause_ms_ = std::min(kMaxPauseMs, pause_ms_ * 2 + 10);
 }

@@ -73,6 +73,8 @@ class SimWorld {
     // A put.
     History::Number put = 0;
     bool upsert = false, local = false, was_ready = false;
+    MemoryFile staging;       // whose bytes another host is to hold
+    std::uint64_t reign = 0;  // when that was asked for
     std::uint32_t entry = 0;
     std::size_t remove = 0;
     std::shared_ptr<agent::Errand> errand;
@@ -104,6 +106,7 @@ class SimWorld {
   void act(Client& client);
   void begin_something(Client& client);
   void begin_put(Client& client);
+  void place_elsewhere(Client& client);
   void begin_get(Client& client);
   void go_on_putting(Client& client);
   void publish(Client& client);

@@ -138,7 +138,9 @@ class Model {
       return Verdict::kAccepted;
     }
     const auto grave = graves.find(item.hash);
-    if (grave != graves.end() && item.version <= grave->second.version) return Verdict::kRemoved;
+    if (grave != graves.end() && item.version <= grave->second.version) {
+      return item.version == grave->second.version ? Verdict::kRemoved : Verdict::kBehind;
+    }
     if (held && item.version < known->second.version) return Verdict::kStale;
     const bool joins = held && item.version == known->second.version;
     if (joins && item.bytes != known->second.bytes) return Verdict::kInvalid;
@@ -407,8 +409,9 @@ TEST(DirectoryModel, AgreesWithASlowDirectoryOverRandomCalls) {
     streams.insert(pair.met_streams().begin(), pair.met_streams().end());
   }
   // The calls were such that every answer was given, but those of a full directory.
-  EXPECT_EQ(verdicts, (std::set{Verdict::kAccepted, Verdict::kStale, Verdict::kRemoved,
-                                Verdict::kUncertain, Verdict::kInvalid, Verdict::kNotHeld}));
+  EXPECT_EQ(verdicts,
+            (std::set{Verdict::kAccepted, Verdict::kStale, Verdict::kRemoved, Verdict::kUncertain,
+                      Verdict::kInvalid, Verdict::kNotHeld, Verdict::kBehind}));
   EXPECT_EQ(streams,
             (std::set{StreamAnswer::kApplied, StreamAnswer::kDuplicate, StreamAnswer::kReportNeeded,
                       StreamAnswer::kUnknownNode, StreamAnswer::kStaleIncarnation}));

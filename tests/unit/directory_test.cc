@@ -202,6 +202,8 @@ TEST(Directory, ARemovedVersionDoesNotComeBack) {
   EXPECT_THAT(answer.drops, ElementsAre(Holding{key(1), 10, 1}));
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
   EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+  // Nor does what is older; but that it was removed is not known.
+  EXPECT_THAT(two.publish({held(1, 9)}), ElementsAre(Verdict::kBehind));
   EXPECT_THAT(two.publish({held(1, 11)}), ElementsAre(Verdict::kAccepted));
 }
 

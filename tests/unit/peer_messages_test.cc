@@ -92,6 +92,52 @@ TEST(PeerMessages, EveryPrefixOfAMessageIsRefused) {
   EXPECT_FALSE(decode_peer_message(longer));
 }
 
+PeerMessage hold() {
+  PeerMessage message = place();
+  message.kind = PeerMessageKind::kHold;
+  message.flags = kHoldUpsert;
+  message.rows = {held_row(0, 1, 20)};
+  message.share_ms = 250;
+  message.pin_ttl_s = 60;
+  return message;
+}
+
+TEST(PeerMessages, AnObjectIsOfferedWithItsKeyAndItsTime) {
+  const auto bytes = encode_peer_message(hold());
+  const auto heard = decode_peer_message(bytes);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->flags, kHoldUpsert);
+  EXPECT_EQ(heard->rows[0].key, std::string(20, 'k'));
+  EXPECT_EQ(heard->share_ms, 250u);
+  EXPECT_EQ(heard->pin_ttl_s, 60u);
+  EXPECT_EQ(encode_peer_message(*heard), bytes);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
+  }
+  PeerMessage held;
+  held.kind = PeerMessageKind::kHeld;
+  held.flags = kLastHoldOutcome;
+  EXPECT_TRUE(decode_peer_message(encode_peer_message(held)));
+  held.flags = kLastHoldOutcome + 1;
+  EXPECT_FALSE(decode_peer_message(encode_peer_message(held)));
+}
+
+TEST(PeerMessages, OffersThatCannotBeAreRefused) {
+  const auto refused = [](auto change) {
+    PeerMessage message = hold();
+    change(message);
+    return !decode_peer_message(encode_peer_message(message));
+  };
+  EXPECT_FALSE(refused([](PeerMessage&) {}));
+  EXPECT_TRUE(refused([](PeerMessage& message) { message.rows[0].key.clear(); }));
+  EXPECT_TRUE(refused([](PeerMessage& message) { message.rows[0] = PlaceRow{}; }));
+  EXPECT_TRUE(refused([](PeerMessage& message) { message.rows.push_back(message.rows[0]); }));
+  EXPECT_TRUE(refused([](PeerMessage& message) { message.flags = 2; }));
+  EXPECT_TRUE(refused([](PeerMessage& message) {
+    message.rows[0].bytes.assign(message.rows[0].length, std::byte{1});
+  }));
+}
+
 TEST(PeerMessages, PlacesThatCannotBeAreRefused) {
   const auto refused = [](auto change) {
     PeerMessage message = place();

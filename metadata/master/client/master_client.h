@@ -106,8 +106,8 @@ class MasterClient final : rpc::LinkHandler {
 
   // At most MC_MAX_BATCH_ITEMS items each. done comes exactly once, with the answer or:
   // MC_TIMEOUT (changes may still take effect), MC_BUSY, MC_CLOSED, or what the master refused
-  // with. publish(): members only; verdicts are one an item. A publish that fails is made good by
-  // the next report.
+  // with. publish(): members only; verdicts are one an item. One that has no answer when the link
+  // is lost fails with MC_CLOSED: it is made good by the next report.
   void publish(std::vector<PublishItem> items, std::uint64_t removals_seen,
                std::uint64_t deadline_ns, Done<std::vector<Verdict>> done);
   void locate(const wire::Locate& request, std::uint64_t deadline_ns, Done<LocateAnswer> done);

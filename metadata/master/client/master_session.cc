@@ -304,7 +304,8 @@ void MasterClient::on_stream(StreamAnswer answer) {
   lose({MC_CLOSED, "the master asks for a report"});
 }
 
-// What was sent goes out again, before what was queued later.
+// What was sent goes out again, before what was queued later. Not what was published: it may be
+// true no more when it goes out, and the report that comes first names what is.
 void MasterClient::lose(const Status& why) {
   usable_ = false;
   ready_ = false;
@@ -314,6 +315,16 @@ void MasterClient::lose(const Status& why) {
   sent_.clear();
   report_in_flight_ = 0;
   if (const auto link = std::exchange(link_, nullptr)) link->close(why);
+  std::vector<CallPointer> published;
+  std::erase_if(queue_, [&](const CallPointer& call) {
+    if (!call->publish.has_value()) return false;
+    published.push_back(call);
+    return true;
+  });
+  for (const CallPointer& call : published) {
+    --open_calls_;
+    call->done(fail(MC_CLOSED, "the link to the master was lost; the next report tells"));
+  }
   seek();
 }
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Puts from staging that find no room here: another host of the cluster is to hold the object. To
+// make room by evicting what is cold comes first, since that costs no other host anything; so does
+// waiting a moment for what is about to leave. When nothing is, there is nothing to wait for.
+//
+//   no room ──► summed, a part a turn ──► Errand::kPlace ──► held there: done
+//      ▲                                        └──► nobody takes it: tried here again, then there,
+//      └──────────────────────────────────────────── until the deadline
+#include <algorithm>
+
+#include "agent/server.h"
+#include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+// How long room here is waited for while some may come: a share of the time, and at most this.
+constexpr std::uint64_t kLocalShare = 4;
+constexpr std::uint64_t kMostLocalNs = 250 * kMs;
+constexpr std::uint64_t kAskAgainNs = 200 * kMs;
+constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // before others get a turn
+
+}  // namespace
+
+bool Server::may_go_elsewhere(Work& work, Store::Reserve result) {
+  if (cluster_ == nullptr || !work.session->tenant->clustered) return false;
+  const std::uint64_t now = now_ns();
+  if (work.begun_ns == 0) work.begun_ns = now;
+  if (now < work.elsewhere.next_ns) return false;
+  if (result == Store::Reserve::kTooLarge) return work.elsewhere.next_ns == 0;
+  const bool hopeless =
+      result == Store::Reserve::kWait && !work.session->tenant->store->room_may_come();
+  const std::uint64_t deadline_ns = work.request.deadline_ns;
+  const std::uint64_t left_ns = deadline_ns > work.begun_ns ? deadline_ns - work.begun_ns : 0;
+  return hopeless || now >= work.begun_ns + std::min(left_ns / kLocalShare, kMostLocalNs);
+}
+
+// REQUIRES: begin_copy() has checked the item.
+Server::Step Server::place_elsewhere(Work& work) {
+  Session& session = *work.session;
+  const shm::PutItem& fields = work.item.fields;
+  Elsewhere& elsewhere = work.elsewhere;
+  const std::string_view key{reinterpret_cast<const char*>(work.item.key), fields.key_bytes};
+  if (elsewhere.summed_bytes == 0) elsewhere.sum = session.tenant->store->index().hash(key);
+  const std::uint64_t step = std::min(fields.length - elsewhere.summed_bytes, kSumStepBytes);
+  elsewhere.sum = checksum(
+      elsewhere.sum, session.staging() + fields.staging_offset + elsewhere.summed_bytes, step);
+  elsewhere.summed_bytes += step;
+  if (elsewhere.summed_bytes < fields.length) return Step::kAgain;
+
+  const auto errand = std::make_shared<Errand>();
+  errand->kind = Errand::Kind::kPlace;
+  errand->tenant = session.tenant;
+  errand->deadline_ns =
+      std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
+  errand->source = {session.id, &session.staging_file(), fields.staging_offset,
+                    order_of(work.item, work.request)};
+  errand->source.order.key = {};
+  errand->source.order.checksum = elsewhere.sum;
+  Errand::Item item;
+  item.key = key;
+  errand->items.push_back(std::move(item));
+  elsewhere.summed_bytes = 0;
+  elsewhere.errand = errand;
+  cluster_->begin(errand, now_ns());
+  return Step::kWait;
+}
+
+// True: another host was asked; while work.elsewhere.errand is there, it still is.
+bool Server::take_placed(Work& work, mc_status& status) {
+  Elsewhere& elsewhere = work.elsewhere;
+  if (!elsewhere.errand) return false;
+  if (!elsewhere.errand->over()) return true;
+  status = elsewhere.errand->items.front().status;
+  elsewhere.errand.reset();
+  elsewhere.next_ns = now_ns() + kAskAgainNs;
+  return true;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Puts on a host that has no room for them: another one holds the object.
+#include "cluster/cluster_fixture.h"
+
+#include "libmc/base/clock.h"
+
+namespace mc::cluster {
+namespace {
+
+using conformance::AgentProcess;
+using conformance::slice;
+
+constexpr std::size_t kSmall = 8 * kMiB;
+constexpr std::size_t kObject = 512 * 1024;
+
+class Placement : public ClusterTest {
+ protected:
+  // The last agent has a pool of 8 MiB, the others have 64.
+  void start_with_small_host(std::size_t others, const AgentOptions& also = {}) {
+    start(others);
+    start_small_host(also);
+  }
+  void start_small_host(const AgentOptions& also = {}) {
+    options_["pool_bytes"] = options_["max_pool_bytes"] = "8MiB";
+    options_["session_quota_bytes"] = "128MiB";
+    for (const auto& [name, value] : also) options_[name] = value;
+    small_ = agents_.size();
+    agents_.push_back(std::make_unique<AgentProcess>());
+    start_agent(small_);
+    ASSERT_TRUE(wait_for(
+        [&] { return ask(small_, "status")["cluster"]["members"].asUInt64() == agents_.size(); }));
+  }
+  std::uint64_t placed() { return counter(small_, "elsewhere", "placed"); }
+
+  static std::string key_of(std::size_t number) { return "pinned " + std::to_string(number); }
+  mc_status put_pinned(std::size_t number) {
+    mc_put_options hard = MC_PUT_OPTIONS_INIT;
+    hard.pin = MC_PIN_HARD;
+    const std::string key = key_of(number);
+    return put(small_, key, content(key, kObject), &hard);
+  }
+  // Returns how many were put: the small pool has no room for another one.
+  std::size_t fill() {
+    for (std::size_t i = 0; i < 3 * kSmall / kObject; ++i) {
+      EXPECT_EQ(put_pinned(i), MC_OK)
+          << mc_last_error() << ask(small_, "status")["cluster"].toStyledString();
+      if (placed() > 0) return i + 1;
+    }
+    ADD_FAILURE() << "the small pool is never full: "
+                  << ask(small_, "status")["cluster"].toStyledString();
+    return 0;
+  }
+  std::size_t small_ = 0;
+};
+
+TEST_F(Placement, WhatFindsNoRoomIsHeldByAnotherHost) {
+  start_with_small_host(2);
+  std::size_t count = fill();
+  for (const std::size_t end = count + 20; count < end; ++count) {
+    ASSERT_EQ(put_pinned(count), MC_OK) << mc_last_error();
+  }
+  EXPECT_GE(placed(), 20u);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t reader = 0; reader < small_; ++reader) {
+      EXPECT_TRUE(get(reader, key_of(i)) == content(key_of(i), kObject)) << i << " at " << reader;
+    }
+    EXPECT_TRUE(exists(small_, key_of(i)));
+  }
+  // Once more changes nothing.
+  const std::uint64_t before = placed();
+  EXPECT_EQ(put_pinned(count - 1), MC_OK);
+  EXPECT_EQ(placed(), before);
+  // The full host itself reads them when what it holds may go.
+  ASSERT_EQ(mc_set_pin(client(small_), slice(key_of(0)), MC_PIN_NONE, 0, 0), MC_OK);
+  EXPECT_TRUE(get(small_, key_of(count - 1)) == content(key_of(count - 1), kObject));
+  // And removes them everywhere.
+  ASSERT_EQ(mc_remove(client(small_), slice(key_of(count - 1)), 0), MC_OK);
+  EXPECT_EQ(get(0, key_of(count - 1)), "<MC_NOT_FOUND>");
+  EXPECT_EQ(get(1, key_of(count - 1)), "<MC_NOT_FOUND>");
+}
+
+TEST_F(Placement, WhatIsColdIsEvictedFirst) {
+  start_with_small_host(1);
+  for (std::size_t i = 0; i < 40; ++i) {
+    const std::string key = "cold " + std::to_string(i);
+    ASSERT_EQ(put(small_, key, content(key, kObject)), MC_OK) << mc_last_error();
+  }
+  EXPECT_EQ(counter(small_, "elsewhere", "asked"), 0u);
+}
+
+TEST_F(Placement, AnObjectLargerThanThePoolIsHeldWhereItFits) {
+  start_with_small_host(2);
+  const std::string large = content("large", 20 * kMiB);
+  ASSERT_EQ(put(small_, "large", large), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(0, "large") == large);
+  EXPECT_TRUE(get(1, "large") == large);
+
+  // Replaced where it is, written in place, and asynchronously.
+  const std::string other = content("other", 19 * kMiB);
+  mc_put_options upsert = MC_PUT_OPTIONS_INIT;
+  upsert.upsert = 1;
+  ASSERT_EQ(put(small_, "large", other, &upsert), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(0, "large") == other);
+  EXPECT_TRUE(get(1, "large") == other);
+
+  mc_reservation* reservation = nullptr;
+  ASSERT_EQ(mc_reserve(client(small_), large.size(), 0, &reservation), MC_OK) << mc_last_error();
+  mc_span span{};
+  ASSERT_EQ(mc_reservation_spans(reservation, &span, 1), 1u);
+  large.copy(static_cast<char*>(span.data), span.size);
+  ASSERT_EQ(mc_commit(reservation, slice("in place"), large.size(), nullptr), MC_OK)
+      << mc_last_error();
+  EXPECT_TRUE(get(0, "in place") == large);
+
+  mc_cq* queue = nullptr;
+  ASSERT_EQ(mc_cq_create(client(small_), &queue), MC_OK);
+  const mc_slice value = slice(large);
+  mc_put_item item{slice("async"), &value, 1, {nullptr, 0}, MC_OK};
+  ASSERT_EQ(mc_put_async(client(small_), queue, &item, 1, nullptr, 5, nullptr), MC_OK)
+      << mc_last_error();
+  mc_completion done{};
+  std::size_t count = 0;
+  ASSERT_EQ(mc_cq_wait(queue, &done, 1, &count, kWatchdogNs), MC_OK);
+  EXPECT_EQ(done.status, MC_OK);
+  mc_cq_destroy(queue);
+  EXPECT_TRUE(get(1, "async") == large);
+  EXPECT_EQ(placed(), 4u);
+}
+
+TEST_F(Placement, IsolatedClientsPutElsewhereToo) {
+  options_ = {{"mode", "isolated"}, {"isolated_allow_same_user", "true"}};
+  start(1, options_);
+  start_small_host();
+  std::size_t count = fill();
+  for (const std::size_t end = count + 5; count < end; ++count) {
+    ASSERT_EQ(put_pinned(count), MC_OK) << mc_last_error();
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_TRUE(get(0, key_of(i)) == content(key_of(i), kObject)) << i;
+  }
+}
+
+TEST_F(Placement, AHostThatDiesWhileItTakesAnObjectIsFollowedByTheNext) {
+  start(1);
+  agents_.push_back(std::make_unique<AgentProcess>());
+  agents_[1]->arm("fetch.before_read=kill");
+  start_agent(1);
+  start_small_host();
+  // Hosts are chosen by key, so that soon one goes to the second.
+  std::size_t count = 0;
+  for (; count < 200 && counter(small_, "elsewhere", "lost") == 0; ++count) {
+    ASSERT_EQ(put_pinned(count), MC_OK) << mc_last_error();
+  }
+  agents_[1]->wait_until_killed();
+  EXPECT_GE(counter(small_, "elsewhere", "lost"), 1u);
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_TRUE(get(0, key_of(i)) == content(key_of(i), kObject)) << i;
+  }
+}
+
+TEST_F(Placement, WhatWasAcknowledgedOutlivesItsWriter) {
+  start_with_small_host(2);
+  const std::size_t first = fill();
+  std::size_t count = first;
+  for (const std::size_t end = count + 10; count < end; ++count) {
+    ASSERT_EQ(put_pinned(count), MC_OK) << mc_last_error();
+  }
+  close_clients(small_);
+  agents_[small_]->kill_hard();
+  for (std::size_t i = first - 1; i < count; ++i) {
+    for (std::size_t reader = 0; reader < small_; ++reader) {
+      EXPECT_TRUE(get(reader, key_of(i)) == content(key_of(i), kObject)) << i << " at " << reader;
+    }
+  }
+}
+
+TEST_F(Placement, WhereNobodyHasRoomThePutSaysSoByItsDeadline) {
+  start(0);
+  start_small_host();
+  mc_put_options hard = MC_PUT_OPTIONS_INIT;
+  hard.pin = MC_PIN_HARD;
+  hard.timeout_ns = 400'000'000;
+  mc_status status = MC_OK;
+  std::size_t count = 0;
+  for (; status == MC_OK && count < 3 * kSmall / kObject; ++count) {
+    const std::string key = key_of(count);
+    status = put(small_, key, content(key, kObject), &hard);
+  }
+  EXPECT_EQ(status, MC_NO_SPACE) << mc_last_error();
+  EXPECT_GE(counter(small_, "elsewhere", "nobody"), 1u);
+  // Room that comes is used, here as ever.
+  ASSERT_EQ(mc_remove(client(small_), slice(key_of(0)), 0), MC_OK);
+  EXPECT_EQ(put(small_, key_of(count - 1), content(key_of(count - 1), kObject), &hard), MC_OK)
+      << mc_last_error();
+  // What fits in no pool is too large, not late.
+  const std::string large = content("large", 20 * kMiB);
+  EXPECT_EQ(put(small_, "large", large, &hard), MC_TOO_LARGE) << mc_last_error();
+}
+
+}  // namespace
+}  // namespace mc::cluster
