@@ -217,8 +217,10 @@ TEST_F(HostilePeer, HellosOfStrangersAreRefused) {
       Hello hello = good;
       const auto value = static_cast<std::uint32_t>(edge);
       std::memcpy(reinterpret_cast<std::byte*>(&hello) + word * 4, &value, sizeof value);
-      const bool understood =
-          decode_hello(std::as_bytes(std::span(&hello, 1))).has_value() && hello.to_node == kVictim;
+      // The victim has no RDMA and never told that it had.
+      const bool understood = decode_hello(std::as_bytes(std::span(&hello, 1))).has_value() &&
+                              hello.to_node == kVictim &&
+                              hello.protocol == static_cast<std::uint8_t>(LinkProtocol::kTcp);
       const int links = victim_.links;
       const int refused = victim_.refused;
       const Fd socket = start_connect("127.0.0.1", victim_.port).value();
