@@ -108,11 +108,10 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
   const auto at = std::ranges::find_if(
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
   if (at == tenants_.end()) return;
-  fetcher_->forget(**at);
   walks_.forget(**at);
   placer_->forget(**at);
-  // All that is sent from it ends, or its peer's lane is cut.
-  while (!transport_->close_region((*at)->region)) transport_->poll(now_ns(), events_);
+  // All that is sent from it or read into it ends, or its peer's lane is cut.
+  while (!fetcher_->forget(**at) || !transport_->close_region((*at)->region)) poll(now_ns());
   (*at)->store().set_listener(nullptr);
   // What the master still thinks is here is found missing, peer by peer, and named no more by the
   // next report.

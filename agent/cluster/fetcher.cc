@@ -135,13 +135,23 @@ void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenan
                });
 }
 
-void Fetcher::forget(const ClusterTenant& tenant) {
+bool Fetcher::forget(const ClusterTenant& tenant) {
   std::vector<std::uint64_t> gone;
+  bool reads_open = false;
   for (const auto& [id, fetch] : fetches_) {
-    if (fetch->tenant == &tenant || fetch->tenant == nullptr) gone.push_back(id);
+    if (fetch->tenant != &tenant && fetch->tenant != nullptr) continue;
+    reads_open |= fetch->reads_open > 0;
+    if (!fetch->missed) gone.push_back(id);
   }
-  for (const std::uint64_t id : gone) miss(*find(id), MC_NOT_FOUND, counters_.holders_failed);
+  for (const std::uint64_t id : gone) {
+    Fetch& fetch = *find(id);
+    if (fetch.reads_open > 0) {
+      for (const transport::OperationId read : fetch.reads) transport_.cancel(read);
+    }
+    miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
+  }
   std::erase_if(hot_, [&](const Hot& hot) { return hot.tenant == &tenant; });
+  return !reads_open;
 }
 
 // What has been read may have been removed since, before whoever wants to join asked. The master

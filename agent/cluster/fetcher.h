@@ -65,7 +65,8 @@ class Fetcher {
             std::uint64_t now_ns, Ended ended);
   // Its pins are not to be written any more.
   void give_up(Errand& errand) { errand.abandoned = true; }
-  void forget(const ClusterTenant& tenant);
+  // The namespace goes away. True: nothing reads into its pool any more; else poll, and call again.
+  bool forget(const ClusterTenant& tenant);
   // The master has ordered the object dropped, up to this version: what of it is on its way is
   // still given to whoever waits, but not kept, and nobody else gets it.
   void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
@@ -140,6 +141,7 @@ class Fetcher {
     std::vector<std::byte> bytes;  // that came with the answer
     std::uint32_t entry = kNoEntry;
     std::uint32_t reads_open = 0;
+    std::vector<transport::OperationId> reads;  // of which some may have ended
     transport::Outcome read_outcome = transport::Outcome::kDone;
   };
   using FetchPointer = std::unique_ptr<Fetch>;

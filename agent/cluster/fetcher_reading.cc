@@ -98,6 +98,8 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
   }
   fetch.read_outcome = Outcome::kDone;
   fetch.reads_open = static_cast<std::uint32_t>(transport_.submit({operations, count}, now_ns));
+  fetch.reads.clear();
+  for (std::size_t i = 0; i < fetch.reads_open; ++i) fetch.reads.push_back(operations[i].id);
   if (fetch.reads_open == count) return;
   // Too much is in flight. What was taken must end before the bytes are used for another try.
   fetch.read_outcome = Outcome::kBusy;

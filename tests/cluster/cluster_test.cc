@@ -4,6 +4,9 @@
 #include "cluster/cluster_fixture.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "conformance/store_servers.h"
 
@@ -336,6 +339,37 @@ TEST_F(ClusterTest, NamespacesAreKeptApart) {
   EXPECT_EQ(get(1, "key"), "of default");
   ASSERT_EQ(mc_remove(client(1, "tenant"), slice("key"), 0), MC_OK);
   EXPECT_EQ(get(1, "key"), "of default");
+}
+
+TEST_F(ClusterTest, ANamespaceMayGoWhileItIsReadInto) {
+  start(2);
+  const std::string value(24 * kMiB, 'v');
+  for (int round = 0; round < 5; ++round) {
+    for (std::size_t agent = 0; agent < 2; ++agent) {
+      Json::Value request;
+      request["name"] = "short";
+      request["pool_bytes"] = Json::UInt64{128 << 20};
+      request["clustered"] = true;
+      ASSERT_FALSE(ask(agent, "create_namespace", request).isMember("error"));
+    }
+    ASSERT_EQ(mc_put(client(0, "short"), slice("large"), slice(value), nullptr), MC_OK);
+    std::string bytes(value.size(), ' ');
+    std::thread reader([&, from = client(1, "short")] {
+      // Found, or gone with the namespace.
+      std::size_t length = 0;
+      static_cast<void>(mc_get(from, slice("large"), bytes.data(), bytes.size(), &length));
+    });
+    ::usleep(static_cast<useconds_t>(2000 * round));  // the read is in another stage each time
+    Json::Value request;
+    request["name"] = "short";
+    EXPECT_FALSE(ask(1, "drop_namespace", request).isMember("error"));
+    reader.join();
+    close_clients(1);
+    close_clients(0);
+    EXPECT_FALSE(ask(0, "drop_namespace", request).isMember("error"));
+    ASSERT_EQ(put(0, "key" + std::to_string(round), "of default"), MC_OK);
+    EXPECT_EQ(get(1, "key" + std::to_string(round)), "of default");
+  }
 }
 
 TEST_F(ClusterTest, RailsShowWhatCameOverThem) {
