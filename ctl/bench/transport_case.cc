@@ -171,7 +171,7 @@ class Crew {
     }
   }
   ~Crew() {
-    order_.store({});
+    order_ = {};
     round_.fetch_add(1);
     round_.notify_all();
     for (std::thread& thread : threads_) thread.join();
@@ -185,7 +185,7 @@ class Crew {
   mc_status run(const Order& order, std::uint64_t block, bool write) {
     block_ = block;
     write_ = write;
-    order_.store(order);
+    order_ = order;
     busy_.store(static_cast<std::uint32_t>(threads_.size()));
     round_.fetch_add(1);
     round_.notify_all();
@@ -212,7 +212,7 @@ class Crew {
     for (std::uint32_t seen = 0;;) {
       round_.wait(seen);
       seen = round_.load();
-      const Order order = order_.load();
+      const Order order = order_;
       if (order.kind == 0) return;
       if (const mc_status status = carry_out(asker, order); status != MC_OK) failure_ = status;
       busy_.fetch_sub(1);
@@ -221,9 +221,10 @@ class Crew {
   }
 
   std::vector<std::unique_ptr<Asker>> askers_;
+  // Written before round_ grows, read after that was seen.
   std::uint64_t block_ = 0;
   bool write_ = false;
-  std::atomic<Order> order_{};
+  Order order_{};
   std::atomic<std::uint32_t> round_{0};
   std::atomic<std::uint32_t> busy_{0};
   std::atomic<mc_status> failure_{MC_OK};
