@@ -18,10 +18,6 @@ constexpr std::size_t kMaxLater = 65536;
 constexpr std::uint64_t kPublishNs = 5'000'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kMaxRetries = 6;
-// How far the versions of the second, third … try of a put leap ahead: past what a clock may be
-// fast that made the version which was removed.
-constexpr std::uint64_t kFirstLeapNs = 1'000'000;
-constexpr std::uint64_t kLeapFactor = 16;
 constexpr std::uint32_t kReportScan = 65536;
 
 }  // namespace
@@ -192,9 +188,9 @@ void Announcer::announce_anew(const Sent& sent) {
   const std::uint64_t old = sent.change.item.version;
   const unsigned tries = retries_[old];
   retries_.erase(old);
-  std::uint64_t leap = kFirstLeapNs;
-  for (unsigned i = 0; i < tries; ++i) leap *= kLeapFactor;
-  clock_.saw(old + leap);
+  // Just above what it was too old for: were it more, others would be behind this clock, and leap
+  // further still.
+  clock_.saw(port_.refused_up_to());
   const std::uint64_t version = clock_.next(0);
   ++counters_.retried;
   retries_[version] = tries + 1;

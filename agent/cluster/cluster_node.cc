@@ -449,6 +449,7 @@ void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t 
                                            : status == MC_NO_SPACE  ? HoldOutcome::kNoRoom
                                            : status == MC_CANCELLED ? HoldOutcome::kBehind
                                                                     : HoldOutcome::kFailed);
+    held.refused_up_to = port_->refused_up_to();
     notify(from, held, now_ns_);
   };
   for (const auto& tenant : tenants_) {

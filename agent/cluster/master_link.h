@@ -45,6 +45,7 @@ class MasterLink final : public MasterPort {
              MasterPort::Done<metadata::wire::DrainAnswer> done) override;
   void report_unreachable(metadata::wire::Unreachable peer) override;
   std::uint64_t removals_seen() const override { return client_->removals_seen(); }
+  std::uint64_t refused_up_to() const override { return client_->refused_up_to(); }
   std::uint64_t epoch() const override { return client_->epoch(); }
   bool ready() const override { return client_->ready(); }
 

@@ -45,6 +45,9 @@ class MasterPort {
   virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
 
   [[nodiscard]] virtual std::uint64_t removals_seen() const = 0;
+  // The latest version that something published was too old for: a put that shall be taken needs a
+  // later one.
+  [[nodiscard]] virtual std::uint64_t refused_up_to() const = 0;
   [[nodiscard]] virtual std::uint64_t epoch() const = 0;
   // Joined, and all that is held has been reported.
   [[nodiscard]] virtual bool ready() const = 0;

@@ -169,6 +169,9 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
     const HoldTail tail{message.share_ms, message.pin_ttl_s};
     put(out, &tail, sizeof tail);
   }
+  if (message.kind == PeerMessageKind::kHeld) {
+    put(out, &message.refused_up_to, sizeof message.refused_up_to);
+  }
   return out;
 }
 
@@ -211,7 +214,9 @@ std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes)
       break;
     }
     case PeerMessageKind::kHeld:
-      if (head.count != 0 || head.flags > kLastHoldOutcome) return std::nullopt;
+      if (head.count != 0 || head.flags > kLastHoldOutcome || !reader.take(message.refused_up_to)) {
+        return std::nullopt;
+      }
       break;
     case PeerMessageKind::kPing:
     case PeerMessageKind::kPong:

@@ -20,8 +20,10 @@
 //   row    0        2         3         4           8        16       24           32        40
 //          │ number │ outcome │ extents │ key bytes │ version│ length │ generation │ checksum │ …
 //          parent hash, pin, extents x (offset, length), key, bytes; padded to 8
-//   Hold   as Place, of one row with its key, then for how long (ms) and the soft pin (s), 4 bytes
-//   each Held   head; the flags are a HoldOutcome Little-endian, as the hosts are.
+//   Hold   as Place, of one row with its key, then for how long (ms) and the soft pin (s): 4 bytes
+//          each
+//   Held   head, its flags a HoldOutcome, then the version it was too old for, of 8 bytes
+//   Little-endian, as the hosts are.
 // Threads: values. Trusts: nothing: decode_peer_message() copies and checks, or gives nothing.
 #pragma once
 
@@ -86,6 +88,7 @@ struct PeerMessage {
   std::vector<PlaceRow> rows;           // Place; Hold: one
   std::uint32_t share_ms = 0;           // Hold: what is not held by then need not be
   std::uint32_t pin_ttl_s = 0;          // Hold
+  std::uint64_t refused_up_to = 0;      // Held, kBehind: a later version is wanted
 };
 
 // Bytes that a row takes.

@@ -19,8 +19,6 @@ constexpr std::uint64_t kLeastTryNs = 100 * kMs;
 constexpr std::uint64_t kCheckNs = 5 * kMs;
 constexpr std::uint8_t kMostNodes = 4;  // hosts of one put
 constexpr unsigned kMaxVersions = 7;
-constexpr std::uint64_t kFirstLeapNs = kMs;
-constexpr std::uint64_t kLeapFactor = 16;
 
 }  // namespace
 
@@ -93,11 +91,6 @@ void Placer::place(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
 }
 
 void Placer::make_version(Placement& placement) {
-  if (placement.versions > 0) {
-    std::uint64_t leap_ns = kFirstLeapNs;
-    for (unsigned i = 1; i < placement.versions; ++i) leap_ns *= kLeapFactor;
-    clock_.saw(placement.version + leap_ns);
-  }
   ++placement.versions;
   placement.version = clock_.next(ClusterTenant::wall_ns());
 }
@@ -223,6 +216,7 @@ void Placer::on_held(MemberId from, const PeerMessage& message) {
       if (placement->versions >= kMaxVersions) {
         return settle(*placement, MC_NO_SPACE, counters_.refused);
       }
+      clock_.saw(message.refused_up_to);
       make_version(*placement);
       placement->step = Step::kOffering;
       return;

@@ -26,6 +26,7 @@ std::uint64_t tombstone_payload(std::uint64_t removal) {
 void Directory::apply(const Batch& batch, BatchAnswer& answer) {
   answer.verdicts.clear();
   answer.drops.clear();
+  answer.refused_up_to = 0;
   Node* node = nullptr;
   answer.stream = check(batch.position, node);
   if (answer.stream != StreamAnswer::kApplied) return;
@@ -76,17 +77,22 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   if (!valid(item)) return Verdict::kInvalid;
   const NodeIndex self = index_of(node);
   Known known = look_up(item.hash, self);
+  const auto too_old_for = [&](std::uint64_t version, Verdict verdict) {
+    answer.refused_up_to = std::max(answer.refused_up_to, version);
+    return verdict;
+  };
   if (known.tombstone != nullptr && item.version <= known.tombstone->version) {
-    return item.version == known.tombstone->version ? Verdict::kRemoved : Verdict::kBehind;
+    const bool same = item.version == known.tombstone->version;
+    return too_old_for(known.tombstone->version, same ? Verdict::kRemoved : Verdict::kBehind);
   }
   const bool held = known.holder_count != 0;
-  if (held && item.version < known.version) return Verdict::kStale;
+  if (held && item.version < known.version) return too_old_for(known.version, Verdict::kStale);
   const bool joins = held && item.version == known.version;
   if (held && !joins && item.what == PublishItem::What::kCreates) return Verdict::kStale;
   if (joins && item.bytes != known.bytes) return Verdict::kInvalid;
   // A version that others hold was told in time by somebody.
   if (!joins && tombstones_.uncertain(batch.removals_seen, item.version)) {
-    return Verdict::kUncertain;
+    return too_old_for(tombstones_.forgotten_version(), Verdict::kUncertain);
   }
   if (held && !joins) {
     supersede(item.hash, self, answer.drops);

@@ -89,8 +89,9 @@ struct Holding {
 
 struct BatchAnswer {
   StreamAnswer stream = StreamAnswer::kUnknownNode;
-  std::vector<Verdict> verdicts;  // one an item, when kApplied
-  std::vector<Holding> drops;     // older versions that a newer one has replaced
+  std::vector<Verdict> verdicts;    // one an item, when kApplied
+  std::vector<Holding> drops;       // older versions that a newer one has replaced
+  std::uint64_t refused_up_to = 0;  // the latest version that some item was too old for
 };
 
 enum class Lookup : std::uint8_t {

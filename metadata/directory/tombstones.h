@@ -43,6 +43,7 @@ class Tombstones {
     return seen_removal < forgotten_removal_ && version <= forgotten_version_;
   }
 
+  [[nodiscard]] std::uint64_t forgotten_version() const { return forgotten_version_; }
   [[nodiscard]] std::uint64_t count() const { return marks_.size(); }
   [[nodiscard]] std::uint64_t memory_bytes() const { return marks_.size() * sizeof(Mark); }
 

@@ -52,6 +52,24 @@ MembershipOptions membership_options(const MasterOptions& options) {
   return membership;
 }
 
+// One order for each host, which names a key once.
+std::map<NodeId, std::string> drop_orders(const std::vector<Holding>& holdings,
+                                          std::uint64_t removal) {
+  std::map<NodeId, std::map<KeyHash, std::uint64_t>> of;
+  for (const Holding& holding : holdings) {
+    std::uint64_t& version = of[holding.node][holding.hash];
+    version = std::max(version, holding.version);
+  }
+  std::map<NodeId, std::string> bodies;
+  for (const auto& [node, keys] : of) {
+    wire::Drop order;
+    order.removal = removal;
+    for (const auto& [hash, version] : keys) order.items.push_back({hash, version});
+    wire::encode(order, bodies[node]);
+  }
+  return bodies;
+}
+
 std::string member_key(NodeId node) { return std::string(kMembersPrefix) + std::to_string(node); }
 
 }  // namespace
@@ -298,29 +316,36 @@ void Reign::copy(const CopyJob& job, std::function<void(bool ok)> done) {
 // Told again where an agent is busy. What is lost with a link is found by the report after it.
 void Reign::drop(const std::vector<Holding>& holdings, std::uint64_t removal,
                  std::function<void()> finish) {
-  std::map<NodeId, wire::Drop> orders;
-  for (const Holding& holding : holdings) {
-    orders[holding.node].items.push_back({holding.hash, holding.version});
-  }
-  std::map<NodeId, std::string> bodies;
-  for (auto& [node, order] : orders) {
-    if (link_of(node) == nullptr) continue;
-    order.removal = removal;
-    wire::encode(order, bodies[node]);
-  }
-  const auto method = static_cast<std::uint8_t>(wire::Method::kDrop);
+  std::vector<Holding> linked = holdings;
+  std::erase_if(linked, [this](const Holding& one) { return link_of(one.node) == nullptr; });
   if (fanout_.open() < kMaxQuietFanouts) {
-    fanout_.start(method, std::move(bodies), now_ns_ + kDropTimeoutNs, nullptr,
-                  [finish](std::uint32_t) {
-                    if (finish) finish();
-                  });
+    order_drops(linked, removal, now_ns_ + kDropTimeoutNs, [finish](std::uint32_t) {
+      if (finish) finish();
+    });
     return;
   }
-  for (auto& [node, body] : bodies) {
-    link_of(node)->call(method, std::move(body), now_ns_ + kDropTimeoutNs, epoch_,
-                        [](const Result<rpc::Answer>&) {});
+  for (auto& [node, body] : drop_orders(linked, removal)) {
+    link_of(node)->call(static_cast<std::uint8_t>(wire::Method::kDrop), std::move(body),
+                        now_ns_ + kDropTimeoutNs, epoch_, [](const Result<rpc::Answer>&) {});
   }
   if (finish) finish();
+}
+
+void Reign::order_drops(const std::vector<Holding>& holdings, std::uint64_t removal,
+                        std::uint64_t deadline_ns, Fanout::Finish finish) {
+  open_drops_.begin(holdings);
+  fanout_.start(static_cast<std::uint8_t>(wire::Method::kDrop), drop_orders(holdings, removal),
+                deadline_ns, nullptr,
+                [this, holdings, finish = std::move(finish)](std::uint32_t unconfirmed) {
+                  open_drops_.end(holdings);
+                  finish(unconfirmed);
+                });
+}
+
+// Nobody waits any more for these, but whoever removes the same once more shall.
+void Reign::go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal) {
+  if (fanout_.open() >= kMaxQuietFanouts) return;
+  order_drops(holdings, removal, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});
 }
 
 void Reign::on_cancel(rpc::Link& link, std::uint32_t id) {

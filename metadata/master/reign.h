@@ -31,6 +31,7 @@
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
 #include "metadata/master/master_options.h"
+#include "metadata/master/open_drops.h"
 #include "metadata/membership/membership.h"
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_replicas.h"
@@ -129,7 +130,12 @@ class Reign {
   // finish: when all have dropped, or are gone, or have not answered in time.
   void drop(const std::vector<Holding>& holdings, std::uint64_t removal,
             std::function<void()> finish = nullptr);
+  // unconfirmed: how many hosts have neither dropped nor gone in time.
+  void order_drops(const std::vector<Holding>& holdings, std::uint64_t removal,
+                   std::uint64_t deadline_ns, Fanout::Finish finish);
+  void go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal);
   void want_replicas();
+  void wait_for_open_drops();
   void note_removals();
   std::shared_ptr<rpc::Link> link_of(NodeId node) const;
 
@@ -142,6 +148,7 @@ class Reign {
   Membership membership_;
   RepairPlanner repair_;
   Fanout fanout_;
+  OpenDrops open_drops_;
   PatternRemovals patterns_;
   std::map<NodeId, CatchUp> catching_up_;
   HotReplicas hot_;

@@ -180,7 +180,7 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
                     .removals_seen = publish_.removals_seen,
                     .items = publish_.items},
                    batch_answer_);
-  wire::PublishAnswer result{batch_answer_.stream, {}};
+  wire::PublishAnswer result{batch_answer_.stream, {}, batch_answer_.refused_up_to};
   if (result.stream == StreamAnswer::kApplied) {
     published_ += publish_.items.size();
     const bool all_accepted = std::ranges::all_of(
@@ -194,6 +194,7 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
       }
     }
     want_replicas();
+    wait_for_open_drops();
     if (!batch_answer_.drops.empty()) {
       // What was replaced is told when nobody reads the old version any more.
       drop(batch_answer_.drops, 0, [this, weak = link.weak_from_this(), id = request.id, result] {
@@ -204,6 +205,17 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
     }
   }
   answer(link, request.id, result);
+}
+
+// What is replaced may have been replaced before, and be read until that drop is confirmed.
+void Reign::wait_for_open_drops() {
+  if (open_drops_.empty()) return;
+  for (std::size_t i = 0; i < publish_.items.size(); ++i) {
+    const PublishItem& item = publish_.items[i];
+    if (item.what == PublishItem::What::kDropped || item.version == 0) continue;
+    if (batch_answer_.verdicts[i] != Verdict::kAccepted) continue;
+    open_drops_.add_to(batch_answer_.drops, item.hash, item.version - 1);
+  }
 }
 
 // New objects that shall have more holders than the one that has just told of them.
@@ -284,22 +296,16 @@ void Reign::remove(rpc::Link& link, const rpc::Request& request, const wire::Rem
   for (Lookup& state : removed.keys) {
     if (unsure && state == Lookup::kMiss) state = Lookup::kRecovering;
   }
-  std::map<NodeId, wire::Drop> orders;
-  for (const Holding& holding : removed.drops) {
-    orders[holding.node].items.push_back({holding.hash, holding.version});
+  for (const RemoveItem& item : wanted.items) {
+    open_drops_.add_to(removed.drops, item.hash, item.up_to_version);
   }
-  std::map<NodeId, std::string> bodies;
-  for (auto& [node, order] : orders) {
-    order.removal = removal;
-    wire::encode(order, bodies[node]);
-  }
-  fanout_.start(static_cast<std::uint8_t>(Method::kDrop), std::move(bodies), request.deadline_ns,
-                nullptr,
-                [this, weak = link.weak_from_this(), id = request.id,
-                 keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
-                  const auto asker = weak.lock();
-                  if (asker != nullptr) answer(*asker, id, wire::RemoveReply{keys, unconfirmed});
-                });
+  order_drops(removed.drops, removal, request.deadline_ns,
+              [this, removal, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
+               keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
+                if (unconfirmed != 0) go_on_dropping(drops, removal);
+                const auto asker = weak.lock();
+                if (asker != nullptr) answer(*asker, id, wire::RemoveReply{keys, unconfirmed});
+              });
 }
 
 std::map<NodeId, std::string> Reign::to_all(const std::string& body) const {

@@ -179,6 +179,7 @@ Status decode(std::string_view bytes, PublishAnswer& value) {
   }
   value.stream = static_cast<StreamAnswer>(message.stream());
   read_column(message.verdicts(), value.verdicts);
+  value.refused_up_to = message.refused_up_to();
   return {};
 }
 

@@ -117,6 +117,7 @@ void encode(const PublishAnswer& value, std::string& bytes) {
   pb::PublishAnswer message;
   message.set_stream(static_cast<std::uint32_t>(value.stream));
   write_column(value.verdicts, *message.mutable_verdicts());
+  message.set_refused_up_to(value.refused_up_to);
   write(message, bytes);
 }
 

@@ -41,6 +41,8 @@ struct Publish {
 struct PublishAnswer {
   StreamAnswer stream = StreamAnswer::kUnknownNode;
   std::vector<Verdict> verdicts;  // when kApplied: one an item, or none if all are kAccepted
+  // The latest version that some item was too old for: above it, it would have been taken.
+  std::uint64_t refused_up_to = 0;
 };
 
 struct Report {

@@ -138,6 +138,23 @@ TEST(MasterProcess, RemovalIsCompleteWhenTheHolderHasDropped) {
   EXPECT_EQ(found(*reader, names("k", 10)), 8u);
 }
 
+TEST(MasterProcess, ASecondRemovalWaitsForWhatTheFirstHasNotSeenDropped) {
+  const MasterProcess master({});
+  HoldingAgent agent(to({master.address()}), 1);
+  agent.put({"k"});
+  agent.be_busy(1'000'000);
+  const auto reader = tool(to({master.address()}));
+  for (int i = 0; i < 2; ++i) {
+    const auto reply = wait_for<wire::RemoveReply>([&](auto done) {
+      reader->remove({{{hash_of("k"), UINT64_MAX}}}, now_ns() + 300'000'000, std::move(done));
+    });
+    EXPECT_TRUE(!reply || reply->unconfirmed == 1) << "removal " << i;
+  }
+  agent.be_busy(0);
+  EXPECT_EQ(remove(*reader, {"k"}).unconfirmed, 0u);
+  EXPECT_FALSE(agent.holds("k"));
+}
+
 TEST(MasterProcess, RemovalIsCompleteWhenAHolderIsGone) {
   const MasterProcess master({});
   HoldingAgent living(to({master.address()}), 1);

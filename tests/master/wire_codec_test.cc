@@ -228,6 +228,8 @@ TEST(WireCodec, BytesAreThoseOfVersion1) {
   expect_golden(sections, "publish", publish(4));
   expect_golden(sections, "publish answer",
                 PublishAnswer{StreamAnswer::kApplied, {Verdict::kStale, Verdict::kAccepted}});
+  expect_golden(sections, "publish refused",
+                PublishAnswer{StreamAnswer::kApplied, {Verdict::kBehind}, 0x1122334455667788});
   expect_golden(sections, "report", Report{12, true});
   expect_golden(sections, "locate", Locate{{key(1), key(2)}, 50, 7, 8});
   expect_golden(sections, "locate answer", located(2, 2));

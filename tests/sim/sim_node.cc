@@ -185,6 +185,8 @@ void SimNode::flush(std::uint64_t now_ns) {
 
 bool SimNode::ready() const { return up() && cluster_->port->ready(); }
 
+std::uint64_t SimNode::latest_version() const { return cluster_->port->latest_version(); }
+
 void SimNode::set_plan(const transport::fault::FaultPlan& plan) {
   plan_ = plan;
   if (up()) transport_->set_plan(plan);

@@ -40,6 +40,8 @@ class SimNode {
 
   bool up() const { return cluster_ != nullptr; }
   bool ready() const;
+  // That it has told a master of. REQUIRES: up().
+  std::uint64_t latest_version() const;
   std::uint64_t id() const { return options_.node; }
   agent::Store& store() { return *tenant_->store; }
   agent::Cluster& cluster();

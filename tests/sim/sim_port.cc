@@ -127,6 +127,7 @@ void SimPort::stream_report() {
       break;
     }
     const wire::Publish batch{++sequence_, report_removals_seen_, report_items_};
+    note_versions(batch);
     ++report_in_flight_;
     step(Method::kPublish, encoded(batch), [this, named = report_items_](const Heard& heard) {
       wire::PublishAnswer published;
@@ -134,6 +135,7 @@ void SimPort::stream_report() {
         return on_stream(published.stream);
       }
       --report_in_flight_;
+      refused_up_to_ = std::max(refused_up_to_, published.refused_up_to);
       for (std::size_t i = 0; i < std::min(named.size(), published.verdicts.size()); ++i) {
         if (published.verdicts[i] == Verdict::kAccepted) continue;
         orders_.on_report_verdict(named[i], published.verdicts[i]);
@@ -313,11 +315,18 @@ void SimPort::send(const CallPointer& pointer) {
   std::string body = pointer->body;
   if (pointer->publish) {
     pointer->publish->sequence = ++sequence_;
+    note_versions(*pointer->publish);
     wire::encode(*pointer->publish, body);
   }
   sent_.push_back(pointer);
   call(pointer->method, std::move(body), pointer->deadline_ns,
        [this, pointer](const Heard& heard) { answered(pointer, heard); });
+}
+
+void SimPort::note_versions(const wire::Publish& batch) {
+  for (const metadata::PublishItem& item : batch.items) {
+    latest_version_ = std::max(latest_version_, item.version);
+  }
 }
 
 void SimPort::answered(const CallPointer& pointer, const Heard& heard) {
@@ -329,6 +338,7 @@ void SimPort::answered(const CallPointer& pointer, const Heard& heard) {
   if (heard.error.ok() && heard.status == 0 && pointer->publish) {
     wire::PublishAnswer published;
     const bool valid = wire::decode(heard.body, published).ok();
+    refused_up_to_ = std::max(refused_up_to_, published.refused_up_to);
     if (valid && published.stream != StreamAnswer::kApplied &&
         published.stream != StreamAnswer::kDuplicate) {
       return on_stream(published.stream);  // the call is queued again, behind a report

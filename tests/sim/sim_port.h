@@ -57,6 +57,9 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
   void report_unreachable(metadata::wire::Unreachable peer) override;
 
   std::uint64_t removals_seen() const override { return removals_seen_; }
+  std::uint64_t refused_up_to() const override { return refused_up_to_; }
+  // The latest version that it has told a master of.
+  std::uint64_t latest_version() const { return latest_version_; }
   std::uint64_t epoch() const override { return fence_.highest(); }
   bool ready() const override { return ready_; }
 
@@ -87,6 +90,7 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
             std::function<void(const Heard&)> take);
   void pump();
   void send(const CallPointer& call);
+  void note_versions(const metadata::wire::Publish& batch);
   void answered(const CallPointer& call, const Heard& heard);
   void expire(std::uint64_t now_ns);
   bool believe(const Heard& heard);
@@ -123,6 +127,8 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
   metadata::EpochFence fence_;
   std::uint64_t removals_seen_ = 0;
   std::uint64_t report_removals_seen_ = 0;
+  std::uint64_t refused_up_to_ = 0;
+  std::uint64_t latest_version_ = 0;
   std::uint64_t sequence_ = 0;
   std::size_t report_in_flight_ = 0;
   bool report_named_all_ = false;

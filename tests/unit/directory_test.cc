@@ -52,6 +52,7 @@ class Agent {
     return answer_.verdicts;
   }
   [[nodiscard]] const std::vector<Holding>& drops() const { return answer_.drops; }
+  [[nodiscard]] std::uint64_t refused_up_to() const { return answer_.refused_up_to; }
   void lose_a_message() { ++sequence_; }
 
  private:
@@ -204,6 +205,7 @@ TEST(Directory, ARemovedVersionDoesNotComeBack) {
   EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
   // Nor does what is older; but that it was removed is not known.
   EXPECT_THAT(two.publish({held(1, 9)}), ElementsAre(Verdict::kBehind));
+  EXPECT_EQ(two.refused_up_to(), 10u);
   EXPECT_THAT(two.publish({held(1, 11)}), ElementsAre(Verdict::kAccepted));
 }
 

@@ -117,7 +117,10 @@ TEST(PeerMessages, AnObjectIsOfferedWithItsKeyAndItsTime) {
   PeerMessage held;
   held.kind = PeerMessageKind::kHeld;
   held.flags = kLastHoldOutcome;
-  EXPECT_TRUE(decode_peer_message(encode_peer_message(held)));
+  held.refused_up_to = 1234567;
+  const auto told = decode_peer_message(encode_peer_message(held));
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->refused_up_to, 1234567u);
   held.flags = kLastHoldOutcome + 1;
   EXPECT_FALSE(decode_peer_message(encode_peer_message(held)));
 }

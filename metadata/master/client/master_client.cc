@@ -165,6 +165,7 @@ void MasterClient::send(const CallPointer& call) {
                 if (answer && answer->status == 0 && call->publish.has_value()) {
                   wire::PublishAnswer published;
                   const bool valid = wire::decode(answer->body, published).ok();
+                  refused_up_to_ = std::max(refused_up_to_.load(), published.refused_up_to);
                   if (valid && published.stream != StreamAnswer::kApplied &&
                       published.stream != StreamAnswer::kDuplicate) {
                     on_stream(published.stream);  // the call is queued again, behind a report

@@ -126,6 +126,8 @@ class MasterClient final : rpc::LinkHandler {
 
   // The latest removal this node has heard of; to be read before a change is begun.
   [[nodiscard]] std::uint64_t removals_seen() const { return removals_seen_; }
+  // The latest version that something published was too old for; known before its verdict.
+  [[nodiscard]] std::uint64_t refused_up_to() const { return refused_up_to_; }
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   // All that it held when this leader came has been reported, or it is a tool with a link.
   [[nodiscard]] bool ready() const { return ready_; }
@@ -217,6 +219,7 @@ class MasterClient final : rpc::LinkHandler {
 
   std::atomic<std::size_t> open_calls_{0};
   std::atomic<std::uint64_t> removals_seen_{0};
+  std::atomic<std::uint64_t> refused_up_to_{0};
   std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> refused_epochs_{0};
   std::atomic<bool> ready_{false};

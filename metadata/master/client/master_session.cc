@@ -267,6 +267,7 @@ void MasterClient::stream_report() {
         return;
       }
       --report_in_flight_;
+      refused_up_to_ = std::max(refused_up_to_.load(), published.refused_up_to);
       for (std::size_t i = 0; i < std::min(named->size(), published.verdicts.size()); ++i) {
         if (published.verdicts[i] == Verdict::kAccepted) continue;
         member_->on_report_verdict((*named)[i], published.verdicts[i]);
