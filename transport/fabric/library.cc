@@ -27,6 +27,8 @@ Result<Library> load_libfabric() {
   // With its caches a registration that was closed stays, and peers go on reaching the memory.
   ::setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
   ::setenv("FI_EFA_MR_CACHE_ENABLE", "0", 1);
+  // One of the libraries it loads (PSM) would take this process' SIGSEGV and write files.
+  ::setenv("IPATH_NO_BACKTRACE", "1", 1);
   void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return fail(MC_UNSUPPORTED,
