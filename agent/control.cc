@@ -169,10 +169,13 @@ void Agent::close_connection(int fd) {
   unwatch(fd);
   const std::uint64_t session_id = found->second.session_id;
   connections_.erase(found);
-  // The session stays, detached, until its process is gone: it may still read and write in place.
-  if (const auto session = sessions_.find(session_id); session != sessions_.end()) {
-    session->second->connection_fd = -1;
-  }
+  const auto found_session = sessions_.find(session_id);
+  if (found_session == sessions_.end()) return;
+  Session& session = *found_session->second;
+  session.connection_fd = -1;
+  // It stays, detached, until its process is gone: it may still read and write in place. One that
+  // never had a channel holds nothing; most likely its welcome was never read.
+  if (session.unused) end_session(session_id);
 }
 
 void Agent::on_message(int fd) {
@@ -339,6 +342,7 @@ Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& fa
                                  node_->node_id(), node_->incarnation());
   if (!created) return fail(created.error());
   Session& session = **created;
+  session.unused = true;
   session.uid = connection.peer.uid;
   session.pid = connection.peer.pid;
   session.label = facts.label;
@@ -430,6 +434,7 @@ void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
     Session& session = *found->second;
     status =
         session.open_channel(static_cast<std::uint32_t>(std::min<std::uint64_t>(number, 0xffff)));
+    if (status.ok()) session.unused = false;
     // From the first channel on the client holds its beacon.
     if (status.ok() && !session.beacon_watched) {
       session.beacon_watched = true;
@@ -485,6 +490,7 @@ void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
              {MC_NO_MEMORY, "this host has no memory left for staging; lower staging_bytes"});
       return;
     }
+    session.unused = false;
     if (Status status = session.open_staging(bytes); !status.ok()) {
       answer(connection.socket.get(), shm::ControlType::kAnswer, status);
       return;

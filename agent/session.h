@@ -80,6 +80,7 @@ class Session {
   std::shared_ptr<Tenant> tenant;
   int connection_fd = -1;  // -1: detached
   bool beacon_watched = false;
+  bool unused = false;  // made by this agent, and never had a channel or staging
   Fd pidfd;
   Fd agent_event;   // the client signals it
   Fd client_event;  // the agent signals it

@@ -151,6 +151,8 @@ TEST_F(ControlSocket, DescriptorsSentAlongAreNotKept) {
 TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
+  // One without a channel would end with its connection.
+  converse(session.socket(), bytes_of(make_control(shm::ControlType::kOpenChannel)));
   const auto status = status_of(converse(session.socket(), bytes_of(make_hello())));
   EXPECT_EQ(status.value_or(MC_OK), MC_INVALID_ARGUMENT);
   // The session waits for its process or a resume; said goodbye to by one that has the secret.
