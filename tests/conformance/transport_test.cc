@@ -318,7 +318,9 @@ TEST_P(TransportTest, OperationsToADeadPeerEndAsLost) {
   world_->kill_b();
   ASSERT_TRUE(wait_for([&] { return event_of(large) && event_of(little); }));
   EXPECT_EQ(event_of(large)->outcome, Outcome::kPeerLost);
-  EXPECT_EQ(event_of(little)->outcome, Outcome::kPeerLost);
+  // A real device may have served it before the peer was gone.
+  EXPECT_TRUE(event_of(little)->outcome == Outcome::kPeerLost ||
+              event_of(little)->outcome == Outcome::kDone);
   EXPECT_TRUE(std::ranges::any_of(
       at_a_, [](const Event& event) { return event.kind == Event::Kind::kPeerLost; }));
   EXPECT_EQ(run(read(0, {&small, 1})).outcome, Outcome::kPeerLost);
