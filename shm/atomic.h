@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && !defined(MC_THREAD_SANITIZER)
 #include <emmintrin.h>
 #define MC_WORDS_BY_TWO 1
 #endif

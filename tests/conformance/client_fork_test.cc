@@ -112,6 +112,12 @@ TEST_P(Fork, EveryCallOnAnInheritedClientSaysSo) {
 }
 
 TEST_P(Fork, TheChildOpensAClientOfItsOwn) {
+#ifdef MC_THREAD_SANITIZER
+  if (embedded()) {
+    GTEST_SKIP() << "ThreadSanitizer supports no new threads in a forked child of a process with "
+                    "threads";
+  }
+#endif
   serve();
   mc_client* client = open();
   ASSERT_EQ(put(client, "key", "value"), MC_OK);
