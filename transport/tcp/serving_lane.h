@@ -62,7 +62,8 @@ class ServingLane : public Lane {
     Outcome outcome = Outcome::kDone;  // of all but reads and pings: it has been done already
   };
   enum class Incoming { kFrames, kWrite, kNotify, kWaste };
-  static constexpr std::size_t kReceiveBytes = 64 * kFrameBytes;
+  // A write of 4 KiB comes whole, with one call.
+  static constexpr std::size_t kReceiveBytes = 128 * kFrameBytes;
 
   Turn receive(std::uint64_t now_ns);
   // Both false: the peer breaks the contract.

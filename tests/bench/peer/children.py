@@ -7,6 +7,8 @@ Should this process be killed outright, the kernel kills them. Main thread only,
 """
 
 import ctypes
+import glob
+import json
 import os
 import shutil
 import signal
@@ -140,3 +142,29 @@ def free_ports(count):
     finally:
         for one in held:
             one.close()
+
+
+def last_json(text):
+    """The last line of what a child printed, its result."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    if not lines:
+        raise BenchError("a child printed no result")
+    return json.loads(lines[-1])
+
+
+def peer_package(venv):
+    """The directory of Mooncake's package in what `install` made."""
+    found = glob.glob(f"{venv}/lib/python*/site-packages/mooncake")
+    if not found:
+        raise BenchError(f"no Mooncake in {venv}; run tests/bench/peer/install {venv} first")
+    return found[0]
+
+
+def peer_environment(venv):
+    """With the libraries that `install` unpacked, and nothing of ours."""
+    peer_package(venv)
+    libraries = ":".join(glob.glob(f"{venv}/debian/usr/lib/*-linux-gnu")
+                         + glob.glob(f"{venv}/debian/lib/*-linux-gnu"))
+    environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "GLOG_minloglevel": "3"}
+    environment.pop("PYTHONPATH", None)
+    return environment
