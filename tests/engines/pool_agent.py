@@ -25,13 +25,13 @@ def add_options(parser):
     parser.add_argument("--keep", action="store_true", help="keep the working directory")
 
 
-def start_agent(options, directory, *flags):
+def start_agent(options, directory, *flags, pool="256MiB"):
     os.makedirs(directory, 0o700, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):  # of an agent that was killed
         os.unlink(f"{directory}/agent.sock")
     agent = subprocess.Popen(
         [os.path.join(options.agent_bin, "mc-agent"), f"--runtime-dir={directory}",
-         "--pool-bytes=256MiB", "--descriptor-store=none", *flags],
+         f"--pool-bytes={pool}", "--descriptor-store=none", *flags],
         stderr=open(f"{directory}.log", "ab"))
     deadline = time.monotonic() + 20
     while not os.path.exists(f"{directory}/agent.sock"):

@@ -127,7 +127,7 @@ def main() -> None:
                     tokens=list(o.outputs[0].token_ids),
                     cached=o.num_cached_tokens,
                     kv=o.kv_transfer_params,
-                    wall_s=round(time.time() - started.pop(o.request_id), 3),
+                    wall_s=round(time.time() - started.pop(o.request_id), 6),
                 )
     try:
         eng.engine_core.shutdown()

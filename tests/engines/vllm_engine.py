@@ -19,9 +19,9 @@ BLOCK = 32
 class Engine:
     """vllm_driver.py in a process: JSON lines in, JSON lines out."""
 
-    def __init__(self, options, model, log, environment, kv=None):
+    def __init__(self, options, model, log, environment, kv=None, most_tokens=1024):
         command = [options.python, str(HERE / "vllm_driver.py"), "--model", model,
-                   "--block-size", str(BLOCK), "--max-len", "1024"]
+                   "--block-size", str(BLOCK), "--max-len", str(most_tokens)]
         if kv:
             command += ["--kv", json.dumps(kv)]
         self._log = log
@@ -59,8 +59,8 @@ class Engine:
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
 
-    def generate(self, name, prompt):
-        self.ask(op="gen", id=name, ids=prompt, max_tokens=16)
+    def generate(self, name, prompt, tokens=16):
+        self.ask(op="gen", id=name, ids=prompt, max_tokens=tokens)
         return self.wait("result")
 
     def metrics(self):
@@ -77,10 +77,10 @@ class Engine:
             self._process.wait()
 
 
-def make_model(options, work, environment):
-    """The directory of a tiny model, made on the spot."""
+def make_model(options, work, environment, *shape):
+    """The directory of a tiny model, made on the spot. shape: flags of tiny_model.py."""
     model = f"{work}/model"
-    subprocess.run([options.python, str(HERE / "tiny_model.py"), model, "--weights"],
+    subprocess.run([options.python, str(HERE / "tiny_model.py"), model, "--weights", *shape],
                    check=True, env=environment, timeout=120, capture_output=True)
     return model
 
