@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 
+import mckv
 import pytest
 
 pytestmark = pytest.mark.ours_only
@@ -50,7 +52,6 @@ def fetch(url, method="GET", data=None):
 
 
 def test_the_master_holds_its_ports_and_starts_an_agent(tmp_path):
-    import mckv
 
     rpc, admin, metadata = (free_port() for _ in range(3))
     sock = str(tmp_path / "run" / "agent.sock")
@@ -102,7 +103,6 @@ def test_the_master_refuses_what_it_cannot_do(flag, said):
 
 
 def test_the_client_is_the_agent(tmp_path):
-    import mckv
 
     sock = str(tmp_path / "agent.sock")
     client = start(
@@ -122,6 +122,24 @@ def test_the_client_is_the_agent(tmp_path):
 def test_the_topology_is_dumped():
     done = start("transfer_engine_topology_dump")
     assert "cpu:0" in json.loads(done.communicate(timeout=30)[0])
+
+
+def test_the_topology_has_the_rdma_nics_near_and_far(tmp_path, monkeypatch):
+    from mooncake import _topology
+
+    tree = pathlib.Path(__file__).parents[2] / "data/topology/two-socket.tree"
+    elsewhere = tmp_path / "mcctl"
+    elsewhere.write_text(f'#!/bin/sh\nexec {mckv.program("mcctl")} "$@" --from {tree}\n')
+    elsewhere.chmod(0o755)
+    monkeypatch.setattr(mckv, "program", lambda name: str(elsewhere))
+    found = json.loads(_topology.local_topology())
+    assert found["cpu:0"] != found["cpu:1"]
+    near, far = found["cpu:0"]
+    assert near and far and not set(near) & set(far)
+    assert json.loads(_topology.local_topology(near[0]))["cpu:0"] == [[near[0]], []]
+    monkeypatch.setattr(mckv, "program", lambda name: str(tmp_path / "missing"))
+    with pytest.raises(RuntimeError, match="mcctl topo"):
+        _topology.local_topology()
 
 
 def test_the_transfer_bench_moves_bytes():

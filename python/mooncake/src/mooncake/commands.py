@@ -182,4 +182,7 @@ def mooncake_client() -> NoReturn:
 
 
 def transfer_engine_topology_dump() -> None:
-    print(local_topology())
+    try:
+        print(local_topology())
+    except RuntimeError as error:
+        sys.exit(str(error))

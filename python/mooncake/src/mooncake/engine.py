@@ -161,8 +161,12 @@ class TransferEngine:
         return 0 if self._engine is None else id(self._engine)
 
     def get_local_topology(self, device_name: str | None = None) -> str:
-        """NUMA nodes with their preferred and other NICs, as JSON."""
-        return local_topology()
+        """Places of memory with their preferred and other RDMA NICs, as JSON; "" on failure."""
+        try:
+            return local_topology(device_name or "")
+        except RuntimeError as error:
+            logger.error("mc: get_local_topology: %s", error)
+            return ""
 
     def send_probe(self, peer_server_name: str) -> int:
         """0: an engine answers there; -102: none does."""
