@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,7 @@ class Turns {
  public:
   // Which of those that wait goes next; bit 1 << priority: it waits. None: nobody waits.
   std::optional<Priority> next(std::uint32_t waiting) const {
+    if (std::has_single_bit(waiting)) return static_cast<Priority>(std::countr_zero(waiting));
     std::optional<Priority> first;
     for (std::size_t i = 0; i < kPriorityCount; ++i) {
       if ((waiting & (1u << i)) == 0) continue;

@@ -61,7 +61,9 @@ const char* rail_health_name(RailHealth health) {
 }
 
 Rails::Rails(std::size_t count, std::uint32_t window_slices, Paths paths)
-    : rails_(count), window_slices_(window_slices), paths_(paths) {}
+    : rails_(count), window_slices_(window_slices), paths_(paths) {
+  find_fastest();
+}
 
 void Rails::set_traits(std::size_t rail, const RailTraits& traits) {
   Rail& at = rails_[rail];
@@ -85,13 +87,22 @@ void Rails::find_fastest() {
     least_latency_ns_ =
         least_latency_ns_ == 0 ? rail.latency_ns : std::min(least_latency_ns_, rail.latency_ns);
   }
+  whole_slice_ = slice_for(fastest(), least_latency_ns_);
+  least_slice_ = std::min(kSpreadBytes, whole_slice_);
+  if (least_latency_ns_ > 0) {
+    // Parts that take less than the round trip gain nothing.
+    const double trip = fastest() * static_cast<double>(least_latency_ns_);
+    least_slice_ = std::min(least_slice_, std::bit_ceil(std::max(static_cast<std::uint64_t>(trip),
+                                                                 std::uint64_t{kMinSliceBytes})));
+  }
+  for (Rail& rail : rails_) rail.window = window_of(rail);
 }
 
 double Rails::fastest() const { return std::max(fastest_, kMinBytesPerNs); }
 
 // Enough slices, or two round trips of bytes; on a slow rail no more than leaves in the time that
 // the fastest takes for its own.
-std::uint64_t Rails::window_bytes(const Rail& rail) const {
+std::uint64_t Rails::window_of(const Rail& rail) const {
   const std::uint64_t latency_ns = rail.latency_ns > 0 ? rail.latency_ns : least_latency_ns_;
   const double own = std::max(1.0 * slice_for(rail.bytes_per_ns, latency_ns) * window_slices_,
                               2 * rail.bytes_per_ns * static_cast<double>(latency_ns));
@@ -108,7 +119,7 @@ std::uint64_t Rails::window_bytes(const Rail& rail) const {
 
 Rails::Room Rails::room(const Rail& rail, std::uint64_t bytes, Priority priority) const {
   if (!in_use(rail)) return Room::kFull;
-  const std::uint64_t window = window_bytes(rail);
+  const std::uint64_t window = rail.window;
   if (rail.outstanding > 0 && rail.outstanding + bytes > window) return Room::kFull;
   const std::uint64_t own = rail.outstanding_of[static_cast<std::size_t>(priority)];
   if (own > 0 && own + bytes > share_of(window, priority)) return Room::kFull;
@@ -146,17 +157,10 @@ bool Rails::lacks_credit(std::uint64_t bytes, Priority priority) const {
 }
 
 std::uint32_t Rails::slice_bytes(std::uint64_t transfer_bytes) const {
-  const std::uint64_t whole = slice_for(fastest(), least_latency_ns_);
-  std::uint64_t smallest = std::min(kSpreadBytes, whole);
-  if (least_latency_ns_ > 0) {
-    // Parts that take less than the round trip gain nothing.
-    const double trip = fastest() * static_cast<double>(least_latency_ns_);
-    smallest = std::min(smallest, std::bit_ceil(std::max(static_cast<std::uint64_t>(trip),
-                                                         std::uint64_t{kMinSliceBytes})));
-  }
   const std::uint64_t ways = std::max<std::uint64_t>(main_up_ > 0 ? main_up_ : up_count_, 1);
   const std::uint64_t share = (transfer_bytes + ways) / ways;
-  return static_cast<std::uint32_t>(std::min(whole, std::max(smallest, std::bit_ceil(share))));
+  return static_cast<std::uint32_t>(
+      std::min(whole_slice_, std::max(least_slice_, std::bit_ceil(share))));
 }
 
 // ---- What happens on it -----------------------------------------------------------------------
@@ -227,6 +231,7 @@ void Rails::on_latency(Rail& rail, double waited_ns) {
                                 ? waited_ns
                                 : before_ns + kWeightOfLaterLatency * (waited_ns - before_ns);
   rail.latency_ns = static_cast<std::uint64_t>(latency_ns);
+  rail.window = window_of(rail);
 }
 
 void Rails::measure(Rail& rail) {
@@ -257,8 +262,8 @@ void Rails::climb(Rail& rail) {
   if (++rail.ramp_done < rail.ramp_slices) return;
   rail.ramp_done = 0;
   rail.ramp_slices *= 2;
-  if (rail.ramp_slices <= 2 * window_slices_) return;
-  rail.ramp_slices = 0;
+  if (rail.ramp_slices > 2 * window_slices_) rail.ramp_slices = 0;
+  rail.window = window_of(rail);
 }
 
 // ---- Up and down ------------------------------------------------------------------------------
@@ -337,7 +342,7 @@ RailStatus Rails::status(std::size_t rail) const {
   status.bytes_per_ns = at.bytes_per_ns;
   status.latency_ns = at.latency_ns;
   status.outstanding_bytes = at.outstanding;
-  status.window_bytes = window_bytes(at);
+  status.window_bytes = at.window;
   status.done_bytes = at.done_bytes;
   status.done_slices = at.done_slices;
   status.failures = at.failures;

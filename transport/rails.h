@@ -109,7 +109,7 @@ class Rails {
   // limits; a transfer is spread over all rails that are up if its parts are not too small.
   std::uint32_t slice_bytes(std::uint64_t transfer_bytes) const;
   // What must be under way to keep the rail busy: also a budget for Credits.
-  std::uint64_t window_bytes(std::size_t rail) const { return window_bytes(rails_[rail]); }
+  std::uint64_t window_bytes(std::size_t rail) const { return rails_[rail].window; }
   std::uint64_t outstanding_bytes(std::size_t rail) const { return rails_[rail].outstanding; }
   double bytes_per_ns(std::size_t rail) const { return rails_[rail].bytes_per_ns; }
   RailStatus status(std::size_t rail) const;
@@ -125,6 +125,7 @@ class Rails {
     std::array<std::uint64_t, kPriorityCount> outstanding_of{};
     double bytes_per_ns = 1.0;
     std::uint64_t latency_ns = 0;
+    std::uint64_t window = 0;  // follows from the others: see window_of()
     std::uint64_t pause_ns = 0;
     std::uint64_t probe_at_ns = 0;
     // Of the timed calls: since when it has had work, what came since, and the last sign of it.
@@ -139,14 +140,14 @@ class Rails {
   };
   enum class Room { kFree, kFull, kNoCredit };
 
-  std::uint64_t window_bytes(const Rail& rail) const;
+  std::uint64_t window_of(const Rail& rail) const;
   Room room(const Rail& rail, std::uint64_t bytes, Priority priority) const;
   bool in_use(const Rail& rail) const { return rail.up && (!rail.traits.spare || main_up_ == 0); }
   double fastest() const;
   void find_fastest();
   void add(Rail& rail, std::uint64_t bytes, Priority priority);
   void remove(Rail& rail, std::uint64_t bytes, Priority priority);
-  static void on_latency(Rail& rail, double waited_ns);
+  void on_latency(Rail& rail, double waited_ns);
   void measure(Rail& rail);
   void climb(Rail& rail);
 
@@ -160,6 +161,9 @@ class Rails {
   std::size_t main_up_ = 0;  // that are no spares
   double fastest_ = 0;       // of those up; 0: none is
   std::uint64_t least_latency_ns_ = 0;
+  // Slices that follow from these two.
+  std::uint64_t whole_slice_ = 0;
+  std::uint64_t least_slice_ = 0;
 };
 
 }  // namespace mc::transport

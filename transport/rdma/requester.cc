@@ -422,11 +422,15 @@ bool Requester::post_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes), operation->cut_at,
                     priority};
   const std::uint32_t posted = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
+  if (posted > 0) {
+    peer.turns.took(priority, posted);
+    operation->cut_bytes += posted;
+    if (operation->cut_bytes < operation->size_bytes) {
+      if (queue.size() == 1) return true;
+      queue.push(id);
+    }
+  }
   queue.pop();
-  if (posted == 0) return true;
-  peer.turns.took(priority, posted);
-  operation->cut_bytes += posted;
-  if (operation->cut_bytes < operation->size_bytes) queue.push(id);
   return true;
 }
 
