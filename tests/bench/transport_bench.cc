@@ -416,6 +416,10 @@ void measure_tls() {
       plain_ns.push_back(plain.get(kind.size, kind.count, kind.set_bytes));
       tls_ns.push_back(tls.get(kind.size, kind.count, kind.set_bytes));
     }
+    if (const std::uint64_t failed = tls.counters().lanes_failed; failed > 0) {
+      std::fprintf(stderr, "%llu lanes with TLS were silent for too long\n",
+                   static_cast<unsigned long long>(failed));
+    }
     std::ranges::sort(plain_ns);
     std::ranges::sort(tls_ns);
     const double ours = tls_ns[kTurns / 2], limit = plain_ns[kTurns / 2];

@@ -15,6 +15,7 @@
 #include "conformance/transport_world.h"
 #include "libmc/base/clock.h"
 #include "transport/keyed/keyed_handshake.h"
+#include "transport/tls/session.h"
 
 namespace mc::transport::testing {
 namespace {
@@ -239,6 +240,17 @@ TEST_F(TlsSessions, BytesArriveAsTheyWereInAnyCut) {
   EXPECT_EQ(got, all);
   EXPECT_EQ(dialer_->binding(), listener_->binding());
   EXPECT_EQ(dialer_->binding().size(), 32u);
+}
+
+TEST_F(TlsSessions, KeysAreReplacedUnderWhatIsSent) {
+  shake();
+  // A record each way in turn, until both sides have replaced theirs.
+  for (std::uint64_t i = 0; i <= tls::kRecordsPerKey + 1; ++i) {
+    ASSERT_EQ(send(*dialer_, "there"), 5);
+    ASSERT_EQ(receive(*listener_, 5), "there") << i;
+    ASSERT_EQ(send(*listener_, "back"), 4);
+    ASSERT_EQ(receive(*dialer_, 4), "back") << i;
+  }
 }
 
 TEST_F(TlsSessions, NothingOfWhatIsSentCanBeReadOnTheWire) {

@@ -23,7 +23,7 @@ inline constexpr std::size_t kRecordBytes = 16 * 1024;
 // Of records, in one call of the kernel.
 inline constexpr std::size_t kBatchBytes = 64 * 1024;
 // AES-GCM is good for 2^24.5 records under one key (RFC 8446, 5.5).
-inline constexpr std::uint64_t kRecordsPerKey = 1u << 22;
+inline constexpr std::uint64_t kRecordsPerKey = 1u << 18;
 
 class OpenSslSession final : public tcp::Session {
  public:
