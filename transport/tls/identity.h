@@ -22,7 +22,7 @@ struct Files {
   std::string key;
   std::string ca;    // PEM: who signs the members' certificates
   std::string name;  // that peers' certificates must say; empty: the address dialed
-  bool wanted() const { return !cert.empty() || !key.empty() || !ca.empty(); }
+  bool wanted() const { return !cert.empty() || !key.empty() || !ca.empty() || !name.empty(); }
 };
 
 class Identity {
