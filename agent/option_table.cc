@@ -122,6 +122,17 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       row<&O::cluster_key_file>("cluster_key_file", path(kMaxKeyPathBytes),
                                 "the secret all members prove, of mode 0600; needed when listen "
                                 "is not local"),
+      row<&O::peer_tls_cert>("peer_tls_cert", path(kMaxKeyPathBytes),
+                             "PEM certificate chain; with peer_tls_key and peer_tls_ca, agents "
+                             "speak TLS 1.3 to each other and accept nobody who does not, and "
+                             "bytes come by TCP alone"),
+      row<&O::peer_tls_key>("peer_tls_key", path(kMaxKeyPathBytes),
+                            "PEM private key of peer_tls_cert"),
+      row<&O::peer_tls_ca>("peer_tls_ca", path(kMaxKeyPathBytes),
+                           "PEM certificates of who signs those of the cluster's agents"),
+      row<&O::peer_tls_name>("peer_tls_name", text(kMaxAddressBytes),
+                             "what the certificates of peers must be for; empty: the address that "
+                             "they advertise"),
       row<&O::listen>("listen", text(kMaxAddressBytes),
                       "IP address and port for peers; port 0: any"),
       row<&O::advertise>("advertise", text(kMaxAddressBytes),

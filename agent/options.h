@@ -57,6 +57,10 @@ struct Options {
   std::string master_listen;  // of a master inside this agent; empty: none
   std::string cluster_id = "default";
   std::string cluster_key_file;
+  std::string peer_tls_cert;  // PEM files; the lanes speak TLS with all three, plainly with none
+  std::string peer_tls_key;
+  std::string peer_tls_ca;
+  std::string peer_tls_name;  // that peers' certificates must say; empty: the address dialed
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // what peers dial; empty: listen, with the port that was taken
   std::string zone;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "libmc/base/fd.h"
@@ -54,10 +55,15 @@ class Dialer {
   virtual void dial(const DialRequest& request) = 0;
 };
 
+namespace tcp {
+class Session;
+}
+
 struct Link {
   Fd socket;
-  bool accepted = false;   // the other side dialed: it asks, we serve
-  std::uint64_t peer = 0;  // ours, when we dialed
+  std::shared_ptr<tcp::Session> tls;  // over the socket; null: plain. tcp's links alone have one
+  bool accepted = false;              // the other side dialed: it asks, we serve
+  std::uint64_t peer = 0;             // ours, when we dialed
   std::uint32_t lane = 0;
   LaneRole role = LaneRole::kBulk;
   LinkProtocol protocol = LinkProtocol::kTcp;

@@ -50,6 +50,11 @@ Result<std::unique_ptr<Door>> Door::open(const DoorOptions& options, AddressOf a
   }
   auto door = std::unique_ptr<Door>(new Door(options, std::move(address_of)));
   door->self_ = {options.own.node, options.own.incarnation, 0};
+  if (options.tls.wanted()) {
+    auto identity = transport::tls::Identity::open(options.tls);
+    if (!identity) return fail(identity.error());
+    door->tls_ = std::move(*identity);
+  }
   auto socket = transport::tcp::listen_tcp(options.host, options.port);
   if (!socket) return fail(socket.error());
   auto port = transport::tcp::local_port(socket->get());
@@ -59,10 +64,16 @@ Result<std::unique_ptr<Door>> Door::open(const DoorOptions& options, AddressOf a
   if (!handshakes) return fail(handshakes.error());
   door->handshakes_.emplace(std::move(*handshakes));
   Door* const self = door.get();
-  door->listener_.emplace(std::move(*socket), [self] {
-    return transport::make_keyed_handshake(self->options_.own, self->options_.key, false,
-                                           transport::tcp::make_accepting_handshake(self->self_));
-  });
+  transport::tcp::Listener::MakeSession make_session;
+  if (door->tls_) make_session = [self](int peer) { return self->tls_->accept(peer); };
+  door->listener_.emplace(
+      std::move(*socket),
+      [self] {
+        return transport::make_keyed_handshake(
+            self->options_.own, self->options_.key, false,
+            transport::tcp::make_accepting_handshake(self->self_));
+      },
+      std::move(make_session));
   return door;
 }
 
@@ -77,11 +88,13 @@ void Door::dial(const transport::DialRequest& request) {
   if (address) {
     auto socket = transport::tcp::start_connect(address->host, address->port);
     if (socket) {
+      std::shared_ptr<transport::tcp::Session> tls;
+      if (tls_) tls = tls_->dial(socket->get(), address->host);
       status = handshakes_->add(
           std::move(*socket),
           transport::make_keyed_handshake(options_.own, options_.key, true,
                                           transport::tcp::make_dialing_handshake(self_, request)),
-          request, now_ns());
+          request, now_ns(), std::move(tls));
     } else {
       status = socket.error();
     }

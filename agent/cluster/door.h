@@ -16,6 +16,7 @@
 #include "metadata/rpc/cluster_key.h"
 #include "metadata/rpc/hello.h"
 #include "transport/tcp/handshakes.h"
+#include "transport/tls/identity.h"
 #include "transport/transport.h"
 
 namespace mc::agent {
@@ -24,7 +25,8 @@ struct DoorOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any
   metadata::rpc::ClusterKey key;
-  metadata::rpc::Hello own;  // of an agent
+  metadata::rpc::Hello own;   // of an agent
+  transport::tls::Files tls;  // none: plain
 };
 
 class Door final : public transport::Dialer, private transport::tcp::LinkSink {
@@ -32,7 +34,8 @@ class Door final : public transport::Dialer, private transport::tcp::LinkSink {
   // Where a node listens, "host:port" with a literal address; empty: unknown.
   using AddressOf = std::function<std::string(transport::NodeId)>;
 
-  // Errors: MC_INVALID_ARGUMENT (a port that others can reach and no key), MC_BUSY (taken).
+  // Errors: MC_INVALID_ARGUMENT (a port that others can reach and no key; a certificate that cannot
+  // be used), MC_BUSY (taken).
   static Result<std::unique_ptr<Door>> open(const DoorOptions& options, AddressOf address_of);
 
   // Who gets the links of a protocol; told to peers from then on.
@@ -59,6 +62,7 @@ class Door final : public transport::Dialer, private transport::tcp::LinkSink {
   const AddressOf address_of_;
   transport::tcp::Self self_;
   std::uint16_t port_ = 0;
+  std::unique_ptr<transport::tls::Identity> tls_;  // null: plain
   std::optional<transport::tcp::Handshakes> handshakes_;
   std::optional<transport::tcp::Listener> listener_;
   std::array<transport::Transport*, transport::kLastLinkProtocol + 1> transports_{};

@@ -270,7 +270,9 @@ void Fetcher::send_asks(std::uint64_t now_ns) {
       if (count == 1) ask.flags |= kAskForBytes;
       ask.request = next_ask_++;
       ask.name_space = to.name_space;
-      AskBatch batch{to.node, {}, count};
+      AskBatch batch;
+      batch.node = to.node;
+      batch.open = count;
       std::uint64_t until_ns = now_ns;
       for (std::size_t i = 0; i < count; ++i) {
         Fetch& fetch = *find(ids[first + i]);
@@ -280,6 +282,7 @@ void Fetcher::send_asks(std::uint64_t now_ns) {
         until_ns = std::max(until_ns, fetch.try_until_ns);
       }
       counters_.asked += count;
+      batch.until_ns = until_ns;
       if (peers_.notify(to.node, ask, kAskCookie | ask.request, until_ns, now_ns)) {
         asks_.emplace(ask.request, std::move(batch));
         continue;
@@ -445,9 +448,29 @@ void Fetcher::end(Fetch& fetch) {
 
 // ---- Time ---------------------------------------------------------------------------------------
 
+// Who has the question and does not answer. The first answer counts, to whichever of the questions.
+void Fetcher::ask_again(std::uint64_t now_ns) {
+  for (auto at = asks_.begin(); at != asks_.end();) {
+    AskBatch& batch = at->second;
+    if (now_ns >= batch.again_ns) {
+      batch.again_ns = UINT64_MAX;
+      for (const std::uint64_t id : batch.fetches) {
+        Fetch* const fetch = find(id);
+        const bool waits = fetch != nullptr && fetch->step == Step::kAsking &&
+                           fetch->holders[fetch->next_holder] == batch.node;
+        if (!waits) continue;
+        fetch->step = Step::kAsk;
+        to_ask_.push_back(id);
+      }
+    }
+    at = now_ns >= batch.until_ns + kMostLocateNs ? asks_.erase(at) : std::next(at);
+  }
+}
+
 void Fetcher::check_times(std::uint64_t now_ns) {
   if (now_ns < next_check_ns_) return;
   next_check_ns_ = now_ns + kCheckNs;
+  ask_again(now_ns);
   std::vector<std::uint64_t> late;
   for (const auto& [id, fetch] : fetches_) {
     // Whoever joined has a deadline of its own.

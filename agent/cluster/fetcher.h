@@ -96,6 +96,9 @@ class Fetcher {
  private:
   // The least a holder is given before the next one is tried.
   static constexpr std::uint64_t kLeastTryNs = 50'000'000;
+  // An answer that has not come by then is lost, most likely: after a cut, the ways there and back
+  // are not up again at the same time.
+  static constexpr std::uint64_t kAnswerNs = 300'000'000;
 
   enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRoom, kReading, kOffered };
   struct Waiter {
@@ -149,6 +152,8 @@ class Fetcher {
     MemberId node = metadata::kNoNode;
     std::vector<std::uint64_t> fetches;
     std::size_t open = 0;
+    std::uint64_t until_ns = 0;
+    std::uint64_t again_ns = UINT64_MAX;  // when it is asked again; never: it has not arrived yet
   };
 
   Fetch* find(std::uint64_t id);
@@ -182,6 +187,7 @@ class Fetcher {
   void miss(Fetch& fetch, mc_status status, std::uint64_t& reason);
   void end(Fetch& fetch);
   void check_times(std::uint64_t now_ns);
+  void ask_again(std::uint64_t now_ns);
 
   MasterPort& port_;
   Peers& peers_;

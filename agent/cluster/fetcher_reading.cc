@@ -123,9 +123,12 @@ void Fetcher::take_bytes(Fetch& fetch) {
 
 void Fetcher::on_event(const transport::Event& event) {
   if ((event.cookie & kAskCookie) != 0) {
-    if (event.outcome == Outcome::kDone) return;
     const auto at = asks_.find(static_cast<std::uint32_t>(event.cookie));
     if (at == asks_.end()) return;
+    if (event.outcome == Outcome::kDone) {
+      at->second.again_ns = now_ns_ + kAnswerNs;
+      return;
+    }
     const std::vector<std::uint64_t> ids = std::move(at->second.fetches);
     asks_.erase(at);
     for (const std::uint64_t id : ids) {

@@ -66,6 +66,8 @@ class NetworkCluster final : public ClusterNode {
     door.host = address->host;
     door.port = address->port;
     door.key = key;
+    door.tls = {options.peer_tls_cert, options.peer_tls_key, options.peer_tls_ca,
+                options.peer_tls_name};
     door.own.role = rpc::Role::kAgent;
     door.own.node = identity_.node;
     door.own.incarnation = identity_.incarnation;
@@ -145,6 +147,14 @@ class NetworkCluster final : public ClusterNode {
   // Beside TCP, where this host can and may.
   Status open_rdma(const Options& options) {
     if (options.transports == "tcp") return {};
+    if (!options.peer_tls_cert.empty()) {
+      without_rdma_ = "peer_tls_cert: what goes by RDMA would go in the clear";
+      if (options.transports == "auto") return {};
+      return {MC_INVALID_ARGUMENT,
+              "transports = \"rdma\" and peer_tls_cert: what goes by RDMA would go in the clear; "
+              "take peer_tls_cert, peer_tls_key and peer_tls_ca away, or say transports = "
+              "\"auto\", which is TCP then"};
+    }
     transport::rdma::RdmaOptions rdma;
     rdma.node = identity_.node;
     rdma.incarnation = identity_.incarnation;

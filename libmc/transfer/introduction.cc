@@ -24,15 +24,14 @@ class Introduction final : public Handshake {
     if (call != nullptr) call_ = *call;
   }
 
-  State advance(int socket) override {
+  State advance(const transport::tcp::Wire& wire) override {
     if (!status_.ok()) return State::kFailed;
     if (!accepting_) {
-      const State state = send_some(socket);
+      const State state = send_some(wire);
       if (state != State::kDone) return state;
     }
     while (received_ < kCardBytes) {
-      const ssize_t got =
-          ::recv(socket, in_.data() + received_, kCardBytes - received_, MSG_DONTWAIT);
+      const ssize_t got = wire.receive(in_.data() + received_, kCardBytes - received_);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::kWantsRead;
       if (got <= 0) return failed({MC_AGENT_UNAVAILABLE, "the engine hung up"});
@@ -42,7 +41,7 @@ class Introduction final : public Handshake {
       if (!card) return failed(card.error());
       *theirs_ = *card;
     }
-    return accepting_ ? send_some(socket) : State::kDone;
+    return accepting_ ? send_some(wire) : State::kDone;
   }
 
   Link link() const override {
@@ -61,10 +60,10 @@ class Introduction final : public Handshake {
     status_ = std::move(status);
     return State::kFailed;
   }
-  State send_some(int socket) {
+  State send_some(const transport::tcp::Wire& wire) {
     while (sent_ < kCardBytes) {
-      const ssize_t put = ::send(socket, reinterpret_cast<const std::byte*>(&own_) + sent_,
-                                 kCardBytes - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t put =
+          wire.send(reinterpret_cast<const std::byte*>(&own_) + sent_, kCardBytes - sent_);
       if (put < 0 && errno == EINTR) continue;
       if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
         return State::kWantsWrite;
@@ -89,11 +88,11 @@ class Reception final : public Handshake {
  public:
   explicit Reception(const Card& own) : own_(own) {}
 
-  State advance(int socket) override {
+  State advance(const transport::tcp::Wire& wire) override {
     if (!status_.ok()) return State::kFailed;
     if (!inner_) {
       std::uint64_t magic = 0;
-      const ssize_t got = ::recv(socket, &magic, sizeof magic, MSG_PEEK | MSG_DONTWAIT);
+      const ssize_t got = ::recv(wire.socket, &magic, sizeof magic, MSG_PEEK | MSG_DONTWAIT);
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
         return State::kWantsRead;
       }
@@ -108,7 +107,7 @@ class Reception final : public Handshake {
         inner_ = transport::tcp::make_accepting_handshake({own_.node, own_.incarnation, 0});
       }
     }
-    const State state = inner_->advance(socket);
+    const State state = inner_->advance(wire);
     if (state == State::kFailed) status_ = inner_->status();
     return state;
   }

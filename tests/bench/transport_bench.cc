@@ -4,10 +4,13 @@
 // iperf3's streams and a bare ping-pong of the same sizes (a batch of small reads is 2 KiB there
 // and 128 KiB back). Two processes: one serves, one asks.
 //
-//   transport_bench [--json] [--seconds N]
+// With --tls: lanes with TLS beside plain ones instead, in turns, and beside AES-128-GCM alone.
+//
+//   transport_bench [--json] [--seconds N] [--tls]
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/evp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "bench/iperf3.h"
+#include "conformance/authority.h"
 #include "conformance/tcp_node.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/memory_file.h"
@@ -188,14 +192,14 @@ struct Told {
 
 class Bench {
  public:
-  explicit Bench(std::uint32_t lanes) {
+  explicit Bench(std::uint32_t lanes, const tls::Identity* tls = nullptr) {
     int told_fd = -1;
-    server_ = child([](int out) { serve(out); }, &told_fd);
+    server_ = child([tls](int out) { serve(out, tls); }, &told_fd);
     Told told{};
     if (::read(told_fd, &told, sizeof told) != sizeof told) die("the server did not start");
     ::close(told_fd);
     book_[kServer] = told.port;
-    node_ = std::make_unique<testing::TcpNode>(book_, options(kAsker));
+    node_ = std::make_unique<testing::TcpNode>(book_, options(kAsker), 0, tls);
     peer_ = node_->transport().connect({kServer, lanes}).value();
     region_ = node_->transport().import_region(peer_, told.text).value();
     to_ = memory(kPoolBytes);
@@ -246,9 +250,9 @@ class Bench {
   const Counters& counters() const { return node_->transport().counters(); }
 
  private:
-  static void serve(int out) {
+  static void serve(int out, const tls::Identity* tls) {
     testing::PortBook book;
-    testing::TcpNode node(book, options(kServer));
+    testing::TcpNode node(book, options(kServer), 0, tls);
     auto pool = MemoryFile::create("bench", kPoolBytes).value();
     if (!pool.reserve(0, kPoolBytes).ok()) die("reserve");
     auto mapping = Mapping::map(pool.fd(), kPoolBytes, Mapping::Access::kReadWrite).value();
@@ -372,6 +376,66 @@ void measure() {
                     true});
 }
 
+// Gigabytes a second of records of 16 KiB, by one core.
+double cipher_gb_per_s() {
+  const std::unique_ptr<EVP_CIPHER_CTX, void (*)(EVP_CIPHER_CTX*)> cipher(
+      ::EVP_CIPHER_CTX_new(), [](EVP_CIPHER_CTX* context) { ::EVP_CIPHER_CTX_free(context); });
+  std::vector<unsigned char> from(16 * 1024), to(16 * 1024 + 16), key(16), nonce(12);
+  ::EVP_EncryptInit_ex(cipher.get(), ::EVP_aes_128_gcm(), nullptr, key.data(), nonce.data());
+  const std::uint64_t start_ns = now_ns();
+  std::uint64_t bytes = 0;
+  for (; now_ns() < start_ns + static_cast<std::uint64_t>(g_seconds * 1e9); bytes += from.size()) {
+    int size = 0;
+    ++nonce[bytes / from.size() % nonce.size()];
+    ::EVP_EncryptInit_ex(cipher.get(), nullptr, nullptr, nullptr, nonce.data());
+    ::EVP_EncryptUpdate(cipher.get(), to.data(), &size, from.data(), static_cast<int>(from.size()));
+    ::EVP_EncryptFinal_ex(cipher.get(), to.data(), &size);
+    ::EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, 16, to.data());
+  }
+  return gigabytes_per_s(bytes, static_cast<double>(now_ns() - start_ns));
+}
+
+void measure_tls() {
+  constexpr int kTurns = 5;
+  struct Kind {
+    const char* name;
+    std::uint32_t lanes;
+    std::uint64_t size;
+    std::size_t count;
+    std::uint64_t set_bytes;
+  };
+  for (const Kind& kind : {Kind{"get 4 KiB", 1, 4096, 1, kSmallSetBytes},
+                           Kind{"32 x 4 KiB", 1, 4096, 32, kSmallSetBytes},
+                           Kind{"get 1 MiB, 1 lane", 1, 1u << 20, 1, kPoolBytes},
+                           Kind{"get 64 MiB, 1 lane", 1, 64u << 20, 1, kPoolBytes},
+                           Kind{"get 64 MiB, 4 lanes", 4, 64u << 20, 1, kPoolBytes}}) {
+    Bench plain(kind.lanes);
+    Bench tls(kind.lanes, &conformance::loopback_identity());
+    std::vector<double> plain_ns, tls_ns;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      plain_ns.push_back(plain.get(kind.size, kind.count, kind.set_bytes));
+      tls_ns.push_back(tls.get(kind.size, kind.count, kind.set_bytes));
+    }
+    if (const std::uint64_t failed = tls.counters().lanes_failed; failed > 0) {
+      std::fprintf(stderr, "%llu lanes with TLS were silent for too long\n",
+                   static_cast<unsigned long long>(failed));
+    }
+    std::ranges::sort(plain_ns);
+    std::ranges::sort(tls_ns);
+    const double ours = tls_ns[kTurns / 2], limit = plain_ns[kTurns / 2];
+    const std::string name = std::string(kind.name) + ", TLS / plain";
+    if (kind.size * kind.count < (1u << 20)) {
+      g_rows.push_back({name, ours / 1e3, limit / 1e3, "us", 0, false});
+      continue;
+    }
+    g_rows.push_back({name, gigabytes_per_s(kind.size, ours), gigabytes_per_s(kind.size, limit),
+                      "GB/s", 0, true});
+  }
+  const double stream = g_rows.back().ours;
+  g_rows.push_back(
+      {"the last / AES-128-GCM, one core", stream, cipher_gb_per_s(), "GB/s", 0, true});
+}
+
 void print(bool json) {
   if (!json)
     std::printf("%-36s %10s %10s %5s %7s %8s\n", "what", "ours", "limit", "", "ratio", "wanted");
@@ -394,18 +458,25 @@ void print(bool json) {
 
 int main(int count, char** arguments) {
   bool json = false;
+  bool with_tls = false;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     if (argument == "--json") {
       json = true;
     } else if (argument == "--seconds" && i + 1 < count) {
       g_seconds = std::max(0.1, std::strtod(arguments[++i], nullptr));
+    } else if (argument == "--tls") {
+      with_tls = true;
     } else {
-      std::fprintf(stderr, "usage: transport_bench [--json] [--seconds N]\n");
+      std::fprintf(stderr, "usage: transport_bench [--json] [--seconds N] [--tls]\n");
       return 2;
     }
   }
-  measure();
+  if (with_tls) {
+    measure_tls();
+  } else {
+    measure();
+  }
   print(json);
   return 0;
 }

@@ -40,10 +40,14 @@ void ClusterTest::start(std::size_t agents, AgentOptions options, std::vector<st
     agents_.push_back(std::make_unique<AgentProcess>());
     agents_.back()->start(options_);
   }
-  for (std::size_t i = 0; i < agents; ++i) {
+  wait_until_joined();
+}
+
+void ClusterTest::wait_until_joined() {
+  for (std::size_t i = 0; i < agents_.size(); ++i) {
     ASSERT_TRUE(wait_for([&] {
       const Json::Value cluster = ask(i, "status")["cluster"];
-      return cluster["master_ready"].asBool() && cluster["members"].asUInt64() >= agents;
+      return cluster["master_ready"].asBool() && cluster["members"].asUInt64() >= agents_.size();
     })) << agents_[i]->log();
   }
 }

@@ -33,6 +33,8 @@ class ClusterTest : public ::testing::Test {
   // Starts a master, then that many agents, and waits until each is known.
   void start(std::size_t agents, AgentOptions options = {}, std::vector<std::string> master = {});
   void start_agent(std::size_t number);
+  // Until each agent knows a master and that many members.
+  void wait_until_joined();
   // The client of an agent; opened on first use, with a namespace of its own each.
   mc_client* client(std::size_t agent, const std::string& name_space = "default");
   void close_clients(std::size_t agent);

@@ -8,14 +8,18 @@
 
 namespace mc::transport::testing {
 
-TcpNode::TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t port)
-    : book_(book), self_{options.node, options.incarnation, 0} {
+TcpNode::TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t port,
+                 const tls::Identity* tls)
+    : book_(book), self_{options.node, options.incarnation, 0}, tls_(tls) {
   transport_ = tcp::TcpTransport::create(options, *this).value();
   driven_ = transport_.get();
   Fd socket = tcp::listen_tcp("127.0.0.1", port).value();
   book_[options.node] = tcp::local_port(socket.get()).value();
+  tcp::Listener::MakeSession make_session;
+  if (tls_ != nullptr) make_session = [this](int peer) { return tls_->accept(peer); };
   listener_ = std::make_unique<tcp::Listener>(
-      std::move(socket), [this] { return tcp::make_accepting_handshake(self_); });
+      std::move(socket), [this] { return tcp::make_accepting_handshake(self_); },
+      std::move(make_session));
   handshakes_ = std::make_unique<tcp::Handshakes>(tcp::Handshakes::create(*this).value());
 }
 
@@ -44,8 +48,11 @@ void TcpNode::dial(const DialRequest& request) {
     transport_of(request.protocol).dial_failed(request.peer, request.lane);
     return;
   }
-  const Status status = handshakes_->add(
-      std::move(*socket), tcp::make_dialing_handshake(self_, request), request, now_ns_);
+  std::shared_ptr<tcp::Session> session;
+  if (tls_ != nullptr) session = tls_->dial(socket->get(), "127.0.0.1");
+  const Status status =
+      handshakes_->add(std::move(*socket), tcp::make_dialing_handshake(self_, request), request,
+                       now_ns_, std::move(session));
   if (!status.ok()) transport_of(request.protocol).dial_failed(request.peer, request.lane);
 }
 
@@ -57,7 +64,9 @@ void TcpNode::on_link(Link link) {
   if (transport.attach(std::move(link)).ok() && dialed) sockets_[lane] = std::move(second);
 }
 
-void TcpNode::on_failed(std::optional<DialRequest> dialed, const Status&) {
+void TcpNode::on_failed(std::optional<DialRequest> dialed, const Status& status) {
+  refusal_ = status;
+  ++refusals_;
   if (dialed) transport_of(dialed->protocol).dial_failed(dialed->peer, dialed->lane);
 }
 

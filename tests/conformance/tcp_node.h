@@ -11,6 +11,7 @@
 
 #include "transport/tcp/handshakes.h"
 #include "transport/tcp/tcp_transport.h"
+#include "transport/tls/identity.h"
 
 namespace mc::transport::testing {
 
@@ -19,8 +20,9 @@ using PortBook = std::map<NodeId, std::uint16_t>;
 
 class TcpNode : public Dialer, public tcp::LinkSink {
  public:
-  // port 0: any free one.
-  TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t port = 0);
+  // port 0: any free one. tls: of the lanes, outlives this; null: plain.
+  TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t port = 0,
+          const tls::Identity* tls = nullptr);
   ~TcpNode() override;
 
   tcp::TcpTransport& transport() { return *transport_; }
@@ -35,6 +37,9 @@ class TcpNode : public Dialer, public tcp::LinkSink {
   // From now on calls are not answered.
   void stop_listening() { listener_.reset(); }
   std::size_t links() const { return sockets_.size(); }
+  // Why the last handshake failed, and how many have.
+  const Status& refusal() const { return refusal_; }
+  std::size_t refusals() const { return refusals_; }
 
   void dial(const DialRequest& request) override;
   void on_link(Link link) override;
@@ -43,6 +48,7 @@ class TcpNode : public Dialer, public tcp::LinkSink {
  private:
   PortBook& book_;
   tcp::Self self_;
+  const tls::Identity* tls_;
   std::uint64_t now_ns_ = 0;
   std::unique_ptr<tcp::TcpTransport> transport_;
   Transport* driven_ = nullptr;
@@ -52,6 +58,8 @@ class TcpNode : public Dialer, public tcp::LinkSink {
   }
   std::unique_ptr<tcp::Listener> listener_;
   std::unique_ptr<tcp::Handshakes> handshakes_;
+  Status refusal_;
+  std::size_t refusals_ = 0;
   std::map<std::uint32_t, Fd> sockets_;  // second descriptors of the lanes we dialed
 };
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "conformance/authority.h"
 #include "conformance/choice_node.h"
 #include "conformance/fabric_pair.h"
 #include "conformance/memory_arena.h"
@@ -57,6 +58,7 @@ class FaultyLoopWorld : public LoopWorld {
 
 class TcpWorld : public World {
  public:
+  explicit TcpWorld(const tls::Identity* tls) : tls_(tls) {}
   Transport& a() override { return a_->transport(); }
   Transport& b() override { return b_->transport(); }
   std::uint64_t now_ns() const override { return mc::now_ns(); }
@@ -77,9 +79,10 @@ class TcpWorld : public World {
     result.incarnation = 1;
     return result;
   }
+  const tls::Identity* const tls_;
   PortBook book_;
-  std::unique_ptr<TcpNode> a_ = std::make_unique<TcpNode>(book_, options(kNodeA));
-  std::unique_ptr<TcpNode> b_ = std::make_unique<TcpNode>(book_, options(kNodeB));
+  std::unique_ptr<TcpNode> a_ = std::make_unique<TcpNode>(book_, options(kNodeA), 0, tls_);
+  std::unique_ptr<TcpNode> b_ = std::make_unique<TcpNode>(book_, options(kNodeB), 0, tls_);
 };
 
 // Real verbs devices, or those of a fabric in this process.
@@ -223,7 +226,8 @@ std::vector<std::string> words(const char* text) {
 std::vector<WorldKind> world_kinds() {
   std::vector<WorldKind> kinds = {
       {"loop", [] { return std::make_unique<LoopWorld>(); }},
-      {"tcp", [] { return std::make_unique<TcpWorld>(); }},
+      {"tcp", [] { return std::make_unique<TcpWorld>(nullptr); }},
+      {"tcp_tls", [] { return std::make_unique<TcpWorld>(&mc::conformance::loopback_identity()); }},
       {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
       {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }},
       {"choice", [] { return std::make_unique<ChoiceWorld>(); }}};

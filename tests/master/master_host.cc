@@ -43,8 +43,8 @@ pid_t spawn(const std::vector<std::string>& flags, int& output) {
 
 }  // namespace
 
-MasterProcess::MasterProcess(std::vector<std::string> flags)
-    : flags_(std::move(flags)), port_(conformance::free_port()) {
+MasterProcess::MasterProcess(std::vector<std::string> flags, std::string host)
+    : flags_(std::move(flags)), host_(std::move(host)), port_(conformance::free_port()) {
   start();
 }
 

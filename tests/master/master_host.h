@@ -22,8 +22,8 @@ namespace mc::metadata {
 
 class MasterProcess {
  public:
-  // Free port; store, key file and so on as flags.
-  explicit MasterProcess(std::vector<std::string> flags);
+  // Free port of this host's address; store, key file and so on as flags.
+  explicit MasterProcess(std::vector<std::string> flags, std::string host = "127.0.0.1");
   ~MasterProcess();
   MasterProcess(const MasterProcess&) = delete;
   MasterProcess& operator=(const MasterProcess&) = delete;
@@ -31,10 +31,11 @@ class MasterProcess {
   void start();
   void kill_hard();
   void pause(bool paused);
-  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string address() const { return host_ + ":" + std::to_string(port_); }
 
  private:
   const std::vector<std::string> flags_;
+  const std::string host_;
   int port_ = 0;
   pid_t pid_ = 0;
 };

@@ -440,7 +440,8 @@ TEST(OptionsTest, TheTableDescribesEveryOptionAndItsRange) {
     EXPECT_FALSE(text.help.empty()) << text.name;
     static const std::set<std::string> kNone{"allow_uids",    "cluster_store",    "masters",
                                              "master_listen", "cluster_key_file", "advertise",
-                                             "zone",          "rdma_devices"};
+                                             "zone",          "rdma_devices",     "peer_tls_cert",
+                                             "peer_tls_key",  "peer_tls_ca",      "peer_tls_name"};
     EXPECT_EQ(text.default_value.empty(), kNone.contains(text.name)) << text.name;
   }
 }

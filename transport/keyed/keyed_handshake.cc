@@ -29,20 +29,21 @@ class KeyedHandshake final : public Handshake {
     }
   }
 
-  State advance(int socket) override {
+  State advance(const tcp::Wire& wire) override {
+    if (wire.tls != nullptr && binding_.empty()) binding_ = wire.tls->binding();
     for (;;) {
       if (!status_.ok()) return State::kFailed;
       if (sent_ < out_.size()) {
-        const State state = send_some(socket);
+        const State state = send_some(wire);
         if (state != State::kDone) return state;
       }
       if (refuse_.code() != MC_OK) return failed(refuse_);
       if (step_ == Step::kInner) {
-        const State state = inner_->advance(socket);
+        const State state = inner_->advance(wire);
         if (state == State::kFailed) status_ = inner_->status();
         return state;
       }
-      const State state = receive_some(socket);
+      const State state = receive_some(wire);
       if (state != State::kDone) return state;
       take();
     }
@@ -68,14 +69,13 @@ class KeyedHandshake final : public Handshake {
     if (dialer_) expect(rpc::kHelloBytes);
   }
   std::string text(bool of_dialer) const {
-    return dialer_ ? rpc::proof_text(of_dialer, own_, peer_, {})
-                   : rpc::proof_text(of_dialer, peer_, own_, {});
+    return dialer_ ? rpc::proof_text(of_dialer, own_, peer_, binding_)
+                   : rpc::proof_text(of_dialer, peer_, own_, binding_);
   }
 
-  State send_some(int socket) {
+  State send_some(const tcp::Wire& wire) {
     while (sent_ < out_.size()) {
-      const ssize_t put =
-          ::send(socket, out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t put = wire.send(out_.data() + sent_, out_.size() - sent_);
       if (put < 0 && errno == EINTR) continue;
       if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
         return State::kWantsWrite;
@@ -86,11 +86,22 @@ class KeyedHandshake final : public Handshake {
     return State::kDone;
   }
 
-  State receive_some(int socket) {
+  State receive_some(const tcp::Wire& wire) {
     while (received_ < wanted_) {
-      const ssize_t got = ::recv(socket, in_.data() + received_, wanted_ - received_, MSG_DONTWAIT);
+      const ssize_t got = wire.receive(in_.data() + received_, wanted_ - received_);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::kWantsRead;
+      if (got <= 0 && wire.tls != nullptr && !wire.tls->status().ok()) {
+        return failed({MC_PERMISSION_DENIED,
+                       "the peer ended the TLS session before the proof, most likely because it "
+                       "does not accept this agent's peer_tls_cert; its log says why (" +
+                           std::string(wire.tls->status().text()) + ")"});
+      }
+      if (got <= 0 && received_ > 0 && in_[0] == kTlsAlert) {
+        return failed({MC_PERMISSION_DENIED,
+                       "the peer wants TLS: give this agent peer_tls_cert, peer_tls_key and "
+                       "peer_tls_ca, or take them from the peer"});
+      }
       if (got <= 0) {
         return failed({MC_AGENT_UNAVAILABLE,
                        "the peer hung up during the handshake; its log says why (wrong cluster "
@@ -108,6 +119,11 @@ class KeyedHandshake final : public Handshake {
         auto peer = rpc::decode_hello({in_.data(), rpc::kHelloBytes});
         if (!peer) {
           status_ = peer.error();
+          if (in_[0] == kTlsHandshake && in_[1] == kTlsMajor) {
+            status_ = {MC_PERMISSION_DENIED,
+                       "the peer speaks TLS and this agent does not: give this agent "
+                       "peer_tls_cert, peer_tls_key and peer_tls_ca, or take them from the peer"};
+          }
           return;
         }
         peer_ = *peer;
@@ -170,8 +186,12 @@ class KeyedHandshake final : public Handshake {
     step_ = Step::kInner;
   }
 
+  // How records of TLS begin: what a peer sends that speaks it where the other does not.
+  static constexpr char kTlsAlert = 21, kTlsHandshake = 22, kTlsMajor = 3;
+
   rpc::Hello own_;
   rpc::Hello peer_;
+  std::string binding_;  // to the TLS session, if there is one
   const rpc::ClusterKey key_;
   const bool dialer_;
   std::unique_ptr<Handshake> inner_;

@@ -107,10 +107,7 @@ Lane::Turn AskingLane::receive(std::uint64_t now_ns) {
   std::uint64_t taken = 0;
   while (taken < kTurnBytes) {
     const std::uint64_t wanted = plan();
-    msghdr message{};
-    message.msg_iov = vectors_.data();
-    message.msg_iovlen = vectors_.size();
-    const ssize_t got = ::recvmsg(socket(), &message, MSG_DONTWAIT);
+    const ssize_t got = wire().receive(vectors_);
     ++sink_.lane_counters().receive_calls;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -122,7 +119,7 @@ Lane::Turn AskingLane::receive(std::uint64_t now_ns) {
     if (!consume(static_cast<std::uint64_t>(got), now_ns)) return Turn::kFailed;
     taken += static_cast<std::uint64_t>(got);
     // A short read emptied the socket; the next bytes, or its end, raise another edge.
-    if (static_cast<std::uint64_t>(got) < wanted) {
+    if (static_cast<std::uint64_t>(got) < wanted && !wire().has_ended()) {
       readable_ = false;
       return Turn::kWaits;
     }

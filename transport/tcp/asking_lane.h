@@ -39,14 +39,16 @@ class SliceSink {
 class AskingLane : public Lane {
  public:
   // serial: higher than that of any lane before.
-  AskingLane(Fd socket, SliceSink& sink, PeerId peer, std::uint32_t index, std::uint32_t serial,
-             std::uint64_t now_ns)
-      : Lane(std::move(socket)),
+  AskingLane(Fd socket, std::shared_ptr<Session> tls, SliceSink& sink, PeerId peer,
+             std::uint32_t index, std::uint32_t serial, std::uint64_t now_ns)
+      : Lane(std::move(socket), std::move(tls)),
         sink_(sink),
         peer_(peer),
         index_(index),
         serial_(serial),
-        heard_ns_(now_ns) {}
+        heard_ns_(now_ns) {
+    out_.use_tls(tls_.get());
+  }
 
   // Nothing leaves from pieces afterwards.
   ~AskingLane() override;

@@ -17,7 +17,8 @@ Result<Handshakes> Handshakes::create(LinkSink& sink) {
 }
 
 Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
-                       std::optional<DialRequest> dialed, std::uint64_t now_ns) {
+                       std::optional<DialRequest> dialed, std::uint64_t now_ns,
+                       std::shared_ptr<Session> tls) {
   if (pending_.size() >= kMaxPendingHandshakes) {
     return {MC_BUSY, "256 peers shake hands already; try again"};
   }
@@ -27,8 +28,8 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
     return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
   }
-  pending_.push_back(
-      {std::move(socket), std::move(handshake), dialed, now_ns + kHandshakeTimeoutNs});
+  pending_.push_back({std::move(socket), std::move(handshake), dialed, now_ns + kHandshakeTimeoutNs,
+                      std::move(tls)});
   return {};
 }
 
@@ -42,17 +43,33 @@ void Handshakes::poll(std::uint64_t now_ns) {
   }
 }
 
+// First the session, then inside it the handshake, whose bytes it may hold back a moment.
+Handshake::State Handshakes::shake(Pending& pending) {
+  Session* const tls = pending.tls.get();
+  if (tls != nullptr && !pending.shaken) {
+    const Session::Shaken shaken = tls->shake();
+    if (shaken == Session::Shaken::kFailed) return Handshake::State::kFailed;
+    if (shaken == Session::Shaken::kWaits) return Handshake::State::kWantsRead;
+    pending.shaken = true;
+  }
+  if (tls != nullptr && !tls->flush()) return Handshake::State::kFailed;
+  return pending.handshake->advance({pending.socket.get(), tls});
+}
+
 bool Handshakes::advance(Pending& pending, std::uint64_t now_ns) {
-  const Handshake::State state = pending.handshake->advance(pending.socket.get());
+  const Handshake::State state = shake(pending);
   if (state == Handshake::State::kDone) {
     Link link = pending.handshake->link();
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pending.socket.get(), nullptr);
     link.socket = std::move(pending.socket);
+    link.tls = std::move(pending.tls);
     sink_->on_link(std::move(link));
     return true;
   }
   if (state == Handshake::State::kFailed) {
-    sink_->on_failed(pending.dialed, pending.handshake->status());
+    const Status& own = pending.handshake->status();
+    sink_->on_failed(pending.dialed,
+                     own.ok() && pending.tls != nullptr ? pending.tls->status() : own);
     return true;
   }
   if (now_ns < pending.deadline_ns) return false;
@@ -65,7 +82,9 @@ void Listener::poll(Handshakes& handshakes, std::uint64_t now_ns) {
     Fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket) return;
-    static_cast<void>(handshakes.add(std::move(socket), make_(), std::nullopt, now_ns));
+    std::shared_ptr<Session> tls = make_session_ ? make_session_(socket.get()) : nullptr;
+    static_cast<void>(
+        handshakes.add(std::move(socket), make_(), std::nullopt, now_ns, std::move(tls)));
   }
 }
 

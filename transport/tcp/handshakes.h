@@ -27,8 +27,9 @@ class Handshakes {
  public:
   static Result<Handshakes> create(LinkSink& sink);
 
+  // tls: what is spoken before the handshake, and under it; null: plain.
   Status add(Fd socket, std::unique_ptr<Handshake> handshake, std::optional<DialRequest> dialed,
-             std::uint64_t now_ns);
+             std::uint64_t now_ns, std::shared_ptr<Session> tls = nullptr);
   void poll(std::uint64_t now_ns);
   // Readable when poll() has something to do.
   int wait_fd() const { return epoll_.get(); }
@@ -40,8 +41,11 @@ class Handshakes {
     std::unique_ptr<Handshake> handshake;
     std::optional<DialRequest> dialed;
     std::uint64_t deadline_ns;
+    std::shared_ptr<Session> tls;
+    bool shaken = false;
   };
   Handshakes(LinkSink& sink, Fd epoll) : sink_(&sink), epoll_(std::move(epoll)) {}
+  static Handshake::State shake(Pending& pending);
   // True: it is over, one way or the other.
   bool advance(Pending& pending, std::uint64_t now_ns);
 
@@ -54,7 +58,12 @@ class Handshakes {
 class Listener {
  public:
   using MakeHandshake = std::function<std::unique_ptr<Handshake>()>;
-  Listener(Fd socket, MakeHandshake make) : socket_(std::move(socket)), make_(std::move(make)) {}
+  using MakeSession = std::function<std::shared_ptr<Session>(int socket)>;
+  // make_session: empty: peers speak plainly.
+  Listener(Fd socket, MakeHandshake make, MakeSession make_session = {})
+      : socket_(std::move(socket)),
+        make_(std::move(make)),
+        make_session_(std::move(make_session)) {}
   // Accepts what waits, as long as there is room.
   void poll(Handshakes& handshakes, std::uint64_t now_ns);
   int wait_fd() const { return socket_.get(); }
@@ -62,6 +71,7 @@ class Listener {
  private:
   Fd socket_;
   MakeHandshake make_;
+  MakeSession make_session_;
 };
 
 }  // namespace mc::transport::tcp

@@ -61,14 +61,14 @@ class HelloExchange : public Handshake {
     }
   }
 
-  State advance(int socket) override {
+  State advance(const Wire& wire) override {
     if (!status_.ok()) return State::kFailed;
     if (!accepting_ && sent_ < kHelloBytes) {
-      const State state = send_some(socket);
+      const State state = send_some(wire);
       if (state != State::kDone) return state;
     }
     while (received_ < kHelloBytes) {
-      const ssize_t got = ::recv(socket, in_.data() + received_, kHelloBytes - received_, 0);
+      const ssize_t got = wire.receive(in_.data() + received_, kHelloBytes - received_);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::kWantsRead;
       if (got <= 0) return failed({MC_AGENT_UNAVAILABLE, "the peer hung up during the hello"});
@@ -78,7 +78,7 @@ class HelloExchange : public Handshake {
         if (!status.ok()) return failed(std::move(status));
       }
     }
-    return accepting_ ? send_some(socket) : State::kDone;
+    return accepting_ ? send_some(wire) : State::kDone;
   }
 
   Link link() const override {
@@ -101,10 +101,10 @@ class HelloExchange : public Handshake {
     return State::kFailed;
   }
 
-  State send_some(int socket) {
+  State send_some(const Wire& wire) {
     while (sent_ < kHelloBytes) {
-      const ssize_t put = ::send(socket, reinterpret_cast<const std::byte*>(&out_) + sent_,
-                                 kHelloBytes - sent_, MSG_NOSIGNAL);
+      const ssize_t put =
+          wire.send(reinterpret_cast<const std::byte*>(&out_) + sent_, kHelloBytes - sent_);
       if (put < 0 && errno == EINTR) continue;
       if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
         return State::kWantsWrite;

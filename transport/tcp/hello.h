@@ -15,6 +15,7 @@
 
 #include "mc/status.h"
 #include "transport/link.h"
+#include "transport/tcp/wire.h"
 
 namespace mc::transport::tcp {
 
@@ -58,8 +59,8 @@ class Handshake {
   enum class State { kWantsRead, kWantsWrite, kDone, kFailed };
   virtual ~Handshake() = default;
   // Goes on until the socket would wait. Reads no byte beyond its own.
-  virtual State advance(int socket) = 0;
-  // After kDone: everything but the socket.
+  virtual State advance(const Wire& wire) = 0;
+  // After kDone: everything but the socket, and the session over it.
   virtual Link link() const = 0;
   // After kFailed: why.
   virtual Status status() const = 0;

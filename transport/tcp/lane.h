@@ -3,14 +3,16 @@
 // What it is: one connection in the transport's loop. The poller tells edges; a lane remembers
 // whether its socket may be read and written, and works a bounded turn at a time, so that no lane
 // starves another.
-// Threads: the transport's. Owns its socket.
+// Threads: the transport's. Owns its socket, and the TLS session over it.
 #pragma once
 
 #include <sys/epoll.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "libmc/base/fd.h"
+#include "transport/tcp/wire.h"
 
 namespace mc::transport::tcp {
 
@@ -18,7 +20,9 @@ class Lane {
  public:
   enum class Turn { kWaits, kGoesOn, kFailed };
 
-  explicit Lane(Fd socket) : socket_(std::move(socket)) {}
+  // tls: null: plain.
+  Lane(Fd socket, std::shared_ptr<Session> tls)
+      : socket_(std::move(socket)), tls_(std::move(tls)) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   virtual ~Lane() = default;
@@ -34,11 +38,13 @@ class Lane {
     if ((events & EPOLLERR) != 0) has_notice_ = true;
   }
   int socket() const { return socket_.get(); }
+  Wire wire() const { return {socket_.get(), tls_.get()}; }
 
   bool listed = false;  // in the loop's list of lanes with work
 
  protected:
   Fd socket_;
+  const std::shared_ptr<Session> tls_;
   bool readable_ = true;
   bool writable_ = true;
   bool has_notice_ = false;

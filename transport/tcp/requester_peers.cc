@@ -41,8 +41,8 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
   if (peer->lanes[link.lane]) return {MC_BUSY, "this lane is up already"};
   Status status = prepare_lane(link.socket.get());
   if (!status.ok()) return status;
-  auto lane = std::make_unique<AskingLane>(std::move(link.socket), *this, peer->id, link.lane,
-                                           next_serial_++, now_ns);
+  auto lane = std::make_unique<AskingLane>(std::move(link.socket), std::move(link.tls), *this,
+                                           peer->id, link.lane, next_serial_++, now_ns);
   status = loop_.watch(lane.get());
   if (!status.ok()) return status;
   if (peer->lost) {

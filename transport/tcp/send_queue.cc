@@ -44,7 +44,7 @@ bool SendQueue::wants_zero_copy(const Item& item) const {
 
 // The vectors of the next call. A payload without copy has a call of its own, because its frame,
 // which does not stay in place, must be copied.
-std::size_t SendQueue::gather(std::uint64_t budget_bytes, bool* more_follows) {
+void SendQueue::gather(std::uint64_t budget_bytes, bool* more_follows) {
   vectors_.clear();
   *more_follows = false;
   std::uint64_t bytes = 0;
@@ -65,7 +65,14 @@ std::size_t SendQueue::gather(std::uint64_t budget_bytes, bool* more_follows) {
     vectors_.push_back(item.payload);
     bytes += item.payload.iov_len;
   }
-  return vectors_.size();
+}
+
+ssize_t SendQueue::send(int socket, int flags) {
+  if (tls_ != nullptr) return tls_->send(vectors_);
+  msghdr message{};
+  message.msg_iov = vectors_.data();
+  message.msg_iovlen = vectors_.size();
+  return ::sendmsg(socket, &message, flags);
 }
 
 SendQueue::Result SendQueue::flush(int socket, std::uint64_t budget_bytes, Counters& counters) {
@@ -73,15 +80,13 @@ SendQueue::Result SendQueue::flush(int socket, std::uint64_t budget_bytes, Count
   while (!items_.empty()) {
     if (spent >= budget_bytes) return Result::kBudgetSpent;
     bool more_follows = false;
-    msghdr message{};
-    message.msg_iovlen = gather(budget_bytes - spent, &more_follows);
-    message.msg_iov = vectors_.data();
+    gather(budget_bytes - spent, &more_follows);
     const bool zero_copy =
         !more_follows && items_.front().frame_left == 0 && wants_zero_copy(items_.front());
     int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     if (more_follows) flags |= MSG_MORE;
     if (zero_copy) flags |= MSG_ZEROCOPY;
-    const ssize_t sent = ::sendmsg(socket, &message, flags);
+    const ssize_t sent = send(socket, flags);
     ++counters.send_calls;
     if (sent < 0) {
       if (errno == EINTR) continue;
@@ -96,6 +101,11 @@ SendQueue::Result SendQueue::flush(int socket, std::uint64_t budget_bytes, Count
     if (zero_copy) ++counters.zero_copy_sends;
     advance(static_cast<std::uint64_t>(sent), zero_copy);
     spent += static_cast<std::uint64_t>(sent);
+  }
+  // What is encrypted already and found no room.
+  if (has_unsent()) {
+    if (!tls_->flush()) return Result::kFailed;
+    if (has_unsent()) return Result::kWouldBlock;
   }
   return Result::kDrained;
 }

@@ -17,6 +17,7 @@
 #include "transport/queue.h"
 #include "transport/region.h"
 #include "transport/tcp/frame.h"
+#include "transport/tcp/wire.h"
 #include "transport/transport.h"
 
 namespace mc::transport::tcp {
@@ -25,6 +26,8 @@ class SendQueue {
  public:
   enum class Result { kDrained, kWouldBlock, kBudgetSpent, kFailed };
 
+  // What leaves is encrypted by it, which outlives this; null: nothing is.
+  void use_tls(Session* tls) { tls_ = tls; }
   // 0: never without a copy.
   void use_zero_copy(std::uint32_t min_bytes) { zero_copy_min_bytes_ = min_bytes; }
 
@@ -35,7 +38,8 @@ class SendQueue {
   // More payload of the frame before.
   void push_payload(iovec payload, std::uint64_t frame_id);
 
-  bool empty() const { return items_.empty(); }
+  // Nothing is left to do for flush().
+  bool empty() const { return items_.empty() && !has_unsent(); }
   // Whether frame and payload of that id have left. Ids grow.
   bool has_sent(std::uint64_t frame_id) const {
     return items_.empty() || frame_id < items_[0].frame.id;
@@ -47,7 +51,7 @@ class SendQueue {
   }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
   // Nothing queued and nothing the kernel still looks at.
-  bool idle() const { return items_.empty() && waiting_.empty(); }
+  bool idle() const { return empty() && waiting_.empty(); }
 
   Result flush(int socket, std::uint64_t budget_bytes, Counters& counters);
   // Reads the socket's error queue. False: there was none of ours in it.
@@ -76,12 +80,15 @@ class SendQueue {
     bool granted = false;
   };
 
+  bool has_unsent() const { return tls_ != nullptr && tls_->has_unsent(); }
+  ssize_t send(int socket, int flags);
   bool wants_zero_copy(const Item& item) const;
-  std::size_t gather(std::uint64_t budget_bytes, bool* more_follows);
+  void gather(std::uint64_t budget_bytes, bool* more_follows);
   void advance(std::uint64_t bytes, bool zero_copied);
   void finish_front();
   void noticed(std::uint32_t first, std::uint32_t last);
 
+  Session* tls_ = nullptr;
   Queue<Item> items_;
   Queue<Waiting> waiting_;
   std::vector<RegionTable::Grant> released_;

@@ -12,12 +12,13 @@
 namespace mc::transport::tcp {
 
 ServingLane::ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_min_bytes)
-    : Lane(std::move(link.socket)),
+    : Lane(std::move(link.socket), std::move(link.tls)),
       sink_(sink),
       node_(link.node),
       incarnation_(link.incarnation),
       index_(link.lane) {
-  if (zero_copy_min_bytes > 0 && enable_zero_copy(socket_.get())) {
+  out_.use_tls(tls_.get());
+  if (tls_ == nullptr && zero_copy_min_bytes > 0 && enable_zero_copy(socket_.get())) {
     out_.use_zero_copy(zero_copy_min_bytes);
   }
 }
@@ -68,7 +69,7 @@ Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
     } else if (incoming_ == Incoming::kWaste) {
       room = std::min<std::uint64_t>(room, payload_left_);
     }
-    const ssize_t got = ::recv(socket(), to, room, MSG_DONTWAIT);
+    const ssize_t got = wire().receive(to, room);
     ++sink_.serving_counters().receive_calls;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -85,7 +86,7 @@ Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
       ++sink_.serving_counters().broken_frames;
       return Turn::kFailed;
     }
-    if (size < room) {
+    if (size < room && !wire().has_ended()) {
       readable_ = false;
       return Turn::kWaits;
     }

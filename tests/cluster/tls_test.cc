@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agents whose lanes speak TLS, as their users see it.
+#include "cluster/cluster_fixture.h"
+#include "conformance/authority.h"
+#include "conformance/store_servers.h"
+
+namespace mc::cluster {
+namespace {
+
+using conformance::Authority;
+using conformance::TempDirectory;
+
+class ClusterTls : public ClusterTest {
+ protected:
+  AgentOptions secured() const {
+    const transport::tls::Files files = authority_.issue("agent", "IP:127.0.0.1");
+    return {{"peer_tls_cert", files.cert}, {"peer_tls_key", files.key}, {"peer_tls_ca", files.ca}};
+  }
+
+  TempDirectory directory_;
+  Authority authority_{directory_.path(), "cluster"};
+};
+
+TEST_F(ClusterTls, ObjectsOfAnySizeAreReadOnAnotherHostAndByTcpAlone) {
+  start(2, secured());
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{4096}, std::size_t{(1 << 20) + 1}, std::size_t{20 << 20}}) {
+    const std::string key = "of " + std::to_string(size);
+    const std::string value = content(key, size);
+    ASSERT_EQ(put(0, key, value), MC_OK) << mc_last_error();
+    EXPECT_TRUE(get(1, key) == value) << key;
+  }
+  const std::string why = ask(1, "rails")["rdma_obstacles"].asString();
+  EXPECT_NE(why.find("in the clear"), std::string::npos) << why;
+}
+
+TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
+  start(1, secured());
+  const std::string value = content("secured", 100'000);
+  ASSERT_EQ(put(0, "secured", value), MC_OK);
+  for (const char* const option : {"peer_tls_cert", "peer_tls_key", "peer_tls_ca"}) {
+    options_.erase(option);
+  }
+  agents_.push_back(std::make_unique<conformance::AgentProcess>());
+  start_agent(1);
+  ASSERT_TRUE(wait_for([&] { return exists(1, "secured"); })) << "the master knows of it";
+  EXPECT_EQ(get(1, "secured"), "<MC_NOT_FOUND>");
+  EXPECT_TRUE(wait_for([&] {
+    return agents_[0]->log().find("the peer does not speak TLS: give it peer_tls_cert") !=
+               std::string::npos &&
+           agents_[1]->log().find("the peer wants TLS: give this agent peer_tls_cert") !=
+               std::string::npos;
+  })) << agents_[0]->log()
+      << agents_[1]->log();
+}
+
+}  // namespace
+}  // namespace mc::cluster

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a certificate authority of a test: PEM files of its own certificate and of those that
+//   it issues, good or not as the test wants them.
+// Threads: the test's. Owns: its keys; the files lie in the directory given.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/tls/identity.h"
+
+struct evp_pkey_st;
+struct x509_st;
+
+namespace mc::conformance {
+
+class Authority {
+ public:
+  // Files in directory begin with name.
+  Authority(std::string directory, std::string name);
+  ~Authority();
+  Authority(const Authority&) = delete;
+  Authority& operator=(const Authority&) = delete;
+
+  // alt_names as in "IP:127.0.0.1,DNS:agent". Valid from yesterday until so many days from now.
+  transport::tls::Files issue(const std::string& name, const std::string& alt_names,
+                              int days = 2) const;
+  const std::string& file() const { return file_; }
+
+ private:
+  struct Free {
+    void operator()(evp_pkey_st* key) const;
+    void operator()(x509_st* certificate) const;
+  };
+  using Key = std::unique_ptr<evp_pkey_st, Free>;
+  using Certificate = std::unique_ptr<x509_st, Free>;
+  static Key make_key();
+  static Certificate make_certificate(const std::string& name, evp_pkey_st& key, int days);
+  std::string write(const std::string& name, x509_st* certificate, evp_pkey_st* key) const;
+
+  const std::string path_;  // of the files, to which their names are added
+  Key key_;
+  Certificate own_;
+  std::string file_;
+};
+
+// What both ends of a lane on 127.0.0.1 may show.
+const transport::tls::Identity& loopback_identity();
+
+}  // namespace mc::conformance
