@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 
+#include "agent/cluster.h"
 #include "libmc/base/clock.h"
 
 namespace mc::agent {
@@ -223,6 +224,8 @@ Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer)
   value["objects"] = Json::Value(Json::arrayValue);
   for (const ListedObject& object :
        found->second->store->list(word(request, "prefix"), limit, cursor)) {
+    // A part of an object that lies on several hosts.
+    if (object.key.starts_with(kStripePrefix)) continue;
     Json::Value item;
     item["key"] = printable(object.key);
     item["length"] = u64(object.length);

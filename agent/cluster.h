@@ -19,6 +19,9 @@
 
 namespace mc::agent {
 
+// Keys that begin so are the cluster's own: of stripes of large objects. No client may use them.
+inline constexpr std::string_view kStripePrefix{"\0mc stripe ", 11};
+
 struct Errand {
   enum class Kind : std::uint8_t {
     kAnnounce,  // until the master knows the objects in these entries
@@ -73,6 +76,8 @@ class Cluster {
   virtual void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const = 0;
 
   virtual void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) = 0;
+  // Objects of that size are to lie on several hosts, though there may be room here.
+  virtual bool in_stripes(std::uint64_t bytes) const = 0;
   // Its memory is read no more, its errands of kPlace end.
   virtual void forget_session(std::uint64_t session) = 0;
   // True if any errand has ended since the last call.

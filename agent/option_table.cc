@@ -15,6 +15,7 @@ constexpr std::uint64_t kMaxAddressBytes = 255;
 constexpr std::uint32_t kMaxAckTimeout = 22;  // 17 s
 constexpr std::uint32_t kMaxSpinUs = 1000000;
 constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
+constexpr std::uint64_t kLeastStripe = 1 << 20;
 
 template <auto kMember>
 OptionRow<Options> row(std::string_view name, ValueDomain domain, std::string_view help) {
@@ -146,6 +147,12 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       row<&O::rdma_devices>("rdma_devices", text(kMaxUrlBytes),
                             "RDMA devices to use, as rdma link shows them, with commas between "
                             "them; empty: all that have an active port"),
+      row<&O::stripe_bytes>("stripe_bytes", size(kLeastStripe, kMaxAnyPoolBytes, true),
+                            "objects larger than this are put in stripes of this size on several "
+                            "hosts; 0: only those that no host has room for"),
+      row<&O::stripe_grace_seconds>("stripe_grace_seconds", count(1, kMaxKeepSeconds),
+                                    "how long stripes are kept while another host of their object "
+                                    "is lost, which may come back with its own"),
       row<&O::rdma_ack_timeout>("rdma_ack_timeout", count(1, kMaxAckTimeout),
                                 "how long a packet may be unanswered before RDMA sends it again: "
                                 "4.096 us * 2^N; 14 is 67 ms"),

@@ -67,6 +67,8 @@ struct Options {
   std::string transports = "auto";           // "auto" | "tcp" | "rdma"
   std::string rdma_devices;                  // names, with commas between them; empty: all
   std::uint32_t rdma_ack_timeout = 14;       // of InfiniBand: 4.096 us * 2^it
+  std::uint64_t stripe_bytes = 0;            // larger objects lie on several hosts; 0: if they must
+  std::uint32_t stripe_grace_seconds = 60;   // how long stripes wait for others' lost ones
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
 };
 

@@ -184,6 +184,9 @@ Server::Step Server::proceed(Work& work) {
 bool Server::next_item(Work& work) {
   if (work.has_item) return true;
   work.has_item = work.reader.next(work.item);
+  const std::string_view key{reinterpret_cast<const char*>(work.item.key),
+                             work.has_item ? work.item.fields.key_bytes : 0u};
+  if (key.starts_with(kStripePrefix)) work.has_item = false;
   return work.has_item;
 }
 
@@ -237,6 +240,10 @@ void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64
 void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
   Session& session = *work.session;
   if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes()) return;
+  // What finds no room under capacity_bytes is to be offered to another host before it is written.
+  const Store& store = *session.tenant->store;
+  const bool full = store.live_bytes() + bytes > store.capacity_bytes();
+  if (cluster_ != nullptr && session.tenant->clustered && full) return;
   std::uint32_t entry = 0;
   // Never at the cost of an object: the next put makes room for itself.
   if (grant(work, bytes, false, entry) != Store::Reserve::kOk) return;
@@ -268,6 +275,11 @@ Server::Step Server::reserve(Work& work) {
       status = MC_QUOTA_EXCEEDED;
       break;
     }
+    const bool offers = (work.request.flags & shm::kFlagElsewhere) != 0;
+    if (offers && (goes_in_stripes(work, bytes) || !capacity_for(work, bytes))) {
+      status = MC_NO_SPACE;
+      break;
+    }
     std::uint32_t entry = 0;
     const Store::Reserve result = grant(work, bytes, true, entry);
     if (result == Store::Reserve::kTooLarge) status = MC_TOO_LARGE;
@@ -275,7 +287,6 @@ Server::Step Server::reserve(Work& work) {
     if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) {
       // Some are better than none.
       if (work.next > 0) break;
-      const bool offers = (work.request.flags & shm::kFlagElsewhere) != 0;
       if (!offers || !may_go_elsewhere(work, result)) return waiting_step(result);
       status = MC_NO_SPACE;
       break;
@@ -420,6 +431,10 @@ Server::Step Server::put_staged(Work& work) {
       }
     }
     mc_status failure = MC_OK;
+    const bool first_try = work.elsewhere.next_ns == 0 && work.entry == shm::kNoRefill;
+    if (first_try && item_is_sound(work) && goes_in_stripes(work, work.item.fields.length)) {
+      return place_elsewhere(work);
+    }
     const Step step = begin_copy(work, failure);
     const bool too_large = failure == MC_TOO_LARGE;
     if (step != Step::kDone || too_large) {
@@ -433,7 +448,13 @@ Server::Step Server::put_staged(Work& work) {
       finish_item(work, failure, kNothing);
       continue;
     }
-    if (const Step copied = copy_staged(work); copied != Step::kDone) return copied;
+    const Step copied = copy_staged(work);
+    if (copied == Step::kDone) continue;
+    const bool full = copied == Step::kWait && work.entry != shm::kNoRefill;
+    if (!full || !may_go_elsewhere(work, Store::Reserve::kWait)) return copied;
+    // The pool has room for its bytes, but its capacity has none.
+    give_back_copy(work);
+    return place_elsewhere(work);
   }
   return finish_put(work);
 }
@@ -476,14 +497,20 @@ Server::Step Server::put_staged_group(Work& work) {
   return publish_group(work, orders);
 }
 
+// Its bytes lie in the session's staging, and it has a key.
+bool Server::item_is_sound(const Work& work) {
+  const std::uint64_t staging_bytes = work.session->staging_bytes();
+  const shm::PutItem& fields = work.item.fields;
+  return fields.length > 0 && fields.length <= staging_bytes && fields.key_bytes > 0 &&
+         fields.staging_offset <= staging_bytes - fields.length;
+}
+
 // Checks the item at hand and reserves what it is copied to. failure: why that will never work.
 Server::Step Server::begin_copy(Work& work, mc_status& failure) {
   if (work.entry != shm::kNoRefill) return Step::kDone;
   Session& session = *work.session;
   const shm::PutItem& fields = work.item.fields;
-  const bool inside = fields.length > 0 && fields.length <= session.staging_bytes() &&
-                      fields.staging_offset <= session.staging_bytes() - fields.length;
-  if (!inside || fields.key_bytes == 0) {
+  if (!item_is_sound(work)) {
     failure = MC_INVALID_ARGUMENT;
     return Step::kDone;
   }

@@ -98,6 +98,7 @@ class Server {
   void end_group(Work& work, mc_status status, std::size_t failed);
   Step put_staged(Work& work);
   Step put_staged_group(Work& work);
+  static bool item_is_sound(const Work& work);
   Step begin_copy(Work& work, mc_status& failure);
   Step copy_part(Work& work);
   Step copy_staged(Work& work);
@@ -110,6 +111,8 @@ class Server {
   Step send_away(Work& work);
   // server_elsewhere.cc: objects that find no room here.
   bool may_go_elsewhere(Work& work, Store::Reserve result);
+  bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
+  bool capacity_for(const Work& work, std::uint64_t bytes);
   Step place_elsewhere(Work& work);
   bool take_placed(Work& work, mc_status& status);
   void finish_errand(Work& work);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts from staging that find no room here: another host of the cluster is to hold the object. To
+// Puts from staging that find no room here, in the pool or under its capacity: another host of the cluster is to hold the object. To
 // make room by evicting what is cold comes first, since that costs no other host anything; so does
 // waiting a moment for what is about to leave. When nothing is, there is nothing to wait for.
 //
@@ -39,7 +39,20 @@ bool Server::may_go_elsewhere(Work& work, Store::Reserve result) {
   return hopeless || now >= work.begun_ns + std::min(left_ns / kLocalShare, kMostLocalNs);
 }
 
-// REQUIRES: begin_copy() has checked the item.
+// Larger than objects of the cluster are to be in one piece.
+bool Server::goes_in_stripes(const Work& work, std::uint64_t bytes) const {
+  return cluster_ != nullptr && work.session->tenant->clustered && cluster_->in_stripes(bytes);
+}
+
+// False: though the pool may have room, live objects have none under capacity_bytes, and another
+// host may be asked.
+bool Server::capacity_for(const Work& work, std::uint64_t bytes) {
+  const Tenant& tenant = *work.session->tenant;
+  return cluster_ == nullptr || !tenant.clustered || bytes > tenant.store->capacity_bytes() ||
+         tenant.store->make_room(bytes);
+}
+
+// REQUIRES: item_is_sound().
 Server::Step Server::place_elsewhere(Work& work) {
   Session& session = *work.session;
   const shm::PutItem& fields = work.item.fields;

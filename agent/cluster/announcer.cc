@@ -148,6 +148,7 @@ void Announcer::judge(const Sent& sent, Verdict verdict) {
       retries_.erase(item.version);
       if (holds(sent) && sent.tenant->untold(sent.change.entry)) {
         sent.tenant->told(sent.change.entry);
+        sent.tenant->stripes().replaced(item.hash, item.version);
       }
       settle(item.version, MC_OK);
       return;
@@ -262,6 +263,12 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
       const auto entry = static_cast<std::uint32_t>(report_cursor_);
       const std::uint64_t version = index.entry(entry).version.load_relaxed();
       if (shm::state_of(version) != shm::EntryState::kLive) continue;
+      if (tenant.is_stripe(entry)) {
+        if (const StripeSet* const set = tenant.speaks_for(entry)) {
+          items.push_back(ClusterTenant::item_of(*set));
+        }
+        continue;
+      }
       // Put before this agent was in a cluster, or without memory for its row.
       if (tenant.book().row(entry).version == 0 && !tenant.set_version(entry, clock_.next(0))) {
         continue;
@@ -289,6 +296,12 @@ void Announcer::next_report(bool first, std::vector<PublishItem>& items) {
 void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
   if (verdict == Verdict::kAccepted || verdict == Verdict::kFull) return;
   for (const auto& tenant : tenants_) {
+    const StripeSet* const set = tenant->stripes().sealed(item.hash);
+    if (set != nullptr && set->version == item.version) {
+      ++counters_.refused;
+      tenant->drop_stripes(set->facts.put, false);
+      return;
+    }
     const std::uint32_t entry = tenant->find(item.hash);
     if (entry == kNoEntry || tenant->book().row(entry).version != item.version) continue;
     // Another host has a later one: that stays, whoever came first.

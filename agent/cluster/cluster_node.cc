@@ -47,19 +47,37 @@ void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
   transport_ = &transport;
   peers_.set_transport(transport);
   announcer_ = std::make_unique<Announcer>(tenants_, port, clock_);
-  fetcher_ = std::make_unique<Fetcher>(port, peers_, transport, *announcer_, identity_.place);
+  gatherer_ = std::make_unique<Gatherer>(peers_, transport, identity_.node);
+  fetcher_ =
+      std::make_unique<Fetcher>(port, peers_, transport, *announcer_, *gatherer_, identity_.place);
   placer_ =
       std::make_unique<Placer>(port, peers_, transport, clock_, identity_.node, identity_.place);
+  striper_ = std::make_unique<Striper>(port, peers_, clock_, *placer_, identity_.node,
+                                       identity_.stripes);
+  keeper_ = std::make_unique<StripeKeeper>(tenants_, port, peers_, transport, *announcer_, clock_,
+                                           identity_.stripes.grace_ns);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, UINT64_MAX);
+  };
+  striper_->on_placed = placer_->on_placed;
+  placer_->on_large = [this](const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
+                             transport::RegionId region, bool must) {
+    return striper_->stripe(errand, tenant, region, must);
+  };
+  keeper_->on_sealed = [this](const metadata::KeyHash& name, std::uint64_t version) {
+    fetcher_->locations().forget(name);
+    fetcher_->dropped(name, version);
   };
 }
 
 void ClusterNode::stop() {
   for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
+  keeper_.reset();
+  striper_.reset();
   placer_.reset();
   fetcher_.reset();
+  gatherer_.reset();
   announcer_.reset();
 }
 
@@ -109,6 +127,7 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
   if (at == tenants_.end()) return;
   walks_.forget(**at);
+  striper_->forget(**at);
   placer_->forget(**at);
   // All that is sent from it or read into it ends, or its peer's lane is cut.
   while (!fetcher_->forget(**at) || !transport_->close_region((*at)->region)) poll(now_ns());
@@ -213,7 +232,10 @@ void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& t
       });
 }
 
-void ClusterNode::forget_session(std::uint64_t session) { placer_->forget_session(session); }
+void ClusterNode::forget_session(std::uint64_t session) {
+  striper_->forget_session(session);
+  placer_->forget_session(session);
+}
 
 void ClusterNode::remove_again(std::uint64_t now_ns) {
   while (!removals_.empty() && now_ns >= removals_.front().due_ns) {
@@ -235,7 +257,8 @@ bool ClusterNode::take_ended() {
   const bool announced = announcer_->take_ended();
   const bool fetched = fetcher_->take_ended();
   const bool placed = placer_->take_ended();
-  return ended || announced || fetched || placed;
+  const bool striped = striper_->take_ended();
+  return ended || announced || fetched || placed || striped;
 }
 
 // ---- The loop -----------------------------------------------------------------------------------
@@ -252,6 +275,8 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
         if (event.verb == transport::Verb::kNotify) peers_.sent(event.id);
         if ((event.cookie & Placer::kHoldCookie) != 0) {
           placer_->on_event(event);
+        } else if ((event.cookie & (Gatherer::kAskCookie | Gatherer::kReadCookie)) != 0) {
+          gatherer_->on_event(event);
         } else if (event.cookie > kNoticeCookie) {
           fetcher_->on_event(event);
         }
@@ -301,8 +326,11 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
 void ClusterNode::flush(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   announcer_->flush(now_ns);
+  gatherer_->flush(now_ns);
   fetcher_->flush(now_ns);
   placer_->flush(now_ns);
+  striper_->flush(now_ns);
+  keeper_->flush(now_ns);
 }
 
 std::uint64_t ClusterNode::next_poll_ns() const {
@@ -312,8 +340,9 @@ std::uint64_t ClusterNode::next_poll_ns() const {
   const std::uint64_t removal_ns = removals_.empty() ? UINT64_MAX : removals_.front().due_ns;
   if (!walks_.idle()) return 0;
   if (!offers_.empty()) return now_ns_ + kMembersSoonNs;
-  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), placer_->next_ns(),
-                   next_members_ns_, removal_ns});
+  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), gatherer_->next_ns(),
+                   placer_->next_ns(), striper_->next_ns(), keeper_->next_ns(), next_members_ns_,
+                   removal_ns});
 }
 
 void ClusterNode::refresh_members(std::uint64_t now_ns) {
@@ -348,7 +377,16 @@ void ClusterNode::on_notified(const transport::Event& event, std::uint64_t now_n
       hold(event.from, *message, now_ns);
       break;
     case PeerMessageKind::kHeld:
-      placer_->on_held(event.from, *message);
+      if (!striper_->on_held(event.from, *message)) placer_->on_held(event.from, *message);
+      break;
+    case PeerMessageKind::kSeal:
+      seal(event.from, *message, now_ns);
+      break;
+    case PeerMessageKind::kAskStripes:
+      tell_stripes(event.from, *message, now_ns);
+      break;
+    case PeerMessageKind::kStripes:
+      gatherer_->on_answer(event.from, *message);
       break;
     case PeerMessageKind::kPing: {
       PeerMessage pong;
@@ -441,7 +479,23 @@ void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t 
     if (offers_.size() < kMaxOffers) offers_.push_back({from, message, until_ns});
     return;
   }
-  const auto answer = [this, from, request = message.request](mc_status status) {
+  const auto answer = answer_held(from, message.request);
+  for (const auto& tenant : tenants_) {
+    if (tenant->id() != message.name_space) continue;
+    if ((message.flags & kHoldStripe) == 0) {
+      fetcher_->hold(*tenant, message, from, now_ns, answer);
+    } else if (keeper_->expect(*tenant, message, from, now_ns)) {
+      fetcher_->hold_stripe(*tenant, message, from, now_ns, answer);
+    } else {
+      answer(MC_BUSY);
+    }
+    return;
+  }
+  answer(MC_NO_SUCH_NAMESPACE);
+}
+
+std::function<void(mc_status)> ClusterNode::answer_held(MemberId to, std::uint32_t request) {
+  return [this, to, request](mc_status status) {
     PeerMessage held;
     held.kind = PeerMessageKind::kHeld;
     held.request = request;
@@ -450,14 +504,30 @@ void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t 
                                            : status == MC_CANCELLED ? HoldOutcome::kBehind
                                                                     : HoldOutcome::kFailed);
     held.refused_up_to = port_->refused_up_to();
-    notify(from, held, now_ns_);
+    notify(to, held, now_ns_);
   };
+}
+
+void ClusterNode::seal(MemberId from, const PeerMessage& message, std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  const auto answer = answer_held(from, message.request);
   for (const auto& tenant : tenants_) {
-    if (tenant->id() != message.name_space) continue;
-    fetcher_->hold(*tenant, message, from, now_ns, answer);
-    return;
+    if (tenant->id() == message.name_space) return keeper_->seal(*tenant, message, answer);
   }
   answer(MC_NO_SUCH_NAMESPACE);
+}
+
+void ClusterNode::tell_stripes(MemberId from, const PeerMessage& ask, std::uint64_t now_ns) {
+  ++asks_served_;
+  for (const auto& tenant : tenants_) {
+    if (tenant->id() != ask.name_space) continue;
+    for (const PeerMessage& answer : keeper_->places(*tenant, ask)) notify(from, answer, now_ns);
+    return;
+  }
+  PeerMessage none;
+  none.kind = PeerMessageKind::kStripes;
+  none.request = ask.request;
+  notify(from, none, now_ns);
 }
 
 // ---- The master's orders ------------------------------------------------------------------------
@@ -482,6 +552,7 @@ void ClusterNode::on_drop(const wire::Drop& order, Done done) {
     fetcher_->locations().forget(item.hash);
     fetcher_->dropped(item.hash, item.up_to_version);
     for (const auto& tenant : tenants_) {
+      StripeKeeper::drop(*tenant, item.hash, item.up_to_version);
       const std::uint32_t entry = tenant->find(item.hash);
       if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
       tenant->drop(entry);

@@ -6,6 +6,7 @@
 //     Server ── Errands ──► Fetcher ──► MasterPort, Peers, Transport
 //     stores ── changes ──► Announcer ──► MasterPort
 //     puts without room ──► Placer ──► MasterPort, peers;   theirs: Hold ──► Fetcher
+//     those too large for one host ──► Striper ──► Placer;   theirs: Hold, Seal ──► StripeKeeper
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
 //     master ── drop, copy, list ──► ClusterTenant, Fetcher
 // Threads: the agent's loop.
@@ -26,6 +27,8 @@
 #include "agent/cluster/index_walks.h"
 #include "agent/cluster/peers.h"
 #include "agent/cluster/placer.h"
+#include "agent/cluster/stripe_keeper.h"
+#include "agent/cluster/striper.h"
 
 namespace mc::agent {
 
@@ -34,6 +37,7 @@ struct ClusterIdentity {
   metadata::Incarnation incarnation = 0;
   std::string secret;  // of the cluster: the key, or its name where there is none
   metadata::Reader place;
+  StripeRules stripes;
 };
 
 class ClusterNode : public Cluster, protected MasterOrders {
@@ -48,6 +52,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
   void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) override;
   void forget_session(std::uint64_t session) override;
+  bool in_stripes(std::uint64_t bytes) const override { return striper_->wants(bytes); }
   bool take_ended() override;
   bool poll(std::uint64_t now_ns) override;
   void flush(std::uint64_t now_ns) override;
@@ -91,6 +96,9 @@ class ClusterNode : public Cluster, protected MasterOrders {
   void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
   void hold(MemberId from, const PeerMessage& message, std::uint64_t now_ns);
   void hold_offers(std::uint64_t now_ns);
+  void seal(MemberId from, const PeerMessage& message, std::uint64_t now_ns);
+  void tell_stripes(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
+  std::function<void(mc_status)> answer_held(MemberId to, std::uint32_t request);
   Json::Value rails_json() const;
   void notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns);
   void refresh_members(std::uint64_t now_ns);
@@ -101,8 +109,11 @@ class ClusterNode : public Cluster, protected MasterOrders {
   transport::Transport* transport_ = nullptr;
   std::vector<std::unique_ptr<ClusterTenant>> tenants_;
   std::unique_ptr<Announcer> announcer_;
+  std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Placer> placer_;
+  std::unique_ptr<Striper> striper_;
+  std::unique_ptr<StripeKeeper> keeper_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;
   std::uint64_t now_ns_ = 0;

@@ -127,6 +127,34 @@ std::string ClusterNode::status_text() {
   elsewhere["late"] = u64(place.late);
   elsewhere["nobody"] = u64(place.nobody);
   elsewhere["master_away"] = u64(place.master_away);
+  const StriperCounters& cut = striper_->counters();
+  const GatherCounters& gathered = gatherer_->counters();
+  const StripeCounters& kept = keeper_->counters();
+  Json::Value& stripes = value["stripes"];  // objects in stripes on several hosts
+  stripes["puts_asked"] = u64(cut.asked);
+  stripes["puts"] = u64(cut.put);
+  stripes["put_bytes"] = u64(cut.put_bytes);
+  stripes["stripes_placed"] = u64(cut.stripes);
+  stripes["puts_nobody"] = u64(cut.nobody);
+  stripes["puts_failed"] = u64(cut.failed);
+  stripes["puts_behind"] = u64(cut.behind);
+  stripes["gathered"] = u64(gathered.gathered);
+  stripes["gathered_bytes"] = u64(gathered.gathered_bytes);
+  stripes["stripes_read"] = u64(gathered.stripes_read);
+  stripes["gathers_lacking"] = u64(gathered.lacking);
+  stripes["gathers_late"] = u64(gathered.late);
+  stripes["gathers_no_room"] = u64(gathered.no_room);
+  stripes["gathers_failed"] = u64(gathered.failed);
+  stripes["gathers_corrupt"] = u64(gathered.corrupt);
+  stripes["sealed"] = u64(kept.sealed);
+  stripes["expired"] = u64(kept.expired);
+  stripes["broken"] = u64(kept.broken);
+  stripes["orphaned"] = u64(kept.orphaned);
+  std::uint64_t here = 0;
+  for (const auto& tenant : tenants_) {
+    for (const auto& [put, set] : tenant->stripes().all()) here += set.stripes.size();
+  }
+  stripes["stripes_here"] = u64(here);
   Json::Value& misses = value["misses"];
   misses["nobody"] = u64(fetch.nobody);
   misses["recovering"] = u64(fetch.recovering);
@@ -135,6 +163,7 @@ std::string ClusterNode::status_text() {
   misses["late"] = u64(fetch.late);
   misses["no_room"] = u64(fetch.no_room);
   misses["corrupt"] = u64(fetch.corrupt);
+  misses["incomplete"] = u64(fetch.incomplete);
   return text_of(value);
 }
 
@@ -253,6 +282,7 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
       value["version"] = u64(found.version);
       value["bytes"] = u64(found.bytes);
       value["replicas_wanted"] = found.attributes.replicas;
+      value["stripe_hosts"] = found.attributes.stripe_hosts;
       value["holders"] = Json::Value(Json::arrayValue);
       for (const MemberId node : answer->holders_of(found)) {
         const wire::MemberInfo* const member = peers_.find(node);

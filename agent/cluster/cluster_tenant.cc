@@ -24,6 +24,7 @@ ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::Key
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
     clock_.saw(book_->row(entry).version);
   }
+  adopt_stripes();
 }
 
 std::uint64_t ClusterTenant::wall_ns() {
@@ -60,13 +61,17 @@ PublishItem ClusterTenant::item_of(std::uint32_t entry) const {
 }
 
 PlaceRow ClusterTenant::place_of(std::uint32_t entry) const {
+  return place_of(entry, store().index().entry(entry).length.load_relaxed());
+}
+
+PlaceRow ClusterTenant::place_of(std::uint32_t entry, std::uint64_t length) const {
   const shm::Entry& at = store().index().entry(entry);
   const auto field = std::bit_cast<shm::KeyField>(at.key.load_relaxed());
   PlaceRow row;
   row.held = true;
   row.version = book_->row(entry).version;
   row.replicas = std::clamp<std::uint8_t>(book_->row(entry).replicas, 1, metadata::kMaxReplicas);
-  row.length = at.length.load_relaxed();
+  row.length = length;
   row.generation = shm::pin_value(entry, at.version.load_relaxed());
   row.checksum = at.checksum.load_relaxed();
   row.parent_hash = at.parent_hash.load_relaxed();
@@ -116,6 +121,9 @@ bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
 }
 
 void ClusterTenant::drop(std::uint32_t entry) {
+  if (const auto stripe = parse_stripe_key(store().index().key_of(entry))) {
+    if (stripes_.find(stripe->put) != nullptr) return drop_stripes(stripe->put, true);
+  }
   // The key's text is the entry's own, and goes with it.
   const std::string key(store().index().key_of(entry));
   store().remove(key);
@@ -125,10 +133,19 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   VersionBook::Row row;
   const bool copy = expected_version_ != 0;
   if (on_arrival) on_arrival(entry, !copy);
+  if (const auto stripe = parse_stripe_key(order.key)) {
+    row.version = stripe->put;
+    row.untold = VersionBook::Untold::kStripe;
+    book_->write(entry, row);
+    return stripes_.came(*stripe, entry);
+  }
   row.version = copy ? std::exchange(expected_version_, 0) : clock_.next(wall_ns());
   row.replicas = order.replicas;
   using Untold = VersionBook::Untold;
   row.untold = copy ? Untold::kNo : order.upsert ? Untold::kUpsert : Untold::kPut;
+  if (!stripes_.empty() && (copy || order.upsert)) {
+    stripes_.replaced(name_of(order.key), row.version);
+  }
   // Without a row it is known here alone, under version 0.
   if (!book_->write(entry, row) || copy) return;
   Change change{item_of(entry), entry};
@@ -139,14 +156,117 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
 
 void ClusterTenant::on_moved(std::uint32_t from, std::uint32_t to) {
   book_->write(to, book_->row(from));
+  if (const auto stripe = parse_stripe_key(store().index().key_of(to))) stripes_.came(*stripe, to);
   if (on_arrival) on_arrival(to, false);
 }
 
 void ClusterTenant::on_gone(std::uint32_t entry) {
+  if (const auto stripe = parse_stripe_key(store().index().key_of(entry))) {
+    return stripes_.left(*stripe, entry);
+  }
   if (book_->row(entry).version == 0) return;
   Change change{item_of(entry), entry};
   change.item.what = PublishItem::What::kDropped;
   changes_.push_back(change);
+}
+
+// ---- Stripes ------------------------------------------------------------------------------------
+
+PublishItem ClusterTenant::item_of(const StripeSet& set) {
+  PublishItem item;
+  item.hash = set.name;
+  item.version = set.version;
+  item.bytes = set.facts.whole_bytes;
+  item.attributes.pin = static_cast<metadata::Pin>(set.pin);
+  item.attributes.striped = true;
+  item.attributes.stripe_hosts = set.hosts;
+  return item;
+}
+
+PlaceRow ClusterTenant::place_of(const StripeSet& set, std::uint16_t number) const {
+  const StripeSet::Stripe& stripe = set.stripes.at(number);
+  PlaceRow row = place_of(stripe.entry, set.facts.bytes_of(number));
+  row.number = number;
+  row.version = set.version;
+  row.checksum = stripe.sum;
+  return row;
+}
+
+bool ClusterTenant::is_stripe(std::uint32_t entry) const {
+  return parse_stripe_key(store().index().key_of(entry)).has_value();
+}
+
+const StripeSet* ClusterTenant::speaks_for(std::uint32_t entry) {
+  const auto stripe = parse_stripe_key(store().index().key_of(entry));
+  const StripeSet* const set = stripe ? stripes_.find(stripe->put) : nullptr;
+  const bool is_first = set != nullptr && set->stripes.begin()->second.entry == entry;
+  return is_first && set->sealed && !set->broken ? set : nullptr;
+}
+
+void ClusterTenant::write_rows(const StripeSet& set) {
+  VersionBook::Row row;
+  row.version = set.version;
+  row.untold = set.sealed ? VersionBook::Untold::kNo : VersionBook::Untold::kStripe;
+  row.stripe_hosts = set.hosts;
+  row.stripes_here = static_cast<std::uint8_t>(set.stripes.size());
+  for (const auto& [number, stripe] : set.stripes) {
+    if (stripe.entry != kNoEntry) book_->write(stripe.entry, row);
+  }
+}
+
+void ClusterTenant::drop_stripes(std::uint64_t put, bool tell) {
+  const StripeSet set = stripes_.take(put);
+  if (tell && set.sealed) {
+    Change change{item_of(set), 0};
+    change.item.what = PublishItem::What::kDropped;
+    changes_.push_back(change);
+  }
+  for (const auto& [number, stripe] : set.stripes) {
+    if (stripe.entry != kNoEntry) store().remove(stripe_key({put, number}));
+  }
+}
+
+// What an earlier agent held. Of a put that was not complete, or of which a stripe is missing,
+// nothing is kept.
+void ClusterTenant::adopt_stripes() {
+  ObjectIndex& index = store().index();
+  std::vector<std::string> useless;
+  std::unordered_map<std::uint64_t, std::uint8_t> wanted;
+  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
+    const VersionBook::Row row = book_->row(entry);
+    const bool may_be = row.stripes_here != 0 || row.untold == VersionBook::Untold::kStripe;
+    const std::uint64_t version = index.entry(entry).version.load_relaxed();
+    if (!may_be || shm::state_of(version) != shm::EntryState::kLive) continue;
+    const std::string_view key = index.key_of(entry);
+    const auto name = parse_stripe_key(key);
+    if (!name) continue;
+    const std::uint64_t length = index.entry(entry).length.load_relaxed();
+    std::vector<std::byte> end(std::min(length, kMostLabelBytes));
+    store().read(entry, length - end.size(), end);
+    const auto label = decode_label(end, *name);
+    const bool sound = label && row.untold == VersionBook::Untold::kNo && row.stripe_hosts >= 1 &&
+                       row.stripe_hosts <= metadata::kMaxStripeHosts &&
+                       length == label->facts.bytes_of(name->number) +
+                                     label_bytes(label->key.size());
+    if (!sound) {
+      useless.emplace_back(key);
+      continue;
+    }
+    StripeSet& set = stripes_.add(label->facts, name_of(label->key), label->key);
+    const auto field = std::bit_cast<shm::KeyField>(index.entry(entry).key.load_relaxed());
+    set.pin = std::min<std::uint8_t>(field.pin, MC_PIN_HARD);
+    set.version = row.version;
+    set.hosts = row.stripe_hosts;
+    set.sealed = true;
+    set.broken |= !set.facts.same_object(label->facts);
+    set.stripes[name->number] = {entry, label->own_sum};
+    wanted[name->put] = row.stripes_here;
+  }
+  for (const auto& [put, count] : wanted) {
+    const StripeSet& set = *stripes_.find(put);
+    if (set.broken || set.stripes.size() != count) drop_stripes(put, false);
+  }
+  for (const std::string& key : useless) store().remove(key);
 }
 
 // ---- Peers that read ----------------------------------------------------------------------------

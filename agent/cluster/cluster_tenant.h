@@ -15,6 +15,7 @@
 
 #include "agent/cluster/master_port.h"
 #include "agent/cluster/peer_messages.h"
+#include "agent/cluster/stripe_table.h"
 #include "agent/pool/version_book.h"
 #include "agent/tenant.h"
 #include "metadata/directory/directory_types.h"
@@ -45,7 +46,7 @@ class VersionClock {
 
 struct Change {
   metadata::PublishItem item;
-  std::uint32_t entry = 0;  // kHolds, kCreates: whose it is
+  std::uint32_t entry = 0;  // kHolds, kCreates: whose it is; not of stripes
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
@@ -63,6 +64,18 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::uint32_t find(const metadata::KeyHash& name) const;
   metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds
   PlaceRow place_of(std::uint32_t entry) const;
+
+  // ---- Stripes of large objects
+  StripeTable& stripes() { return stripes_; }
+  static metadata::PublishItem item_of(const StripeSet& set);  // kHolds
+  PlaceRow place_of(const StripeSet& set, std::uint16_t number) const;
+  bool is_stripe(std::uint32_t entry) const;
+  // Once for each object in stripes, of which this entry is one; else none.
+  const StripeSet* speaks_for(std::uint32_t entry);
+  // Writes what is known of a set beside its entries.
+  void write_rows(const StripeSet& set);
+  // tell: the master does not know that it goes.
+  void drop_stripes(std::uint64_t put, bool tell);
   // Of what place_of() has just told.
   std::vector<std::byte> bytes_of(const PlaceRow& row) const;
 
@@ -75,6 +88,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   bool untold(std::uint32_t entry) const;
   // Wants that many holders from now on, and says so to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
+  // Of a stripe: with all of the object that is here.
   void drop(std::uint32_t entry);
 
   // What has changed since it was last emptied, in order.
@@ -97,6 +111,9 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   void collect_pins(std::vector<std::uint64_t>& pins) const;
 
  private:
+  PlaceRow place_of(std::uint32_t entry, std::uint64_t length) const;
+  void adopt_stripes();
+
   std::shared_ptr<Tenant> tenant_;
   const metadata::KeyHasher& hasher_;
   VersionClock& clock_;
@@ -104,6 +121,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::uint64_t id_;
   std::uint64_t expected_version_ = 0;
   std::vector<Change> changes_;
+  StripeTable stripes_;
   std::unordered_map<std::uint64_t, std::uint64_t> pins_;  // ticket to generation
   std::uint64_t next_ticket_ = 1;
 };

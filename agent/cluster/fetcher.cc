@@ -127,8 +127,8 @@ void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenan
                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
                  if (alive.expired()) return;
                  for (std::size_t i = 0; i < asked->size(); ++i) {
-                   const bool found = answer && i < answer->keys.size() &&
-                                      answer->keys[i].state == metadata::Lookup::kFound;
+                   const bool found =
+                       answer && i < answer->keys.size() && answer->keys[i].whole();
                    errand->settle(errand->items[(*asked)[i]], found ? MC_OK : MC_NOT_FOUND);
                  }
                  ended_ |= errand->over();
@@ -145,13 +145,14 @@ bool Fetcher::forget(const ClusterTenant& tenant) {
   }
   for (const std::uint64_t id : gone) {
     Fetch& fetch = *find(id);
+    if (fetch.gather != 0) gatherer_.cancel(std::exchange(fetch.gather, 0));
     if (fetch.reads_open > 0) {
       for (const transport::OperationId read : fetch.reads) transport_.cancel(read);
     }
     miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
   }
   std::erase_if(hot_, [&](const Hot& hot) { return hot.tenant == &tenant; });
-  return !reads_open;
+  return !reads_open && !gatherer_.reads_into(tenant);
 }
 
 // What has been read may have been removed since, before whoever wants to join asked. The master
@@ -160,13 +161,26 @@ bool Fetcher::forget(const ClusterTenant& tenant) {
 bool Fetcher::may_join(const Fetch& fetch) {
   const bool is_holder = fetch.verdict_in && fetch.verdict == metadata::Verdict::kAccepted;
   const bool unread =
-      fetch.step != Step::kReading && fetch.step != Step::kOffered && !fetch.bytes_asked;
+      fetch.step != Step::kReading && fetch.step != Step::kOffered &&
+      fetch.step != Step::kGathering && !fetch.bytes_asked;
   return (unread || is_holder) && !fetch.dropped && fetch.ended == nullptr;
 }
 
 // ---- Locating and asking ------------------------------------------------------------------------
 
 void Fetcher::send_locates(std::uint64_t now_ns) {
+  std::vector<std::uint64_t> later;
+  std::erase_if(to_locate_, [&](std::uint64_t id) {
+    const Fetch* const fetch = find(id);
+    const bool early = fetch != nullptr && now_ns < fetch->not_before_ns;
+    if (early) later.push_back(id);
+    return early;
+  });
+  send_due_locates(now_ns);
+  to_locate_.insert(to_locate_.end(), later.begin(), later.end());
+}
+
+void Fetcher::send_due_locates(std::uint64_t now_ns) {
   while (!to_locate_.empty()) {
     std::vector<std::uint64_t> ids;
     metadata::wire::Locate request;
@@ -212,6 +226,10 @@ void Fetcher::on_located(const std::vector<std::uint64_t>& ids,
     if (located.state != metadata::Lookup::kFound) {
       const bool recovering = located.state == metadata::Lookup::kRecovering;
       miss(*fetch, MC_NOT_FOUND, recovering ? counters_.recovering : counters_.nobody);
+      continue;
+    }
+    if (located.attributes.striped) {
+      gather(*fetch, located, answer->holders_of(located));
       continue;
     }
     fetch->holders = peers_.reading_order(fetch->name, answer->holders_of(located));
@@ -428,6 +446,7 @@ void Fetcher::miss(Fetch& fetch, mc_status status, std::uint64_t& reason) {
     ended_ |= errand.over();
   }
   fetch.waiters.clear();
+  if (fetch.gather != 0) gatherer_.cancel(std::exchange(fetch.gather, 0));
   if (fetch.ended) fetch.ended(status);
   fetch.ended = nullptr;
   fetch.missed = true;
@@ -502,6 +521,7 @@ void Fetcher::check_times(std::uint64_t now_ns) {
       case Step::kLocate:
       case Step::kLocating:
       case Step::kAsk:
+      case Step::kGathering:
         if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.late);
         break;
       case Step::kReading:  // its operations have deadlines

@@ -9,6 +9,7 @@
 //                  ▲                  │  next holder, while there are any and time is left
 //                  └── stale ─────────┴──────────────────────────────────────► a miss, counted
 //
+//   An object in stripes is the Gatherer's from the master's answer on; here it is lent.
 //   Questions to one place that come up in one round of the loop go out as one message. Several
 //   that want one object share its fetch. A small object comes with the answer and is not read.
 // Threads: the agent's loop. Owns: fetches under way, their reservations, the location cache.
@@ -25,15 +26,13 @@
 #include "agent/cluster.h"
 #include "agent/cluster/announcer.h"
 #include "agent/cluster/cluster_tenant.h"
+#include "agent/cluster/gatherer.h"
 #include "agent/cluster/location_cache.h"
 #include "agent/cluster/master_port.h"
 #include "agent/cluster/peers.h"
 #include "transport/transport.h"
 
 namespace mc::agent {
-
-// Reservations of the cluster's own; a restarted agent knows no such session, and frees them.
-inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 
 struct FetchCounters {
   std::uint64_t fetches = 0, shared = 0, located = 0, location_hits = 0, asked = 0;
@@ -43,7 +42,7 @@ struct FetchCounters {
   std::uint64_t held_for_others = 0;
   // Misses by reason.
   std::uint64_t nobody = 0, recovering = 0, master_away = 0, holders_failed = 0, late = 0,
-                no_room = 0, corrupt = 0;
+                no_room = 0, corrupt = 0, incomplete = 0;
 };
 
 class Fetcher {
@@ -51,8 +50,13 @@ class Fetcher {
   using Ended = std::function<void(mc_status)>;
 
   Fetcher(MasterPort& port, Peers& peers, transport::Transport& transport, Announcer& announcer,
-          const metadata::Reader& reader)
-      : port_(port), peers_(peers), transport_(transport), announcer_(announcer), reader_(reader) {}
+          Gatherer& gatherer, const metadata::Reader& reader)
+      : port_(port),
+        peers_(peers),
+        transport_(transport),
+        announcer_(announcer),
+        gatherer_(gatherer),
+        reader_(reader) {}
 
   void fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
   void exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
@@ -63,6 +67,9 @@ class Fetcher {
   // there. ended: MC_OK, MC_NO_SPACE, MC_CANCELLED (its version is too old) or another failure.
   void hold(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
             std::uint64_t now_ns, Ended ended);
+  // The same for a stripe, of a set that is expected: it stays open, and no master is told.
+  void hold_stripe(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+                   std::uint64_t now_ns, Ended ended);
   // Its pins are not to be written any more.
   void give_up(Errand& errand) { errand.abandoned = true; }
   // The namespace goes away. True: nothing reads into its pool any more; else poll, and call again.
@@ -100,7 +107,8 @@ class Fetcher {
   // are not up again at the same time.
   static constexpr std::uint64_t kAnswerNs = 300'000'000;
 
-  enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRoom, kReading, kOffered };
+  enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRoom, kReading, kOffered,
+    kGathering };
   struct Waiter {
     std::shared_ptr<Errand> errand;
     std::size_t item = 0;
@@ -109,6 +117,7 @@ class Fetcher {
     MemberId writer = metadata::kNoNode;
     std::uint32_t request = 0;
     PutOrder order;  // pins, and whether it replaces
+    std::vector<std::byte> label{};  // of a stripe
   };
   struct Fetch {
     std::uint64_t id = 0;
@@ -120,7 +129,9 @@ class Fetcher {
     Ended ended;  // of a copy
     std::uint64_t deadline_ns = 0;
     std::uint64_t try_until_ns = 0;
-    std::uint64_t patience_ns = 0;  // until when a holder may be unknown
+    std::uint64_t patience_ns = 0;  // until when a holder may be unknown, or a stripe missing
+    std::uint64_t not_before_ns = 0;  // to be located
+    std::uint64_t gather = 0;         // the Gatherer's name of it
     Step step = Step::kLocate;
     bool relocated = false;  // once, after a stale location
     bool joined = false;     // by a reader who has not had a try of his own
@@ -162,10 +173,14 @@ class Fetcher {
   static bool may_join(const Fetch& fetch);
   bool serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& tenant);
   void send_locates(std::uint64_t now_ns);
+  void send_due_locates(std::uint64_t now_ns);
   void send_asks(std::uint64_t now_ns);
   void on_located(const std::vector<std::uint64_t>& ids,
                   const Result<metadata::LocateAnswer>& answer);
   void on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId region, const PlaceRow& row);
+  void gather(Fetch& fetch, const metadata::Located& located, std::span<const MemberId> holders);
+  void on_gathered(Fetch& fetch, mc_status status, std::uint32_t entry, const StripeFacts& facts);
+  bool locate_again(Fetch& fetch);
   void seek_room(Fetch& fetch, std::uint64_t now_ns);
   static metadata::PublishItem item_of(const Fetch& fetch);
   void offer(Fetch& fetch);
@@ -178,6 +193,7 @@ class Fetcher {
   void deliver(Fetch& fetch);
   std::uint32_t keep_copy(Fetch& fetch);
   std::uint32_t publish_copy(Fetch& fetch);
+  void shelve(Fetch& fetch);
   bool hold_upsert(Fetch& fetch);
   static std::uint32_t held_entry(const Fetch& fetch);
   static mc_status held_status(const Fetch& fetch);
@@ -193,6 +209,7 @@ class Fetcher {
   Peers& peers_;
   transport::Transport& transport_;
   Announcer& announcer_;
+  Gatherer& gatherer_;
   const metadata::Reader reader_;
   LocationCache locations_;
   FetchCounters counters_;

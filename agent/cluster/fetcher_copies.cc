@@ -3,6 +3,7 @@
 // Copies: objects of other hosts that this one keeps, because they were asked for again or a master
 // ordered it; and what must not be kept, because it was dropped meanwhile.
 #include "agent/cluster/fetcher.h"
+#include "libmc/base/checksum.h"
 
 namespace mc::agent {
 
@@ -68,6 +69,62 @@ void Fetcher::hold(ClusterTenant& tenant, const PeerMessage& message, MemberId w
   fetch.try_until_ns = fetch.deadline_ns;
   fetch.step = Step::kRoom;
   seek_room(fetch, now_ns);
+}
+
+void Fetcher::hold_stripe(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+                          std::uint64_t now_ns, Ended ended) {
+  const PlaceRow& row = message.rows.front();
+  const std::string key = stripe_key({message.stripe.put, message.stripe.number});
+  const KeyHash name = tenant.name_of(key);
+  if (tenant.find(name) != kNoEntry) return ended(MC_OK);  // said twice
+  const auto region = peers_.region_of(writer, message.region);
+  const auto under_way = std::ranges::count_if(
+      fetches_, [](const auto& each) { return each.second->held.has_value(); });
+  if (by_name_.contains(name)) return;
+  if (!region || static_cast<std::size_t>(under_way) >= kMaxHeld) {
+    return ended(MC_BUSY);
+  }
+  now_ns_ = now_ns;
+  const std::uint64_t share_ms = std::min<std::uint64_t>(message.share_ms, kLongestHoldMs);
+  Fetch& fetch = start(&tenant, name, now_ns + share_ms * 1'000'000);
+  fetch.key = key;
+  fetch.ended = std::move(ended);
+  fetch.at = {writer, *region, row, 0};
+  fetch.at.row.key.clear();
+  fetch.held = Held{writer, message.request, {}};
+  fetch.held->order.pin = static_cast<mc_pin>(row.pin);
+  fetch.held->order.pin_ttl_s = message.pin_ttl_s;
+  fetch.held->label = encode_label({message.stripe, row.checksum, row.key});
+  fetch.try_until_ns = fetch.deadline_ns;
+  fetch.step = Step::kRoom;
+  seek_room(fetch, now_ns);
+}
+
+// A stripe has been read: it lies here from now on, with its label, and waits to be sealed.
+void Fetcher::shelve(Fetch& fetch) {
+  Store& store = fetch.tenant->store();
+  const auto name = parse_stripe_key(fetch.key);
+  const std::vector<std::byte>& label = fetch.held->label;
+  // Dropped meanwhile: its put has failed, or takes too long.
+  const StripeSet* const set = name ? fetch.tenant->stripes().find(name->put) : nullptr;
+  if (set == nullptr || !set->open() || !set->stripes.contains(name->number)) {
+    return miss(fetch, MC_NOT_FOUND, counters_.late);
+  }
+  store.write(fetch.entry, fetch.at.row.length, label);
+  PutOrder order = fetch.held->order;
+  order.key = fetch.key;
+  order.entry = fetch.entry;
+  order.length = fetch.at.row.length + label.size();
+  order.checksum = checksum(fetch.at.row.checksum, label.data(), label.size());
+  const Store::Put result = store.publish(kClusterSession, order);
+  if (result != Store::Put::kStored) {
+    if (result != Store::Put::kExisted && result != Store::Put::kNoSpace) fetch.entry = kNoEntry;
+    return miss(fetch, MC_NO_SPACE, counters_.no_room);
+  }
+  fetch.entry = kNoEntry;
+  ++counters_.held_for_others;
+  if (fetch.ended) std::exchange(fetch.ended, nullptr)(MC_OK);
+  end(fetch);
 }
 
 // What became of a put that is not held here.

@@ -23,8 +23,9 @@ constexpr std::uint64_t kSlowNsPerByte = 1'000;
 
 void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
   Store& store = fetch.tenant->store();
+  const std::uint64_t label_bytes = fetch.held ? fetch.held->label.size() : 0;
   const Store::Reserve result =
-      store.reserve(kClusterSession, fetch.at.row.length, true, fetch.entry);
+      store.reserve(kClusterSession, fetch.at.row.length + label_bytes, true, fetch.entry);
   switch (result) {
     case Store::Reserve::kOk:
       fetch.step = Step::kReading;
@@ -170,6 +171,7 @@ void Fetcher::on_read(Fetch& fetch) {
   ++counters_.read_objects;
   counters_.read_bytes += fetch.at.row.length;
   fetch.read_in = true;
+  if (fetch.held && !fetch.held->label.empty()) return shelve(fetch);
   if (fetch.held) {
     // Nobody else has these bytes, so that until now there was nothing to tell of.
     fetch.step = Step::kOffered;

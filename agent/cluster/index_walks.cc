@@ -30,7 +30,7 @@ class IndexWalks::Walk {
   Walk& operator=(const Walk&) = delete;
 
   // False: no further entry is of interest.
-  virtual bool visit(std::uint32_t entry, std::string_view key) = 0;
+  virtual bool visit(std::uint32_t entry, std::string_view key, std::uint64_t bytes) = 0;
   virtual void finish() = 0;
   virtual bool wants_puts() const = 0;
 
@@ -48,7 +48,13 @@ class IndexWalks::Walk {
       } else {
         return false;
       }
-      if (is_live(index, entry) && !visit(entry, index.key_of(entry))) return false;
+      if (!is_live(index, entry)) continue;
+      if (!tenant_.is_stripe(entry)) {
+        const std::uint64_t bytes = index.entry(entry).length.load_relaxed();
+        if (!visit(entry, index.key_of(entry), bytes)) return false;
+      } else if (const StripeSet* const set = tenant_.speaks_for(entry)) {
+        if (!visit(entry, set->key, set->facts.whole_bytes)) return false;
+      }
     }
     return true;
   }
@@ -72,7 +78,7 @@ class IndexWalks::Listing final : public Walk {
   Listing(ClusterTenant& tenant, const wire::Match& match, Reply<wire::ListAnswer> reply)
       : Walk(tenant, match), reply_(std::move(reply)) {}
 
-  bool visit(std::uint32_t entry, std::string_view key) override {
+  bool visit(std::uint32_t, std::string_view key, std::uint64_t object_bytes) override {
     std::vector<wire::ListedKey>& keys = answer_.keys;
     if (!key.starts_with(match_.pattern) || (!match_.after.empty() && key <= match_.after)) {
       return true;
@@ -83,8 +89,7 @@ class IndexWalks::Listing final : public Walk {
       std::ranges::pop_heap(keys, before);
       keys.pop_back();
     }
-    const std::uint64_t bytes = tenant_.store().index().entry(entry).length.load_relaxed();
-    keys.push_back({std::string(key), bytes});
+    keys.push_back({std::string(key), object_bytes});
     std::ranges::push_heap(keys, before);
     return true;
   }
@@ -123,7 +128,7 @@ class IndexWalks::Removal final : public Walk {
           std::optional<boost::regex> pattern)
       : Walk(tenant, match), reply_(std::move(reply)), pattern_(std::move(pattern)) {}
 
-  bool visit(std::uint32_t entry, std::string_view key) override {
+  bool visit(std::uint32_t entry, std::string_view key, std::uint64_t) override {
     if (pattern_) {
       try {
         if (!boost::regex_search(key.begin(), key.end(), *pattern_)) return true;

@@ -221,6 +221,8 @@ Result<std::unique_ptr<Cluster>> open_cluster(const Options& options, std::uint6
   identity.place.host = host_id();
   identity.place.zone = options.zone.empty() ? 0 : hash_of(options.zone);
   identity.secret = "mc cluster " + options.cluster_id;
+  identity.stripes.above_bytes = options.stripe_bytes;
+  identity.stripes.grace_ns = options.stripe_grace_seconds * 1'000'000'000ull;
   if (!options.cluster_key_file.empty()) {
     auto key = rpc::ClusterKey::from_file(options.cluster_key_file);
     if (!key) return fail(key.error());

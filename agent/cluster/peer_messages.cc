@@ -36,6 +36,16 @@ struct HoldTail {
   std::uint32_t pin_ttl_s;
 };
 
+struct SealTail {
+  std::uint64_t put;
+  std::uint64_t version;
+  std::uint64_t stripes;
+  std::uint16_t hosts;
+  std::uint16_t reserved[3];
+};
+static_assert(sizeof(SealTail) == 32);
+static_assert(kMaxStripes == 64);
+
 std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 
 class Reader {
@@ -124,6 +134,24 @@ bool decode_places(Reader& reader, std::size_t count, PeerMessage& message) {
   return true;
 }
 
+// Rows of stripes, of one object.
+bool decode_stripes(Reader& reader, std::size_t count, PeerMessage& message) {
+  if (count > kMaxStripes || !decode_places(reader, count, message)) return false;
+  if (count == 0) return true;
+  const StripeFacts& facts = message.stripe;
+  if (!reader.take(message.stripe) || !facts.sound() || facts.number < count ||
+      facts.number > facts.count) {
+    return false;
+  }
+  for (const PlaceRow& row : message.rows) {
+    if (!row.held || row.number >= facts.count || row.length != facts.bytes_of(row.number) ||
+        !row.key.empty() || !row.bytes.empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::size_t encoded_row_bytes(const PlaceRow& row) {
@@ -132,7 +160,8 @@ std::size_t encoded_row_bytes(const PlaceRow& row) {
 }
 
 std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
-  const bool ask = message.kind == PeerMessageKind::kAsk;
+  using Kind = PeerMessageKind;
+  const bool ask = message.kind == Kind::kAsk || message.kind == Kind::kAskStripes;
   Head head{static_cast<std::uint8_t>(message.kind), message.flags,
             static_cast<std::uint16_t>(ask ? message.keys.size() : message.rows.size()),
             message.request, message.name_space};
@@ -140,8 +169,9 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
   out.reserve(transport::kMaxNotificationBytes);
   put(out, &head, sizeof head);
   for (const metadata::KeyHash& key : message.keys) put(out, &key, sizeof key);
-  const bool hold = message.kind == PeerMessageKind::kHold;
-  if (hold || message.kind == PeerMessageKind::kPlace) {
+  const bool hold = message.kind == Kind::kHold;
+  const bool stripes = message.kind == Kind::kStripes;
+  if (hold || stripes || message.kind == Kind::kPlace) {
     const std::uint64_t region_bytes = message.region.size();
     put(out, &region_bytes, sizeof region_bytes);
     put(out, message.region.data(), message.region.size());
@@ -169,8 +199,19 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
     const HoldTail tail{message.share_ms, message.pin_ttl_s};
     put(out, &tail, sizeof tail);
   }
-  if (message.kind == PeerMessageKind::kHeld) {
+  if ((hold && (message.flags & kHoldStripe) != 0) || (stripes && !message.rows.empty())) {
+    put(out, &message.stripe, sizeof message.stripe);
+  }
+  if (message.kind == Kind::kHeld) {
     put(out, &message.refused_up_to, sizeof message.refused_up_to);
+  }
+  if (message.kind == Kind::kAskStripes) {
+    put(out, &message.seal.version, sizeof message.seal.version);
+  }
+  if (message.kind == Kind::kSeal) {
+    const SealTail tail{
+        message.seal.put, message.seal.version, message.seal.stripes, message.seal.hosts, {}};
+    put(out, &tail, sizeof tail);
   }
   return out;
 }
@@ -203,12 +244,19 @@ std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes)
       break;
     case PeerMessageKind::kHold: {
       HoldTail tail{};
-      if (head.count != 1 || head.flags > kHoldUpsert || !decode_places(reader, 1, message) ||
-          !reader.take(tail)) {
+      if (head.count != 1 || head.flags > (kHoldUpsert | kHoldStripe) ||
+          !decode_places(reader, 1, message) || !reader.take(tail)) {
         return std::nullopt;
       }
       const PlaceRow& row = message.rows.front();
       if (!row.held || row.key.empty() || !row.bytes.empty()) return std::nullopt;
+      if ((head.flags & kHoldStripe) != 0) {
+        const StripeFacts& facts = message.stripe;
+        if (!reader.take(message.stripe) || !facts.sound() || facts.number >= facts.count ||
+            facts.bytes_of(facts.number) != row.length) {
+          return std::nullopt;
+        }
+      }
       message.share_ms = tail.share_ms;
       message.pin_ttl_s = tail.pin_ttl_s;
       break;
@@ -217,6 +265,29 @@ std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes)
       if (head.count != 0 || head.flags > kLastHoldOutcome || !reader.take(message.refused_up_to)) {
         return std::nullopt;
       }
+      break;
+    case PeerMessageKind::kSeal: {
+      SealTail tail{};
+      if (head.count != 0 || head.flags > (kHoldUpsert | kSealDrop) || !reader.take(tail)) {
+        return std::nullopt;
+      }
+      message.seal = {tail.put, tail.version, tail.stripes, tail.hosts};
+      if (tail.put == 0 || tail.version == 0 || tail.hosts == 0 ||
+          tail.hosts > metadata::kMaxStripeHosts || tail.stripes == 0 || tail.reserved[0] != 0 ||
+          tail.reserved[1] != 0 || tail.reserved[2] != 0) {
+        return std::nullopt;
+      }
+      break;
+    }
+    case PeerMessageKind::kAskStripes:
+      message.keys.resize(1);
+      if (head.count != 1 || head.flags != 0 || !reader.take(message.keys.front()) ||
+          !reader.take(message.seal.version)) {
+        return std::nullopt;
+      }
+      break;
+    case PeerMessageKind::kStripes:
+      if (!decode_stripes(reader, head.count, message)) return std::nullopt;
       break;
     case PeerMessageKind::kPing:
     case PeerMessageKind::kPong:

@@ -23,6 +23,16 @@
 //   Hold   as Place, of one row with its key, then for how long (ms) and the soft pin (s): 4 bytes
 //          each
 //   Held   head, its flags a HoldOutcome, then the version it was too old for, of 8 bytes
+//
+//   Of objects in stripes (stripe_keeper.h, gatherer.h):
+//     writer ── Hold, of one stripe ─► each chosen host ══ reads ═ … ◄── Held
+//            ── Seal: all stripes are held ─► each ── Held: the master knows, and it can be read
+//     reader ── AskStripes: a key, a version ─► each holder ── Stripes: where those it has lie
+//   Hold        of a stripe: then StripeFacts (stripe.h), 40 bytes
+//   Seal        head, put, version, stripes there (bits), hosts: 8, 8, 8, 2 bytes, 6 of nothing
+//   AskStripes  head, hash.hi, hash.lo, version
+//   Stripes     as Place, then StripeFacts whose number says how many stripes are there; without
+//               rows: none are, and no facts follow
 //   Little-endian, as the hosts are.
 // Threads: values. Trusts: nothing: decode_peer_message() copies and checks, or gives nothing.
 #pragma once
@@ -34,6 +44,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/cluster/stripe.h"
 #include "mc/limits.h"
 #include "metadata/directory/key_hash.h"
 #include "shm/layout.h"
@@ -48,10 +59,15 @@ enum class PeerMessageKind : std::uint8_t {
   kPong = 4,
   kHold = 5,
   kHeld = 6,
+  kSeal = 7,
+  kAskStripes = 8,
+  kStripes = 9,
 };
 inline constexpr std::uint8_t kAskForKeys = 1;   // Ask: the answer names the keys too
 inline constexpr std::uint8_t kAskForBytes = 2;  // and brings the bytes, if there is room for all
-inline constexpr std::uint8_t kHoldUpsert = 1;   // Hold: replaces what there is
+inline constexpr std::uint8_t kHoldUpsert = 1;   // Hold, Seal: replaces what there is
+inline constexpr std::uint8_t kHoldStripe = 2;   // Hold: a stripe, known to nobody until it is sealed
+inline constexpr std::uint8_t kSealDrop = 2;     // Seal: no, the put has failed; drop what there is
 inline constexpr std::size_t kMaxAskKeys = 128;
 
 enum class HoldOutcome : std::uint8_t {
@@ -78,17 +94,26 @@ struct PlaceRow {
   std::vector<std::byte> bytes;            // none, or all
 };
 
+struct Seal {
+  std::uint64_t put = 0;
+  std::uint64_t version = 0;
+  std::uint64_t stripes = 0;  // at the host that is told: a bit for each, by number
+  std::uint16_t hosts = 0;    // that hold the object between them
+};
+
 struct PeerMessage {
   PeerMessageKind kind = PeerMessageKind::kPing;
   std::uint8_t flags = 0;
   std::uint32_t request = 0;
   std::uint64_t name_space = 0;         // 0 in an Ask: look in all of them
-  std::vector<metadata::KeyHash> keys;  // Ask
-  std::vector<std::byte> region;        // Place, Hold
-  std::vector<PlaceRow> rows;           // Place; Hold: one
+  std::vector<metadata::KeyHash> keys;  // Ask; AskStripes: one
+  std::vector<std::byte> region;        // Place, Hold, Stripes
+  std::vector<PlaceRow> rows;           // Place, Stripes; Hold: one
   std::uint32_t share_ms = 0;           // Hold: what is not held by then need not be
   std::uint32_t pin_ttl_s = 0;          // Hold
   std::uint64_t refused_up_to = 0;      // Held, kBehind: a later version is wanted
+  StripeFacts stripe;                   // Hold of a stripe, Stripes
+  Seal seal;                            // Seal; AskStripes: its version
 };
 
 // Bytes that a row takes.

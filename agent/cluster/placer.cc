@@ -19,6 +19,8 @@ constexpr std::uint64_t kLeastTryNs = 100 * kMs;
 constexpr std::uint64_t kCheckNs = 5 * kMs;
 constexpr std::uint8_t kMostNodes = 4;  // hosts of one put
 constexpr unsigned kMaxVersions = 7;
+// What a holder keeps of a put beyond its deadline, while the last of its stripes are sealed.
+constexpr std::uint64_t kKeepLongerMs = 5'000;
 
 }  // namespace
 
@@ -56,11 +58,55 @@ Result<transport::RegionId> Placer::region_of(const Errand::Source& source) {
 }
 
 void Placer::settle(Placement& placement, mc_status status, std::uint64_t& reason) {
+  const std::uint64_t id = placement.id;
+  if (placement.ended) {
+    const MemberId node = placement.nodes.empty() ? metadata::kNoNode : placement.nodes.front();
+    told_.push_back({std::move(placement.ended), status, node});
+    placements_.erase(id);
+    return;
+  }
   ++reason;
   placement.errand->settle(placement.errand->items.front(), status);
   ended_ = true;
-  const std::uint64_t id = placement.id;
   placements_.erase(id);
+}
+
+// True: the placement is over, and the errand somebody else's.
+bool Placer::goes_in_stripes(Placement& placement, bool must) {
+  if (placement.stripe || !on_large ||
+      !on_large(placement.errand, *placement.tenant, placement.region, must)) {
+    return false;
+  }
+  placements_.erase(placement.id);
+  return true;
+}
+
+void Placer::tell_of_stripes() {
+  for (const Told& told : std::exchange(told_, {})) told.ended(told.status, told.node);
+}
+
+const std::byte* Placer::bytes_of(const Errand& errand) const {
+  return memory_.at(errand.source.session).mapping.data() + errand.source.offset;
+}
+
+std::uint64_t Placer::place_stripe(Stripe stripe) {
+  const std::uint64_t id = next_id_++;
+  Placement& placement = placements_[id];
+  placement.id = id;
+  placement.errand = std::move(stripe.errand);
+  placement.tenant = stripe.tenant;
+  placement.region = stripe.region;
+  placement.version = stripe.facts.put;
+  placement.offset =
+      placement.errand->source.offset + stripe.facts.number * stripe.facts.stripe_bytes;
+  placement.length = stripe.facts.bytes_of(stripe.facts.number);
+  placement.sum = stripe.sum;
+  placement.stripe = stripe.facts;
+  placement.ended = std::move(stripe.ended);
+  placement.nodes = std::move(stripe.nodes);
+  placement.chosen = true;
+  placement.step = Step::kOffering;
+  return id;
 }
 
 // ---- Who takes it -------------------------------------------------------------------------------
@@ -86,6 +132,9 @@ void Placer::place(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
   placement.tenant = &tenant;
   placement.name = tenant.name_of(item.key);
   placement.region = *region;
+  placement.offset = errand->source.offset;
+  placement.length = errand->source.order.length;
+  placement.sum = errand->source.order.checksum;
   make_version(placement);
   locate(placement, now_ns);
 }
@@ -114,10 +163,13 @@ void Placer::locate(Placement& placement, std::uint64_t now_ns) {
                    const auto holders = answer->holders_of(found);
                    asked->nodes = peers_.reading_order(asked->name, holders);
                    const bool others = !asked->nodes.empty();
-                   if (others && !asked->errand->source.order.upsert) {
+                   // Those of an object in stripes are no better than others.
+                   if (found.attributes.striped) asked->nodes.clear();
+                   if ((others || found.attributes.striped) && found.whole() && !asked->errand->source.order.upsert) {
                      return settle(*asked, MC_OK, counters_.existed);
                    }
                  }
+                 if (goes_in_stripes(*asked, false)) return;
                  if (asked->nodes.empty()) return choose(*asked, now_ns_);
                  asked->step = Step::kOffering;
                });
@@ -141,7 +193,8 @@ void Placer::choose(Placement& placement, std::uint64_t now_ns) {
                 }
                 asked->nodes = answer->nodes.front();
                 asked->step = Step::kOffering;
-                if (asked->nodes.empty()) settle(*asked, MC_NO_SPACE, counters_.nobody);
+                if (!asked->nodes.empty() || goes_in_stripes(*asked, true)) return;
+                settle(*asked, MC_NO_SPACE, counters_.nobody);
               });
 }
 
@@ -164,6 +217,11 @@ void Placer::offer(Placement& placement, std::uint64_t now_ns) {
   PeerMessage message;
   message.kind = PeerMessageKind::kHold;
   message.flags = order.upsert ? kHoldUpsert : std::uint8_t{0};
+  if (placement.stripe) {
+    message.flags = kHoldStripe;
+    message.stripe = *placement.stripe;
+    message.stripe.keep_ms = static_cast<std::uint32_t>(left_ns / kMs + kKeepLongerMs);
+  }
   message.request = static_cast<std::uint32_t>(placement.id);
   message.name_space = placement.tenant->id();
   message.region = *text;
@@ -172,13 +230,13 @@ void Placer::offer(Placement& placement, std::uint64_t now_ns) {
   PlaceRow row;
   row.held = true;
   row.version = placement.version;
-  row.length = order.length;
+  row.length = placement.length;
   row.generation = placement.id;
-  row.checksum = order.checksum;
+  row.checksum = placement.sum;
   row.parent_hash = order.parent_hash;
   row.pin = static_cast<std::uint8_t>(order.pin);
   row.replicas = order.replicas;
-  row.extents.push_back({errand.source.offset, order.length});
+  row.extents.push_back({placement.offset, placement.length});
   row.key = errand.items.front().key;
   message.rows.push_back(std::move(row));
   placement.try_until_ns = now_ns + share_ns;
@@ -194,7 +252,10 @@ void Placer::next_node(Placement& placement, std::uint64_t now_ns) {
   placement.nodes.erase(placement.nodes.begin());
   placement.step = Step::kOffering;
   if (!placement.nodes.empty()) return;
-  if (placement.chosen) return settle(placement, MC_NO_SPACE, counters_.nobody);
+  if (placement.chosen) {
+    if (goes_in_stripes(placement, true)) return;
+    return settle(placement, MC_NO_SPACE, counters_.nobody);
+  }
   choose(placement, now_ns);
 }
 
@@ -206,14 +267,15 @@ void Placer::on_held(MemberId from, const PeerMessage& message) {
   }
   switch (static_cast<HoldOutcome>(message.flags)) {
     case HoldOutcome::kHeld: {
-      counters_.placed_bytes += placement->errand->source.order.length;
+      counters_.placed_bytes += placement->length;
       const metadata::KeyHash name = placement->name;
+      const bool is_stripe = placement->stripe.has_value();
       settle(*placement, MC_OK, counters_.placed);
-      if (on_placed) on_placed(name);
+      if (!is_stripe && on_placed) on_placed(name);
       return;
     }
     case HoldOutcome::kBehind:
-      if (placement->versions >= kMaxVersions) {
+      if (placement->versions >= kMaxVersions || placement->stripe) {
         return settle(*placement, MC_NO_SPACE, counters_.refused);
       }
       clock_.saw(message.refused_up_to);
@@ -292,6 +354,7 @@ void Placer::flush(std::uint64_t now_ns) {
 }
 
 std::uint64_t Placer::next_ns() const {
+  if (!told_.empty()) return 0;
   return placements_.empty() && closing_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
 }
 
@@ -302,10 +365,11 @@ Outcome Placer::pin(const transport::Access& access, std::uint64_t* ticket) {
   if (placement == nullptr || access.write || access.region != placement->region) {
     return Outcome::kStale;
   }
-  const Errand::Source& source = placement->errand->source;
-  if (placement->errand->abandoned || access.offset_bytes < source.offset) return Outcome::kStale;
-  const std::uint64_t within = access.offset_bytes - source.offset;
-  if (within > source.order.length || access.size_bytes > source.order.length - within) {
+  if (placement->errand->abandoned || access.offset_bytes < placement->offset) {
+    return Outcome::kStale;
+  }
+  const std::uint64_t within = access.offset_bytes - placement->offset;
+  if (within > placement->length || access.size_bytes > placement->length - within) {
     return Outcome::kInvalid;
   }
   *ticket = next_ticket_++;

@@ -12,6 +12,9 @@
 //   The put's version is made here and is the same at every host that is asked, so that one which
 //   answers too late holds the same put, or is refused like it. One whose version came too late
 //   (kBehind) gets a later one.
+//
+//   What no host takes as a whole, or is larger than objects shall be in one piece, is the
+//   Striper's; it has its stripes placed here, each as an object of its own.
 // Threads: the agent's loop. Owns: mappings of sessions' memory, and their regions.
 // Trusts: what it is told of outcomes, as any peer. Peers read from a session's memory only what is
 //   being placed, while it is; the checksum is compared there, so that a client which changes the
@@ -21,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/cluster.h"
@@ -57,6 +61,24 @@ class Placer final : public transport::RegionGuard {
 
   // The errand ends with MC_OK, or MC_NO_SPACE where no host takes the object.
   void place(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
+  // One stripe, of a put that the Striper cares for: one of these nodes holds it in the end, which
+  // ended names, or none does.
+  using Ended = std::function<void(mc_status, MemberId)>;
+  struct Stripe {
+    std::shared_ptr<Errand> errand;
+    ClusterTenant* tenant = nullptr;
+    transport::RegionId region = transport::kNoRegion;
+    StripeFacts facts;
+    std::uint64_t sum = 0;
+    std::vector<MemberId> nodes;  // to be asked in this order
+    Ended ended;                  // from tell_of_stripes()
+  };
+  std::uint64_t place_stripe(Stripe stripe);
+  void forget_stripe(std::uint64_t id) { placements_.erase(id); }
+  // Calls ended of stripes whose placement is over.
+  void tell_of_stripes();
+  // The bytes that an errand's client puts. REQUIRES: it is being placed.
+  const std::byte* bytes_of(const Errand& errand) const;
   void on_held(MemberId from, const PeerMessage& message);
   // A notification of this class has ended.
   void on_event(const transport::Event& event);
@@ -69,6 +91,9 @@ class Placer final : public transport::RegionGuard {
   const PlaceCounters& counters() const { return counters_; }
   // Hears of puts that another host holds now.
   std::function<void(const metadata::KeyHash& name)> on_placed;
+  // Asked for puts that could go in stripes. must: it has no other way. True: it is taken care of.
+  std::function<bool(const std::shared_ptr<Errand>&, ClusterTenant&, transport::RegionId, bool must)>
+      on_large;
 
   transport::Outcome pin(const transport::Access& access, std::uint64_t* ticket) override;
   void unpin(std::uint64_t) override {}
@@ -83,6 +108,9 @@ class Placer final : public transport::RegionGuard {
     transport::RegionId region = transport::kNoRegion;
     std::uint64_t version = 0;
     unsigned versions = 0;  // made
+    std::uint64_t offset = 0, length = 0, sum = 0;  // of the bytes to be held
+    std::optional<StripeFacts> stripe;
+    Ended ended;  // of a stripe, instead of the errand
     Step step = Step::kLocating;
     std::vector<MemberId> nodes;  // still to be asked, the first one now
     std::vector<MemberId> asked;
@@ -101,6 +129,7 @@ class Placer final : public transport::RegionGuard {
   void offer(Placement& placement, std::uint64_t now_ns);
   void next_node(Placement& placement, std::uint64_t now_ns);
   void make_version(Placement& placement);
+  bool goes_in_stripes(Placement& placement, bool must);
   void settle(Placement& placement, mc_status status, std::uint64_t& reason);
 
   MasterPort& port_;
@@ -113,6 +142,12 @@ class Placer final : public transport::RegionGuard {
   std::map<std::uint64_t, Placement> placements_;
   std::map<std::uint64_t, Memory> memory_;  // by session
   std::vector<Memory> closing_;             // peers still read
+  struct Told {
+    Ended ended;
+    mc_status status = MC_OK;
+    MemberId node = metadata::kNoNode;
+  };
+  std::vector<Told> told_;
   std::uint64_t next_id_ = 1;
   std::uint64_t next_ticket_ = 1;
   std::uint64_t now_ns_ = 0;

@@ -57,8 +57,6 @@ bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
   return clear_place(bytes, extents);
 }
 
-// Evicts until this many bytes more keep the pool within its capacity. False: they never will, or
-// all that is left is hard pinned.
 bool Store::make_room(std::uint64_t bytes) {
   if (bytes > capacity_bytes_) return false;
   while (live_bytes_ + bytes > capacity_bytes_) {

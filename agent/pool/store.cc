@@ -127,6 +127,36 @@ void Store::remember_nodes(std::uint32_t entry_id, const PoolExtents& extents) {
   for (std::uint32_t i = 0; i < extents.count; ++i) nodes.push_back(extents.at[i].node);
 }
 
+void Store::read(std::uint32_t entry_id, std::uint64_t offset, std::span<std::byte> to) const {
+  const PoolExtents lies = extents(entry_id);
+  for (std::uint32_t i = 0; i < lies.count && !to.empty(); ++i) {
+    const PoolExtent& extent = lies.at[i];
+    if (offset < extent.length_bytes) {
+      const auto step = std::min<std::uint64_t>(to.size(), extent.length_bytes - offset);
+      std::memcpy(to.data(), pool_->data() + extent.offset_bytes + offset, step);
+      to = to.subspan(step);
+      offset = 0;
+    } else {
+      offset -= extent.length_bytes;
+    }
+  }
+}
+
+void Store::write(std::uint32_t entry_id, std::uint64_t offset, std::span<const std::byte> from) {
+  const PoolExtents lies = extents(entry_id);
+  for (std::uint32_t i = 0; i < lies.count && !from.empty(); ++i) {
+    const PoolExtent& extent = lies.at[i];
+    if (offset < extent.length_bytes) {
+      const auto step = std::min<std::uint64_t>(from.size(), extent.length_bytes - offset);
+      std::memcpy(pool_->data() + extent.offset_bytes + offset, from.data(), step);
+      from = from.subspan(step);
+      offset = 0;
+    } else {
+      offset -= extent.length_bytes;
+    }
+  }
+}
+
 PoolExtents Store::extents(std::uint32_t entry_id) const {
   PoolExtents result;
   const shm::Entry& entry = index_->entry(entry_id);

@@ -116,6 +116,9 @@ class Store {
   bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
   PoolExtents extents(std::uint32_t entry) const;
+  // Bytes of an entry's extents, as one stretch. REQUIRES: they lie within.
+  void read(std::uint32_t entry, std::uint64_t offset, std::span<std::byte> to) const;
+  void write(std::uint32_t entry, std::uint64_t offset, std::span<const std::byte> from);
   // Bytes of an entry's extents that lie, wholly or not, in a tail that is to go.
   std::uint64_t tail_bytes(std::uint32_t entry) const;
   std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;
@@ -143,6 +146,10 @@ class Store {
   // Up to limit objects from cursor on, by entry; cursor becomes 0 at the end.
   std::vector<ListedObject> list(std::string_view prefix, std::size_t limit, std::uint64_t& cursor);
 
+  // Evicts until this many bytes more keep the pool within its capacity. False: they never will, or
+  // all that is left is hard pinned.
+  bool make_room(std::uint64_t bytes);
+
   // ---- Time passes
   void catch_up();                  // after answers: what nobody has to wait for; makes room ahead
   void reclaim();                   // frees what is in limbo and not pinned
@@ -167,7 +174,6 @@ class Store {
 
   void take_pool(std::unique_ptr<ExtentPool> pool);
   bool allocate(std::uint64_t bytes, bool evict, PoolExtents& extents);
-  bool make_room(std::uint64_t bytes);
   bool make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length);
   bool evict_some(std::uint64_t bytes);
   std::uint64_t evict_batch(std::uint64_t most);

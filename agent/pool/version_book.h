@@ -5,8 +5,10 @@
 //   same at every holder. A memory file beside the index, so that an agent that was killed comes
 //   back with what it holds under the versions it held it under.
 //
-//   row   0        8         9         10       16
-//         │ version│ replicas│ untold  │ 0 … 0  │
+//   row   0        8         9         10            11              12      16
+//         │ version│ replicas│ untold  │ stripe hosts│ stripes here  │ 0 … 0 │
+//
+//   Of a stripe: how many hosts hold its object between them, and how many stripes are on this one.
 //
 //   A row is written before its entry becomes live, and means nothing while that is not.
 // Threads: the agent's loop. Owns: the file. Trusts: rows of an earlier agent as numbers only: a
@@ -23,12 +25,15 @@ namespace mc::agent {
 class VersionBook {
  public:
   // A put of which no master has said that it took it. No removal can have meant it.
-  enum class Untold : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2 };
+  // kStripe: of a put that is not complete, and never will be if this agent ends.
+  enum class Untold : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2, kStripe = 3 };
   struct Row {
     std::uint64_t version = 0;
     std::uint8_t replicas = 1;
     Untold untold = Untold::kNo;
-    std::uint8_t reserved[6] = {};
+    std::uint8_t stripe_hosts = 0;
+    std::uint8_t stripes_here = 0;
+    std::uint8_t reserved[4] = {};
   };
   static_assert(sizeof(Row) == 16);
 

@@ -67,6 +67,8 @@ Directory::Known Directory::look_up(KeyHash hash, NodeIndex node) {
     ++known.holder_count;
     known.version = slot.version;
     known.bytes = slot.bytes();
+    const Attributes attributes = unpack(slot.attributes());
+    known.hosts_wanted = attributes.striped ? attributes.stripe_hosts : 1;
     if (holder == node) known.own = &slot;
   });
   return known;
@@ -86,9 +88,14 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     return too_old_for(known.tombstone->version, same ? Verdict::kRemoved : Verdict::kBehind);
   }
   const bool held = known.holder_count != 0;
+  const bool creates = item.what == PublishItem::What::kCreates;
+  // To what nobody can read no put gives way: it may never become whole.
+  if (held && creates && !known.whole() && item.version < known.version) {
+    return too_old_for(known.version, Verdict::kBehind);
+  }
   if (held && item.version < known.version) return too_old_for(known.version, Verdict::kStale);
   const bool joins = held && item.version == known.version;
-  if (held && !joins && item.what == PublishItem::What::kCreates) return Verdict::kStale;
+  if (held && !joins && creates && known.whole()) return Verdict::kStale;
   if (joins && item.bytes != known.bytes) return Verdict::kInvalid;
   // A version that others hold was told in time by somebody.
   if (!joins && tombstones_.uncertain(batch.removals_seen, item.version)) {

@@ -102,6 +102,8 @@ class Directory {
     unsigned holder_count = 0;
     std::uint64_t version = 0;  // of the holders, all the same
     std::uint64_t bytes = 0;
+    unsigned hosts_wanted = 1;  // striped: fewer holders are no object that anybody can read
+    bool whole() const { return holder_count >= hosts_wanted; }
   };
 
   Node* find(NodeId node);

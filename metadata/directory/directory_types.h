@@ -16,6 +16,7 @@
 namespace mc::metadata {
 
 inline constexpr unsigned kMaxHolders = 16;  // of one key: 8 replicas, and copies of hot objects
+static_assert(kMaxStripeHosts <= kMaxHolders);
 
 struct DirectoryOptions {
   std::uint64_t max_entries = 64ull << 20;  // (key, holder) pairs; 40 to 54 bytes each
@@ -107,6 +108,11 @@ struct Located {
   std::uint32_t holder_count = 0;
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
+  // Nothing of a striped object is missing: it can be read.
+  [[nodiscard]] bool whole() const {
+    return state == Lookup::kFound &&
+           (!attributes.striped || holder_count >= attributes.stripe_hosts);
+  }
 };
 
 struct LocateAnswer {

@@ -46,11 +46,6 @@ class KeyHasher {
     return mix({inner.high64, inner.low64}, tenant);
   }
 
-  // The name of one stripe of a striped object. Stripes are ordinary objects under these names.
-  [[nodiscard]] KeyHash stripe(KeyHash whole, std::uint32_t index) const {
-    return mix(whole, ~static_cast<std::uint64_t>(index));
-  }
-
  private:
   [[nodiscard]] KeyHash mix(KeyHash hash, std::uint64_t with) const {
     const std::array<std::uint64_t, 3> words = {hash.hi, hash.lo, with};

@@ -33,37 +33,30 @@ enum class Pin : std::uint8_t { kNone = 0, kSoft = 1, kHard = 2 };
 struct Attributes {
   Pin pin = Pin::kNone;
   bool grouped = false;
-  // Striped: the entry is only the tie, its size is that of the whole, and the bytes are under
-  // KeyHasher::stripe(hash, 0 .. stripe_count - 1). Every holder of a stripe publishes the tie too.
+  // Striped: each holder has some of the object's stripes, all holders together have all of them;
+  // the size is that of the whole.
   bool striped = false;
-  std::uint8_t replicas = 1;         // wanted, 1 to 8; 1 for a tie
-  std::uint8_t stripe_exponent = 0;  // striped only, 0 to 15: a stripe has 1 MiB << exponent
+  std::uint8_t replicas = 1;      // wanted, 1 to 8; 1 if striped
+  std::uint8_t stripe_hosts = 0;  // striped only: that many holders are the whole object, 1 to 16
 
   bool operator==(const Attributes&) const = default;
 };
 
-inline constexpr std::uint64_t kLeastStripeBytes = 1u << 20;
 inline constexpr std::uint8_t kMaxReplicas = 8;
-inline constexpr std::uint8_t kMaxStripeExponent = 15;
-
-constexpr std::uint64_t stripe_bytes(Attributes attributes) {
-  return kLeastStripeBytes << attributes.stripe_exponent;
-}
-constexpr std::uint64_t stripe_count(std::uint64_t bytes, Attributes attributes) {
-  return (bytes - 1) / stripe_bytes(attributes) + 1;
-}
+inline constexpr std::uint8_t kMaxStripeHosts = 16;
 
 constexpr bool valid(Attributes attributes) {
   if (attributes.pin > Pin::kHard) return false;
   if (attributes.striped) {
-    return attributes.replicas == 1 && attributes.stripe_exponent <= kMaxStripeExponent;
+    return attributes.replicas == 1 && attributes.stripe_hosts >= 1 &&
+           attributes.stripe_hosts <= kMaxStripeHosts;
   }
   return attributes.replicas >= 1 && attributes.replicas <= kMaxReplicas &&
-         attributes.stripe_exponent == 0;
+         attributes.stripe_hosts == 0;
 }
 
 constexpr std::uint8_t pack(Attributes attributes) {
-  const unsigned high = attributes.striped ? attributes.stripe_exponent : attributes.replicas - 1u;
+  const unsigned high = (attributes.striped ? attributes.stripe_hosts : attributes.replicas) - 1u;
   return static_cast<std::uint8_t>(static_cast<unsigned>(attributes.pin) |
                                    (attributes.grouped ? 4u : 0u) | (attributes.striped ? 8u : 0u) |
                                    high << 4);
@@ -75,7 +68,7 @@ constexpr Attributes unpack(std::uint8_t packed) {
   attributes.striped = (packed & 8u) != 0;
   const auto high = static_cast<std::uint8_t>(packed >> 4);
   if (attributes.striped) {
-    attributes.stripe_exponent = high;
+    attributes.stripe_hosts = static_cast<std::uint8_t>(high + 1);
   } else {
     attributes.replicas = static_cast<std::uint8_t>(high + 1);
   }

@@ -40,10 +40,13 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
 void DrainPlanner::consider(const WalkedKey& key, std::span<const NodeView> nodes,
                             CopyAndRelease& orders) {
   const auto holders = key.all_holders();
-  // A tie goes with its node's last stripe.
-  if (key.attributes.striped) return;
   if (std::find(holders.begin(), holders.end(), node_) == holders.end()) return;
   ++progress_.seen;
+  if (key.attributes.striped) {
+    // Nobody moves a stripe: to be released, the object would have to go.
+    ++unplaced_;
+    return;
+  }
   if (ledger_.contains(key.hash)) return;
   const auto staying = static_cast<unsigned>(std::count_if(
       holders.begin(), holders.end(), [&](NodeId node) { return stays(node, nodes); }));

@@ -141,6 +141,23 @@ TEST_F(Placement, IsolatedClientsPutElsewhereToo) {
   }
 }
 
+TEST_F(Placement, WhatItsCapacityRefusesIsHeldByAnotherHostToo) {
+  for (const char* const mode : {"direct", "isolated"}) {
+    SCOPED_TRACE(mode);
+    agents_.clear();
+    start(1, {{"mode", mode}, {"isolated_allow_same_user", "true"}});
+    // Room in the pool, but only four objects may live in it.
+    start_small_host({{"pool_bytes", "32MiB"}, {"max_pool_bytes", "32MiB"}, {"capacity_bytes", "2MiB"}});
+    for (std::size_t i = 0; i < 10; ++i) ASSERT_EQ(put_pinned(i), MC_OK) << mc_last_error();
+    EXPECT_EQ(placed(), 6u);
+    for (std::size_t i = 0; i < 10; ++i) {
+      EXPECT_TRUE(get(0, key_of(i)) == content(key_of(i), kObject)) << i;
+    }
+    close_clients(0);
+    close_clients(1);
+  }
+}
+
 TEST_F(Placement, AHostThatDiesWhileItTakesAnObjectIsFollowedByTheNext) {
   start(1);
   agents_.push_back(std::make_unique<AgentProcess>());

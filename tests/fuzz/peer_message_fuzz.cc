@@ -30,6 +30,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (message->kind == PeerMessageKind::kHold) {
     require(message->rows.size() == 1 && !message->rows.front().key.empty());
   }
+  const StripeFacts& stripe = message->stripe;
+  if (message->kind == PeerMessageKind::kStripes && !message->rows.empty()) {
+    require(stripe.sound() && message->rows.size() <= kMaxStripes);
+    for (const PlaceRow& row : message->rows) require(row.length == stripe.bytes_of(row.number));
+  }
+  if (message->kind == PeerMessageKind::kHold && (message->flags & kHoldStripe) != 0) {
+    require(stripe.sound() && message->rows.front().length == stripe.bytes_of(stripe.number));
+  }
+  if (message->kind == PeerMessageKind::kSeal) {
+    require(message->seal.put != 0 && message->seal.stripes != 0);
+  }
   const std::vector<std::byte> again = encode_peer_message(*message);
   const auto twice = decode_peer_message(again);
   require(twice.has_value());

@@ -55,6 +55,8 @@ class History {
   void note(std::uint64_t what) { hash_ = (hash_ ^ what) * 0x100000001b3u; }
   // Links or processes fail at this time, or time is not what it was.
   void disturbed(std::uint64_t from_ns, std::uint64_t to_ns);
+  // None of that was so between them.
+  bool calm(std::uint64_t from_ns, std::uint64_t to_ns) const;
   void clock_jumped() { clocks_differ_ = true; }
   // What a node held, or was putting, is gone with its memory.
   void lost(unsigned key, std::uint64_t now_ns);
@@ -73,7 +75,6 @@ class History {
   std::uint64_t reads = 0, misses = 0, puts_stored = 0, removes_sure = 0;
 
  private:
-  bool calm(std::uint64_t from_ns, std::uint64_t to_ns) const;
   std::string name(Number put) const;
   void check_read(unsigned reader, Number put, std::uint64_t begin_ns, std::uint64_t now_ns);
 

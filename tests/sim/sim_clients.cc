@@ -72,7 +72,7 @@ void SimWorld::begin_put(Client& client) {
   client.local = random_.chance(0.1);
   client.put = history_.begin_put(client.keys[0], size, client.upsert, now_ns_);
   // As if there were no room, and no other way to make some.
-  if (random_.chance(0.15)) return place_elsewhere(client);
+  if (random_.chance(faults_.stripes ? 0.4 : 0.15)) return place_elsewhere(client);
   client.doing = Client::Doing::kReserving;
   go_on_putting(client);
 }
@@ -103,7 +103,18 @@ void SimWorld::place_elsewhere(Client& client) {
   send_errand(client, Errand::Kind::kPlace);
 }
 
+// An upsert in stripes that does not come to its end, because somebody died or was cut off while it
+// was being sealed, may have taken away what it was to replace.
+void SimWorld::may_have_replaced(const Client& client) {
+  const bool in_stripes = stripe_bytes_ != 0 && client.kind == Errand::Kind::kPlace &&
+                          history_.put(client.put).size > stripe_bytes_;
+  if (in_stripes && client.upsert && !history_.calm(client.begin_ns, now_ns_)) {
+    history_.lost(client.keys[0], now_ns_);
+  }
+}
+
 void SimWorld::end_put(Client& client, History::Ending ending) {
+  if (ending == History::Ending::kRefused) may_have_replaced(client);
   const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready();
   history_.end_put(client.put, ending, announced, master_.reign(), now_ns_);
   end(client);
@@ -218,6 +229,7 @@ void SimWorld::look_at_errand(Client& client) {
       [[fallthrough]];
     case Errand::Kind::kAnnounce:
       if (status == MC_TIMEOUT) {  // it may still be there
+        may_have_replaced(client);
         end(client);
       } else {
         end_put(client, status == MC_OK ? History::Ending::kStored : History::Ending::kRefused);
@@ -347,6 +359,7 @@ void SimWorld::node_died(std::size_t node, bool keeps_memory) {
   for (const auto& client : clients_) {
     if (client->node != node) continue;
     if (client->doing != Client::Doing::kNothing) {
+      may_have_replaced(*client);
       if (client->errand) {
         client->errand->abandoned = true;
         for (std::size_t i = 0; i < client->keys.size(); ++i) {

@@ -126,6 +126,9 @@ void SimNode::start() {
   identity.incarnation = incarnation_;
   identity.secret = "the simulated cluster's";
   identity.place.host = id();
+  identity.stripes.above_bytes = options_.stripe_bytes;
+  identity.stripes.unit_bytes = 64;
+  identity.stripes.grace_ns = 1'500 * kMs;
   cluster_ = std::make_unique<Cluster>(identity, options_, dial_, *transport_);
 
   tenant_ = std::make_shared<agent::Tenant>();
@@ -190,6 +193,24 @@ std::uint64_t SimNode::latest_version() const { return cluster_->port->latest_ve
 void SimNode::set_plan(const transport::fault::FaultPlan& plan) {
   plan_ = plan;
   if (up()) transport_->set_plan(plan);
+}
+
+std::vector<SimNode::Stripe> SimNode::stripes() {
+  std::vector<Stripe> found;
+  agent::ObjectIndex& index = store().index();
+  for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
+    const auto version = index.entry(entry).version.load_relaxed();
+    if (shm::state_of(version) != shm::EntryState::kLive) continue;
+    const auto name = agent::parse_stripe_key(index.key_of(entry));
+    if (!name) continue;
+    const std::uint64_t length = index.entry(entry).length.load_relaxed();
+    std::vector<std::byte> end(std::min(length, agent::kMostLabelBytes));
+    store().read(entry, length - end.size(), end);
+    const auto label = agent::decode_label(end, *name);
+    if (!label) throw std::runtime_error("a stripe has no label");
+    found.push_back({entry, *label});
+  }
+  return found;
 }
 
 std::string SimNode::check_sums(bool quiet) {

@@ -20,6 +20,7 @@ struct NodeOptions {
   std::uint64_t node = 0;
   std::uint64_t pool_bytes = 512u << 10;
   std::uint64_t seed = 0;
+  std::uint64_t stripe_bytes = 0;  // of larger objects; 0: none go in stripes
   transport::fault::FaultPlan plan;
   SimPort::Faults faults;
   // A deliberate bug: peers read whatever lies there now.
@@ -47,6 +48,12 @@ class SimNode {
   agent::Cluster& cluster();
   const std::shared_ptr<agent::Tenant>& tenant() const { return tenant_; }
   transport::fault::FaultTransport& transport() { return *transport_; }
+  // Of large objects, that lie here.
+  struct Stripe {
+    std::uint32_t entry = 0;
+    agent::StripeLabel label;
+  };
+  std::vector<Stripe> stripes();
   // Names what does not add up in the pool, or nothing. quiet: nobody reserves or reads.
   std::string check_sums(bool quiet);
   void set_plan(const transport::fault::FaultPlan& plan);

@@ -242,6 +242,11 @@ void SimPort::ask(Method method, std::string body, std::uint64_t deadline_ns, Do
 
 void SimPort::publish(std::vector<metadata::PublishItem> items, std::uint64_t removals_seen,
                       std::uint64_t deadline_ns, Done<std::vector<Verdict>> done) {
+  for (metadata::PublishItem& item : items) {
+    if (faults_.takes_a_part_for_the_whole && item.attributes.striped) {
+      item.attributes.stripe_hosts = 1;
+    }
+  }
   Call made;
   made.method = Method::kPublish;
   made.deadline_ns = deadline_ns;

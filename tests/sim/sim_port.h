@@ -29,6 +29,8 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
   struct Faults {
     // A deliberate bug: says that it has dropped, and has not.
     bool lies_about_drops = false;
+    // Another: says of a few stripes that they are the object.
+    bool takes_a_part_for_the_whole = false;
   };
 
   SimPort(const metadata::Descriptor& descriptor, agent::MasterOrders& orders, Dial dial,

@@ -108,6 +108,12 @@ TEST_F(Sim, ChecksFindGuardsThatCompareNoGenerations) {
   EXPECT_NE(found_at(bugs, "removed"), 0u);
 }
 
+TEST_F(Sim, ChecksFindStripesThatAreTakenForTheirObject) {
+  Bugs bugs;
+  bugs.parts_are_wholes = true;
+  EXPECT_NE(found_at(bugs, "stripes"), 0u);
+}
+
 TEST_F(Sim, ChecksFindMemoryThatARestartLoses) {
   Bugs bugs;
   bugs.memory_is_forgotten = true;

@@ -51,6 +51,8 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     plan.max_delay_ns = random_.between(1, 30) * kMs;
   }
   const std::uint64_t node_count = random_.between(2, 5);
+  faults_.stripes = bugs_.parts_are_wholes || random_.chance(0.5);
+  if (faults_.stripes) stripe_bytes_ = random_.between(64, largest_bytes_ / 3);
   evictions_seen_.resize(node_count);
   for (std::uint64_t i = 0; i < node_count; ++i) {
     NodeOptions options;
@@ -59,6 +61,8 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     options.seed = seed;
     options.plan = plan;
     options.faults.lies_about_drops = bugs_.drops_are_lies;
+    options.faults.takes_a_part_for_the_whole = bugs_.parts_are_wholes;
+    options.stripe_bytes = stripe_bytes_;
     options.checks_no_generations = bugs_.guards_are_lax;
     const auto dial = [this, node = options.node](metadata::rpc::LinkHandler& handler) {
       const bool there = passes(node, kMasterHost) && passes(kMasterHost, node);
@@ -185,6 +189,11 @@ void SimWorld::kill(std::size_t node, bool keeps_memory) {
     for (unsigned key = 0; key < key_count_; ++key) {
       const std::string text = key_text(key);
       if (store.index().find(text, store.index().hash(text))) history_.lost(key, now_ns_);
+    }
+    for (const SimNode::Stripe& stripe : nodes_[node]->stripes()) {
+      for (unsigned key = 0; key < key_count_; ++key) {
+        if (key_text(key) == stripe.label.key) history_.lost(key, now_ns_);
+      }
     }
   }
   node_died(node, keeps_memory);
@@ -362,8 +371,29 @@ void SimWorld::run() {
   const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };
   do {
     run_until(now_ns_ + 500 * kMs, 50 * kMs);
-  } while (now_ns_ < latest_ns && history_.failures().empty() && std::ranges::any_of(nodes_, busy));
+  } while (now_ns_ < latest_ns && history_.failures().empty() &&
+           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty()));
   check_nodes(true);
+  if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
+}
+
+// What is left of objects in stripes that are not whole; or nothing.
+std::string SimWorld::stripes_left() const {
+  std::map<std::uint64_t, std::pair<agent::StripeLabel, std::set<std::uint16_t>>> puts;
+  for (const auto& node : nodes_) {
+    for (const SimNode::Stripe& stripe : node->stripes()) {
+      auto& [label, numbers] = puts[stripe.label.facts.put];
+      label = stripe.label;
+      numbers.insert(stripe.label.facts.number);
+    }
+  }
+  for (const auto& [put, found] : puts) {
+    const auto& [label, numbers] = found;
+    if (numbers.size() == label.facts.count) continue;
+    return "I8 " + std::to_string(numbers.size()) + " of " + std::to_string(label.facts.count) +
+           " stripes of " + label.key + " are left in the end";
+  }
+  return {};
 }
 
 void SimWorld::read_everything() {
@@ -400,6 +430,7 @@ std::string SimWorld::story() const {
                      std::to_string(key_count_) + " keys" + (faults_.noise ? ", noise" : "") +
                      (faults_.slow_links ? ", slow links" : "") +
                      (faults_.small_pools ? ", small pools" : "") +
+                     (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +
                      (faults_.clock_jumps ? ", clock jumps" : "") + "\n";
   for (const std::string& line : story_) text += "  " + line + "\n";
   return text;

@@ -34,6 +34,7 @@ struct Bugs {
   bool memory_flips_bits = false;    // of live objects, at rest
   bool guards_are_lax = false;       // peers read whatever lies there now
   bool memory_is_forgotten = false;  // a restart that should keep the pool's memory does not
+  bool parts_are_wholes = false;     // holders say of a few stripes that they are the object
 };
 
 // Which kinds of faults a run has; chosen by its seed.
@@ -42,6 +43,7 @@ struct Faults {
   bool slow_links = false, broken_links = false;
   bool partitions = false, crashes = false, memory_losses = false, pauses = false;
   bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
+  bool stripes = false;  // large objects lie on several hosts
 };
 
 class SimWorld {
@@ -101,6 +103,7 @@ class SimWorld {
   void restart(std::size_t node);
   void check_nodes(bool quiet);
   void read_everything();
+  std::string stripes_left() const;
 
   // sim_clients.cc
   void act(Client& client);
@@ -111,6 +114,7 @@ class SimWorld {
   void go_on_putting(Client& client);
   void publish(Client& client);
   void end_put(Client& client, History::Ending ending);
+  void may_have_replaced(const Client& client);
   void send_errand(Client& client, agent::Errand::Kind kind);
   void look_at_errand(Client& client);
   void end_get(Client& client);
@@ -133,6 +137,7 @@ class SimWorld {
   Faults faults_;
   unsigned key_count_ = 0;
   std::uint64_t largest_bytes_ = 0;
+  std::uint64_t stripe_bytes_ = 0;  // larger objects that find no room are put in stripes; 0: none
   bool working_ = false;  // clients begin operations
   std::vector<std::string> story_;
   boost::asio::io_context io_;

@@ -202,32 +202,22 @@ TEST(Slot, KeepsEveryFieldAtItsLimits) {
 
 TEST(Slot, PacksEveryValidSetOfAttributes) {
   for (unsigned pin = 0; pin <= 2; ++pin) {
-    for (unsigned high = 0; high <= 15; ++high) {
+    for (unsigned high = 0; high <= 17; ++high) {
       for (const bool striped : {false, true}) {
         Attributes attributes;
         attributes.pin = static_cast<Pin>(pin);
         attributes.grouped = high % 2 == 0;
         attributes.striped = striped;
-        if (striped) attributes.stripe_exponent = static_cast<std::uint8_t>(high);
+        if (striped) attributes.stripe_hosts = static_cast<std::uint8_t>(high);
         if (!striped) attributes.replicas = static_cast<std::uint8_t>(high);
         if (!valid(attributes)) {
-          EXPECT_TRUE(!striped && (high == 0 || high > kMaxReplicas));
+          EXPECT_TRUE(high == 0 || (!striped && high > kMaxReplicas) || high > kMaxStripeHosts);
           continue;
         }
         EXPECT_EQ(unpack(pack(attributes)), attributes);
       }
     }
   }
-}
-
-TEST(Slot, CountsTheStripesOfAWhole) {
-  Attributes tie;
-  tie.striped = true;
-  EXPECT_EQ(stripe_count(1, tie), 1u);
-  EXPECT_EQ(stripe_count(1 << 20, tie), 1u);
-  EXPECT_EQ(stripe_count((1 << 20) + 1, tie), 2u);
-  tie.stripe_exponent = 15;
-  EXPECT_EQ(stripe_count(std::uint64_t{1} << 40, tie), 32u);
 }
 
 }  // namespace

@@ -321,34 +321,56 @@ TEST(Directory, CountsWhatEachNodeHolds) {
   EXPECT_EQ(nodes[1].report, ReportState::kComplete);
 }
 
-TEST(Directory, AStripedObjectIsATieAndStripesUnderNamesOfTheirOwn) {
+// The version of an object of which two hosts hold the stripes.
+PublishItem striped(std::uint64_t version) {
+  PublishItem item = held(1, version);
+  item.bytes = 5u << 20;
+  item.attributes.striped = true;
+  item.attributes.stripe_hosts = 2;
+  return item;
+}
+
+TEST(Directory, AStripedObjectIsWholeWhenAsManyHostsHoldItAsItWasPutOn) {
   Directory directory({});
-  const KeyHasher hasher("secret");
   Agent one(&directory, 1);
   Agent two(&directory, 2);
   one.report_nothing();
   two.report_nothing();
-  PublishItem tie = held(1, 3);
-  tie.bytes = (5u << 20) + 1;
-  tie.attributes.striped = true;
-  tie.attributes.stripe_exponent = 1;  // 2 MiB: three stripes
-  one.publish({tie});
-  two.publish({tie});
-  for (std::uint32_t i = 0; i < 3; ++i) {
-    PublishItem stripe = held(0, 3);
-    stripe.hash = hasher.stripe(tie.hash, i);
-    (i == 1 ? two : one).publish({stripe});
-  }
-  LocateAnswer whole;
-  directory.locate({&tie.hash, 1}, whole);
-  ASSERT_TRUE(whole.keys[0].attributes.striped);
-  const std::uint64_t stripes = stripe_count(whole.keys[0].bytes, whole.keys[0].attributes);
-  ASSERT_EQ(stripes, 3u);
-  std::vector<KeyHash> names;
-  for (std::uint32_t i = 0; i < stripes; ++i) names.push_back(hasher.stripe(tie.hash, i));
-  LocateAnswer parts;
-  directory.locate(names, parts);
-  EXPECT_THAT(parts.holders, ElementsAre(1, 2, 1));
+  const PublishItem item = striped(3);
+  LocateAnswer found;
+  one.publish({item});
+  directory.locate({&item.hash, 1}, found);
+  ASSERT_EQ(found.keys[0].state, Lookup::kFound);
+  ASSERT_TRUE(found.keys[0].attributes.striped);
+  EXPECT_FALSE(found.keys[0].whole());
+  two.publish({item});
+  directory.locate({&item.hash, 1}, found);
+  EXPECT_TRUE(found.keys[0].whole());
+  EXPECT_THAT(found.holders, ElementsAre(1, 2));
+  ASSERT_TRUE(directory.leave(2, 1));
+  directory.locate({&item.hash, 1}, found);
+  EXPECT_FALSE(found.keys[0].whole());
+}
+
+TEST(Directory, APutDoesNotGiveWayToStripesThatAreNotWhole) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  Agent three(&directory, 3);
+  for (Agent* const agent : {&one, &two, &three}) agent->report_nothing();
+  PublishItem creates = held(1, 7);
+  creates.what = PublishItem::What::kCreates;
+  one.publish({striped(5)});
+  two.publish({striped(5)});
+  EXPECT_THAT(three.publish({creates}), ElementsAre(Verdict::kStale));
+  ASSERT_TRUE(directory.leave(2, 1));
+  // Behind what is there: it needs a later version, and must not go.
+  creates.version = 4;
+  EXPECT_THAT(three.publish({creates}), ElementsAre(Verdict::kBehind));
+  EXPECT_EQ(three.refused_up_to(), 5u);
+  creates.version = 7;
+  EXPECT_THAT(three.publish({creates}), ElementsAre(Verdict::kAccepted));
+  EXPECT_THAT(three.drops(), ElementsAre(Holding{creates.hash, 5, 1}));
 }
 
 TEST(KeyHasher, DependsOnTheSecretTheNamespaceAndTheBorderBetweenThem) {
@@ -357,7 +379,6 @@ TEST(KeyHasher, DependsOnTheSecretTheNamespaceAndTheBorderBetweenThem) {
   EXPECT_EQ(one.hash("a", "bc"), KeyHasher("secret").hash("a", "bc"));
   EXPECT_NE(one.hash("a", "bc"), two.hash("a", "bc"));
   EXPECT_NE(one.hash("a", "bc"), one.hash("ab", "c"));
-  EXPECT_NE(one.stripe({1, 2}, 0), one.stripe({1, 2}, 1));
 }
 
 // All overhead is in it: what the directory says it uses, at its fullest and right after growth.

@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "unit/golden_file.h"
+
 namespace mc::agent {
 namespace {
 
@@ -157,6 +159,133 @@ TEST(PeerMessages, PlacesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused([](PlaceRow& row) { row.replicas = 9; }));
   EXPECT_TRUE(refused([](PlaceRow& row) { row.number = kMaxAskKeys; }));
   EXPECT_TRUE(refused([](PlaceRow& row) { row.key = std::string(MC_MAX_KEY_BYTES + 1, 'k'); }));
+}
+
+StripeFacts facts() {
+  StripeFacts made;
+  made.put = 0x1112131415161718;
+  made.whole_bytes = 2500;
+  made.whole_sum = 0x2122232425262728;
+  made.stripe_bytes = 1000;
+  made.number = 1;
+  made.count = 3;
+  made.keep_ms = 5000;
+  return made;
+}
+
+PeerMessage hold_stripe() {
+  PeerMessage message = hold();
+  message.flags = kHoldStripe;
+  message.stripe = facts();
+  return message;
+}
+
+PeerMessage stripes() {
+  PeerMessage message = place();
+  message.kind = PeerMessageKind::kStripes;
+  message.rows = {held_row(0, 1, 0), held_row(2, 1, 0)};
+  message.rows[1].extents[0].length_bytes = message.rows[1].length = 500;
+  message.stripe = facts();
+  message.stripe.number = 2;
+  return message;
+}
+
+PeerMessage ask_stripes() {
+  PeerMessage message;
+  message.kind = PeerMessageKind::kAskStripes;
+  message.request = 0x31323334;
+  message.name_space = 11;
+  message.keys = {{1, 2}};
+  message.seal.version = 0x4142434445464748;
+  return message;
+}
+
+PeerMessage seal() {
+  PeerMessage message;
+  message.kind = PeerMessageKind::kSeal;
+  message.flags = kHoldUpsert;
+  message.request = 0x80000001;
+  message.name_space = 11;
+  message.seal = {0x1112131415161718, 0x1112131415161719, 0x8000000000000005, 3};
+  return message;
+}
+
+TEST(PeerMessages, WhatIsSaidOfStripesIsHeard) {
+  for (const PeerMessage& message : {hold_stripe(), stripes(), ask_stripes(), seal()}) {
+    const auto bytes = encode_peer_message(message);
+    const auto heard = decode_peer_message(bytes);
+    ASSERT_TRUE(heard) << static_cast<int>(message.kind);
+    EXPECT_EQ(encode_peer_message(*heard), bytes);
+    EXPECT_TRUE(heard->stripe.same_object(message.stripe));
+    EXPECT_EQ(heard->stripe.number, message.stripe.number);
+    EXPECT_EQ(heard->seal.put, message.seal.put);
+    EXPECT_EQ(heard->seal.version, message.seal.version);
+    EXPECT_EQ(heard->seal.hosts, message.seal.hosts);
+    EXPECT_EQ(heard->seal.stripes, message.seal.stripes);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
+    }
+  }
+  // None are there.
+  PeerMessage none;
+  none.kind = PeerMessageKind::kStripes;
+  const auto heard = decode_peer_message(encode_peer_message(none));
+  ASSERT_TRUE(heard);
+  EXPECT_TRUE(heard->rows.empty());
+}
+
+TEST(PeerMessages, StripesThatCannotBeAreRefused) {
+  const auto refused = [](PeerMessage message, auto change) {
+    change(message);
+    return !decode_peer_message(encode_peer_message(message));
+  };
+  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.number = 3; }));
+  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.number = 2; }));
+  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.put = 0; }));
+  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.count = 4; }));
+  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.stripe_bytes = 0; }));
+  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.stripe.number = 1; }));
+  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.stripe.number = 4; }));
+  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[1].number = 3; }));
+  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[1].number = 1; }));
+  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[0] = PlaceRow(); }));
+  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[0].key = "key"; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.put = 0; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.version = 0; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.hosts = 0; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.hosts = 17; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.stripes = 0; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.flags = 4; }));
+}
+
+// As agents of this version say it.
+TEST(PeerMessages, LookAsTheyDidYesterday) {
+  golden::Sections sections = golden::read("peers-v1.txt");
+  const auto expect = [&](const std::string& name, const PeerMessage& message) {
+    const std::vector<std::byte> bytes = encode_peer_message(message);
+    EXPECT_EQ(golden::to_text(sections[name]), golden::to_text(bytes))
+        << golden::section_text(name, bytes);
+    EXPECT_TRUE(decode_peer_message(sections[name])) << name;
+  };
+  PeerMessage ask;
+  ask.kind = PeerMessageKind::kAsk;
+  ask.flags = kAskForKeys;
+  ask.request = 0x31323334;
+  ask.name_space = 11;
+  ask.keys = {{1, 2}, {3, 4}};
+  PeerMessage held;
+  held.kind = PeerMessageKind::kHeld;
+  held.flags = static_cast<std::uint8_t>(HoldOutcome::kBehind);
+  held.request = 9;
+  held.refused_up_to = 1234567;
+  expect("ask", ask);
+  expect("place", place());
+  expect("hold", hold());
+  expect("held", held);
+  expect("hold stripe", hold_stripe());
+  expect("seal", seal());
+  expect("ask stripes", ask_stripes());
+  expect("stripes", stripes());
 }
 
 }  // namespace

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/gatherer.h"
+
+#include <algorithm>
+
+#include "libmc/base/checksum.h"
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+using transport::Outcome;
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kMostAskNs = 500 * kMs;
+constexpr std::uint64_t kCheckNs = kMs;
+// A holder that brings less than 1 MB/s is as one that is gone.
+constexpr std::uint64_t kSlowNsPerByte = 1'000;
+constexpr std::uint64_t kLeastReadNs = 50 * kMs;
+
+}  // namespace
+
+Gatherer::Gather* Gatherer::find(std::uint64_t id) {
+  const auto at = gathers_.find(id);
+  return at == gathers_.end() ? nullptr : &at->second;
+}
+
+std::uint64_t Gatherer::gather(ClusterTenant& tenant, Wanted wanted, Done done) {
+  const std::uint64_t id = next_id_++;
+  Gather& gather = gathers_[id];
+  gather.id = id;
+  gather.tenant = &tenant;
+  gather.wanted = std::move(wanted);
+  gather.done = std::move(done);
+  gather.to_ask = gather.wanted.holders;
+  return id;
+}
+
+// ---- Where the stripes are ----------------------------------------------------------------------
+
+void Gatherer::ask(Gather& gather) {
+  if (gather.answers_by_ns == 0) {
+    gather.answers_by_ns = std::min(gather.wanted.deadline_ns, now_ns_ + kMostAskNs);
+  }
+  const auto asked = [&](MemberId node) {
+    if (node == self_) {
+      take_own(gather);
+      return true;
+    }
+    PeerMessage message;
+    message.kind = PeerMessageKind::kAskStripes;
+    message.request = next_ask_;
+    message.name_space = gather.tenant->id();
+    message.keys.push_back(gather.wanted.name);
+    message.seal.version = gather.wanted.version;
+    // It may have joined a moment ago, or too much is in flight.
+    if (!peers_.id_of(node)) peers_.missed();
+    if (!peers_.notify(node, message, kAskCookie | next_ask_, gather.answers_by_ns, now_ns_)) {
+      return false;
+    }
+    asks_.emplace(next_ask_++, Ask{gather.id, node});
+    ++gather.answers_due;
+    ++counters_.asked;
+    return true;
+  };
+  std::erase_if(gather.to_ask, asked);
+}
+
+void Gatherer::take_own(Gather& gather) {
+  const StripeSet* const set = gather.tenant->stripes().sealed(gather.wanted.name);
+  if (set == nullptr || set->version != gather.wanted.version) return;
+  std::vector<PlaceRow> rows;
+  for (const auto& [number, stripe] : set->stripes) {
+    rows.push_back(gather.tenant->place_of(*set, number));
+    // What is made room for here must not be these.
+    gather.tenant->store().touch(stripe.entry);
+  }
+  take_rows(gather, self_, 0, set->facts, rows);
+}
+
+bool Gatherer::take_rows(Gather& gather, MemberId from, std::uint64_t region,
+                         const StripeFacts& facts, const std::vector<PlaceRow>& rows) {
+  if (gather.parts.empty()) gather.facts = facts;
+  if (facts.whole_bytes != gather.wanted.bytes || !gather.facts.same_object(facts)) return false;
+  for (const PlaceRow& row : rows) {
+    if (row.version != gather.wanted.version) return false;
+    gather.parts[row.number] = {from, static_cast<transport::RemoteRegionId>(region), row};
+  }
+  return true;
+}
+
+void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
+  const auto at = asks_.find(message.request);
+  if (at == asks_.end() || at->second.node != from) return;
+  Gather* const gather = find(at->second.gather);
+  if (gather == nullptr || gather->step != Step::kAsking) {
+    asks_.erase(at);
+    return;
+  }
+  const auto region = peers_.region_of(from, message.region);
+  const bool taken = region && !message.rows.empty() &&
+                     take_rows(*gather, from, *region, message.stripe, message.rows);
+  auto& due = gather->rows_due.try_emplace(from, message.stripe.number).first->second;
+  due = static_cast<std::uint16_t>(due - std::min<std::size_t>(due, message.rows.size()));
+  if (taken && due > 0) return;
+  asks_.erase(at);
+  --gather->answers_due;
+  look_at_answers(*gather);
+}
+
+void Gatherer::look_at_answers(Gather& gather) {
+  if (gather.step != Step::kAsking || !gather.to_ask.empty() || gather.answers_due > 0) return;
+  if (gather.parts.empty() || gather.parts.size() != gather.facts.count) {
+    return end(gather, MC_NOT_FOUND, counters_.lacking);
+  }
+  gather.step = Step::kRoom;
+  seek_room(gather);
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+void Gatherer::seek_room(Gather& gather) {
+  Store& store = gather.tenant->store();
+  const Store::Reserve result =
+      store.reserve(kClusterSession, gather.facts.whole_bytes, true, gather.entry);
+  if (result == Store::Reserve::kOk) {
+    gather.step = Step::kReading;
+    for (const auto& [number, part] : gather.parts) gather.to_read.push_back(number);
+    MC_FAILPOINT("gather.before_read");
+    return read(gather);
+  }
+  gather.entry = kNoEntry;
+  const bool wait = result == Store::Reserve::kAgain ||
+                    (result == Store::Reserve::kWait && store.room_may_come());
+  if (!wait) end(gather, MC_NO_SPACE, counters_.no_room);
+}
+
+bool Gatherer::copy_own(Gather& gather, const Part& part, std::uint16_t number) {
+  // Making room may have taken it.
+  const StripeSet* const set = gather.tenant->stripes().sealed(gather.wanted.name);
+  if (set == nullptr || set->version != gather.wanted.version) return false;
+  const auto stripe = set->stripes.find(number);
+  if (stripe == set->stripes.end() || stripe->second.entry == kNoEntry) return false;
+  Store& store = gather.tenant->store();
+  std::uint64_t offset = number * gather.facts.stripe_bytes;
+  const PlaceRow lies = gather.tenant->place_of(*set, number);
+  for (const shm::ExtentRecord& extent : lies.extents) {
+    store.write(gather.entry, offset,
+                {store.pool().data() + extent.offset_bytes, extent.length_bytes});
+    offset += extent.length_bytes;
+  }
+  return offset - number * gather.facts.stripe_bytes == part.row.length;
+}
+
+// Submits what the transport takes of the stripes that are still to be read; the rest when some of
+// those have ended.
+void Gatherer::read(Gather& gather) {
+  Store& store = gather.tenant->store();
+  const PoolExtents to = store.extents(gather.entry);
+  const std::uint64_t until_ns =
+      std::max(now_ns_ + kLeastReadNs,
+               std::min(gather.wanted.deadline_ns,
+                        now_ns_ + gather.facts.whole_bytes * kSlowNsPerByte));
+  while (!gather.to_read.empty() && gather.outcome == Outcome::kDone) {
+    const std::uint16_t number = gather.to_read.back();
+    const Part& part = gather.parts.at(number);
+    if (part.node == self_) {
+      if (!copy_own(gather, part, number)) gather.outcome = Outcome::kStale;
+      gather.to_read.pop_back();
+      continue;
+    }
+    const auto peer = peers_.id_of(part.node);
+    if (!peer) {
+      gather.outcome = Outcome::kStale;
+      break;
+    }
+    // One operation for each extent of the source, in pieces as the reservation lies.
+    std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
+    std::vector<transport::Operation> operations;
+    std::uint64_t offset = number * gather.facts.stripe_bytes;
+    for (const shm::ExtentRecord& extent : part.row.extents) {
+      std::vector<transport::Piece>& here = pieces[operations.size()];
+      std::uint64_t begins = 0;
+      const std::uint64_t end = offset + extent.length_bytes;
+      for (std::uint32_t i = 0; i < to.count && offset < end; ++i) {
+        const std::uint64_t ends = begins + to.at[i].length_bytes;
+        if (offset < ends) {
+          const std::uint64_t step = std::min(ends, end) - offset;
+          std::byte* const at = store.pool().data() + to.at[i].offset_bytes + (offset - begins);
+          here.push_back({at, step, gather.tenant->region});
+          offset += step;
+        }
+        begins = ends;
+      }
+      transport::Operation& operation = operations.emplace_back();
+      operation.peer = *peer;
+      operation.cookie = kReadCookie | gather.id;
+      operation.deadline_ns = until_ns;
+      operation.region = part.region;
+      operation.generation = part.row.generation;
+      operation.offset_bytes = extent.offset_bytes;
+      operation.pieces = here;
+    }
+    const std::span<transport::Operation> left =
+        std::span(operations).subspan(gather.first_operation);
+    const std::size_t taken = transport_.submit(left, now_ns_);
+    for (std::size_t i = 0; i < taken; ++i) gather.reads.push_back(left[i].id);
+    gather.reads_open += static_cast<std::uint32_t>(taken);
+    if (taken < left.size()) {
+      gather.first_operation += taken;
+      return;
+    }
+    gather.first_operation = 0;
+    gather.to_read.pop_back();
+    ++counters_.stripes_read;
+  }
+  if (gather.reads_open == 0) on_read(gather);
+}
+
+void Gatherer::on_event(const transport::Event& event) {
+  if ((event.cookie & kAskCookie) != 0) {
+    if (event.outcome == Outcome::kDone) return;
+    const auto at = asks_.find(static_cast<std::uint32_t>(event.cookie));
+    if (at == asks_.end()) return;
+    Gather* const gather = find(at->second.gather);
+    asks_.erase(at);
+    if (gather == nullptr || gather->step != Step::kAsking) return;
+    --gather->answers_due;
+    return look_at_answers(*gather);
+  }
+  Gather* const gather = find(event.cookie & ~kReadCookie);
+  if (gather == nullptr || gather->reads_open == 0) return;
+  if (event.outcome != Outcome::kDone && gather->outcome == Outcome::kDone) {
+    gather->outcome = event.outcome;
+    // The others are of no use any more.
+    for (const transport::OperationId read : gather->reads) transport_.cancel(read);
+  }
+  if (--gather->reads_open == 0) on_read(*gather);
+}
+
+void Gatherer::on_read(Gather& gather) {
+  if (gather.step == Step::kCancelled) {
+    gather.tenant->store().abandon(kClusterSession, gather.entry);
+    gathers_.erase(gather.id);
+    return;
+  }
+  if (gather.outcome != Outcome::kDone) return end(gather, MC_NOT_FOUND, counters_.failed);
+  if (!gather.to_read.empty()) return;  // flush() goes on
+  const Store& store = gather.tenant->store();
+  const PoolExtents lies = store.extents(gather.entry);
+  std::uint64_t sum = gather.wanted.name.lo;  // the key's hash, with which every sum begins
+  std::uint64_t left = gather.facts.whole_bytes;
+  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
+    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
+    sum = checksum(sum, gather.tenant->store().pool().data() + lies.at[i].offset_bytes, bytes);
+    left -= bytes;
+  }
+  if (sum != gather.facts.whole_sum) return end(gather, MC_NOT_FOUND, counters_.corrupt);
+  counters_.gathered_bytes += gather.facts.whole_bytes;
+  end(gather, MC_OK, counters_.gathered);
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------
+
+void Gatherer::end(Gather& gather, mc_status status, std::uint64_t& reason) {
+  ++reason;
+  const Done done = std::move(gather.done);
+  const StripeFacts facts = gather.facts;
+  const std::uint32_t entry = gather.entry;
+  if (status != MC_OK && entry != kNoEntry) {
+    gather.tenant->store().abandon(kClusterSession, entry);
+  }
+  gathers_.erase(gather.id);
+  done(status, status == MC_OK ? entry : kNoEntry, facts);
+}
+
+void Gatherer::cancel(std::uint64_t id) {
+  Gather* const gather = find(id);
+  if (gather == nullptr || gather->step == Step::kCancelled) return;
+  gather->step = Step::kCancelled;
+  if (gather->reads_open > 0) {
+    for (const transport::OperationId read : gather->reads) transport_.cancel(read);
+    return;
+  }
+  if (gather->entry != kNoEntry) gather->tenant->store().abandon(kClusterSession, gather->entry);
+  gathers_.erase(id);
+}
+
+bool Gatherer::reads_into(const ClusterTenant& tenant) const {
+  return std::ranges::any_of(gathers_, [&](const auto& each) {
+    return each.second.tenant == &tenant && each.second.reads_open > 0;
+  });
+}
+
+void Gatherer::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, gather] : gathers_) ids.push_back(id);
+  for (const std::uint64_t id : ids) {
+    Gather* gather = find(id);
+    if (gather == nullptr) continue;
+    switch (gather->step) {
+      case Step::kAsking:
+        if (!gather->to_ask.empty()) ask(*gather);
+        if (now_ns >= gather->answers_by_ns) {
+          end(*gather, MC_NOT_FOUND, counters_.late);
+        } else {
+          look_at_answers(*gather);
+        }
+        break;
+      case Step::kRoom:
+        if (now_ns >= gather->wanted.deadline_ns) {
+          end(*gather, MC_NO_SPACE, counters_.no_room);
+        } else {
+          seek_room(*gather);
+        }
+        break;
+      case Step::kReading:
+        if (!gather->to_read.empty() && gather->outcome == Outcome::kDone) read(*gather);
+        break;
+      case Step::kCancelled:
+        break;
+    }
+  }
+  std::erase_if(asks_, [&](const auto& ask) { return find(ask.second.gather) == nullptr; });
+}
+
+std::uint64_t Gatherer::next_ns() const {
+  return gathers_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/stripe_keeper.h"
+
+#include <algorithm>
+
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+using metadata::PublishItem;
+using metadata::Verdict;
+
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kCheckNs = 20 * kMs;
+constexpr std::uint64_t kOfferNs = 5'000 * kMs;
+constexpr std::uint64_t kRemoveNs = 5'000 * kMs;
+constexpr std::uint64_t kMostKeepMs = 3'600'000;
+constexpr std::size_t kQuestions = 256;      // of one round
+constexpr std::uint64_t kRoundsPerGrace = 8;  // at least
+
+}  // namespace
+
+ClusterTenant* StripeKeeper::find(std::uint64_t tenant_id) const {
+  for (const auto& tenant : tenants_) {
+    if (tenant->id() == tenant_id) return tenant.get();
+  }
+  return nullptr;
+}
+
+// ---- What a writer says -------------------------------------------------------------------------
+
+bool StripeKeeper::expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
+                          std::uint64_t now_ns) {
+  const StripeFacts& facts = hold.stripe;
+  StripeTable& table = tenant.stripes();
+  if (table.find(facts.put) == nullptr) {
+    const auto open = std::ranges::count_if(
+        table.all(), [](const auto& each) { return !each.second.sealed; });
+    if (static_cast<std::size_t>(open) >= kMaxOpen) return false;
+  }
+  const PlaceRow& row = hold.rows.front();
+  StripeSet& set = table.add(facts, tenant.name_of(row.key), row.key);
+  if (!set.open() || !set.facts.same_object(facts) || set.key != row.key) {
+    return false;
+  }
+  set.pin = row.pin;
+  set.writer = writer;
+  const metadata::wire::MemberInfo* const member = peers_.find(writer);
+  set.writer_incarnation = member != nullptr ? member->descriptor.incarnation : 0;
+  const std::uint64_t keep_ms = std::min<std::uint64_t>(facts.keep_ms, kMostKeepMs);
+  set.until_ns = std::max(set.until_ns, now_ns + keep_ms * kMs);
+  set.stripes[facts.number].sum = row.checksum;
+  return true;
+}
+
+void StripeKeeper::seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended) {
+  StripeTable& table = tenant.stripes();
+  StripeSet* const set = table.find(message.seal.put);
+  if ((message.flags & kSealDrop) != 0) {
+    if (set != nullptr) tenant.drop_stripes(message.seal.put, true);
+    return;
+  }
+  if (set == nullptr || set->broken) return ended(MC_NOT_FOUND);
+  if (set->offered || set->sealed) {
+    // Said twice; while it is offered, the first one is to be answered.
+    const bool same = set->version == message.seal.version;
+    if (!same || set->sealed) ended(same ? MC_OK : MC_NOT_FOUND);
+    return;
+  }
+  // What was too slow is held by another host; all that is left is to be there.
+  const std::uint64_t wanted = message.seal.stripes;
+  std::vector<std::uint16_t> useless;
+  std::uint64_t there = 0;
+  for (const auto& [number, stripe] : set->stripes) {
+    const std::uint64_t bit = std::uint64_t{1} << number;
+    if ((wanted & bit) == 0) useless.push_back(number);
+    if (stripe.entry != kNoEntry) there |= bit;
+  }
+  if ((there & wanted) != wanted) return ended(MC_NOT_FOUND);
+  for (const std::uint16_t number : useless) {
+    set->stripes.erase(number);
+    tenant.store().remove(stripe_key({message.seal.put, number}));
+  }
+  MC_FAILPOINT("stripes.before_seal");
+  set->version = message.seal.version;
+  set->hosts = static_cast<std::uint8_t>(message.seal.hosts);
+  set->offered = true;
+  PublishItem item = ClusterTenant::item_of(*set);
+  if ((message.flags & kHoldUpsert) == 0) item.what = PublishItem::What::kCreates;
+  announcer_.offer(item, now_ns_ + kOfferNs,
+                   [this, item, tenant_id = tenant.id(), put = message.seal.put,
+                    ended = std::move(ended),
+                    alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
+                     if (!alive.expired()) on_verdict(tenant_id, put, item, verdict, ended);
+                   });
+}
+
+void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const PublishItem& item,
+                              std::optional<Verdict> verdict, const Ended& ended) {
+  ClusterTenant* const tenant = find(tenant_id);
+  StripeSet* const set = tenant == nullptr ? nullptr : tenant->stripes().find(put);
+  if (set == nullptr || !set->offered || set->version != item.version) {
+    // Removed or replaced meanwhile, or evicted, or given up by its writer.
+    if (verdict == Verdict::kAccepted) {
+      if (tenant != nullptr) make_way(*tenant, item.hash, item.version);
+      announcer_.withdraw(item);
+    }
+    return ended(MC_NOT_FOUND);
+  }
+  set->offered = false;
+  switch (verdict.value_or(Verdict::kInvalid)) {
+    case Verdict::kAccepted:
+      set->sealed = true;
+      clock_.saw(set->version);
+      tenant->write_rows(*set);
+      MC_FAILPOINT("stripes.sealed");
+      make_way(*tenant, item.hash, item.version);
+      ++counters_.sealed;
+      if (on_sealed) on_sealed(item.hash, item.version);
+      return ended(MC_OK);
+    case Verdict::kStale:
+      if (item.what == PublishItem::What::kCreates) {
+        // The key exists: the put succeeds and changes nothing.
+        tenant->drop_stripes(put, false);
+        return ended(MC_OK);
+      }
+      [[fallthrough]];
+    case Verdict::kRemoved:
+    case Verdict::kBehind:
+    case Verdict::kUncertain:
+      // Still open, for a Seal with a later version.
+      set->version = 0;
+      return ended(MC_CANCELLED);
+    default:
+      // Perhaps it was taken; nobody has heard so.
+      tenant->drop_stripes(put, false);
+      if (!verdict) announcer_.withdraw(item);
+      return ended(MC_AGENT_UNAVAILABLE);
+  }
+}
+
+// What the put replaces here: the master has forgotten it, and tells only the other holders.
+void StripeKeeper::make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
+                            std::uint64_t version) {
+  for (const std::uint64_t put : tenant.stripes().puts_of(name)) {
+    const StripeSet& set = *tenant.stripes().find(put);
+    if (set.sealed && set.version < version) tenant.drop_stripes(put, false);
+  }
+  const std::uint32_t entry = tenant.find(name);
+  if (entry == kNoEntry) return;
+  const VersionBook::Row row = tenant.book().row(entry);
+  if (row.version < version && row.untold != VersionBook::Untold::kPut) tenant.drop(entry);
+}
+
+// ---- What a reader asks -------------------------------------------------------------------------
+
+std::vector<PeerMessage> StripeKeeper::places(ClusterTenant& tenant,
+                                              const PeerMessage& ask) const {
+  constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
+  std::vector<PeerMessage> answers;
+  const auto begin = [&] {
+    PeerMessage& answer = answers.emplace_back();
+    answer.kind = PeerMessageKind::kStripes;
+    answer.request = ask.request;
+    answer.name_space = tenant.id();
+    if (auto text = transport_.describe(tenant.region)) answer.region = std::move(*text);
+    return kHeadBytes;
+  };
+  std::size_t bytes = begin();
+  const StripeSet* const set = tenant.stripes().sealed(ask.keys.front());
+  if (set == nullptr || set->version != ask.seal.version) return answers;
+  for (const auto& [number, stripe] : set->stripes) {
+    PlaceRow row = tenant.place_of(*set, number);
+    bytes += encoded_row_bytes(row);
+    if (bytes > transport::kMaxNotificationBytes) bytes = begin() + encoded_row_bytes(row);
+    answers.back().rows.push_back(std::move(row));
+    tenant.store().touch(stripe.entry);
+  }
+  for (PeerMessage& answer : answers) {
+    answer.stripe = set->facts;
+    answer.stripe.number = static_cast<std::uint16_t>(set->stripes.size());
+  }
+  return answers;
+}
+
+// ---- What goes ----------------------------------------------------------------------------------
+
+void StripeKeeper::drop(ClusterTenant& tenant, const metadata::KeyHash& name,
+                        std::uint64_t up_to_version) {
+  if (tenant.stripes().empty()) return;
+  for (const std::uint64_t put : tenant.stripes().puts_of(name)) {
+    const StripeSet& set = *tenant.stripes().find(put);
+    // One that is open belongs to a put which nobody can have meant yet.
+    const bool told = set.sealed || set.offered;
+    if (told && set.version <= up_to_version) tenant.drop_stripes(put, false);
+  }
+}
+
+void StripeKeeper::remove(const StripeSet& set) {
+  metadata::wire::Remove request;
+  request.items.push_back({set.name, set.version});
+  // Should nobody hear it, the other holders will miss this one.
+  port_.remove(request, now_ns_ + kRemoveNs, [](const Result<metadata::wire::RemoveReply>&) {});
+}
+
+void StripeKeeper::look_at_flagged(ClusterTenant& tenant) {
+  for (const std::uint64_t put : tenant.stripes().take_flagged()) {
+    const StripeSet* const set = tenant.stripes().find(put);
+    if (set == nullptr) continue;
+    if (set->replaced) {
+      tenant.drop_stripes(put, false);
+    } else if (set->broken) {
+      if (set->sealed) {
+        ++counters_.broken;
+        remove(*set);
+      }
+      tenant.drop_stripes(put, true);
+    }
+  }
+}
+
+void StripeKeeper::look_at_open(ClusterTenant& tenant) {
+  std::vector<std::uint64_t> over;
+  for (const auto& [put, set] : tenant.stripes().all()) {
+    if (!set.open()) continue;
+    const metadata::wire::MemberInfo* const writer = peers_.find(set.writer);
+    const bool gone =
+        set.writer_incarnation != 0 &&
+        (writer == nullptr || writer->descriptor.incarnation != set.writer_incarnation);
+    if (gone || now_ns_ >= set.until_ns) over.push_back(put);
+  }
+  counters_.expired += over.size();
+  for (const std::uint64_t put : over) tenant.drop_stripes(put, false);
+}
+
+// Whether the object is still whole, as far as the master knows.
+void StripeKeeper::ask_for_the_rest(ClusterTenant& tenant) {
+  metadata::wire::Locate request;
+  std::vector<std::uint64_t> puts;
+  const StripeTable::Sets& sets = tenant.stripes().all();
+  std::uint64_t& cursor = tenant.stripes().asked_up_to;
+  for (auto at = sets.upper_bound(cursor); at != sets.end() && puts.size() < kQuestions; ++at) {
+    cursor = at->first;
+    if (!at->second.sealed || at->second.broken) continue;
+    request.keys.push_back(at->second.name);
+    puts.push_back(at->first);
+  }
+  if (sets.upper_bound(cursor) == sets.end()) cursor = 0;
+  if (puts.empty()) return;
+  port_.locate(request, now_ns_ + kOfferNs,
+               [this, puts, tenant_id = tenant.id(),
+                alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                 if (!alive.expired() && answer && answer->keys.size() == puts.size()) {
+                   on_located(tenant_id, puts, *answer);
+                 }
+               });
+}
+
+void StripeKeeper::on_located(std::uint64_t tenant_id, const std::vector<std::uint64_t>& puts,
+                              const metadata::LocateAnswer& answer) {
+  ClusterTenant* const tenant = find(tenant_id);
+  if (tenant == nullptr) return;
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    StripeSet* const set = tenant->stripes().find(puts[i]);
+    if (set == nullptr || !set->sealed) continue;
+    const metadata::Located& found = answer.keys[i];
+    const bool whole = found.whole() && found.version == set->version;
+    if (whole || found.state == metadata::Lookup::kRecovering) {
+      set->lacking_since_ns = 0;
+    } else if (set->lacking_since_ns == 0) {
+      set->lacking_since_ns = now_ns_;
+    } else if (now_ns_ >= set->lacking_since_ns + grace_ns_) {
+      ++counters_.orphaned;
+      remove(*set);
+      tenant->drop_stripes(puts[i], true);
+    }
+  }
+}
+
+// ---- Time ---------------------------------------------------------------------------------------
+
+void StripeKeeper::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  for (const auto& tenant : tenants_) {
+    if (tenant->stripes().anything_flagged()) look_at_flagged(*tenant);
+  }
+  if (now_ns < next_check_ns_) return;
+  next_check_ns_ = now_ns + kCheckNs;
+  for (const auto& tenant : tenants_) look_at_open(*tenant);
+  if (now_ns < next_question_ns_) return;
+  next_question_ns_ = now_ns + grace_ns_ / kRoundsPerGrace;
+  if (!port_.ready()) return;
+  for (const auto& tenant : tenants_) ask_for_the_rest(*tenant);
+}
+
+std::uint64_t StripeKeeper::next_ns() const {
+  for (const auto& tenant : tenants_) {
+    if (tenant->stripes().anything_flagged()) return 0;
+    for (const auto& [put, set] : tenant->stripes().all()) {
+      if (!set.sealed) return next_check_ns_;
+    }
+    if (!tenant->stripes().empty()) return std::max(next_check_ns_, next_question_ns_);
+  }
+  return UINT64_MAX;
+}
+
+}  // namespace mc::agent

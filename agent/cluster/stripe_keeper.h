@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the holder's side of objects in stripes: takes note of stripes that a writer brings,
+//   seals them when all of the object is held, tells readers where they lie, and drops what is
+//   part of no object, or of none any more.
+//
+//   Every holder tells the master of the object itself, under the one version that the writer has
+//   given it: so a removal or an upsert reaches all stripes, as it does all copies of another
+//   object, and the first of the holders that the master takes decides between two puts. The object
+//   is there when as many hosts as the Seal says hold it. One that evicts a stripe removes the
+//   object; what nobody can tell the others (a host that is lost) they find out by asking the
+//   master from time to time.
+// Threads: the agent's loop. Owns: when to do what; sets of stripes are the ClusterTenants'.
+// Trusts: what the writer says of an object is compared between its stripes, and at the reader with
+//   the checksum.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "agent/cluster/announcer.h"
+#include "agent/cluster/cluster_tenant.h"
+#include "agent/cluster/master_port.h"
+#include "agent/cluster/peers.h"
+#include "transport/transport.h"
+
+namespace mc::agent {
+
+struct StripeCounters {
+  std::uint64_t sealed = 0;     // sets of an object's stripes
+  std::uint64_t expired = 0;    // of puts that were not completed
+  std::uint64_t broken = 0;     // objects removed because a stripe of theirs was evicted here
+  std::uint64_t orphaned = 0;   // dropped, because other hosts' stripes were missing for too long
+};
+
+class StripeKeeper {
+ public:
+  using Tenants = std::vector<std::unique_ptr<ClusterTenant>>;
+  using Ended = std::function<void(mc_status)>;  // as Fetcher::hold
+  static constexpr std::size_t kMaxOpen = 256;   // sets
+
+  StripeKeeper(Tenants& tenants, MasterPort& port, Peers& peers, transport::Transport& transport,
+               Announcer& announcer, VersionClock& clock, std::uint64_t grace_ns)
+      : tenants_(tenants),
+        port_(port),
+        peers_(peers),
+        transport_(transport),
+        announcer_(announcer),
+        clock_(clock),
+        grace_ns_(grace_ns) {}
+
+  // A stripe is about to be pulled. False: there are too many open sets, or it is sealed already.
+  bool expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
+              std::uint64_t now_ns);
+  void seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended);
+  // Stripes messages that say where the object's stripes lie.
+  std::vector<PeerMessage> places(ClusterTenant& tenant, const PeerMessage& ask) const;
+  // The master's word: what is held of the object up to that version goes.
+  static void drop(ClusterTenant& tenant, const metadata::KeyHash& name,
+                   std::uint64_t up_to_version);
+  void flush(std::uint64_t now_ns);
+  std::uint64_t next_ns() const;
+  const StripeCounters& counters() const { return counters_; }
+  // Hears of objects that are sealed here.
+  std::function<void(const metadata::KeyHash& name, std::uint64_t version)> on_sealed;
+
+ private:
+  void on_verdict(std::uint64_t tenant_id, std::uint64_t put, const metadata::PublishItem& item,
+                  std::optional<metadata::Verdict> verdict, const Ended& ended);
+  static void make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
+                       std::uint64_t version);
+  void look_at_flagged(ClusterTenant& tenant);
+  void look_at_open(ClusterTenant& tenant);
+  void ask_for_the_rest(ClusterTenant& tenant);
+  void on_located(std::uint64_t tenant_id, const std::vector<std::uint64_t>& puts,
+                  const metadata::LocateAnswer& answer);
+  ClusterTenant* find(std::uint64_t tenant_id) const;
+  void remove(const StripeSet& set);
+
+  Tenants& tenants_;
+  MasterPort& port_;
+  Peers& peers_;
+  transport::Transport& transport_;
+  Announcer& announcer_;
+  VersionClock& clock_;
+  const std::uint64_t grace_ns_;
+  StripeCounters counters_;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t next_check_ns_ = 0;
+  std::uint64_t next_question_ns_ = 0;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stripes of large objects: their keys and labels, and what a host knows of those that it holds.
+#include "agent/cluster/stripe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/cluster.h"
+#include "agent/cluster/stripe_table.h"
+#include "mc/limits.h"
+
+namespace mc::agent {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+StripeFacts facts(std::uint64_t put = 77) {
+  StripeFacts made;
+  made.put = put;
+  made.whole_bytes = 2500;
+  made.whole_sum = 0xabcdef;
+  made.stripe_bytes = 1000;
+  made.count = 3;
+  return made;
+}
+
+TEST(Stripe, TheLastOneHasWhatIsLeft) {
+  EXPECT_TRUE(facts().sound());
+  EXPECT_EQ(facts().bytes_of(0), 1000u);
+  EXPECT_EQ(facts().bytes_of(1), 1000u);
+  EXPECT_EQ(facts().bytes_of(2), 500u);
+  StripeFacts exact = facts();
+  exact.whole_bytes = 3000;
+  EXPECT_TRUE(exact.sound());
+  EXPECT_EQ(exact.bytes_of(2), 1000u);
+  exact.whole_bytes = 3001;
+  EXPECT_FALSE(exact.sound());
+}
+
+TEST(Stripe, AnObjectNeverHasMoreThanTheMostStripes) {
+  for (const std::uint64_t bytes :
+       std::initializer_list<std::uint64_t>{1, kLeastStripeBytes, 100 * kLeastStripeBytes + 1,
+                                            1ull << 36, MC_MAX_OBJECT_BYTES}) {
+    for (const std::uint64_t wanted :
+         std::initializer_list<std::uint64_t>{1, 3 * kLeastStripeBytes + 5, 1ull << 33}) {
+      const std::uint64_t size = stripe_bytes_for(bytes, wanted, kLeastStripeBytes);
+      EXPECT_GE(size, wanted);
+      EXPECT_EQ(size % kLeastStripeBytes, 0u);
+      EXPECT_LE((bytes - 1) / size + 1, kMaxStripes) << bytes << " in " << wanted;
+    }
+  }
+}
+
+TEST(Stripe, ItsKeyIsNoOtherObjectsKey) {
+  const std::string key = stripe_key({0x0102030405060708, 63});
+  EXPECT_TRUE(key.starts_with(kStripePrefix));
+  const auto name = parse_stripe_key(key);
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->put, 0x0102030405060708u);
+  EXPECT_EQ(name->number, 63);
+  EXPECT_FALSE(parse_stripe_key("an ordinary key of 21 "));
+  EXPECT_FALSE(parse_stripe_key(key + "x"));
+  EXPECT_FALSE(parse_stripe_key(key.substr(1)));
+  EXPECT_FALSE(parse_stripe_key(stripe_key({1, kMaxStripes})));
+  EXPECT_FALSE(parse_stripe_key(stripe_key({0, 1})));
+}
+
+TEST(Stripe, ItsLabelTellsWhatItIsAPartOf) {
+  for (const std::size_t key_bytes : {1u, 7u, 8u, 9u, MC_MAX_KEY_BYTES}) {
+    const StripeLabel label{facts(), 0x1122, std::string(key_bytes, 'k')};
+    std::vector<std::byte> object(500, std::byte{9});
+    const std::vector<std::byte> bytes = encode_label(label);
+    ASSERT_EQ(bytes.size(), label_bytes(key_bytes));
+    ASSERT_LE(bytes.size(), kMostLabelBytes);
+    object.insert(object.end(), bytes.begin(), bytes.end());
+    const auto read = decode_label(object, {77, 2});
+    ASSERT_TRUE(read);
+    EXPECT_TRUE(read->facts.same_object(label.facts));
+    EXPECT_EQ(read->facts.number, 2);
+    EXPECT_EQ(read->own_sum, 0x1122u);
+    EXPECT_EQ(read->key, label.key);
+    // Of no put of so few stripes; or cut.
+    EXPECT_FALSE(decode_label(object, {77, 3}));
+    EXPECT_FALSE(decode_label(std::span(bytes).subspan(1), {77, 2}));
+    EXPECT_FALSE(decode_label(std::span(bytes).first(bytes.size() - 1), {77, 2}));
+  }
+}
+
+TEST(Stripe, ALabelThatCannotBeIsRefused) {
+  const std::vector<std::byte> sound = encode_label({facts(), 5, "key"});
+  const std::size_t tail = sound.size() - 48;
+  const auto refused = [&](std::size_t at, std::uint8_t value) {
+    std::vector<std::byte> bytes = sound;
+    bytes[tail + at] = std::byte{value};
+    return !decode_label(bytes, {77, 0});
+  };
+  EXPECT_FALSE(refused(32, 6));   // another sum is a sum
+  EXPECT_TRUE(refused(0, 0));     // magic
+  EXPECT_TRUE(refused(15, 0xff));  // whole bytes
+  EXPECT_TRUE(refused(40, 4));    // count
+  EXPECT_TRUE(refused(42, 0));    // key bytes
+  EXPECT_TRUE(refused(42, 9));    // more than there are
+}
+
+class StripeTableTest : public ::testing::Test {
+ protected:
+  StripeSet& add(std::uint64_t put, std::uint64_t version) {
+    StripeSet& set = table_.add(facts(put), kName, "key");
+    set.version = version;
+    set.sealed = version != 0;
+    for (const std::uint16_t number : {std::uint16_t{0}, std::uint16_t{2}}) {
+      set.stripes[number] = {};
+      table_.came({put, number}, static_cast<std::uint32_t>(put * 10 + number));
+    }
+    return set;
+  }
+  static constexpr metadata::KeyHash kName{1, 2};
+  StripeTable table_;
+};
+
+TEST_F(StripeTableTest, ReadersGetTheLatestThatIsSealed) {
+  EXPECT_EQ(table_.sealed(kName), nullptr);
+  add(5, 0);
+  EXPECT_EQ(table_.sealed(kName), nullptr);
+  add(6, 60);
+  add(7, 70);
+  ASSERT_NE(table_.sealed(kName), nullptr);
+  EXPECT_EQ(table_.sealed(kName)->facts.put, 7u);
+  EXPECT_THAT(table_.puts_of(kName), ElementsAre(5, 6, 7));
+  table_.take(7);
+  EXPECT_EQ(table_.sealed(kName)->facts.put, 6u);
+  EXPECT_THAT(table_.puts_of(kName), ElementsAre(5, 6));
+}
+
+TEST_F(StripeTableTest, ASetOfWhichAStripeHasGoneIsBrokenOnce) {
+  StripeSet& set = add(6, 60);
+  EXPECT_FALSE(set.open());
+  table_.left({6, 2}, 999);  // another entry
+  table_.came({6, 2}, 63);   // moved
+  table_.left({6, 2}, 62);
+  EXPECT_FALSE(table_.anything_flagged());
+  table_.left({6, 2}, 63);
+  table_.left({6, 0}, 60);
+  EXPECT_EQ(set.stripes.at(2).entry, kNoEntry);
+  EXPECT_THAT(table_.take_flagged(), ElementsAre(6));
+  EXPECT_EQ(table_.sealed(kName), nullptr);
+}
+
+TEST_F(StripeTableTest, OnlyALaterPutReplacesASet) {
+  add(6, 60);
+  table_.replaced(kName, 60);
+  table_.replaced({3, 4}, 100);
+  EXPECT_THAT(table_.take_flagged(), IsEmpty());
+  table_.replaced(kName, 61);
+  table_.replaced(kName, 62);
+  EXPECT_THAT(table_.take_flagged(), ElementsAre(6));
+}
+
+}  // namespace
+}  // namespace mc::agent
