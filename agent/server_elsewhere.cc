@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts from staging that find no room here, in the pool or under its capacity: another host of the cluster is to hold the object. To
-// make room by evicting what is cold comes first, since that costs no other host anything; so does
-// waiting a moment for what is about to leave. When nothing is, there is nothing to wait for.
+// Puts from staging that find no room here, in the pool or under its capacity: another host of the
+// cluster is to hold the object. To make room by evicting what is cold comes first, since that
+// costs no other host anything; so does waiting a moment for what is about to leave. When nothing
+// is, there is nothing to wait for.
 //
 //   no room ──► summed, a part a turn ──► Errand::kPlace ──► held there: done
 //      ▲                                        └──► nobody takes it: tried here again, then there,

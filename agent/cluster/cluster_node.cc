@@ -52,8 +52,8 @@ void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
       std::make_unique<Fetcher>(port, peers_, transport, *announcer_, *gatherer_, identity_.place);
   placer_ =
       std::make_unique<Placer>(port, peers_, transport, clock_, identity_.node, identity_.place);
-  striper_ = std::make_unique<Striper>(port, peers_, clock_, *placer_, identity_.node,
-                                       identity_.stripes);
+  striper_ =
+      std::make_unique<Striper>(port, peers_, clock_, *placer_, identity_.node, identity_.stripes);
   keeper_ = std::make_unique<StripeKeeper>(tenants_, port, peers_, transport, *announcer_, clock_,
                                            identity_.stripes.grace_ns);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
@@ -62,9 +62,8 @@ void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
   };
   striper_->on_placed = placer_->on_placed;
   placer_->on_large = [this](const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
-                             transport::RegionId region, bool must) {
-    return striper_->stripe(errand, tenant, region, must);
-  };
+                             transport::RegionId region,
+                             bool must) { return striper_->stripe(errand, tenant, region, must); };
   keeper_->on_sealed = [this](const metadata::KeyHash& name, std::uint64_t version) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, version);

@@ -244,10 +244,10 @@ void ClusterTenant::adopt_stripes() {
     std::vector<std::byte> end(std::min(length, kMostLabelBytes));
     store().read(entry, length - end.size(), end);
     const auto label = decode_label(end, *name);
-    const bool sound = label && row.untold == VersionBook::Untold::kNo && row.stripe_hosts >= 1 &&
-                       row.stripe_hosts <= metadata::kMaxStripeHosts &&
-                       length == label->facts.bytes_of(name->number) +
-                                     label_bytes(label->key.size());
+    const bool sound =
+        label && row.untold == VersionBook::Untold::kNo && row.stripe_hosts >= 1 &&
+        row.stripe_hosts <= metadata::kMaxStripeHosts &&
+        length == label->facts.bytes_of(name->number) + label_bytes(label->key.size());
     if (!sound) {
       useless.emplace_back(key);
       continue;

@@ -127,8 +127,7 @@ void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenan
                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
                  if (alive.expired()) return;
                  for (std::size_t i = 0; i < asked->size(); ++i) {
-                   const bool found =
-                       answer && i < answer->keys.size() && answer->keys[i].whole();
+                   const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
                    errand->settle(errand->items[(*asked)[i]], found ? MC_OK : MC_NOT_FOUND);
                  }
                  ended_ |= errand->over();
@@ -160,9 +159,8 @@ bool Fetcher::forget(const ClusterTenant& tenant) {
 // not.
 bool Fetcher::may_join(const Fetch& fetch) {
   const bool is_holder = fetch.verdict_in && fetch.verdict == metadata::Verdict::kAccepted;
-  const bool unread =
-      fetch.step != Step::kReading && fetch.step != Step::kOffered &&
-      fetch.step != Step::kGathering && !fetch.bytes_asked;
+  const bool unread = fetch.step != Step::kReading && fetch.step != Step::kOffered &&
+                      fetch.step != Step::kGathering && !fetch.bytes_asked;
   return (unread || is_holder) && !fetch.dropped && fetch.ended == nullptr;
 }
 

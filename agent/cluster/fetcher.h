@@ -107,8 +107,16 @@ class Fetcher {
   // are not up again at the same time.
   static constexpr std::uint64_t kAnswerNs = 300'000'000;
 
-  enum class Step : std::uint8_t { kLocate, kLocating, kAsk, kAsking, kRoom, kReading, kOffered,
-    kGathering };
+  enum class Step : std::uint8_t {
+    kLocate,
+    kLocating,
+    kAsk,
+    kAsking,
+    kRoom,
+    kReading,
+    kOffered,
+    kGathering
+  };
   struct Waiter {
     std::shared_ptr<Errand> errand;
     std::size_t item = 0;
@@ -116,7 +124,7 @@ class Fetcher {
   struct Held {  // of a put that a client of another host makes
     MemberId writer = metadata::kNoNode;
     std::uint32_t request = 0;
-    PutOrder order;  // pins, and whether it replaces
+    PutOrder order;                  // pins, and whether it replaces
     std::vector<std::byte> label{};  // of a stripe
   };
   struct Fetch {
@@ -129,7 +137,7 @@ class Fetcher {
     Ended ended;  // of a copy
     std::uint64_t deadline_ns = 0;
     std::uint64_t try_until_ns = 0;
-    std::uint64_t patience_ns = 0;  // until when a holder may be unknown, or a stripe missing
+    std::uint64_t patience_ns = 0;    // until when a holder may be unknown, or a stripe missing
     std::uint64_t not_before_ns = 0;  // to be located
     std::uint64_t gather = 0;         // the Gatherer's name of it
     Step step = Step::kLocate;

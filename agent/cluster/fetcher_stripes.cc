@@ -46,13 +46,13 @@ void Fetcher::gather(Fetch& fetch, const Located& located, std::span<const Membe
   wanted.bytes = located.bytes;
   wanted.holders.assign(holders.begin(), holders.end());
   wanted.deadline_ns = fetch.deadline_ns;
-  fetch.gather = gatherer_.gather(
-      *fetch.tenant, std::move(wanted),
-      [this, id = fetch.id, alive = std::weak_ptr(alive_)](
-          mc_status status, std::uint32_t entry, const StripeFacts& facts) {
-        Fetch* const gathered = alive.expired() ? nullptr : find(id);
-        if (gathered != nullptr) on_gathered(*gathered, status, entry, facts);
-      });
+  fetch.gather =
+      gatherer_.gather(*fetch.tenant, std::move(wanted),
+                       [this, id = fetch.id, alive = std::weak_ptr(alive_)](
+                           mc_status status, std::uint32_t entry, const StripeFacts& facts) {
+                         Fetch* const gathered = alive.expired() ? nullptr : find(id);
+                         if (gathered != nullptr) on_gathered(*gathered, status, entry, facts);
+                       });
 }
 
 void Fetcher::on_gathered(Fetch& fetch, mc_status status, std::uint32_t entry,

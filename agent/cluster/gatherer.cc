@@ -158,10 +158,9 @@ bool Gatherer::copy_own(Gather& gather, const Part& part, std::uint16_t number) 
 void Gatherer::read(Gather& gather) {
   Store& store = gather.tenant->store();
   const PoolExtents to = store.extents(gather.entry);
-  const std::uint64_t until_ns =
-      std::max(now_ns_ + kLeastReadNs,
-               std::min(gather.wanted.deadline_ns,
-                        now_ns_ + gather.facts.whole_bytes * kSlowNsPerByte));
+  const std::uint64_t until_ns = std::max(
+      now_ns_ + kLeastReadNs,
+      std::min(gather.wanted.deadline_ns, now_ns_ + gather.facts.whole_bytes * kSlowNsPerByte));
   while (!gather.to_read.empty() && gather.outcome == Outcome::kDone) {
     const std::uint16_t number = gather.to_read.back();
     const Part& part = gather.parts.at(number);

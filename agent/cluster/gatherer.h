@@ -5,7 +5,8 @@
 //   and compares the object's checksum.
 //
 //     gather ──► AskStripes to each ──all rows in──► room ──► reads ──all ended──► sum ──► done
-//                     └── a stripe that nobody has, late, no room, a read that fails ──► done, without
+//                     └── a stripe that nobody has, late, no room, a read that fails ──► done,
+//                     without
 //
 //   Only stripes of the one version that the master has named are used, and only if all are there,
 //   so that what is read is one put's object, whole, or nothing.
@@ -93,8 +94,8 @@ class Gatherer {
 
   Gather* find(std::uint64_t id);
   void ask(Gather& gather);
-  bool take_rows(Gather& gather, MemberId from, std::uint64_t region_of,
-                 const StripeFacts& facts, const std::vector<PlaceRow>& rows);
+  bool take_rows(Gather& gather, MemberId from, std::uint64_t region_of, const StripeFacts& facts,
+                 const std::vector<PlaceRow>& rows);
   void take_own(Gather& gather);
   void look_at_answers(Gather& gather);
   void seek_room(Gather& gather);

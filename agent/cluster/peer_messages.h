@@ -66,8 +66,9 @@ enum class PeerMessageKind : std::uint8_t {
 inline constexpr std::uint8_t kAskForKeys = 1;   // Ask: the answer names the keys too
 inline constexpr std::uint8_t kAskForBytes = 2;  // and brings the bytes, if there is room for all
 inline constexpr std::uint8_t kHoldUpsert = 1;   // Hold, Seal: replaces what there is
-inline constexpr std::uint8_t kHoldStripe = 2;   // Hold: a stripe, known to nobody until it is sealed
-inline constexpr std::uint8_t kSealDrop = 2;     // Seal: no, the put has failed; drop what there is
+inline constexpr std::uint8_t kHoldStripe =
+    2;                                        // Hold: a stripe, known to nobody until it is sealed
+inline constexpr std::uint8_t kSealDrop = 2;  // Seal: no, the put has failed; drop what there is
 inline constexpr std::size_t kMaxAskKeys = 128;
 
 enum class HoldOutcome : std::uint8_t {

@@ -165,7 +165,8 @@ void Placer::locate(Placement& placement, std::uint64_t now_ns) {
                    const bool others = !asked->nodes.empty();
                    // Those of an object in stripes are no better than others.
                    if (found.attributes.striped) asked->nodes.clear();
-                   if ((others || found.attributes.striped) && found.whole() && !asked->errand->source.order.upsert) {
+                   if ((others || found.attributes.striped) && found.whole() &&
+                       !asked->errand->source.order.upsert) {
                      return settle(*asked, MC_OK, counters_.existed);
                    }
                  }

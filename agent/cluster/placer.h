@@ -92,7 +92,8 @@ class Placer final : public transport::RegionGuard {
   // Hears of puts that another host holds now.
   std::function<void(const metadata::KeyHash& name)> on_placed;
   // Asked for puts that could go in stripes. must: it has no other way. True: it is taken care of.
-  std::function<bool(const std::shared_ptr<Errand>&, ClusterTenant&, transport::RegionId, bool must)>
+  std::function<bool(const std::shared_ptr<Errand>&, ClusterTenant&, transport::RegionId,
+                     bool must)>
       on_large;
 
   transport::Outcome pin(const transport::Access& access, std::uint64_t* ticket) override;
@@ -107,7 +108,7 @@ class Placer final : public transport::RegionGuard {
     metadata::KeyHash name;
     transport::RegionId region = transport::kNoRegion;
     std::uint64_t version = 0;
-    unsigned versions = 0;  // made
+    unsigned versions = 0;                          // made
     std::uint64_t offset = 0, length = 0, sum = 0;  // of the bytes to be held
     std::optional<StripeFacts> stripe;
     Ended ended;  // of a stripe, instead of the errand

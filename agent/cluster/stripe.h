@@ -7,7 +7,7 @@
 //   key    kStripePrefix, put (8 bytes), number (2 bytes)
 //   label  key of the whole, padded to 8; then
 //          0       8            16          24             32        40      42
-//          │ magic │ whole bytes│ whole sum │ stripe bytes │ own sum │ count │ key bytes │ 0 … 0  48
+//          │ magic │ whole bytes│ whole sum │ stripe bytes │ own sum │ count │ key bytes │ 0 … 0 48
 //   Little-endian, as the hosts are.
 // Threads: values. Trusts: nothing: a label lies in a pool that clients may write; decode_label()
 //   copies and checks, or gives nothing.
@@ -56,7 +56,7 @@ std::string stripe_key(const StripeName& name);
 std::optional<StripeName> parse_stripe_key(std::string_view key);
 
 struct StripeLabel {
-  StripeFacts facts;  // put and number are the key's, keep_ms is nothing
+  StripeFacts facts;          // put and number are the key's, keep_ms is nothing
   std::uint64_t own_sum = 0;  // of the stripe's bytes, begun with its own key's hash
   std::string key;            // of the whole
 };

@@ -17,7 +17,7 @@ constexpr std::uint64_t kCheckNs = 20 * kMs;
 constexpr std::uint64_t kOfferNs = 5'000 * kMs;
 constexpr std::uint64_t kRemoveNs = 5'000 * kMs;
 constexpr std::uint64_t kMostKeepMs = 3'600'000;
-constexpr std::size_t kQuestions = 256;      // of one round
+constexpr std::size_t kQuestions = 256;       // of one round
 constexpr std::uint64_t kRoundsPerGrace = 8;  // at least
 
 }  // namespace
@@ -36,8 +36,8 @@ bool StripeKeeper::expect(ClusterTenant& tenant, const PeerMessage& hold, Member
   const StripeFacts& facts = hold.stripe;
   StripeTable& table = tenant.stripes();
   if (table.find(facts.put) == nullptr) {
-    const auto open = std::ranges::count_if(
-        table.all(), [](const auto& each) { return !each.second.sealed; });
+    const auto open =
+        std::ranges::count_if(table.all(), [](const auto& each) { return !each.second.sealed; });
     if (static_cast<std::size_t>(open) >= kMaxOpen) return false;
   }
   const PlaceRow& row = hold.rows.front();
@@ -89,12 +89,12 @@ void StripeKeeper::seal(ClusterTenant& tenant, const PeerMessage& message, Ended
   set->offered = true;
   PublishItem item = ClusterTenant::item_of(*set);
   if ((message.flags & kHoldUpsert) == 0) item.what = PublishItem::What::kCreates;
-  announcer_.offer(item, now_ns_ + kOfferNs,
-                   [this, item, tenant_id = tenant.id(), put = message.seal.put,
-                    ended = std::move(ended),
-                    alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
-                     if (!alive.expired()) on_verdict(tenant_id, put, item, verdict, ended);
-                   });
+  announcer_.offer(
+      item, now_ns_ + kOfferNs,
+      [this, item, tenant_id = tenant.id(), put = message.seal.put, ended = std::move(ended),
+       alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
+        if (!alive.expired()) on_verdict(tenant_id, put, item, verdict, ended);
+      });
 }
 
 void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const PublishItem& item,
@@ -156,8 +156,7 @@ void StripeKeeper::make_way(ClusterTenant& tenant, const metadata::KeyHash& name
 
 // ---- What a reader asks -------------------------------------------------------------------------
 
-std::vector<PeerMessage> StripeKeeper::places(ClusterTenant& tenant,
-                                              const PeerMessage& ask) const {
+std::vector<PeerMessage> StripeKeeper::places(ClusterTenant& tenant, const PeerMessage& ask) const {
   constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
   std::vector<PeerMessage> answers;
   const auto begin = [&] {

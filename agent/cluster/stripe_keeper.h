@@ -28,10 +28,10 @@
 namespace mc::agent {
 
 struct StripeCounters {
-  std::uint64_t sealed = 0;     // sets of an object's stripes
-  std::uint64_t expired = 0;    // of puts that were not completed
-  std::uint64_t broken = 0;     // objects removed because a stripe of theirs was evicted here
-  std::uint64_t orphaned = 0;   // dropped, because other hosts' stripes were missing for too long
+  std::uint64_t sealed = 0;    // sets of an object's stripes
+  std::uint64_t expired = 0;   // of puts that were not completed
+  std::uint64_t broken = 0;    // objects removed because a stripe of theirs was evicted here
+  std::uint64_t orphaned = 0;  // dropped, because other hosts' stripes were missing for too long
 };
 
 class StripeKeeper {
@@ -68,8 +68,7 @@ class StripeKeeper {
  private:
   void on_verdict(std::uint64_t tenant_id, std::uint64_t put, const metadata::PublishItem& item,
                   std::optional<metadata::Verdict> verdict, const Ended& ended);
-  static void make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
-                       std::uint64_t version);
+  static void make_way(ClusterTenant& tenant, const metadata::KeyHash& name, std::uint64_t version);
   void look_at_flagged(ClusterTenant& tenant);
   void look_at_open(ClusterTenant& tenant);
   void ask_for_the_rest(ClusterTenant& tenant);

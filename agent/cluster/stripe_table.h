@@ -4,8 +4,8 @@
 //   of.
 //
 //     Hold ──► open ──Seal──► offered to the master ──► sealed: a part of an object that is there
-//               │ time is over, its writer gone            │ a stripe evicted: broken, the object goes
-//               └──► dropped                               └ a later put: replaced
+//               │ time is over, its writer gone            │ a stripe evicted: broken, the object
+//               goes └──► dropped                               └ a later put: replaced
 //
 // Threads: the agent's loop. Owns: what is known of the stripes; they themselves are the Store's.
 #pragma once

@@ -52,8 +52,8 @@ bool Striper::stripe(const std::shared_ptr<Errand>& errand, ClusterTenant& tenan
   facts.put = striping.version;
   facts.whole_bytes = order.length;
   facts.whole_sum = order.checksum;
-  const std::uint64_t wanted = wants(order.length) ? rules_.above_bytes
-                                                   : (order.length - 1) / kUsualCount + 1;
+  const std::uint64_t wanted =
+      wants(order.length) ? rules_.above_bytes : (order.length - 1) / kUsualCount + 1;
   facts.stripe_bytes = stripe_bytes_for(order.length, wanted, rules_.unit_bytes);
   facts.count = static_cast<std::uint16_t>((order.length - 1) / facts.stripe_bytes + 1);
   striping.parts.resize(facts.count);
@@ -179,7 +179,6 @@ void Striper::begin_sealing(Striping& striping) {
     return fail(striping, MC_NO_SPACE, counters_.nobody);
   }
   striping.step = Step::kSealing;
-  striping.behind = false;
   striping.seal_by_ns = striping.errand->deadline_ns + kSealNs;
   ++striping.versions;
   tell(striping);
@@ -194,7 +193,7 @@ bool Striper::is_gone(Host& host, MemberId node) const {
 
 void Striper::tell(Striping& striping) {
   for (auto& [node, host] : striping.hosts) {
-    if (host.state == Host::State::kSealed) continue;
+    if (host.state == Host::State::kSealed || host.state == Host::State::kBehind) continue;
     if (is_gone(host, node)) return fail(striping, MC_NO_SPACE, counters_.failed);
     const bool again = host.state == Host::State::kTold && now_ns_ >= host.again_ns;
     if (host.state != Host::State::kToTell && !again) continue;
@@ -223,8 +222,9 @@ bool Striper::on_held(MemberId from, const PeerMessage& message) {
   switch (static_cast<HoldOutcome>(message.flags)) {
     case HoldOutcome::kBehind:
       clock_.saw(message.refused_up_to);
-      striping->behind = true;
-      [[fallthrough]];
+      host->second.state = Host::State::kBehind;
+      look_at_hosts(*striping);
+      break;
     case HoldOutcome::kHeld:
       host->second.state = Host::State::kSealed;
       look_at_hosts(*striping);
@@ -238,11 +238,19 @@ bool Striper::on_held(MemberId from, const PeerMessage& message) {
 }
 
 void Striper::look_at_hosts(Striping& striping) {
-  const bool all = std::ranges::all_of(striping.hosts, [](const auto& host) {
-    return host.second.state == Host::State::kSealed;
-  });
-  if (!all) return;
-  if (striping.behind) {
+  const auto count = [&](Host::State state) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        striping.hosts, [state](const auto& host) { return host.second.state == state; }));
+  };
+  const std::size_t sealed = count(Host::State::kSealed);
+  const std::size_t behind = count(Host::State::kBehind);
+  if (sealed + behind < striping.hosts.size()) return;
+  if (sealed > 0 && behind > 0) {
+    // The put has been there, and was replaced or removed before all hosts had said so.
+    settle(striping, MC_OK);
+    return give_up(striping);
+  }
+  if (behind > 0) {
     ++counters_.behind;
     if (striping.versions >= kMaxVersions) return fail(striping, MC_NO_SPACE, counters_.failed);
     striping.version = clock_.next(ClusterTenant::wall_ns());

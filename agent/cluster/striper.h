@@ -5,8 +5,10 @@
 //
 //     begin ──► kSumming ──► kChoosing ──► kHolding ──all held──► kSealing ──all sealed──► done
 //                                │             │ a stripe that nobody takes    │ a host that fails
-//                                └─ nobody ────┴──► what is held is dropped ◄──┘ kBehind: once more,
-//                                                                                with a later version
+//                                └─ nobody ────┴──► what is held is dropped ◄──┘ kBehind: once
+//                                more,
+//                                                                                with a later
+//                                                                                version
 //
 //   Nobody can read or locate anything of it before kSealing, so that a writer that dies leaves
 //   stripes which their holders drop. From the first Seal on there is no way back, for what the put
@@ -45,12 +47,7 @@ class Striper {
 
   Striper(MasterPort& port, Peers& peers, VersionClock& clock, Placer& placer, MemberId self,
           const StripeRules& rules)
-      : port_(port),
-        peers_(peers),
-        clock_(clock),
-        placer_(placer),
-        self_(self),
-        rules_(rules) {}
+      : port_(port), peers_(peers), clock_(clock), placer_(placer), self_(self), rules_(rules) {}
 
   bool wants(std::uint64_t bytes) const {
     return rules_.above_bytes != 0 && bytes > rules_.above_bytes;
@@ -80,11 +77,11 @@ class Striper {
     std::vector<MemberId> nodes;        // to be asked
   };
   struct Host {
-    enum class State : std::uint8_t { kToTell, kTold, kSealed };
+    enum class State : std::uint8_t { kToTell, kTold, kSealed, kBehind };
     State state = State::kToTell;
     std::uint64_t again_ns = 0;
     std::uint64_t lost_since_ns = 0;  // it cannot be reached; 0: it can
-    std::uint64_t stripes = 0;  // a bit for each
+    std::uint64_t stripes = 0;        // a bit for each
   };
   struct Striping {
     std::uint32_t id = 0;
@@ -99,7 +96,6 @@ class Striper {
     std::vector<Part> parts;
     std::uint64_t summed_bytes = 0;
     std::map<MemberId, Host> hosts;
-    bool behind = false;  // some host needs a later version
     std::uint64_t seal_by_ns = 0;
   };
 

@@ -147,7 +147,8 @@ TEST_F(Placement, WhatItsCapacityRefusesIsHeldByAnotherHostToo) {
     agents_.clear();
     start(1, {{"mode", mode}, {"isolated_allow_same_user", "true"}});
     // Room in the pool, but only four objects may live in it.
-    start_small_host({{"pool_bytes", "32MiB"}, {"max_pool_bytes", "32MiB"}, {"capacity_bytes", "2MiB"}});
+    start_small_host(
+        {{"pool_bytes", "32MiB"}, {"max_pool_bytes", "32MiB"}, {"capacity_bytes", "2MiB"}});
     for (std::size_t i = 0; i < 10; ++i) ASSERT_EQ(put_pinned(i), MC_OK) << mc_last_error();
     EXPECT_EQ(placed(), 6u);
     for (std::size_t i = 0; i < 10; ++i) {

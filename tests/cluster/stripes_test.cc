@@ -35,9 +35,8 @@ class Stripes : public ClusterTest {
   }
   void all_know_all() {
     for (std::size_t i = 0; i < agents_.size(); ++i) {
-      ASSERT_TRUE(wait_for([&] {
-        return ask(i, "status")["cluster"]["members"].asUInt64() == agents_.size();
-      }));
+      ASSERT_TRUE(wait_for(
+          [&] { return ask(i, "status")["cluster"]["members"].asUInt64() == agents_.size(); }));
     }
   }
   std::uint64_t stripes(std::size_t agent, const std::string& name) {
@@ -129,7 +128,8 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
 
 TEST_F(Stripes, HoldWhatIsLargerThanAnyHostHas) {
   // No size is said: it must.
-  start(4, {{"pool_bytes", "16MiB"}, {"max_pool_bytes", "16MiB"}, {"session_quota_bytes", "64MiB"}});
+  start(4,
+        {{"pool_bytes", "16MiB"}, {"max_pool_bytes", "16MiB"}, {"session_quota_bytes", "64MiB"}});
   options_["pool_bytes"] = options_["max_pool_bytes"] = "64MiB";
   const std::string value = content("large", 30 * kMiB);
   ASSERT_EQ(put(0, "large", value), MC_OK) << mc_last_error();
@@ -190,8 +190,7 @@ TEST_F(Stripes, OfAnObjectThatLostAHostForGoodAreDroppedAndDoNotStandInTheWay) {
 }
 
 TEST_F(Stripes, OfAWriterThatDiesDisappear) {
-  for (const std::string failpoint :
-       {"striper.before_seal=kill", "striper.told_one=kill"}) {
+  for (const std::string failpoint : {"striper.before_seal=kill", "striper.told_one=kill"}) {
     SCOPED_TRACE(failpoint);
     agents_.clear();
     start_striping(2);
@@ -244,8 +243,8 @@ TEST_F(Stripes, AreFoundAgainByThePatternsOfTheirObject) {
   const std::vector<wire::ListedKey> wanted = {
       {"a/1", 3 * kMiB}, {"a/2", 3 * kMiB}, {"b/1", 3 * kMiB}};
   EXPECT_EQ(listed.keys, wanted);
-  const auto removed = of_master<wire::RemoveMatchingAnswer>(
-      [&](metadata::MasterClient& master, auto done) {
+  const auto removed =
+      of_master<wire::RemoveMatchingAnswer>([&](metadata::MasterClient& master, auto done) {
         master.remove_matching(matching("a/"), now_ns() + kWatchdogNs, std::move(done));
       });
   EXPECT_EQ(removed.removed, 4u) << "two objects, of two hosts each";

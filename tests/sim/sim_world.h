@@ -138,7 +138,7 @@ class SimWorld {
   unsigned key_count_ = 0;
   std::uint64_t largest_bytes_ = 0;
   std::uint64_t stripe_bytes_ = 0;  // larger objects that find no room are put in stripes; 0: none
-  bool working_ = false;  // clients begin operations
+  bool working_ = false;            // clients begin operations
   std::vector<std::string> story_;
   boost::asio::io_context io_;
   std::set<std::pair<HostId, HostId>> parted_;  // from, to

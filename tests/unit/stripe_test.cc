@@ -40,9 +40,8 @@ TEST(Stripe, TheLastOneHasWhatIsLeft) {
 }
 
 TEST(Stripe, AnObjectNeverHasMoreThanTheMostStripes) {
-  for (const std::uint64_t bytes :
-       std::initializer_list<std::uint64_t>{1, kLeastStripeBytes, 100 * kLeastStripeBytes + 1,
-                                            1ull << 36, MC_MAX_OBJECT_BYTES}) {
+  for (const std::uint64_t bytes : std::initializer_list<std::uint64_t>{
+           1, kLeastStripeBytes, 100 * kLeastStripeBytes + 1, 1ull << 36, MC_MAX_OBJECT_BYTES}) {
     for (const std::uint64_t wanted :
          std::initializer_list<std::uint64_t>{1, 3 * kLeastStripeBytes + 5, 1ull << 33}) {
       const std::uint64_t size = stripe_bytes_for(bytes, wanted, kLeastStripeBytes);
@@ -96,12 +95,12 @@ TEST(Stripe, ALabelThatCannotBeIsRefused) {
     bytes[tail + at] = std::byte{value};
     return !decode_label(bytes, {77, 0});
   };
-  EXPECT_FALSE(refused(32, 6));   // another sum is a sum
-  EXPECT_TRUE(refused(0, 0));     // magic
+  EXPECT_FALSE(refused(32, 6));    // another sum is a sum
+  EXPECT_TRUE(refused(0, 0));      // magic
   EXPECT_TRUE(refused(15, 0xff));  // whole bytes
-  EXPECT_TRUE(refused(40, 4));    // count
-  EXPECT_TRUE(refused(42, 0));    // key bytes
-  EXPECT_TRUE(refused(42, 9));    // more than there are
+  EXPECT_TRUE(refused(40, 4));     // count
+  EXPECT_TRUE(refused(42, 0));     // key bytes
+  EXPECT_TRUE(refused(42, 9));     // more than there are
 }
 
 class StripeTableTest : public ::testing::Test {
