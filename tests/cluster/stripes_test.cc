@@ -16,7 +16,6 @@ namespace {
 using conformance::AgentProcess;
 using conformance::slice;
 
-constexpr std::size_t kStripe = kMiB;
 constexpr std::size_t kLarge = 7 * kMiB + 12345;
 
 class Stripes : public ClusterTest {

@@ -22,7 +22,8 @@ thread_local Times times;
 
 namespace mc::sim {
 
-Clock::Clock() { times.simulated = true; }
+// Not at the time at which another world ended.
+Clock::Clock() { times = {true, 0, kWallStartNs}; }
 Clock::~Clock() { times.simulated = false; }
 
 void Clock::set(std::uint64_t now_ns, std::int64_t wall_offset_ns) {

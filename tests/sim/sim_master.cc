@@ -71,9 +71,9 @@ void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
 
 void SimMaster::stop() {
   while (!links_.empty()) {
-    const auto link = *links_.begin();
+    const auto link = links_.front();
     link->close({MC_CLOSED, "the master is gone"});
-    links_.erase(link);
+    std::erase(links_, link);
   }
   reign_.reset();
 }
@@ -86,7 +86,7 @@ std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handle
   rpc::LinkHandler& own = *this;
   const auto far = std::make_shared<rpc::Link>(io_.get_executor(), pair.far, hello_of(from), false,
                                                rpc::LinkOptions(), own);
-  links_.insert(far);
+  links_.push_back(far);
   far->start();
   near->start();
   return near;
@@ -107,7 +107,7 @@ void SimMaster::on_cancel(rpc::Link& link, std::uint32_t id) {
 }
 void SimMaster::on_closed(rpc::Link& link, const Status&) {
   if (reign_ != nullptr) reign_->on_closed(link);
-  links_.erase(link.shared_from_this());
+  std::erase(links_, link.shared_from_this());
 }
 
 }  // namespace mc::sim

@@ -9,8 +9,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "metadata/master/reign.h"
 #include "sim/sim_links.h"
@@ -40,7 +40,7 @@ class SimMaster : private metadata::rpc::LinkHandler {
 
   boost::asio::io_context& io_;
   LinkWorld& links_world_;
-  std::set<std::shared_ptr<metadata::rpc::Link>> links_;
+  std::vector<std::shared_ptr<metadata::rpc::Link>> links_;  // in the order in which they came
   std::map<std::string, std::string> store_;
   std::uint64_t epoch_ = 0;
   std::uint64_t reigns_ = 0;
