@@ -8,9 +8,10 @@ not three.  Requests are stepped by hand, and stepping goes on between
 requests, because a P2P connector frees a producer's blocks in later, empty
 steps.
 
-stdin:   {"op": "gen", "id": "r1", "ids": [..], "max_tokens": 4, "kv": {..}}
-         {"op": "metrics"} | {"op": "quit"}
-stdout:  lines "@@ {json}": ready, result, metrics, bye
+stdin:   {"op": "gen", "id": "r1", "ids": [..], "max_tokens": 4, "kv": {..}}; its client goes away
+             with "leave_after": ["steps", 2] or ["tokens", 4]
+         {"op": "abort", "id": "r1"} | {"op": "blocks"} | {"op": "metrics"} | {"op": "reset"} | {"op": "quit"}
+stdout:  lines "@@ {json}": ready, result, aborted, blocks, metrics, reset, bye
 """
 import argparse
 import json
@@ -43,6 +44,7 @@ def main() -> None:
     p.add_argument("--kv", default="", help="kv_transfer_config JSON, empty for none")
     p.add_argument("--block-size", type=int, default=32)
     p.add_argument("--max-len", type=int, default=2048)
+    p.add_argument("--step-tokens", type=int, default=0, help="most tokens a step, 0: vLLM's choice")
     p.add_argument("--load-format", default="auto")
     p.add_argument("--no-prefix-cache", action="store_true")
     a = p.parse_args()
@@ -71,6 +73,8 @@ def main() -> None:
     kw = {}
     if a.kv:
         kw["kv_transfer_config"] = json.loads(a.kv)
+    if a.step_tokens:
+        kw["max_num_batched_tokens"] = a.step_tokens
     llm = LLM(
         model=a.model,
         dtype="bfloat16",
@@ -89,10 +93,19 @@ def main() -> None:
     say("ready", import_s=round(t_import, 1), init_s=round(time.time() - T0, 1), pid=os.getpid())
 
     started: dict[str, float] = {}
-    quitting = False
+    leaving: dict[str, list] = {}  # what is left of their leave_after
+
+    def abort(name: str) -> None:
+        leaving.pop(name, None)
+        if started.pop(name, None) is not None:
+            eng.abort_request([name])
+            say("aborted", id=name)
+
+    quitting = working = False
     while not quitting:
         try:
-            cmd = json.loads(lines.get(timeout=0.0 if started else 0.02))
+            # A request that waits for its peer makes empty steps: no need of a whole core for them.
+            cmd = json.loads(lines.get(timeout=0.0 if working else 0.005 if started else 0.02))
         except queue.Empty:
             cmd = None
         if cmd:
@@ -105,6 +118,14 @@ def main() -> None:
                 )
                 started[cmd["id"]] = time.time()
                 eng.add_request(cmd["id"], {"prompt_token_ids": cmd["ids"]}, sp)
+                if "leave_after" in cmd:
+                    leaving[cmd["id"]] = cmd["leave_after"]
+            elif cmd["op"] == "abort":
+                abort(cmd["id"])
+            elif cmd["op"] == "blocks":
+                scheduler = eng.engine_core.engine_core.scheduler
+                say("blocks", free=scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+                    requests=len(scheduler.requests))
             elif cmd["op"] == "metrics":
                 out = {}
                 for m in llm.get_metrics():
@@ -119,8 +140,18 @@ def main() -> None:
                 say("reset", ok=bool(llm.reset_prefix_cache()))
             elif cmd["op"] == "quit":
                 quitting = True
-        for o in eng.step():
-            if o.finished:
+        for name, (unit, count) in list(leaving.items()):
+            if unit == "steps" and count:
+                leaving[name] = [unit, count - 1]
+            elif unit == "steps":
+                abort(name)
+        outputs = eng.step()
+        working = bool(outputs)
+        for o in outputs:
+            if leaving.get(o.request_id) == ["tokens", len(o.outputs[0].token_ids)]:
+                abort(o.request_id)
+            elif o.finished:
+                leaving.pop(o.request_id, None)
                 say(
                     "result",
                     id=o.request_id,

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import socket
 import subprocess
 import threading
 import time
@@ -19,9 +20,11 @@ BLOCK = 32
 class Engine:
     """vllm_driver.py in a process: JSON lines in, JSON lines out."""
 
-    def __init__(self, options, model, log, environment, kv=None, most_tokens=1024):
+    def __init__(self, options, model, log, environment, kv=None, most_tokens=1024,
+                 step_tokens=0):
         command = [options.python, str(HERE / "vllm_driver.py"), "--model", model,
-                   "--block-size", str(BLOCK), "--max-len", str(most_tokens)]
+                   "--block-size", str(BLOCK), "--max-len", str(most_tokens),
+                   "--step-tokens", str(step_tokens)]
         if kv:
             command += ["--kv", json.dumps(kv)]
         self._log = log
@@ -43,17 +46,18 @@ class Engine:
             self._lines.append({"kind": "end"})
             self._more.notify()
 
-    def wait(self, kind, limit_s=REQUEST_LIMIT_S):
+    def wait(self, kind, limit_s=REQUEST_LIMIT_S, name=None):
+        """The next line of that kind; of that request if a name is given."""
         deadline = time.monotonic() + limit_s
         with self._more:
             while True:
                 for i, line in enumerate(self._lines):
-                    if line["kind"] == kind:
+                    if line["kind"] == kind and name in (None, line.get("id")):
                         return self._lines.pop(i)
                     if line["kind"] == "end":
                         raise Failed(f"the engine ended before {kind}; see {self._log}")
                 if not self._more.wait(deadline - time.monotonic()):
-                    raise Failed(f"no {kind} in {limit_s} s; see {self._log}")
+                    raise Failed(f"no {kind} {name or ''} in {limit_s} s; see {self._log}")
 
     def ask(self, **question):
         self._process.stdin.write(json.dumps(question) + "\n")
@@ -67,6 +71,18 @@ class Engine:
         self.ask(op="metrics")
         return self.wait("metrics")["metrics"]
 
+    def blocks(self):
+        """Its free KV blocks, and the requests that it knows."""
+        self.ask(op="blocks")
+        return self.wait("blocks")
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
     def end(self):
         with contextlib.suppress(OSError):
             self.ask(op="quit")
@@ -75,6 +91,12 @@ class Engine:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def make_model(options, work, environment, *shape):

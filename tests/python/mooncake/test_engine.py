@@ -356,6 +356,19 @@ def test_a_peer_that_dies_is_an_error_soon(engine, way, local):
     assert engine.send_probe(peer.session) == -102
 
 
+@pytest.mark.ours_only  # Mooncake's logs by itself
+def test_what_is_said_of_a_dead_peer_sends_nobody_to_an_agent(engine, local, caplog):
+    peer = Peer()
+    args = (peer.session, local.ctypes.data, peer.address, SIZE)
+    assert engine.transfer_sync_write(*args) == 0
+    peer.end()
+    for _ in range(2):  # a peer that was known, and one that does not answer
+        caplog.clear()
+        assert engine.transfer_sync_write(*args) == -1
+        assert "see that the peer's process runs" in caplog.text
+        assert "mc-agent" not in caplog.text
+
+
 @pytest.mark.ours_only  # Mooncake's ends the process
 def test_calls_before_initialize_are_errors(way):
     from mooncake.engine import TransferEngine

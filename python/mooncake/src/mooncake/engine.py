@@ -527,10 +527,11 @@ class TransferEngine:
         return segment, local, remote, sizes
 
     def _failed(self, what: str, name: str, error: mckv.McError) -> int:
-        logger.error("mc: %s(%r): %s", what, name, error)
         if isinstance(error, mckv.AgentUnavailableError):
             # The name is looked up anew: an engine that started again may be elsewhere.
             self._segments.pop(name, None)
+            error.remedy = "see that the peer's process runs and is reached; no agent is needed"
+        logger.error("mc: %s(%r): %s", what, name, error)
         return _INVALID
 
 
