@@ -18,7 +18,7 @@ namespace {
 
 // How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
 constexpr std::uint64_t kSpinNs = 20000;
-constexpr unsigned kSpinsBetweenClocks = 64;
+constexpr unsigned kSpinsBetweenClocks = 256;
 // A sleeping caller looks at the connection this often.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
 constexpr std::uint32_t kGivenBackAtOnce = 64;
