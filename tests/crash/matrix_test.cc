@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +27,8 @@ bool long_run() { return std::getenv("MC_TEST_LONG") != nullptr; }
 
 // What only an agent in a cluster reaches: tests/cluster kills there.
 bool is_of_cluster(const std::string& name) {
-  return name.starts_with("fetch.") || name.starts_with("lend.");
+  return std::ranges::any_of(std::array{"fetch.", "gather.", "lend.", "striper.", "stripes."},
+                             [&](const char* part) { return name.starts_with(part); });
 }
 
 Names failpoints_in_sources() {
