@@ -12,29 +12,10 @@ import json
 import os
 import time
 
+from call_times import p50, warm
+
 SMALL = 4096
 OBJECTS, PIECES, PIECE = 64, 32, 65536
-WARM_S = 0.3
-
-
-def p50(call, count):
-    spent = []
-    clock = time.perf_counter_ns
-    for i in range(count):
-        start = clock()
-        good = call(i)
-        spent.append(clock() - start)
-        if not good:
-            raise SystemExit(f"store_calls: call {i} failed")
-    return sorted(spent)[count // 2]
-
-
-def warm(call):
-    """Connections, page tables; and the kernel has found a core for each thread."""
-    end, i = time.monotonic() + WARM_S, 0
-    while time.monotonic() < end:
-        call(i)
-        i += 1
 
 
 def fastest(call, times):

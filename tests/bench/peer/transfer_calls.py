@@ -12,11 +12,11 @@ import mmap
 import os
 import subprocess
 import sys
-import time
+
+from call_times import p50, warm
 
 SMALL, LARGE = 4096, 64 << 20
 SPAN = 1000 * SMALL  # that small writes go round in
-WARM_S = 0.3
 END_S = 30
 
 
@@ -46,26 +46,6 @@ def serve():
     os._exit(0)
 
 
-def p50(call, count):
-    spent = []
-    clock = time.perf_counter_ns
-    for i in range(count):
-        start = clock()
-        code = call(i)
-        spent.append(clock() - start)
-        if code != 0:
-            raise SystemExit(f"transfer_calls: transfer {i}: {code}")
-    return sorted(spent)[count // 2]
-
-
-def warm(call):
-    """Connections, page tables; and the kernel has found a core for each thread."""
-    end, i = time.monotonic() + WARM_S, 0
-    while time.monotonic() < end:
-        call(i)
-        i += 1
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--serve", action="store_true")
@@ -87,10 +67,10 @@ def main():
     name = f"127.0.0.1:{port}"
 
     def small(call):
-        return lambda i: call(name, here + i * SMALL % SPAN, there + i * SMALL % SPAN, SMALL)
+        return lambda i: call(name, here + i * SMALL % SPAN, there + i * SMALL % SPAN, SMALL) == 0
 
     def large(call):
-        return lambda _: call(name, here, there, LARGE)
+        return lambda _: call(name, here, there, LARGE) == 0
 
     result = {}
     for verb, call in (("write", engine.transfer_sync_write), ("read", engine.transfer_sync_read)):
@@ -99,7 +79,7 @@ def main():
         warm(large(call))
         result[f"{verb}_large_ns"] = p50(large(call), options.large_calls)
     ctypes.memset(here, 0, LARGE)
-    if large(engine.transfer_sync_read)(0) != 0 or ctypes.string_at(here, LARGE) != source:
+    if not large(engine.transfer_sync_read)(0) or ctypes.string_at(here, LARGE) != source:
         raise SystemExit("transfer_calls: what was written does not come back")
     print(json.dumps(result), flush=True)
     peer.stdin.close()
