@@ -234,8 +234,13 @@ void Channel::release(std::uint32_t slot) {
 // ---- Reservations
 // ---------------------------------------------------------------------------------
 
-Channel::StockLock::StockLock(std::atomic_flag& flag) : flag_(flag) {
-  while (flag_.test_and_set(std::memory_order_acquire)) ::sched_yield();
+Channel::StockLock::StockLock(OwnerLock& lock) : lock_(lock) {
+  while (!lock_.try_lock()) ::sched_yield();
+}
+
+Channel::StockVisit::StockVisit(OwnerLock& lock) : lock_(lock) {
+  lock_.want();
+  while (!lock_.owner_is_out()) ::sched_yield();
 }
 
 // REQUIRES of all that look into the stock: its lock is held.
@@ -272,7 +277,7 @@ bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
 }
 
 void Channel::take_all_stock(const Memory& memory, std::vector<std::uint32_t>& entries) {
-  const StockLock lock(stock_lock_);
+  const StockVisit visit(stock_lock_);
   if (memory_.get() != &memory) return;
   for (const StockOf& stock : stock_) {
     for (const Stocked& item : stock.items) entries.push_back(item.entry);

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "libmc/base/core_sharing.h"
 #include "libmc/client/argument_arena.h"
 #include "libmc/client/connection.h"
+#include "libmc/client/owner_lock.h"
 #include "shm/pins.h"
 #include "shm/touch_ring.h"
 
@@ -88,7 +88,7 @@ class Channel {
   // Whether there is room for one more of this size beside others that are on their way.
   bool stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes = 0);
   // Takes everything out of the stock, for the agent; nothing unless the channel has joined this
-  // session. Any thread.
+  // session. Any thread, one at a time.
   void take_all_stock(const Memory& memory, std::vector<std::uint32_t>& entries);
   // False: too much is in flight; the agent takes them back when the session ends.
   bool give_back(const std::uint32_t* entries, std::uint32_t count);
@@ -154,18 +154,29 @@ class Channel {
   // Held for a few instructions. What it guards: the stock, and which session that is of.
   class StockLock {
    public:
-    explicit StockLock(std::atomic_flag& flag);
-    ~StockLock() { flag_.clear(std::memory_order_release); }
+    explicit StockLock(OwnerLock& lock);
+    ~StockLock() { lock_.unlock(); }
     StockLock(const StockLock&) = delete;
     StockLock& operator=(const StockLock&) = delete;
 
    private:
-    std::atomic_flag& flag_;
+    OwnerLock& lock_;
+  };
+  // The same for take_all_stock(). One at a time.
+  class StockVisit {
+   public:
+    explicit StockVisit(OwnerLock& lock);
+    ~StockVisit() { lock_.end_visit(); }
+    StockVisit(const StockVisit&) = delete;
+    StockVisit& operator=(const StockVisit&) = delete;
+
+   private:
+    OwnerLock& lock_;
   };
   StockOf* stock_of(std::uint64_t bytes);
   void put_in_stock(std::uint64_t length, Stocked item);
   bool shrink_stock();
-  std::atomic_flag stock_lock_ = ATOMIC_FLAG_INIT;
+  OwnerLock stock_lock_;
   std::vector<StockOf> stock_;  // few sizes are in use at once
   std::uint64_t stock_bytes_ = 0;
   std::uint64_t stock_uses_ = 0;

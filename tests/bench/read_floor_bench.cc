@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the least that a get of 4 KiB by key can take on this machine, whatever the library:
-// a
-//   hash of a key of 64 bytes, one line of a table, an entry with its key, a store that pins it,
+//   a hash of a key of 64 bytes, one line of a table, an entry with its key, a store that pins it,
 //   the copy. No checks, no collisions, no call into a library, one thread, no other process.
-//   Beside it the copy alone, as libc and as mc makes it. `mcctl bench --cases get_copy` is to be
-//   compared with BareGet; BareGet over Memcpy is a ratio that no store can go below.
+//   Beside it the copy alone, as libc and as mc makes it. `mcctl bench --cases get_copy --keys N`
+//   is to be compared with BareGet of --keys=N; BareGet over Memcpy is a ratio that no store can go
+//   below. As there, keys are read in sequence and objects in a random order without repetition,
+//   and of more objects than memory holds only as many as fit have their bytes.
 // Threads: one.
 #include <benchmark/benchmark.h>
 #include <emmintrin.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "libmc/base/copy.h"
@@ -27,8 +33,8 @@ namespace {
 constexpr std::size_t kObjectBytes = 4096;
 constexpr std::size_t kKeyBytes = 64;
 constexpr std::size_t kSlots = 8;
-constexpr std::size_t kOrders = 1 << 16;
-constexpr std::size_t kAheadBytes = 2048;  // the best of 0, 1, 1.5, 2, 3, 4 KiB
+constexpr std::size_t kMostPicks = 1 << 16;
+constexpr std::uint32_t kKeysUnlessTold = 1'000;
 constexpr std::uint64_t kSeed = 12345;
 
 struct alignas(64) Bucket {
@@ -56,36 +62,39 @@ T* place(std::size_t count) {
   return static_cast<T*>(at);
 }
 
+using Key = std::array<char, kKeyBytes>;
+
+// How many objects of 4 KiB half of the free memory holds.
+std::uint64_t objects_that_fit() {
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES));
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2 / kObjectBytes;
+}
+
 class Objects {
  public:
   explicit Objects(std::uint32_t count)
       : buckets_count_(count),
-        keys_(count),
-        order_(kOrders),
-        pool_(place<char>(count * kObjectBytes)),
+        with_data_(static_cast<std::uint32_t>(std::min<std::uint64_t>(count, objects_that_fit()))),
+        pool_(place<char>(with_data_ * kObjectBytes)),
         buckets_(place<Bucket>(buckets_count_)),
         entries_(place<Entry>(count)) {
-    std::mt19937_64 random(1);
-    for (std::uint32_t i = 0; i < count && good(); ++i) {
-      std::snprintf(keys_[i].data(), kKeyBytes, "%063llx",
-                    static_cast<unsigned long long>(random()));
-      const std::uint64_t hash = hash_key(keys_[i].data(), kKeyBytes, kSeed);
-      for (std::uint64_t& slot : bucket_of(hash).slots) {
-        if (slot != 0) continue;
-        slot = (hash & kTagMask) | (i + std::uint64_t{1});
-        break;
-      }
-      entries_[i] = {2, hash, i * kObjectBytes, kObjectBytes, {}, keys_[i]};
-    }
-    for (std::uint32_t& number : order_) number = static_cast<std::uint32_t>(random() % count);
+    for (std::uint32_t i = 0; i < count && good(); ++i) insert(i);
+    std::vector<std::uint32_t> order(with_data_);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    order.resize(std::min(order.size(), kMostPicks));
+    for (const std::uint32_t number : order) picks_.push_back({entries_[number].key, number});
   }
 
+  struct Pick {
+    Key key;
+    std::uint32_t number;
+  };
   bool good() const { return pool_ != nullptr && buckets_ != nullptr && entries_ != nullptr; }
-  std::uint32_t pick(std::size_t i) const { return order_[i % kOrders]; }
+  const Pick& pick(std::size_t i) const { return picks_[i % picks_.size()]; }
   const char* data(std::uint32_t number) const { return pool_ + number * kObjectBytes; }
 
-  const Entry* find(std::uint32_t number, std::size_t ahead_bytes) {
-    const std::array<char, kKeyBytes>& key = keys_[number];
+  const Entry* find(const Key& key, std::size_t ahead_bytes) {
     const std::uint64_t hash = hash_key(key.data(), kKeyBytes, kSeed);
     for (const std::uint64_t slot : bucket_of(hash).slots) {
       if (((slot ^ hash) & kTagMask) != 0 || slot == 0) continue;
@@ -103,13 +112,30 @@ class Objects {
 
  private:
   static constexpr std::uint64_t kTagMask = 0xffffffff00000000;
+
+  void insert(std::uint32_t number) {
+    Entry& entry = entries_[number];
+    for (std::size_t at = 0; at < kKeyBytes; at += sizeof(std::uint64_t)) {
+      const std::uint64_t word = random_();
+      std::memcpy(entry.key.data() + at, &word, sizeof word);
+    }
+    entry.version = 2;
+    entry.hash = hash_key(entry.key.data(), kKeyBytes, kSeed);
+    entry.offset = number % with_data_ * kObjectBytes;
+    entry.length = kObjectBytes;
+    for (std::uint64_t& slot : bucket_of(entry.hash).slots) {
+      if (slot != 0) continue;
+      slot = (entry.hash & kTagMask) | (number + std::uint64_t{1});
+      break;
+    }
+  }
   Bucket& bucket_of(std::uint64_t hash) {
     return buckets_[(hash & 0xffffffff) * buckets_count_ >> 32];
   }
-  static bool same(const std::array<char, kKeyBytes>& a, const std::array<char, kKeyBytes>& b) {
+  static bool same(const Key& a, const Key& b) {
     __m128i difference = _mm_setzero_si128();
     for (std::size_t at = 0; at < kKeyBytes; at += sizeof difference) {
-      const auto words = [at](const std::array<char, kKeyBytes>& key) {
+      const auto words = [at](const Key& key) {
         return _mm_loadu_si128(reinterpret_cast<const __m128i*>(key.data() + at));
       };
       difference = _mm_or_si128(difference, _mm_xor_si128(words(a), words(b)));
@@ -117,24 +143,27 @@ class Objects {
     return _mm_movemask_epi8(_mm_cmpeq_epi8(difference, _mm_setzero_si128())) == 0xffff;
   }
 
+  std::mt19937_64 random_{1};
   std::uint64_t buckets_count_;
-  std::vector<std::array<char, kKeyBytes>> keys_;
-  std::vector<std::uint32_t> order_;
+  std::uint32_t with_data_;
+  std::vector<Pick> picks_;
   char* pool_;
   Bucket* buckets_;
   Entry* entries_;
   volatile std::uint64_t pin_ = 0;
 };
 
+std::uint32_t key_count = kKeysUnlessTold;
+
 // The same for all, so that what they read lies at the same addresses.
-Objects& thousand_objects() {
-  static Objects objects(1'000);
+Objects& all_objects() {
+  static Objects objects(key_count);
   return objects;
 }
 
 template <class Read>
 void run(benchmark::State& state, const Read& read) {
-  Objects& objects = thousand_objects();
+  Objects& objects = all_objects();
   if (!objects.good()) return state.SkipWithError("no memory for the objects");
   alignas(64) static std::array<char, kObjectBytes> buffer;
   std::size_t i = 0;
@@ -145,31 +174,33 @@ void run(benchmark::State& state, const Read& read) {
 }
 
 void Memcpy(benchmark::State& state) {
-  run(state, [](Objects& objects, std::uint32_t number, char* buffer) {
-    std::memcpy(buffer, objects.data(number), kObjectBytes);
+  run(state, [](Objects& objects, const Objects::Pick& pick, char* buffer) {
+    std::memcpy(buffer, objects.data(pick.number), kObjectBytes);
     return true;
   });
 }
 
 void CopyOut(benchmark::State& state) {
-  run(state, [](Objects& objects, std::uint32_t number, char* buffer) {
-    copy_out(buffer, objects.data(number), kObjectBytes);
+  run(state, [](Objects& objects, const Objects::Pick& pick, char* buffer) {
+    copy_out(buffer, objects.data(pick.number), kObjectBytes);
     return true;
   });
 }
 
 void BareLookup(benchmark::State& state) {
-  run(state, [](Objects& objects, std::uint32_t number, char*) {
-    const Entry* entry = objects.find(number, 0);
+  run(state, [](Objects& objects, const Objects::Pick& pick, char*) {
+    const Entry* entry = objects.find(pick.key, 0);
     benchmark::DoNotOptimize(entry);
     objects.unpin();
     return entry != nullptr;
   });
 }
 
+// With so many bytes of the object loaded ahead.
 void BareGet(benchmark::State& state) {
-  run(state, [](Objects& objects, std::uint32_t number, char* buffer) {
-    const Entry* entry = objects.find(number, kAheadBytes);
+  const auto ahead_bytes = static_cast<std::size_t>(state.range(0));
+  run(state, [=](Objects& objects, const Objects::Pick& pick, char* buffer) {
+    const Entry* entry = objects.find(pick.key, ahead_bytes);
     if (entry == nullptr) return false;
     copy_out(buffer, objects.data(0) + entry->offset, entry->length);
     objects.unpin();
@@ -180,9 +211,21 @@ void BareGet(benchmark::State& state) {
 BENCHMARK(Memcpy);
 BENCHMARK(CopyOut);
 BENCHMARK(BareLookup);
-BENCHMARK(BareGet);
+BENCHMARK(BareGet)->Arg(0)->Arg(1024)->Arg(2048)->Arg(4096);
 
 }  // namespace
 }  // namespace mc
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  constexpr std::string_view kKeys = "--keys=";
+  benchmark::Initialize(&argc, argv);
+  if (argc > 1 && std::string_view(argv[1]).starts_with(kKeys)) {
+    mc::key_count = static_cast<std::uint32_t>(std::strtoul(argv[1] + kKeys.size(), nullptr, 10));
+  }
+  if (mc::key_count == 0 || argc > 2 ||
+      (argc == 2 && !std::string_view(argv[1]).starts_with(kKeys))) {
+    std::fprintf(stderr, "usage: read_floor_bench [--keys=N] [--benchmark_...]\n");
+    return 2;
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}
