@@ -46,8 +46,10 @@ class IndexReader {
   // starts loading while its entry and key are looked at.
   bool find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
             FoundObject& found, std::uint64_t ahead_bytes = 0) const;
-  // Starts loading the lines that find() will look at first.
+  // Starts loading the line that find() will look at first.
   void prefetch(std::uint64_t hash) const;
+  // When that has come: starts loading what it leads to, and so much of the object.
+  void prefetch_object(std::uint64_t hash, std::uint64_t bytes) const;
 
   // Copies the extents of a pinned object; returns their count. REQUIRES: capacity >=
   // MC_MAX_EXTENTS.
@@ -65,6 +67,11 @@ class IndexReader {
   Probe probe_entry(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                     std::uint32_t id, FoundObject& found) const;
   void load_ahead(std::uint64_t slot, const Word16& granule, std::uint64_t bytes) const;
+  // Whether a table of so many buckets can be there.
+  bool fits(std::uint64_t bucket_count, std::uint64_t offset) const {
+    return bucket_count != 0 && bucket_count <= table_max_bytes_ / sizeof(Bucket) &&
+           offset % kLineBytes == 0 && offset <= mapped_bytes_ - table_max_bytes_;
+  }
 
   const std::byte* base_ = nullptr;
   const IndexHeader* header_ = nullptr;

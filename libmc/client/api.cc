@@ -4,6 +4,7 @@
 #include "libmc/client/api.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 
@@ -51,10 +52,43 @@ mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND 
                                  : missed(fetched.status);
 }
 
+// The look-ups of a batch: while one object is read, the next ones are on their way. The index, the
+// entry and the first bytes are cache misses that wait for one another, in a large pool all three.
+template <typename KeyOf>
+class LookAhead {
+ public:
+  LookAhead(const Channel& channel, std::size_t count, std::uint64_t object_bytes, KeyOf key_of)
+      : channel_(channel), count_(count), object_bytes_(object_bytes), key_of_(key_of) {}
+
+  // REQUIRES: i counts up from 0, one by one. The hash of item i, if its key is one.
+  std::uint64_t hash(std::size_t i) {
+    const shm::IndexReader& index = channel_.memory().index;
+    for (; begun_ < std::min(count_, i + kItems); ++begun_) {
+      const mc_slice key = key_of_(begun_);
+      if (check_key(key) != MC_OK) continue;
+      hashes_[begun_ % kItems] = hash_of(channel_, key);
+      index.prefetch(hashes_[begun_ % kItems]);
+    }
+    if (i + 1 < count_) index.prefetch_object(hashes_[(i + 1) % kItems], object_bytes_);
+    return hashes_[i % kItems];
+  }
+
+ private:
+  static constexpr std::size_t kItems = 4;
+  const Channel& channel_;
+  std::size_t count_;
+  std::uint64_t object_bytes_;
+  KeyOf key_of_;
+  std::size_t begun_ = 0;
+  std::array<std::uint64_t, kItems> hashes_{};
+};
+
 }  // namespace
 
 void mc::client::get_here(Channel& channel, mc_get_item* items, std::size_t count) {
+  LookAhead look(channel, count, kAheadBytes, [=](std::size_t i) { return items[i].key; });
   for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t hash = look.hash(i);
     mc_get_item& item = items[i];
     const bool bad =
         check_key(item.key) != MC_OK || (item.pieces == nullptr && item.piece_count > 0) ||
@@ -62,8 +96,8 @@ void mc::client::get_here(Channel& channel, mc_get_item* items, std::size_t coun
         std::any_of(item.pieces, item.pieces + item.piece_count,
                     [](const mc_span& piece) { return piece.data == nullptr && piece.size > 0; });
     item.status = bad ? MC_INVALID_ARGUMENT
-                      : read_object(channel, item.key, hash_of(channel, item.key), item.pieces,
-                                    item.piece_count, item.offset, &item.length);
+                      : read_object(channel, item.key, hash, item.pieces, item.piece_count,
+                                    item.offset, &item.length);
   }
 }
 
@@ -76,9 +110,10 @@ mc_status mc::client::first_failure(const mc_get_item* items, std::size_t count)
 
 bool mc::client::exist_here(Channel& channel, const mc_slice* keys, std::size_t count,
                             mc_status* statuses) {
+  LookAhead look(channel, count, 0, [=](std::size_t i) { return keys[i]; });
   for (std::size_t i = 0; i < count; ++i) {
     if (check_key(keys[i]) != MC_OK) return false;
-    const bool there = object_exists(channel, keys[i], hash_of(channel, keys[i]), false);
+    const bool there = object_exists(channel, keys[i], look.hash(i), false);
     statuses[i] = there ? MC_OK : MC_NOT_FOUND;
   }
   return true;
@@ -208,11 +243,13 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
   auto channel = channel_of(client);
   if (!channel) return set_error(channel.error());
   mc_status first = MC_OK;
+  LookAhead look(**channel, count, 0, [=](std::size_t i) { return keys[i]; });
   for (std::size_t i = 0; i < count; ++i) {
     views[i].pin = 0;
+    const std::uint64_t hash = look.hash(i);
     statuses[i] = check_key(keys[i]);
     if (statuses[i] == MC_OK) {
-      statuses[i] = view_object(**channel, client, keys[i], hash_of(**channel, keys[i]), &views[i]);
+      statuses[i] = view_object(**channel, client, keys[i], hash, &views[i]);
     }
   }
   if (may_be_elsewhere(**channel)) {

@@ -58,14 +58,6 @@ std::uint64_t hash_of(const Channel& channel, mc_slice key) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
-namespace {
-
-// As much of an object is loaded while its entry and key are still on their way. More would only
-// keep those waiting.
-constexpr std::uint64_t kAheadBytes = 2048;
-
-}  // namespace
-
 // The uncommon reads: ranges, several pieces, objects of several extents, buffers too small.
 [[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,

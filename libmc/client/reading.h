@@ -16,6 +16,10 @@ inline mc_status check_key(mc_slice key) {
   return key.data != nullptr && key.size - 1 < MC_MAX_KEY_BYTES ? MC_OK : MC_INVALID_ARGUMENT;
 }
 
+// As much of an object is loaded while its entry and key are still on their way. More would only
+// keep those waiting.
+inline constexpr std::uint64_t kAheadBytes = 2048;
+
 std::uint64_t hash_of(const Channel& channel, mc_slice key);
 // Copies [offset, offset + *length) of the object (*length 0: to its end) into the pieces. *length
 // becomes the bytes copied; with MC_BUFFER_TOO_SMALL the object's length.
