@@ -308,6 +308,7 @@ NB_MODULE(_transfer, module) {
             counters["same_host_bytes"] = info.same_host_bytes;
             counters["refused_requests"] = info.refused_requests;
             counters["notifications_dropped"] = info.notifications_dropped;
+            counters["device_bytes"] = info.device_bytes;
             return counters;
           },
           "What was moved, by name.")
@@ -317,7 +318,9 @@ NB_MODULE(_transfer, module) {
            "Peers may read or write the buffer, which is held until unregister(). Its address.")
       .def("register_addresses", &Engine::register_addresses, arg("addresses"), arg("sizes"),
            nb::kw_only(), arg("read") = true, arg("write") = true,
-           "The same for plain memory, all or none; it must live until it is unregistered.")
+           "The same for plain memory, of the host or of a CUDA device (data_ptr()), all or none; "
+           "it "
+           "must live until it is unregistered.")
       .def("unregister", &Engine::unregister, arg("addresses"),
            "Returns when no transfer of this engine and none over TCP touches the memory.")
       .def("open", &Engine::open, arg("name"), arg("timeout") = none,
