@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import random
 
 import pytest
 from mckv._block_keys import MAX_CARD_BYTES, Card, card_key, sample_tokens
@@ -80,3 +81,19 @@ def test_a_forged_card_is_refused_with_its_cause(change, cause):
 def test_what_is_no_card_at_all_is_refused(data):
     with pytest.raises(ValueError, match="a card"):
         Card.decode(data)
+
+
+def test_a_card_that_was_tampered_with_is_refused_or_as_good_as_another(long):
+    chance = random.Random(5)
+    good = card_of().encode()
+    for _ in range(20000 if long else 2000):
+        data = bytearray(good)
+        for _ in range(chance.randrange(1, 4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        if chance.random() < 0.2:
+            del data[chance.randrange(len(data)) :]
+        try:
+            card = Card.decode(bytes(data))
+        except ValueError:
+            continue
+        assert card.hashes(sample_tokens(card.block_tokens), 1) == [card.sample]
