@@ -72,9 +72,10 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
             keys = Keys(str(extra("prefix", "vllm")), what)
             self._scheduler = SchedulerSide(pool, keys, spec.block_size)
             hashed_by = str(vllm_config.cache_config.prefix_caching_hash_algo)
+            names = model.served_model_name or model.model
             self._card = CardBearer(
                 pool,
-                str(model.served_model_name),
+                str(names[0] if isinstance(names, list) and names else names),
                 lambda: _card_of(keys.start, spec.block_size, hashed_by),
             )
         else:
