@@ -113,7 +113,11 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
                          "this agent is alone; start it with --masters or --cluster-store")));
     return;
   }
-  agent_.cluster_->ask(verb, text, done);
+  try {
+    agent_.cluster_->ask(verb, text, done);
+  } catch (const Json::Exception& error) {  // a value of another type, read before anything is done
+    done(text_of(failure(MC_INVALID_ARGUMENT, error.what())));
+  }
 }
 
 std::string Admin::answer_now(std::string_view verb, const Json::Value& request,

@@ -63,6 +63,12 @@ Outcome RegionTable::admit(const Access& access, Grant* grant) {
   return Outcome::kDone;
 }
 
+Outcome RegionTable::settle(const Grant& grant) {
+  const auto at = rows_.find(grant.region);
+  if (at == rows_.end() || at->second.spec.guard == nullptr) return Outcome::kDone;
+  return at->second.spec.guard->settle(grant.ticket);
+}
+
 void RegionTable::release(const Grant& grant) {
   const auto at = rows_.find(grant.region);
   if (at == rows_.end()) return;

@@ -47,6 +47,12 @@ class RegionGuard {
   // Else the access is refused with that outcome: kStale for another generation, kBusy for "as
   // much is pinned as may be". Large transfers ask once for each slice.
   virtual Outcome pin(const Access& access, std::uint64_t* ticket) = 0;
+  // A write has come whole: comes before unpin(), and not for one that broke off. What else than
+  // kDone is what its peer is told.
+  virtual Outcome settle(std::uint64_t ticket) {
+    static_cast<void>(ticket);
+    return Outcome::kDone;
+  }
   // The kernel or the device no longer looks at the bytes.
   virtual void unpin(std::uint64_t ticket) = 0;
 };
@@ -89,6 +95,8 @@ class RegionTable {
   };
   // Checks and pins. On kDone release() must follow.
   Outcome admit(const Access& access, Grant* grant);
+  // The guard's word on a write that has come whole.
+  Outcome settle(const Grant& grant);
   void release(const Grant& grant);
 
   // 24 bytes: region, size, rights.

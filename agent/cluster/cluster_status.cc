@@ -19,6 +19,7 @@ namespace wire = metadata::wire;
 namespace {
 
 constexpr std::uint64_t kAnswerNs = 3'000'000'000;
+constexpr unsigned kMaxWhereKeys = 256;
 
 Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
 
@@ -38,8 +39,7 @@ std::string failure(const Status& status) {
 }
 
 // A key as libmc/client/admin.h writes it: %XX is a byte.
-std::string key_of(const Json::Value& request) {
-  const std::string text = request.get("key", "").asString();
+std::string key_of(const std::string& text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
   };
@@ -51,6 +51,23 @@ std::string key_of(const Json::Value& request) {
     if (escaped) i += 2;
   }
   return key;
+}
+
+std::string key_of(const Json::Value& request) {
+  const Json::Value& key = request["key"];
+  return key.isString() ? key_of(key.asString()) : std::string();
+}
+
+// Who holds each of many keys, with as few words as there can be: answers have thousands of them.
+Json::Value holders_json(const metadata::LocateAnswer& answer) {
+  Json::Value value;
+  value["holders"] = Json::Value(Json::arrayValue);
+  for (const metadata::Located& found : answer.keys) {
+    Json::Value nodes(Json::arrayValue);
+    for (const MemberId node : answer.holders_of(found)) nodes.append(u64(node));
+    value["holders"].append(std::move(nodes));
+  }
+  return value;
 }
 
 // Node ids are numbers of 64 bits; people name nodes by address as well.
@@ -269,6 +286,23 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
       return true;
     }
     wire::Locate locate;
+    const Json::Value& many = request["keys"];
+    if (!many.isNull()) {
+      const bool words = many.isArray() && std::ranges::all_of(many, [](const Json::Value& one) {
+                           return one.isString();
+                         });
+      if (!words || many.empty() || many.size() > kMaxWhereKeys) {
+        done(failure({MC_INVALID_ARGUMENT, "keys is a list of 1 to 256 keys"}));
+        return true;
+      }
+      for (const Json::Value& one : many) {
+        locate.keys.push_back(tenant->name_of(key_of(one.asString())));
+      }
+      port_->locate(locate, deadline_ns, [done](const Result<metadata::LocateAnswer>& answer) {
+        done(answer ? text_of(holders_json(*answer)) : failure(answer.error()));
+      });
+      return true;
+    }
     locate.keys.push_back(tenant->name_of(key_of(request)));
     port_->locate(locate, deadline_ns, [this, done](const Result<metadata::LocateAnswer>& answer) {
       if (!answer || answer->keys.empty()) {

@@ -29,6 +29,7 @@
 //   {"verb":"where","namespace","key"} ->
 //   {"found","recovering","version","bytes","replicas_wanted",
 //                            "holders":[{"node","address","self"}]}
+//   {"verb":"where","namespace","keys"} -> {"holders":[[node,…],…]} for each of at most 256 keys
 //   {"verb":"replicate","namespace","key","replicas"} -> {} when this host holds it
 //   {"verb":"drain","node","stop"} -> {"copied","failed","unplaced","seen","done"}
 //   {"verb":"rails"}     -> {"read_bytes","written_bytes","served_bytes",

@@ -198,7 +198,8 @@ mc_status mc_transfer_list_regions(mc_transfer_engine* engine, mc_transfer_segme
   if (const mc_status status = check_timeout(timeout_ns); status != MC_OK) return status;
   auto directory = of(engine).list_regions(segment, timeout_of(engine, timeout_ns));
   if (!directory) return told(directory.error());
-  std::ranges::sort(directory->entries, {}, &DirectoryEntry::order);
+  std::ranges::sort(directory->entries, {},
+                    [](const DirectoryEntry& entry) { return entry.order & ~kByOwnerOnly; });
   const std::size_t told_count = std::min(*count, directory->entries.size());
   for (std::size_t i = 0; i < told_count; ++i) {
     const DirectoryEntry& entry = directory->entries[i];

@@ -17,6 +17,7 @@
 
 #include "libmc/transfer/directory.h"
 #include "libmc/transfer/shared_files.h"
+#include "libmc/transfer/staging.h"
 #include "mc/transfer.h"
 #include "transport/transport.h"
 
@@ -34,7 +35,8 @@ struct Request {
   std::uint8_t looks = 0;         // at a fresh table, since the range was not in ours
   std::uint16_t chunks_open = 0;  // being copied by some thread
   mc_status status = MC_OK;
-  std::byte* local = nullptr;
+  std::byte* local = nullptr;             // where bytes are taken from or land
+  std::unique_ptr<StagedRequest> staged;  // local, if the caller's is memory of a device
   mc_transfer_segment segment = 0;
   std::uint64_t remote = 0;
   std::uint64_t size_bytes = 0;
@@ -49,6 +51,8 @@ struct Request {
   std::uint64_t generation = 0;                       // of the table that has the entry
   DirectoryEntry entry{};
 
+  // What the caller named.
+  const std::byte* callers() const { return staged ? staged->device_address() : local; }
   std::uint64_t share_bytes() const { return window ? kShareMappedBytes : kShareBytes; }
 };
 

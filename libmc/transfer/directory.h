@@ -8,6 +8,7 @@
 //   entry   0         8      16       20  24
 //           │ address │ size │ rights │ order │ descriptor (24) │
 //
+//   The highest bit of order: only its owner reaches the memory (a device's), within the host, too.
 //   The owner changes it in place: generation first, then entries, checksum last. A reader that
 //   meets a change sees a checksum that does not match, and reads again.
 // Threads: the engine's lock. Owns: values; DirectoryWriter owns the memory that peers read.
@@ -42,12 +43,16 @@ struct DirectoryHead {
 };
 static_assert(sizeof(DirectoryHead) == kDirectoryHeadBytes);
 
+inline constexpr std::uint32_t kByOwnerOnly = 1u << 31;
+
 struct DirectoryEntry {
   std::uint64_t address;
   std::uint64_t size_bytes;
   std::uint32_t rights;
   std::uint32_t order;  // among those of its owner: the first that was registered is the lowest
   RegionText descriptor;
+
+  bool by_owner_only() const { return (order & kByOwnerOnly) != 0; }
 };
 static_assert(sizeof(DirectoryEntry) == kDirectoryEntryBytes);
 

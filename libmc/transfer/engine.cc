@@ -95,6 +95,7 @@ Status Engine::start(const Address& listen, const metadata::rpc::ClusterKey& key
   std::memcpy(card_.directory.data(), text->data(), kRegionTextBytes);
   card_.directory_bytes = kMaxDirectoryBytes;
   card_.directory_address = reinterpret_cast<std::uint64_t>(directory_->data());
+  driver_ = DeviceDriver::loaded();
   port_->start(*transport_, card_);
 
   outer_.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -121,6 +122,7 @@ Engine::~Engine() {
   }
   if (io_thread_.joinable()) io_thread_.join();
   if (copier_.joinable()) copier_.join();
+  transport_.reset();  // before the guards of regions, and memory that stands for devices'
 }
 
 bool Engine::inherited_by_fork() const { return ::getpid() != pid_; }
@@ -137,6 +139,7 @@ void Engine::fill(mc_transfer_info* info) {
   info->same_host_bytes = same_host_bytes_;
   info->refused_requests = counters.refused_requests;
   info->notifications_dropped = dropped_;
+  info->device_bytes = device_bytes_;
 }
 
 // ---- The loop ---------------------------------------------------------------------------------

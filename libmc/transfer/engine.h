@@ -109,6 +109,11 @@ class Engine final : private PortSink {
   struct Region;
   const Region* region_of(const std::byte* data, std::uint64_t size_bytes) const;
   void release_local(Lock& lock, const std::byte* data, std::uint64_t size_bytes);
+  // Device memory is loaded late, by who computes.
+  Result<DeviceRange> device_range(const mc_transfer_range& range);
+  Status stage(Batch& batch);
+  Status stage(Request& request);
+  Status unstage(Request& request);
 
   // engine_peers.cc
   Peer* find_peer(mc_transfer_segment segment);
@@ -174,8 +179,12 @@ class Engine final : private PortSink {
     bool readable;
     bool writable;
     RegionText descriptor;
+    std::unique_ptr<StagedRegion> staged;  // of memory of a device
   };
   std::map<std::uint64_t, Region> regions_;  // by address
+  std::atomic<const DeviceDriver*> driver_{nullptr};
+  std::atomic<std::uint64_t> staged_bytes_{0};  // of requests, now
+  std::uint64_t device_bytes_ = 0;
   std::uint32_t next_order_ = 1;
 
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -30,6 +30,8 @@ Status status_of(Outcome outcome) {
       return {MC_NOT_FOUND, "the peer unregistered that memory while it was transferred"};
     case Outcome::kRefused:
       return {MC_PERMISSION_DENIED, "the peer did not register that memory for such access"};
+    case Outcome::kUnsupported:
+      return {MC_UNSUPPORTED, "the driver of the peer's device refused to copy"};
     case Outcome::kInvalid:
       return {MC_INVALID_ARGUMENT, "there is no such memory, here or at the peer"};
     case Outcome::kPeerLost:
@@ -84,13 +86,14 @@ Result<mc_transfer_batch> Engine::submit(std::span<const mc_transfer_request> re
       return fail(MC_INVALID_ARGUMENT,
                   "a request has a verb, local memory, and 1 B to 1 TiB at a remote address");
     }
-    made->requests.push_back(row);
+    made->requests.push_back(std::move(row));
   }
+  if (Status staged = stage(*made); !staged.ok()) return fail(staged);
   if (made->notifies) {
     made->note = encode_notification(options.note_name, options.note_message);
     Request row;
     row.segment = options.notify;
-    made->requests.push_back(row);
+    made->requests.push_back(std::move(row));
   }
   made->open = made->requests.size();
   made->deadline_ns =
@@ -178,7 +181,7 @@ void Engine::route(Batch& batch, std::uint32_t index, Peer& peer) {
                      : status_of(Outcome::kRefused));
       return;
     }
-    if (peer.same_host) {
+    if (peer.same_host && !entry->by_owner_only()) {
       start_copying(batch, index, *entry, peer);
       return;
     }
@@ -298,9 +301,14 @@ void Engine::end(Batch& batch, Request& request, Outcome outcome) {
   end(batch, request, status_of(outcome));
 }
 
-void Engine::end(Batch& batch, Request& request, const Status& status) {
+void Engine::end(Batch& batch, Request& request, const Status& given) {
+  Status status = given;
   request.state = State::kEnded;
   request.status = status.code();
+  if (request.staged) {
+    if (Status left = unstage(request); !left.ok()) status = left;
+    request.status = status.code();
+  }
   if (status.ok()) request.bytes = request.size_bytes;
   --batch.open;
   if (!status.ok() && !batch.failed) {

@@ -22,7 +22,8 @@ void Engine::publish_regions() {
   std::vector<DirectoryEntry> entries;
   entries.reserve(regions_.size());
   for (const auto& [address, region] : regions_) {
-    entries.push_back({address, region.size_bytes, region.rights, region.order, region.descriptor});
+    entries.push_back({address, region.size_bytes, region.rights,
+                       region.order | (region.staged ? kByOwnerOnly : 0), region.descriptor});
   }
   directory_->publish(entries);
 }
@@ -67,23 +68,39 @@ Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::u
       status = {MC_INVALID_ARGUMENT, "the range overlaps one that is registered already"};
       break;
     }
+    const auto device = device_range(range);
+    if (!device) {
+      status = device.error();
+      break;
+    }
+    std::unique_ptr<StagedRegion> staged;
+    if (device->device != DeviceDriver::kHost) {
+      auto made = StagedRegion::make(*device, &device_bytes_);
+      if (!made) {
+        status = made.error();
+        break;
+      }
+      staged = std::move(*made);
+    }
     transport::RegionSpec spec;
-    spec.data = static_cast<std::byte*>(range.address);
+    spec.data = staged ? staged->data() : static_cast<std::byte*>(range.address);
     spec.size_bytes = range.size;
     spec.rights = rights;
+    spec.guard = staged.get();
     auto region = transport_->register_region(spec);
     if (!region) {
       status = region.error();
       break;
     }
-    const bool writable = is_memory(range.address, range.size, true);
-    const bool readable = writable || is_memory(range.address, range.size, false);
-    Region row{range.size, rights, next_order_++, *region, readable, writable, {}};
+    const bool writable = !staged && is_memory(range.address, range.size, true);
+    const bool readable = writable || (!staged && is_memory(range.address, range.size, false));
+    Region row{range.size, rights, next_order_++,    *region, readable,
+               writable,   {},     std::move(staged)};
     const auto text = transport_->describe(*region);
     if (text && text->size() == kRegionTextBytes) {
       std::memcpy(row.descriptor.data(), text->data(), kRegionTextBytes);
     }
-    regions_.emplace(address, row);
+    regions_.emplace(address, std::move(row));
     added.push_back(address);
   }
   if (!status.ok()) {
@@ -104,7 +121,7 @@ Status Engine::unregister_memory(std::span<void* const> addresses) {
   for (void* const address : addresses) {
     const auto at = regions_.find(reinterpret_cast<std::uint64_t>(address));
     if (at == regions_.end()) continue;
-    gone.emplace_back(at->first, at->second);
+    gone.emplace_back(at->first, std::move(at->second));
     regions_.erase(at);
   }
   if (gone.empty()) return {MC_NOT_FOUND, "no memory is registered at that address"};
@@ -114,9 +131,13 @@ Status Engine::unregister_memory(std::span<void* const> addresses) {
   }
   // Slices that are being sent or received end first; the transport bounds their time.
   const std::uint64_t deadline_ns = now_ns() + kReleaseNs;
-  for (const auto& [address, region] : gone) {
+  for (auto& [address, region] : gone) {
     while (!transport_->close_region(region.id)) {
-      if (now_ns() >= deadline_ns) return {MC_INTERNAL, "a peer holds memory beyond its time"};
+      if (now_ns() >= deadline_ns) {
+        // The transport goes on to use pages that stand for a device's.
+        for (auto& each : gone) static_cast<void>(each.second.staged.release());
+        return {MC_INTERNAL, "a peer holds memory beyond its time"};
+      }
       std::condition_variable nobody;
       static_cast<void>(wait_until(lock, nobody, now_ns() + kLookNs, [] { return false; }));
     }
@@ -137,7 +158,8 @@ void Engine::release_local(Lock& lock, const std::byte* data, std::uint64_t size
     for (std::uint32_t i = 0; i < batch->requests.size(); ++i) {
       Request& request = batch->requests[i];
       if (request.state == Request::State::kEnded || request.local == nullptr ||
-          request.local >= data + size_bytes || request.local + request.size_bytes <= data) {
+          request.callers() >= data + size_bytes ||
+          request.callers() + request.size_bytes <= data) {
         continue;
       }
       hit.push_back(i);
@@ -153,6 +175,70 @@ void Engine::release_local(Lock& lock, const std::byte* data, std::uint64_t size
         }));
     leave(*batch);
   }
+}
+
+// ---- Memory of devices ------------------------------------------------------------------------
+
+Result<DeviceRange> Engine::device_range(const mc_transfer_range& range) {
+  const DeviceDriver* const driver = DeviceDriver::loaded();
+  driver_.store(driver, std::memory_order_relaxed);
+  DeviceRange found{driver, DeviceDriver::kHost, static_cast<std::byte*>(range.address),
+                    range.size};
+  if (driver == nullptr) return found;
+  const auto device = driver->device_of(range.address, range.size);
+  if (!device) return fail(device.error());
+  found.device = *device;
+  return found;
+}
+
+// Before its requests start, without the lock: copies take time. All or none.
+Status Engine::stage(Batch& batch) {
+  if (driver_.load(std::memory_order_relaxed) == nullptr) return {};
+  for (Request& request : batch.requests) {
+    const Status staged = stage(request);
+    if (staged.ok()) continue;
+    for (Request& other : batch.requests) {
+      if (other.staged) staged_bytes_.fetch_sub(other.size_bytes, std::memory_order_relaxed);
+    }
+    return staged;
+  }
+  return {};
+}
+
+Status Engine::stage(Request& request) {
+  const DeviceDriver* const driver = driver_.load(std::memory_order_relaxed);
+  const auto device = driver->device_of(request.local, request.size_bytes);
+  if (!device) return device.error();
+  if (*device == DeviceDriver::kHost) return {};
+  if (staged_bytes_.fetch_add(request.size_bytes, std::memory_order_relaxed) + request.size_bytes >
+      MC_MAX_TRANSFER_DEVICE_BYTES) {
+    staged_bytes_.fetch_sub(request.size_bytes, std::memory_order_relaxed);
+    return {MC_BUSY,
+            "1 GiB of device memory is on its way (MC_MAX_TRANSFER_DEVICE_BYTES); submit less at "
+            "once"};
+  }
+  auto made =
+      StagedRequest::make({driver, *device, request.local, request.size_bytes}, request.write);
+  if (!made) {
+    staged_bytes_.fetch_sub(request.size_bytes, std::memory_order_relaxed);
+    return made.error();
+  }
+  request.staged = std::move(*made);
+  request.local = request.staged->data();
+  return {};
+}
+
+// Nothing touches its local memory any more: what was read goes to the device.
+Status Engine::unstage(Request& request) {
+  Status status;
+  if (request.status == MC_OK) {
+    if (!request.write) status = request.staged->to_device();
+    if (status.ok()) device_bytes_ += request.size_bytes;
+  }
+  staged_bytes_.fetch_sub(request.size_bytes, std::memory_order_relaxed);
+  request.local = nullptr;
+  request.staged.reset();
+  return status;
 }
 
 }  // namespace mc::transfer

@@ -33,10 +33,10 @@ class Keys:
     def __init__(self, prefix: str, what: dict[str, Any]) -> None:
         text = json.dumps(what, sort_keys=True, default=str).encode()
         digest = hashlib.blake2b(text, digest_size=12).hexdigest()
-        self._start = f"{prefix}/{digest}/".encode()
+        self.start = f"{prefix}/{digest}/".encode()
 
     def of(self, block_hash: bytes) -> bytes:
-        return self._start + block_hash.hex().encode()
+        return self.start + block_hash.hex().encode()
 
 
 class Pool:
@@ -106,6 +106,50 @@ class Pool:
         except mckv.McError as error:
             self._failed("look-up", error)
             return [False] * len(keys)
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any] | None:
+        """The agent's answer (Client.ask), None while the pool is not there.
+
+        Raises UnsupportedError: what is asked is another kind of agent's.
+        """
+        client = self._open()
+        if client is None:
+            return None
+        try:
+            answer = client.ask(question, self._timeout_s)
+        except mckv.UnsupportedError:
+            raise
+        except mckv.McError as error:
+            self._failed("ask", error)
+            return None
+        self._worked()
+        return answer
+
+    def small(self, key: bytes, most_bytes: int) -> bytes | None:
+        """The object's bytes, None also for one that is longer."""
+        client = self._open()
+        if client is None:
+            return None
+        buffer = bytearray(most_bytes)
+        try:
+            return bytes(buffer[: client.get_into(key, buffer)])
+        except mckv.BufferTooSmallError:
+            return None
+        except mckv.McError as error:
+            self._failed("get", error)
+            return None
+
+    def tell(self, key: bytes, value: bytes, replace: bool) -> bool:
+        """Puts a small object; whether it is there now. replace: also where there is one."""
+        client = self._open()
+        if client is None:
+            return False
+        try:
+            client.put(key, value, upsert=replace, timeout=self._timeout_s)
+            return True
+        except mckv.McError as error:
+            self._failed("tell", error)
+            return False
 
     def missing(self, keys: Sequence[bytes]) -> list[bool]:
         """Which of the keys have to be saved: none of them while the pool is not there."""

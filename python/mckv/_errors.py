@@ -193,3 +193,29 @@ _CLASSES: dict[int, type[McError]] = {int(kind.status): kind for kind in McError
 def error_for(status: int, text: bytes) -> McError:
     """The exception for a status other than OK. text: what libmc said, any bytes."""
     return _CLASSES.get(status, InternalError)(text.decode("utf-8", "replace"))
+
+
+# What helps where a peer's engine is meant, not the pool.
+_TRANSFER_REMEDIES: Final = {
+    Status.TIMEOUT: "allow a longer timeout; until the batch has ended bytes may still land",
+    Status.BUSY: "free batches that ended, close segments or unregister memory; else try again",
+    Status.UNSUPPORTED: "move it through memory of the host",
+    Status.NOT_FOUND: "ask for memory that the peer has registered (regions()), and for a name "
+    "that an engine has",
+    Status.CORRUPT: "restart the peer's engine; is it one of this version?",
+    Status.FORKED: "open a TransferEngine of its own in the child process",
+    Status.CLOSED: "open a new TransferEngine",
+    Status.PERMISSION_DENIED: "give both engines one key_file, and register the memory with the "
+    "rights that are used",
+    Status.VERSION_MISMATCH: "install mckv of one version on both hosts",
+    Status.AGENT_UNAVAILABLE: "start the peer's engine, or the store of names, or correct its "
+    "address; then open the segment again",
+    Status.INTERNAL: "report it, with what both engines did",
+}
+
+
+def transfer_error_for(status: int, text: bytes) -> McError:
+    """error_for() of a TransferEngine."""
+    error = error_for(status, text)
+    error.remedy = _TRANSFER_REMEDIES.get(error.status, error.remedy)
+    return error

@@ -26,6 +26,13 @@ Outcome CountingGuard::pin(const Access& access, std::uint64_t* ticket) {
   return Outcome::kDone;
 }
 
+Outcome CountingGuard::settle(std::uint64_t ticket) {
+  const auto at = held.find(ticket);
+  EXPECT_NE(at, held.end()) << "settled after it was given back";
+  if (at != held.end()) settled_bytes += at->second;
+  return settling;
+}
+
 void CountingGuard::unpin(std::uint64_t ticket) {
   const auto at = held.find(ticket);
   ASSERT_NE(at, held.end()) << "given back twice";

@@ -26,10 +26,13 @@ Memory pattern(std::size_t size, std::uint64_t seed);
 class CountingGuard : public RegionGuard {
  public:
   Outcome pin(const Access& access, std::uint64_t* ticket) override;
+  Outcome settle(std::uint64_t ticket) override;
   void unpin(std::uint64_t ticket) override;
 
   std::uint64_t generation = 1;
   Outcome answer = Outcome::kDone;
+  Outcome settling = Outcome::kDone;
+  std::uint64_t settled_bytes = 0;
   std::map<std::uint64_t, std::uint64_t> held;  // ticket to bytes
   std::uint64_t held_bytes = 0;
   std::uint64_t most_held_bytes = 0;

@@ -201,6 +201,28 @@ TEST_P(TransportTest, WriteLandsInItsRangeAndNowhereElse) {
   }
 }
 
+TEST_P(TransportTest, AWriteIsDoneOnceItsGuardHasSettledAllOfIt) {
+  const Capabilities& can = world_->a().capabilities();
+  if (!can.write || !can.checks_generation) {
+    GTEST_SKIP() << "the serving side takes no part in writes: its guard is not asked";
+  }
+  Memory target(4u << 20);
+  remote_ = share(target, kRemoteWrite, &guard_);
+  for (const std::size_t size : {std::size_t{1}, std::size_t{4096}, std::size_t{3'000'001}}) {
+    Memory own = pattern(size, size);
+    const Piece piece{own.data(), size, kNoRegion};
+    Operation write = read(0, {&piece, 1});
+    write.verb = Verb::kWrite;
+    guard_.settled_bytes = 0;
+    ASSERT_EQ(run(write).outcome, Outcome::kDone);
+    EXPECT_EQ(guard_.settled_bytes, size);
+    guard_.settling = Outcome::kUnsupported;
+    EXPECT_EQ(run(write).outcome, Outcome::kUnsupported);
+    guard_.settling = Outcome::kDone;
+  }
+  EXPECT_TRUE(wait_for([&] { return world_->b().close_region(region_); }));
+}
+
 TEST_P(TransportTest, NotificationArrivesOnceWithItsSender) {
   if (!world_->a().capabilities().notify) GTEST_SKIP() << "the transport does not notify";
   for (const std::size_t size : {std::size_t{1}, std::size_t{kMaxNotificationBytes}}) {

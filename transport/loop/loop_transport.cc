@@ -140,7 +140,9 @@ Outcome LoopTransport::carry_out(Flight& flight) {
     return outcome;
   }
   copy(flight, grant.data);
+  const Outcome settled = write ? other->regions_.settle(grant) : Outcome::kDone;
   other->regions_.release(grant);
+  if (settled != Outcome::kDone) return settled;
   (write ? counters_.written_bytes : counters_.read_bytes) += flight.size_bytes;
   (write ? other->counters_.taken_bytes : other->counters_.served_bytes) += flight.size_bytes;
   return Outcome::kDone;

@@ -161,6 +161,7 @@ void ServingLane::take_payload(const std::byte* bytes, std::uint64_t size) {
 
 void ServingLane::finish_payload() {
   if (incoming_ == Incoming::kWrite) {
+    current_.outcome = sink_.regions().settle(grant_);
     sink_.regions().release(grant_);
     sink_.serving_counters().taken_bytes += current_.frame.payload_bytes;
   } else if (incoming_ == Incoming::kNotify &&

@@ -27,11 +27,12 @@
 #define MC_DEFAULT_TIMEOUT_NS (5ull * 1000000000ull) /* what a timeout of 0 means: 5 s */
 
 /* The transfer engine (transfer.h) */
-#define MC_MAX_TRANSFER_REGIONS 4095u        /* registered in one engine */
-#define MC_MAX_TRANSFER_SEGMENTS 4096u       /* open in one engine */
-#define MC_MAX_TRANSFER_BATCHES 65536u       /* open in one engine */
-#define MC_MAX_TRANSFER_REQUESTS 1048576u    /* of one batch */
-#define MC_MAX_TRANSFER_NOTE_BYTES 4088u     /* name and message of a notification */
-#define MC_MAX_TRANSFER_NOTIFICATIONS 65536u /* arrived and not yet taken */
+#define MC_MAX_TRANSFER_REGIONS 4095u            /* registered in one engine */
+#define MC_MAX_TRANSFER_SEGMENTS 4096u           /* open in one engine */
+#define MC_MAX_TRANSFER_BATCHES 65536u           /* open in one engine */
+#define MC_MAX_TRANSFER_REQUESTS 1048576u        /* of one batch */
+#define MC_MAX_TRANSFER_DEVICE_BYTES 1073741824u /* local, of an engine's open requests */
+#define MC_MAX_TRANSFER_NOTE_BYTES 4088u         /* name and message of a notification */
+#define MC_MAX_TRANSFER_NOTIFICATIONS 65536u     /* arrived and not yet taken */
 
 #endif /* MC_LIMITS_H_ */

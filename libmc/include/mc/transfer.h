@@ -76,6 +76,7 @@ typedef struct mc_transfer_info {
   uint64_t same_host_bytes;       /* of both, those that went process to process */
   uint64_t refused_requests;      /* of peers over TCP: stale, out of range, no rights */
   uint64_t notifications_dropped; /* arrived while MC_MAX_TRANSFER_NOTIFICATIONS waited */
+  uint64_t device_bytes;          /* copied between devices and the host for all these */
 } mc_transfer_info;
 MC_API mc_status mc_transfer_get_info(mc_transfer_engine* engine, mc_transfer_info* info);
 
@@ -100,6 +101,10 @@ MC_API mc_status mc_transfer_allocate(uint64_t size, void** memory);
 MC_API mc_status mc_transfer_deallocate(void* memory);
 
 /* Peers may reach the ranges when it returns; all or none. rights: MC_TRANSFER_READ | _WRITE.
+ * Memory of a CUDA device is named by its address like any other, here and in requests; a range
+ * lies within one allocation. Its bytes pass memory of the host, over TCP within a host, too, and
+ * are copied on the default stream: wait for other streams before. A process that has loaded
+ * libcuda.so.1 after it opened the engine registers device memory before requests name it.
  * Errors: MC_INVALID_ARGUMENT (null, empty, unknown rights, overlap with what is registered),
  * MC_BUSY (MC_MAX_TRANSFER_REGIONS are registered). */
 MC_API mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,
@@ -170,7 +175,9 @@ typedef struct mc_transfer_submit_options {
 
 /* Starts count requests, in no order among themselves, and returns; requests is not kept. An error
  * of this call started nothing; what is wrong with one request is told by its status. options may
- * be null. Errors: MC_INVALID_ARGUMENT, MC_BUSY (MC_MAX_TRANSFER_BATCHES are open: free some). */
+ * be null. Errors: MC_INVALID_ARGUMENT, MC_BUSY (MC_MAX_TRANSFER_BATCHES are open: free some; or
+ * MC_MAX_TRANSFER_DEVICE_BYTES of local memory on devices are on their way), MC_INTERNAL (a
+ * device's driver). */
 MC_API mc_status mc_transfer_submit(mc_transfer_engine* engine, const mc_transfer_request* requests,
                                     size_t count, const mc_transfer_submit_options* options,
                                     mc_transfer_batch* batch);

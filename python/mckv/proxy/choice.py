@@ -7,8 +7,9 @@ blocks of the prompt:
     cost = blocks that it has still to prefill for others + blocks of this prompt that it lacks
            + REQUEST_BLOCKS for each request that it has
 
-An engine has the blocks that it was sent before. Those that another engine of its host was sent
-lie in the host's pool: loading one costs POOL_BLOCK of computing it.
+An engine has the blocks that it was sent before. Loading one from its host's pool costs POOL_BLOCK
+of computing it, from another host's FAR_BLOCK. What pools have is what they say (Held); where they
+did not, those blocks that another engine of the host was sent.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ from collections.abc import Mapping, Sequence
 
 REQUEST_BLOCKS = 4.0
 POOL_BLOCK = 0.125
+FAR_BLOCK = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """What the pool has of a prompt, in blocks from its first one on: on any host, and of these on
+    each."""
+
+    anywhere: float
+    on_host: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +46,19 @@ def missing_blocks(
     candidate: Candidate,
     blocks: int,
     matched: Mapping[int, int],
-    host_matched: Mapping[str, int],
+    host_matched: Mapping[str, float],
+    anywhere: float = 0.0,
 ) -> float:
-    """What the candidate lacks of a prompt of so many blocks; a block in the pool counts less."""
+    """What the candidate lacks of a prompt of so many blocks; a block in a pool counts less."""
     own = min(matched.get(candidate.holder, 0), blocks)
-    pool = min(max(host_matched.get(candidate.host, 0), own), blocks)
-    return (blocks - pool) + (pool - own) * POOL_BLOCK
+    near = min(max(host_matched.get(candidate.host, 0), own), blocks)
+    far = min(max(anywhere, near), blocks)
+    return (blocks - far) + (far - near) * FAR_BLOCK + (near - own) * POOL_BLOCK
 
 
-def host_matches(candidates: Sequence[Candidate], matched: Mapping[int, int]) -> dict[str, int]:
-    made: dict[str, int] = {}
+def host_matches(candidates: Sequence[Candidate], matched: Mapping[int, int]) -> dict[str, float]:
+    """What hosts' pools have as far as was seen."""
+    made: dict[str, float] = {}
     for one in candidates:
         made[one.host] = max(made.get(one.host, 0), matched.get(one.holder, 0))
     return made
@@ -55,7 +69,8 @@ def choose(
     blocks: int,
     matched: Mapping[int, int],
     turn: int,
-    host_matched: Mapping[str, int] | None = None,
+    host_matched: Mapping[str, float] | None = None,
+    anywhere: float = 0.0,
 ) -> int | None:
     """The index of the cheapest candidate, of equals the next in turn; None without candidates."""
     if not candidates:
@@ -64,7 +79,7 @@ def choose(
 
     def cost(i: int) -> tuple[float, int]:
         one = candidates[i]
-        lacks = missing_blocks(one, blocks, matched, hosts)
+        lacks = missing_blocks(one, blocks, matched, hosts, anywhere)
         return (
             one.pending_blocks + lacks + REQUEST_BLOCKS * one.requests,
             (i - turn) % len(candidates),

@@ -28,6 +28,7 @@ from mckv._web import Refused
 from mckv.proxy import protocol
 from mckv.proxy.instances import Fleet, Instance, Ticket
 from mckv.proxy.metrics import Metrics
+from mckv.proxy.pool import PoolView
 from mckv.proxy.prefix import chain_of
 
 logger = logging.getLogger("mckv.proxy")
@@ -72,6 +73,10 @@ class ClientGone(Exception):
         self.response = response
 
 
+def _passed_on(request: web.Request) -> dict[str, str]:
+    return {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+
+
 class Exchange:
     """Answers requests; one object for all of them."""
 
@@ -80,10 +85,11 @@ class Exchange:
         fleet: Fleet,
         session: aiohttp.ClientSession,
         metrics: Metrics,
+        pool: PoolView,
         way: str,
         limits: Limits,
     ) -> None:
-        self._fleet, self._session, self._metrics = fleet, session, metrics
+        self._fleet, self._session, self._metrics, self._pool = fleet, session, metrics, pool
         self._way, self._limits = way, limits
 
     async def answer(
@@ -95,12 +101,13 @@ class Exchange:
     ) -> web.StreamResponse:
         """began: called with the first byte. Raises Refused if nobody could answer, ClientGone."""
         chain = chain_of(body)
+        held = await self._pool.held(body, _passed_on(request), len(chain))
         last, status = "", 502
         headers: dict[str, str] = {}
         avoid: set[Instance] = set()
         for attempt in range(self._limits.retries + 1):
             try:
-                ticket = await self._fleet.admit(chain, avoid, self._limits.queue_s)
+                ticket = await self._fleet.admit(chain, held, avoid, self._limits.queue_s)
             except Refused as error:
                 if not avoid:
                     raise
@@ -135,8 +142,7 @@ class Exchange:
         began: Callable[[], None],
     ) -> web.StreamResponse:
         assert ticket.decode is not None
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        headers["X-Request-Id"] = request_id
+        headers = {**_passed_on(request), "X-Request-Id": request_id}
         transfer_id = protocol.new_transfer_id()
         prefill: asyncio.Task[Any] | None = None
         engine_id = bootstrap = ""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
 from mckv._web import Refused
 from mckv.proxy import choice
-from mckv.proxy.choice import Candidate
+from mckv.proxy.choice import Candidate, Held
 from mckv.proxy.prefix import PrefixIndex
 
 Role = Literal["prefill", "decode"]
@@ -139,6 +139,7 @@ class Fleet:
         self.index = PrefixIndex(index_blocks)
         self.in_flight = 0
         self.matched_blocks = 0
+        self.held_blocks = self.held_near_blocks = 0.0
         self.asked_blocks = 0
 
     # ---- Membership ----------------------------------------------------------------------------
@@ -191,16 +192,18 @@ class Fleet:
     async def admit(
         self,
         chain: list[bytes],
+        held: Held | None,
         avoid: set[Instance],
         wait_s: float,
     ) -> Ticket:
-        """A place for a request, in the order of arrival. avoid: who failed it already.
+        """A place for a request, in the order of arrival. held: what the pool said of the prompt;
+        avoid: who failed it already.
 
         Without a healthy prefiller the decoder computes the prompt itself. Raises Refused: 429 if
         the queue is full, 503 if no decoder is healthy or nothing came free in wait_s.
         """
         deadline = asyncio.get_running_loop().time() + wait_s
-        if not self._waiting and (ticket := self._try(chain, avoid)):
+        if not self._waiting and (ticket := self._try(chain, held, avoid)):
             return ticket
         self._refuse_hopeless(avoid)
         if len(self._waiting) >= self._max_queue:
@@ -211,7 +214,7 @@ class Fleet:
         self._waiting.append(mine)
         try:
             while True:
-                if self._waiting[0] is mine and (ticket := self._try(chain, avoid)):
+                if self._waiting[0] is mine and (ticket := self._try(chain, held, avoid)):
                     return ticket
                 self._refuse_hopeless(avoid)
                 left = deadline - asyncio.get_running_loop().time()
@@ -241,13 +244,18 @@ class Fleet:
                 {"Retry-After": "1"},
             )
 
-    def _try(self, chain: list[bytes], avoid: set[Instance]) -> Ticket | None:
+    def _try(self, chain: list[bytes], held: Held | None, avoid: set[Instance]) -> Ticket | None:
         roles: tuple[Role, ...] = ROLES if self._usable("prefill", avoid) else ("decode",)
         if self._max_requests and self.in_flight >= self._max_requests:
             return None
         matched = self.index.matched(chain)
         chosen: list[tuple[Instance, float]] = []
-        hosts = choice.host_matches([one.candidate() for one in self], matched)
+        hosts: Mapping[str, float]
+        # A pool that has nothing of the prompt may be about to get it from who was sent it.
+        if held is not None and held.anywhere > 0:
+            hosts, anywhere = held.on_host, held.anywhere
+        else:
+            hosts, anywhere = choice.host_matches([one.candidate() for one in self], matched), 0.0
         for role in roles:
             usable = [
                 one
@@ -255,16 +263,19 @@ class Fleet:
                 if not self._per_instance or one.requests < self._per_instance
             ]
             candidates = [one.candidate() for one in usable]
-            at = choice.choose(candidates, len(chain), matched, self._turn, hosts)
+            at = choice.choose(candidates, len(chain), matched, self._turn, hosts, anywhere)
             if at is None:
                 return None
-            lacks = choice.missing_blocks(candidates[at], len(chain), matched, hosts)
+            lacks = choice.missing_blocks(candidates[at], len(chain), matched, hosts, anywhere)
             # What a decoder is sent by a prefiller it does not compute.
             chosen.append((usable[at], lacks if role == roles[0] else 0.0))
         self._turn += 1
         self.in_flight += 1
         self.asked_blocks += len(chain)
         self.matched_blocks += matched.get(chosen[0][0].holder, 0)
+        if held is not None:
+            self.held_blocks += held.anywhere
+            self.held_near_blocks += held.on_host.get(chosen[0][0].host, 0)
         ticket = Ticket(self, chain)
         for instance, lacks in chosen:
             ticket.take(instance, lacks)

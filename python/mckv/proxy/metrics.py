@@ -13,6 +13,8 @@ from mckv.proxy.instances import ROLES, Fleet
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
+_POOL_SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1)
+
 
 class Metrics:
     """Counters of one proxy; gauges are read from its fleet when they are asked for."""
@@ -40,6 +42,14 @@ class Metrics:
             "Requests that no prefiller was healthy for: the decoder computed the prompt",
             **made,
         )
+        self.pool_questions = Counter(
+            "mckv_proxy_pool_questions",
+            "Requests that the pool was to be asked for, by what came of it", ["outcome"], **made,
+        )  # fmt: skip
+        self.pool_seconds = Histogram(
+            "mckv_proxy_pool_seconds", "What a request waited for the pool's answer",
+            buckets=_POOL_SECONDS, **made,
+        )  # fmt: skip
         self.first_byte = Histogram(
             "mckv_proxy_first_byte_seconds", "From a request's arrival to its answer's first byte",
             buckets=_SECONDS, **made,
@@ -57,11 +67,14 @@ class Metrics:
             ("mckv_proxy_prefix_index_blocks", "Blocks remembered", len(fleet.index)),
         ):
             yield GaugeMetricFamily(name, text, value)
-        for name, text, value in (
+        counted: tuple[tuple[str, str, float], ...] = (
             ("mckv_proxy_prompt_blocks", "Blocks of prompts", fleet.asked_blocks),
             ("mckv_proxy_matched_blocks", "Blocks sent to who had seen them", fleet.matched_blocks),
-        ):
-            yield CounterMetricFamily(name, text, value)
+            ("mckv_proxy_held_blocks", "Blocks that the pool had", fleet.held_blocks),
+            ("mckv_proxy_held_near_blocks", "Of these, on the chosen host", fleet.held_near_blocks),
+        )
+        for name, text, blocks in counted:
+            yield CounterMetricFamily(name, text, blocks)
         known = GaugeMetricFamily(
             "mckv_proxy_instances", "Known instances", labels=["role", "healthy"]
         )

@@ -46,6 +46,9 @@ TABLE = (
     Option("health_timeout_seconds", 2.0, "for its answer", 0.01, 3600),
     Option("health_failures", 2, "in a row, until it gets no requests", 1, 1000),
     Option("index_blocks", 200_000, "blocks of prompts that are remembered", 1, 1 << 26),
+    Option("agent", "", "socket of the agent that is asked what the pool has; none: nobody is"),
+    Option("namespace", "default", "of the engines' objects in the pool"),
+    Option("pool_wait_seconds", 0.01, "that a request waits for the pool's answer", 0, 1),
     Option("drain_seconds", 30.0, "that requests have left when the proxy is to end", 0, 3600),
     Option("log_level", "info", "debug, info, warning or error"),
 )  # fmt: skip

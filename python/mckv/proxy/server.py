@@ -29,6 +29,7 @@ from mckv.proxy.health import Health
 from mckv.proxy.instances import ROLES, Fleet, Role, checked_url
 from mckv.proxy.metrics import Metrics
 from mckv.proxy.options import DEFAULT_BOOTSTRAP_PORT, Settings
+from mckv.proxy.pool import PoolView
 
 logger = logging.getLogger("mckv.proxy")
 
@@ -55,6 +56,14 @@ class Proxy:
             timeout_s=settings.health_timeout_seconds,
             failures=settings.health_failures,
         )
+        self.pool = PoolView(
+            self.fleet,
+            session,
+            self.metrics,
+            agent=settings.agent,
+            namespace=settings.namespace,
+            wait_s=settings.pool_wait_seconds,
+        )
         limits = Limits(
             retries=settings.retries,
             queue_s=settings.queue_seconds,
@@ -64,7 +73,9 @@ class Proxy:
             idle_s=settings.idle_seconds,
             max_answer_bytes=settings.max_answer_bytes,
         )
-        self._exchange = Exchange(self.fleet, session, self.metrics, settings.way, limits)
+        self._exchange = Exchange(
+            self.fleet, session, self.metrics, self.pool, settings.way, limits
+        )
 
     def application(self) -> web.Application:
         app = web.Application(
@@ -195,6 +206,7 @@ class Proxy:
                 **{f"{role}_nodes": urls for role, urls in nodes.items()},
                 "in_flight": self.fleet.in_flight,
                 "queued": self.fleet.queued,
+                "pool_nodes": self.pool.nodes(),
                 "instances": [
                     {
                         "type": one.role, "instance": one.url, "healthy": one.healthy,
@@ -232,9 +244,11 @@ async def running(settings: Settings) -> AsyncIterator[tuple[Proxy, int]]:
         try:
             made = [proxy.fleet.add(*one) for one in settings.instances]
             await asyncio.gather(*(proxy.health.watch(one) for one in made))
+            proxy.pool.start()
             async with _web.serving(
                 proxy.application(), settings.host, settings.port, settings.drain_seconds
             ) as port:
                 yield proxy, port
         finally:
+            await proxy.pool.stop()
             await proxy.health.stop()

@@ -7,6 +7,7 @@ vllm serve MODEL --kv-transfer-config '{"kv_connector": "MckvConnector", "kv_rol
     connector   the class that vLLM makes, twice: for its scheduler and for its worker
     scheduler   what to load and what to save, step by step; no torch, no vllm
     worker      loads layer by layer from pinned views, saves whole blocks
+    card        tells how blocks are named, for mckv proxy
     stats       what vLLM logs and exports
 """
 

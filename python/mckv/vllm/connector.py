@@ -19,9 +19,13 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
     KVConnectorRole,
 )
+from vllm.utils.hashing import get_hash_fn_by_name
+from vllm.v1.core import kv_cache_utils
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
+from mckv._block_keys import Card, sample_tokens
 from mckv._engine_pool import Keys, Pool
+from mckv.vllm.card import CardBearer
 from mckv.vllm.scheduler import SchedulerSide, Step
 from mckv.vllm.stats import MckvPromMetrics, MckvStats
 from mckv.vllm.worker import Counts, WorkerSide
@@ -67,6 +71,13 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
             }  # fmt: skip
             keys = Keys(str(extra("prefix", "vllm")), what)
             self._scheduler = SchedulerSide(pool, keys, spec.block_size)
+            hashed_by = str(vllm_config.cache_config.prefix_caching_hash_algo)
+            names = model.served_model_name or model.model
+            self._card = CardBearer(
+                pool,
+                str(names[0] if isinstance(names, list) and names else names),
+                lambda: _card_of(keys.start, spec.block_size, hashed_by),
+            )
         else:
             self._worker = WorkerSide(pool)
 
@@ -76,6 +87,7 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int | None, bool]:
         assert self._scheduler is not None
+        self._card.show()
         return self._scheduler.found_tokens(request, num_computed_tokens), False
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -148,6 +160,17 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
         per_engine_labelvalues: dict[int, list[object]],
     ) -> MckvPromMetrics:
         return MckvPromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+
+
+def _card_of(start: bytes, block_tokens: int, hashed_by: str) -> Card | None:
+    """None without vLLM's prefix cache, whose hashes the keys are."""
+    root = getattr(kv_cache_utils, "NONE_HASH", None)  # made after the connector
+    if root is None:
+        return None
+    sample = kv_cache_utils.hash_block_tokens(
+        get_hash_fn_by_name(hashed_by), None, sample_tokens(block_tokens)
+    )
+    return Card(start, block_tokens, hashed_by, root, sample)
 
 
 def _refuse_what_is_not_supported(vllm_config: Any, groups: list[Any]) -> None:

@@ -34,9 +34,10 @@ using Numbers = std::vector<std::uint64_t>;
 using Text = std::optional<std::string>;
 using Seconds = std::optional<double>;
 
+// The cause is the engine's own words; the remedy is mckv._errors' for such a status.
 [[noreturn]] void raise(mc_status status, const char* text) {
   if (*text == '\0') text = mc_status_text(status);
-  nb::object make = nb::module_::import_("mckv._errors").attr("error_for");
+  nb::object make = nb::module_::import_("mckv._errors").attr("transfer_error_for");
   nb::object error = make(static_cast<int>(status), nb::bytes(text, std::strlen(text)));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
@@ -49,6 +50,14 @@ std::uint64_t nanoseconds(const Seconds& seconds) {
     raise(MC_INVALID_ARGUMENT, "a time is 0 to 3600 seconds");
   }
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(*seconds * 1e9));
+}
+
+// REQUIRES: text lives as long as what is returned.
+const char* words(const std::string& text) {
+  if (text.find('\0') != std::string::npos) {
+    raise(MC_INVALID_ARGUMENT, "a name or option has no zero byte in it");
+  }
+  return text.c_str();
 }
 
 // A writable or read-only buffer, held in place.
@@ -91,7 +100,7 @@ class Engine {
          const Text& key_file, const Seconds& timeout, std::uint32_t lanes, bool same_host,
          const Text& congestion_control) {
     mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
-    const auto text = [](const Text& given) { return given ? given->c_str() : nullptr; };
+    const auto text = [](const Text& given) { return given ? words(*given) : nullptr; };
     options.listen = text(listen);
     options.metadata = text(metadata);
     options.name = text(name);
@@ -160,9 +169,10 @@ class Engine {
 
   std::uint64_t open(const std::string& name, const Seconds& timeout) {
     const std::uint64_t timeout_ns = nanoseconds(timeout);
+    const char* const text = words(name);
     mc_transfer_segment segment = 0;
     call([&](mc_transfer_engine* engine) {
-      return mc_transfer_open_segment(engine, name.c_str(), timeout_ns, &segment);
+      return mc_transfer_open_segment(engine, text, timeout_ns, &segment);
     });
     return segment;
   }
@@ -298,6 +308,7 @@ NB_MODULE(_transfer, module) {
             counters["same_host_bytes"] = info.same_host_bytes;
             counters["refused_requests"] = info.refused_requests;
             counters["notifications_dropped"] = info.notifications_dropped;
+            counters["device_bytes"] = info.device_bytes;
             return counters;
           },
           "What was moved, by name.")
@@ -307,7 +318,9 @@ NB_MODULE(_transfer, module) {
            "Peers may read or write the buffer, which is held until unregister(). Its address.")
       .def("register_addresses", &Engine::register_addresses, arg("addresses"), arg("sizes"),
            nb::kw_only(), arg("read") = true, arg("write") = true,
-           "The same for plain memory, all or none; it must live until it is unregistered.")
+           "The same for plain memory, of the host or of a CUDA device (data_ptr()), all or none; "
+           "it "
+           "must live until it is unregistered.")
       .def("unregister", &Engine::unregister, arg("addresses"),
            "Returns when no transfer of this engine and none over TCP touches the memory.")
       .def("open", &Engine::open, arg("name"), arg("timeout") = none,
@@ -324,8 +337,9 @@ NB_MODULE(_transfer, module) {
           "probe",
           [](Engine& self, const std::string& name, const Seconds& timeout) {
             const std::uint64_t timeout_ns = nanoseconds(timeout);
+            const char* const text = words(name);
             self.call([&](mc_transfer_engine* engine) {
-              return mc_transfer_probe(engine, name.c_str(), timeout_ns);
+              return mc_transfer_probe(engine, text, timeout_ns);
             });
           },
           arg("name"), arg("timeout") = none, "Raises unless an engine answers there.")

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """mckv.TransferEngine: two engines of one process, whose ways are those of two processes."""
 
+import contextlib
 import gc
+import os
+import re
+import signal
+import subprocess
+import sys
 import weakref
 
 import mckv
@@ -115,3 +121,97 @@ def test_a_closed_engine_says_so(engines):
     one.close()
     with pytest.raises(mckv.ClosedError):
         one.open("127.0.0.1:1")
+
+
+def other_key(engine, tmp_path):
+    key = tmp_path / "another.key"
+    key.write_text("0123456789abcdef" * 4)
+    key.chmod(0o600)
+    with_key = mckv.TransferEngine(key_file=str(key), timeout=5)
+    try:
+        with_key.open(engine.name)
+    finally:
+        with_key.close()
+
+
+WRONG = {
+    "no memory there": (lambda e, *_: e.read(e.open(e.name), [e.own], [1 << 40], [1]),
+                        mckv.InvalidArgumentError, "correct the argument"),
+    "no rights": (lambda e, *_: e.write(e.open(e.name), [e.own], [e.fixed], [1]),
+                  mckv.AccessDeniedError, "rights that are used"),
+    "not registered": (lambda e, *_: e.unregister([12345]), mckv.NotFoundError, r"regions\(\)"),
+    "no name": (lambda e, *_: e.open("127.0.0.1:1\0", timeout=5), mckv.InvalidArgumentError,
+                "correct the argument"),
+    "nobody there": (lambda e, *_: e.open("127.0.0.1:1", timeout=5),
+                     mckv.AgentUnavailableError, "start the peer's engine"),
+    "another key": (other_key, mckv.AccessDeniedError, "one key_file"),
+    "not ended": (lambda e, *_: e.free(e.slow()), mckv.BusyError, "free batches that ended"),
+    "no time": (lambda e, *_: e.wait(e.slow(), timeout=0), mckv.DeadlineError, "longer timeout"),
+    "closed": (lambda e, *_: (e.close(), e.name), mckv.ClosedError, "open a new TransferEngine"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_errors_tell_cause_and_remedy_of_this_engine(what, tmp_path):
+    call, kind, remedy = WRONG[what]
+
+    class Engine(mckv.TransferEngine):
+        def slow(self):
+            """A batch to a peer that does not take its bytes, being stopped."""
+            segment = self.open(peer.name)
+            os.kill(peer.pid, signal.SIGSTOP)
+            return self.submit(True, segment, [self.own], [peer.address], [1 << 20], timeout=20)
+
+    engine = Engine(timeout=20, same_host=False)
+    memory = bytearray(1 << 20)
+    engine.own, engine.fixed = engine.register(memory), engine.register(b"fixed", write=False)
+    with contextlib.ExitStack() as stack:
+        stack.callback(engine.close)
+        if what in ("not ended", "no time"):
+            peer = stack.enter_context(Peer())
+        with pytest.raises(kind) as caught:
+            call(engine, tmp_path)
+    error = caught.value
+    assert error.cause and re.search(remedy, error.remedy)
+    assert error.cause in str(error) and error.remedy in str(error)
+    assert "mc-agent" not in str(error) and "pool" not in error.remedy
+
+
+class Peer:
+    """An engine in a process of its own, with a megabyte to be written."""
+
+    TEXT = """
+import mckv
+engine = mckv.TransferEngine(same_host=False)
+print(engine.name, engine.register(bytearray(1 << 20)), flush=True)
+input()
+"""
+
+    def __enter__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self.TEXT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+        self.name, address = self._process.stdout.readline().split()
+        self.address = int(address)
+        return self
+
+    def __exit__(self, *args):
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.mark.parametrize("given", [
+    {"listen": "nowhere"}, {"listen": "0.0.0.0:0"}, {"listen": "127.0.0.1:99999"},
+    {"metadata": "ftp://x"}, {"metadata": "memory://", "name": "a\0b"}, {"key_file": "/no/such"},
+    {"timeout": -1}, {"timeout": float("nan")}, {"lanes": 17}, {"cluster": "a\0b"},
+])  # fmt: skip
+def test_options_that_cannot_be_are_refused_with_cause_and_remedy(given):
+    with pytest.raises((mckv.McError, ValueError)) as caught:
+        mckv.TransferEngine(**given).close()
+    error = caught.value
+    assert isinstance(error, mckv.McError) and error.cause and error.remedy
+    assert "mc-agent" not in error.remedy

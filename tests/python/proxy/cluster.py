@@ -68,13 +68,21 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(prefill=0, decode=2, ranks=1, admin_key=KEY, api_key="", **options):
+async def cluster(
+    prefill=0, decode=2, ranks=1, admin_key=KEY, api_key="", hosts=("127.0.0.1",), **options
+):
+    """hosts: of engines, in turn."""
     wire = Wire()
     engines = {
-        role: [await Engine(role, wire, f"{role}{i}", ranks).start() for i in range(count)]
+        role: [
+            await Engine(role, wire, f"{role}{i}", ranks, hosts[i % len(hosts)]).start()
+            for i in range(count)
+        ]
         for role, count in (("prefill", prefill), ("decode", decode))
     }
-    settings = settings_of(**{"port": 0, "health_interval_seconds": 0.05, **options})
+    settings = settings_of(
+        **{"port": 0, "health_interval_seconds": 0.05, "agent": "none", **options}
+    )
     settings.admin_key, settings.api_key = admin_key, api_key
     settings.instances = [
         (role, one.url, one.bootstrap_port) for role, some in engines.items() for one in some

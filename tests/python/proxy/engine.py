@@ -24,6 +24,13 @@ def tokens_of(body):
     return [digest[4 * i : 4 * i + 4] for i in range(min(body.get("max_tokens", TOKENS), TOKENS))]
 
 
+def prompt_tokens(prompt):
+    """How its tokenizer cuts text; with a template for messages."""
+    if isinstance(prompt, str):
+        return [ord(one) for one in prompt]
+    return [1, *(ord(one) for message in prompt for one in message["content"]), 2]
+
+
 class Wire:
     """What prefillers have offered: (engine id, transfer id) -> an event."""
 
@@ -35,8 +42,8 @@ class Wire:
 
 
 class Engine:
-    def __init__(self, role, wire, name, ranks=1):
-        self.role, self.wire, self.name = role, wire, name
+    def __init__(self, role, wire, name, ranks=1, host="127.0.0.1"):
+        self.role, self.wire, self.name, self.host = role, wire, name, host
         self.ids = {str(rank): {"engine_id": f"{name}-{rank}", "worker_addr": {"0": {"0": "tcp://x"}}}
                     for rank in range(ranks)}  # fmt: skip
         self.prompts = []  # of the requests that were served, whole bodies
@@ -49,18 +56,21 @@ class Engine:
         self.gate = None  # an event that every answer waits for before its first token
         self.step = None  # the same between tokens
         self.first_event = None  # what a stream begins with instead
+        self.tokenize_status = 200
+        self.tokenize_gate = None  # an event that /tokenize waits for
+        self.tokenized = 0
         self.port = self.bootstrap_port = 0
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def start(self, port=0):
         app = web.Application(client_max_size=1 << 30)
         app.add_routes([
             web.get("/health", self.health), web.get("/v1/models", self.models),
             web.post("/v1/completions", self.complete),
-            web.post("/v1/chat/completions", self.complete),
+            web.post("/v1/chat/completions", self.complete), web.post("/tokenize", self.tokenize),
         ])  # fmt: skip
         bootstrap = web.Application()
         bootstrap.add_routes([web.get("/query", self.query)])
@@ -70,7 +80,7 @@ class Engine:
                 one, access_log=None, handler_cancellation=True, shutdown_timeout=0.1
             )
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", at, backlog=1024).start()
+            await web.TCPSite(runner, self.host, at, backlog=1024).start()
             self._runners.append(runner)
         self.port, self.bootstrap_port = (one.addresses[0][1] for one in self._runners)
         return self
@@ -88,6 +98,14 @@ class Engine:
 
     async def query(self, request):
         return web.json_response(self.ids)
+
+    async def tokenize(self, request):
+        self.tokenized += 1
+        if self.tokenize_gate is not None:
+            await self.tokenize_gate.wait()
+        body = await request.json()
+        tokens = prompt_tokens(body.get("messages", body.get("prompt")))
+        return web.json_response({"tokens": tokens}, status=self.tokenize_status)
 
     async def complete(self, request):
         body = await request.json()

@@ -3,8 +3,8 @@
 
 Calls answer 0 or a negative number, as Mooncake's do, and log the cause; on an engine that was not
 initialized they answer -1, 0, "" or [] instead of ending the process. What is moved goes from
-process to process within a host and over TCP between hosts, whatever the protocol is called; device
-memory is not there. Waits let other threads run.
+process to process within a host and over TCP between hosts, whatever the protocol is called; what
+lies in memory of a CUDA device passes the host's. Waits let other threads run.
 """
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which node's memory the engines of a host put their blocks into.
+
+An agent of a cluster lists nodes by the address they listen at: a host is the node whose address it
+resolves to. What resolves to an address of this machine is the agent that is asked, unless another
+node is there. An agent that is alone has this machine's engines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import mckv
+from mckv._engine_pool import Pool
+
+ALONE = 0  # the number of an agent without a cluster; nodes' are not 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """node_of: by host, for those that are known."""
+
+    node_of: dict[str, int]
+    addresses: dict[int, str]
+    alone: bool
+
+    def name(self, host: str) -> str:
+        """For people."""
+        node = self.node_of.get(host)
+        return "" if node is None else self.addresses.get(node) or "this agent"
+
+    @staticmethod
+    def read(pool: Pool, names: Iterable[str]) -> Hosts | None:
+        """Asks the agent and the resolver. None while the agent does not say."""
+        try:
+            answer = pool.ask({"verb": "nodes"})
+        except mckv.UnsupportedError:
+            answer = {"nodes": [{"node": ALONE, "address": "", "self": True}]}
+        if answer is None:
+            return None
+        addresses = {one["node"]: str(one["address"]) for one in answer["nodes"]}
+        own = next((one["node"] for one in answer["nodes"] if one["self"]), None)
+        nodes = {_address(text.rpartition(":")[0]): node for node, text in addresses.items()}
+        made = {}
+        for name in names:
+            found = _resolved(name)
+            node = next((nodes[one] for one in found if one in nodes), None)
+            if node is None and any(_is_here(one) for one in found):
+                node = own
+            if node is not None:
+                made[name] = node
+        return Hosts(made, addresses, own == ALONE)
+
+    def holders(
+        self, pool: Pool, namespace: str, keys: Sequence[str]
+    ) -> Sequence[Sequence[int]] | None:
+        """The nodes that hold each key; None when the agent does not say."""
+        if self.alone:
+            return [[ALONE] if one else [] for one in pool.exists([key.encode() for key in keys])]
+        try:
+            answer = pool.ask({"verb": "where", "namespace": namespace, "keys": keys})
+        except mckv.UnsupportedError:  # it left its cluster
+            return None
+        found: Any = None if answer is None else answer.get("holders")
+        return found if isinstance(found, list) and len(found) == len(keys) else None
+
+
+def _address(text: str) -> str:
+    """In one way of writing; what is no address as it is."""
+    try:
+        return str(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return text
+
+
+def _resolved(name: str) -> list[str]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [_address(str(one[4][0]).partition("%")[0]) for one in found]
+
+
+def _is_here(address: str) -> bool:
+    """Whether it is one of this machine's: others' cannot be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+            return True
+    except OSError:
+        return False
