@@ -57,7 +57,7 @@ Result<transport::RegionId> Placer::region_of(const Errand::Source& source) {
   return region;
 }
 
-void Placer::settle(Placement& placement, mc_status status, std::uint64_t& reason) {
+void Placer::end_errand(Placement& placement, mc_status status, std::uint64_t& reason) {
   const std::uint64_t id = placement.id;
   if (placement.ended) {
     const MemberId node = placement.nodes.empty() ? metadata::kNoNode : placement.nodes.front();
@@ -156,7 +156,7 @@ void Placer::locate(Placement& placement, std::uint64_t now_ns) {
                  Placement* const asked = alive.expired() ? nullptr : find(id);
                  if (asked == nullptr) return;
                  if (!answer || answer->keys.size() != 1) {
-                   return settle(*asked, MC_NO_SPACE, counters_.master_away);
+                   return end_errand(*asked, MC_NO_SPACE, counters_.master_away);
                  }
                  const metadata::Located& found = answer->keys.front();
                  if (found.state == metadata::Lookup::kFound) {
@@ -167,7 +167,7 @@ void Placer::locate(Placement& placement, std::uint64_t now_ns) {
                    if (found.attributes.striped) asked->nodes.clear();
                    if ((others || found.attributes.striped) && found.whole() &&
                        !asked->errand->source.order.upsert) {
-                     return settle(*asked, MC_OK, counters_.existed);
+                     return end_errand(*asked, MC_OK, counters_.existed);
                    }
                  }
                  if (goes_in_stripes(*asked, false)) return;
@@ -190,12 +190,12 @@ void Placer::choose(Placement& placement, std::uint64_t now_ns) {
                 Placement* const asked = alive.expired() ? nullptr : find(id);
                 if (asked == nullptr) return;
                 if (!answer || answer->nodes.size() != 1) {
-                  return settle(*asked, MC_NO_SPACE, counters_.master_away);
+                  return end_errand(*asked, MC_NO_SPACE, counters_.master_away);
                 }
                 asked->nodes = answer->nodes.front();
                 asked->step = Step::kOffering;
                 if (!asked->nodes.empty() || goes_in_stripes(*asked, true)) return;
-                settle(*asked, MC_NO_SPACE, counters_.nobody);
+                end_errand(*asked, MC_NO_SPACE, counters_.nobody);
               });
 }
 
@@ -255,7 +255,7 @@ void Placer::next_node(Placement& placement, std::uint64_t now_ns) {
   if (!placement.nodes.empty()) return;
   if (placement.chosen) {
     if (goes_in_stripes(placement, true)) return;
-    return settle(placement, MC_NO_SPACE, counters_.nobody);
+    return end_errand(placement, MC_NO_SPACE, counters_.nobody);
   }
   choose(placement, now_ns);
 }
@@ -271,13 +271,13 @@ void Placer::on_held(MemberId from, const PeerMessage& message) {
       counters_.placed_bytes += placement->length;
       const metadata::KeyHash name = placement->name;
       const bool is_stripe = placement->stripe.has_value();
-      settle(*placement, MC_OK, counters_.placed);
+      end_errand(*placement, MC_OK, counters_.placed);
       if (!is_stripe && on_placed) on_placed(name);
       return;
     }
     case HoldOutcome::kBehind:
       if (placement->versions >= kMaxVersions || placement->stripe) {
-        return settle(*placement, MC_NO_SPACE, counters_.refused);
+        return end_errand(*placement, MC_NO_SPACE, counters_.refused);
       }
       clock_.saw(message.refused_up_to);
       make_version(*placement);
@@ -317,7 +317,7 @@ void Placer::on_peer_lost(MemberId node) {
 void Placer::forget(const ClusterTenant& tenant) {
   for (auto at = placements_.begin(); at != placements_.end();) {
     Placement& placement = (at++)->second;
-    if (placement.tenant == &tenant) settle(placement, MC_NO_SPACE, counters_.lost);
+    if (placement.tenant == &tenant) end_errand(placement, MC_NO_SPACE, counters_.lost);
   }
 }
 
@@ -325,7 +325,7 @@ void Placer::forget_session(std::uint64_t session) {
   for (auto at = placements_.begin(); at != placements_.end();) {
     Placement& placement = (at++)->second;
     if (placement.errand->source.session == session) {
-      settle(placement, MC_CANCELLED, counters_.lost);
+      end_errand(placement, MC_CANCELLED, counters_.lost);
     }
   }
   const auto known = memory_.find(session);
@@ -344,7 +344,7 @@ void Placer::flush(std::uint64_t now_ns) {
     if (placement.errand->abandoned || placement.errand->over()) {
       placements_.erase(here);
     } else if (now_ns >= placement.errand->deadline_ns) {
-      settle(placement, MC_NO_SPACE, counters_.late);
+      end_errand(placement, MC_NO_SPACE, counters_.late);
     } else if (placement.step == Step::kOffering) {
       offer(placement, now_ns);
     } else if (placement.step == Step::kOffered && now_ns >= placement.try_until_ns) {

@@ -131,7 +131,7 @@ class Placer final : public transport::RegionGuard {
   void next_node(Placement& placement, std::uint64_t now_ns);
   void make_version(Placement& placement);
   bool goes_in_stripes(Placement& placement, bool must);
-  void settle(Placement& placement, mc_status status, std::uint64_t& reason);
+  void end_errand(Placement& placement, mc_status status, std::uint64_t& reason);
 
   MasterPort& port_;
   Peers& peers_;
