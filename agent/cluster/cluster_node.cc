@@ -197,7 +197,8 @@ void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& t
   wire::Remove request;
   struct Asked {
     std::size_t item;
-    bool here;
+    std::uint64_t version;     // of what is here, or 0
+    std::uint64_t generation;  // the same, of the index
   };
   std::vector<Asked> asked;
   for (std::size_t i = 0; i < errand->items.size(); ++i) {
@@ -205,7 +206,10 @@ void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& t
     const metadata::KeyHash name = tenant.name_of(errand->items[i].key);
     fetcher_->locations().forget(name);
     request.items.push_back({name, UINT64_MAX});
-    asked.push_back({i, tenant.find(name) != kNoEntry});
+    const std::uint32_t entry = tenant.find(name);
+    const bool here = entry != kNoEntry;
+    asked.push_back(
+        {i, here ? tenant.book().row(entry).version : 0, here ? tenant.generation_of(entry) : 0});
   }
   // In order: what was put before is announced before.
   announcer_->flush(now_ns);
@@ -222,8 +226,15 @@ void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& t
             continue;
           }
           if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
-          bool removed = reply->keys[i] == metadata::Lookup::kFound || asked[i].here;
-          if (owner != nullptr) removed |= owner->store().remove(item.key);
+          const Asked& what = asked[i];
+          const bool removed = reply->keys[i] == metadata::Lookup::kFound || what.generation != 0;
+          // What has come since then is a later put's: nobody but this host would drop it.
+          const std::uint32_t entry =
+              owner == nullptr ? kNoEntry : owner->find(owner->name_of(item.key));
+          if (entry != kNoEntry && (owner->generation_of(entry) == what.generation ||
+                                    owner->book().row(entry).version <= what.version)) {
+            owner->drop(entry);
+          }
           const bool unsure = reply->unconfirmed != 0;
           errand->settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
         }

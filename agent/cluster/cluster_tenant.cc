@@ -72,7 +72,7 @@ PlaceRow ClusterTenant::place_of(std::uint32_t entry, std::uint64_t length) cons
   row.version = book_->row(entry).version;
   row.replicas = std::clamp<std::uint8_t>(book_->row(entry).replicas, 1, metadata::kMaxReplicas);
   row.length = length;
-  row.generation = shm::pin_value(entry, at.version.load_relaxed());
+  row.generation = generation_of(entry);
   row.checksum = at.checksum.load_relaxed();
   row.parent_hash = at.parent_hash.load_relaxed();
   row.pin = std::min<std::uint8_t>(field.pin, MC_PIN_HARD);
@@ -94,6 +94,10 @@ std::vector<std::byte> ClusterTenant::bytes_of(const PlaceRow& row) const {
     bytes.insert(bytes.end(), at, at + extent.length_bytes);
   }
   return bytes;
+}
+
+std::uint64_t ClusterTenant::generation_of(std::uint32_t entry) const {
+  return shm::pin_value(entry, store().index().entry(entry).version.load_relaxed());
 }
 
 bool ClusterTenant::set_version(std::uint32_t entry, std::uint64_t version) {

@@ -81,6 +81,8 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
 
   // The next object that is published is a copy of this version: the master knows of it already.
   void expect_copy(std::uint64_t version) { expected_version_ = version; }
+  // Names what lies in the entry now, of all that ever did: what a peer's read must match.
+  std::uint64_t generation_of(std::uint32_t entry) const;
   // Gives a live object another version; false: no memory.
   bool set_version(std::uint32_t entry, std::uint64_t version);
   // The master has taken the put.

@@ -110,7 +110,15 @@ void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const 
     return ended(MC_NOT_FOUND);
   }
   set->offered = false;
-  switch (verdict.value_or(Verdict::kInvalid)) {
+  if (!verdict) {
+    // It may have been taken, and what it replaces may have gone by what another host has told:
+    // given up now, neither would be left. Still open, and no answer, so that the Seal is said
+    // again.
+    set->version = 0;
+    announcer_.withdraw(item);
+    return;
+  }
+  switch (*verdict) {
     case Verdict::kAccepted:
       set->sealed = true;
       clock_.saw(set->version);
@@ -134,9 +142,7 @@ void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const 
       set->version = 0;
       return ended(MC_CANCELLED);
     default:
-      // Perhaps it was taken; nobody has heard so.
       tenant->drop_stripes(put, false);
-      if (!verdict) announcer_.withdraw(item);
       return ended(MC_AGENT_UNAVAILABLE);
   }
 }

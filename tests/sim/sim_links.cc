@@ -110,7 +110,12 @@ LinkWorld::Pair LinkWorld::make(HostId near, HostId far) {
 void LinkWorld::deliver(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   std::erase_if(ends_, [](const auto& end) { return end.expired(); });
-  for (const auto& weak : std::vector(ends_)) {
+  // Connections have no order among each other.
+  std::vector<std::weak_ptr<End>> ends(ends_);
+  for (std::size_t i = ends.size(); i > 1; --i) {
+    std::swap(ends[i - 1], ends[order_.next() % i]);
+  }
+  for (const auto& weak : ends) {
     if (const auto end = weak.lock()) end->deliver(now_ns);
   }
 }

@@ -27,7 +27,7 @@ class LinkWorld {
   using Passes = std::function<bool(HostId from, HostId to)>;
 
   LinkWorld(boost::asio::io_context& io, Random random, Passes passes)
-      : io_(io), random_(random), passes_(std::move(passes)) {}
+      : io_(io), random_(random), order_(random.next()), passes_(std::move(passes)) {}
 
   struct Pair {
     std::shared_ptr<metadata::rpc::Transport> near, far;
@@ -46,6 +46,7 @@ class LinkWorld {
 
   boost::asio::io_context& io_;
   Random random_;
+  Random order_;  // in which the ends of links are looked at
   Passes passes_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t slowness_ = 1;

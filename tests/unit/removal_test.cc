@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a removal takes away at the host that asks for it.
+#include <gtest/gtest.h>
+
+#include "agent/cluster/cluster_node.h"
+#include "transport/loop/loop_transport.h"
+#include "unit/scripted_master.h"
+
+namespace mc::agent {
+namespace {
+
+class Node final : public ClusterNode {
+ public:
+  Node(MasterPort& port, transport::Transport& transport) : ClusterNode({1, 1, "secret", {}, {}}) {
+    connect(port, transport);
+  }
+  ~Node() override { stop(); }
+  int wait_fd() const override { return -1; }
+};
+
+class RemovalTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    tenant_ = make_tenant("removed", node_.hash_seed("removed"));
+    ASSERT_TRUE(tenant_);
+    ASSERT_TRUE(node_.add_tenant(tenant_, {}).ok());
+  }
+  void TearDown() override { node_.remove_tenant(*tenant_); }
+
+  void begin() {
+    errand_->kind = Errand::Kind::kRemove;
+    errand_->tenant = tenant_;
+    errand_->deadline_ns = UINT64_MAX;
+    errand_->items.emplace_back().key = "key";
+    node_.begin(errand_, 1);
+    ASSERT_EQ(master_.removes.size(), 1u);
+  }
+  void answer(metadata::Lookup state) {
+    master_.removes.front()(metadata::wire::RemoveReply{{state}, 0});
+  }
+  bool is_here() const {
+    const ObjectIndex& index = tenant_->store->index();
+    return index.find("key", index.hash("key")).has_value();
+  }
+
+  ScriptedMaster master_;
+  transport::loop::LoopNetwork network_;
+  std::unique_ptr<transport::Transport> transport_ = network_.make(1);
+  Node node_{master_, *transport_};
+  std::shared_ptr<Tenant> tenant_;
+  std::shared_ptr<Errand> errand_ = std::make_shared<Errand>();
+};
+
+TEST_F(RemovalTest, WhatNoMasterKnowsGoesHere) {
+  put_object(*tenant_->store, "key");
+  begin();
+  answer(metadata::Lookup::kMiss);
+  EXPECT_EQ(errand_->items[0].status, MC_OK);
+  EXPECT_FALSE(is_here());
+}
+
+// Were it taken away, the removal would say that it removed something, though of an older object,
+// of a host that is away, nothing is known and nothing buried.
+TEST_F(RemovalTest, APutThatCameMeanwhileStaysAndIsNotWhatWasRemoved) {
+  begin();
+  put_object(*tenant_->store, "key");
+  answer(metadata::Lookup::kMiss);
+  EXPECT_EQ(errand_->items[0].status, MC_NOT_FOUND);
+  EXPECT_TRUE(is_here());
+}
+
+}  // namespace
+}  // namespace mc::agent

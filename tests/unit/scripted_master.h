@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a MasterPort whose answers a test gives, call by call, and a namespace to go with it.
+// Threads: the test's. Owns: calls that have not been answered.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/cluster/master_port.h"
+#include "agent/tenant.h"
+
+namespace mc::agent {
+
+class ScriptedMaster final : public MasterPort {
+ public:
+  struct Published {
+    std::vector<metadata::PublishItem> items;
+    Done<std::vector<metadata::Verdict>> done;
+  };
+  bool is_ready = true;
+  std::deque<Published> published;
+  std::deque<Done<metadata::wire::RemoveReply>> removes;
+
+  void publish(std::vector<metadata::PublishItem> items, std::uint64_t, std::uint64_t,
+               Done<std::vector<metadata::Verdict>> done) override {
+    published.push_back({std::move(items), std::move(done)});
+  }
+  void remove(const metadata::wire::Remove&, std::uint64_t,
+              Done<metadata::wire::RemoveReply> done) override {
+    removes.push_back(std::move(done));
+  }
+  // Nobody asks these here, or nobody waits for the answer.
+  void locate(const metadata::wire::Locate&, std::uint64_t, Done<metadata::LocateAnswer>) override {
+  }
+  void place(const metadata::wire::Place&, std::uint64_t,
+             Done<metadata::wire::PlaceAnswer>) override {}
+  void remove_matching(const metadata::wire::Match&, std::uint64_t,
+                       Done<metadata::wire::RemoveMatchingAnswer>) override {}
+  void list(const metadata::wire::Match&, std::uint64_t,
+            Done<metadata::wire::ListAnswer>) override {}
+  void members(std::uint64_t, Done<metadata::wire::MembersAnswer>) override {}
+  void stats(std::uint64_t, Done<metadata::wire::StatsAnswer>) override {}
+  void drain(const metadata::wire::Drain&, std::uint64_t,
+             Done<metadata::wire::DrainAnswer>) override {}
+  void report_unreachable(metadata::wire::Unreachable) override {}
+  [[nodiscard]] std::uint64_t removals_seen() const override { return 0; }
+  [[nodiscard]] std::uint64_t refused_up_to() const override { return 0; }
+  [[nodiscard]] std::uint64_t epoch() const override { return 1; }
+  [[nodiscard]] bool ready() const override { return is_ready; }
+};
+
+inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_t hash_seed) {
+  auto made = std::make_shared<Tenant>();
+  made->name = name;
+  Store::Config config;
+  config.pool_bytes = 8u << 20;
+  config.hash_seed = hash_seed;
+  auto store = Store::create(config, [](std::vector<std::uint64_t>&) {});
+  if (!store) return nullptr;
+  made->store = std::move(*store);
+  while (made->store->pool().growing()) {
+    pollfd chunk{made->store->pool().event_fd(), POLLIN, 0};
+    ::poll(&chunk, 1, 1000);
+    made->store->pool().on_chunk();
+  }
+  return made;
+}
+
+inline void put_object(Store& store, const std::string& key) {
+  constexpr std::uint64_t kSession = 7;
+  PutOrder order;
+  ASSERT_EQ(store.reserve(kSession, 100, true, order.entry), Store::Reserve::kOk);
+  order.key = key;
+  order.length = 100;
+  ASSERT_EQ(store.publish(kSession, order), Store::Put::kStored);
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Seal that no master has given a verdict on is said again, and finds the stripes still there.
+#include "agent/cluster/stripe_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include "transport/loop/loop_transport.h"
+#include "unit/scripted_master.h"
+
+namespace mc::agent {
+namespace {
+
+using metadata::PublishItem;
+using metadata::Verdict;
+
+constexpr std::uint64_t kPut = 77;
+constexpr std::uint64_t kVersion = 5000;
+
+class StripeKeeperTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto made = make_tenant("striped", 0);
+    ASSERT_TRUE(made);
+    auto book = VersionBook::open({}, made->store->index().header().max_entries);
+    ASSERT_TRUE(book);
+    tenants_.push_back(std::make_unique<ClusterTenant>(made, hasher_, clock_, std::move(*book)));
+    made->store->set_listener(tenants_.back().get());
+    hold_the_only_stripe();
+  }
+  void TearDown() override { tenant().store().set_listener(nullptr); }
+  ClusterTenant& tenant() { return *tenants_.front(); }
+
+  void hold_the_only_stripe() {
+    PeerMessage hold;
+    hold.kind = PeerMessageKind::kHold;
+    hold.flags = kHoldStripe;
+    hold.stripe = {kPut, 50, 1, 50, 0, 1, 60'000};
+    hold.rows.emplace_back().key = "large";
+    ASSERT_TRUE(keeper_.expect(tenant(), hold, 2, 1));
+    put_object(tenant().store(), stripe_key({kPut, 0}));
+  }
+  void seal() {
+    PeerMessage message;
+    message.kind = PeerMessageKind::kSeal;
+    message.flags = kHoldUpsert;
+    message.seal = {kPut, kVersion, 1, 1};
+    keeper_.seal(tenant(), message, [this](mc_status status) { answers_.push_back(status); });
+  }
+  void answer(Result<std::vector<Verdict>> verdicts) {
+    const auto first = std::move(master_.published.front());
+    master_.published.pop_front();
+    first.done(std::move(verdicts));
+  }
+  void expect_it_is_sealed_by(const ScriptedMaster::Published& publish) {
+    ASSERT_EQ(publish.items.size(), 1u);
+    EXPECT_EQ(publish.items[0].what, PublishItem::What::kHolds);
+    EXPECT_EQ(publish.items[0].version, kVersion);
+    answer(std::vector{Verdict::kAccepted});
+    EXPECT_EQ(answers_, std::vector{MC_OK});
+    EXPECT_NE(tenant().stripes().sealed(tenant().name_of("large")), nullptr);
+  }
+
+  ScriptedMaster master_;
+  transport::loop::LoopNetwork network_;
+  std::unique_ptr<transport::Transport> transport_ = network_.make(1);
+  Peers peers_{1, {}};
+  metadata::KeyHasher hasher_{"secret"};
+  VersionClock clock_{1};
+  StripeKeeper::Tenants tenants_;
+  Announcer announcer_{tenants_, master_, clock_};
+  StripeKeeper keeper_{tenants_, master_, peers_, *transport_, announcer_, clock_, 1'000'000'000};
+  std::vector<mc_status> answers_;
+};
+
+TEST_F(StripeKeeperTest, ASealWhileNoMasterIsReadyIsLeftOpen) {
+  master_.is_ready = false;
+  seal();
+  EXPECT_TRUE(answers_.empty());
+  ASSERT_NE(tenant().stripes().find(kPut), nullptr);
+
+  master_.is_ready = true;
+  master_.published.clear();
+  seal();
+  ASSERT_FALSE(master_.published.empty());
+  // What it says first is that nothing has come of the Seal before.
+  while (master_.published.size() > 1) answer(std::vector{Verdict::kNotHeld});
+  expect_it_is_sealed_by(master_.published.front());
+}
+
+TEST_F(StripeKeeperTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
+  seal();
+  ASSERT_EQ(master_.published.size(), 1u);
+  answer(fail(MC_CLOSED, "the link was lost"));
+  EXPECT_TRUE(answers_.empty());
+  ASSERT_NE(tenant().stripes().find(kPut), nullptr);
+
+  seal();
+  // The master may have taken the first word: that goes before the second one comes.
+  ASSERT_EQ(master_.published.size(), 2u);
+  const std::vector<PublishItem> back = master_.published.front().items;
+  ASSERT_FALSE(back.empty());
+  EXPECT_EQ(back.back().what, PublishItem::What::kDropped);
+  EXPECT_EQ(back.back().version, kVersion);
+  answer(std::vector(back.size(), Verdict::kAccepted));
+  expect_it_is_sealed_by(master_.published.front());
+}
+
+TEST_F(StripeKeeperTest, ASealThatIsRefusedForGoodEndsThePut) {
+  seal();
+  answer(std::vector{Verdict::kInvalid});
+  EXPECT_EQ(answers_, std::vector{MC_AGENT_UNAVAILABLE});
+  EXPECT_EQ(tenant().stripes().find(kPut), nullptr);
+}
+
+}  // namespace
+}  // namespace mc::agent
