@@ -443,6 +443,7 @@ Status Agent::add_tenant(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
   keep("pool." + tenant->name, tenant->store->pool().file().fd());
   watch(tenant->store->pool().event_fd(), {Watch::Kind::kChunk, 0, tenant});
   tenants_[tenant->name] = std::move(tenant);
+  told_core_ = 0;
   return {};
 }
 

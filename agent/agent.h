@@ -97,6 +97,7 @@ class Agent {
   };
   void take_turns(std::uint64_t now_ns, Turns& turns);
   bool spin(std::uint64_t now_ns, Turns& turns);
+  void tell_core();
   bool serve_rings(std::uint64_t now_ns);
   bool turn_to_cluster(std::uint64_t now, bool served);
   void answer_admin(int fd, const std::string& text);
@@ -151,6 +152,7 @@ class Agent {
   std::atomic<bool> keep_{false};
   std::uint64_t started_ns_ = 0;
   std::uint64_t last_work_ns_ = 0;
+  std::uint32_t told_core_ = 0;  // what the indexes say of the loop's processor
   std::uint64_t next_tick_ns_ = 0;
   std::uint64_t next_page_ns_ = 0;
   std::uint64_t next_refusal_line_ns_ = 0;

@@ -30,12 +30,13 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
 
 }  // namespace
 
-void Agent::run() {
+[[gnu::hot]] void Agent::run() {
   std::uint64_t now = now_ns();
   last_work_ns_ = now;
   Turns turns;
   bool worked = false;
   for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
+    tell_core();
     const bool served = serve_rings(now);
     if (server_.wants_turn()) server_.retry_waiting(now);
     if (cluster_ && (served || rounds % kRoundsBetweenPolls == 0))
@@ -64,6 +65,16 @@ void Agent::run() {
   }
 }
 
+// Clients that wait on the same processor give it up rather than spin.
+[[gnu::hot]] void Agent::tell_core() {
+  const std::uint32_t core = CoreSharing::here();
+  if (core == told_core_) return;
+  told_core_ = core;
+  for (auto& [name, tenant] : tenants_) {
+    tenant->store->index().header().agent_core.store_relaxed(core);
+  }
+}
+
 // What peers and masters sent, and what the last round has for them. True while there is traffic.
 bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
   cluster_->flush(now);
@@ -79,7 +90,7 @@ bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
 }
 
 // What is due from time to time, with rings busy or not.
-void Agent::take_turns(std::uint64_t now, Turns& turns) {
+[[gnu::hot]] void Agent::take_turns(std::uint64_t now, Turns& turns) {
   // What wants its turn has just had it.
   if (server_.anything_waits() && !server_.wants_turn() && now >= turns.next_retry_ns) {
     server_.retry_waiting(now);
@@ -116,7 +127,7 @@ void Agent::stop(bool keep) {
 
 // ---- Rings --------------------------------------------------------------------------------------
 
-bool Agent::serve_rings(std::uint64_t now) {
+[[gnu::hot]] bool Agent::serve_rings(std::uint64_t now) {
   bool worked = false;
   for (const Active& active : active_) {
     if (!server_.serve(*active.session, active.channel)) continue;
@@ -127,7 +138,7 @@ bool Agent::serve_rings(std::uint64_t now) {
 }
 
 // One fence for all completions of the round, then a look at who sleeps.
-void Agent::publish_wakes() {
+[[gnu::hot]] void Agent::publish_wakes() {
   std::vector<Server::Answered>& answered = server_.answered();
   if (answered.empty()) return;
   shm::full_fence();
@@ -141,7 +152,7 @@ void Agent::publish_wakes() {
   answered.clear();
 }
 
-void Agent::activate(Session& session, std::uint32_t number) {
+[[gnu::hot]] void Agent::activate(Session& session, std::uint32_t number) {
   ChannelState& channel = session.channels[number];
   if (!channel.open || channel.active) return;
   channel.active = true;
@@ -227,7 +238,7 @@ void Agent::unwatch(int fd) {
   if (watches_.erase(fd) > 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void Agent::handle_events(int timeout_ms) {
+[[gnu::hot]] void Agent::handle_events(int timeout_ms) {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
   for (int i = 0; i < count; ++i) {
@@ -244,7 +255,7 @@ void Agent::handle_events(int timeout_ms) {
   }
 }
 
-void Agent::handle(const Watch& watch) {
+[[gnu::hot]] void Agent::handle(const Watch& watch) {
   switch (watch.kind) {
     case Watch::Kind::kListener:
       accept_clients();

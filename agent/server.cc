@@ -54,7 +54,8 @@ bool is_for_direct(shm::Op op) {
 
 }  // namespace
 
-PutOrder Server::order_of(const shm::ArgumentReader::Item& item, const shm::Request& request) {
+[[gnu::hot]] PutOrder Server::order_of(const shm::ArgumentReader::Item& item,
+                                       const shm::Request& request) {
   PutOrder order;
   order.key = {reinterpret_cast<const char*>(item.key), item.fields.key_bytes};
   order.entry = item.fields.entry;
@@ -68,7 +69,7 @@ PutOrder Server::order_of(const shm::ArgumentReader::Item& item, const shm::Requ
   return order;
 }
 
-bool Server::serve(Session& session, std::uint32_t number) {
+[[gnu::hot]] bool Server::serve(Session& session, std::uint32_t number) {
   ChannelState& channel = session.channels[number];
   shm::RecordWords words;
   int served = 0;
@@ -96,7 +97,8 @@ bool Server::serve(Session& session, std::uint32_t number) {
   return served > 0;
 }
 
-void Server::start(Session& session, std::uint32_t number, const shm::Request& request) {
+[[gnu::hot]] void Server::start(Session& session, std::uint32_t number,
+                                const shm::Request& request) {
   ChannelState& channel = session.channels[number];
   if (!session.unheard.empty()) take_back_unheard(session, number, request.request_id);
   Work work{.session = &session,
@@ -144,7 +146,7 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
   return list.erase(at);
 }
 
-Server::Step Server::proceed(Work& work) {
+[[gnu::hot]] Server::Step Server::proceed(Work& work) {
   if (work.session->tenant->isolated && is_for_direct(static_cast<shm::Op>(work.request.op))) {
     complete(work, MC_INVALID_ARGUMENT);
     return Step::kDone;
@@ -181,7 +183,7 @@ Server::Step Server::proceed(Work& work) {
 
 // ---- Items --------------------------------------------------------------------------------------
 
-bool Server::next_item(Work& work) {
+[[gnu::hot]] bool Server::next_item(Work& work) {
   if (work.has_item) return true;
   work.has_item = work.reader.next(work.item);
   const std::string_view key{reinterpret_cast<const char*>(work.item.key),
@@ -190,7 +192,7 @@ bool Server::next_item(Work& work) {
   return work.has_item;
 }
 
-void Server::finish_item(Work& work, mc_status status, shm::ItemResult result) {
+[[gnu::hot]] void Server::finish_item(Work& work, mc_status status, shm::ItemResult result) {
   result.status = status;
   if (status != MC_OK && work.first_failure == MC_OK) work.first_failure = status;
   work.last = result;
@@ -205,7 +207,7 @@ void Server::finish_item(Work& work, mc_status status, shm::ItemResult result) {
   work.elsewhere = {};
 }
 
-void Server::complete(Work& work, mc_status status) {
+[[gnu::hot]] void Server::complete(Work& work, mc_status status) {
   MC_FAILPOINT("completion.before_publish");
   ChannelState& channel = work.session->channels[work.channel];
   shm::Completion completion{};
@@ -221,7 +223,8 @@ void Server::complete(Work& work, mc_status status) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-Store::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry) {
+[[gnu::hot]] Store::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict,
+                                          std::uint32_t& entry) {
   Session& session = *work.session;
   const GrantedTo to{work.channel, work.request.request_id};
   const Store::Reserve result = session.tenant->store->reserve(session.id, to, bytes, evict, entry);
@@ -233,11 +236,12 @@ Store::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict, std::u
   return result;
 }
 
-void Server::drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes) {
+[[gnu::hot]] void Server::drop_from_ledger(Session& session, std::uint32_t entry,
+                                           std::uint64_t bytes) {
   if (session.reserved.erase(entry) > 0) session.reserved_bytes -= round_to_granules(bytes);
 }
 
-void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
+[[gnu::hot]] void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
   Session& session = *work.session;
   if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes()) return;
   // What finds no room under capacity_bytes is to be offered to another host before it is written.
@@ -319,7 +323,7 @@ void Server::abandon(Work& work) {
 // ------------------------------------------------------------------------------------------
 
 // Starts loading what the items of a batch will need, so that their cache misses overlap.
-void Server::prefetch_items(const Work& work) {
+[[gnu::hot]] void Server::prefetch_items(const Work& work) {
   if (work.request.item_count == 1) return;
   shm::ArgumentReader reader = work.reader;
   shm::ArgumentReader::Item item;
@@ -329,7 +333,7 @@ void Server::prefetch_items(const Work& work) {
   }
 }
 
-Server::Step Server::put(Work& work) {
+[[gnu::hot]] Server::Step Server::put(Work& work) {
   Session& session = *work.session;
   Store& store = *session.tenant->store;
   if (work.next == 0) prefetch_items(work);

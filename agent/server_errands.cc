@@ -9,7 +9,7 @@
 
 namespace mc::agent {
 
-void Server::announce(Work& work, std::uint32_t number, std::uint32_t entry) {
+[[gnu::hot]] void Server::announce(Work& work, std::uint32_t number, std::uint32_t entry) {
   const bool waits = cluster_ != nullptr && work.session->tenant->clustered &&
                      (work.request.flags & shm::kFlagLocal) == 0;
   if (!waits) return;
@@ -23,7 +23,7 @@ void Server::announce(Work& work, std::uint32_t number, std::uint32_t entry) {
   work.errand->items.push_back(std::move(item));
 }
 
-Server::Step Server::finish_put(Work& work) {
+[[gnu::hot]] Server::Step Server::finish_put(Work& work) {
   if (work.errand) return send_away(work);
   complete(work, work.first_failure);
   return Step::kDone;

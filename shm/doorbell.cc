@@ -9,7 +9,7 @@
 
 namespace mc::shm {
 
-void wait_for_agent(ChannelHeader& header, std::uint64_t timeout_ns) {
+[[gnu::hot]] void wait_for_agent(ChannelHeader& header, std::uint64_t timeout_ns) {
   const timespec timeout{static_cast<time_t>(timeout_ns / 1000000000u),
                          static_cast<long>(timeout_ns % 1000000000u)};
   // Not FUTEX_PRIVATE: the agent that wakes us is another process.
@@ -17,7 +17,7 @@ void wait_for_agent(ChannelHeader& header, std::uint64_t timeout_ns) {
             nullptr, 0);
 }
 
-bool wake_client(ChannelHeader& header) {
+[[gnu::hot]] bool wake_client(ChannelHeader& header) {
   const std::uint32_t state = header.client_asleep.load_relaxed();
   if (state == kClientAwake) return false;
   header.client_asleep.store_release(kClientAwake);

@@ -148,6 +148,9 @@ struct alignas(kLineBytes) IndexHeader {
   // since the words of the entry that say so are being overwritten.
   alignas(kLineBytes) Word64 publishing_entry;
   Word64 publishing_session;
+  // The processor its loop was last seen on, plus one: who waits there for an answer has to let the
+  // agent have it. 0: not known.
+  alignas(kLineBytes) Word32 agent_core;
 };
 static_assert(sizeof(IndexHeader) <= kPageBytes);
 

@@ -3,7 +3,7 @@
 
 namespace mc::shm {
 
-std::optional<Request> decode_request(const RecordWords& words) {
+[[gnu::hot]] std::optional<Request> decode_request(const RecordWords& words) {
   const auto request = std::bit_cast<Request>(words);
   if (request.op > kLastOp || (request.flags & ~kKnownFlags) != 0 ||
       request.item_count > MC_MAX_BATCH_ITEMS || request.argument_offset % 8 != 0 ||
@@ -31,7 +31,7 @@ std::optional<Completion> decode_completion(const RecordWords& words) {
   return completion;
 }
 
-bool ArgumentReader::next(Item& item) {
+[[gnu::hot]] bool ArgumentReader::next(Item& item) {
   const auto left = static_cast<std::size_t>(end_ - at_);
   if (left < sizeof(PutItem)) return false;
   std::memcpy(&item.fields, at_, sizeof(PutItem));

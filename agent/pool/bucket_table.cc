@@ -118,7 +118,7 @@ bool BucketTable::finish_growth() {
   return true;
 }
 
-bool BucketTable::prepare_insert() {
+[[gnu::hot]] bool BucketTable::prepare_insert() {
   if (growing_) {
     if (growth_step()) return true;
     growing_ = false;
@@ -130,7 +130,7 @@ bool BucketTable::prepare_insert() {
   return start_growth(larger(table.bucket_count));
 }
 
-bool BucketTable::insert(std::uint64_t hash, std::uint32_t entry) {
+[[gnu::hot]] bool BucketTable::insert(std::uint64_t hash, std::uint32_t entry) {
   if (!insert_into(tables_[current_], hash, entry)) {
     // Too long a run of full buckets: only a larger table helps.
     const std::uint64_t buckets = tables_[current_].bucket_count;
@@ -156,7 +156,7 @@ void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint
   if (in_next(new_entry) && !insert_into(tables_[current_ ^ 1], hash, new_entry)) growing_ = false;
 }
 
-bool BucketTable::insert_into(Table& table, std::uint64_t hash, std::uint32_t entry) {
+[[gnu::hot]] bool BucketTable::insert_into(Table& table, std::uint64_t hash, std::uint32_t entry) {
   const std::uint64_t home = shm::home_bucket(hash, table.bucket_count);
   std::uint64_t at = home;
   for (std::uint64_t probes = 0; probes < shm::kMaxProbes; ++probes) {
@@ -190,8 +190,8 @@ void BucketTable::Place::set(std::uint64_t hash, std::uint32_t entry, std::uint3
   bucket->slots[slot].store_release(shm::slot_value(hash, entry, hint));
 }
 
-BucketTable::Place BucketTable::find_slot(const Table& table, std::uint64_t hash,
-                                          std::uint32_t entry) {
+[[gnu::hot]] BucketTable::Place BucketTable::find_slot(const Table& table, std::uint64_t hash,
+                                                       std::uint32_t entry) {
   constexpr std::uint64_t kNamed = shm::kSlotTagMask | shm::kSlotEntryMask;
   const std::uint64_t wanted = shm::slot_value(hash, entry, 0);
   std::uint64_t at = shm::home_bucket(hash, table.bucket_count);

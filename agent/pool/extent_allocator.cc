@@ -48,7 +48,7 @@ void ExtentAllocator::put_in_bin(NodeId id, std::uint32_t bin) {
   filled_rows_ |= 1u << (bin / 32);
 }
 
-void ExtentAllocator::take_from_bin(NodeId id, std::uint32_t bin) {
+[[gnu::hot]] void ExtentAllocator::take_from_bin(NodeId id, std::uint32_t bin) {
   const Node& node = at(id);
   if (node.bin_next != kNoNode) at(node.bin_next).bin_prev = node.bin_prev;
   if (node.bin_prev != kNoNode) {
@@ -61,7 +61,7 @@ void ExtentAllocator::take_from_bin(NodeId id, std::uint32_t bin) {
   if (filled_bins_[bin / 32] == 0) filled_rows_ &= ~(1u << (bin / 32));
 }
 
-void ExtentAllocator::move_bin(NodeId id, std::uint32_t old_bin) {
+[[gnu::hot]] void ExtentAllocator::move_bin(NodeId id, std::uint32_t old_bin) {
   const std::uint32_t bin = bin_of(at(id));
   if (bin == old_bin) return;
   take_from_bin(id, old_bin);
@@ -91,7 +91,7 @@ std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
 // ---- blocks ------------------------------------------------------------------------------------
 
 // A used block that begins at `first`, inside the block before `next`, and takes that one's rest.
-NodeId ExtentAllocator::insert_used_before(NodeId next, std::uint32_t first) {
+[[gnu::hot]] NodeId ExtentAllocator::insert_used_before(NodeId next, std::uint32_t first) {
   NodeId id = spare_;
   if (id != kNoNode) {
     spare_ = at(id).next;
@@ -171,7 +171,7 @@ bool ExtentAllocator::grow(std::uint64_t more) {
   return true;
 }
 
-NodeId ExtentAllocator::take(std::uint64_t wanted) {
+[[gnu::hot]] NodeId ExtentAllocator::take(std::uint64_t wanted) {
   if (wanted == 0 || wanted > free_ || out_of_nodes()) return kNoNode;
   const auto count = static_cast<std::uint32_t>(wanted);
   const std::uint32_t own_bin = size_class(count);

@@ -283,7 +283,7 @@ void ExtentPool::publish_size() {
   header_->pool_bytes.store_release(reserved_bytes());
 }
 
-bool ExtentPool::allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents) {
+[[gnu::hot]] bool ExtentPool::allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents) {
   const std::size_t count = arenas_.size();
   extents.count = 0;
   // Arenas in turn, so that each serves its share.

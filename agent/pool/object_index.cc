@@ -130,7 +130,7 @@ void ObjectIndex::attach() {
       std::min(header_->keys_reserved_bytes.load_relaxed(), header_->max_keys_bytes));
 }
 
-OptionalId ObjectIndex::acquire_entry() {
+[[gnu::hot]] OptionalId ObjectIndex::acquire_entry() {
   if (!free_entries_.empty()) {
     const std::uint32_t id = free_entries_.back();
     free_entries_.pop_back();
@@ -154,11 +154,11 @@ OptionalId ObjectIndex::acquire_entry() {
 
 void ObjectIndex::release_entry(std::uint32_t id) { free_entries_.push_back(id); }
 
-std::uint64_t ObjectIndex::hash(std::string_view key) const {
+[[gnu::hot]] std::uint64_t ObjectIndex::hash(std::string_view key) const {
   return hash_key(key.data(), key.size(), header_->hash_seed);
 }
 
-OptionalId ObjectIndex::find(std::string_view key, std::uint64_t hash) const {
+[[gnu::hot]] OptionalId ObjectIndex::find(std::string_view key, std::uint64_t hash) const {
   OptionalId found;
   table_->for_candidates(hash, [&](std::uint32_t id) {
     if (entries_[id].hash.load_relaxed() != hash || key_of(id) != key) return false;
@@ -179,7 +179,7 @@ OptionalId ObjectIndex::find_by_hash(std::uint64_t hash) const {
   return found;
 }
 
-OptionalId ObjectIndex::store_key(std::uint32_t id, std::string_view key) {
+[[gnu::hot]] OptionalId ObjectIndex::store_key(std::uint32_t id, std::string_view key) {
   if (key.size() <= shm::kShortKeyBytes) {
     std::memcpy(entries_[id].short_key, key.data(), key.size());
     return 0;
@@ -257,7 +257,7 @@ std::optional<ObjectIndex::Range> ObjectIndex::next_huge_range() {
   return next(header_->keys_offset, keys_->reserved_bytes(), huge_key_bytes_);
 }
 
-std::uint64_t ObjectIndex::next_sequence() {
+[[gnu::hot]] std::uint64_t ObjectIndex::next_sequence() {
   const std::uint64_t sequence = header_->next_sequence.load_relaxed();
   header_->next_sequence.store_relaxed(sequence + 1);
   return sequence;

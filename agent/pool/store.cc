@@ -66,8 +66,9 @@ void Store::take_pool(std::unique_ptr<ExtentPool> pool) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-Store::Reserve Store::reserve(std::uint64_t session_id, GrantedTo to, std::uint64_t bytes,
-                              bool evict, std::uint32_t& entry_id) {
+[[gnu::hot]] Store::Reserve Store::reserve(std::uint64_t session_id, GrantedTo to,
+                                           std::uint64_t bytes, bool evict,
+                                           std::uint32_t& entry_id) {
   if (bytes > pool_->target_bytes() || bytes > capacity_bytes_) return Reserve::kTooLarge;
   PoolExtents extents;
   if (!allocate(bytes, evict, extents)) {
@@ -95,8 +96,8 @@ Store::Reserve Store::reserve(std::uint64_t session_id, GrantedTo to, std::uint6
 }
 
 // Writes length and extents of an entry that nobody can see yet.
-bool Store::write_extents(std::uint32_t entry_id, const PoolExtents& extents,
-                          std::uint64_t length) {
+[[gnu::hot]] bool Store::write_extents(std::uint32_t entry_id, const PoolExtents& extents,
+                                       std::uint64_t length) {
   shm::Entry& entry = index_->entry(entry_id);
   std::uint64_t extent = extents.at[0].offset_bytes;
   if (extents.count > 1) {
@@ -117,7 +118,7 @@ bool Store::write_extents(std::uint32_t entry_id, const PoolExtents& extents,
   return true;
 }
 
-void Store::remember_nodes(std::uint32_t entry_id, const PoolExtents& extents) {
+[[gnu::hot]] void Store::remember_nodes(std::uint32_t entry_id, const PoolExtents& extents) {
   if (entry_id >= nodes_.size()) nodes_.resize(entry_id + 1, kNoNode);
   nodes_[entry_id] = extents.at[0].node;
   many_nodes_.erase(entry_id);
@@ -157,7 +158,7 @@ void Store::write(std::uint32_t entry_id, std::uint64_t offset, std::span<const 
   }
 }
 
-PoolExtents Store::extents(std::uint32_t entry_id) const {
+[[gnu::hot]] PoolExtents Store::extents(std::uint32_t entry_id) const {
   PoolExtents result;
   const shm::Entry& entry = index_->entry(entry_id);
   if (key_field(entry).extent_count == 1) {
@@ -177,14 +178,14 @@ PoolExtents Store::extents(std::uint32_t entry_id) const {
   return result;
 }
 
-bool Store::is_reserved_by(std::uint64_t session_id, std::uint32_t entry_id) const {
+[[gnu::hot]] bool Store::is_reserved_by(std::uint64_t session_id, std::uint32_t entry_id) const {
   if (entry_id >= index_->entry_count()) return false;
   const shm::Entry& entry = index_->entry(entry_id);
   return shm::state_of(entry.version.load_relaxed()) == shm::EntryState::kReserved &&
          entry.hash.load_relaxed() == session_id;
 }
 
-std::uint64_t Store::reserved_length(std::uint32_t entry_id) const {
+[[gnu::hot]] std::uint64_t Store::reserved_length(std::uint32_t entry_id) const {
   return index_->entry(entry_id).length.load_relaxed();
 }
 
@@ -245,7 +246,7 @@ void Store::prefetch(std::string_view key, std::uint32_t entry_id) const {
   __builtin_prefetch(index_->entry(entry_id).short_key, 1);
 }
 
-Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
+[[gnu::hot]] Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   const std::uint64_t hash = index_->hash(order.key);
   if (const Put bad = check_order(session_id, order); bad != Put::kStored) {
     // Asked again after a restart: the agent before published it and could not say so. An object
@@ -275,8 +276,8 @@ Store::Put Store::publish(std::uint64_t session_id, const PutOrder& order) {
   return result;
 }
 
-Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order, std::uint64_t hash,
-                              OptionalId existing) {
+[[gnu::hot]] Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order,
+                                           std::uint64_t hash, OptionalId existing) {
   if (!existing && !index_->table().prepare_insert()) return Put::kNoMemory;
   const auto record = index_->store_key(order.entry, order.key);
   if (!record) return Put::kNoMemory;
@@ -330,7 +331,7 @@ Store::Put Store::publish_new(std::uint64_t session_id, const PutOrder& order, s
 }
 
 // Notes a new object in counters and lists, and what the policy is to hear of it.
-void Store::admit(std::uint32_t entry_id, std::uint64_t hash, const PutOrder& order) {
+[[gnu::hot]] void Store::admit(std::uint32_t entry_id, std::uint64_t hash, const PutOrder& order) {
   pending_.push_back(
       {entry_id, order.parent_hash, hash, order.length, static_cast<PinLevel>(order.pin)});
   if (order.group != 0) groups_[order.group].push_back(entry_id);

@@ -16,6 +16,8 @@ constexpr std::uint64_t kFirstPauseNs = 20000000;
 constexpr std::uint64_t kLongestPauseNs = 1000000000;
 }  // namespace
 
+std::uint32_t CoreSharing::here() { return static_cast<std::uint32_t>(::sched_getcpu() + 1); }
+
 bool CoreSharing::yield() {
   const std::uint64_t now = now_ns();
   if (now < crowded_until_ns_) return false;

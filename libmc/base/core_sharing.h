@@ -17,6 +17,8 @@ class CoreSharing {
  public:
   // Lets others run. False: they keep the core for long; sleep until woken instead.
   bool yield();
+  // The processor this thread runs on, plus one.
+  static std::uint32_t here();
 
  private:
   std::uint64_t crowded_until_ns_ = 0;

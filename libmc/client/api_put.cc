@@ -31,7 +31,7 @@ struct mc_group {
 
 namespace mc::client {
 
-Result<PutRules> rules_from(const Client& client, const mc_put_options* options) {
+[[gnu::hot]] Result<PutRules> rules_from(const Client& client, const mc_put_options* options) {
   PutRules rules;
   mc_put_options given = MC_PUT_OPTIONS_INIT;
   if (options != nullptr) {
@@ -123,8 +123,8 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   return MC_OK;
 }
 
-mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
-                  const mc_put_options* options) {
+[[gnu::hot]] mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
+                               const mc_put_options* options) {
   Client& client = of(handle);
   auto rules = rules_from(client, options);
   if (!rules) return set_error(rules.error());
@@ -160,7 +160,8 @@ extern "C" {
 // ---- Put
 // ------------------------------------------------------------------------------------------
 
-mc_status mc_put(mc_client* client, mc_slice key, mc_slice value, const mc_put_options* options) {
+[[gnu::hot]] mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
+                              const mc_put_options* options) {
   if (client == nullptr) return invalid("client must not be null");
   // In a group a malformed put is a member that failed: put_all() refuses it and marks the group.
   if (group_of(options) == nullptr) {

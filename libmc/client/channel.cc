@@ -19,6 +19,7 @@ namespace {
 // How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
 constexpr std::uint64_t kSpinNs = 20000;
 constexpr unsigned kSpinsBetweenClocks = 256;
+constexpr unsigned kSpinsBetweenLooks = 32;
 // A sleeping caller looks at the connection this often.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
 constexpr std::uint32_t kGivenBackAtOnce = 64;
@@ -80,7 +81,7 @@ void Channel::lose_all() {
 // ---- Requests
 // -------------------------------------------------------------------------------------
 
-Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
+[[gnu::hot]] Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
   reap();
   for (std::uint32_t tries = 0; tries < pending_.size(); ++tries) {
     const std::uint32_t slot = next_slot_++ % static_cast<std::uint32_t>(pending_.size());
@@ -101,12 +102,13 @@ Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
   return fail(MC_BUSY, "too many requests are in flight on this channel; wait for some");
 }
 
-unsigned char* Channel::arguments(Ticket ticket) {
+[[gnu::hot]] unsigned char* Channel::arguments(Ticket ticket) {
   return shared_->arguments + pending_[ticket.slot].argument_offset;
 }
 
-void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32_t item_count,
-                     std::uint64_t deadline_ns, std::uint64_t a) {
+[[gnu::hot]] void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags,
+                                  std::uint32_t item_count, std::uint64_t deadline_ns,
+                                  std::uint64_t a) {
   Pending& pending = pending_[ticket.slot];
   pending.request.op = static_cast<std::uint16_t>(op);
   pending.request.flags = flags;
@@ -119,7 +121,7 @@ void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32
   MC_FAILPOINT("client.after_submit");
 }
 
-void Channel::publish(Pending& pending) {
+[[gnu::hot]] void Channel::publish(Pending& pending) {
   pending.request.touch_head = touches_.head_for_request();
   order_copies();  // what the agent is told of is in the pool; once for all items of a request
   requests_.publish(shm::to_words(pending.request));
@@ -127,14 +129,14 @@ void Channel::publish(Pending& pending) {
   if (rang_) signal_eventfd(link_->agent_event.get());
 }
 
-void Channel::reap() {
+[[gnu::hot]] void Channel::reap() {
   shm::RecordWords words;
   while (completions_.poll(words)) {
     if (const auto completion = shm::decode_completion(words)) absorb(*completion);
   }
 }
 
-void Channel::absorb(const shm::Completion& completion) {
+[[gnu::hot]] void Channel::absorb(const shm::Completion& completion) {
   const auto slot = static_cast<std::uint32_t>(completion.request_id & 0xff);
   Pending& pending = pending_[slot];
   if (!pending.in_use || pending.done || pending.request.request_id != completion.request_id) {
@@ -153,7 +155,7 @@ void Channel::absorb(const shm::Completion& completion) {
   release(slot);
 }
 
-bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
+[[gnu::hot]] bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   const Pending& pending = pending_[ticket.slot];
   // The clock is first read when the answer is late: most come before.
   std::uint64_t spin_until_ns = 0;
@@ -161,7 +163,8 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   for (unsigned spins = rang_ ? kSpinsBetweenClocks : 1;; ++spins) {
     reap();
     if (pending.done) return true;
-    if (spins % kSpinsBetweenClocks != 0) {
+    const bool in_its_way = spins % kSpinsBetweenLooks == 1 && agent_is_here();
+    if (!in_its_way && spins % kSpinsBetweenClocks != 0) {
       cpu_relax();
       continue;
     }
@@ -188,7 +191,12 @@ bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   }
 }
 
-shm::ItemResult Channel::item_result(Ticket ticket, std::uint32_t item) const {
+// On this very processor, so not running: spinning would keep it from answering.
+[[gnu::hot]] bool Channel::agent_is_here() const {
+  return memory_->index.header().agent_core.load_relaxed() == CoreSharing::here();
+}
+
+[[gnu::hot]] shm::ItemResult Channel::item_result(Ticket ticket, std::uint32_t item) const {
   const Pending& pending = pending_[ticket.slot];
   const shm::Completion& completion = pending.completion;
   const shm::ItemResult nothing{completion.status != MC_OK ? completion.status : MC_INTERNAL,
@@ -202,7 +210,7 @@ shm::ItemResult Channel::item_result(Ticket ticket, std::uint32_t item) const {
   return result;
 }
 
-void Channel::finish(Ticket ticket) { release(ticket.slot); }
+[[gnu::hot]] void Channel::finish(Ticket ticket) { release(ticket.slot); }
 
 void Channel::forget(Ticket ticket) {
   Pending& pending = pending_[ticket.slot];
@@ -219,7 +227,7 @@ void Channel::hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std:
   pending.staging_offsets.push_back(offset);
 }
 
-void Channel::release(std::uint32_t slot) {
+[[gnu::hot]] void Channel::release(std::uint32_t slot) {
   Pending& pending = pending_[slot];
   arena_.release(pending.argument_offset);
   for (const std::uint64_t offset : pending.staging_offsets) pending.staging->free(offset);
@@ -244,14 +252,14 @@ Channel::StockVisit::StockVisit(OwnerLock& lock) : lock_(lock) {
 }
 
 // REQUIRES of all that look into the stock: its lock is held.
-Channel::StockOf* Channel::stock_of(std::uint64_t bytes) {
+[[gnu::hot]] Channel::StockOf* Channel::stock_of(std::uint64_t bytes) {
   for (StockOf& stock : stock_) {
     if (stock.length == bytes) return &stock;
   }
   return nullptr;
 }
 
-void Channel::put_in_stock(std::uint64_t length, Stocked item) {
+[[gnu::hot]] void Channel::put_in_stock(std::uint64_t length, Stocked item) {
   StockOf* stock = stock_of(length);
   if (stock == nullptr) {
     std::erase_if(stock_, [](const StockOf& other) { return other.items.empty(); });
@@ -262,7 +270,7 @@ void Channel::put_in_stock(std::uint64_t length, Stocked item) {
   stock_bytes_ += length;
 }
 
-bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
+[[gnu::hot]] bool Channel::take_stock(std::uint64_t bytes, Reserved& reserved) {
   const StockLock lock(stock_lock_);
   StockOf* const stock = stock_of(bytes);
   if (stock == nullptr || stock->items.empty()) return false;
@@ -286,14 +294,14 @@ void Channel::take_all_stock(const Memory& memory, std::vector<std::uint32_t>& e
   stock_bytes_ = 0;
 }
 
-bool Channel::stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes) {
+[[gnu::hot]] bool Channel::stock_wants(std::uint64_t bytes, std::uint64_t expected_bytes) {
   const StockLock lock(stock_lock_);
   const StockOf* const stock = stock_of(bytes);
   const std::uint64_t held = stock == nullptr ? 0 : stock->items.size() * bytes;
   return held + expected_bytes + bytes <= memory_->stock_bytes;
 }
 
-void Channel::give_stock(const Reserved& reserved) {
+[[gnu::hot]] void Channel::give_stock(const Reserved& reserved) {
   if (reserved.extent_count != 1 || reserved.length > memory_->stock_bytes) {
     give_back(&reserved.entry, 1);
     return;
@@ -339,7 +347,7 @@ bool Channel::shrink_stock() {
   return false;
 }
 
-void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
+[[gnu::hot]] void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
   if (result.refill_entry == shm::kNoRefill || !memory_->in_pool(result.refill_offset, length))
     return;
   Reserved refill;

@@ -124,6 +124,7 @@ class Channel {
   void release(std::uint32_t slot);
   void absorb(const shm::Completion& completion);
   void lose_all();
+  bool agent_is_here() const;
 
   Client* client_;
   std::uint32_t number_;

@@ -132,7 +132,7 @@ void Client::return_channel(Channel* channel) {
   registry_->idle.push_back(channel);
 }
 
-Result<ChannelUse> Client::channel(std::uint64_t deadline_ns) {
+[[gnu::hot]] Result<ChannelUse> Client::channel(std::uint64_t deadline_ns) {
   if (Channel* channel = quick_channel()) return ChannelUse(channel);
   if (inherited_by_fork()) return fail(Status(MC_FORKED));
   ChannelUse use;

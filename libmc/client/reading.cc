@@ -54,7 +54,7 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
 
 }  // namespace
 
-std::uint64_t hash_of(const Channel& channel, mc_slice key) {
+[[gnu::hot]] std::uint64_t hash_of(const Channel& channel, mc_slice key) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
@@ -158,7 +158,7 @@ mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::ui
   return MC_OK;
 }
 
-bool object_exists(Channel& channel, mc_slice key, std::uint64_t hash, bool touch) {
+[[gnu::hot]] bool object_exists(Channel& channel, mc_slice key, std::uint64_t hash, bool touch) {
   shm::FoundObject found;
   if (!channel.memory().index.find(key.data, key.size, hash, nullptr, found)) return false;
   if (touch) channel.touch(found.entry);

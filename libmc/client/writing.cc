@@ -309,18 +309,18 @@ class PutRun {
 
 }  // namespace
 
-std::uint64_t reservation_bytes(std::uint64_t length) {
+[[gnu::hot]] std::uint64_t reservation_bytes(std::uint64_t length) {
   return (length + shm::kReservationUnitBytes - 1) / shm::kReservationUnitBytes *
          shm::kReservationUnitBytes;
 }
 
-std::uint64_t value_bytes(const mc_put_item& item) {
+[[gnu::hot]] std::uint64_t value_bytes(const mc_put_item& item) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < item.piece_count; ++i) bytes += item.pieces[i].size;
   return bytes;
 }
 
-mc_status check_item(const mc_put_item& item) {
+[[gnu::hot]] mc_status check_item(const mc_put_item& item) {
   if (check_key(item.key) != MC_OK || item.pieces == nullptr || item.piece_count == 0 ||
       item.piece_count > MC_MAX_PIECES || item.parent.size > MC_MAX_KEY_BYTES) {
     return MC_INVALID_ARGUMENT;
@@ -339,7 +339,7 @@ namespace {
 
 // The common put: one item whose reservation is in stock. False: put_items() must go the long way;
 // the item is as it was.
-bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
+[[gnu::hot]] bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
   const Memory& memory = channel.memory();
   const std::uint64_t length = value_bytes(item);
   const std::uint64_t hash = hash_of(channel, item.key);
@@ -387,8 +387,8 @@ bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) 
 
 }  // namespace
 
-mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
-                    const PutRules& rules) {
+[[gnu::hot]] mc_status put_items(Client& client, Channel& channel, mc_put_item* items,
+                                 std::size_t count, const PutRules& rules) {
   if (count == 1 && check_item(items[0]) == MC_OK && put_from_stock(channel, items[0], rules)) {
     return items[0].status == MC_OK ? MC_OK : set_error(items[0].status);
   }
@@ -458,8 +458,9 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
   return Status(MC_SESSION_LOST);
 }
 
-std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
-                        const mc_slice* pieces, std::size_t piece_count) {
+[[gnu::hot]] std::uint64_t copy_into(const Memory& memory, const Reserved& reserved,
+                                     std::uint64_t hash, const mc_slice* pieces,
+                                     std::size_t piece_count) {
   std::uint64_t sum = hash;
   for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
     memory.prepare_write(reserved.extents[i].offset_bytes, reserved.extents[i].length_bytes);
@@ -481,7 +482,8 @@ std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uin
   return sum;
 }
 
-std::uint32_t encode_item(unsigned char* at, const shm::PutItem& fields, mc_slice key) {
+[[gnu::hot]] std::uint32_t encode_item(unsigned char* at, const shm::PutItem& fields,
+                                       mc_slice key) {
   std::memcpy(at, &fields, sizeof fields);
   if (key.size > 0) std::memcpy(at + sizeof fields, key.data, key.size);
   return encoded_bytes(key.size);
