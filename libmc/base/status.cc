@@ -43,6 +43,9 @@ constexpr Row kRows[] = {
      "libmc and the agent do not share a layout version; upgrade the older one"},
     {MC_NO_SUCH_NAMESPACE, "MC_NO_SUCH_NAMESPACE", MC_RETRY_NEVER,
      "the agent has no namespace of that name"},
+    {MC_DEVICE_FAILED, "MC_DEVICE_FAILED", MC_RETRY_NEVER,
+     "the CUDA driver refused a copy to or from a device; was the memory freed, or does the device "
+     "have to be reset?"},
     {MC_AGENT_UNAVAILABLE, "MC_AGENT_UNAVAILABLE", MC_RETRY_LATER,
      "no agent answers at the socket"},
     {MC_NO_MEMORY, "MC_NO_MEMORY", MC_RETRY_LATER,

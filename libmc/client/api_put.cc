@@ -6,6 +6,7 @@
 
 #include "libmc/base/checksum.h"
 #include "libmc/client/api.h"
+#include "libmc/client/caller_memory.h"
 #include "libmc/client/reading.h"
 
 using namespace mc;
@@ -96,14 +97,14 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
                               "the group does not fit in this client's staging memory; "
                               "open the client with larger staging_bytes"));
     }
+    if (Status copied = gather((*staging)->at(*offset), item.pieces, item.piece_count);
+        !copied.ok()) {
+      (*staging)->free(*offset);
+      return set_error(copied);
+    }
     group.staging = *staging;
     written.staging_offset = *offset;
     written.staged = true;
-    std::byte* at = group.staging->at(*offset);
-    for (std::size_t i = 0; i < item.piece_count; ++i) {
-      std::memcpy(at, item.pieces[i].data, item.pieces[i].size);
-      at += item.pieces[i].size;
-    }
   } else {
     const std::uint64_t bytes = reservation_bytes(written.length);
     std::vector<Reserved> granted;
@@ -114,8 +115,13 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
       }
       written.reserved = granted.front();
     }
-    written.checksum = copy_into(channel.memory(), written.reserved, hash_of(channel, item.key),
-                                 item.pieces, item.piece_count);
+    written.checksum = hash_of(channel, item.key);
+    if (Status copied = copy_into(channel.memory(), written.reserved, item.pieces, item.piece_count,
+                                  &written.checksum);
+        !copied.ok()) {
+      channel.give_stock(written.reserved);
+      return set_error(copied);
+    }
   }
   group.memory = &channel.memory();
   group.flags |= rules.flags();

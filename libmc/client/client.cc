@@ -12,6 +12,7 @@
 #include <future>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/device_memory.h"
 #include "libmc/client/admin.h"
 #include "libmc/client/completion_queue.h"
 #include "shm/beacon.h"
@@ -187,6 +188,7 @@ Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
     return fail(MC_UNSUPPORTED,
                 "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
   }
+  DeviceDriver::find();  // before the first address of a device can be passed
   auto client = std::unique_ptr<Client>(new Client(options, std::move(connector)));
   if (Status status = client->start(); !status.ok()) return fail(status);
   return client;

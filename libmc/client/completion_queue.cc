@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "libmc/base/clock.h"
+#include "libmc/client/caller_memory.h"
 #include "libmc/client/reading.h"
 #include "libmc/client/remote.h"
 #include "shm/pins.h"
@@ -290,7 +291,11 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
       item.phase = Phase::kDone;
       continue;
     }
-    place(item, items[i].pieces, items[i].piece_count);
+    if (Status placed = place(item, items[i].pieces, items[i].piece_count); !placed.ok()) {
+      item.phase = Phase::kDone;
+      item.status = placed.code();
+      if (operation.first_failure == MC_OK) operation.first_failure = placed.code();
+    }
   }
   add(std::move(operation), request);
   Operation& added = operations_.back();
@@ -300,7 +305,8 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
 }
 
 // Puts the value where the agent can see it, if there is a place at once; else into a buffer.
-void CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piece_count) {
+// Errors: those of copies from devices.
+Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piece_count) {
   const Memory& memory = channel_->memory();
   item.memory = &memory;
   item.placed = false;
@@ -308,26 +314,29 @@ void CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piec
     auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
     const auto offset = staging ? (*staging)->allocate(item.fields.length, 0) : std::nullopt;
     if (offset) {
+      if (Status copied = gather((*staging)->at(*offset), pieces, piece_count); !copied.ok()) {
+        (*staging)->free(*offset);
+        return copied;
+      }
       item.staging = *staging;
       item.fields.staging_offset = *offset;
-      std::byte* at = item.staging->at(*offset);
-      for (std::size_t i = 0; i < piece_count; ++i) {
-        std::memcpy(at, pieces[i].data, pieces[i].size);
-        at += pieces[i].size;
-      }
       item.placed = true;
     }
   } else if (channel_->take_stock(reservation_bytes(item.fields.length), item.reserved)) {
+    item.fields.checksum = item.hash;
+    if (Status copied =
+            copy_into(memory, item.reserved, pieces, piece_count, &item.fields.checksum);
+        !copied.ok()) {
+      channel_->give_stock(item.reserved);
+      return copied;
+    }
     item.fields.entry = item.reserved.entry;
     item.fields.want_refill = 1;
-    item.fields.checksum = copy_into(memory, item.reserved, item.hash, pieces, piece_count);
     item.placed = true;
   }
-  if (item.placed || !item.buffer.empty()) return;
-  for (std::size_t i = 0; i < piece_count; ++i) {
-    const auto* from = static_cast<const std::byte*>(pieces[i].data);
-    item.buffer.insert(item.buffer.end(), from, from + pieces[i].size);
-  }
+  if (item.placed || !item.buffer.empty()) return {};
+  item.buffer.resize(item.fields.length);
+  return gather(item.buffer.data(), pieces, piece_count);
 }
 
 Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uint64_t deadline_ns,
@@ -357,8 +366,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
   if (is_put && !item.placed && !item.buffer.empty() && staged) {
     // Staging may have come back since.
     const mc_slice whole{item.buffer.data(), item.buffer.size()};
-    place(item, &whole, 1);
-    if (!item.placed) return;
+    if (!place(item, &whole, 1).ok() || !item.placed) return;
   }
   if (item.placed && item.memory != &channel_->memory()) {
     settle(operation, item, MC_SESSION_LOST);
@@ -429,7 +437,9 @@ void CompletionQueue::on_reserved(Operation& operation, Item& item) {
   item.fields.entry = item.reserved.entry;
   item.fields.want_refill = channel_->stock_wants(item.reserved.length) ? 1 : 0;
   const mc_slice whole{item.buffer.data(), item.buffer.size()};
-  item.fields.checksum = copy_into(*item.memory, item.reserved, item.hash, &whole, 1);
+  item.fields.checksum = item.hash;
+  // From a buffer of our own: no device can refuse it.
+  static_cast<void>(copy_into(*item.memory, item.reserved, &whole, 1, &item.fields.checksum).ok());
   item.buffer = {};
   item.placed = true;
   send(operation, item);

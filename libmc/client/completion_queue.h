@@ -93,7 +93,7 @@ class CompletionQueue {
   void follow_connection();
   void advance(Operation& operation, Item& item);
   void send(Operation& operation, Item& item);
-  void place(Item& item, const mc_slice* pieces, std::size_t piece_count);
+  Status place(Item& item, const mc_slice* pieces, std::size_t piece_count);
   bool offer_elsewhere(Item& item, mc_status status);
   void on_reserved(Operation& operation, Item& item);
   void on_published(Operation& operation, Item& item);

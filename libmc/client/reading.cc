@@ -10,6 +10,7 @@
 #include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/base/hash.h"
+#include "libmc/client/caller_memory.h"
 #include "libmc/client/client.h"
 #include "libmc/client/errors.h"
 
@@ -18,21 +19,24 @@ namespace mc::client {
 namespace {
 
 // Copies a range of a pinned object's spans into the caller's pieces. REQUIRES: the pieces have
-// room.
-void scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
-             std::uint64_t length, const mc_span* pieces) {
+// room. Errors: those of copies to devices.
+mc_status scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
+                  std::uint64_t length, const mc_span* pieces) {
   std::size_t span = 0;
   while (span < span_count && offset >= spans[span].size) offset -= spans[span++].size;
   std::size_t piece_at = 0;
   while (length > 0 && span < span_count) {
     const std::uint64_t step =
         std::min({length, spans[span].size - offset, pieces->size - piece_at});
-    std::memcpy(static_cast<std::byte*>(pieces->data) + piece_at,
-                static_cast<const std::byte*>(spans[span].data) + offset, step);
+    const Status copied =
+        copy_to_caller(static_cast<std::byte*>(pieces->data) + piece_at,
+                       static_cast<const std::byte*>(spans[span].data) + offset, step);
+    if (!copied.ok()) return copied.code();
     length -= step;
     if ((offset += step) == spans[span].size) offset = 0, ++span;
     if ((piece_at += step) == pieces->size) piece_at = 0, ++pieces;
   }
+  return MC_OK;
 }
 
 // The spans of a pinned object; 0 when its extents make no sense.
@@ -58,7 +62,8 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
-// The uncommon reads: ranges, several pieces, objects of several extents, buffers too small.
+// The uncommon reads: ranges, several pieces, objects of several extents, buffers too small, and
+// all where an address may be a device's.
 [[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
                                         std::uint64_t offset, std::uint64_t* length) {
@@ -72,9 +77,9 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
   mc_slice spans[MC_MAX_EXTENTS];
   const std::size_t count = spans_of(memory, found, spans);
   if (count == 0) return MC_CORRUPT;
-  scatter(spans, count, offset, wanted, pieces);
-  *length = wanted;
-  return MC_OK;
+  const mc_status status = scatter(spans, count, offset, wanted, pieces);
+  if (status == MC_OK) *length = wanted;
+  return status;
 }
 
 [[gnu::noinline]] bool view_spans(const Memory& memory, const shm::FoundObject& found,
@@ -103,7 +108,7 @@ namespace {
   MC_FAILPOINT("client.pinned");
   mc_status status = MC_OK;
   const bool whole = piece_count == 1 && found.key.extent_count == 1 && offset == 0 &&
-                     *length == 0 && found.length <= pieces->size &&
+                     *length == 0 && found.length <= pieces->size && !may_be_devices() &&
                      memory.in_pool(found.extent, found.length);
   if (whole) {
     copy_out(pieces->data, memory.pool() + found.extent, found.length);

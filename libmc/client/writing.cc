@@ -5,9 +5,9 @@
 #include <array>
 #include <cstring>
 
-#include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
+#include "libmc/client/caller_memory.h"
 #include "libmc/client/errors.h"
 #include "libmc/client/reading.h"
 
@@ -99,8 +99,12 @@ class PutRun {
     }
     // What obtain() waited for may have come from another session than the look-up before it.
     memory_ = &channel_.memory();
-    const std::uint64_t sum =
-        copy_into(*memory_, reserved, hash_of_item(index), item.pieces, item.piece_count);
+    std::uint64_t sum = hash_of_item(index);
+    if (Status copied = copy_into(*memory_, reserved, item.pieces, item.piece_count, &sum);
+        !copied.ok()) {
+      channel_.give_stock(reserved);
+      return copied;
+    }
     const bool refill = channel_.stock_wants(bytes, expected_refill_bytes_);
     if (refill) expected_refill_bytes_ += bytes;
     MC_FAILPOINT("client.copied");
@@ -160,10 +164,10 @@ class PutRun {
       if (!offset) return {MC_NO_SPACE, "this client's staging memory is in use by other calls"};
       batched.own_staging = true;
       batched.staging_offset = *offset;
-      std::byte* at = staging_->at(*offset);
-      for (std::size_t i = 0; i < item.piece_count; ++i) {
-        std::memcpy(at, item.pieces[i].data, item.pieces[i].size);
-        at += item.pieces[i].size;
+      if (Status copied = gather(staging_->at(*offset), item.pieces, item.piece_count);
+          !copied.ok()) {
+        staging_->free(*offset);
+        return copied;
       }
     }
     batched.staged = true;
@@ -351,7 +355,9 @@ namespace {
   Reserved reserved;
   if (!channel.take_stock(reservation_bytes(length), reserved)) return false;
   auto ticket = channel.prepare(encoded_bytes(item.key.size));
-  if (!ticket) {
+  std::uint64_t sum = hash;
+  if (!ticket || !copy_into(memory, reserved, item.pieces, item.piece_count, &sum).ok()) {
+    if (ticket) channel.forget(*ticket);
     channel.give_stock(reserved);
     return false;
   }
@@ -362,7 +368,7 @@ namespace {
   fields.pin = static_cast<std::uint8_t>(rules.pin);
   fields.want_refill = 1;
   fields.length = length;
-  fields.checksum = copy_into(memory, reserved, hash, item.pieces, item.piece_count);
+  fields.checksum = sum;
   fields.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
   fields.pin_ttl_s = rules.pin_ttl_s;
   fields.replicas = rules.replicas;
@@ -458,10 +464,8 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
   return Status(MC_SESSION_LOST);
 }
 
-[[gnu::hot]] std::uint64_t copy_into(const Memory& memory, const Reserved& reserved,
-                                     std::uint64_t hash, const mc_slice* pieces,
-                                     std::size_t piece_count) {
-  std::uint64_t sum = hash;
+[[gnu::hot]] Status copy_into(const Memory& memory, const Reserved& reserved,
+                              const mc_slice* pieces, std::size_t piece_count, std::uint64_t* sum) {
   for (std::uint32_t i = 0; i < reserved.extent_count; ++i) {
     memory.prepare_write(reserved.extents[i].offset_bytes, reserved.extents[i].length_bytes);
   }
@@ -473,13 +477,14 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
     while (left > 0) {
       const shm::ExtentRecord& to = reserved.extents[extent];
       const std::uint64_t step = std::min(left, to.length_bytes - at);
-      sum = copy_and_checksum(sum, memory.pool_for_writing() + to.offset_bytes + at, from, step);
+      std::byte* const place = memory.pool_for_writing() + to.offset_bytes + at;
+      if (Status copied = copy_and_sum(place, from, step, sum); !copied.ok()) return copied;
       from += step;
       left -= step;
       if ((at += step) == to.length_bytes) at = 0, ++extent;
     }
   }
-  return sum;
+  return {};
 }
 
 [[gnu::hot]] std::uint32_t encode_item(unsigned char* at, const shm::PutItem& fields,

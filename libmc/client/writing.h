@@ -62,10 +62,11 @@ bool may_offer_elsewhere(const Channel& channel, const Status& status);
 Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
                     std::uint64_t deadline_ns, std::vector<Reserved>& granted,
                     bool for_group = false);
-// Copies the pieces into the reservation; returns their checksum. Ordered before any later request
-// of this thread: Channel::submit() sees to that.
-std::uint64_t copy_into(const Memory& memory, const Reserved& reserved, std::uint64_t hash,
-                        const mc_slice* pieces, std::size_t piece_count);
+// Copies the pieces into the reservation and continues *sum, which begins as the key's hash.
+// Ordered before any later request of this thread: Channel::submit() sees to that. Errors: those of
+// copies from devices (caller_memory.h); the reservation is still the caller's.
+Status copy_into(const Memory& memory, const Reserved& reserved, const mc_slice* pieces,
+                 std::size_t piece_count, std::uint64_t* sum);
 // Publishes written items, all or nothing with kFlagGroup. Failures give their reservations back.
 Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count,
                      std::uint16_t flags, std::uint64_t deadline_ns);

@@ -95,7 +95,7 @@ Status Engine::start(const Address& listen, const metadata::rpc::ClusterKey& key
   std::memcpy(card_.directory.data(), text->data(), kRegionTextBytes);
   card_.directory_bytes = kMaxDirectoryBytes;
   card_.directory_address = reinterpret_cast<std::uint64_t>(directory_->data());
-  driver_ = DeviceDriver::loaded();
+  DeviceDriver::find();
   port_->start(*transport_, card_);
 
   outer_.reset(::epoll_create1(EPOLL_CLOEXEC));

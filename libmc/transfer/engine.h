@@ -181,8 +181,7 @@ class Engine final : private PortSink {
     RegionText descriptor;
     std::unique_ptr<StagedRegion> staged;  // of memory of a device
   };
-  std::map<std::uint64_t, Region> regions_;  // by address
-  std::atomic<const DeviceDriver*> driver_{nullptr};
+  std::map<std::uint64_t, Region> regions_;     // by address
   std::atomic<std::uint64_t> staged_bytes_{0};  // of requests, now
   std::uint64_t device_bytes_ = 0;
   std::uint32_t next_order_ = 1;

@@ -180,8 +180,7 @@ void Engine::release_local(Lock& lock, const std::byte* data, std::uint64_t size
 // ---- Memory of devices ------------------------------------------------------------------------
 
 Result<DeviceRange> Engine::device_range(const mc_transfer_range& range) {
-  const DeviceDriver* const driver = DeviceDriver::loaded();
-  driver_.store(driver, std::memory_order_relaxed);
+  const DeviceDriver* const driver = DeviceDriver::find();
   DeviceRange found{driver, DeviceDriver::kHost, static_cast<std::byte*>(range.address),
                     range.size};
   if (driver == nullptr) return found;
@@ -193,7 +192,7 @@ Result<DeviceRange> Engine::device_range(const mc_transfer_range& range) {
 
 // Before its requests start, without the lock: copies take time. All or none.
 Status Engine::stage(Batch& batch) {
-  if (driver_.load(std::memory_order_relaxed) == nullptr) return {};
+  if (DeviceDriver::found() == nullptr) return {};
   for (Request& request : batch.requests) {
     const Status staged = stage(request);
     if (staged.ok()) continue;
@@ -206,7 +205,7 @@ Status Engine::stage(Batch& batch) {
 }
 
 Status Engine::stage(Request& request) {
-  const DeviceDriver* const driver = driver_.load(std::memory_order_relaxed);
+  const DeviceDriver* const driver = DeviceDriver::found();
   const auto device = driver->device_of(request.local, request.size_bytes);
   if (!device) return device.error();
   if (*device == DeviceDriver::kHost) return {};

@@ -18,7 +18,7 @@
 #include <map>
 #include <memory>
 
-#include "libmc/transfer/device_memory.h"
+#include "libmc/base/device_memory.h"
 #include "transport/region.h"
 
 namespace mc::transfer {

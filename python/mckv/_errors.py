@@ -27,6 +27,7 @@ class Status(enum.IntEnum):
     PERMISSION_DENIED = 43
     VERSION_MISMATCH = 44
     NO_SUCH_NAMESPACE = 45
+    DEVICE_FAILED = 46
     AGENT_UNAVAILABLE = 60
     NO_MEMORY = 61
     INTERNAL = 62
@@ -169,6 +170,11 @@ class VersionMismatchError(McError):
 class NoSuchNamespaceError(McError):
     status = Status.NO_SUCH_NAMESPACE
     remedy = "create the namespace (mcctl segment create)"
+
+
+class DeviceFailedError(McError):
+    status = Status.DEVICE_FAILED
+    remedy = "keep the tensor alive until the call returns; else reset the device"
 
 
 class AgentUnavailableError(McError, ConnectionError):

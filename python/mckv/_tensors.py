@@ -128,11 +128,11 @@ def header_of(tensor: Any) -> TensorHeader:
 
 
 def contiguous(tensor: Any) -> Any:
-    """The tensor, or a copy of it whose elements lie in order; in host memory."""
+    """The tensor, or a copy of it whose elements lie in order; where it was, host or CUDA."""
     if hasattr(tensor, "contiguous"):  # torch
         tensor = tensor.detach()
-        if tensor.device.type != "cpu":
-            raise UnsupportedError("this tensor is in device memory; call .cpu() first")
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise UnsupportedError(f"tensors on {tensor.device} are not read; call .cpu() first")
         return tensor.resolve_conj().resolve_neg().contiguous()
     if hasattr(tensor, "__array_interface__"):
         import numpy

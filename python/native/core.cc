@@ -118,8 +118,14 @@ HeldBytes::HeldBytes(nb::handle object, Access access) {
                  Py_TYPE(object.ptr())->tp_name);
     throw nb::python_error();
   }
-  if (array.device_type() != nb::device::cpu::value) {
-    raise(MC_UNSUPPORTED, "this tensor is in device memory; copy it to the host first");
+  // libmc copies to and from memory of CUDA devices itself.
+  const int kind = array.device_type();
+  on_device_ = kind == nb::device::cuda::value;
+  if (!on_device_ && kind != nb::device::cpu::value && kind != nb::device::cuda_host::value &&
+      kind != nb::device::cuda_managed::value) {
+    raise(MC_UNSUPPORTED,
+          "this tensor is in memory of a device that is not CUDA's; copy it to the "
+          "host first");
   }
   if (!in_one_piece(array)) {
     raise_buffer_error("the tensor's elements do not lie one after the other; use .contiguous()");
@@ -133,7 +139,8 @@ HeldBytes::HeldBytes(HeldBytes&& other) noexcept
       held_(std::exchange(other.held_, false)),
       tensor_(std::move(other.tensor_)),
       data_(other.data_),
-      size_(other.size_) {}
+      size_(other.size_),
+      on_device_(other.on_device_) {}
 
 HeldBytes::~HeldBytes() {
   if (held_) PyBuffer_Release(&buffer_);

@@ -84,8 +84,8 @@ class Keys {
 std::uint64_t nanoseconds(nb::handle seconds);
 std::uint64_t milliseconds(nb::handle seconds);
 
-// The bytes of an object with the buffer protocol, or of a tensor in host memory (DLPack), held in
-// place while this lives. They must lie in one piece.
+// The bytes of an object with the buffer protocol, or of a tensor in memory of the host or of a
+// CUDA device (DLPack), held in place while this lives. They must lie in one piece.
 class HeldBytes {
  public:
   enum class Access { kRead, kWrite };
@@ -95,6 +95,7 @@ class HeldBytes {
   ~HeldBytes();
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
+  bool on_device() const { return on_device_; }  // libmc may read and write it, nobody else here
 
  private:
   Py_buffer buffer_{};
@@ -102,6 +103,7 @@ class HeldBytes {
   nb::ndarray<nb::ro> tensor_;  // holds the tensor's memory
   void* data_ = nullptr;
   std::size_t size_ = 0;
+  bool on_device_ = false;
 };
 
 // The keywords that all puts share.

@@ -12,7 +12,11 @@ namespace {
 
 class BufferHandle {
  public:
-  explicit BufferHandle(nb::handle object) : bytes_(object, HeldBytes::Access::kRead) {}
+  explicit BufferHandle(nb::handle object) : bytes_(object, HeldBytes::Access::kRead) {
+    if (bytes_.on_device()) {
+      raise(MC_UNSUPPORTED, "this tensor is in device memory; copy it to the host first");
+    }
+  }
   std::uintptr_t ptr() const { return reinterpret_cast<std::uintptr_t>(bytes_.data()); }
   std::size_t size() const { return bytes_.size(); }
   int fill(PyObject* self, Py_buffer* buffer, int flags) const noexcept {

@@ -57,6 +57,7 @@ typedef enum mc_status {
   MC_PERMISSION_DENIED = 43, /* not on the allow list, or the namespace is not yours */
   MC_VERSION_MISMATCH = 44,  /* libmc and agent do not share a layout version */
   MC_NO_SUCH_NAMESPACE = 45,
+  MC_DEVICE_FAILED = 46, /* a copy to or from memory of a GPU failed; nothing was stored */
   /* the agent */
   MC_AGENT_UNAVAILABLE = 60, /* nobody answers at the socket */
   MC_NO_MEMORY = 61,         /* this process or host is out of memory, descriptors or threads */
@@ -163,6 +164,10 @@ typedef struct mc_put_options {
 MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                         const mc_put_options* options);
 
+/* Values, and what gets copy into, may lie in memory of a CUDA device, named by its address like
+ * any other; a piece lies within one allocation. The driver is the host's libcuda.so.1, which
+ * mc_open() loads where there is one. Copies run on the default stream and are over at the return:
+ * wait for other streams before. MC_DEVICE_FAILED: the driver refused one. */
 typedef struct mc_put_item {
   mc_slice key;
   const mc_slice* pieces; /* the value: the pieces one after the other */

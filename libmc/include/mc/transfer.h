@@ -103,8 +103,7 @@ MC_API mc_status mc_transfer_deallocate(void* memory);
 /* Peers may reach the ranges when it returns; all or none. rights: MC_TRANSFER_READ | _WRITE.
  * Memory of a CUDA device is named by its address like any other, here and in requests; a range
  * lies within one allocation. Its bytes pass memory of the host, over TCP within a host, too, and
- * are copied on the default stream: wait for other streams before. A process that has loaded
- * libcuda.so.1 after it opened the engine registers device memory before requests name it.
+ * are copied on the default stream: wait for other streams before.
  * Errors: MC_INVALID_ARGUMENT (null, empty, unknown rights, overlap with what is registered),
  * MC_BUSY (MC_MAX_TRANSFER_REGIONS are registered). */
 MC_API mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,

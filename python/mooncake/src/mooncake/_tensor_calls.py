@@ -69,7 +69,7 @@ class TensorCalls(ByteCalls):
         except ValueError as error:
             logger.error("mc: put_tensor(%r): %s cannot be stored", key, error)
             return _codes.INVALID_PARAMS
-        data = _tensors.contiguous(tensor)  # raises NotImplementedError for device memory
+        data = _tensors.contiguous(tensor)  # raises NotImplementedError for devices but CUDA's
         parts = [header, data.reshape(-1).view(torch.uint8)] if data.numel() else [header]
         return self._put(key, parts, config, upsert)
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libmc/transfer/device_memory.h"
+#include "libmc/base/device_memory.h"
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <string>
 
-namespace mc::transfer {
+namespace mc {
 
 namespace {
 
@@ -39,27 +38,37 @@ bool find_all(void* library, CudaCalls* calls) {
 
 }  // namespace
 
-const DeviceDriver* DeviceDriver::loaded() {
-  static std::atomic<const DeviceDriver*> known{nullptr};
-  if (const DeviceDriver* const driver = known.load(std::memory_order_acquire)) return driver;
-  // It stays referenced: contexts live as long as the process.
-  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD);
+const DeviceDriver* DeviceDriver::find() {
+  if (const DeviceDriver* const driver = found()) return driver;
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
-  static const DeviceDriver made = [library] {
-    DeviceDriver driver;
-    if (!find_all(library, &driver.calls_)) driver.calls_ = {};
-    return driver;
+  // It stays loaded: contexts live as long as the process.
+  static const DeviceDriver* const made = [library]() -> const DeviceDriver* {
+    CudaCalls calls{};
+    return find_all(library, &calls) ? new DeviceDriver(calls) : nullptr;
   }();
-  if (made.calls_.get_error_name == nullptr) return nullptr;
-  known.store(&made, std::memory_order_release);
-  return &made;
+  found_.store(made, std::memory_order_release);
+  return made;
 }
 
 Status DeviceDriver::failed(const char* what, int error) const {
   const char* name = nullptr;
   if (calls_.get_error_name(error, &name) != 0 || name == nullptr) name = "an unknown error";
-  return {MC_INTERNAL, std::string(what) + ": " + name + " (" + std::to_string(error) +
-                           "); the device may have to be reset"};
+  return {MC_DEVICE_FAILED, std::string(what) + ": " + name + " (" + std::to_string(error) +
+                                "); was the memory freed, or does the device have to be reset?"};
+}
+
+Result<void*> DeviceDriver::context_of(int device) const {
+  if (device < 0 || device >= kMaxDevices) return fail(failed("a device out of range", device));
+  std::atomic<void*>& known = contexts_[static_cast<std::size_t>(device)];
+  void* context = known.load(std::memory_order_acquire);
+  if (context != nullptr) return context;
+  // Two threads may both retain it: it is never released anyway.
+  if (const int error = calls_.primary_context_retain(&context, device); error != 0) {
+    return fail(failed("cuDevicePrimaryCtxRetain", error));
+  }
+  known.store(context, std::memory_order_release);
+  return context;
 }
 
 Result<int> DeviceDriver::device_of(const void* address, std::uint64_t size_bytes) const {
@@ -84,14 +93,11 @@ Result<int> DeviceDriver::device_of(const void* address, std::uint64_t size_byte
   return device;
 }
 
-// The device's primary context, current in this thread as long as this lives.
+// A context, current in this thread as long as this lives.
 class DeviceDriver::Current {
  public:
-  Current(const CudaCalls& calls, int device) : calls_(calls) {
-    void* context = nullptr;
-    error_ = calls_.primary_context_retain(&context, device);
-    if (error_ == 0) error_ = calls_.context_push(context);
-  }
+  Current(const CudaCalls& calls, void* context)
+      : calls_(calls), error_(calls.context_push(context)) {}
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   ~Current() {
@@ -102,12 +108,14 @@ class DeviceDriver::Current {
 
  private:
   const CudaCalls& calls_;
-  int error_ = 0;
+  int error_;
 };
 
 Status DeviceDriver::to_host(int device, std::byte* host, const std::byte* from,
                              std::uint64_t bytes) const {
-  const Current current(calls_, device);
+  const auto context = context_of(device);
+  if (!context) return context.error();
+  const Current current(calls_, *context);
   if (current.error() != 0) return failed("cuCtxPushCurrent", current.error());
   const int error = calls_.copy_to_host(host, reinterpret_cast<std::uint64_t>(from), bytes);
   return error == 0 ? Status() : failed("cuMemcpyDtoH", error);
@@ -115,7 +123,9 @@ Status DeviceDriver::to_host(int device, std::byte* host, const std::byte* from,
 
 Status DeviceDriver::to_device(int device, std::byte* to, const std::byte* host,
                                std::uint64_t bytes) const {
-  const Current current(calls_, device);
+  const auto context = context_of(device);
+  if (!context) return context.error();
+  const Current current(calls_, *context);
   if (current.error() != 0) return failed("cuCtxPushCurrent", current.error());
   int error = calls_.copy_to_device(reinterpret_cast<std::uint64_t>(to), host, bytes);
   // From pageable memory it returns when the bytes have left there, not when they have arrived.
@@ -123,4 +133,4 @@ Status DeviceDriver::to_device(int device, std::byte* to, const std::byte* host,
   return error == 0 ? Status() : failed("cuMemcpyHtoD", error);
 }
 
-}  // namespace mc::transfer
+}  // namespace mc
