@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/server.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <bit>
 
-#include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
-#include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
-#include "libmc/base/hash.h"
 
 namespace mc::agent {
 
@@ -18,10 +13,7 @@ namespace {
 
 constexpr std::uint64_t kDefaultSoftPinS = 3600;
 constexpr int kTurn = 8;  // requests of a channel before the next one
-constexpr std::uint64_t kCopyStepBytes = 4ull
-                                         << 20;  // staged bytes copied before others get a turn
 constexpr std::uint32_t kPrefetchItems = 16;
-constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
 
 static_assert(shm::kReservationUnitBytes == kGranuleBytes);
 
@@ -29,7 +21,15 @@ std::uint64_t round_to_granules(std::uint64_t bytes) {
   return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
 }
 
-mc_status status_of(Store::Put put) {
+// What clients of isolated namespaces may not ask: all that is reserved there is being written by
+// the agent, and must not be published or given back under its hands.
+bool is_for_direct(shm::Op op) {
+  return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
+}
+
+}  // namespace
+
+mc_status Server::status_of(Store::Put put) {
   switch (put) {
     case Store::Put::kStored:
     case Store::Put::kExisted:
@@ -45,14 +45,6 @@ mc_status status_of(Store::Put put) {
   }
   return MC_INTERNAL;
 }
-
-// What clients of isolated namespaces may not ask: all that is reserved there is being written by
-// the agent, and must not be published or given back under its hands.
-bool is_for_direct(shm::Op op) {
-  return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
-}
-
-}  // namespace
 
 [[gnu::hot]] PutOrder Server::order_of(const shm::ArgumentReader::Item& item,
                                        const shm::Request& request) {
@@ -123,20 +115,6 @@ bool is_for_direct(shm::Op op) {
   wants_turn_ |= step == Step::kAgain;
   ++channel.waiting;
   (step == Step::kAway ? away_ : waiting_).push_back(std::move(work));
-}
-
-// What a staged put that does not come to its end had reserved.
-void Server::give_back_copy(Work& work) {
-  Store& store = *work.session->tenant->store;
-  for (const Copied& copied : work.group) {
-    store.abandon(work.session->id, copied.order.entry);
-    drop_from_ledger(*work.session, copied.order.entry, copied.order.length);
-  }
-  work.group.clear();
-  if (work.entry == shm::kNoRefill) return;
-  store.abandon(work.session->id, work.entry);
-  drop_from_ledger(*work.session, work.entry, work.item.fields.length);
-  work.entry = shm::kNoRefill;
 }
 
 Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
@@ -223,6 +201,11 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
+// Whether one more reservation of so many bytes is more than the session may hold.
+bool Server::over_quota(const Session& session, std::uint64_t bytes) {
+  return session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes();
+}
+
 [[gnu::hot]] Store::Reserve Server::grant(Work& work, std::uint64_t bytes, bool evict,
                                           std::uint32_t& entry) {
   Session& session = *work.session;
@@ -243,7 +226,7 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
 
 [[gnu::hot]] void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
   Session& session = *work.session;
-  if (session.reserved_bytes + bytes > session.tenant->session_quota_bytes()) return;
+  if (over_quota(session, bytes)) return;
   // What finds no room under capacity_bytes is to be offered to another host before it is written.
   const Store& store = *session.tenant->store;
   const bool full = store.live_bytes() + bytes > store.capacity_bytes();
@@ -275,7 +258,7 @@ Server::Step Server::reserve(Work& work) {
   if (bytes == 0 || bytes > MC_MAX_OBJECT_BYTES) status = MC_INVALID_ARGUMENT;
   if (bytes > session.tenant->session_quota_bytes()) status = MC_TOO_LARGE;
   while (status == MC_OK && work.next < work.request.item_count) {
-    if (session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes()) {
+    if (over_quota(session, bytes)) {
       status = MC_QUOTA_EXCEEDED;
       break;
     }
@@ -314,7 +297,7 @@ Server::Step Server::reserve(Work& work) {
 void Server::abandon(Work& work) {
   while (work.next < work.request.item_count && next_item(work)) {
     const bool mine = give_back(*work.session, work.item.fields.entry);
-    finish_item(work, mine ? MC_OK : MC_INVALID_ARGUMENT, kNothing);
+    finish_item(work, mine ? MC_OK : MC_INVALID_ARGUMENT);
   }
   complete(work, work.first_failure);
 }
@@ -408,173 +391,16 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
     // A member whose key had existed is free by now.
     const std::uint64_t version = index.entry(order.entry).version.load_relaxed();
     if (shm::state_of(version) == shm::EntryState::kLive) announce(work, work.next, order.entry);
-    finish_item(work, MC_OK, kNothing);
+    finish_item(work, MC_OK);
   }
   return finish_put(work);
 }
 
 void Server::end_group(Work& work, mc_status status, std::size_t failed) {
   while (work.next < work.request.item_count) {
-    finish_item(work, status == MC_OK || work.next == failed ? status : MC_GROUP_ABORTED, kNothing);
+    finish_item(work, status == MC_OK || work.next == failed ? status : MC_GROUP_ABORTED);
   }
   complete(work, status);
-}
-
-Server::Step Server::put_staged(Work& work) {
-  while (work.next < work.request.item_count) {
-    if (!next_item(work)) {
-      work.first_failure = MC_INVALID_ARGUMENT;
-      break;
-    }
-    mc_status placed = MC_OK;
-    if (take_placed(work, placed)) {
-      if (work.elsewhere.errand) return Step::kWait;
-      if (placed == MC_OK) {
-        finish_item(work, MC_OK, kNothing);
-        continue;
-      }
-    }
-    mc_status failure = MC_OK;
-    const bool first_try = work.elsewhere.next_ns == 0 && work.entry == shm::kNoRefill;
-    if (first_try && item_is_sound(work) && goes_in_stripes(work, work.item.fields.length)) {
-      return place_elsewhere(work);
-    }
-    const Step step = begin_copy(work, failure);
-    const bool too_large = failure == MC_TOO_LARGE;
-    if (step != Step::kDone || too_large) {
-      const Store::Reserve why = too_large              ? Store::Reserve::kTooLarge
-                                 : step == Step::kAgain ? Store::Reserve::kAgain
-                                                        : Store::Reserve::kWait;
-      if (may_go_elsewhere(work, why)) return place_elsewhere(work);
-      if (!too_large) return step;
-    }
-    if (failure != MC_OK) {
-      finish_item(work, failure, kNothing);
-      continue;
-    }
-    const Step copied = copy_staged(work);
-    if (copied == Step::kDone) continue;
-    const bool full = copied == Step::kWait && work.entry != shm::kNoRefill;
-    if (!full || !may_go_elsewhere(work, Store::Reserve::kWait)) return copied;
-    // The pool has room for its bytes, but its capacity has none.
-    give_back_copy(work);
-    return place_elsewhere(work);
-  }
-  return finish_put(work);
-}
-
-// Copies all members, each into a reservation of its own, then publishes them together.
-Server::Step Server::put_staged_group(Work& work) {
-  Session& session = *work.session;
-  while (work.group.size() < work.request.item_count) {
-    mc_status failure = next_item(work) ? MC_OK : MC_INVALID_ARGUMENT;
-    const shm::PutItem& fields = work.item.fields;
-    if (failure == MC_OK && work.entry == shm::kNoRefill &&
-        session.reserved_bytes + round_to_granules(fields.length) >
-            session.tenant->session_quota_bytes()) {
-      failure = MC_QUOTA_EXCEEDED;
-    }
-    if (failure == MC_OK) {
-      if (const Step step = begin_copy(work, failure); step != Step::kDone) return step;
-    }
-    if (failure != MC_OK) {
-      const std::size_t failed = work.group.size();
-      give_back_copy(work);
-      end_group(work, failure, failed);
-      return Step::kDone;
-    }
-    if (const Step step = copy_part(work); step != Step::kDone) return step;
-    Copied copied{{reinterpret_cast<const char*>(work.item.key), fields.key_bytes},
-                  order_of(work.item, work.request)};
-    copied.order.entry = work.entry;
-    copied.order.checksum = work.sum;
-    work.group.push_back(std::move(copied));
-    work.entry = shm::kNoRefill;
-    work.has_item = false;
-  }
-  std::vector<PutOrder> orders;
-  for (const Copied& copied : work.group) {
-    drop_from_ledger(session, copied.order.entry, copied.order.length);
-    orders.push_back(copied.order);
-    orders.back().key = copied.key;
-  }
-  return publish_group(work, orders);
-}
-
-// Its bytes lie in the session's staging, and it has a key.
-bool Server::item_is_sound(const Work& work) {
-  const std::uint64_t staging_bytes = work.session->staging_bytes();
-  const shm::PutItem& fields = work.item.fields;
-  return fields.length > 0 && fields.length <= staging_bytes && fields.key_bytes > 0 &&
-         fields.staging_offset <= staging_bytes - fields.length;
-}
-
-// Checks the item at hand and reserves what it is copied to. failure: why that will never work.
-Server::Step Server::begin_copy(Work& work, mc_status& failure) {
-  if (work.entry != shm::kNoRefill) return Step::kDone;
-  Session& session = *work.session;
-  const shm::PutItem& fields = work.item.fields;
-  if (!item_is_sound(work)) {
-    failure = MC_INVALID_ARGUMENT;
-    return Step::kDone;
-  }
-  std::uint32_t entry = 0;
-  const Store::Reserve result = grant(work, fields.length, true, entry);
-  if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) {
-    return waiting_step(result);
-  }
-  if (result != Store::Reserve::kOk) {
-    failure = result == Store::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY;
-    return Step::kDone;
-  }
-  work.entry = entry;
-  work.copied_bytes = 0;
-  work.sum = session.tenant->store->index().hash(
-      {reinterpret_cast<const char*>(work.item.key), fields.key_bytes});
-  return Step::kDone;
-}
-
-// Copies a part of the item at hand. The sum is made of the bytes as they were copied, whatever the
-// client does to them meanwhile.
-Server::Step Server::copy_part(Work& work) {
-  Session& session = *work.session;
-  Store& store = *session.tenant->store;
-  const shm::PutItem& fields = work.item.fields;
-  const std::uint64_t end = std::min(fields.length, work.copied_bytes + kCopyStepBytes);
-  const PoolExtents extents = store.extents(work.entry);
-  std::uint64_t begins = 0;
-  for (std::uint32_t i = 0; i < extents.count && work.copied_bytes < end; ++i) {
-    const std::uint64_t ends = begins + extents.at[i].length_bytes;
-    if (work.copied_bytes < ends) {
-      const std::uint64_t step = std::min(ends, end) - work.copied_bytes;
-      work.sum = copy_and_checksum(
-          work.sum, store.pool().data() + extents.at[i].offset_bytes + (work.copied_bytes - begins),
-          session.staging() + fields.staging_offset + work.copied_bytes, step);
-      work.copied_bytes += step;
-    }
-    begins = ends;
-  }
-  order_copies();
-  MC_FAILPOINT("staged.after_copy");
-  return work.copied_bytes < fields.length ? Step::kAgain : Step::kDone;
-}
-
-// Copies a part of the item at hand, and publishes it after the last.
-Server::Step Server::copy_staged(Work& work) {
-  Session& session = *work.session;
-  Store& store = *session.tenant->store;
-  if (const Step step = copy_part(work); step != Step::kDone) return step;
-  PutOrder order = order_of(work.item, work.request);
-  order.entry = work.entry;
-  order.checksum = work.sum;
-  const Store::Put result = store.publish(session.id, order);
-  if (result == Store::Put::kNoSpace) return Step::kWait;
-  if (result == Store::Put::kExisted) store.abandon(session.id, work.entry);
-  if (result == Store::Put::kStored) announce(work, work.next, order.entry);
-  drop_from_ledger(session, work.entry, order.length);
-  work.entry = shm::kNoRefill;
-  finish_item(work, status_of(result), kNothing);
-  return Step::kDone;
 }
 
 // ---- Other verbs
@@ -588,7 +414,7 @@ Server::Step Server::remove(Work& work) {
     const std::string_view key{reinterpret_cast<const char*>(work.item.key),
                                work.item.fields.key_bytes};
     const bool removed = work.session->tenant->store->remove(key);
-    finish_item(work, removed ? MC_OK : MC_NOT_FOUND, kNothing);
+    finish_item(work, removed ? MC_OK : MC_NOT_FOUND);
     MC_FAILPOINT("remove.after_item");
   }
   complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
@@ -599,7 +425,7 @@ void Server::set_pin(Work& work) {
   while (work.next < work.request.item_count && next_item(work)) {
     const PutOrder order = order_of(work.item, work.request);
     const bool done = work.session->tenant->store->set_pin(order.key, order.pin, order.pin_ttl_s);
-    finish_item(work, done ? MC_OK : MC_NOT_FOUND, kNothing);
+    finish_item(work, done ? MC_OK : MC_NOT_FOUND);
   }
   complete(work, work.next == work.request.item_count ? work.first_failure : MC_INVALID_ARGUMENT);
 }

@@ -86,6 +86,8 @@ class Server {
     Elsewhere elsewhere{};
   };
   enum class Step { kDone, kWait, kAgain, kAway };
+  static constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
+  static mc_status status_of(Store::Put put);
   static Step waiting_step(Store::Reserve result);
   static PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request);
 
@@ -96,12 +98,6 @@ class Server {
   Step put_group(Work& work);
   Step publish_group(Work& work, std::vector<PutOrder>& orders);
   void end_group(Work& work, mc_status status, std::size_t failed);
-  Step put_staged(Work& work);
-  Step put_staged_group(Work& work);
-  static bool item_is_sound(const Work& work);
-  Step begin_copy(Work& work, mc_status& failure);
-  Step copy_part(Work& work);
-  Step copy_staged(Work& work);
   Step reserve(Work& work);
   void abandon(Work& work);
   Step remove(Work& work);
@@ -109,6 +105,14 @@ class Server {
   void announce(Work& work, std::uint32_t number, std::uint32_t entry);
   Step finish_put(Work& work);
   Step send_away(Work& work);
+  // server_staged.cc
+  Step put_staged(Work& work);
+  Step put_staged_group(Work& work);
+  static bool item_is_sound(const Work& work);
+  Step begin_copy(Work& work, mc_status& failure);
+  Step copy_part(Work& work);
+  Step copy_staged(Work& work);
+  void give_back_copy(Work& work);
   // server_elsewhere.cc: objects that find no room here.
   bool may_go_elsewhere(Work& work, Store::Reserve result);
   bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
@@ -120,12 +124,12 @@ class Server {
   mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);
 
   bool next_item(Work& work);
-  void finish_item(Work& work, mc_status status, shm::ItemResult result);
+  void finish_item(Work& work, mc_status status, shm::ItemResult result = kNothing);
   void complete(Work& work, mc_status status);
   void refill(Work& work, std::uint64_t bytes, shm::ItemResult& result);
+  static bool over_quota(const Session& session, std::uint64_t bytes);
   Store::Reserve grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry);
   void take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id);
-  void give_back_copy(Work& work);
   using Waiting = std::list<Work>::iterator;
   Waiting stop_waiting(std::list<Work>& list, Waiting at);
   void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
