@@ -94,8 +94,6 @@ void Requester::on_ready(std::uint32_t index, std::uint32_t generation, QueuePai
   if (!status.ok()) return fail_lane(*peer, at, std::string(status.text()), now_ns_);
   place.state = LaneState::kProbing;
   place.since_ns = now_ns_;
-  place.measured_ns = now_ns_;
-  place.measured_bytes = 0;
   place.lane->add_probe();
   if (!place.lane->flush()) fail_lane(*peer, at, "the device takes no request", now_ns_);
 }
@@ -144,8 +142,8 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
       const Slice slice = lane->at(0);
       const Outcome outcome = count > 1 ? Outcome::kDone : outcome_of(error->status);
       if (count == 1 && outcome == Outcome::kDone) break;
-      lane->pop();
-      if (slice.operation != kNoOperation) on_slice(peer, at, slice, outcome, now_ns);
+      lane->pop(1);
+      on_slices(slice.operation, 1, slice.size_bytes, outcome);
     }
   }
   for (std::uint32_t i = 0; i < lane->posted(); ++i) take_back(peer, place, lane->at(i));
@@ -204,7 +202,9 @@ void Requester::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_n
   peer.paths = std::move(paths);
   peer.places.clear();
   peer.small = Rails(peer.paths.size());
-  peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs);
+  // Several pairs of one path share its line.
+  peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs, 4,
+                    options_.bulk_pairs == 1 ? Rails::Paths::kSeparate : Rails::Paths::kOne);
   for (std::uint32_t round = 0; round <= options_.bulk_pairs; ++round) {
     for (const Path& path : peer.paths) {
       peer.places.emplace_back();
