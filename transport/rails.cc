@@ -147,6 +147,11 @@ std::uint64_t Rails::room_bytes(const Rail& rail, std::uint64_t bytes, Priority 
 
 std::optional<Rails::Run> Rails::choose_run(std::uint64_t bytes, std::uint64_t near,
                                             Priority priority) const {
+  if (rails_.size() == 1) {
+    const Rail& only = rails_.front();
+    if (room(only, bytes, priority) != Room::kFree) return std::nullopt;
+    return Run{0, room_bytes(only, bytes, priority), true};
+  }
   const Rail* best = nullptr;
   bool best_near = false;
   double best_cost = 0;

@@ -160,8 +160,6 @@ void Requester::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
               &completion);
     return;
   }
-  Rails& rails = rails_of(peer, at);
-  const std::size_t rail = rail_of(peer, at);
   const std::uint32_t count = lane.done_by(completion.wr_id);
   for (std::uint32_t i = 0; i < count;) {
     // Those of one operation together.
@@ -172,7 +170,7 @@ void Requester::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
       bytes += lane.at(i).size_bytes;
     }
     if (first.operation == kNoOperation) continue;
-    rails.on_done(rail, {bytes, first.sent_ns, first.priority}, i - begin, now_ns);
+    place.rails->on_done(place.rail, {bytes, first.sent_ns, first.priority}, i - begin, now_ns);
     on_slices(first.operation, i - begin, bytes, Outcome::kDone);
   }
   lane.pop(count);
@@ -180,7 +178,7 @@ void Requester::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
   if (place.state == LaneState::kProbing) {
     place.state = LaneState::kUp;
     place.why.clear();
-    rails.on_up(rail);
+    place.rails->on_up(place.rail);
     if (peer.lost) {
       peer.lost = false;
       tell(Event::Kind::kPeerBack, peer.id);

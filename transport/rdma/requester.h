@@ -88,6 +88,8 @@ class Requester {
   struct Place {
     Path path;
     LaneRole role = LaneRole::kBulk;
+    Rails* rails = nullptr;  // of the peer
+    std::uint32_t rail = 0;  // there
     LaneState state = LaneState::kDown;
     std::unique_ptr<Lane> lane;
     std::uint32_t serial = 0;
@@ -153,14 +155,12 @@ class Requester {
   };
   // What of an operation is to be posted now, in slices of about that size.
   struct Part {
-    // A tail that is not worth a slice goes with the one before.
-    std::uint64_t next_bytes() const {
-      const std::uint64_t left = end_bytes - offset_bytes;
-      const bool is_last =
-          left <= slice_bytes || (left - slice_bytes < slice_bytes / 4 && left <= kMaxSliceBytes);
-      return is_last ? left : slice_bytes;
+    // The slice that begins there. A tail that is not worth one goes with the one before.
+    std::uint64_t bytes_from(std::uint64_t from_bytes) const {
+      const std::uint64_t left = end_bytes - from_bytes;
+      if (left >= slice_bytes + slice_bytes / 4) return slice_bytes;
+      return left <= slice_bytes || left <= kMaxSliceBytes ? left : slice_bytes;
     }
-
     // Where a turn of about so many bytes ends.
     std::uint64_t turn_end(std::uint64_t turn_bytes) const {
       const bool is_last = end_bytes - offset_bytes < turn_bytes + slice_bytes / 4;
@@ -191,15 +191,6 @@ class Requester {
 
   Peer* find(PeerId id) const;
   static bool is_up(const Peer& peer) { return peer.small.up_count() + peer.bulk.up_count() > 0; }
-  static Rails& rails_of(Peer& peer, std::size_t place) {
-    return place < peer.paths.size() ? peer.small : peer.bulk;
-  }
-  static const Rails& rails_of(const Peer& peer, std::size_t place) {
-    return place < peer.paths.size() ? peer.small : peer.bulk;
-  }
-  static std::size_t rail_of(const Peer& peer, std::size_t place) {
-    return place < peer.paths.size() ? place : place - peer.paths.size();
-  }
 
   // Operations.
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
@@ -226,8 +217,11 @@ class Requester {
   std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
   Outcome find_stretch(const Path& path, const OperationState& operation, const Part& part,
                        Stretch& stretch);
-  Outcome gather(const Path& path, const OperationState& operation, Part& part, Stretch& stretch,
-                 std::uint64_t bytes, const Lane::Next& next);
+  static std::uint32_t post_straight(Lane& lane, const Run& run, const OperationState& operation,
+                                     Part& part, Stretch& stretch, std::uint64_t limit_bytes,
+                                     std::uint64_t now_ns);
+  Outcome post_gathered(Lane& lane, const Run& run, const OperationState& operation, Part& part,
+                        Stretch& stretch, const Path& path, std::uint64_t now_ns);
   // Posts slices until the part or the run is at its end, or the lane is full. False: the operation
   // has been given up.
   bool post(Peer& peer, Run& run, OperationState& operation, Part& part, std::uint64_t now_ns);

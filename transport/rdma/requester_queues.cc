@@ -99,12 +99,47 @@ Outcome Requester::find_stretch(const Path& path, const OperationState& operatio
   return Outcome::kDone;
 }
 
-// The rest of a request that its first stretch does not cover, as far as it can be one request:
-// in the peer's memory it does not cross the border between two registrations.
-Outcome Requester::gather(const Path& path, const OperationState& operation, Part& part,
-                          Stretch& stretch, std::uint64_t bytes, const Lane::Next& next) {
-  const std::uint64_t end_bytes = part.offset_bytes + bytes;
+// Slices that lie in one stretch, as far as they end by limit_bytes; returns how many. All that
+// differs between them follows from where they begin in the operation.
+std::uint32_t Requester::post_straight(Lane& lane, const Run& run, const OperationState& operation,
+                                       Part& part, Stretch& stretch, std::uint64_t limit_bytes,
+                                       std::uint64_t now_ns) {
+  const std::uint32_t room = lane.room();
+  const std::uint64_t begin_bytes = part.offset_bytes;
+  const std::uint64_t last_bytes = std::min(limit_bytes, begin_bytes + stretch.bytes);
+  std::uint64_t offset_bytes = begin_bytes;
+  std::uint32_t count = 0;
+  for (; offset_bytes < last_bytes && count < room; ++count) {
+    const std::uint64_t bytes = part.bytes_from(offset_bytes);
+    if (offset_bytes + bytes > last_bytes) break;
+    const std::uint64_t ahead_bytes = offset_bytes - begin_bytes;
+    const auto size = static_cast<std::uint32_t>(bytes);
+    const Lane::Next next = lane.next();
+    next.slice = {operation.id, offset_bytes, size, operation.priority, part.at, now_ns};
+    next.slice.start.offset_bytes += ahead_bytes;
+    next.pieces[0] = {stretch.local + ahead_bytes, size, stretch.local_key};
+    next.request.num_sge = 1;
+    next.request.wr.rdma.remote_addr = stretch.remote + ahead_bytes;
+    next.request.wr.rdma.rkey = stretch.remote_key;
+    lane.add(next, operation.verb, run.signal_bytes);
+    offset_bytes += bytes;
+  }
+  part.advance(operation, stretch, offset_bytes - begin_bytes);
+  return count;
+}
+
+// A slice of several stretches, as much of it as can be one request: in the peer's memory it does
+// not cross the border between two registrations.
+Outcome Requester::post_gathered(Lane& lane, const Run& run, const OperationState& operation,
+                                 Part& part, Stretch& stretch, const Path& path,
+                                 std::uint64_t now_ns) {
+  const std::uint64_t begin_bytes = part.offset_bytes;
+  const std::uint64_t end_bytes = begin_bytes + part.bytes_from(begin_bytes);
   const std::uint32_t remote_key = stretch.remote_key;
+  const Lane::Next next = lane.next();
+  next.slice = {operation.id, begin_bytes, 0, operation.priority, part.at, now_ns};
+  next.request.wr.rdma.remote_addr = stretch.remote;
+  next.request.wr.rdma.rkey = remote_key;
   std::uint32_t count = 0;
   for (;;) {
     const std::uint64_t size = std::min(end_bytes - part.offset_bytes, stretch.bytes);
@@ -115,9 +150,12 @@ Outcome Requester::gather(const Path& path, const OperationState& operation, Par
     if (outcome != Outcome::kDone) return outcome;
     if (stretch.remote_key != remote_key) break;
   }
-  next.request.num_sge = static_cast<int>(count);
   const bool is_whole = part.offset_bytes == end_bytes;
-  return operation.verb == Verb::kNotify && !is_whole ? Outcome::kUnsupported : Outcome::kDone;
+  if (operation.verb == Verb::kNotify && !is_whole) return Outcome::kUnsupported;
+  next.slice.size_bytes = static_cast<std::uint32_t>(part.offset_bytes - begin_bytes);
+  next.request.num_sge = static_cast<int>(count);
+  lane.add(next, operation.verb, run.signal_bytes);
+  return Outcome::kDone;
 }
 
 bool Requester::post(Peer& peer, Run& run, OperationState& operation, Part& part,
@@ -125,44 +163,31 @@ bool Requester::post(Peer& peer, Run& run, OperationState& operation, Part& part
   Place& place = peer.places[run.at];
   Lane& lane = *place.lane;
   if (lane.posted() == 0) place.since_ns = now_ns;
-  const std::uint32_t room = lane.room();
   const std::uint64_t begin_bytes = part.offset_bytes;
-  const std::uint64_t most_bytes = begin_bytes + run.bytes;
-  Part at = part;  // nothing else refers to it, so that it can lie in registers
-  Stretch stretch;
+  const std::uint64_t limit_bytes = begin_bytes + run.bytes;
   std::uint32_t count = 0;
   Outcome outcome = Outcome::kDone;
-  for (; at.offset_bytes < at.end_bytes && count < room; ++count) {
-    const std::uint64_t bytes = at.next_bytes();
-    if (at.offset_bytes + bytes > most_bytes) break;
-    if (stretch.bytes < bytes) outcome = find_stretch(place.path, operation, at, stretch);
+  while (part.offset_bytes < part.end_bytes && lane.room() > 0) {
+    const std::uint64_t bytes = part.bytes_from(part.offset_bytes);
+    if (part.offset_bytes + bytes > limit_bytes) break;
+    Stretch stretch;
+    outcome = find_stretch(place.path, operation, part, stretch);
     if (outcome != Outcome::kDone) break;
-    const Lane::Next next = lane.next();
-    const std::uint64_t offset_bytes = at.offset_bytes;
-    next.slice = {operation.id, offset_bytes, 0, operation.priority, at.at, now_ns};
-    next.request.wr.rdma.remote_addr = stretch.remote;
-    next.request.wr.rdma.rkey = stretch.remote_key;
     if (stretch.bytes >= bytes) {
-      next.pieces[0] = {stretch.local, static_cast<std::uint32_t>(bytes), stretch.local_key};
-      next.request.num_sge = 1;
-      at.advance(operation, stretch, bytes);
-    } else {
-      outcome = gather(place.path, operation, at, stretch, bytes, next);
-      if (outcome != Outcome::kDone) break;
+      count += post_straight(lane, run, operation, part, stretch, limit_bytes, now_ns);
+      continue;
     }
-    next.slice.size_bytes = static_cast<std::uint32_t>(at.offset_bytes - offset_bytes);
-    lane.add(next, operation.verb, run.signal_bytes);
+    outcome = post_gathered(lane, run, operation, part, stretch, place.path, now_ns);
+    if (outcome != Outcome::kDone) break;
+    ++count;
   }
-  // What was not posted after all ends the operation.
-  part = at;
   if (count > 0) {
-    const std::uint64_t sent_bytes =
-        lane.newest().offset_bytes + lane.newest().size_bytes - begin_bytes;
+    const Slice& newest = lane.newest();
+    const std::uint64_t sent_bytes = newest.offset_bytes + newest.size_bytes - begin_bytes;
     place.must_flush = true;
     operation.slices_out += count;
     run.bytes -= sent_bytes;
-    rails_of(peer, run.at)
-        .on_sent(rail_of(peer, run.at), {sent_bytes, now_ns, operation.priority}, count);
+    place.rails->on_sent(place.rail, {sent_bytes, now_ns, operation.priority}, count);
   }
   if (outcome != Outcome::kDone) give_up(operation, outcome);
   return outcome == Outcome::kDone;
@@ -172,7 +197,7 @@ bool Requester::post(Peer& peer, Run& run, OperationState& operation, Part& part
 Requester::Posted Requester::post_all(Peer& peer, OperationState& operation, Part& part, bool small,
                                       Run& run, std::uint64_t now_ns) {
   while (part.offset_bytes < part.end_bytes) {
-    const std::uint64_t bytes = part.next_bytes();
+    const std::uint64_t bytes = part.bytes_from(part.offset_bytes);
     const bool goes_on = bytes <= run.bytes && operation.priority == run.priority &&
                          peer.places[run.at].lane->room() > 0;
     const bool is_full = run.is_only && operation.priority == run.priority;
