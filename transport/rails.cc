@@ -25,7 +25,7 @@ constexpr double kSlowShare = 0.5;
 constexpr double kStallSlices = 8;
 constexpr double kMaxWindowBytes = 64.0 * 1024 * 1024;
 // Of a path of its own: who waits for what a small window brings measures the window, not the path.
-constexpr double kLeastWindowBytes = 1024.0 * 1024;
+constexpr double kLeastWindowBytes = 4.0 * kMaxSliceBytes;
 
 std::uint32_t slice_for(double bytes_per_ns, std::uint64_t latency_ns) {
   const double slice_ns = std::max(kSliceNs, kSliceRoundTrips * static_cast<double>(latency_ns));

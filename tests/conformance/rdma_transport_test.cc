@@ -31,7 +31,7 @@ TEST_F(RdmaTransportTest, ABatchOfSmallReadsRingsOneDoorbellARail) {
 TEST_F(RdmaTransportTest, AQuarterOfAWindowIsAnnouncedWhenItIsDone) {
   warm_up();
   fabric_.hold(true);
-  Memory to(2u << 20);
+  Memory to(6u << 20);
   const Piece piece{to.data(), to.size(), kNoRegion};
   const std::uint64_t doorbells = fabric_.doorbells();
   const std::uint64_t signalled = fabric_.signalled_requests();
