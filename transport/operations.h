@@ -56,8 +56,8 @@ class Operations {
   // Null: it has ended.
   OperationState* find(OperationId id) {
     const std::uint32_t slot = static_cast<std::uint32_t>(id) - 1;
-    return slot < slots_.size() && slots_[slot].id == id && id != kNoOperation ? &slots_[slot]
-                                                                               : nullptr;
+    return slot < kMaxOperations && slots_[slot].id == id && id != kNoOperation ? &slots_[slot]
+                                                                                : nullptr;
   }
   // Takes over what the operation says, and tells it its id.
   static void start(Operation& operation, OperationState& state, std::uint64_t size_bytes);

@@ -31,7 +31,10 @@ class Turns {
  public:
   // Which of those that wait goes next; bit 1 << priority: it waits. None: nobody waits.
   std::optional<Priority> next(std::uint32_t waiting) const {
-    if (std::has_single_bit(waiting)) return static_cast<Priority>(std::countr_zero(waiting));
+    // Not has_single_bit(), which is a call where no processor that counts bits is assumed.
+    if (waiting != 0 && (waiting & (waiting - 1)) == 0) {
+      return static_cast<Priority>(std::countr_zero(waiting));
+    }
     std::optional<Priority> first;
     for (std::size_t i = 0; i < kPriorityCount; ++i) {
       if ((waiting & (1u << i)) == 0) continue;

@@ -24,6 +24,8 @@ constexpr std::uint64_t kMinMeasureNs = 50'000;
 constexpr double kSlowShare = 0.5;
 constexpr double kStallSlices = 8;
 constexpr double kMaxWindowBytes = 64.0 * 1024 * 1024;
+// Of a path of its own: who waits for what a small window brings measures the window, not the path.
+constexpr double kLeastWindowBytes = 4.0 * kMaxSliceBytes;
 
 std::uint32_t slice_for(double bytes_per_ns, std::uint64_t latency_ns) {
   const double slice_ns = std::max(kSliceNs, kSliceRoundTrips * static_cast<double>(latency_ns));
@@ -104,9 +106,11 @@ double Rails::fastest() const { return std::max(fastest_, kMinBytesPerNs); }
 // the fastest takes for its own.
 std::uint64_t Rails::window_of(const Rail& rail) const {
   const std::uint64_t latency_ns = rail.latency_ns > 0 ? rail.latency_ns : least_latency_ns_;
-  const double own = std::max(1.0 * slice_for(rail.bytes_per_ns, latency_ns) * window_slices_,
-                              2 * rail.bytes_per_ns * static_cast<double>(latency_ns));
-  const double best = 1.0 * slice_for(fastest(), least_latency_ns_) * window_slices_;
+  const double least = paths_ == Paths::kSeparate ? kLeastWindowBytes : 0;
+  const double own = std::max({1.0 * slice_for(rail.bytes_per_ns, latency_ns) * window_slices_,
+                               2 * rail.bytes_per_ns * static_cast<double>(latency_ns), least});
+  const double best =
+      std::max(1.0 * slice_for(fastest(), least_latency_ns_) * window_slices_, least);
   const double in_step = std::max(best / fastest(), 2 * static_cast<double>(latency_ns)) *
                          std::min(rail.bytes_per_ns, fastest());
   const bool follows = paths_ == Paths::kSeparate && fastest_ > 0;
@@ -127,23 +131,53 @@ Rails::Room Rails::room(const Rail& rail, std::uint64_t bytes, Priority priority
   return Room::kFree;
 }
 
-std::optional<std::size_t> Rails::choose(std::uint64_t bytes, std::uint64_t near,
-                                         Priority priority) const {
-  std::optional<std::size_t> best;
+std::uint64_t Rails::room_bytes(const Rail& rail, std::uint64_t bytes, Priority priority) const {
+  const auto left = [](std::uint64_t most, std::uint64_t used) {
+    return most - std::min(most, used);
+  };
+  const std::uint64_t own = rail.outstanding_of[static_cast<std::size_t>(priority)];
+  std::uint64_t free =
+      std::min(left(rail.window, rail.outstanding), left(share_of(rail.window, priority), own));
+  if (credits_ != nullptr) {
+    const std::uint32_t nic = rail.traits.local_nic;
+    free = std::min(free, left(credits_->budget(nic), credits_->outstanding_bytes(nic)));
+  }
+  return std::max(free, bytes);
+}
+
+std::optional<Rails::Run> Rails::choose_run(std::uint64_t bytes, std::uint64_t near,
+                                            Priority priority) const {
+  if (rails_.size() == 1) {
+    const Rail& only = rails_.front();
+    if (room(only, bytes, priority) != Room::kFree) return std::nullopt;
+    return Run{0, room_bytes(only, bytes, priority), true};
+  }
+  const Rail* best = nullptr;
   bool best_near = false;
   double best_cost = 0;
-  for (std::size_t i = 0; i < rails_.size(); ++i) {
-    const Rail& rail = rails_[i];
+  double next_cost = std::numeric_limits<double>::infinity();  // of those as near as the best
+  bool is_only = true;
+  for (const Rail& rail : rails_) {
     if (room(rail, bytes, priority) != Room::kFree) continue;
+    const auto i = static_cast<std::size_t>(&rail - rails_.data());
     const bool is_near = i < 64 && (near >> i & 1) != 0;
     const double cost = static_cast<double>(rail.outstanding + bytes) / rail.bytes_per_ns;
-    if (!best || (is_near && !best_near) || (is_near == best_near && cost < best_cost)) {
-      best = i;
+    is_only = best == nullptr;
+    if (best == nullptr || (is_near && !best_near) || (is_near == best_near && cost < best_cost)) {
+      next_cost = best != nullptr && is_near == best_near ? best_cost
+                                                          : std::numeric_limits<double>::infinity();
+      best = &rail;
       best_near = is_near;
       best_cost = cost;
+    } else if (is_near == best_near) {
+      next_cost = std::min(next_cost, cost);
     }
   }
-  return best;
+  if (best == nullptr) return std::nullopt;
+  std::uint64_t run = room_bytes(*best, bytes, priority);
+  const double equal = next_cost * best->bytes_per_ns - static_cast<double>(best->outstanding);
+  if (equal < static_cast<double>(run)) run = std::max(static_cast<std::uint64_t>(equal), bytes);
+  return Run{static_cast<std::size_t>(best - rails_.data()), run, is_only};
 }
 
 bool Rails::lacks_credit(std::uint64_t bytes, Priority priority) const {
@@ -165,28 +199,27 @@ std::uint32_t Rails::slice_bytes(std::uint64_t transfer_bytes) const {
 
 // ---- What happens on it -----------------------------------------------------------------------
 
-void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority) {
+void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_t count) {
   rail.outstanding += bytes;
   rail.outstanding_of[static_cast<std::size_t>(priority)] += bytes;
-  ++rail.outstanding_slices;
-  ++outstanding_slices_;
+  rail.outstanding_slices += count;
+  outstanding_slices_ += count;
   alone_ = outstanding_slices_ == 1;
   if (credits_ != nullptr) credits_->take(rail.traits.local_nic, bytes);
 }
 
-void Rails::remove(Rail& rail, std::uint64_t bytes, Priority priority) {
+void Rails::remove(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_t count) {
   const std::uint64_t known = std::min(rail.outstanding, bytes);
   if (credits_ != nullptr) credits_->give_back(rail.traits.local_nic, known);
   rail.outstanding -= known;
   std::uint64_t& own = rail.outstanding_of[static_cast<std::size_t>(priority)];
   own -= std::min(own, bytes);
-  if (rail.outstanding_slices > 0) {
-    --rail.outstanding_slices;
-    --outstanding_slices_;
-  }
+  const std::uint32_t known_count = std::min(rail.outstanding_slices, count);
+  rail.outstanding_slices -= known_count;
+  outstanding_slices_ -= known_count;
   rail.done_bytes += bytes;
-  ++rail.done_slices;
-  if (rail.ramp_slices > 0) climb(rail);
+  rail.done_slices += count;
+  if (rail.ramp_slices > 0) climb(rail, count);
 }
 
 void Rails::on_sent(std::size_t rail, std::uint64_t bytes, Priority priority) {
@@ -197,7 +230,7 @@ void Rails::on_done(std::size_t rail, std::uint64_t bytes, Priority priority) {
   remove(rails_[rail], bytes, priority);
 }
 
-void Rails::on_sent(std::size_t rail, const RailSlice& slice) {
+void Rails::on_sent(std::size_t rail, const RailSlice& slice, std::uint32_t count) {
   Rail& at = rails_[rail];
   if (at.outstanding == 0) {
     at.busy_since_ns = slice.sent_ns;
@@ -205,10 +238,11 @@ void Rails::on_sent(std::size_t rail, const RailSlice& slice) {
     at.busy_bytes = 0;
     at.began_idle = true;
   }
-  add(at, slice.bytes, slice.priority);
+  add(at, slice.bytes, slice.priority, count);
 }
 
-void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns) {
+void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint32_t count,
+                    std::uint64_t now_ns) {
   Rail& at = rails_[rail];
   // Slices that one turn of a loop found done are measured together.
   if (now_ns > at.progress_ns) measure(at);
@@ -219,7 +253,7 @@ void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_
   }
   at.busy_bytes += slice.bytes;
   at.progress_ns = now_ns;
-  remove(at, slice.bytes, slice.priority);
+  remove(at, slice.bytes, slice.priority, count);
   if (at.outstanding == 0) measure(at);
 }
 
@@ -257,9 +291,10 @@ void Rails::on_measured(std::size_t rail, std::uint64_t bytes, std::uint64_t too
 }
 
 // A window's worth that came lets twice as much go.
-void Rails::climb(Rail& rail) {
+void Rails::climb(Rail& rail, std::uint32_t done_count) {
   rail.pause_ns = 0;
-  if (++rail.ramp_done < rail.ramp_slices) return;
+  rail.ramp_done += done_count;
+  if (rail.ramp_done < rail.ramp_slices) return;
   rail.ramp_done = 0;
   rail.ramp_slices *= 2;
   if (rail.ramp_slices > 2 * window_slices_) rail.ramp_slices = 0;

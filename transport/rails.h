@@ -80,14 +80,30 @@ class Rails {
   // The rail for a slice of that size, none if no window has room. near: bit 1 << rail for those
   // close to the memory; the others serve when these are full, and all beyond the 64th do.
   std::optional<std::size_t> choose(std::uint64_t bytes, std::uint64_t near = kAllNear,
-                                    Priority priority = Priority::kForeground) const;
+                                    Priority priority = Priority::kForeground) const {
+    const auto run = choose_run(bytes, near, priority);
+    return run ? std::optional(run->rail) : std::nullopt;
+  }
+  // The same for several slices at once: until so many bytes have been sent there, at least those
+  // asked for, it stays the one that would be chosen, if nothing else happens.
+  struct Run {
+    std::size_t rail = 0;
+    std::uint64_t bytes = 0;
+    bool is_only = false;  // and then there is room nowhere
+  };
+  std::optional<Run> choose_run(std::uint64_t bytes, std::uint64_t near = kAllNear,
+                                Priority priority = Priority::kForeground) const;
   // Whether choose() found none only because other peers use the credits.
   bool lacks_credit(std::uint64_t bytes, Priority priority = Priority::kForeground) const;
 
   // Measures bandwidth and latency, and makes stalled() work. on_done() is not for slices of before
-  // on_failed(): those are forgotten.
-  void on_sent(std::size_t rail, const RailSlice& slice);
-  void on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns);
+  // on_failed(): those are forgotten. Several that were sent, or found done, at once may be told
+  // together: the bytes of all and their count.
+  void on_sent(std::size_t rail, const RailSlice& slice, std::uint32_t count = 1);
+  void on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns) {
+    on_done(rail, slice, 1, now_ns);
+  }
+  void on_done(std::size_t rail, const RailSlice& slice, std::uint32_t count, std::uint64_t now_ns);
   // For who measures by himself: with on_measured().
   void on_sent(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
   void on_done(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
@@ -142,14 +158,17 @@ class Rails {
 
   std::uint64_t window_of(const Rail& rail) const;
   Room room(const Rail& rail, std::uint64_t bytes, Priority priority) const;
+  // What more it takes. REQUIRES: room(rail, bytes, priority) is kFree; at least that is the
+  // answer.
+  std::uint64_t room_bytes(const Rail& rail, std::uint64_t bytes, Priority priority) const;
   bool in_use(const Rail& rail) const { return rail.up && (!rail.traits.spare || main_up_ == 0); }
   double fastest() const;
   void find_fastest();
-  void add(Rail& rail, std::uint64_t bytes, Priority priority);
-  void remove(Rail& rail, std::uint64_t bytes, Priority priority);
+  void add(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_t count = 1);
+  void remove(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_t count = 1);
   void on_latency(Rail& rail, double waited_ns);
   void measure(Rail& rail);
-  void climb(Rail& rail);
+  void climb(Rail& rail, std::uint32_t done_count);
 
   std::vector<Rail> rails_;
   std::uint32_t window_slices_;

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kMs = 1'000'000;
 
 class RdmaTransportTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kRegionBytes = 8u << 20;
+  static constexpr std::uint64_t kRegionBytes = 16u << 20;
 
   RdmaTransportTest() {
     for (const std::uint8_t subnet : {std::uint8_t{0}, std::uint8_t{1}}) {

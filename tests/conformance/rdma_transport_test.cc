@@ -27,6 +27,38 @@ TEST_F(RdmaTransportTest, ABatchOfSmallReadsRingsOneDoorbellARail) {
   EXPECT_TRUE(holds_bytes(to));
 }
 
+// Who learns of a window's slices at its end only lets the line run empty meanwhile.
+TEST_F(RdmaTransportTest, AQuarterOfAWindowIsAnnouncedWhenItIsDone) {
+  warm_up();
+  fabric_.hold(true);
+  Memory to(6u << 20);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  const std::uint64_t doorbells = fabric_.doorbells();
+  const std::uint64_t signalled = fabric_.signalled_requests();
+  const OperationId id = submit(read(0, piece));
+  EXPECT_LE(fabric_.doorbells() - doorbells, 2u);
+  EXPECT_GE(fabric_.signalled_requests() - signalled, 4u);
+  fabric_.hold(false);
+  ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));
+  EXPECT_TRUE(holds_bytes(to));
+}
+
+TEST_F(RdmaTransportTest, ABatchOfSmallReadsIsAnnouncedOnceInAWhile) {
+  warm_up();
+  constexpr std::size_t kCount = 32;
+  Memory to(kCount * 64);
+  std::vector<Piece> pieces;
+  std::vector<Operation> batch;
+  for (std::size_t i = 0; i < kCount; ++i) pieces.push_back({&to[i * 64], 64, kNoRegion});
+  for (std::size_t i = 0; i < kCount; ++i) batch.push_back(read(i * 64, pieces[i]));
+  const std::uint64_t signalled = fabric_.signalled_requests();
+  ASSERT_EQ(pair_->a().submit(batch, now_ns_), kCount);
+  EXPECT_LE(fabric_.signalled_requests() - signalled, 2u);
+  for (const Operation& operation : batch) {
+    EXPECT_TRUE(wait_for([&] { return event_of(operation.id) != nullptr; }));
+  }
+}
+
 TEST_F(RdmaTransportTest, QueuePairsAreOpenedOnFirstUseAndClosedWhenIdle) {
   ASSERT_TRUE(wait_for([&] { return !rails().empty(); }));
   for (int i = 0; i < 100; ++i) step();

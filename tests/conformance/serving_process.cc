@@ -2,6 +2,7 @@
 #include "conformance/serving_process.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,8 @@ class Nobody : public Dialer {
 // Says port and description on the pipe, then serves for ever.
 [[noreturn]] void serve(int pipe, const ServingProcess::Make& make, std::size_t bytes,
                         std::uint64_t seed) {
+  // Who started it may end without a destructor.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   Nobody nobody;
   const auto transport = make(nobody);
   Memory memory = pattern(bytes, seed);

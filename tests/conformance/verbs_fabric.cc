@@ -499,6 +499,7 @@ rdma::Verbs VerbsFabric::verbs() {
     ++fabric->doorbells_;
     for (; first != nullptr; first = first->next) {
       ++fabric->requests_;
+      if ((first->send_flags & IBV_SEND_SIGNALED) != 0) ++fabric->signalled_requests_;
       Request request{*first, {first->sg_list, first->sg_list + first->num_sge}, {}};
       if ((first->send_flags & IBV_SEND_INLINE) != 0) {
         for (const ibv_sge& place : request.places) {

@@ -61,6 +61,7 @@ class VerbsFabric {
   std::uint64_t remote_writable_bytes() const;
   std::uint64_t doorbells() const { return doorbells_; }
   std::uint64_t requests() const { return requests_; }
+  std::uint64_t signalled_requests() const { return signalled_requests_; }
   std::uint64_t late_completions() const { return late_completions_; }
   unsigned last_access() const { return last_access_; }
   int last_dmabuf_fd() const { return last_dmabuf_fd_; }
@@ -76,6 +77,7 @@ class VerbsFabric {
   bool nothing_ = false;
   std::uint64_t doorbells_ = 0;
   std::uint64_t requests_ = 0;
+  std::uint64_t signalled_requests_ = 0;
   std::uint64_t late_completions_ = 0;
   unsigned last_access_ = 0;
   int last_dmabuf_fd_ = -1;

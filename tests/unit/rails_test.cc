@@ -44,6 +44,58 @@ TEST(Rails, AFullWindowTakesNoMoreUntilSomethingIsDone) {
   EXPECT_TRUE(rails.choose(kMinSliceBytes));
 }
 
+TEST(Rails, ARunIsAsLongAsItsRailWouldBeChosenAgain) {
+  Rails rails = up(3);
+  for (std::size_t rail = 0; rail < 3; ++rail) {
+    for (int i = 0; i < 50; ++i) rails.on_measured(rail, 1u << 20, rail == 1 ? 250'000 : 1'000'000);
+  }
+  int runs = 0;
+  while (const auto run = rails.choose_run(kMinSliceBytes)) {
+    ASSERT_LT(++runs, 1000);
+    for (std::uint64_t sent = 0; sent + kMinSliceBytes <= run->bytes; sent += kMinSliceBytes) {
+      const auto rail = rails.choose(kMinSliceBytes);
+      ASSERT_TRUE(rail);
+      EXPECT_EQ(*rail, run->rail);
+      rails.on_sent(*rail, kMinSliceBytes);
+    }
+  }
+  EXPECT_FALSE(rails.choose(kMinSliceBytes));
+}
+
+TEST(Rails, AfterARunOfTheOnlyRailThereIsRoomNowhere) {
+  for (const std::size_t count : {1u, 2u}) {
+    Rails rails = up(count);
+    if (count == 2) {
+      while (rails.choose(kMinSliceBytes, 1) == std::optional<std::size_t>(0)) {
+        rails.on_sent(0, kMinSliceBytes);
+      }
+    }
+    const auto run = rails.choose_run(kMinSliceBytes);
+    ASSERT_TRUE(run);
+    EXPECT_TRUE(run->is_only);
+    rails.on_sent(run->rail, run->bytes);
+    EXPECT_FALSE(rails.choose(kMinSliceBytes));
+  }
+}
+
+TEST(Rails, APathOfItsOwnHasAWindowThatDoesNotLimitIt) {
+  Rails rails(1, 4, Rails::Paths::kSeparate);
+  rails.on_up(0);
+  // 40 MB/s: what four of the smallest slices bring in when a turn of the loop takes 6 ms.
+  for (int i = 0; i < 50; ++i) rails.on_measured(0, 256 * 1024, 6'500'000);
+  EXPECT_GE(rails.window_bytes(0), 4u << 20);
+}
+
+TEST(Rails, SlicesToldTogetherCountOneByOne) {
+  Rails rails = up(1);
+  rails.on_sent(0, {4u << 16, 1'000, Priority::kForeground}, 4);
+  rails.on_done(0, {2u << 16, 1'000, Priority::kForeground}, 2, 2'000);
+  EXPECT_EQ(rails.status(0).done_slices, 2u);
+  EXPECT_EQ(rails.outstanding_bytes(0), 2u << 16);
+  rails.on_failed(0, 3'000);
+  EXPECT_EQ(rails.status(0).taken_back_slices, 2u);
+}
+
 TEST(Rails, AnEmptyRailTakesAnySlice) {
   Rails rails = up(1);
   EXPECT_TRUE(rails.choose(1ull << 40));

@@ -6,6 +6,7 @@
 // Owns: all of the above. Queue pairs and memory regions made from it must go first.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -63,7 +64,7 @@ class Device {
   void repost(std::uint64_t work_id);
 
   // Work requests that may be outstanding, so that their completions never overflow the queue.
-  bool has_room() const { return outstanding_ < room_; }
+  std::uint32_t room() const { return room_ - std::min(room_, outstanding_); }
   void on_posted() { ++outstanding_; }
   void on_ended(std::uint32_t count) { outstanding_ -= count; }
 

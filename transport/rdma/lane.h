@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the asking end of one queue pair, and the slices posted to it in their order.
-//   Requests are gathered in a chain and posted by one doorbell; only the last of a chain is
-//   signalled, since a completion says that all before it in the pair are done too.
+//   Requests are gathered in a chain and posted by one doorbell. A completion says that all before
+//   it in the pair are done too; so only some are signalled: the last of a chain, and one in so
+//   many bytes, since who learns of a whole window at its end lets the line run empty meanwhile.
 //
 //     work request id   │ 0 │ lane index 15 │ generation 24 │ number 24 │
 //
@@ -10,6 +11,7 @@
 // Threads: the transport's. Owns the pair.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -23,14 +25,9 @@ struct Slice {
   OperationId operation = kNoOperation;  // none: a probe
   std::uint64_t offset_bytes = 0;        // in the operation
   std::uint32_t size_bytes = 0;
-  Cursor start;
   Priority priority = Priority::kForeground;
-};
-
-// Where in a peer's memory.
-struct RemotePlace {
-  std::uint64_t address = 0;
-  std::uint32_t key = 0;
+  Cursor start;
+  std::uint64_t sent_ns = 0;
 };
 
 class Lane {
@@ -41,11 +38,20 @@ class Lane {
       : device_(&pair.device()),
         pair_(std::move(pair)),
         index_(index),
-        generation_(generation & kPacketNumberMask) {}
+        generation_(generation & kPacketNumberMask),
+        first_id_(std::uint64_t{index_} << 48 | std::uint64_t{generation_} << 24),
+        most_pieces_(device_->max_pieces()) {
+    link_chain();
+  }
   ~Lane() { device_->on_ended(posted()); }
 
   static std::uint32_t index_of(std::uint64_t work_id) {
     return static_cast<std::uint32_t>(work_id >> 48);
+  }
+  // Whether what the earlier of two completions says is said by the later one too.
+  static bool says_all_of(const ibv_wc& later, const ibv_wc& earlier) {
+    return later.wr_id >> 24 == earlier.wr_id >> 24 && later.status == IBV_WC_SUCCESS &&
+           earlier.status == IBV_WC_SUCCESS;
   }
   bool is_mine(std::uint64_t work_id) const {
     return (work_id >> 24 & kPacketNumberMask) == generation_;
@@ -58,14 +64,48 @@ class Lane {
   void give_back(QueuePair pair) { pair_ = std::move(pair); }
   Device& device() const { return *device_; }
   std::uint32_t index() const { return index_; }
-  bool has_room() const { return tail_ - head_ < kPairDepth && device().has_room(); }
+  // Requests that it takes now.
+  std::uint32_t room() const { return std::min(kPairDepth - posted(), device_->room()); }
   std::uint32_t posted() const { return tail_ - head_; }
   // The i-th oldest.
   const Slice& at(std::uint32_t i) const { return slices_[(head_ + i) % kPairDepth]; }
 
-  // Adds a request to the chain. REQUIRES: has_room(); places.size() <= max_pieces().
-  void add(const Slice& slice, Verb verb, std::span<const ibv_sge> places,
-           const RemotePlace& remote);
+  // REQUIRES: posted() > 0.
+  const Slice& newest() const { return at(posted() - 1); }
+
+  // The next request and its slice, to be filled in but for what the lane knows by itself. As many
+  // pieces as the device takes. REQUIRES: room() > 0.
+  struct Next {
+    Slice& slice;
+    ibv_send_wr& request;
+    ibv_sge* pieces;
+    std::uint32_t most_pieces;
+  };
+  Next next() {
+    // A chain that is full leaves by itself.
+    if (chained_ == kMaxChain) static_cast<void>(flush());
+    return {slices_[tail_ % kPairDepth], chain_[chained_], pieces_[chained_].data(), most_pieces_};
+  }
+  // It joins the chain. It is signalled if with it signal_bytes have gone since one was.
+  void add(const Next& next, Verb verb, std::uint64_t signal_bytes) {
+    ibv_send_wr& request = next.request;
+    const std::uint32_t bytes = next.slice.size_bytes;
+    request.wr_id = first_id_ | (tail_ & kPacketNumberMask);
+    request.opcode = IBV_WR_RDMA_READ;
+    request.send_flags = 0;
+    if (verb != Verb::kRead) {
+      request.opcode = verb == Verb::kWrite ? IBV_WR_RDMA_WRITE : IBV_WR_SEND;
+      if (bytes > 0 && bytes <= pair_.inline_bytes()) request.send_flags = IBV_SEND_INLINE;
+    }
+    unsignalled_bytes_ += bytes;
+    if (unsignalled_bytes_ >= signal_bytes) {
+      request.send_flags |= IBV_SEND_SIGNALED;
+      unsignalled_bytes_ = 0;
+    }
+    ++chained_;
+    ++tail_;
+    device_->on_posted();
+  }
   void add_probe();
   // Posts the chain. False: the pair has failed.
   bool flush();
@@ -74,25 +114,36 @@ class Lane {
   void end();
 
   // How many of the oldest a completion says are done: all up to its number.
-  std::uint32_t done_by(std::uint64_t work_id) const;
-  void pop();
+  std::uint32_t done_by(std::uint64_t work_id) const {
+    const auto number = static_cast<std::uint32_t>(work_id) & kPacketNumberMask;
+    const std::uint32_t count = ((number - head_) & kPacketNumberMask) + 1;
+    return count <= posted() ? count : 0;
+  }
+  // Forgets the oldest. REQUIRES: count <= posted().
+  void pop(std::uint32_t count) {
+    head_ += count;
+    device_->on_ended(count);
+  }
 
  private:
   static constexpr std::uint32_t kMaxChain = 32;
 
-  ibv_send_wr& append(const Slice& slice, std::span<const ibv_sge> places);
+  void link_chain();
 
   Device* device_;
   QueuePair pair_;
   const std::uint32_t index_;
   const std::uint32_t generation_;
+  const std::uint64_t first_id_;
+  const std::uint32_t most_pieces_;
   std::uint32_t head_ = 0;  // number of the oldest
   std::uint32_t tail_ = 0;
   std::uint32_t chained_ = 0;
+  std::uint64_t unsignalled_bytes_ = 0;
   bool failed_ = false;
   std::array<Slice, kPairDepth> slices_;
   std::array<ibv_send_wr, kMaxChain> chain_;
-  std::array<std::array<ibv_sge, kMaxSlicePieces>, kMaxChain> places_;
+  std::array<std::array<ibv_sge, kMaxSlicePieces>, kMaxChain> pieces_;
 };
 
 }  // namespace mc::transport::rdma

@@ -217,7 +217,7 @@ bool RdmaTransport::take_completions(std::size_t slot) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
       if ((completion.wr_id & kReceiveMark) != 0) {
         take_received(slot, completion);
-      } else {
+      } else if (i + 1 == count || !Lane::says_all_of(*(&completion + 1), completion)) {
         requester_.on_completion(completion, now_ns_);
       }
     }
@@ -282,6 +282,7 @@ std::uint64_t RdmaTransport::next_poll_ns() const {
 
 void RdmaTransport::hand_out(std::vector<Event>& events) {
   auto& own = requester_.events();
+  if (own.empty() && arrived_.empty() && handed_out_.empty()) return;
   events.insert(events.end(), own.begin(), own.end());
   own.clear();
   handed_out_.clear();

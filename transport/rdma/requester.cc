@@ -128,16 +128,15 @@ void Requester::cancel(OperationId id) {
   if (OperationState* operation = operations_.find(id)) give_up(*operation, Outcome::kCancelled);
 }
 
-void Requester::on_slice(Peer& peer, std::size_t place, const Slice& slice, Outcome outcome,
-                         std::uint64_t) {
-  rails_of(peer, place).on_done(rail_of(peer, place), slice.size_bytes, slice.priority);
-  OperationState* operation = operations_.find(slice.operation);
+void Requester::on_slices(OperationId id, std::uint32_t count, std::uint64_t bytes,
+                          Outcome outcome) {
+  OperationState* operation = operations_.find(id);
   if (operation == nullptr) return;
-  --operation->slices_out;
+  operation->slices_out -= count;
   if (outcome == Outcome::kDone) {
-    operation->done_bytes += slice.size_bytes;
-    if (operation->verb == Verb::kRead) counters_.read_bytes += slice.size_bytes;
-    if (operation->verb == Verb::kWrite) counters_.written_bytes += slice.size_bytes;
+    operation->done_bytes += bytes;
+    if (operation->verb == Verb::kRead) counters_.read_bytes += bytes;
+    if (operation->verb == Verb::kWrite) counters_.written_bytes += bytes;
   }
   if (operation->done_bytes == operation->size_bytes) {
     end(*operation, Outcome::kDone);
@@ -154,41 +153,38 @@ void Requester::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
   Peer& peer = *lanes_[index].peer;
   const std::size_t at = lanes_[index].place;
   Place& place = peer.places[at];
-  if (!place.lane->is_mine(completion.wr_id)) return;
+  Lane& lane = *place.lane;
+  if (!lane.is_mine(completion.wr_id)) return;
   if (completion.status != IBV_WC_SUCCESS) {
     fail_lane(peer, at, "a request failed: status " + std::to_string(completion.status), now_ns,
               &completion);
     return;
   }
-  for (std::uint32_t count = place.lane->done_by(completion.wr_id); count > 0; --count) {
-    const Slice slice = place.lane->at(0);
-    place.lane->pop();
-    place.measured_bytes += slice.size_bytes;
-    if (slice.operation != kNoOperation) on_slice(peer, at, slice, Outcome::kDone, now_ns);
+  const std::uint32_t count = lane.done_by(completion.wr_id);
+  for (std::uint32_t i = 0; i < count;) {
+    // Those of one operation together.
+    const Slice& first = lane.at(i);
+    const std::uint32_t begin = i;
+    std::uint64_t bytes = 0;
+    for (; i < count && lane.at(i).operation == first.operation; ++i) {
+      bytes += lane.at(i).size_bytes;
+    }
+    if (first.operation == kNoOperation) continue;
+    place.rails->on_done(place.rail, {bytes, first.sent_ns, first.priority}, i - begin, now_ns);
+    on_slices(first.operation, i - begin, bytes, Outcome::kDone);
   }
+  lane.pop(count);
   place.since_ns = now_ns;
   if (place.state == LaneState::kProbing) {
     place.state = LaneState::kUp;
     place.why.clear();
-    rails_of(peer, at).on_up(rail_of(peer, at));
+    place.rails->on_up(place.rail);
     if (peer.lost) {
       peer.lost = false;
       tell(Event::Kind::kPeerBack, peer.id);
     }
   }
-  measure(peer, at, now_ns);
   pump_later(peer);
-}
-
-// Bytes that came without a pause say how fast the rail is.
-void Requester::measure(Peer& peer, std::size_t at, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
-  if (place.measured_bytes >= kMinSliceBytes && now_ns > place.measured_ns) {
-    rails_of(peer, at).on_measured(rail_of(peer, at), place.measured_bytes,
-                                   now_ns - place.measured_ns);
-    place.measured_bytes = 0;
-    place.measured_ns = now_ns;
-  }
 }
 
 void Requester::expire(std::uint64_t now_ns) {
@@ -211,227 +207,6 @@ void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t
     }
     if (carries) fail_lane(*peer, at, "an operation on it did not end by its deadline", now_ns);
   }
-}
-
-// ---- From queues to lanes ---------------------------------------------------------------------
-
-void Requester::pump_later(Peer& peer) {
-  if (peer.listed) return;
-  peer.listed = true;
-  pump_.push_back(peer.id);
-}
-
-void Requester::pump_all(std::uint64_t now_ns) {
-  for (std::size_t i = 0; i < pump_.size(); ++i) {
-    Peer* peer = find(pump_[i]);
-    if (peer == nullptr) continue;
-    peer->listed = false;
-    pump(*peer, now_ns);
-  }
-  pump_.clear();
-}
-
-void Requester::pump(Peer& peer, std::uint64_t now_ns) {
-  if (!is_up(peer)) return;
-  static_cast<void>(pump_small(peer, now_ns));
-  if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
-  for (std::size_t at = 0; at < peer.places.size(); ++at) {
-    Place& place = peer.places[at];
-    if (!place.must_flush) continue;
-    place.must_flush = false;
-    ++counters_.send_calls;
-    if (!place.lane->flush()) fail_lane(peer, at, "the device takes no more requests", now_ns);
-  }
-}
-
-std::uint64_t Requester::near_rails(const Peer& peer, const OperationState& operation) const {
-  if (operation.near == Rails::kAllNear) return Rails::kAllNear;
-  std::uint64_t rails = 0;
-  const std::size_t count = peer.paths.size() * options_.bulk_pairs;
-  for (std::size_t rail = 0; rail < std::min<std::size_t>(count, 64); ++rail) {
-    const std::uint8_t device = peer.paths[rail % peer.paths.size()].ours;
-    rails |= (operation.near >> device & 1) << rail;
-  }
-  return rails;
-}
-
-std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t bytes, bool small,
-                                             const OperationState& operation) const {
-  const bool on_small = peer.small.up_count() > 0 && (small || peer.bulk.up_count() == 0);
-  const auto rail = (on_small ? peer.small : peer.bulk)
-                        .choose(bytes, near_rails(peer, operation), operation.priority);
-  if (!rail) return std::nullopt;
-  const std::size_t place = on_small ? *rail : *rail + peer.paths.size();
-  return peer.places[place].lane->has_room() ? std::optional(place) : std::nullopt;
-}
-
-// False: it waits for keys, or has been given up.
-bool Requester::is_ready(Peer& peer, OperationState& operation) {
-  if (operation.verb == Verb::kNotify) return true;
-  RemoteRegion* region = remote_regions_.find(operation.region);
-  const auto state = region == nullptr ? RemoteRegions::State::kGone
-                                       : RemoteRegions::check(*region, peer.epochs, peer.version);
-  if (state == RemoteRegions::State::kMustAsk) {
-    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
-  }
-  if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
-  return state == RemoteRegions::State::kReady;
-}
-
-std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operation, Slice slice,
-                              Cursor* after, std::uint64_t now_ns) {
-  Place& place = peer.places[at];
-  Device& device = place.lane->device();
-  std::uint64_t limit = slice.size_bytes;
-  RemotePlace remote;
-  if (operation.verb != Verb::kNotify) {
-    const RemoteRegion& region = *remote_regions_.find(operation.region);
-    const RegionKeys* keys = region.keys[place.path.theirs];
-    const std::uint64_t offset = operation.offset_bytes + slice.offset_bytes;
-    const std::uint64_t chunk = offset >> region.described.chunk_shift;
-    if (keys == nullptr || keys->keys[chunk] == 0) {
-      give_up(operation, Outcome::kStale);
-      return 0;
-    }
-    // A request may not cross the border between two registrations.
-    limit = std::min(limit, ((chunk + 1) << region.described.chunk_shift) - offset);
-    remote = {region.described.base + offset, keys->keys[chunk]};
-  }
-  std::array<ibv_sge, kMaxSlicePieces> places;
-  std::uint32_t count = 0;
-  std::uint64_t covered = 0;
-  Cursor cursor = slice.start;
-  while (covered < limit && count < device.max_pieces()) {
-    const Piece& piece = operation.pieces[cursor.piece];
-    std::byte* data = piece.data + cursor.offset_bytes;
-    const LocalRegions::Key key = regions_.key_of(piece.region, place.path.ours, data);
-    if (key.bytes == 0) {
-      give_up(operation, Outcome::kInvalid);
-      return 0;
-    }
-    const std::uint64_t part =
-        std::min({limit - covered, piece.size_bytes - cursor.offset_bytes, key.bytes});
-    places[count++] = {reinterpret_cast<std::uint64_t>(data), static_cast<std::uint32_t>(part),
-                       key.key};
-    covered += part;
-    cursor.offset_bytes += part;
-    if (cursor.offset_bytes == piece.size_bytes) cursor = {cursor.piece + 1, 0};
-  }
-  if (operation.verb == Verb::kNotify && covered < limit) {
-    give_up(operation, Outcome::kUnsupported);
-    return 0;
-  }
-  slice.size_bytes = static_cast<std::uint32_t>(covered);
-  *after = cursor;
-  if (place.lane->posted() == 0) {
-    place.since_ns = now_ns;
-    place.measured_ns = now_ns;
-    place.measured_bytes = 0;
-  }
-  place.lane->add(slice, operation.verb, std::span(places).first(count), remote);
-  place.must_flush = true;
-  ++operation.slices_out;
-  rails_of(peer, at).on_sent(rail_of(peer, at), covered, slice.priority);
-  return slice.size_bytes;
-}
-
-bool Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
-  for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
-    OperationState* operation = operations_.find(peer.small_waiting.front());
-    if (operation == nullptr || operation->failure != Outcome::kDone) continue;
-    const OperationId id = operation->id;
-    if (!is_ready(peer, *operation)) {
-      if (operations_.find(id) == nullptr) continue;
-      return false;
-    }
-    while (operation->cut_bytes < operation->size_bytes) {
-      const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
-      const auto place = choose(peer, left, true, *operation);
-      if (!place) return false;
-      const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(left),
-                        operation->cut_at, operation->priority};
-      const std::uint32_t bytes = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
-      if (bytes == 0) break;
-      operation->cut_bytes += bytes;
-    }
-  }
-  return true;
-}
-
-// False: some must wait for room.
-bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
-  while (!peer.resend.empty()) {
-    Slice& slice = peer.resend.front();
-    OperationState* operation = operations_.find(slice.operation);
-    if (operation == nullptr || operation->failure != Outcome::kDone) {
-      peer.resend.pop();
-      continue;
-    }
-    if (!is_ready(peer, *operation)) {
-      if (operations_.find(slice.operation) == nullptr) continue;
-      return false;
-    }
-    const auto place =
-        choose(peer, slice.size_bytes, operation->size_bytes <= kSmallBytes, *operation);
-    if (!place) return false;
-    ++counters_.resent_slices;
-    Cursor after;
-    const std::uint32_t bytes = post(peer, *place, *operation, slice, &after, now_ns);
-    if (bytes == 0 || bytes == slice.size_bytes) {
-      peer.resend.pop();
-      continue;
-    }
-    // The other device takes fewer pieces at once.
-    slice.offset_bytes += bytes;
-    slice.size_bytes -= bytes;
-    slice.start = after;
-  }
-  return true;
-}
-
-void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
-  std::uint32_t waiting = 0;
-  for (std::uint32_t i = 0; i < kPriorityCount; ++i) {
-    if (!peer.bulk_waiting[i].empty()) waiting |= 1u << i;
-  }
-  while (const auto priority = peer.turns.next(waiting)) {
-    const auto i = static_cast<std::size_t>(*priority);
-    // Full for one class is not full for a higher one.
-    if (!post_next(peer, *priority, now_ns) || peer.bulk_waiting[i].empty()) waiting &= ~(1u << i);
-  }
-}
-
-// A slice of the first operation of that class, which then goes to the end. False: no room, or no
-// key yet.
-bool Requester::post_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
-  Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
-  const OperationId id = queue.front();
-  OperationState* operation = operations_.find(id);
-  if (operation == nullptr || operation->failure != Outcome::kDone) {
-    queue.pop();
-    return true;
-  }
-  if (!is_ready(peer, *operation)) return operations_.find(id) == nullptr;
-  const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
-  const Rails& rails = peer.bulk.up_count() > 0 ? peer.bulk : peer.small;
-  std::uint64_t bytes = std::min<std::uint64_t>(left, rails.slice_bytes(operation->size_bytes));
-  // A tail that is not worth a slice goes with the one before.
-  if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
-  const auto place = choose(peer, bytes, false, *operation);
-  if (!place) return false;
-  const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes), operation->cut_at,
-                    priority};
-  const std::uint32_t posted = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
-  if (posted > 0) {
-    peer.turns.took(priority, posted);
-    operation->cut_bytes += posted;
-    if (operation->cut_bytes < operation->size_bytes) {
-      if (queue.size() == 1) return true;
-      queue.push(id);
-    }
-  }
-  queue.pop();
-  return true;
 }
 
 }  // namespace mc::transport::rdma

@@ -88,14 +88,14 @@ class Requester {
   struct Place {
     Path path;
     LaneRole role = LaneRole::kBulk;
+    Rails* rails = nullptr;  // of the peer
+    std::uint32_t rail = 0;  // there
     LaneState state = LaneState::kDown;
     std::unique_ptr<Lane> lane;
     std::uint32_t serial = 0;
     std::uint32_t packet_number = 0;
     std::uint64_t remote_epoch = 0;
-    std::uint64_t since_ns = 0;     // of its state; while up: of its last completion
-    std::uint64_t measured_ns = 0;  // from here on bytes are counted
-    std::uint64_t measured_bytes = 0;
+    std::uint64_t since_ns = 0;  // of its state; while up: of its last completion
     bool must_flush = false;
     std::string why;  // it is down
   };
@@ -137,6 +137,52 @@ class Requester {
     bool lost = false;
     bool listed = false;  // in pump_
   };
+  // Where the next slices of one priority go, and how many bytes, before another place is chosen.
+  struct Run {
+    std::size_t at = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t signal_bytes = 0;  // a request is signalled after so many
+    Priority priority = Priority::kForeground;
+    bool is_only = false;  // and there is no other place
+  };
+  // Memory of an operation at both ends, as far as one key holds at each.
+  struct Stretch {
+    std::uint64_t bytes = 0;
+    std::uintptr_t local = 0;
+    std::uint32_t local_key = 0;
+    std::uint32_t remote_key = 0;
+    std::uint64_t remote = 0;
+  };
+  // What of an operation is to be posted now, in slices of about that size.
+  struct Part {
+    // The slice that begins there. A tail that is not worth one goes with the one before.
+    std::uint64_t bytes_from(std::uint64_t from_bytes) const {
+      const std::uint64_t left = end_bytes - from_bytes;
+      if (left >= slice_bytes + slice_bytes / 4) return slice_bytes;
+      return left <= slice_bytes || left <= kMaxSliceBytes ? left : slice_bytes;
+    }
+    // Where a turn of about so many bytes ends.
+    std::uint64_t turn_end(std::uint64_t turn_bytes) const {
+      const bool is_last = end_bytes - offset_bytes < turn_bytes + slice_bytes / 4;
+      return is_last ? end_bytes : offset_bytes + turn_bytes;
+    }
+
+    // Over bytes of the stretch that begins here.
+    void advance(const OperationState& operation, Stretch& stretch, std::uint64_t bytes) {
+      offset_bytes += bytes;
+      at.offset_bytes += bytes;
+      stretch.bytes -= bytes;
+      stretch.local += bytes;
+      stretch.remote += bytes;
+      if (stretch.bytes > 0) return;
+      if (at.offset_bytes == operation.pieces[at.piece].size_bytes) at = {at.piece + 1, 0};
+    }
+
+    std::uint64_t offset_bytes = 0;  // in the operation
+    std::uint64_t end_bytes = 0;
+    std::uint64_t slice_bytes = 0;
+    Cursor at;
+  };
   struct LaneOwner {
     Peer* peer = nullptr;
     std::uint32_t place = 0;
@@ -145,15 +191,6 @@ class Requester {
 
   Peer* find(PeerId id) const;
   static bool is_up(const Peer& peer) { return peer.small.up_count() + peer.bulk.up_count() > 0; }
-  static Rails& rails_of(Peer& peer, std::size_t place) {
-    return place < peer.paths.size() ? peer.small : peer.bulk;
-  }
-  static const Rails& rails_of(const Peer& peer, std::size_t place) {
-    return place < peer.paths.size() ? peer.small : peer.bulk;
-  }
-  static std::size_t rail_of(const Peer& peer, std::size_t place) {
-    return place < peer.paths.size() ? place : place - peer.paths.size();
-  }
 
   // Operations.
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
@@ -169,18 +206,28 @@ class Requester {
   void pump_later(Peer& peer);
   void pump(Peer& peer, std::uint64_t now_ns);
   bool resend(Peer& peer, std::uint64_t now_ns);
-  bool pump_small(Peer& peer, std::uint64_t now_ns);
+  void pump_small(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
-  bool post_next(Peer& peer, Priority priority, std::uint64_t now_ns);
+  bool take_turn(Peer& peer, Priority priority, std::uint64_t most_bytes, std::uint64_t now_ns);
   bool is_ready(Peer& peer, OperationState& operation);
-  std::optional<std::size_t> choose(const Peer& peer, std::uint64_t bytes, bool small,
-                                    const OperationState& operation) const;
+  // Begins a run with a slice of that size. False: no rail has room.
+  bool choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
+              Run& run) const;
   // Of the peer's rails, those whose device here is near to what the operation moves.
   std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
-  // Posts the slice, or as much of it as one request can; returns the bytes. 0: the operation has
-  // been given up.
-  std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
-                     Cursor* after, std::uint64_t now_ns);
+  Outcome find_stretch(const Path& path, const OperationState& operation, const Part& part,
+                       Stretch& stretch);
+  static std::uint32_t post_straight(Lane& lane, const Run& run, const OperationState& operation,
+                                     Part& part, Stretch& stretch, std::uint64_t limit_bytes,
+                                     std::uint64_t now_ns);
+  Outcome post_gathered(Lane& lane, const Run& run, const OperationState& operation, Part& part,
+                        Stretch& stretch, const Path& path, std::uint64_t now_ns);
+  // Posts slices until the part or the run is at its end, or the lane is full. False: the operation
+  // has been given up.
+  bool post(Peer& peer, Run& run, OperationState& operation, Part& part, std::uint64_t now_ns);
+  enum class Posted { kAll, kNoRoom, kGivenUp };
+  Posted post_all(Peer& peer, OperationState& operation, Part& part, bool small, Run& run,
+                  std::uint64_t now_ns);
 
   // Lanes.
   void open_lane(Peer& peer, std::size_t place, std::uint64_t now_ns);
@@ -192,9 +239,8 @@ class Requester {
   // The idle lanes of a path on which one has failed have to prove themselves.
   void suspect(Peer& peer, const Path& path, std::uint64_t now_ns);
   void take_back(Peer& peer, const Place& place, const Slice& slice);
-  void on_slice(Peer& peer, std::size_t place, const Slice& slice, Outcome outcome,
-                std::uint64_t now_ns);
-  void measure(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  // So many slices of an operation, of so many bytes together, have ended.
+  void on_slices(OperationId id, std::uint32_t count, std::uint64_t bytes, Outcome outcome);
   // Lanes for the paths that there are now; those that were are closed.
   void rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns);
 

@@ -9,10 +9,9 @@ namespace mc::transport::rdma {
 
 void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   Place& place = peer.places[at];
-  Rails& rails = rails_of(peer, at);
   const auto cannot = [&](std::string why) {
     place.why = std::move(why);
-    rails.on_failed(rail_of(peer, at), now_ns);
+    place.rails->on_failed(place.rail, now_ns);
   };
   Device* device = devices_[place.path.ours].get();
   if (device == nullptr) return cannot("our device is gone");
@@ -94,8 +93,6 @@ void Requester::on_ready(std::uint32_t index, std::uint32_t generation, QueuePai
   if (!status.ok()) return fail_lane(*peer, at, std::string(status.text()), now_ns_);
   place.state = LaneState::kProbing;
   place.since_ns = now_ns_;
-  place.measured_ns = now_ns_;
-  place.measured_bytes = 0;
   place.lane->add_probe();
   if (!place.lane->flush()) fail_lane(*peer, at, "the device takes no request", now_ns_);
 }
@@ -137,15 +134,15 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
     // While another is up nobody asks for it.
     peer.usable_ns = now_ns;
   }
-  rails_of(peer, at).on_failed(rail_of(peer, at), now_ns);
+  place.rails->on_failed(place.rail, now_ns);
   if (error != nullptr) {
     // Requests end in their order: those before the one that failed are done.
     for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {
       const Slice slice = lane->at(0);
       const Outcome outcome = count > 1 ? Outcome::kDone : outcome_of(error->status);
       if (count == 1 && outcome == Outcome::kDone) break;
-      lane->pop();
-      if (slice.operation != kNoOperation) on_slice(peer, at, slice, outcome, now_ns);
+      lane->pop(1);
+      on_slices(slice.operation, 1, slice.size_bytes, outcome);
     }
   }
   for (std::uint32_t i = 0; i < lane->posted(); ++i) take_back(peer, place, lane->at(i));
@@ -204,12 +201,17 @@ void Requester::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_n
   peer.paths = std::move(paths);
   peer.places.clear();
   peer.small = Rails(peer.paths.size());
-  peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs);
+  // Several pairs of one path share its line.
+  peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs, 4,
+                    options_.bulk_pairs == 1 ? Rails::Paths::kSeparate : Rails::Paths::kOne);
   for (std::uint32_t round = 0; round <= options_.bulk_pairs; ++round) {
-    for (const Path& path : peer.paths) {
-      peer.places.emplace_back();
-      peer.places.back().path = path;
-      peer.places.back().role = round == 0 ? LaneRole::kSmall : LaneRole::kBulk;
+    for (std::uint32_t i = 0; i < peer.paths.size(); ++i) {
+      Place& place = peer.places.emplace_back();
+      place.path = peer.paths[i];
+      place.role = round == 0 ? LaneRole::kSmall : LaneRole::kBulk;
+      place.rails = round == 0 ? &peer.small : &peer.bulk;
+      place.rail = static_cast<std::uint32_t>(peer.places.size() - 1);
+      if (round > 0) place.rail -= static_cast<std::uint32_t>(peer.paths.size());
     }
   }
   next_look_ns_ = 0;
@@ -280,7 +282,7 @@ void Requester::report_rails(std::vector<RailReport>& reports) const {
       report.name = (device != nullptr ? device->name() : std::to_string(place.path.ours)) + " " +
                     std::to_string(place.path.theirs) +
                     (place.role == LaneRole::kSmall ? " small" : " bulk");
-      report.status = rails_of(*peer, at).status(rail_of(*peer, at));
+      report.status = place.rails->status(place.rail);
       report.note = place.why;
       if (peer->dormant) report.note = "closed while there is nothing for it";
       reports.push_back(std::move(report));
