@@ -66,11 +66,11 @@ class IndexWalksTest : public ::testing::Test {
     return made;
   }
   void list(std::uint32_t limit) {
-    walks_.list(*tenant_, match("key ", limit),
+    walks_.list(*tenant_, match("key ", limit), share_,
                 [this](const Result<wire::ListAnswer>& answer) { listed_ = *answer; });
   }
   void remove(const std::string& pattern, wire::Match::Kind kind) {
-    walks_.remove(*tenant_, match(pattern, 0, kind),
+    walks_.remove(*tenant_, match(pattern, 0, kind), share_,
                   [this](Result<wire::RemoveMatchingAnswer> answer) { removed_ = answer; });
   }
   std::size_t turns() {
@@ -83,6 +83,7 @@ class IndexWalksTest : public ::testing::Test {
   VersionClock clock_{1};
   std::unique_ptr<ClusterTenant> tenant_;
   IndexWalks walks_;
+  IndexWalks::Share share_;  // all keys, until a test says otherwise
   std::optional<wire::ListAnswer> listed_;
   std::optional<Result<wire::RemoveMatchingAnswer>> removed_;
 };

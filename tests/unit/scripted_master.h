@@ -25,6 +25,7 @@ class ScriptedMaster final : public MasterPort {
     Done<std::vector<metadata::Verdict>> done;
   };
   bool is_ready = true;
+  std::string address = "10.0.0.1:7400";
   std::deque<Published> published;
   std::deque<Done<metadata::wire::RemoveReply>> removes;
 
@@ -54,6 +55,7 @@ class ScriptedMaster final : public MasterPort {
   [[nodiscard]] std::uint64_t refused_up_to() const override { return 0; }
   [[nodiscard]] std::uint64_t epoch() const override { return 1; }
   [[nodiscard]] bool ready() const override { return is_ready; }
+  [[nodiscard]] const std::string& leader() const override { return address; }
 };
 
 inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_t hash_seed) {
