@@ -40,7 +40,13 @@ constexpr std::string_view kStatusDescription =
     "then on. MISSES are counted by reason: nobody (no host holds the key), recovering (a new\n"
     "master does not know everything yet), master_away, holders_failed (all were asked in vain),\n"
     "late (past the deadline), no_room (the pool is full of what must stay), corrupt (the bytes\n"
-    "did not match their checksum).";
+    "did not match their checksum).\n"
+    "\n"
+    "Where the keys are in several shares, each is listed with the master that leads it. STATE is "
+    "ok,\n"
+    "recovering (not all agents have reported to a new leader) or no leader: then only the keys "
+    "of\n"
+    "that share are not found at other hosts.";
 
 constexpr std::string_view kNodesDescription =
     "List the members of the cluster\n"
@@ -94,6 +100,17 @@ void print_counters(const Json::Value& object) {
   fmt::print("{}", table.to_string());
 }
 
+void print_shares(const Json::Value& shares) {
+  Table table({"SHARE", "LEADER", "EPOCH", "KEYS", "STATE"});
+  for (const Json::Value& share : shares) {
+    const std::string leader = text_field(share, "leader");
+    table.add_row({text_field(share, "share"), leader.empty() ? "-" : leader,
+                   text_field(share, "epoch"), format_count(number_field(share, "keys")),
+                   text_field(share, "state")});
+  }
+  fmt::print("\n{}", table.to_string());
+}
+
 void run_cluster_status(Context& context) {
   const auto answer = ask(context, "cluster status", "cluster");
   if (!answer) return;
@@ -122,11 +139,11 @@ void run_cluster_status(Context& context) {
   }
   fmt::print("misses: {}\n", reasons.empty() ? "none" : reasons);
   const std::string problem = text_field(*answer, "master_error");
-  if (!problem.empty()) {
-    fmt::print("master: {}\n", problem);
-    return;
-  }
-  fmt::print("\nThe master:\n");
+  if (!problem.empty()) fmt::print("master: {}\n", problem);
+  const bool several = array_field(*answer, "shares").size() > 1;
+  if (several) print_shares(array_field(*answer, "shares"));
+  if (!answer->isMember("master")) return;
+  fmt::print("\n{}:\n", several ? "The masters together" : "The master");
   print_counters(field(*answer, "master"));
 }
 

@@ -33,8 +33,8 @@ class Roster {
 
   // Whether this master should try to lead a share that nobody has led for so long.
   [[nodiscard]] bool may_take(std::uint32_t share, std::uint64_t vacant_ns) const;
-  // Whether it should let another one lead what it leads. True once in a while: shares move one by
-  // one, each when the agents have reported the one before.
+  // Whether it should let another one lead what it leads, as this share. True once in a while:
+  // shares move one by one, each when the agents have reported the one before.
   [[nodiscard]] bool gives_up(std::uint32_t share, std::uint64_t now_ns);
 
  private:

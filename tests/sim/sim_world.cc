@@ -20,7 +20,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     : seed_(seed),
       bugs_(bugs),
       random_(seed),
-      share_random_(seed ^ 0x5a),
+      share_random_(seed ^ 0x77),
       history_(seed),
       links_(io_, Random(seed ^ 0x11),
              [this](HostId from, HostId to) { return passes(from, to); }) {

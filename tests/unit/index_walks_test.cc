@@ -8,6 +8,8 @@
 #include <poll.h>
 
 #include <optional>
+#include <set>
+#include "metadata/directory/share.h"
 
 namespace mc::agent {
 namespace {
@@ -141,6 +143,30 @@ TEST_F(IndexWalksTest, SeveralWalksTakeTurnsAndEndWithTheirNamespace) {
   EXPECT_TRUE(walks_.idle());
   EXPECT_TRUE(listed_ && removed_);
   EXPECT_FALSE(tenant_->on_arrival);
+}
+
+TEST_F(IndexWalksTest, AWalkOfAShareMeetsItsKeysAlone) {
+  constexpr std::size_t kKeys = 300;
+  put_many(kKeys);
+  std::set<std::string> met;
+  std::size_t in_first = 0;
+  for (share_ = {0, 3}; share_.number < 3; ++share_.number) {
+    list(1024);
+    turns();
+    for (const wire::ListedKey& key : listed_->keys) {
+      EXPECT_EQ(metadata::share_of(tenant_->name_of(key.key), 3), share_.number);
+      EXPECT_TRUE(met.insert(key.key).second) << key.key;
+    }
+    if (share_.number == 0) in_first = listed_->keys.size();
+  }
+  EXPECT_EQ(met.size(), kKeys);
+  share_.number = 0;
+  remove("key", wire::Match::Kind::kPrefix);
+  turns();
+  ASSERT_TRUE(removed_ && *removed_);
+  EXPECT_GT(in_first, 0u);
+  EXPECT_EQ((*removed_)->removed, in_first);
+  EXPECT_EQ(store().live_count(), kKeys - in_first);
 }
 
 TEST_F(IndexWalksTest, APatternThatIsNoneIsRefusedAtOnce) {
