@@ -135,7 +135,7 @@ void SimNode::start() {
   identity.secret = kSecret;
   identity.place.host = id();
   identity.stripes.above_bytes = options_.stripe_bytes;
-  identity.stripes.unit_bytes = 64;
+  identity.stripes.unit_bytes = kStripeUnit;
   identity.stripes.grace_ns = 1'500 * kMs;
   cluster_ = std::make_unique<Cluster>(identity, options_, dial_, *transport_);
 

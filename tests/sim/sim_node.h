@@ -17,6 +17,7 @@
 namespace mc::sim {
 
 inline constexpr const char* kNameSpace = "sim";
+inline constexpr std::uint64_t kStripeUnit = 64;  // smaller objects are not cut
 inline constexpr const char* kSecret = "the simulated cluster's";
 
 struct NodeOptions {
