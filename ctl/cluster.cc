@@ -111,6 +111,15 @@ void print_shares(const Json::Value& shares) {
   fmt::print("\n{}", table.to_string());
 }
 
+std::string who_knows(const Json::Value& agent) {
+  const bool ready = flag_field(agent, "master_ready");
+  const std::uint64_t shares = number_field(agent, "shares");
+  if (shares > 1 && !ready) return "not the masters of all shares know it: see below";
+  if (shares > 1) return fmt::format("the masters of all {} shares know it", shares);
+  return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
+               : "no master knows it: hits and puts of this host go on";
+}
+
 void run_cluster_status(Context& context) {
   const auto answer = ask(context, "cluster status", "cluster");
   if (!answer) return;
@@ -122,10 +131,7 @@ void run_cluster_status(Context& context) {
   const Json::Value& counters = field(agent, "counters");
   const Json::Value& misses = field(agent, "misses");
   fmt::print("node {}, {} members, {}\n", number_field(agent, "node"),
-             number_field(agent, "members"),
-             flag_field(agent, "master_ready")
-                 ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
-                 : "no master knows it: hits and puts of this host go on");
+             number_field(agent, "members"), who_knows(agent));
   fmt::print("fetched {} objects, {}; lent {}, kept {}; served {} to others\n",
              format_count(number_field(counters, "read_objects")),
              format_bytes(number_field(counters, "read_bytes")),

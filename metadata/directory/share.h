@@ -13,7 +13,8 @@
 
 namespace mc::metadata {
 
-// Each is a thread and two connections of a master, and a connection of every agent.
+// Each is a thread and a connection to the cluster store, at every master and agent, and a link
+// between them.
 inline constexpr std::uint32_t kMaxShares = 64;
 
 // REQUIRES: shares > 0.

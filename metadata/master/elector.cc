@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 constexpr std::uint64_t kCampaignEveryNs = 250 * kMillisecond;  // if no watch has woken it
+// While nobody leads, and it is not this master's turn yet.
+constexpr std::uint64_t kVacantEveryNs = 50 * kMillisecond;
 
 }  // namespace
 
@@ -75,7 +77,7 @@ void Elector::run() {
     if (campaign()) {
       lead();
     } else {
-      wait(kCampaignEveryNs);
+      wait(vacant_since_ns_ != 0 ? kVacantEveryNs : kCampaignEveryNs);
     }
   }
   static_cast<void>(lock_.resign(now_ns() + 500 * kMillisecond));
