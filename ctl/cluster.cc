@@ -40,7 +40,13 @@ constexpr std::string_view kStatusDescription =
     "then on. MISSES are counted by reason: nobody (no host holds the key), recovering (a new\n"
     "master does not know everything yet), master_away, holders_failed (all were asked in vain),\n"
     "late (past the deadline), no_room (the pool is full of what must stay), corrupt (the bytes\n"
-    "did not match their checksum).";
+    "did not match their checksum).\n"
+    "\n"
+    "Where the keys are in several shares, each is listed with the master that leads it. STATE is "
+    "ok,\n"
+    "recovering (not all agents have reported to a new leader) or no leader: then only the keys "
+    "of\n"
+    "that share are not found at other hosts.";
 
 constexpr std::string_view kNodesDescription =
     "List the members of the cluster\n"
@@ -94,6 +100,26 @@ void print_counters(const Json::Value& object) {
   fmt::print("{}", table.to_string());
 }
 
+void print_shares(const Json::Value& shares) {
+  Table table({"SHARE", "LEADER", "EPOCH", "KEYS", "STATE"});
+  for (const Json::Value& share : shares) {
+    const std::string leader = text_field(share, "leader");
+    table.add_row({text_field(share, "share"), leader.empty() ? "-" : leader,
+                   text_field(share, "epoch"), format_count(number_field(share, "keys")),
+                   text_field(share, "state")});
+  }
+  fmt::print("\n{}", table.to_string());
+}
+
+std::string who_knows(const Json::Value& agent) {
+  const bool ready = flag_field(agent, "master_ready");
+  const std::uint64_t shares = number_field(agent, "shares");
+  if (shares > 1 && !ready) return "not the masters of all shares know it: see below";
+  if (shares > 1) return fmt::format("the masters of all {} shares know it", shares);
+  return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
+               : "no master knows it: hits and puts of this host go on";
+}
+
 void run_cluster_status(Context& context) {
   const auto answer = ask(context, "cluster status", "cluster");
   if (!answer) return;
@@ -105,10 +131,7 @@ void run_cluster_status(Context& context) {
   const Json::Value& counters = field(agent, "counters");
   const Json::Value& misses = field(agent, "misses");
   fmt::print("node {}, {} members, {}\n", number_field(agent, "node"),
-             number_field(agent, "members"),
-             flag_field(agent, "master_ready")
-                 ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
-                 : "no master knows it: hits and puts of this host go on");
+             number_field(agent, "members"), who_knows(agent));
   fmt::print("fetched {} objects, {}; lent {}, kept {}; served {} to others\n",
              format_count(number_field(counters, "read_objects")),
              format_bytes(number_field(counters, "read_bytes")),
@@ -122,11 +145,11 @@ void run_cluster_status(Context& context) {
   }
   fmt::print("misses: {}\n", reasons.empty() ? "none" : reasons);
   const std::string problem = text_field(*answer, "master_error");
-  if (!problem.empty()) {
-    fmt::print("master: {}\n", problem);
-    return;
-  }
-  fmt::print("\nThe master:\n");
+  if (!problem.empty()) fmt::print("master: {}\n", problem);
+  const bool several = array_field(*answer, "shares").size() > 1;
+  if (several) print_shares(array_field(*answer, "shares"));
+  if (!answer->isMember("master")) return;
+  fmt::print("\n{}:\n", several ? "The masters together" : "The master");
   print_counters(field(*answer, "master"));
 }
 

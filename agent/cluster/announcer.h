@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: tells the master what this agent holds: each change as it happens, in batches, and
-//   all of it when a master asks for a report. What a verdict refuses is dropped here.
+// What it is: tells the masters what this agent holds: each change as it happens, in batches, and
+//   all of it when a master asks for a report. What a verdict refuses is dropped here. With the
+//   master of each share of the keys there is a talk of its own.
 //
-//     stores ── changes ──► flush() ──► publish ──► verdicts ──► puts that wait for them
+//     stores ── changes ──► flush() ──► Talk ──► publish ──► verdicts ──► puts that wait for them
 //
 //   While no master can be told, puts complete without it: its report will name them. A put that no
 //   master has taken (Row::untold) is what no removal has meant, whatever their versions say: it is
@@ -21,7 +22,7 @@
 
 #include "agent/cluster.h"
 #include "agent/cluster/cluster_tenant.h"
-#include "agent/cluster/master_port.h"
+#include "agent/cluster/masters.h"
 
 namespace mc::agent {
 
@@ -35,8 +36,12 @@ class Announcer {
   // None: nobody could be asked in time.
   using Verdicts = std::function<void(std::optional<metadata::Verdict>)>;
 
-  Announcer(Tenants& tenants, MasterPort& port, VersionClock& clock)
-      : tenants_(tenants), port_(port), clock_(clock) {}
+  Announcer(Tenants& tenants, const Masters& masters, VersionClock& clock)
+      : tenants_(tenants), masters_(masters), clock_(clock) {
+    begin_talks();
+  }
+  // There is another number of masters, and all of them will ask for reports.
+  void begin_talks();
 
   // An errand of kAnnounce: ends when the master knows the objects.
   void await(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant);
@@ -48,7 +53,7 @@ class Announcer {
   std::vector<ClusterTenant*> tenants_of(const metadata::PublishItem& item) const;
   void flush(std::uint64_t now_ns);
 
-  void next_report(bool first, std::vector<metadata::PublishItem>& items);
+  void next_report(std::uint32_t share, bool first, std::vector<metadata::PublishItem>& items);
   void on_verdict(const metadata::PublishItem& item, metadata::Verdict verdict);
 
   bool take_ended() { return std::exchange(ended_, false); }
@@ -63,34 +68,46 @@ class Announcer {
     ClusterTenant* tenant = nullptr;
     Change change;
   };
+  struct Talk {  // with the master of a share
+    std::uint32_t share = 0;
+    std::deque<Sent> queue;
+    std::size_t in_flight = 0;                            // batches
+    std::uint64_t removals_seen = 0;                      // when the oldest of queue was begun
+    std::unordered_map<std::uint64_t, Waiter> waiters;    // by version
+    std::unordered_map<std::uint64_t, unsigned> retries;  // by entry's latest version
+    std::vector<Sent> later;                              // the directory was full
+    std::uint64_t next_later_ns = 0;
+    bool was_ready = false;
+    std::vector<Sent> reported;  // untold puts that the report under way has named
+    bool reporting = false;      // since a report was begun: changes must be kept
+    std::size_t report_tenant = 0;
+    std::uint64_t report_cursor = 0;
+  };
 
-  void send(std::uint64_t now_ns);
-  void judge(const Sent& sent, metadata::Verdict verdict);
-  void announce_anew(const Sent& sent);
-  void settle(std::uint64_t version, mc_status status);
-  void settle_all();
+  Talk& talk_of(const metadata::KeyHash& name) const { return *talks_[masters_.share_of(name)]; }
+  MasterPort& port_of(const Talk& talk) const { return masters_.at(talk.share); }
+  bool keeps(const Talk& talk) const { return port_of(talk).ready() || talk.reporting; }
+  void look(Talk& talk);
+  void sort_changes();
+  void say(Talk& talk, const Sent& sent);
+  void flush(Talk& talk);
+  void send(const std::shared_ptr<Talk>& talk);
+  void judge(Talk& talk, const Sent& sent, metadata::Verdict verdict);
+  void announce_anew(Talk& talk, const Sent& sent);
+  void settle(Talk& talk, std::uint64_t version, mc_status status);
+  void settle_all(Talk& talk);
+  void name_entries(Talk& talk, ClusterTenant& tenant, std::vector<metadata::PublishItem>& items);
+  bool is_of(const Talk& talk, const ClusterTenant& tenant, std::uint32_t entry) const;
   bool holds(const Sent& sent) const;
   bool known(const ClusterTenant* tenant) const;
 
   Tenants& tenants_;
-  MasterPort& port_;
+  const Masters& masters_;
   VersionClock& clock_;
   AnnouncerCounters counters_;
-  std::deque<Sent> queue_;
-  std::size_t in_flight_ = 0;                            // batches
-  std::uint64_t removals_seen_ = 0;                      // when the oldest of queue_ was begun
-  std::unordered_map<std::uint64_t, Waiter> waiters_;    // by version
-  std::unordered_map<std::uint64_t, unsigned> retries_;  // by entry's latest version
-  std::vector<Sent> later_;                              // the directory was full
-  std::uint64_t next_later_ns_ = 0;
+  std::vector<std::shared_ptr<Talk>> talks_;  // of each share
   std::uint64_t now_ns_ = 0;
   bool ended_ = false;
-  bool was_ready_ = false;
-  std::vector<Sent> reported_;  // untold puts that the report under way has named
-  bool reporting_ = false;      // since a report was begun: changes must be kept
-  std::size_t report_tenant_ = 0;
-  std::uint64_t report_cursor_ = 0;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace mc::agent

@@ -19,7 +19,6 @@ constexpr std::uint64_t kMembersNs = 1'000 * kMs;
 constexpr std::uint64_t kMembersSoonNs = 20 * kMs;
 constexpr std::uint64_t kNotifyNs = 1'000 * kMs;
 constexpr std::uint64_t kPingNs = 2'000 * kMs;
-constexpr std::uint64_t kCopyNs = 30'000 * kMs;
 constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 constexpr std::uint64_t kNoticeCookie = 1;
 constexpr std::size_t kMaxOffers = 64;
@@ -42,20 +41,20 @@ ClusterNode::ClusterNode(const ClusterIdentity& identity)
 
 ClusterNode::~ClusterNode() { stop(); }
 
-void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
-  port_ = &port;
+void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& transport) {
+  masters_.set(std::move(ports));
   transport_ = &transport;
   peers_.set_transport(transport);
-  announcer_ = std::make_unique<Announcer>(tenants_, port, clock_);
+  announcer_ = std::make_unique<Announcer>(tenants_, masters_, clock_);
   gatherer_ = std::make_unique<Gatherer>(peers_, transport, identity_.node);
-  fetcher_ =
-      std::make_unique<Fetcher>(port, peers_, transport, *announcer_, *gatherer_, identity_.place);
-  placer_ =
-      std::make_unique<Placer>(port, peers_, transport, clock_, identity_.node, identity_.place);
-  striper_ =
-      std::make_unique<Striper>(port, peers_, clock_, *placer_, identity_.node, identity_.stripes);
-  keeper_ = std::make_unique<StripeKeeper>(tenants_, port, peers_, transport, *announcer_, clock_,
-                                           identity_.stripes.grace_ns);
+  fetcher_ = std::make_unique<Fetcher>(masters_, peers_, transport, *announcer_, *gatherer_,
+                                       identity_.place);
+  placer_ = std::make_unique<Placer>(masters_, peers_, transport, clock_, identity_.node,
+                                     identity_.place);
+  striper_ = std::make_unique<Striper>(masters_, peers_, clock_, *placer_, identity_.node,
+                                       identity_.stripes);
+  keeper_ = std::make_unique<StripeKeeper>(tenants_, masters_, peers_, transport, *announcer_,
+                                           clock_, identity_.stripes.grace_ns);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, UINT64_MAX);
@@ -68,6 +67,11 @@ void ClusterNode::connect(MasterPort& port, transport::Transport& transport) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, version);
   };
+}
+
+void ClusterNode::set_masters(std::vector<MasterPort*> ports) {
+  masters_.set(std::move(ports));
+  announcer_->begin_talks();
 }
 
 void ClusterNode::stop() {
@@ -193,53 +197,70 @@ void ClusterNode::begin(const std::shared_ptr<Errand>& errand, std::uint64_t now
 // The master tells every holder, this one too. What only this one knows goes at once. A master that
 // does not know everything yet is asked again: it would let a later put give way to what is gone.
 void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
-                         std::uint64_t now_ns) {
-  wire::Remove request;
-  struct Asked {
-    std::size_t item;
-    std::uint64_t version;     // of what is here, or 0
-    std::uint64_t generation;  // the same, of the index
-  };
-  std::vector<Asked> asked;
+                         std::uint64_t now_ns, std::optional<std::uint32_t> share) {
+  std::vector<metadata::KeyHash> names;
+  std::vector<Doomed> doomed;
   for (std::size_t i = 0; i < errand->items.size(); ++i) {
     if (!errand->items[i].open) continue;
     const metadata::KeyHash name = tenant.name_of(errand->items[i].key);
+    if (share && masters_.share_of(name) != *share) continue;
     fetcher_->locations().forget(name);
-    request.items.push_back({name, UINT64_MAX});
+    names.push_back(name);
     const std::uint32_t entry = tenant.find(name);
     const bool here = entry != kNoEntry;
-    asked.push_back(
+    doomed.push_back(
         {i, here ? tenant.book().row(entry).version : 0, here ? tenant.generation_of(entry) : 0});
   }
   // In order: what was put before is announced before.
   announcer_->flush(now_ns);
-  port_->remove(
+  for (const Masters::Part& part : masters_.split(names)) {
+    wire::Remove request;
+    std::vector<Doomed> asked;
+    for (const std::size_t place : part.places) {
+      request.items.push_back({names[place], UINT64_MAX});
+      asked.push_back(doomed[place]);
+    }
+    remove_of_share(part.share, errand, std::move(asked), request);
+  }
+}
+
+void ClusterNode::remove_of_share(std::uint32_t share, const std::shared_ptr<Errand>& errand,
+                                  std::vector<Doomed> doomed, const wire::Remove& request) {
+  masters_.at(share).remove(
       request, errand->deadline_ns,
-      [this, errand, asked, alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
+      [this, share, errand, doomed = std::move(doomed),
+       alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
         if (alive.expired()) return;
         ended_ = true;
-        ClusterTenant* const owner = find(*errand->tenant);
-        for (std::size_t i = 0; i < asked.size(); ++i) {
-          Errand::Item& item = errand->items[asked[i].item];
-          if (!reply || i >= reply->keys.size()) {
-            errand->settle(item, reply ? MC_INTERNAL : reply.error().code());
-            continue;
-          }
-          if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
-          const Asked& what = asked[i];
-          const bool removed = reply->keys[i] == metadata::Lookup::kFound || what.generation != 0;
-          // What has come since then is a later put's: nobody but this host would drop it.
-          const std::uint32_t entry =
-              owner == nullptr ? kNoEntry : owner->find(owner->name_of(item.key));
-          if (entry != kNoEntry && (owner->generation_of(entry) == what.generation ||
-                                    owner->book().row(entry).version <= what.version)) {
-            owner->drop(entry);
-          }
-          const bool unsure = reply->unconfirmed != 0;
-          errand->settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
-        }
-        if (!errand->over()) removals_.push_back({errand, now_ns_ + kRemoveAgainNs});
+        end_removal(*errand, doomed, reply);
+        const bool undecided = std::ranges::any_of(
+            doomed, [&](const Doomed& one) { return errand->items[one.item].open; });
+        if (undecided) removals_.push_back({errand, share, now_ns_ + kRemoveAgainNs});
       });
+}
+
+void ClusterNode::end_removal(Errand& errand, const std::vector<Doomed>& doomed,
+                              const Result<wire::RemoveReply>& reply) {
+  ClusterTenant* const owner = find(*errand.tenant);
+  for (std::size_t i = 0; i < doomed.size(); ++i) {
+    const Doomed& what = doomed[i];
+    Errand::Item& item = errand.items[what.item];
+    if (!item.open) continue;
+    if (!reply || i >= reply->keys.size()) {
+      errand.settle(item, reply ? MC_INTERNAL : reply.error().code());
+      continue;
+    }
+    if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
+    const bool removed = reply->keys[i] == metadata::Lookup::kFound || what.generation != 0;
+    // What has come since then is a later put's: nobody but this host would drop it.
+    const std::uint32_t entry = owner == nullptr ? kNoEntry : owner->find(owner->name_of(item.key));
+    if (entry != kNoEntry && (owner->generation_of(entry) == what.generation ||
+                              owner->book().row(entry).version <= what.version)) {
+      owner->drop(entry);
+    }
+    const bool unsure = reply->unconfirmed != 0;
+    errand.settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
+  }
 }
 
 void ClusterNode::forget_session(std::uint64_t session) {
@@ -250,11 +271,12 @@ void ClusterNode::forget_session(std::uint64_t session) {
 void ClusterNode::remove_again(std::uint64_t now_ns) {
   while (!removals_.empty() && now_ns >= removals_.front().due_ns) {
     const std::shared_ptr<Errand> errand = std::move(removals_.front().errand);
+    const std::uint32_t share = removals_.front().share;
     removals_.pop_front();
     ClusterTenant* const tenant = find(*errand->tenant);
     if (errand->abandoned || errand->over()) continue;
     if (tenant != nullptr && now_ns < errand->deadline_ns) {
-      remove(errand, *tenant, now_ns);
+      remove(errand, *tenant, now_ns, share);
       continue;
     }
     for (Errand::Item& item : errand->items) errand->settle(item, MC_TIMEOUT);
@@ -301,7 +323,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
         peers_.lost(node);
         placer_->on_peer_lost(node);
         if (member != nullptr) {
-          port_->report_unreachable({node, member->descriptor.incarnation});
+          masters_.report_unreachable({node, member->descriptor.incarnation});
         }
         break;
       }
@@ -359,16 +381,16 @@ void ClusterNode::refresh_members(std::uint64_t now_ns) {
   members_asked_ = true;
   last_members_ns_ = now_ns;
   next_members_ns_ = now_ns + kMembersNs;
-  port_->members(now_ns + kMembersNs,
-                 [this, alive = std::weak_ptr(alive_)](const Result<wire::MembersAnswer>& answer) {
-                   if (alive.expired()) return;
-                   members_asked_ = false;
-                   if (answer) {
-                     peers_.update(*answer);
-                     return;
-                   }
-                   next_members_ns_ = now_ns_ + kMembersSoonNs;
-                 });
+  masters_.members(now_ns + kMembersNs, [this, alive = std::weak_ptr(alive_)](
+                                            const Result<wire::MembersAnswer>& answer) {
+    if (alive.expired()) return;
+    members_asked_ = false;
+    if (answer) {
+      peers_.update(*answer);
+      return;
+    }
+    next_members_ns_ = now_ns_ + kMembersSoonNs;
+  });
 }
 
 // ---- Peers --------------------------------------------------------------------------------------
@@ -513,7 +535,7 @@ std::function<void(mc_status)> ClusterNode::answer_held(MemberId to, std::uint32
                                            : status == MC_NO_SPACE  ? HoldOutcome::kNoRoom
                                            : status == MC_CANCELLED ? HoldOutcome::kBehind
                                                                     : HoldOutcome::kFailed);
-    held.refused_up_to = port_->refused_up_to();
+    held.refused_up_to = masters_.refused_up_to();
     notify(to, held, now_ns_);
   };
 }
@@ -538,70 +560,6 @@ void ClusterNode::tell_stripes(MemberId from, const PeerMessage& ask, std::uint6
   none.kind = PeerMessageKind::kStripes;
   none.request = ask.request;
   notify(from, none, now_ns);
-}
-
-// ---- The master's orders ------------------------------------------------------------------------
-
-metadata::Load ClusterNode::load() {
-  metadata::Load load;
-  for (const auto& tenant : tenants_) load.used_bytes += tenant->store().live_bytes();
-  return load;
-}
-
-void ClusterNode::next_report(bool first, std::vector<metadata::PublishItem>& items) {
-  if (first) fetcher_->report_begun();
-  announcer_->next_report(first, items);
-}
-
-void ClusterNode::on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) {
-  announcer_->on_verdict(item, verdict);
-}
-
-void ClusterNode::on_drop(const wire::Drop& order, Done done) {
-  for (const metadata::RemoveItem& item : order.items) {
-    fetcher_->locations().forget(item.hash);
-    fetcher_->dropped(item.hash, item.up_to_version);
-    for (const auto& tenant : tenants_) {
-      StripeKeeper::drop(*tenant, item.hash, item.up_to_version);
-      const std::uint32_t entry = tenant->find(item.hash);
-      if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
-      tenant->drop(entry);
-    }
-  }
-  done({});
-}
-
-void ClusterNode::on_drop_matching(const wire::Match& match,
-                                   Reply<wire::RemoveMatchingAnswer> reply) {
-  ClusterTenant* const tenant = find(match.name_space);
-  if (tenant == nullptr) {
-    reply(wire::RemoveMatchingAnswer());
-    return;
-  }
-  // Copies under way are of what goes, those begun meanwhile too.
-  fetcher_->dropped(*tenant);
-  walks_.remove(*tenant, match,
-                [this, name = match.name_space,
-                 reply = std::move(reply)](const Result<wire::RemoveMatchingAnswer>& removed) {
-                  if (const ClusterTenant* const of = find(name)) fetcher_->dropped(*of);
-                  reply(removed);
-                });
-}
-
-void ClusterNode::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
-  if (ClusterTenant* const tenant = find(match.name_space)) {
-    walks_.list(*tenant, match, std::move(reply));
-  } else {
-    reply(wire::ListAnswer());
-  }
-}
-
-void ClusterNode::on_copy(const wire::Copy& order, Done done) {
-  std::vector<ClusterTenant*> all;
-  for (const auto& tenant : tenants_) all.push_back(tenant.get());
-  fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, [done](mc_status status) {
-    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
-  });
 }
 
 }  // namespace mc::agent

@@ -3,19 +3,20 @@
 // What it is: this agent as a member of the cluster: composes what is in this folder, and answers
 //   peers and masters.
 //
-//     Server ── Errands ──► Fetcher ──► MasterPort, Peers, Transport
-//     stores ── changes ──► Announcer ──► MasterPort
-//     puts without room ──► Placer ──► MasterPort, peers;   theirs: Hold ──► Fetcher
+//     Server ── Errands ──► Fetcher ──► Masters, Peers, Transport
+//     stores ── changes ──► Announcer ──► Masters
+//     puts without room ──► Placer ──► Masters, peers;   theirs: Hold ──► Fetcher
 //     those too large for one host ──► Striper ──► Placer;   theirs: Hold, Seal ──► StripeKeeper
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
-//     master ── drop, copy, list ──► ClusterTenant, Fetcher
+//     master of a share ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
 // Threads: the agent's loop.
 // Owns: everything of the cluster's but the stores. Built by the agent, or by a simulator with
-//   another port and transport.
+//   other ports and another transport.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "agent/cluster/announcer.h"
 #include "agent/cluster/fetcher.h"
 #include "agent/cluster/index_walks.h"
+#include "agent/cluster/masters.h"
 #include "agent/cluster/peers.h"
 #include "agent/cluster/placer.h"
 #include "agent/cluster/stripe_keeper.h"
@@ -40,7 +42,7 @@ struct ClusterIdentity {
   StripeRules stripes;
 };
 
-class ClusterNode : public Cluster, protected MasterOrders {
+class ClusterNode : public Cluster {
  public:
   ClusterNode(const ClusterIdentity& identity);
   ~ClusterNode() override;
@@ -63,20 +65,19 @@ class ClusterNode : public Cluster, protected MasterOrders {
   bool ask(std::string_view verb, std::string_view request, Answer done) override;
 
  protected:
-  // To be called once, before the first tenant. Both outlive this object's use of them: stop().
-  void connect(MasterPort& port, transport::Transport& transport);
-  void stop();
+  // What the master of a share orders; to be given to its port. Outlives the port.
+  class Orders;
 
-  metadata::Load load() override;
-  void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
-  void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;
-  void on_drop(const metadata::wire::Drop& order, Done done) override;
-  void on_drop_matching(const metadata::wire::Match& match,
-                        Reply<metadata::wire::RemoveMatchingAnswer> reply) override;
-  void on_list(const metadata::wire::Match& match,
-               Reply<metadata::wire::ListAnswer> reply) override;
-  void on_copy(const metadata::wire::Copy& order, Done done) override;
-  void on_fenced() override { fenced_ = true; }
+  // To be called once, before the first tenant. All outlive this object's use of them: stop().
+  void connect(std::vector<MasterPort*> ports, transport::Transport& transport);
+  // Others take the place of the masters' ports.
+  void set_masters(std::vector<MasterPort*> ports);
+  void stop();
+  std::unique_ptr<MasterOrders> orders_of(std::uint32_t share);
+  // A master says in how many shares the keys are.
+  virtual void on_shares(std::uint32_t /*share*/, std::uint32_t /*shares*/) {}
+  // It must not serve any more.
+  void set_fenced() { fenced_ = true; }
 
   // Why less than all that could goes by RDMA; empty: nothing stands against it, or it is not
   // wanted.
@@ -84,13 +85,34 @@ class ClusterNode : public Cluster, protected MasterOrders {
 
   const ClusterIdentity identity_;
   Peers peers_;
+  Masters masters_;
 
  private:
+  // cluster_orders.cc
+  metadata::Load load() const;
+  void drop(const metadata::wire::Drop& order);
+  void drop_matching(std::uint32_t share, const metadata::wire::Match& match,
+                     MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
+  void list(std::uint32_t share, const metadata::wire::Match& match,
+            MasterOrders::Reply<metadata::wire::ListAnswer> reply);
+  void copy(const metadata::wire::Copy& order, MasterOrders::Done done);
+
   // Tells the transport which parts of the pools have memory.
   void tell_backed();
   ClusterTenant* find(const Tenant& tenant) const;
   ClusterTenant* find(std::string_view name_space) const;
-  void remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns);
+  // share: of it alone.
+  void remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns,
+              std::optional<std::uint32_t> share = std::nullopt);
+  struct Doomed {  // an item of an errand
+    std::size_t item = 0;
+    std::uint64_t version = 0;     // of what is here, or 0
+    std::uint64_t generation = 0;  // the same, of the index
+  };
+  void remove_of_share(std::uint32_t share, const std::shared_ptr<Errand>& errand,
+                       std::vector<Doomed> doomed, const metadata::wire::Remove& request);
+  void end_removal(Errand& errand, const std::vector<Doomed>& doomed,
+                   const Result<metadata::wire::RemoveReply>& reply);
   void remove_again(std::uint64_t now_ns);
   void on_notified(const transport::Event& event, std::uint64_t now_ns);
   void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
@@ -105,7 +127,6 @@ class ClusterNode : public Cluster, protected MasterOrders {
 
   metadata::KeyHasher hasher_;
   VersionClock clock_;
-  MasterPort* port_ = nullptr;
   transport::Transport* transport_ = nullptr;
   std::vector<std::unique_ptr<ClusterTenant>> tenants_;
   std::unique_ptr<Announcer> announcer_;
@@ -126,6 +147,7 @@ class ClusterNode : public Cluster, protected MasterOrders {
   std::uint64_t asks_served_ = 0;
   struct Removal {  // that a recovering master could not decide
     std::shared_ptr<Errand> errand;
+    std::uint32_t share = 0;
     std::uint64_t due_ns = 0;
   };
   std::deque<Removal> removals_;

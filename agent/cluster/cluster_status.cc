@@ -97,6 +97,58 @@ Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost
   return value;
 }
 
+Json::Value share_json(const MasterPort& port, std::uint32_t share,
+                       const Result<wire::StatsAnswer>& answer) {
+  Json::Value value;
+  value["share"] = share;
+  value["leader"] = answer ? port.leader() : std::string();
+  value["epoch"] = u64(port.epoch());
+  value["keys"] = u64(answer ? answer->entries : 0);
+  value["state"] = !answer ? "no leader" : answer->recovering ? "recovering" : "ok";
+  return value;
+}
+
+// What each share's master says, and the sum of it.
+void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAnswer>>& answers,
+                  Json::Value& value) {
+  wire::StatsAnswer sum;
+  bool any = false;
+  value["shares"] = Json::Value(Json::arrayValue);
+  for (std::uint32_t share = 0; share < answers.size(); ++share) {
+    const Result<wire::StatsAnswer>& answer = answers[share];
+    if (share < masters.count()) {
+      value["shares"].append(share_json(masters.at(share), share, answer));
+    }
+    if (!answer) {
+      value["master_error"] = answer.error().to_string();
+      continue;
+    }
+    any = true;
+    sum.entries += answer->entries;
+    sum.tombstones += answer->tombstones;
+    sum.members = std::max(sum.members, answer->members);
+    sum.reports_missing += answer->reports_missing;
+    sum.memory_bytes += answer->memory_bytes;
+    sum.published += answer->published;
+    sum.located += answer->located;
+    sum.repairs_queued += answer->repairs_queued;
+    sum.repairs_running += answer->repairs_running;
+    sum.recovering |= answer->recovering;
+  }
+  if (!any) return;
+  Json::Value& master = value["master"];
+  master["entries"] = u64(sum.entries);
+  master["tombstones"] = u64(sum.tombstones);
+  master["members"] = u64(sum.members);
+  master["reports_missing"] = u64(sum.reports_missing);
+  master["memory_bytes"] = u64(sum.memory_bytes);
+  master["published"] = u64(sum.published);
+  master["located"] = u64(sum.located);
+  master["repairs_queued"] = u64(sum.repairs_queued);
+  master["repairs_running"] = u64(sum.repairs_running);
+  master["recovering"] = sum.recovering;
+}
+
 }  // namespace
 
 std::string ClusterNode::status_text() {
@@ -105,8 +157,9 @@ std::string ClusterNode::status_text() {
   const transport::Counters& moved = transport_->counters();
   Json::Value value;
   value["node"] = u64(identity_.node);
-  value["master_ready"] = port_->ready();
-  value["epoch"] = u64(port_->epoch());
+  value["master_ready"] = masters_.all_ready();
+  value["epoch"] = u64(masters_.at(0).epoch());
+  value["shares"] = masters_.count();
   value["members"] = u64(peers_.all().size());
   value["locations"] = u64(fetcher_->locations().count());
   Json::Value& counters = value["counters"];
@@ -232,29 +285,16 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
   }
   const std::uint64_t deadline_ns = mc::now_ns() + kAnswerNs;
   if (verb == "cluster") {
-    port_->stats(deadline_ns, [this, done](const Result<wire::StatsAnswer>& answer) {
-      Json::Value value;
-      Json::CharReaderBuilder builder_here;
-      const std::unique_ptr<Json::CharReader> own(builder_here.newCharReader());
-      const std::string text = status_text();
-      own->parse(text.data(), text.data() + text.size(), &value["agent"], nullptr);
-      if (!answer) {
-        value["master_error"] = answer.error().to_string();
-      } else {
-        Json::Value& master = value["master"];
-        master["entries"] = u64(answer->entries);
-        master["tombstones"] = u64(answer->tombstones);
-        master["members"] = u64(answer->members);
-        master["reports_missing"] = u64(answer->reports_missing);
-        master["memory_bytes"] = u64(answer->memory_bytes);
-        master["published"] = u64(answer->published);
-        master["located"] = u64(answer->located);
-        master["repairs_queued"] = u64(answer->repairs_queued);
-        master["repairs_running"] = u64(answer->repairs_running);
-        master["recovering"] = answer->recovering;
-      }
-      done(text_of(value));
-    });
+    masters_.stats(deadline_ns,
+                   [this, done](const std::vector<Result<wire::StatsAnswer>>& answers) {
+                     Json::Value value;
+                     Json::CharReaderBuilder builder_here;
+                     const std::unique_ptr<Json::CharReader> own(builder_here.newCharReader());
+                     const std::string text = status_text();
+                     own->parse(text.data(), text.data() + text.size(), &value["agent"], nullptr);
+                     masters_json(masters_, answers, value);
+                     done(text_of(value));
+                   });
     return true;
   }
   if (verb == "rails") {
@@ -262,7 +302,7 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
     return true;
   }
   if (verb == "nodes") {
-    port_->members(deadline_ns, [this, done](const Result<wire::MembersAnswer>& answer) {
+    masters_.members(deadline_ns, [this, done](const Result<wire::MembersAnswer>& answer) {
       if (!answer) {
         done(failure(answer.error()));
         return;
@@ -298,36 +338,37 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
       for (const Json::Value& one : many) {
         locate.keys.push_back(tenant->name_of(key_of(one.asString())));
       }
-      port_->locate(locate, deadline_ns, [done](const Result<metadata::LocateAnswer>& answer) {
+      masters_.locate(locate, deadline_ns, [done](const Result<metadata::LocateAnswer>& answer) {
         done(answer ? text_of(holders_json(*answer)) : failure(answer.error()));
       });
       return true;
     }
     locate.keys.push_back(tenant->name_of(key_of(request)));
-    port_->locate(locate, deadline_ns, [this, done](const Result<metadata::LocateAnswer>& answer) {
-      if (!answer || answer->keys.empty()) {
-        done(failure(answer ? Status(MC_INTERNAL) : answer.error()));
-        return;
-      }
-      const metadata::Located& found = answer->keys.front();
-      Json::Value value;
-      value["found"] = found.state == metadata::Lookup::kFound;
-      value["recovering"] = found.state == metadata::Lookup::kRecovering;
-      value["version"] = u64(found.version);
-      value["bytes"] = u64(found.bytes);
-      value["replicas_wanted"] = found.attributes.replicas;
-      value["stripe_hosts"] = found.attributes.stripe_hosts;
-      value["holders"] = Json::Value(Json::arrayValue);
-      for (const MemberId node : answer->holders_of(found)) {
-        const wire::MemberInfo* const member = peers_.find(node);
-        Json::Value holder;
-        holder["node"] = u64(node);
-        holder["address"] = member != nullptr ? member->descriptor.address : std::string();
-        holder["self"] = node == identity_.node;
-        value["holders"].append(holder);
-      }
-      done(text_of(value));
-    });
+    masters_.of(locate.keys.front())
+        .locate(locate, deadline_ns, [this, done](const Result<metadata::LocateAnswer>& answer) {
+          if (!answer || answer->keys.empty()) {
+            done(failure(answer ? Status(MC_INTERNAL) : answer.error()));
+            return;
+          }
+          const metadata::Located& found = answer->keys.front();
+          Json::Value value;
+          value["found"] = found.state == metadata::Lookup::kFound;
+          value["recovering"] = found.state == metadata::Lookup::kRecovering;
+          value["version"] = u64(found.version);
+          value["bytes"] = u64(found.bytes);
+          value["replicas_wanted"] = found.attributes.replicas;
+          value["stripe_hosts"] = found.attributes.stripe_hosts;
+          value["holders"] = Json::Value(Json::arrayValue);
+          for (const MemberId node : answer->holders_of(found)) {
+            const wire::MemberInfo* const member = peers_.find(node);
+            Json::Value holder;
+            holder["node"] = u64(node);
+            holder["address"] = member != nullptr ? member->descriptor.address : std::string();
+            holder["self"] = node == identity_.node;
+            value["holders"].append(holder);
+          }
+          done(text_of(value));
+        });
     return true;
   }
   if (verb == "drain") {
@@ -339,7 +380,7 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
           failure({MC_INVALID_ARGUMENT, "no member has that node id or address; see mcctl nodes"}));
       return true;
     }
-    port_->drain(drain, deadline_ns, [done](const Result<wire::DrainAnswer>& answer) {
+    masters_.drain(drain, deadline_ns, [done](const Result<wire::DrainAnswer>& answer) {
       if (!answer) {
         done(failure(answer.error()));
         return;

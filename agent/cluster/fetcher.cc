@@ -102,36 +102,50 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
 
 void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
                      std::uint64_t now_ns) {
-  metadata::wire::Locate request;
-  const auto asked = std::make_shared<std::vector<std::size_t>>();
-  request.host = reader_.host;
-  request.zone = reader_.zone;
+  std::vector<KeyHash> names;
+  std::vector<std::size_t> items;
   for (std::size_t i = 0; i < errand->items.size(); ++i) {
     Errand::Item& item = errand->items[i];
     if (!item.open || serve_locally(*errand, item, tenant)) continue;
     const KeyHash name = tenant.name_of(item.key);
-    if (!port_.ready()) {
+    if (!masters_.of(name).ready()) {
       const bool known = locations_.find(name) != nullptr;
       counters_.master_away += known ? 0 : 1;
       errand->settle(item, known ? MC_OK : MC_NOT_FOUND);
       ended_ = true;
       continue;
     }
-    request.keys.push_back(name);
-    asked->push_back(i);
+    names.push_back(name);
+    items.push_back(i);
   }
-  if (request.keys.empty()) return;
-  counters_.located += request.keys.size();
-  port_.locate(request, std::min(errand->deadline_ns, now_ns + kMostLocateNs),
-               [this, errand, asked,
-                alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-                 if (alive.expired()) return;
-                 for (std::size_t i = 0; i < asked->size(); ++i) {
-                   const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
-                   errand->settle(errand->items[(*asked)[i]], found ? MC_OK : MC_NOT_FOUND);
-                 }
-                 ended_ |= errand->over();
-               });
+  counters_.located += names.size();
+  for (const Masters::Part& part : masters_.split(names)) {
+    metadata::wire::Locate request;
+    request.host = reader_.host;
+    request.zone = reader_.zone;
+    std::vector<std::size_t> asked;
+    for (const std::size_t place : part.places) {
+      request.keys.push_back(names[place]);
+      asked.push_back(items[place]);
+    }
+    ask_whether_there(errand, std::move(asked), request, now_ns);
+  }
+}
+
+void Fetcher::ask_whether_there(const std::shared_ptr<Errand>& errand,
+                                std::vector<std::size_t> items,
+                                const metadata::wire::Locate& request, std::uint64_t now_ns) {
+  MasterPort& port = masters_.of(request.keys.front());
+  port.locate(request, std::min(errand->deadline_ns, now_ns + kMostLocateNs),
+              [this, errand, asked = std::move(items),
+               alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                if (alive.expired()) return;
+                for (std::size_t i = 0; i < asked.size(); ++i) {
+                  const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
+                  errand->settle(errand->items[asked[i]], found ? MC_OK : MC_NOT_FOUND);
+                }
+                ended_ |= errand->over();
+              });
 }
 
 bool Fetcher::forget(const ClusterTenant& tenant) {
@@ -178,37 +192,48 @@ void Fetcher::send_locates(std::uint64_t now_ns) {
   to_locate_.insert(to_locate_.end(), later.begin(), later.end());
 }
 
+// One question to each master, or more if it were too long.
 void Fetcher::send_due_locates(std::uint64_t now_ns) {
+  std::vector<std::vector<std::uint64_t>> due(masters_.count());
   while (!to_locate_.empty()) {
-    std::vector<std::uint64_t> ids;
-    metadata::wire::Locate request;
-    request.host = reader_.host;
-    request.zone = reader_.zone;
-    std::uint64_t deadline_ns = 0;
-    while (!to_locate_.empty() && ids.size() < kLocateBatch) {
-      Fetch* const fetch = find(to_locate_.back());
-      to_locate_.pop_back();
-      if (fetch == nullptr) continue;
-      if (!port_.ready()) {
-        miss(*fetch, MC_NOT_FOUND, counters_.master_away);
-        continue;
-      }
-      fetch->step = Step::kLocating;
-      fetch->try_until_ns = std::min(fetch->deadline_ns, now_ns + kMostLocateNs);
-      deadline_ns = std::max(deadline_ns, fetch->try_until_ns);
-      ids.push_back(fetch->id);
-      request.keys.push_back(fetch->name);
+    Fetch* const fetch = find(to_locate_.back());
+    to_locate_.pop_back();
+    if (fetch == nullptr) continue;
+    const std::uint32_t share = masters_.share_of(fetch->name);
+    if (!masters_.at(share).ready()) {
+      miss(*fetch, MC_NOT_FOUND, counters_.master_away);
+      continue;
     }
-    if (ids.empty()) return;
-    counters_.located += ids.size();
-    const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-    request.wait_ms = static_cast<std::uint32_t>(left_ns / kRecoveryShare / kMs);
-    port_.locate(
-        request, deadline_ns,
-        [this, ids, alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-          if (!alive.expired()) on_located(ids, answer);
-        });
+    fetch->step = Step::kLocating;
+    fetch->try_until_ns = std::min(fetch->deadline_ns, now_ns + kMostLocateNs);
+    due[share].push_back(fetch->id);
+    if (due[share].size() == kLocateBatch)
+      send_locate(share, std::exchange(due[share], {}), now_ns);
   }
+  for (std::uint32_t share = 0; share < masters_.count(); ++share) {
+    if (!due[share].empty()) send_locate(share, std::move(due[share]), now_ns);
+  }
+}
+
+void Fetcher::send_locate(std::uint32_t share, std::vector<std::uint64_t> ids,
+                          std::uint64_t now_ns) {
+  metadata::wire::Locate request;
+  request.host = reader_.host;
+  request.zone = reader_.zone;
+  std::uint64_t deadline_ns = 0;
+  for (const std::uint64_t id : ids) {
+    const Fetch& fetch = *find(id);
+    request.keys.push_back(fetch.name);
+    deadline_ns = std::max(deadline_ns, fetch.try_until_ns);
+  }
+  counters_.located += ids.size();
+  const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+  request.wait_ms = static_cast<std::uint32_t>(left_ns / kRecoveryShare / kMs);
+  masters_.at(share).locate(request, deadline_ns,
+                            [this, ids = std::move(ids), alive = std::weak_ptr(alive_)](
+                                const Result<metadata::LocateAnswer>& answer) {
+                              if (!alive.expired()) on_located(ids, answer);
+                            });
 }
 
 void Fetcher::on_located(const std::vector<std::uint64_t>& ids,

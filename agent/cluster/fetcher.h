@@ -28,7 +28,7 @@
 #include "agent/cluster/cluster_tenant.h"
 #include "agent/cluster/gatherer.h"
 #include "agent/cluster/location_cache.h"
-#include "agent/cluster/master_port.h"
+#include "agent/cluster/masters.h"
 #include "agent/cluster/peers.h"
 #include "transport/transport.h"
 
@@ -49,9 +49,9 @@ class Fetcher {
  public:
   using Ended = std::function<void(mc_status)>;
 
-  Fetcher(MasterPort& port, Peers& peers, transport::Transport& transport, Announcer& announcer,
-          Gatherer& gatherer, const metadata::Reader& reader)
-      : port_(port),
+  Fetcher(const Masters& masters, Peers& peers, transport::Transport& transport,
+          Announcer& announcer, Gatherer& gatherer, const metadata::Reader& reader)
+      : masters_(masters),
         peers_(peers),
         transport_(transport),
         announcer_(announcer),
@@ -82,7 +82,7 @@ class Fetcher {
   // Or any object of the namespace.
   void dropped(const ClusterTenant& tenant);
   // A report begins, which names what is held: with it the master forgets what was only offered.
-  void report_begun();
+  void report_begun(std::uint32_t share);
 
   void on_answer(MemberId from, const PeerMessage& message,
                  const std::vector<std::unique_ptr<ClusterTenant>>& tenants);
@@ -182,6 +182,10 @@ class Fetcher {
   bool serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& tenant);
   void send_locates(std::uint64_t now_ns);
   void send_due_locates(std::uint64_t now_ns);
+  void send_locate(std::uint32_t share, std::vector<std::uint64_t> ids, std::uint64_t now_ns);
+  // REQUIRES: keys of one share.
+  void ask_whether_there(const std::shared_ptr<Errand>& errand, std::vector<std::size_t> items,
+                         const metadata::wire::Locate& request, std::uint64_t now_ns);
   void send_asks(std::uint64_t now_ns);
   void on_located(const std::vector<std::uint64_t>& ids,
                   const Result<metadata::LocateAnswer>& answer);
@@ -213,7 +217,7 @@ class Fetcher {
   void check_times(std::uint64_t now_ns);
   void ask_again(std::uint64_t now_ns);
 
-  MasterPort& port_;
+  const Masters& masters_;
   Peers& peers_;
   transport::Transport& transport_;
   Announcer& announcer_;

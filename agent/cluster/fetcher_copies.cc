@@ -50,7 +50,8 @@ void Fetcher::hold(ClusterTenant& tenant, const PeerMessage& message, MemberId w
   const auto region = peers_.region_of(writer, message.region);
   const auto under_way = std::ranges::count_if(
       fetches_, [](const auto& each) { return each.second->held.has_value(); });
-  if (exists || !region || !port_.ready() || static_cast<std::size_t>(under_way) >= kMaxHeld) {
+  if (exists || !region || !masters_.of(name).ready() ||
+      static_cast<std::size_t>(under_way) >= kMaxHeld) {
     ended(exists ? MC_OK : MC_BUSY);
     return;
   }
@@ -171,9 +172,9 @@ void Fetcher::dropped(const ClusterTenant& tenant) {
   }
 }
 
-void Fetcher::report_begun() {
+void Fetcher::report_begun(std::uint32_t share) {
   for (const auto& [id, fetch] : fetches_) {
-    if (fetch->verdict_in) mark_dropped(*fetch);
+    if (fetch->verdict_in && masters_.share_of(fetch->name) == share) mark_dropped(*fetch);
   }
 }
 

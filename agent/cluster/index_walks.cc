@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "libmc/base/clock.h"
+#include "metadata/directory/share.h"
 
 namespace mc::agent {
 
@@ -24,7 +25,8 @@ bool is_live(ObjectIndex& index, std::uint32_t entry) {
 
 class IndexWalks::Walk {
  public:
-  Walk(ClusterTenant& tenant, const wire::Match& match) : tenant_(tenant), match_(match) {}
+  Walk(ClusterTenant& tenant, const wire::Match& match, Share share)
+      : tenant_(tenant), match_(match), share_(share) {}
   virtual ~Walk() = default;
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
@@ -50,10 +52,11 @@ class IndexWalks::Walk {
       }
       if (!is_live(index, entry)) continue;
       if (!tenant_.is_stripe(entry)) {
+        if (!is_of_share(index.key_of(entry))) continue;
         const std::uint64_t bytes = index.entry(entry).length.load_relaxed();
         if (!visit(entry, index.key_of(entry), bytes)) return false;
       } else if (const StripeSet* const set = tenant_.speaks_for(entry)) {
-        if (!visit(entry, set->key, set->facts.whole_bytes)) return false;
+        if (is_of_share(set->key) && !visit(entry, set->key, set->facts.whole_bytes)) return false;
       }
     }
     return true;
@@ -68,6 +71,11 @@ class IndexWalks::Walk {
   const wire::Match match_;
 
  private:
+  bool is_of_share(std::string_view key) const {
+    return share_.of == 1 || metadata::share_of(tenant_.name_of(key), share_.of) == share_.number;
+  }
+
+  const Share share_;
   std::uint32_t cursor_ = 0;
   std::vector<std::uint32_t> behind_;
 };
@@ -75,8 +83,9 @@ class IndexWalks::Walk {
 // The smallest `limit` keys after match.after: a heap with the largest of them in front.
 class IndexWalks::Listing final : public Walk {
  public:
-  Listing(ClusterTenant& tenant, const wire::Match& match, Reply<wire::ListAnswer> reply)
-      : Walk(tenant, match), reply_(std::move(reply)) {}
+  Listing(ClusterTenant& tenant, const wire::Match& match, Share share,
+          Reply<wire::ListAnswer> reply)
+      : Walk(tenant, match, share), reply_(std::move(reply)) {}
 
   bool visit(std::uint32_t, std::string_view key, std::uint64_t object_bytes) override {
     std::vector<wire::ListedKey>& keys = answer_.keys;
@@ -124,9 +133,9 @@ class IndexWalks::Listing final : public Walk {
 
 class IndexWalks::Removal final : public Walk {
  public:
-  Removal(ClusterTenant& tenant, const wire::Match& match, Reply<wire::RemoveMatchingAnswer> reply,
-          std::optional<boost::regex> pattern)
-      : Walk(tenant, match), reply_(std::move(reply)), pattern_(std::move(pattern)) {}
+  Removal(ClusterTenant& tenant, const wire::Match& match, Share share,
+          Reply<wire::RemoveMatchingAnswer> reply, std::optional<boost::regex> pattern)
+      : Walk(tenant, match, share), reply_(std::move(reply)), pattern_(std::move(pattern)) {}
 
   bool visit(std::uint32_t entry, std::string_view key, std::uint64_t) override {
     if (pattern_) {
@@ -172,13 +181,13 @@ bool IndexWalks::admit(const Reply<Answer>& reply) const {
   return false;
 }
 
-void IndexWalks::list(ClusterTenant& tenant, const wire::Match& match,
+void IndexWalks::list(ClusterTenant& tenant, const wire::Match& match, Share share,
                       Reply<wire::ListAnswer> reply) {
   if (!admit(reply)) return;
-  begin(std::make_unique<Listing>(tenant, match, std::move(reply)));
+  begin(std::make_unique<Listing>(tenant, match, share, std::move(reply)));
 }
 
-void IndexWalks::remove(ClusterTenant& tenant, const wire::Match& match,
+void IndexWalks::remove(ClusterTenant& tenant, const wire::Match& match, Share share,
                         Reply<wire::RemoveMatchingAnswer> reply) {
   if (!admit(reply)) return;
   std::optional<boost::regex> pattern;
@@ -191,7 +200,7 @@ void IndexWalks::remove(ClusterTenant& tenant, const wire::Match& match,
       return;
     }
   }
-  begin(std::make_unique<Removal>(tenant, match, std::move(reply), std::move(pattern)));
+  begin(std::make_unique<Removal>(tenant, match, share, std::move(reply), std::move(pattern)));
 }
 
 void IndexWalks::begin(std::unique_ptr<Walk> walk) {

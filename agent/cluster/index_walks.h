@@ -34,10 +34,14 @@ class IndexWalks {
   IndexWalks();
   ~IndexWalks();
 
+  struct Share {  // of the keys, that is walked
+    std::uint32_t number = 0;
+    std::uint32_t of = 1;
+  };
   // Both answer from a later turn(), or at once if they cannot begin.
-  void list(ClusterTenant& tenant, const metadata::wire::Match& match,
+  void list(ClusterTenant& tenant, const metadata::wire::Match& match, Share share,
             Reply<metadata::wire::ListAnswer> reply);
-  void remove(ClusterTenant& tenant, const metadata::wire::Match& match,
+  void remove(ClusterTenant& tenant, const metadata::wire::Match& match, Share share,
               Reply<metadata::wire::RemoveMatchingAnswer> reply);
   // The namespace ends: its walks answer with what they have found.
   void forget(ClusterTenant& tenant);

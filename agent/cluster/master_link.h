@@ -19,6 +19,9 @@ class MasterLink final : public MasterPort {
                                                   MasterOrders& orders);
   ~MasterLink() override;
 
+  // Ends all that is open, and tells whoever asked. Nothing else may be called afterwards.
+  void end() { client_.reset(); }
+
   int wait_fd() const { return client_->wait_fd(); }
   // True: the master has said something, or was told.
   bool poll() { return client_->poll(); }
@@ -48,6 +51,7 @@ class MasterLink final : public MasterPort {
   std::uint64_t refused_up_to() const override { return client_->refused_up_to(); }
   std::uint64_t epoch() const override { return client_->epoch(); }
   bool ready() const override { return client_->ready(); }
+  const std::string& leader() const override { return client_->leader(); }
 
  private:
   MasterLink() = default;

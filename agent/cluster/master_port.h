@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the masters as the agent's loop sees them: questions whose answers come back into the
+// What it is: the master of one share of the keys as the agent's loop sees it: questions whose
+// answers come back into the
 //   loop, and orders that arrive there. MasterLink is the one over the network; a simulator has
 //   another.
 // Threads: the agent's loop, callbacks and MasterOrders included.
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "metadata/master/client/master_client.h"
@@ -49,8 +51,10 @@ class MasterPort {
   // later one.
   [[nodiscard]] virtual std::uint64_t refused_up_to() const = 0;
   [[nodiscard]] virtual std::uint64_t epoch() const = 0;
-  // Joined, and all that is held has been reported.
+  // Joined, and all that is held of the share has been reported.
   [[nodiscard]] virtual bool ready() const = 0;
+  // Whom it talks to, or seeks; empty: nobody yet.
+  [[nodiscard]] virtual const std::string& leader() const = 0;
 };
 
 }  // namespace mc::agent

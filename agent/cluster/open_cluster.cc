@@ -49,7 +49,7 @@ class NetworkCluster final : public ClusterNode {
  public:
   using ClusterNode::ClusterNode;
   ~NetworkCluster() override {
-    link_.reset();  // it calls into this object; then what uses the transport ends
+    links_.clear();  // they call into this object; then what uses the transport ends
     stop();
   }
 
@@ -116,13 +116,12 @@ class NetworkCluster final : public ClusterNode {
     for (const int fd : {transport_->wait_fd(), door_->listening_fd(), door_->shaking_fd()}) {
       if (Status status = watch(fd); !status.ok()) return status;
     }
-    auto link = MasterLink::open(master_, *this);
-    if (!link) return link.error();
-    link_ = std::move(*link);
-    connect(*link_, *transport_);
+    // The master of share 0 says how many shares there are.
+    if (Status status = open_links(0); !status.ok()) return status;
+    connect(ports(), *transport_);
     spdlog::info("event=cluster_open node={} listen={} advertise={} cluster={}", identity_.node,
                  options.listen, advertised, options.cluster_id);
-    return watch(link_->wait_fd());
+    return {};
   }
 
   int wait_fd() const override { return epoll_.get(); }
@@ -132,12 +131,36 @@ class NetworkCluster final : public ClusterNode {
       door_->poll(now_ns);
       next_door_ns_ = now_ns + kDoorNs;
     }
-    const bool heard = link_->poll();
+    bool heard = false;
+    // One may say that there are more.
+    for (std::size_t share = 0; share < links_.size(); ++share) heard |= links_[share].port->poll();
     return ClusterNode::poll(now_ns) || heard;
   }
 
   std::uint64_t next_poll_ns() const override {
-    return std::min(link_->next_poll_ns(), ClusterNode::next_poll_ns());
+    std::uint64_t next_ns = ClusterNode::next_poll_ns();
+    for (const MasterOf& link : links_) next_ns = std::min(next_ns, link.port->next_poll_ns());
+    return next_ns;
+  }
+
+ protected:
+  // Of another number than before the cluster has been made anew; those who are bound to the old
+  // one are refused, and share 0 tells.
+  void on_shares(std::uint32_t share, std::uint32_t shares) override {
+    if (share != 0 || shares == links_.size()) return;
+    std::vector<MasterOf> old;
+    while (links_.size() > 1) {
+      old.push_back(std::move(links_.back()));
+      links_.pop_back();
+    }
+    if (Status status = open_links(shares); !status.ok()) {
+      spdlog::critical("event=no_way_to_masters error=\"{}\"", status.to_string());
+      return set_fenced();
+    }
+    spdlog::info("event=shares count={}", shares);
+    set_masters(ports());
+    // What is open on them ends, when nobody uses them any more.
+    for (const MasterOf& link : old) link.port->end();
   }
 
  private:
@@ -197,6 +220,31 @@ class NetworkCluster final : public ClusterNode {
     return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
   }
 
+  // Those that are missing; 0: the first one, which asks for their number.
+  Status open_links(std::uint32_t shares) {
+    do {
+      master_.share = static_cast<std::uint32_t>(links_.size());
+      master_.shares = master_.share == 0 ? 0 : shares;
+      MasterOf link{orders_of(master_.share), nullptr};
+      auto port = MasterLink::open(master_, *link.orders);
+      if (!port) return port.error();
+      link.port = std::move(*port);
+      if (Status status = watch(link.port->wait_fd()); !status.ok()) return status;
+      links_.push_back(std::move(link));
+    } while (links_.size() < shares);
+    return {};
+  }
+  std::vector<MasterPort*> ports() const {
+    std::vector<MasterPort*> all;
+    for (const MasterOf& link : links_) all.push_back(link.port.get());
+    return all;
+  }
+
+  struct MasterOf {  // a share
+    std::unique_ptr<MasterOrders> orders;
+    std::unique_ptr<MasterLink> port;
+  };
+
   metadata::MasterClientOptions master_;
   Fd epoll_;
   std::uint64_t next_door_ns_ = 0;
@@ -204,7 +252,7 @@ class NetworkCluster final : public ClusterNode {
   std::unique_ptr<transport::Transport> transport_;
   transport::choice::ChoiceTransport* choice_ = nullptr;  // that is what transport_ is, or null
   std::string without_rdma_;                              // why; empty: with it, or not wanted
-  std::unique_ptr<MasterLink> link_;
+  std::vector<MasterOf> links_;
 };
 
 }  // namespace

@@ -116,7 +116,8 @@ void Placer::place(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
   now_ns_ = now_ns;
   ++counters_.asked;
   Errand::Item& item = errand->items.front();
-  const auto region = port_.ready() && placements_.size() < kMaxPlacements
+  const metadata::KeyHash name = tenant.name_of(item.key);
+  const auto region = masters_.of(name).ready() && placements_.size() < kMaxPlacements
                           ? region_of(errand->source)
                           : fail(MC_BUSY, "no master, or too much is being placed");
   if (!region) {
@@ -130,7 +131,7 @@ void Placer::place(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
   placement.id = id;
   placement.errand = errand;
   placement.tenant = &tenant;
-  placement.name = tenant.name_of(item.key);
+  placement.name = name;
   placement.region = *region;
   placement.offset = errand->source.offset;
   placement.length = errand->source.order.length;
@@ -150,30 +151,31 @@ void Placer::locate(Placement& placement, std::uint64_t now_ns) {
   request.host = place_.host;
   request.zone = place_.zone;
   request.keys.push_back(placement.name);
-  port_.locate(request, std::min(placement.errand->deadline_ns, now_ns + kMostMasterNs),
-               [this, id = placement.id,
-                alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-                 Placement* const asked = alive.expired() ? nullptr : find(id);
-                 if (asked == nullptr) return;
-                 if (!answer || answer->keys.size() != 1) {
-                   return end_errand(*asked, MC_NO_SPACE, counters_.master_away);
-                 }
-                 const metadata::Located& found = answer->keys.front();
-                 if (found.state == metadata::Lookup::kFound) {
-                   const auto holders = answer->holders_of(found);
-                   asked->nodes = peers_.reading_order(asked->name, holders);
-                   const bool others = !asked->nodes.empty();
-                   // Those of an object in stripes are no better than others.
-                   if (found.attributes.striped) asked->nodes.clear();
-                   if ((others || found.attributes.striped) && found.whole() &&
-                       !asked->errand->source.order.upsert) {
-                     return end_errand(*asked, MC_OK, counters_.existed);
-                   }
-                 }
-                 if (goes_in_stripes(*asked, false)) return;
-                 if (asked->nodes.empty()) return choose(*asked, now_ns_);
-                 asked->step = Step::kOffering;
-               });
+  masters_.of(placement.name)
+      .locate(request, std::min(placement.errand->deadline_ns, now_ns + kMostMasterNs),
+              [this, id = placement.id,
+               alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                Placement* const asked = alive.expired() ? nullptr : find(id);
+                if (asked == nullptr) return;
+                if (!answer || answer->keys.size() != 1) {
+                  return end_errand(*asked, MC_NO_SPACE, counters_.master_away);
+                }
+                const metadata::Located& found = answer->keys.front();
+                if (found.state == metadata::Lookup::kFound) {
+                  const auto holders = answer->holders_of(found);
+                  asked->nodes = peers_.reading_order(asked->name, holders);
+                  const bool others = !asked->nodes.empty();
+                  // Those of an object in stripes are no better than others.
+                  if (found.attributes.striped) asked->nodes.clear();
+                  if ((others || found.attributes.striped) && found.whole() &&
+                      !asked->errand->source.order.upsert) {
+                    return end_errand(*asked, MC_OK, counters_.existed);
+                  }
+                }
+                if (goes_in_stripes(*asked, false)) return;
+                if (asked->nodes.empty()) return choose(*asked, now_ns_);
+                asked->step = Step::kOffering;
+              });
 }
 
 void Placer::choose(Placement& placement, std::uint64_t now_ns) {
@@ -184,19 +186,20 @@ void Placer::choose(Placement& placement, std::uint64_t now_ns) {
   request.host = place_.host;
   request.exclude = placement.asked;
   request.exclude.push_back(self_);
-  port_.place(request, std::min(placement.errand->deadline_ns, now_ns + kMostMasterNs),
-              [this, id = placement.id,
-               alive = std::weak_ptr(alive_)](const Result<wire::PlaceAnswer>& answer) {
-                Placement* const asked = alive.expired() ? nullptr : find(id);
-                if (asked == nullptr) return;
-                if (!answer || answer->nodes.size() != 1) {
-                  return end_errand(*asked, MC_NO_SPACE, counters_.master_away);
-                }
-                asked->nodes = answer->nodes.front();
-                asked->step = Step::kOffering;
-                if (!asked->nodes.empty() || goes_in_stripes(*asked, true)) return;
-                end_errand(*asked, MC_NO_SPACE, counters_.nobody);
-              });
+  masters_.of(placement.name)
+      .place(request, std::min(placement.errand->deadline_ns, now_ns + kMostMasterNs),
+             [this, id = placement.id,
+              alive = std::weak_ptr(alive_)](const Result<wire::PlaceAnswer>& answer) {
+               Placement* const asked = alive.expired() ? nullptr : find(id);
+               if (asked == nullptr) return;
+               if (!answer || answer->nodes.size() != 1) {
+                 return end_errand(*asked, MC_NO_SPACE, counters_.master_away);
+               }
+               asked->nodes = answer->nodes.front();
+               asked->step = Step::kOffering;
+               if (!asked->nodes.empty() || goes_in_stripes(*asked, true)) return;
+               end_errand(*asked, MC_NO_SPACE, counters_.nobody);
+             });
 }
 
 // ---- Offering -----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@
 
 #include "agent/cluster.h"
 #include "agent/cluster/cluster_tenant.h"
-#include "agent/cluster/master_port.h"
+#include "agent/cluster/masters.h"
 #include "agent/cluster/peers.h"
 #include "libmc/base/memory_file.h"
 #include "transport/transport.h"
@@ -49,9 +49,9 @@ class Placer final : public transport::RegionGuard {
   static constexpr std::uint64_t kHoldCookie = 1ull << 61;
   static constexpr std::size_t kMaxPlacements = 64;
 
-  Placer(MasterPort& port, Peers& peers, transport::Transport& transport, VersionClock& clock,
+  Placer(const Masters& masters, Peers& peers, transport::Transport& transport, VersionClock& clock,
          MemberId self, const metadata::Reader& place)
-      : port_(port),
+      : masters_(masters),
         peers_(peers),
         transport_(transport),
         clock_(clock),
@@ -133,7 +133,7 @@ class Placer final : public transport::RegionGuard {
   bool goes_in_stripes(Placement& placement, bool must);
   void end_errand(Placement& placement, mc_status status, std::uint64_t& reason);
 
-  MasterPort& port_;
+  const Masters& masters_;
   Peers& peers_;
   transport::Transport& transport_;
   VersionClock& clock_;

@@ -207,7 +207,8 @@ void StripeKeeper::remove(const StripeSet& set) {
   metadata::wire::Remove request;
   request.items.push_back({set.name, set.version});
   // Should nobody hear it, the other holders will miss this one.
-  port_.remove(request, now_ns_ + kRemoveNs, [](const Result<metadata::wire::RemoveReply>&) {});
+  masters_.of(set.name).remove(request, now_ns_ + kRemoveNs,
+                               [](const Result<metadata::wire::RemoveReply>&) {});
 }
 
 void StripeKeeper::look_at_flagged(ClusterTenant& tenant) {
@@ -242,25 +243,34 @@ void StripeKeeper::look_at_open(ClusterTenant& tenant) {
 
 // Whether the object is still whole, as far as the master knows.
 void StripeKeeper::ask_for_the_rest(ClusterTenant& tenant) {
-  metadata::wire::Locate request;
+  std::vector<metadata::KeyHash> names;
   std::vector<std::uint64_t> puts;
   const StripeTable::Sets& sets = tenant.stripes().all();
   std::uint64_t& cursor = tenant.stripes().asked_up_to;
   for (auto at = sets.upper_bound(cursor); at != sets.end() && puts.size() < kQuestions; ++at) {
     cursor = at->first;
-    if (!at->second.sealed || at->second.broken) continue;
-    request.keys.push_back(at->second.name);
+    const bool complete = at->second.sealed && !at->second.broken;
+    if (!complete || !masters_.of(at->second.name).ready()) continue;
+    names.push_back(at->second.name);
     puts.push_back(at->first);
   }
   if (sets.upper_bound(cursor) == sets.end()) cursor = 0;
-  if (puts.empty()) return;
-  port_.locate(request, now_ns_ + kOfferNs,
-               [this, puts, tenant_id = tenant.id(),
-                alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-                 if (!alive.expired() && answer && answer->keys.size() == puts.size()) {
-                   on_located(tenant_id, puts, *answer);
-                 }
-               });
+  for (const Masters::Part& part : masters_.split(names)) {
+    metadata::wire::Locate request;
+    std::vector<std::uint64_t> asked;
+    for (const std::size_t place : part.places) {
+      request.keys.push_back(names[place]);
+      asked.push_back(puts[place]);
+    }
+    masters_.at(part.share)
+        .locate(request, now_ns_ + kOfferNs,
+                [this, asked, tenant_id = tenant.id(),
+                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                  if (!alive.expired() && answer && answer->keys.size() == asked.size()) {
+                    on_located(tenant_id, asked, *answer);
+                  }
+                });
+  }
 }
 
 void StripeKeeper::on_located(std::uint64_t tenant_id, const std::vector<std::uint64_t>& puts,
@@ -296,7 +306,6 @@ void StripeKeeper::flush(std::uint64_t now_ns) {
   for (const auto& tenant : tenants_) look_at_open(*tenant);
   if (now_ns < next_question_ns_) return;
   next_question_ns_ = now_ns + grace_ns_ / kRoundsPerGrace;
-  if (!port_.ready()) return;
   for (const auto& tenant : tenants_) ask_for_the_rest(*tenant);
 }
 

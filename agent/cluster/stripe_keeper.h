@@ -21,7 +21,7 @@
 
 #include "agent/cluster/announcer.h"
 #include "agent/cluster/cluster_tenant.h"
-#include "agent/cluster/master_port.h"
+#include "agent/cluster/masters.h"
 #include "agent/cluster/peers.h"
 #include "transport/transport.h"
 
@@ -40,10 +40,11 @@ class StripeKeeper {
   using Ended = std::function<void(mc_status)>;  // as Fetcher::hold
   static constexpr std::size_t kMaxOpen = 256;   // sets
 
-  StripeKeeper(Tenants& tenants, MasterPort& port, Peers& peers, transport::Transport& transport,
-               Announcer& announcer, VersionClock& clock, std::uint64_t grace_ns)
+  StripeKeeper(Tenants& tenants, const Masters& masters, Peers& peers,
+               transport::Transport& transport, Announcer& announcer, VersionClock& clock,
+               std::uint64_t grace_ns)
       : tenants_(tenants),
-        port_(port),
+        masters_(masters),
         peers_(peers),
         transport_(transport),
         announcer_(announcer),
@@ -78,7 +79,7 @@ class StripeKeeper {
   void remove(const StripeSet& set);
 
   Tenants& tenants_;
-  MasterPort& port_;
+  const Masters& masters_;
   Peers& peers_;
   transport::Transport& transport_;
   Announcer& announcer_;

@@ -92,16 +92,17 @@ void Striper::choose(Striping& striping) {
     const metadata::KeyHash name = striping.tenant->name_of(stripe_key({striping.facts.put, i}));
     request.items.push_back({name, striping.facts.bytes_of(i), kNodesPerStripe});
   }
-  port_.place(request, std::min(striping.errand->deadline_ns, now_ns_ + kMostMasterNs),
-              [this, id = striping.id,
-               alive = std::weak_ptr(alive_)](const Result<wire::PlaceAnswer>& answer) {
-                Striping* const asked = alive.expired() ? nullptr : find(id);
-                if (asked == nullptr) return;
-                if (!answer || answer->nodes.size() != asked->parts.size()) {
-                  return fail(*asked, MC_NO_SPACE, counters_.failed);
-                }
-                assign(*asked, answer->nodes);
-              });
+  masters_.of(striping.name)
+      .place(request, std::min(striping.errand->deadline_ns, now_ns_ + kMostMasterNs),
+             [this, id = striping.id,
+              alive = std::weak_ptr(alive_)](const Result<wire::PlaceAnswer>& answer) {
+               Striping* const asked = alive.expired() ? nullptr : find(id);
+               if (asked == nullptr) return;
+               if (!answer || answer->nodes.size() != asked->parts.size()) {
+                 return fail(*asked, MC_NO_SPACE, counters_.failed);
+               }
+               assign(*asked, answer->nodes);
+             });
 }
 
 // Each stripe to the one of its hosts that has fewest by now; not more hosts than an object may

@@ -45,9 +45,14 @@ class Striper {
   static constexpr std::size_t kMaxStripings = 16;
   static constexpr std::size_t kMaxOpen = 16;  // stripes of one put that are on their way at once
 
-  Striper(MasterPort& port, Peers& peers, VersionClock& clock, Placer& placer, MemberId self,
+  Striper(const Masters& masters, Peers& peers, VersionClock& clock, Placer& placer, MemberId self,
           const StripeRules& rules)
-      : port_(port), peers_(peers), clock_(clock), placer_(placer), self_(self), rules_(rules) {}
+      : masters_(masters),
+        peers_(peers),
+        clock_(clock),
+        placer_(placer),
+        self_(self),
+        rules_(rules) {}
 
   bool wants(std::uint64_t bytes) const {
     return rules_.above_bytes != 0 && bytes > rules_.above_bytes;
@@ -113,7 +118,7 @@ class Striper {
   void fail(Striping& striping, mc_status status, std::uint64_t& reason);
   void settle(Striping& striping, mc_status status);
 
-  MasterPort& port_;
+  const Masters& masters_;
   Peers& peers_;
   VersionClock& clock_;
   Placer& placer_;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "libmc/base/clock.h"
+#include "metadata/master/share_count.h"
 
 namespace mc::metadata {
 
@@ -11,16 +12,20 @@ namespace {
 
 constexpr std::uint64_t kMillisecond = 1'000'000;
 constexpr std::uint64_t kCampaignEveryNs = 250 * kMillisecond;  // if no watch has woken it
+// While nobody leads, and it is not this master's turn yet.
+constexpr std::uint64_t kVacantEveryNs = 50 * kMillisecond;
 
 }  // namespace
 
 Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-                 Callbacks callbacks)
+                 Share share, Callbacks callbacks)
     : store_(std::move(store)),
       address_(std::move(address)),
       ttl_ms_(ttl_ms),
+      share_(share),
+      prefix_(share.number == 0 ? "" : "shares/" + std::to_string(share.number) + "/"),
       callbacks_(std::move(callbacks)),
-      lock_(*store_, address_, ttl_ms, now_ns),
+      lock_(*store_, address_, ttl_ms, now_ns, share.number),
       thread_([this] { run(); }) {}
 
 Elector::~Elector() {
@@ -40,7 +45,7 @@ bool Elector::leads(std::uint64_t epoch) const {
 void Elector::save(std::string key, std::optional<std::string> value) {
   {
     const std::lock_guard lock(mutex_);
-    saved_[std::move(key)] = std::move(value);
+    saved_[prefix_ + key] = std::move(value);
   }
   wake_.notify_all();
 }
@@ -54,7 +59,7 @@ void Elector::wait(std::uint64_t nanoseconds) {
 
 void Elector::run() {
   if (store_->capabilities().watch) {
-    auto watch = store_->watch(kLeaderKey, 0, [this](const WatchEvent&) {
+    auto watch = store_->watch(leader_key(share_.number), 0, [this](const WatchEvent&) {
       {
         const std::lock_guard lock(mutex_);
         changed_ = true;
@@ -72,14 +77,38 @@ void Elector::run() {
     if (campaign()) {
       lead();
     } else {
-      wait(kCampaignEveryNs);
+      wait(vacant_since_ns_ != 0 ? kVacantEveryNs : kCampaignEveryNs);
     }
   }
   static_cast<void>(lock_.resign(now_ns() + 500 * kMillisecond));
 }
 
+// Whether it is this master's turn; one that is not only looks who leads.
+bool Elector::may_try(std::uint64_t deadline_ns) {
+  if (share_.roster == nullptr) return true;
+  const auto found = find_leader(*store_, deadline_ns, share_.number);
+  if (!found && found.error().code() != MC_NOT_FOUND) {
+    callbacks_.trouble(found.error());
+    return false;
+  }
+  tell_leader(found ? found->value : std::string());
+  if (found) {
+    vacant_since_ns_ = 0;
+    return found->value == address_;  // its own, perhaps, of before the store was away
+  }
+  const std::uint64_t now = now_ns();
+  if (vacant_since_ns_ == 0) vacant_since_ns_ = now;
+  return share_.roster->may_take(share_.number, now - vacant_since_ns_);
+}
+
+void Elector::tell_leader(const std::string& leader) {
+  if (leader != last_leader_) callbacks_.leader(leader);
+  last_leader_ = leader;
+}
+
 // True: this process leads.
 bool Elector::campaign() {
+  if (!may_try(now_ns() + ttl_ms_ * kMillisecond)) return false;
   const std::uint64_t asked_ns = now_ns();
   const std::uint64_t deadline_ns = asked_ns + ttl_ms_ * kMillisecond;
   const auto won = lock_.campaign(deadline_ns);
@@ -87,26 +116,28 @@ bool Elector::campaign() {
     callbacks_.trouble(won.error());
     return false;
   }
-  std::string leader;
   if (!*won) {
-    if (const auto found = find_leader(*store_, deadline_ns)) leader = found->value;
+    const auto found = find_leader(*store_, deadline_ns, share_.number);
+    tell_leader(found ? found->value : std::string());
+    return false;
   }
-  if (!*won && leader != last_leader_) callbacks_.leader(leader);
-  last_leader_ = *won ? "?" : leader;
-  if (*won) {
-    epoch_ = lock_.epoch();
-    valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
-  }
-  return *won;
+  last_leader_ = "?";
+  vacant_since_ns_ = 0;
+  epoch_ = lock_.epoch();
+  valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
+  return true;
 }
 
 Result<Term> Elector::read_term(std::uint64_t epoch) {
   const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMillisecond / 2;
   Term term{.epoch = epoch, .members = {}, .removals = 0};
-  auto listing = store_->list(kMembersPrefix, deadline_ns);
+  if (const Status status = fix_share_count(*store_, share_.of, deadline_ns); !status.ok()) {
+    return fail(status);
+  }
+  auto listing = store_->list(prefix_ + std::string(kMembersPrefix), deadline_ns);
   if (!listing) return fail(listing.error());
   term.members = std::move(listing->entries);
-  const auto removals = store_->get(kRemovalsKey, deadline_ns);
+  const auto removals = store_->get(prefix_ + std::string(kRemovalsKey), deadline_ns);
   if (removals) {
     const std::string& text = removals->value;
     std::from_chars(text.data(), text.data() + text.size(), term.removals);
@@ -128,7 +159,8 @@ void Elector::lead() {
   callbacks_.leading(std::move(*term));
   const std::uint64_t renew_every_ns = lock_.ttl_ms() * kMillisecond / 4;
   std::uint64_t renew_at_ns = now_ns();
-  for (;;) {
+  bool given_up = false;
+  while (!given_up) {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) break;
@@ -145,11 +177,17 @@ void Elector::lead() {
       renew_at_ns = now_ns() + renew_every_ns;
     }
     write_saved();
+    given_up = gives_up();
     const std::uint64_t now = now_ns();
-    if (renew_at_ns > now) wait(renew_at_ns - now);
+    if (renew_at_ns > now && !given_up) wait(renew_at_ns - now);
   }
   valid_until_ns_.store(0);
   callbacks_.lost();
+  if (given_up) static_cast<void>(lock_.resign(now_ns() + 500 * kMillisecond));
+}
+
+bool Elector::gives_up() {
+  return share_.roster != nullptr && share_.roster->gives_up(share_.number, now_ns());
 }
 
 void Elector::write_saved() {

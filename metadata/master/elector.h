@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the part of a master that talks to the cluster store, which blocks: it campaigns,
-//   renews, finds out who leads, and keeps the little that outlives a leader there: members'
-//   descriptors under "members/", and how far removals have been numbered.
+// What it is: the part of a master that talks to the cluster store, which blocks: it campaigns for
+//   one share, renews, finds out who leads, and keeps the little that outlives a leader there:
+//   members' descriptors under "members/", and how far removals have been numbered. Those of share
+//   0 lie where they lay before there were shares, those of share 3 below "shares/3/".
 // Threads: its own does all store calls; callbacks come from it. save() and leads() from any.
 // Owns: the store, the thread. Queued writes are bounded: one for each key, the latest wins.
 // Trusts: the store; values are decoded by their reader.
@@ -19,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "metadata/master/roster.h"
 #include "metadata/store/cluster_store.h"
 #include "metadata/store/leader_lock.h"
 
@@ -43,9 +45,15 @@ class Elector {
     std::function<void(const Status&)> trouble;
   };
 
+  struct Share {
+    std::uint32_t number = 0;
+    std::uint32_t of = 1;
+    Roster* roster = nullptr;  // outlives this; none: whatever nobody leads is to be led
+  };
+
   // address: how others find this master.
   Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-          Callbacks callbacks);
+          Share share, Callbacks callbacks);
   // Resigns, so that a standby leads at once.
   ~Elector();
 
@@ -58,6 +66,9 @@ class Elector {
   void run();
   void lead();
   bool campaign();
+  bool may_try(std::uint64_t deadline_ns);
+  void tell_leader(const std::string& leader);
+  [[nodiscard]] bool gives_up();
   Result<Term> read_term(std::uint64_t epoch);
   void write_saved();
   void wait(std::uint64_t nanoseconds);
@@ -65,12 +76,15 @@ class Elector {
   std::unique_ptr<ClusterStore> store_;
   const std::string address_;
   const std::uint32_t ttl_ms_;
+  const Share share_;
+  const std::string prefix_;  // of what is kept for the next leader
   const Callbacks callbacks_;
   LeaderLock lock_;
   std::unique_ptr<Watch> watch_;
   std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> valid_until_ns_{0};
   std::string last_leader_ = "?";
+  std::uint64_t vacant_since_ns_ = 0;  // 0: somebody leads
 
   std::mutex mutex_;
   std::condition_variable wake_;

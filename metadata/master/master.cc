@@ -3,9 +3,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include <boost/asio/post.hpp>
-
 #include "libmc/base/clock.h"
+#include "metadata/directory/share.h"
+#include "metadata/master/share_count.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/open_store.h"
 #include "metadata/wire/codec.h"
@@ -16,6 +16,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
+constexpr std::uint64_t kLookNs = kSecondNs / 2;
 
 Result<rpc::ListenerOptions> listener_options(const MasterOptions& options) {
   rpc::ListenerOptions listening;
@@ -42,49 +43,59 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
   if (const Status status = check_master_options(options); !status.ok()) return fail(status);
   const auto listening = listener_options(options);
   if (!listening) return fail(listening.error());
-  auto store = open_cluster_store(options.store, options.cluster_id);
-  if (!store) return fail(store.error());
-  if (!(*store)->capabilities().elects()) {
-    return fail(MC_UNSUPPORTED, (*store)->name() +
-                                    " cannot elect a leader; use memory:// for one "
-                                    "master, redis:// or etcd:// for several");
-  }
   std::unique_ptr<Master> master(new Master(options));
   auto listener = rpc::Listener::create(master->io_, *listening, *master);
   if (!listener) return fail(listener.error());
   master->listener_ = std::move(*listener);
   master->address_ = options.advertise.empty() ? options.listen : options.advertise;
-  Master* self = master.get();
-  auto& io = master->io_;
-  master->elector_ = std::make_unique<Elector>(
-      std::move(*store), master->address_, static_cast<std::uint32_t>(options.leader_ttl_ms),
-      Elector::Callbacks{
-          .leading =
-              [self, &io](Term term) {
-                boost::asio::post(io, [self, term = std::move(term)] { self->begin(term); });
-              },
-          .lost = [self, &io] { boost::asio::post(io, [self] { self->end(); }); },
-          .leader =
-              [self, &io](std::string leader) {
-                boost::asio::post(io, [self, leader = std::move(leader)] {
-                  self->leader_ = leader;
-                  spdlog::info("event=standby leader={}", leader);
-                });
-              },
-          .trouble =
-              [self](const Status& status) {
-                if (self->may_log(self->trouble_logged_ns_)) {
-                  spdlog::warn("event=cluster_store error=\"{}\"", status.to_string());
-                }
-              }});
+  if (const Status status = master->sit_down(); !status.ok()) return fail(status);
   master->tick();
   return master;
 }
 
+// Links that close ask for their seats: those go last.
 Master::~Master() {
-  elector_.reset();
-  end();
+  for (const auto& seat : seats_) seat->stop();
   listener_.reset();
+}
+
+Result<std::unique_ptr<ClusterStore>> Master::open_store() const {
+  auto store = open_cluster_store(options_.store, options_.cluster_id);
+  if (store && !(*store)->capabilities().elects()) {
+    return fail(MC_UNSUPPORTED, (*store)->name() +
+                                    " cannot elect a leader; use memory:// for one "
+                                    "master, redis:// or etcd:// for several");
+  }
+  return store;
+}
+
+Status Master::sit_down() {
+  const auto shares = static_cast<std::uint32_t>(options_.shares);
+  auto first = open_store();
+  if (!first) return first.error();
+  // A store that is away now says it to whoever leads first.
+  const Status count = check_share_count(**first, shares, now_ns() + kLookNs);
+  if (count.code() == MC_INVALID_ARGUMENT) return count;
+  if (shares > 1) {
+    roster_ = std::make_unique<Roster>(std::move(*first), address_, shares,
+                                       static_cast<std::uint32_t>(options_.leader_ttl_ms));
+  }
+  for (std::uint32_t share = 0; share < shares; ++share) {
+    auto store = shares == 1 ? std::move(first) : open_store();
+    if (!store) return store.error();
+    seats_.push_back(std::make_unique<Seat>(
+        io_, options_, address_, Elector::Share{share, shares, roster_.get()}, std::move(*store),
+        Seat::Outside{.ended = [this, share] { close_links(share); },
+                      .store_trouble =
+                          [this](const Status& status) {
+                            const std::lock_guard lock(trouble_mutex_);
+                            if (!may_log(trouble_logged_ns_)) return;
+                            spdlog::warn("event=cluster_store error=\"{}\"", status.to_string());
+                          },
+                      .link_count = [this] { return listener_->link_count(); },
+                      .refused_links = [this] { return listener_->refused_count(); }}));
+  }
+  return {};
 }
 
 bool Master::may_log(std::uint64_t& last_ns) {
@@ -97,36 +108,24 @@ bool Master::may_log(std::uint64_t& last_ns) {
 void Master::run() { io_.run(); }
 void Master::stop() { io_.stop(); }
 
-void Master::begin(const Term& term) {
-  spdlog::info("event=leading epoch={} members_known={}", term.epoch, term.members.size());
-  reign_ = std::make_unique<Reign>(
-      options_, term,
-      Reign::Outside{.save =
-                         [this](std::string key, std::optional<std::string> value) {
-                           elector_->save(std::move(key), std::move(value));
-                         },
-                     .link_count = [this] { return listener_->link_count(); },
-                     .refused_links = [this] { return listener_->refused_count(); }},
-      now_ns());
-}
-
-// Links end with the reign: all that is open on them was asked of a leader.
-void Master::end() {
-  if (reign_ != nullptr) spdlog::warn("event=not_leading epoch={}", reign_->epoch());
-  while (!links_.empty()) (*links_.begin())->close({MC_CLOSED, "this master does not lead now"});
-  reign_.reset();
+void Master::close_links(std::uint32_t share) {
+  std::vector<std::shared_ptr<rpc::Link>> about;
+  for (const auto& [link, attending] : links_) {
+    if (attending.share == share) about.push_back(attending.link);
+  }
+  for (const auto& link : about) link->close({MC_CLOSED, "this master does not lead now"});
 }
 
 void Master::tick() {
   tick_.expires_after(kTick);
   tick_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    if (reign_ != nullptr && elector_->leads(reign_->epoch())) reign_->tick(now_ns());
+    for (const auto& seat : seats_) seat->tick();
     tick();
   });
 }
 
-void Master::on_link(const std::shared_ptr<rpc::Link>& link) { links_.insert(link); }
+void Master::on_link(const std::shared_ptr<rpc::Link>& link) { links_[link.get()] = {link}; }
 
 void Master::on_refused(const Status& why, const std::string& address) {
   if (may_log(refused_logged_ns_)) {
@@ -135,24 +134,55 @@ void Master::on_refused(const Status& why, const std::string& address) {
   }
 }
 
-void Master::on_request(rpc::Link& link, const rpc::Request& request) {
-  if (reign_ != nullptr && elector_->leads(reign_->epoch())) {
-    reign_->on_request(link, request, now_ns());
-    return;
-  }
-  std::string body;
-  wire::encode(wire::Refusal{"this master is a standby; ask the leader", leader_}, body);
-  link.answer(request.id, rpc::kNotLeader, std::move(body), 0);
+Seat& Master::seat_of(const rpc::Link& link) const {
+  if (seats_.size() == 1) return *seats_.front();
+  const auto attending = links_.find(&link);
+  return *seats_[attending == links_.end() ? 0 : attending->second.share];
 }
 
-void Master::on_cancel(rpc::Link& link, std::uint32_t id) {
-  if (reign_ != nullptr) reign_->on_cancel(link, id);
+void Master::refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text) {
+  std::string body;
+  wire::encode(wire::Refusal{std::move(text), {}}, body);
+  link.answer(id, static_cast<std::uint16_t>(status), std::move(body), 0);
 }
+
+void Master::attend(rpc::Link& link, const rpc::Request& request) {
+  const std::size_t shares = seats_.size();
+  wire::Attend wanted;
+  const Status status = wire::decode(request.body, wanted);
+  if (!status.ok()) return refuse(link, request.id, status.code(), std::string(status.text()));
+  if (wanted.shares != 0 && wanted.shares != shares) {
+    return refuse(link, request.id, MC_INVALID_ARGUMENT,
+                  "the keys of this cluster are in " + std::to_string(shares) +
+                      " shares; ask share 0 for their number");
+  }
+  const Seat& seat = *seats_[wanted.share];
+  if (!seat.leads()) return seats_[wanted.share]->on_request(link, request);
+  Attending& attending = links_[&link];
+  attending.share = wanted.share;
+  attending.said = true;
+  std::string body;
+  wire::encode(wire::AttendAnswer{static_cast<std::uint32_t>(shares)}, body);
+  link.answer(request.id, 0, std::move(body), seat.epoch());
+}
+
+void Master::on_request(rpc::Link& link, const rpc::Request& request) {
+  const auto method = static_cast<wire::Method>(request.method);
+  if (method == wire::Method::kAttend) return attend(link, request);
+  if (method == wire::Method::kJoin && seats_.size() > 1 && !links_[&link].said) {
+    return refuse(link, request.id, MC_VERSION_MISMATCH,
+                  "the keys of this cluster are in several shares, which this agent does not know "
+                  "of; upgrade it");
+  }
+  seat_of(link).on_request(link, request);
+}
+
+void Master::on_cancel(rpc::Link& link, std::uint32_t id) { seat_of(link).on_cancel(link, id); }
 
 void Master::on_closed(rpc::Link& link, const Status& why) {
   spdlog::debug("event=link_closed node={} error=\"{}\"", link.peer().node, why.to_string());
-  if (reign_ != nullptr) reign_->on_closed(link);
-  links_.erase(link.shared_from_this());
+  seat_of(link).on_closed(link);
+  links_.erase(&link);
 }
 
 }  // namespace mc::metadata

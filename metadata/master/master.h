@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one mc-master: the port, the election, and a Reign while it leads. A standby answers
-//   NOT_LEADER with the leader's address.
-// Threads: run() is the loop's thread; the elector has its own; stop() may come from any.
-// Owns: everything, built and torn down in one order.
-// Trusts: links that have proven the cluster key, as far as reign.h says.
+// What it is: one mc-master: the port, and a Seat for each share of the keys, which leads it or
+//   stands by. A link is about one share: the one it names first (Attend), else share 0.
+//
+//     links ──► Seat 0, Seat 1 … ──► Elector, Reign          Roster ──► which to lead
+// Threads: run() is the loop's thread; electors and roster have their own; stop() may come from
+// any. Owns: everything, built and torn down in one order. Trusts: links that have proven the
+// cluster key, as far as reign.h says.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <map>
 #include <memory>
-#include <set>
+#include <mutex>
 #include <string>
+#include <vector>
 
-#include "metadata/master/elector.h"
 #include "metadata/master/master_options.h"
-#include "metadata/master/reign.h"
+#include "metadata/master/roster.h"
+#include "metadata/master/seat.h"
 #include "metadata/rpc/listener.h"
 
 namespace mc::metadata {
@@ -37,24 +41,35 @@ class Master final : public rpc::ListenerHandler {
   void on_closed(rpc::Link& link, const Status& why) override;
 
  private:
+  struct Attending {
+    std::shared_ptr<rpc::Link> link;
+    std::uint32_t share = 0;
+    bool said = false;  // that it is about this share
+  };
+
   explicit Master(const MasterOptions& options) : options_(options), tick_(io_) {}
-  void begin(const Term& term);
-  void end();
+  // Takes all seats.
+  Status sit_down();
+  Result<std::unique_ptr<ClusterStore>> open_store() const;
+  void attend(rpc::Link& link, const rpc::Request& request);
+  void close_links(std::uint32_t share);
+  Seat& seat_of(const rpc::Link& link) const;
+  void refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text);
   void tick();
   // At most one line a second of each kind.
   bool may_log(std::uint64_t& last_ns);
 
   const MasterOptions options_;
   std::string address_;
-  std::string leader_;  // another's address
   boost::asio::io_context io_;
   boost::asio::steady_timer tick_;
   std::unique_ptr<rpc::Listener> listener_;
-  std::set<std::shared_ptr<rpc::Link>> links_;
-  std::unique_ptr<Reign> reign_;
-  std::unique_ptr<Elector> elector_;
+  std::map<const rpc::Link*, Attending> links_;
+  std::unique_ptr<Roster> roster_;  // none: there is one share
+  std::vector<std::unique_ptr<Seat>> seats_;
   std::uint64_t refused_logged_ns_ = 0;
-  std::uint64_t trouble_logged_ns_ = 0;  // the elector's thread
+  std::mutex trouble_mutex_;
+  std::uint64_t trouble_logged_ns_ = 0;
 };
 
 }  // namespace mc::metadata

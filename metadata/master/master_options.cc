@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/master_options.h"
 
+#include "metadata/directory/share.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/checks.h"
 
@@ -67,6 +68,9 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
                           "name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'"),
       row<&O::store>("store", text(),
                      "cluster store: memory:// (one master), redis://host:port, etcd://host:port"),
+      row<&O::shares>("shares", count(1, kMaxShares),
+                      "into so many shares the keys are cut, each led by one of the masters; the "
+                      "same at all of them, and fixed by the first one that leads"),
       row<&O::key_file>("key_file", text(),
                         "file with the cluster's key, mode 0600 (openssl rand -hex 32)"),
       row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),
@@ -80,9 +84,10 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
       row<&O::suspect_ms>("suspect_ms", count(30, 60'000), "silence after which one is suspected"),
       row<&O::gone_ms>("gone_ms", count(50, 600'000), "silence after which one is gone"),
       row<&O::max_entries>("max_entries", count(1024, 4ull << 30),
-                           "(key, holder) pairs; each takes 40 to 54 bytes of memory"),
+                           "(key, holder) pairs of a share; each takes 40 to 54 bytes of memory"),
       row<&O::max_nodes>("max_nodes", count(1, 4096), "members"),
-      row<&O::max_links>("max_links", count(1, 65'536), "connections that have proven the key"),
+      row<&O::max_links>("max_links", count(1, 65'536),
+                         "connections that have proven the key; an agent has one for each share"),
       row<&O::log_level>("log_level", level(), "the least severe log lines that are written"),
   };
   return rows;

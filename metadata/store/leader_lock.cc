@@ -3,15 +3,24 @@
 
 namespace mc::metadata {
 
-Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns) {
-  auto entry = store.get(kLeaderKey, deadline_ns);
+std::string leader_key(std::uint32_t share) {
+  return share == 0 ? std::string(kLeaderKey)
+                    : std::string(kLeaderKey) + "s/" + std::to_string(share);
+}
+
+Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns, std::uint32_t share) {
+  auto entry = store.get(leader_key(share), deadline_ns);
   if (!entry) return fail(entry.error());
   return Leader{std::move(entry->value), entry->revision};
 }
 
 LeaderLock::LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
-                       std::function<std::uint64_t()> clock)
-    : store_(store), value_(std::move(value)), wanted_ttl_ms_(ttl_ms), clock_(std::move(clock)) {}
+                       std::function<std::uint64_t()> clock, std::uint32_t share)
+    : store_(store),
+      key_(leader_key(share)),
+      value_(std::move(value)),
+      wanted_ttl_ms_(ttl_ms),
+      clock_(std::move(clock)) {}
 
 // From when the store was asked, not from when it answered: its count began in between.
 void LeaderLock::extend(std::uint64_t asked_ns) {
@@ -32,7 +41,7 @@ Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
     if (!lease) return fail(lease.error());
     lease_ = *lease;
   }
-  const auto swap = store_.compare_and_set(kLeaderKey, 0, value_, lease_.id, deadline_ns);
+  const auto swap = store_.compare_and_set(key_, 0, value_, lease_.id, deadline_ns);
   if (swap && swap->applied) {
     epoch_ = swap->revision;
     extend(asked_ns);
@@ -40,7 +49,7 @@ Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
   }
   if (!swap && swap.error().code() != kOutcomeUnknown) return fail(swap.error());
   // Ours after all, if an earlier attempt took effect without saying so.
-  const auto entry = store_.get(kLeaderKey, deadline_ns);
+  const auto entry = store_.get(key_, deadline_ns);
   if (entry && entry->lease == lease_.id) {
     epoch_ = entry->revision;
     extend(asked_ns);

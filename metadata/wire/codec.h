@@ -16,6 +16,8 @@
 namespace mc::metadata::wire {
 
 // Each replaces `bytes`, whose memory is used again.
+void encode(const Attend& value, std::string& bytes);
+void encode(const AttendAnswer& value, std::string& bytes);
 void encode(const Descriptor& value, std::string& bytes);
 void encode(const JoinAnswer& value, std::string& bytes);
 void encode(const Heartbeat& value, std::string& bytes);
@@ -43,6 +45,8 @@ void encode(const Refusal& value, std::string& bytes);
 
 // Errors: MC_INVALID_ARGUMENT names the message and what is wrong with it; `value` is then
 // unspecified. Vectors' memory is used again.
+Status decode(std::string_view bytes, Attend& value);
+Status decode(std::string_view bytes, AttendAnswer& value);
 Status decode(std::string_view bytes, Descriptor& value);
 Status decode(std::string_view bytes, JoinAnswer& value);
 Status decode(std::string_view bytes, Heartbeat& value);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "master.pb.h"
+#include "metadata/directory/share.h"
 #include "metadata/wire/codec.h"
 #include "metadata/wire/wire_limits.h"
 
@@ -92,6 +93,27 @@ Status take_removals(const char* name, const Message& message, std::vector<Remov
 }
 
 }  // namespace
+
+Status decode(std::string_view bytes, Attend& value) {
+  pb::Attend message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Attend", "not such a message");
+  if (message.shares() > kMaxShares) return wrong("Attend", "more than 64 shares");
+  if (message.share() >= std::max(message.shares(), 1u)) {
+    return wrong("Attend", "a share that is not one of all");
+  }
+  value = {message.share(), message.shares()};
+  return {};
+}
+
+Status decode(std::string_view bytes, AttendAnswer& value) {
+  pb::AttendAnswer message;
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("AttendAnswer", "not such a message");
+  if (message.shares() == 0 || message.shares() > kMaxShares) {
+    return wrong("AttendAnswer", "not 1 to 64 shares");
+  }
+  value = {message.shares()};
+  return {};
+}
 
 Status decode(std::string_view bytes, Descriptor& value) {
   pb::Join message;

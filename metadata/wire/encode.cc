@@ -55,6 +55,19 @@ void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
 
 }  // namespace
 
+void encode(const Attend& value, std::string& bytes) {
+  pb::Attend message;
+  message.set_share(value.share);
+  message.set_shares(value.shares);
+  write(message, bytes);
+}
+
+void encode(const AttendAnswer& value, std::string& bytes) {
+  pb::AttendAnswer message;
+  message.set_shares(value.shares);
+  write(message, bytes);
+}
+
 void encode(const Descriptor& value, std::string& bytes) {
   pb::Join message;
   fill(value, message);

@@ -14,6 +14,15 @@
 
 namespace mc::metadata::wire {
 
+struct Attend {
+  std::uint32_t share = 0;
+  std::uint32_t shares = 0;  // 0: the caller does not know yet, and asks
+  bool operator==(const Attend&) const = default;
+};
+struct AttendAnswer {
+  std::uint32_t shares = 1;
+};
+
 struct JoinAnswer {
   std::uint64_t removal = 0;
   std::uint32_t heartbeat_ms = 200;

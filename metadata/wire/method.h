@@ -25,6 +25,7 @@ enum class Method : std::uint8_t {
   kMembers = 11,  // empty
   kStats = 12,    // empty
   kDrain = 13,
+  kAttend = 14,
   // To an agent.
   kDrop = 32,          // answered empty when it holds none of them any more
   kDropMatching = 33,  // Match; RemoveMatchingAnswer
@@ -40,6 +41,7 @@ struct BodyLimits {
 
 constexpr BodyLimits body_limits(std::uint8_t method) {
   switch (static_cast<Method>(method)) {
+    case Method::kAttend:
     case Method::kJoin:
     case Method::kHeartbeat:
     case Method::kLeave:

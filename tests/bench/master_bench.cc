@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A real mc-master on loopback: keys a second that one client publishes and locates in batches of
-// 128 with 32 batches in flight, seconds until a report of a million objects is in, and what the
-// wire's encoding and decoding of a batch cost by themselves.
+// 128 with 32 batches in flight, the same through one and two masters of two shares, seconds until
+// a report of a million objects is in, and what the wire's encoding and decoding of a batch cost by
+// themselves.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "libmc/base/clock.h"
 #include "metadata/master/client/master_client.h"
@@ -43,7 +45,12 @@ std::vector<PublishItem> batch_of(std::uint64_t first, std::size_t count) {
 
 class Process {
  public:
-  Process() : port_(20000 + static_cast<int>(::getpid() % 20000)) { start(); }
+  // number: of those that run at once.
+  explicit Process(int number = 0, std::uint32_t shares = 1)
+      : port_(20000 + static_cast<int>(::getpid() % 20000) + number),
+        shares_(std::to_string(shares)) {
+    start();
+  }
   ~Process() { stop(); }
   void start() {
     const auto program =
@@ -52,7 +59,7 @@ class Process {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::execl(program.c_str(), "mc-master", "--listen", address.c_str(), "--recover-ms", "0",
-              "--log-level", "warn", nullptr);
+              "--log-level", "warn", "--shares", shares_.c_str(), nullptr);
       ::_exit(127);
     }
   }
@@ -61,9 +68,17 @@ class Process {
     ::waitpid(pid_, nullptr, 0);
   }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // That its loop's thread has had.
+  [[nodiscard]] std::uint64_t processor_ns() const {
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/schedstat");
+    std::uint64_t spent_ns = 0;
+    file >> spent_ns;
+    return spent_ns;
+  }
 
  private:
   int port_;
+  const std::string shares_;
   pid_t pid_ = 0;
 };
 
@@ -95,8 +110,11 @@ class Agent final : public AgentSide {
   std::uint64_t named_ = 0;
 };
 
-std::unique_ptr<MasterClient> client_of(const Process& process, AgentSide* agent) {
+std::unique_ptr<MasterClient> client_of(const Process& process, AgentSide* agent,
+                                        std::uint32_t share = 0, std::uint32_t shares = 0) {
   MasterClientOptions options;
+  options.share = share;
+  options.shares = shares;
   options.masters = {process.address()};
   options.descriptor = {1, 1, "127.0.0.1:9", 1, 0, 1ull << 40};
   auto client = MasterClient::create(options, agent);
@@ -165,6 +183,96 @@ void locate_over_loopback(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<std::int64_t>(asked));
 }
 BENCHMARK(locate_over_loopback)->UseRealTime()->Unit(benchmark::kMillisecond)->Iterations(4);
+
+// Two shares of the keys, led by one master or by two; an agent has a client for each.
+class TwoShares {
+ public:
+  static constexpr std::uint32_t kShares = 2;
+  TwoShares(benchmark::State& state, std::uint64_t reported)
+      : masters_(static_cast<std::size_t>(state.range(0))) {
+    for (std::size_t i = 0; i < masters_; ++i) {
+      processes_.push_back(std::make_unique<Process>(static_cast<int>(i), kShares));
+    }
+    for (std::uint32_t share = 0; share < kShares; ++share) {
+      agents_.push_back(std::make_unique<Agent>(reported / kShares));
+      clients_.push_back(
+          client_of(*processes_[share % masters_], agents_.back().get(), share, kShares));
+    }
+    before_ns_ = spent_ns();
+  }
+  MasterClient& client(std::uint64_t batch) { return *clients_[batch % kShares]; }
+  void end(benchmark::State& state, std::uint64_t keys) const {
+    state.SetItemsProcessed(static_cast<std::int64_t>(keys));
+    state.counters["master_ns_per_key"] =
+        static_cast<double>(spent_ns() - before_ns_) / static_cast<double>(keys);
+  }
+
+ private:
+  std::uint64_t spent_ns() const {
+    std::uint64_t sum_ns = 0;
+    for (const auto& process : processes_) sum_ns += process->processor_ns();
+    return sum_ns;
+  }
+
+  const std::size_t masters_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::vector<std::unique_ptr<MasterClient>> clients_;
+  std::uint64_t before_ns_ = 0;
+};
+
+void publish_through_masters(benchmark::State& state) {
+  TwoShares cluster(state, 0);
+  std::uint64_t first = 0;
+  constexpr std::uint64_t kBatches = 4096;
+  for (auto _ : state) {
+    pump(kBatches, [&](std::uint64_t batch, auto done) {
+      cluster.client(batch).publish(batch_of(first, kBatch), 0, now_ns() + kDeadlineNs,
+                                    [done](const Result<std::vector<Verdict>>& verdicts) {
+                                      if (!verdicts || (*verdicts)[0] != Verdict::kAccepted)
+                                        give_up("refused");
+                                      done();
+                                    });
+      first += kBatch;
+    });
+  }
+  cluster.end(state, first);
+}
+BENCHMARK(publish_through_masters)
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(4);
+
+void locate_through_masters(benchmark::State& state) {
+  TwoShares cluster(state, kReported);
+  std::uint64_t asked = 0;
+  constexpr std::uint64_t kBatches = 4096;
+  for (auto _ : state) {
+    pump(kBatches, [&](std::uint64_t batch, auto done) {
+      wire::Locate request;
+      for (std::size_t i = 0; i < kBatch; ++i) {
+        request.keys.push_back(key_of(mix64(asked + i) % (kReported / TwoShares::kShares)));
+      }
+      asked += kBatch;
+      cluster.client(batch).locate(request, now_ns() + kDeadlineNs,
+                                   [done](const Result<LocateAnswer>& answer) {
+                                     if (!answer || answer->keys[0].state != Lookup::kFound) {
+                                       give_up("not found");
+                                     }
+                                     done();
+                                   });
+    });
+  }
+  cluster.end(state, asked);
+}
+BENCHMARK(locate_through_masters)
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(4);
 
 void locate_one_batch_at_a_time(benchmark::State& state) {
   const Process process;

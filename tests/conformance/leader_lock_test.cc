@@ -45,6 +45,28 @@ TEST_P(LeaderLockTest, OnlyOneLeadsAndTheNextHasAHigherEpoch) {
   EXPECT_EQ(one.renew(soon()).code(), MC_NOT_FOUND);
 }
 
+TEST_P(LeaderLockTest, EachShareHasALeaderOfItsOwn) {
+  const auto store = open();
+  LeaderLock zero(*store, "zero:1", kTtlMs, now_ns);
+  LeaderLock three(*store, "three:1", kTtlMs, now_ns, 3);
+  LeaderLock other(*store, "other:1", kTtlMs, now_ns, 3);
+  ASSERT_TRUE(*three.campaign(soon()));
+  EXPECT_EQ(metadata::find_leader(*store, soon()).error().code(), MC_NOT_FOUND);
+  ASSERT_TRUE(*zero.campaign(soon()));
+  EXPECT_FALSE(*other.campaign(soon()));
+  EXPECT_EQ(metadata::find_leader(*store, soon())->value, "zero:1");
+  EXPECT_EQ(metadata::find_leader(*store, soon(), 3)->value, "three:1");
+  // One question tells of all.
+  const auto all = store->list(metadata::kLeaderKey, soon());
+  ASSERT_TRUE(all.has_value());
+  ASSERT_EQ(all->entries.size(), 2u);
+  EXPECT_EQ(all->entries[0].key, metadata::leader_key(0));
+  EXPECT_EQ(all->entries[1].key, metadata::leader_key(3));
+  ASSERT_TRUE(three.resign(soon()).ok());
+  EXPECT_TRUE(zero.renew(soon()).ok());
+  EXPECT_TRUE(*other.campaign(soon()));
+}
+
 TEST_P(LeaderLockTest, ALeaderThatFallsSilentIsFollowedByAnother) {
   const auto store = open();
   LeaderLock one(*store, "one:1", 1000, now_ns);

@@ -30,6 +30,8 @@ void check_request(std::uint8_t method, std::string_view body) {
   using wire::Method;
   const auto which = static_cast<Method>(method);
   switch (which) {
+    case Method::kAttend:
+      return check_body<wire::Attend>(body, which, false);
     case Method::kJoin:
       return check_body<mc::metadata::Descriptor>(body, which, false);
     case Method::kHeartbeat:
@@ -67,6 +69,8 @@ void check_answer(std::uint8_t method, std::uint16_t status, std::string_view bo
   const auto which = static_cast<Method>(method);
   if (status != 0) return check_body<wire::Refusal>(body, Method::kJoin, true);
   switch (which) {
+    case Method::kAttend:
+      return check_body<wire::AttendAnswer>(body, which, true);
     case Method::kJoin:
       return check_body<wire::JoinAnswer>(body, which, true);
     case Method::kHeartbeat:

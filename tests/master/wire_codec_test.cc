@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "metadata/directory/share.h"
 #include "metadata/wire/method.h"
 #include "unit/golden_file.h"
 
@@ -128,6 +129,17 @@ TEST(WireCodec, MoreItemsThanABatchAreRefused) {
   EXPECT_TRUE(refused(place));
 }
 
+TEST(WireCodec, SharesOutsideTheirRangesAreRefused) {
+  EXPECT_EQ(through(Attend{kMaxShares - 1, kMaxShares}), (Attend{kMaxShares - 1, kMaxShares}));
+  EXPECT_EQ(through(Attend{0, 0}), (Attend{0, 0}));
+  EXPECT_TRUE(refused(Attend{1, 0}));
+  EXPECT_TRUE(refused(Attend{4, 4}));
+  EXPECT_TRUE(refused(Attend{0, kMaxShares + 1}));
+  EXPECT_EQ(through(AttendAnswer{kMaxShares}).shares, kMaxShares);
+  EXPECT_TRUE(refused(AttendAnswer{0}));
+  EXPECT_TRUE(refused(AttendAnswer{kMaxShares + 1}));
+}
+
 TEST(WireCodec, DescriptorsOutsideTheirRangesAreRefused) {
   EXPECT_EQ(through(descriptor()), descriptor());
   Descriptor value = descriptor();
@@ -238,6 +250,8 @@ TEST(WireCodec, BytesAreThoseOfVersion1) {
   expect_golden(sections, "match", Match{"ns", "a.*", Match::Kind::kRegex, "k", 10});
   expect_golden(sections, "list answer", ListAnswer{{{"a", 1}, {"bc", 2}}, true, 1});
   expect_golden(sections, "refusal", Refusal{"not the leader", "10.0.0.1:7400"});
+  expect_golden(sections, "attend", Attend{3, 4});
+  expect_golden(sections, "attend answer", AttendAnswer{4});
 }
 
 }  // namespace

@@ -165,8 +165,9 @@ void History::final_read(unsigned key, std::uint64_t node, std::optional<Number>
   note(put ? *put + 1 : 0);
 }
 
-void History::finish(unsigned keys, std::uint64_t reign) {
+void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& reign_of) {
   for (unsigned key = 0; key < keys; ++key) {
+    const std::uint64_t reign = reign_of(key);
     std::set<std::optional<Number>> seen;
     std::string who;
     for (const auto& [node, put] : final_[key]) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -64,7 +65,8 @@ class History {
 
   // ---- At the end: what every node reads when all is well again; none: a miss
   void final_read(unsigned key, std::uint64_t node, std::optional<Number> put);
-  void finish(unsigned keys, std::uint64_t reign);
+  // reign_of: of the master of that key, in the end.
+  void finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& reign_of);
 
   void fail(std::string what);
   const std::vector<std::string>& failures() const { return failures_; }

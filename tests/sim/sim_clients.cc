@@ -53,7 +53,8 @@ void SimWorld::begin_something(Client& client) {
   } else if (dice <= 90) {
     send_errand(client, Errand::Kind::kExists);
   } else {
-    client.remove = history_.begin_remove(client.keys[0], master_.reign(), now_ns_);
+    client.remove =
+        history_.begin_remove(client.keys[0], master_of(client.keys[0]).reign(), now_ns_);
     send_errand(client, Errand::Kind::kRemove);
   }
 }
@@ -96,18 +97,19 @@ void SimWorld::place_elsewhere(Client& client) {
   order.upsert = client.upsert;
   order.replicas = random_.chance(0.2) ? 2 : 1;
   client.local = false;
-  client.was_ready = node.ready();
-  client.reign = master_.reign();
+  client.was_ready = node.ready(share_of(client.keys[0]));
+  client.reign = master_of(client.keys[0]).reign();
   client.errand = std::make_shared<Errand>();
   client.errand->source = {session_of(client.id), &client.staging, 0, order};
   send_errand(client, Errand::Kind::kPlace);
 }
 
 // An upsert in stripes that does not come to its end, because somebody died or was cut off while it
-// was being sealed, may have taken away what it was to replace.
+// was being sealed, may have taken away what it was to replace. What no host takes as a whole is
+// cut into stripes however small it is.
 void SimWorld::may_have_replaced(const Client& client) {
-  const bool in_stripes = stripe_bytes_ != 0 && client.kind == Errand::Kind::kPlace &&
-                          history_.put(client.put).size > stripe_bytes_;
+  const bool in_stripes =
+      client.kind == Errand::Kind::kPlace && history_.put(client.put).size > kStripeUnit;
   if (in_stripes && client.upsert && !history_.calm(client.begin_ns, now_ns_)) {
     history_.lost(client.keys[0], now_ns_);
   }
@@ -115,8 +117,9 @@ void SimWorld::may_have_replaced(const Client& client) {
 
 void SimWorld::end_put(Client& client, History::Ending ending) {
   if (ending == History::Ending::kRefused) may_have_replaced(client);
-  const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready();
-  history_.end_put(client.put, ending, announced, master_.reign(), now_ns_);
+  const std::uint32_t share = share_of(client.keys[0]);
+  const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready(share);
+  history_.end_put(client.put, ending, announced, masters_[share]->reign(), now_ns_);
   end(client);
 }
 
@@ -203,7 +206,8 @@ void SimWorld::look_at_errand(Client& client) {
   Errand& errand = *client.errand;
   // The server never waits longer for an announcement; the master may.
   const bool cuts = client.server_cuts || client.kind == Errand::Kind::kAnnounce;
-  const bool same_reign = client.kind != Errand::Kind::kPlace || client.reign == master_.reign();
+  const bool same_reign =
+      client.kind != Errand::Kind::kPlace || client.reign == master_of(client.keys[0]).reign();
   if (!errand.over() && cuts && now_ns_ >= client.deadline_ns) {
     errand.abandoned = true;
     for (Errand::Item& item : errand.items) errand.settle(item, MC_TIMEOUT);

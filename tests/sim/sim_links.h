@@ -19,7 +19,13 @@
 namespace mc::sim {
 
 using HostId = std::uint64_t;
-inline constexpr HostId kMasterHost = 0;
+inline constexpr HostId kMasterHost = 0;  // of share 0
+inline constexpr HostId kMoreMasters = 100;
+// Each share's master has a host of its own.
+constexpr HostId master_host(std::uint32_t share) {
+  return share == 0 ? kMasterHost : kMoreMasters + share;
+}
+constexpr bool is_master_host(HostId host) { return host == kMasterHost || host > kMoreMasters; }
 
 class LinkWorld {
  public:

@@ -26,7 +26,7 @@ metadata::MasterOptions master_options() {
 
 rpc::Hello hello_of(HostId host) {
   rpc::Hello hello;
-  hello.role = host == kMasterHost ? rpc::Role::kMaster : rpc::Role::kAgent;
+  hello.role = is_master_host(host) ? rpc::Role::kMaster : rpc::Role::kAgent;
   hello.node = host;
   return hello;
 }
@@ -80,9 +80,9 @@ void SimMaster::stop() {
 
 std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handler) {
   if (!leads()) return nullptr;
-  const LinkWorld::Pair pair = links_world_.make(from, kMasterHost);
-  const auto near = std::make_shared<rpc::Link>(
-      io_.get_executor(), pair.near, hello_of(kMasterHost), true, rpc::LinkOptions(), handler);
+  const LinkWorld::Pair pair = links_world_.make(from, host_);
+  const auto near = std::make_shared<rpc::Link>(io_.get_executor(), pair.near, hello_of(host_),
+                                                true, rpc::LinkOptions(), handler);
   rpc::LinkHandler& own = *this;
   const auto far = std::make_shared<rpc::Link>(io_.get_executor(), pair.far, hello_of(from), false,
                                                rpc::LinkOptions(), own);

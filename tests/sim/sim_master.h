@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the master's host: the real Reign, on links of the simulated network, and the cluster
+// What it is: the host of a share's master: the real Reign, on links of the simulated network, and
+// the cluster
 //   store's content. It comes up, leads, and ends like a process that is killed; the next one
 //   leads with a higher epoch, with what the store has, or with nothing.
 // Threads: the simulator's. Owns: links of the reign.
@@ -19,7 +20,8 @@ namespace mc::sim {
 
 class SimMaster : private metadata::rpc::LinkHandler {
  public:
-  SimMaster(boost::asio::io_context& io, LinkWorld& links) : io_(io), links_world_(links) {}
+  SimMaster(boost::asio::io_context& io, LinkWorld& links, HostId host)
+      : io_(io), links_world_(links), host_(host) {}
   ~SimMaster() override { stop(); }
 
   // keeps_store: the cluster store has kept what the last leader wrote.
@@ -40,6 +42,7 @@ class SimMaster : private metadata::rpc::LinkHandler {
 
   boost::asio::io_context& io_;
   LinkWorld& links_world_;
+  const HostId host_;
   std::vector<std::shared_ptr<metadata::rpc::Link>> links_;  // in the order in which they came
   std::map<std::string, std::string> store_;
   std::uint64_t epoch_ = 0;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "shm/pins.h"
@@ -14,7 +15,6 @@ namespace mc::sim {
 namespace {
 
 constexpr std::uint64_t kTickNs = 10 * kMs;
-constexpr const char* kNameSpace = "sim";
 
 // A second name for the memory, as the keeper holds one.
 MemoryFile keep(const MemoryFile& file) {
@@ -33,7 +33,7 @@ T take(Result<T> result) {
 
 class SimNode::Cluster final : public agent::ClusterNode {
  public:
-  Cluster(const agent::ClusterIdentity& identity, const NodeOptions& options, SimPort::Dial dial,
+  Cluster(const agent::ClusterIdentity& identity, const NodeOptions& options, const Dial& dial,
           transport::Transport& transport)
       : ClusterNode(identity) {
     metadata::Descriptor about;
@@ -42,21 +42,29 @@ class SimNode::Cluster final : public agent::ClusterNode {
     about.address = "10.0.0." + std::to_string(identity.node) + ":7401";
     about.host = identity.place.host;
     about.capacity_bytes = options.pool_bytes;
-    agent::MasterOrders& orders = *this;
-    port = std::make_unique<SimPort>(about, orders, std::move(dial), options.faults);
-    connect(*port, transport);
+    std::vector<agent::MasterPort*> all;
+    for (std::uint32_t share = 0; share < options.shares; ++share) {
+      orders.push_back(orders_of(share));
+      const auto dial_share = [dial, share](metadata::rpc::LinkHandler& handler) {
+        return dial(share, handler);
+      };
+      ports.push_back(std::make_unique<SimPort>(about, *orders.back(), dial_share, options.faults));
+      all.push_back(ports.back().get());
+    }
+    connect(all, transport);
   }
   ~Cluster() override {
-    port.reset();
+    ports.clear();
     stop();
   }
   int wait_fd() const override { return -1; }
   bool poll(std::uint64_t now_ns) override {
-    port->poll(now_ns);
+    for (const auto& port : ports) port->poll(now_ns);
     return ClusterNode::poll(now_ns);
   }
 
-  std::unique_ptr<SimPort> port;
+  std::vector<std::unique_ptr<agent::MasterOrders>> orders;  // of each share
+  std::vector<std::unique_ptr<SimPort>> ports;
 };
 
 // A guard that grants everything which lies in the region.
@@ -106,8 +114,8 @@ class SimNode::LaxGuardTransport final : public transport::Transport,
   std::unique_ptr<Transport> inner_;
 };
 
-SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network,
-                 SimPort::Dial dial, agent::Store::CollectPins client_pins)
+SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, Dial dial,
+                 agent::Store::CollectPins client_pins)
     : options_(options),
       network_(network),
       dial_(std::move(dial)),
@@ -124,10 +132,10 @@ void SimNode::start() {
   agent::ClusterIdentity identity;
   identity.node = id();
   identity.incarnation = incarnation_;
-  identity.secret = "the simulated cluster's";
+  identity.secret = kSecret;
   identity.place.host = id();
   identity.stripes.above_bytes = options_.stripe_bytes;
-  identity.stripes.unit_bytes = 64;
+  identity.stripes.unit_bytes = kStripeUnit;
   identity.stripes.grace_ns = 1'500 * kMs;
   cluster_ = std::make_unique<Cluster>(identity, options_, dial_, *transport_);
 
@@ -186,9 +194,18 @@ void SimNode::flush(std::uint64_t now_ns) {
   store().tick(now_ns);
 }
 
-bool SimNode::ready() const { return up() && cluster_->port->ready(); }
+bool SimNode::ready(std::uint32_t share) const { return up() && cluster_->ports[share]->ready(); }
 
-std::uint64_t SimNode::latest_version() const { return cluster_->port->latest_version(); }
+bool SimNode::ready() const {
+  return up() &&
+         std::ranges::all_of(cluster_->ports, [](const auto& port) { return port->ready(); });
+}
+
+std::uint64_t SimNode::latest_version() const {
+  std::uint64_t latest = 0;
+  for (const auto& port : cluster_->ports) latest = std::max(latest, port->latest_version());
+  return latest;
+}
 
 void SimNode::set_plan(const transport::fault::FaultPlan& plan) {
   plan_ = plan;

@@ -16,10 +16,15 @@
 
 namespace mc::sim {
 
+inline constexpr const char* kNameSpace = "sim";
+inline constexpr std::uint64_t kStripeUnit = 64;  // smaller objects are not cut
+inline constexpr const char* kSecret = "the simulated cluster's";
+
 struct NodeOptions {
   std::uint64_t node = 0;
   std::uint64_t pool_bytes = 512u << 10;
   std::uint64_t seed = 0;
+  std::uint32_t shares = 1;
   std::uint64_t stripe_bytes = 0;  // of larger objects; 0: none go in stripes
   transport::fault::FaultPlan plan;
   SimPort::Faults faults;
@@ -29,7 +34,11 @@ struct NodeOptions {
 
 class SimNode {
  public:
-  SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, SimPort::Dial dial,
+  // Connects to the master of a share, or gives null.
+  using Dial = std::function<std::shared_ptr<metadata::rpc::Link>(
+      std::uint32_t share, metadata::rpc::LinkHandler& handler)>;
+
+  SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, Dial dial,
           agent::Store::CollectPins client_pins);
   ~SimNode();
 
@@ -40,7 +49,9 @@ class SimNode {
   void flush(std::uint64_t now_ns);
 
   bool up() const { return cluster_ != nullptr; }
+  // All masters have its reports; or that of a share.
   bool ready() const;
+  bool ready(std::uint32_t share) const;
   // That it has told a master of. REQUIRES: up().
   std::uint64_t latest_version() const;
   std::uint64_t id() const { return options_.node; }
@@ -67,7 +78,7 @@ class SimNode {
 
   const NodeOptions options_;
   transport::loop::LoopNetwork& network_;
-  const SimPort::Dial dial_;
+  const Dial dial_;
   const agent::Store::CollectPins client_pins_;
   std::uint64_t incarnation_ = 0;
   std::uint64_t next_tick_ns_ = 0;

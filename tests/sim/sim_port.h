@@ -63,6 +63,7 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
   // The latest version that it has told a master of.
   std::uint64_t latest_version() const { return latest_version_; }
   std::uint64_t epoch() const override { return fence_.highest(); }
+  const std::string& leader() const override { return leader_; }
   bool ready() const override { return ready_; }
 
  private:
@@ -116,6 +117,7 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
   agent::MasterOrders& orders_;
   const Dial dial_;
   const Faults faults_;
+  const std::string leader_ = "10.0.1.1:7400";
   std::uint64_t now_ns_ = 0;
   std::shared_ptr<metadata::rpc::Link> link_;
   std::uint64_t generation_ = 0;

@@ -20,10 +20,16 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     : seed_(seed),
       bugs_(bugs),
       random_(seed),
+      share_random_(seed ^ 0x77),
       history_(seed),
-      links_(io_, Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }),
-      master_(io_, links_) {
+      links_(io_, Random(seed ^ 0x11),
+             [this](HostId from, HostId to) { return passes(from, to); }) {
   clock_.set(now_ns_);
+  const std::uint32_t shares =
+      share_random_.chance(0.5) ? 1 : static_cast<std::uint32_t>(share_random_.between(2, 3));
+  for (std::uint32_t share = 0; share < shares; ++share) {
+    masters_.push_back(std::make_unique<SimMaster>(io_, links_, master_host(share)));
+  }
   faults_.noise = random_.chance(0.6);
   faults_.slow_links = random_.chance(0.3);
   const bool calm = random_.chance(0.3);
@@ -63,10 +69,13 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     options.faults.lies_about_drops = bugs_.drops_are_lies;
     options.faults.takes_a_part_for_the_whole = bugs_.parts_are_wholes;
     options.stripe_bytes = stripe_bytes_;
+    options.shares = shares;
     options.checks_no_generations = bugs_.guards_are_lax;
-    const auto dial = [this, node = options.node](metadata::rpc::LinkHandler& handler) {
-      const bool there = passes(node, kMasterHost) && passes(kMasterHost, node);
-      return there ? master_.dial(node, handler) : nullptr;
+    const auto dial = [this, node = options.node](std::uint32_t share,
+                                                  metadata::rpc::LinkHandler& handler) {
+      const HostId master = master_host(share);
+      const bool there = passes(node, master) && passes(master, node);
+      return there ? masters_[share]->dial(node, handler) : nullptr;
     };
     const auto pins = [this, i](std::vector<std::uint64_t>& all) {
       for (const auto& client : clients_) {
@@ -88,7 +97,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
 
 SimWorld::~SimWorld() {
   for (const auto& node : nodes_) node->kill(false);
-  master_.stop();
+  for (const auto& master : masters_) master->stop();
   io_.restart();
   io_.poll();
 }
@@ -118,7 +127,7 @@ void SimWorld::step(std::uint64_t most_ns) {
   links_.deliver(now_ns_);
   io_.restart();
   io_.poll();
-  master_.tick(now_ns_);
+  for (const auto& master : masters_) master->tick(now_ns_);
   const std::size_t first = random_.next() % nodes_.size();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const std::size_t at = (first + i) % nodes_.size();
@@ -160,7 +169,7 @@ void SimWorld::check_nodes(bool quiet) {
 
 bool SimWorld::passes(HostId from, HostId to) const {
   for (const HostId host : {from, to}) {
-    if (host != kMasterHost && (host > nodes_.size() || !nodes_[host - 1]->up())) return false;
+    if (!is_master_host(host) && (host > nodes_.size() || !nodes_[host - 1]->up())) return false;
   }
   return !parted_.contains({from, to});
 }
@@ -172,7 +181,7 @@ void SimWorld::part(HostId from, HostId to, bool parted) {
   } else {
     parted_.erase({from, to});
   }
-  if (from == kMasterHost || to == kMasterHost || !nodes_[to - 1]->up()) return;
+  if (is_master_host(from) || is_master_host(to) || !nodes_[to - 1]->up()) return;
   transport::fault::FaultTransport& transport = nodes_[to - 1]->transport();
   if (parted) {
     transport.part(from);
@@ -208,7 +217,7 @@ void SimWorld::restart(std::size_t node) {
   host.start();
   evictions_seen_[node] = host.store().counters().evictions;
   for (const auto& [from, to] : parted_) {
-    if (to == host.id() && from != kMasterHost) host.transport().part(from);
+    if (to == host.id() && !is_master_host(from)) host.transport().part(from);
   }
   for (const auto& client : clients_) {
     if (client->node != node) continue;
@@ -246,7 +255,12 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
   const bool one_way = random_.chance(0.4);
   const bool keeps = !faults_.memory_losses || random_.chance(0.5);
   const bool keeps_store = !faults_.store_losses || random_.chance(0.5);
-  const std::uint64_t other = random_.next() % (nodes_.size() + 1);  // 0: the master
+  const auto share = static_cast<std::uint32_t>(share_random_.next() % masters_.size());
+  const std::uint64_t dice = random_.next() % (nodes_.size() + 1);  // 0: a master
+  const HostId other = dice == 0 ? master_host(share) : dice;
+  const std::string master =
+      masters_.size() == 1 ? "the master" : "the master of share " + std::to_string(share);
+  const std::string whom = dice == 0 ? master : std::to_string(dice);
   const auto jump_ns =
       static_cast<std::int64_t>(random_.between(0, 2 * kMostOffsetNs / kMs) * kMs) -
       static_cast<std::int64_t>(kMostOffsetNs);
@@ -260,22 +274,22 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
     });
   }
   if (faults_.partitions) {
-    kinds.push_back([this, node, who, one_way, other](std::uint64_t from_ns, std::uint64_t to_ns) {
-      const HostId a = node + 1;
-      if (other == a) return;
-      history_.disturbed(from_ns, to_ns);
-      later(from_ns, [this, who, a, other, one_way] {
-        tell(who + " is cut off from " + (other == 0 ? "the master" : std::to_string(other)) +
-             (one_way ? ", one way" : ""));
-        part(other, a, true);
-        if (!one_way) part(a, other, true);
-      });
-      later(to_ns, [this, who, a, other] {
-        tell(who + " is joined to " + (other == 0 ? "the master" : std::to_string(other)));
-        part(other, a, false);
-        part(a, other, false);
-      });
-    });
+    kinds.push_back(
+        [this, node, who, one_way, other, whom](std::uint64_t from_ns, std::uint64_t to_ns) {
+          const HostId a = node + 1;
+          if (other == a) return;
+          history_.disturbed(from_ns, to_ns);
+          later(from_ns, [this, who, a, other, one_way, whom] {
+            tell(who + " is cut off from " + whom + (one_way ? ", one way" : ""));
+            part(other, a, true);
+            if (!one_way) part(a, other, true);
+          });
+          later(to_ns, [this, who, a, other, whom] {
+            tell(who + " is joined to " + whom);
+            part(other, a, false);
+            part(a, other, false);
+          });
+        });
   }
   if (faults_.crashes) {
     kinds.push_back([this, node, keeps](std::uint64_t from_ns, std::uint64_t to_ns) {
@@ -303,15 +317,15 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
     });
   }
   if (faults_.outages) {
-    kinds.push_back([this, keeps_store](std::uint64_t from_ns, std::uint64_t to_ns) {
+    kinds.push_back([this, keeps_store, share, master](std::uint64_t from_ns, std::uint64_t to_ns) {
       history_.disturbed(from_ns, to_ns);
-      later(from_ns, [this] {
-        tell("the master is killed");
-        master_.stop();
+      later(from_ns, [this, share, master] {
+        tell(master + " is killed");
+        masters_[share]->stop();
       });
-      later(to_ns, [this, keeps_store] {
-        tell(keeps_store ? "a new master leads" : "a new master leads, the store is empty");
-        master_.start(keeps_store, now_ns_);
+      later(to_ns, [this, keeps_store, share, master] {
+        tell(master + (keeps_store ? " leads anew" : " leads anew, the store is empty"));
+        masters_[share]->start(keeps_store, now_ns_);
       });
     });
   }
@@ -329,13 +343,15 @@ void SimWorld::mend() {
     nodes_[i]->paused_until_ns = std::min(nodes_[i]->paused_until_ns, now_ns_);
     nodes_[i]->set_plan({});
   }
-  if (!master_.leads()) master_.start(true, now_ns_);
+  for (const auto& master : masters_) {
+    if (!master->leads()) master->start(true, now_ns_);
+  }
 }
 
 // ---- A run --------------------------------------------------------------------------------------
 
 void SimWorld::run() {
-  master_.start(true, now_ns_);
+  for (const auto& master : masters_) master->start(true, now_ns_);
   for (const auto& node : nodes_) node->start();
   run_until(kJoinedNs, 10 * kMs);
   schedule_faults();
@@ -365,7 +381,7 @@ void SimWorld::run() {
     }
   }
   read_everything();
-  history_.finish(key_count_, master_.reign());
+  history_.finish(key_count_, [this](unsigned key) { return master_of(key).reign(); });
   // A copy that the master has ordered may wait 30 s for a word that was lost.
   const std::uint64_t latest_ns = now_ns_ + 40'000 * kMs;
   const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };
@@ -375,6 +391,12 @@ void SimWorld::run() {
            (std::ranges::any_of(nodes_, busy) || !stripes_left().empty()));
   check_nodes(true);
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
+}
+
+std::uint32_t SimWorld::share_of(unsigned key) const {
+  static const metadata::KeyHasher hasher(kSecret);
+  return metadata::share_of(hasher.hash(kNameSpace, key_text(key)),
+                            static_cast<std::uint32_t>(masters_.size()));
 }
 
 // What is left of objects in stripes that are not whole; or nothing.
@@ -425,13 +447,14 @@ void SimWorld::read_everything() {
 }
 
 std::string SimWorld::story() const {
-  std::string text = "seed " + std::to_string(seed_) + ": " + std::to_string(nodes_.size()) +
-                     " nodes, " + std::to_string(clients_.size()) + " clients, " +
-                     std::to_string(key_count_) + " keys" + (faults_.noise ? ", noise" : "") +
-                     (faults_.slow_links ? ", slow links" : "") +
-                     (faults_.small_pools ? ", small pools" : "") +
-                     (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +
-                     (faults_.clock_jumps ? ", clock jumps" : "") + "\n";
+  std::string text =
+      "seed " + std::to_string(seed_) + ": " + std::to_string(nodes_.size()) + " nodes, " +
+      std::to_string(clients_.size()) + " clients, " + std::to_string(key_count_) + " keys" +
+      (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " shares") +
+      (faults_.noise ? ", noise" : "") + (faults_.slow_links ? ", slow links" : "") +
+      (faults_.small_pools ? ", small pools" : "") +
+      (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +
+      (faults_.clock_jumps ? ", clock jumps" : "") + "\n";
   for (const std::string& line : story_) text += "  " + line + "\n";
   return text;
 }

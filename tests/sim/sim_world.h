@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one run: hosts, a master, clients and a schedule of faults, all from one seed.
+// What it is: one run: hosts, a master for each share of the keys, clients and a schedule of
+// faults, all from one seed.
 //
 //   0 s            1.2 s                        4.2 s                       about 10 s
 //   │ they join    │ operations, under faults   │ all is mended, time goes  │ everybody reads all
@@ -126,11 +127,14 @@ class SimWorld {
   void node_died(std::size_t node, bool keeps_memory);
   std::vector<std::byte> bytes_at(agent::Store& store, std::uint32_t entry);
   void note_evictions(std::size_t node);
+  std::uint32_t share_of(unsigned key) const;
+  SimMaster& master_of(unsigned key) const { return *masters_[share_of(key)]; }
   std::string key_text(unsigned key) const { return "key-" + std::to_string(key); }
 
   const std::uint64_t seed_;
   const Bugs bugs_;
   Random random_;
+  Random share_random_;  // of its own: a run with one share is what it was before there were more
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;
@@ -143,7 +147,7 @@ class SimWorld {
   boost::asio::io_context io_;
   std::set<std::pair<HostId, HostId>> parted_;  // from, to
   LinkWorld links_;
-  SimMaster master_;
+  std::vector<std::unique_ptr<SimMaster>> masters_;  // of each share
   transport::loop::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::uint64_t> evictions_seen_;

@@ -8,6 +8,8 @@
 #include <poll.h>
 
 #include <optional>
+#include <set>
+#include "metadata/directory/share.h"
 
 namespace mc::agent {
 namespace {
@@ -66,11 +68,11 @@ class IndexWalksTest : public ::testing::Test {
     return made;
   }
   void list(std::uint32_t limit) {
-    walks_.list(*tenant_, match("key ", limit),
+    walks_.list(*tenant_, match("key ", limit), share_,
                 [this](const Result<wire::ListAnswer>& answer) { listed_ = *answer; });
   }
   void remove(const std::string& pattern, wire::Match::Kind kind) {
-    walks_.remove(*tenant_, match(pattern, 0, kind),
+    walks_.remove(*tenant_, match(pattern, 0, kind), share_,
                   [this](Result<wire::RemoveMatchingAnswer> answer) { removed_ = answer; });
   }
   std::size_t turns() {
@@ -83,6 +85,7 @@ class IndexWalksTest : public ::testing::Test {
   VersionClock clock_{1};
   std::unique_ptr<ClusterTenant> tenant_;
   IndexWalks walks_;
+  IndexWalks::Share share_;  // all keys, until a test says otherwise
   std::optional<wire::ListAnswer> listed_;
   std::optional<Result<wire::RemoveMatchingAnswer>> removed_;
 };
@@ -140,6 +143,30 @@ TEST_F(IndexWalksTest, SeveralWalksTakeTurnsAndEndWithTheirNamespace) {
   EXPECT_TRUE(walks_.idle());
   EXPECT_TRUE(listed_ && removed_);
   EXPECT_FALSE(tenant_->on_arrival);
+}
+
+TEST_F(IndexWalksTest, AWalkOfAShareMeetsItsKeysAlone) {
+  constexpr std::size_t kKeys = 300;
+  put_many(kKeys);
+  std::set<std::string> met;
+  std::size_t in_first = 0;
+  for (share_ = {0, 3}; share_.number < 3; ++share_.number) {
+    list(1024);
+    turns();
+    for (const wire::ListedKey& key : listed_->keys) {
+      EXPECT_EQ(metadata::share_of(tenant_->name_of(key.key), 3), share_.number);
+      EXPECT_TRUE(met.insert(key.key).second) << key.key;
+    }
+    if (share_.number == 0) in_first = listed_->keys.size();
+  }
+  EXPECT_EQ(met.size(), kKeys);
+  share_.number = 0;
+  remove("key", wire::Match::Kind::kPrefix);
+  turns();
+  ASSERT_TRUE(removed_ && *removed_);
+  EXPECT_GT(in_first, 0u);
+  EXPECT_EQ((*removed_)->removed, in_first);
+  EXPECT_EQ(store().live_count(), kKeys - in_first);
 }
 
 TEST_F(IndexWalksTest, APatternThatIsNoneIsRefusedAtOnce) {

@@ -12,8 +12,6 @@
 #include <set>
 #include <vector>
 
-#include "metadata/placement/partitions.h"
-
 namespace mc::metadata {
 namespace {
 
@@ -172,41 +170,6 @@ TEST(ReadOrder, EqualHoldersShareTheReaders) {
     ++first[order_for_read({host + 10'000, 1}, {9, 9}, holders).front()];
   }
   EXPECT_LT(first[1], 200);
-}
-
-TEST(Partitions, CutTheKeySpaceByTheTopBits) {
-  EXPECT_EQ(partition_of({0, UINT64_MAX}), 0u);
-  EXPECT_EQ(partition_of({UINT64_MAX, 0}), kPartitions - 1);
-  EXPECT_EQ(partition_of({UINT64_MAX / 2 + 1, 0}, 2), 1u);
-  EXPECT_EQ(partition_of({UINT64_MAX / 2, 0}, 2), 0u);
-}
-
-TEST(Partitions, NobodyIsInChargeWithoutMasters) {
-  EXPECT_THAT(assign_partitions({}, 4), ElementsAre(kNoNode, kNoNode, kNoNode, kNoNode));
-}
-
-TEST(Partitions, AMasterThatComesOrGoesMovesOnlyItsOwn) {
-  std::mt19937_64 random(1);
-  for (int round = 0; round < 30; ++round) {
-    std::vector<NodeId> masters;
-    for (std::uint64_t i = 0; i < 1 + random() % 12; ++i) masters.push_back(random());
-    const NodeId newcomer = random();
-    const auto before = assign_partitions(masters);
-    masters.push_back(newcomer);
-    std::shuffle(masters.begin(), masters.end(), random);
-    const auto after = assign_partitions(masters);
-    for (std::uint32_t i = 0; i < kPartitions; ++i) {
-      if (after[i] != newcomer) {
-        EXPECT_EQ(after[i], before[i]);
-      }
-    }
-    // Fair enough: within five deviations of the mean.
-    const double mean = static_cast<double>(kPartitions) / static_cast<double>(masters.size());
-    for (const NodeId master : masters) {
-      const auto share = static_cast<double>(std::count(after.begin(), after.end(), master));
-      EXPECT_NEAR(share, mean, 5 * std::sqrt(mean));
-    }
-  }
 }
 
 }  // namespace

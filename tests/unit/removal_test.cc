@@ -13,7 +13,7 @@ namespace {
 class Node final : public ClusterNode {
  public:
   Node(MasterPort& port, transport::Transport& transport) : ClusterNode({1, 1, "secret", {}, {}}) {
-    connect(port, transport);
+    connect({&port}, transport);
   }
   ~Node() override { stop(); }
   int wait_fd() const override { return -1; }

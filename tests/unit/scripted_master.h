@@ -24,9 +24,17 @@ class ScriptedMaster final : public MasterPort {
     std::vector<metadata::PublishItem> items;
     Done<std::vector<metadata::Verdict>> done;
   };
+  struct Located {
+    std::vector<metadata::KeyHash> keys;
+    Done<metadata::LocateAnswer> done;
+  };
   bool is_ready = true;
+  std::string address = "10.0.0.1:7400";
   std::deque<Published> published;
   std::deque<Done<metadata::wire::RemoveReply>> removes;
+  std::deque<Located> locates;
+  std::deque<Done<metadata::wire::MembersAnswer>> members_asked;
+  std::deque<Done<metadata::wire::DrainAnswer>> drains;
 
   void publish(std::vector<metadata::PublishItem> items, std::uint64_t, std::uint64_t,
                Done<std::vector<metadata::Verdict>> done) override {
@@ -36,24 +44,31 @@ class ScriptedMaster final : public MasterPort {
               Done<metadata::wire::RemoveReply> done) override {
     removes.push_back(std::move(done));
   }
-  // Nobody asks these here, or nobody waits for the answer.
-  void locate(const metadata::wire::Locate&, std::uint64_t, Done<metadata::LocateAnswer>) override {
+  void locate(const metadata::wire::Locate& request, std::uint64_t,
+              Done<metadata::LocateAnswer> done) override {
+    locates.push_back({request.keys, std::move(done)});
   }
+  void members(std::uint64_t, Done<metadata::wire::MembersAnswer> done) override {
+    members_asked.push_back(std::move(done));
+  }
+  void drain(const metadata::wire::Drain&, std::uint64_t,
+             Done<metadata::wire::DrainAnswer> done) override {
+    drains.push_back(std::move(done));
+  }
+  // Nobody asks these here, or nobody waits for the answer.
   void place(const metadata::wire::Place&, std::uint64_t,
              Done<metadata::wire::PlaceAnswer>) override {}
   void remove_matching(const metadata::wire::Match&, std::uint64_t,
                        Done<metadata::wire::RemoveMatchingAnswer>) override {}
   void list(const metadata::wire::Match&, std::uint64_t,
             Done<metadata::wire::ListAnswer>) override {}
-  void members(std::uint64_t, Done<metadata::wire::MembersAnswer>) override {}
   void stats(std::uint64_t, Done<metadata::wire::StatsAnswer>) override {}
-  void drain(const metadata::wire::Drain&, std::uint64_t,
-             Done<metadata::wire::DrainAnswer>) override {}
   void report_unreachable(metadata::wire::Unreachable) override {}
   [[nodiscard]] std::uint64_t removals_seen() const override { return 0; }
   [[nodiscard]] std::uint64_t refused_up_to() const override { return 0; }
   [[nodiscard]] std::uint64_t epoch() const override { return 1; }
   [[nodiscard]] bool ready() const override { return is_ready; }
+  [[nodiscard]] const std::string& leader() const override { return address; }
 };
 
 inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_t hash_seed) {

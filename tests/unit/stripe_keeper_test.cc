@@ -62,14 +62,15 @@ class StripeKeeperTest : public ::testing::Test {
   }
 
   ScriptedMaster master_;
+  Masters masters_{{&master_}};
   transport::loop::LoopNetwork network_;
   std::unique_ptr<transport::Transport> transport_ = network_.make(1);
   Peers peers_{1, {}};
   metadata::KeyHasher hasher_{"secret"};
   VersionClock clock_{1};
   StripeKeeper::Tenants tenants_;
-  Announcer announcer_{tenants_, master_, clock_};
-  StripeKeeper keeper_{tenants_, master_, peers_, *transport_, announcer_, clock_, 1'000'000'000};
+  Announcer announcer_{tenants_, masters_, clock_};
+  StripeKeeper keeper_{tenants_, masters_, peers_, *transport_, announcer_, clock_, 1'000'000'000};
   std::vector<mc_status> answers_;
 };
 

@@ -12,8 +12,11 @@ constexpr std::uint64_t kAskForNs = 500'000'000;
 
 }  // namespace
 
-LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, Found found)
-    : store_(std::move(store)), found_(std::move(found)), thread_([this] { run(); }) {}
+LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t share, Found found)
+    : store_(std::move(store)),
+      share_(share),
+      found_(std::move(found)),
+      thread_([this] { run(); }) {}
 
 LeaderFinder::~LeaderFinder() {
   {
@@ -40,7 +43,7 @@ void LeaderFinder::run() {
       if (stopping_) return;
       wanted_ = false;
     }
-    auto leader = find_leader(*store_, now_ns() + kAskForNs);
+    auto leader = find_leader(*store_, now_ns() + kAskForNs, share_);
     found_(leader ? Result<std::string>(std::move(leader->value)) : fail(leader.error()));
   }
 }

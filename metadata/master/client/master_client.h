@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one way for agents and tools to talk to a master: finds the leader, proves the
-//   key, joins, reports, heartbeats, and does it all again when link or leader are lost. Calls wait
-//   meanwhile, in order, until their deadlines.
+// What it is: the one way for agents and tools to talk to the master of a share: finds its leader,
+//   proves the key, joins, reports, heartbeats, and does it all again when link or leader are lost.
+//   Calls wait meanwhile, in order, until their deadlines.
 //
-//     seek ──► dial ──► join ──► report ──► (calls) ──link lost, NOT_LEADER, old epoch──► seek
-//                └─ tools: (calls) at once
+//     seek ──► dial ──► attend ──► join ──► report ──► (calls) ──link lost, NOT_LEADER, old
+//     epoch──► seek
+//                          └─ tools: (calls) at once
 //
 //   Fencing: the highest epoch ever heard is kept; an answer or order of a lower one is refused and
 //   its link dropped, so that a leader of the past is neither believed nor obeyed.
@@ -49,10 +50,12 @@ class AgentSide {
   using Done = std::function<void(Status)>;
 
   virtual ~AgentSide() = default;
+  // The cluster's keys are in so many shares; said before the first report, and when it changes.
+  virtual void on_shares(std::uint32_t /*shares*/) {}
   virtual Load load() = 0;
-  // The next of all objects it holds, 1 to MC_MAX_BATCH_ITEMS; none: that was all. first: begin
-  // again. An object dropped before it is named must not be named; one dropped later is published
-  // as dropped afterwards.
+  // The next of all objects of the share that it holds, 1 to MC_MAX_BATCH_ITEMS; none: that was
+  // all. first: begin again. An object dropped before it is named must not be named; one dropped
+  // later is published as dropped afterwards.
   virtual void next_report(bool first, std::vector<PublishItem>& items) = 0;
   // What the directory did not accept of a report: drop it, but keep what is kFull, and publish
   // that again later.
@@ -76,6 +79,8 @@ struct MasterClientOptions {
   rpc::TlsOptions tls;
   rpc::Role role = rpc::Role::kTool;
   Descriptor descriptor;  // of a member
+  std::uint32_t share = 0;
+  std::uint32_t shares = 0;  // of the cluster; 0: not known, for share 0 only
 };
 
 class MasterClient final : rpc::LinkHandler {
@@ -129,6 +134,8 @@ class MasterClient final : rpc::LinkHandler {
   // The latest version that something published was too old for; known before its verdict.
   [[nodiscard]] std::uint64_t refused_up_to() const { return refused_up_to_; }
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  // Of the master that it talks to, or dials. REQUIRES: kCaller.
+  [[nodiscard]] const std::string& leader() const { return leader_; }
   // All that it held when this leader came has been reported, or it is a tool with a link.
   [[nodiscard]] bool ready() const { return ready_; }
   [[nodiscard]] std::uint64_t refused_epochs() const { return refused_epochs_; }
@@ -159,6 +166,8 @@ class MasterClient final : rpc::LinkHandler {
   void found(const Result<std::string>& leader);
   void dial_to(const std::string& address);
   void dialled(Result<std::shared_ptr<rpc::Link>> link);
+  void attend();
+  void attended(std::uint32_t shares);
   void join();
   void begin_report();
   void stream_report();
@@ -202,11 +211,13 @@ class MasterClient final : rpc::LinkHandler {
   bool usable_ = false;  // joined, or a tool's
   bool stopping_ = false;
   bool left_ = false;
-  std::string hint_;  // what a standby said
+  std::string leader_;  // dialed last
+  std::string hint_;    // what a standby said
   std::size_t next_master_ = 0;
   std::uint64_t pause_ms_ = 0;
   std::uint64_t generation_ = 0;  // of links: what an older one says is not for this one
   EpochFence fence_;
+  std::uint32_t shares_ = 0;  // as heard
   std::uint64_t sequence_ = 0;
   std::uint32_t heartbeat_ms_ = 200;
   std::size_t report_in_flight_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of the link: seek, dial, join, report, heartbeat, and what the master orders.
+// The life of the link: seek, dial, attend, join, report, heartbeat, and what the master orders.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -69,14 +69,16 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
   }
   client->tls_ = std::move(*tls);
   if (store != nullptr) {
-    client->finder_ =
-        std::make_unique<LeaderFinder>(std::move(store), [self](const Result<std::string>& leader) {
-          boost::asio::post(self->io_, [self, leader] {
-            if (self->woken_) drain_eventfd(self->woken_.get());
-            self->found(leader);
-          });
-          if (self->woken_) signal_eventfd(self->woken_.get());
-        });
+    client->finder_ = std::make_unique<LeaderFinder>(std::move(store), options.share,
+                                                     [self](const Result<std::string>& leader) {
+                                                       boost::asio::post(self->io_, [self, leader] {
+                                                         if (self->woken_)
+                                                           drain_eventfd(self->woken_.get());
+                                                         self->found(leader);
+                                                       });
+                                                       if (self->woken_)
+                                                         signal_eventfd(self->woken_.get());
+                                                     });
   }
   self->post([self] {
     self->seek();
@@ -162,6 +164,7 @@ void MasterClient::found(const Result<std::string>& leader) {
 
 void MasterClient::dial_to(const std::string& address) {
   if (stopping_) return;
+  leader_ = address;
   rpc::DialOptions dialing;
   dialing.address = address;
   dialing.own.role = options_.role;
@@ -188,13 +191,34 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
   link_ = std::move(*link);
   ++generation_;
   if (drive_ == Drive::kCaller) watch(link_->socket());
-  if (member_ != nullptr) {
-    join();
+  attend();
+}
+
+// Says which share the link is about, and hears how many there are.
+void MasterClient::attend() {
+  link_->call(static_cast<std::uint8_t>(Method::kAttend),
+              encoded(wire::Attend{options_.share, options_.shares}), now_ns() + kStepNs, 0,
+              [this, generation = generation_](const Result<rpc::Answer>& answer) {
+                if (generation != generation_ || (answer && !believe(*answer))) return;
+                wire::AttendAnswer heard;
+                // A master of before there were shares has all keys.
+                const bool old = answer && answer->status == MC_UNSUPPORTED && options_.share == 0;
+                const bool taken =
+                    answer && answer->status == 0 && wire::decode(answer->body, heard).ok();
+                if (!old && !taken) return lose({MC_CLOSED, "the master does not have that share"});
+                attended(heard.shares);
+              });
+}
+
+void MasterClient::attended(std::uint32_t shares) {
+  if (member_ == nullptr) {
+    usable_ = true;
+    ready_ = true;
+    pump();
     return;
   }
-  usable_ = true;
-  ready_ = true;
-  pump();
+  if (std::exchange(shares_, shares) != shares) member_->on_shares(shares);
+  join();
 }
 
 // A step of the session itself: it has no caller, and without an answer the link is lost.

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: what the master of one share orders an agent to do, carried out by its ClusterNode.
+//   Reports, listings and removals by pattern concern the keys of that share alone.
+// Threads: the agent's loop. Owns: nothing; the node outlives it.
+#pragma once
+
+#include "agent/cluster/cluster_node.h"
+
+namespace mc::agent {
+
+class ClusterNode::Orders final : public MasterOrders {
+ public:
+  Orders(ClusterNode& node, std::uint32_t share) : node_(node), share_(share) {}
+
+  void on_shares(std::uint32_t shares) override;
+  metadata::Load load() override;
+  void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
+  void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;
+  void on_drop(const metadata::wire::Drop& order, Done done) override;
+  void on_drop_matching(const metadata::wire::Match& match,
+                        Reply<metadata::wire::RemoveMatchingAnswer> reply) override;
+  void on_list(const metadata::wire::Match& match,
+               Reply<metadata::wire::ListAnswer> reply) override;
+  void on_copy(const metadata::wire::Copy& order, Done done) override;
+  void on_fenced() override;
+
+ private:
+  ClusterNode& node_;
+  const std::uint32_t share_;
+};
+
+}  // namespace mc::agent

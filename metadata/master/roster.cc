@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/master/roster.h"
+
+#include "libmc/base/clock.h"
+#include "metadata/placement/share_spread.h"
+#include "metadata/store/leader_lock.h"
+
+namespace mc::metadata {
+
+namespace {
+
+constexpr std::uint64_t kMillisecond = 1'000'000;
+constexpr std::uint64_t kReadEveryNs = 200 * kMillisecond;
+// What the list gives to another master is that one's for so long.
+constexpr std::uint64_t kHoldOffNs = 300 * kMillisecond;
+// A share moves when nothing else has for so long: each move is a recovery for its keys.
+constexpr std::uint64_t kSettleNs = 3'000 * kMillisecond;
+constexpr std::string_view kMastersPrefix = "masters/";
+
+}  // namespace
+
+Roster::Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t shares,
+               std::uint32_t ttl_ms)
+    : store_(std::move(store)),
+      address_(std::move(address)),
+      shares_(shares),
+      ttl_ms_(ttl_ms),
+      thread_([this] { run(); }) {}
+
+Roster::~Roster() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+bool Roster::may_take(std::uint32_t share, std::uint64_t vacant_ns) const {
+  if (vacant_ns >= kHoldOffNs) return true;
+  const std::lock_guard lock(mutex_);
+  return !wanted_.empty() && wanted_[share] == address_;
+}
+
+bool Roster::gives_up(std::uint32_t share, std::uint64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  if (wanted_.empty() || wanted_[share] == address_) return false;
+  if (now_ns < settled_ns_ + kSettleNs) return false;
+  settled_ns_ = now_ns;
+  return true;
+}
+
+void Roster::run() {
+  for (;;) {
+    const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMillisecond / 2;
+    // What cannot be read now is found by time: see may_take().
+    if (sign_up(deadline_ns).ok()) read(deadline_ns);
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, std::chrono::nanoseconds(kReadEveryNs), [this] { return stopping_; });
+    if (stopping_) break;
+  }
+  if (lease_.id != kNoLease) {
+    static_cast<void>(store_->revoke(lease_.id, now_ns() + ttl_ms_ * kMillisecond / 2));
+  }
+}
+
+Status Roster::sign_up(std::uint64_t deadline_ns) {
+  if (lease_.id != kNoLease) {
+    const Status status = store_->keep_alive(lease_.id, deadline_ns);
+    if (status.code() != MC_NOT_FOUND) return status;
+    lease_ = {};
+  }
+  const auto lease = store_->grant_lease(ttl_ms_, deadline_ns);
+  if (!lease) return lease.error();
+  const auto put = store_->put(std::string(kMastersPrefix) + address_, "", lease->id, deadline_ns);
+  if (!put) return put.error();
+  lease_ = *lease;
+  return {};
+}
+
+void Roster::read(std::uint64_t deadline_ns) {
+  const auto masters = store_->list(kMastersPrefix, deadline_ns);
+  const auto locks = store_->list(kLeaderKey, deadline_ns);
+  if (!masters || !locks) return;
+  std::vector<std::string> names, leaders(shares_);
+  for (const Entry& entry : masters->entries) {
+    names.push_back(entry.key.substr(kMastersPrefix.size()));
+  }
+  for (std::uint32_t share = 0; share < shares_; ++share) {
+    const std::string key = leader_key(share);
+    for (const Entry& entry : locks->entries) {
+      if (entry.key == key) leaders[share] = entry.value;
+    }
+  }
+  std::vector<std::string> wanted = spread_shares(names, leaders);
+  const std::lock_guard lock(mutex_);
+  if (names != masters_ || leaders != leaders_) settled_ns_ = now_ns();
+  masters_ = std::move(names);
+  leaders_ = std::move(leaders);
+  wanted_ = std::move(wanted);
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which shares a master should lead, by what masters read of each other in the cluster store.
+#include "metadata/master/roster.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "libmc/base/clock.h"
+#include "metadata/store/leader_lock.h"
+#include "metadata/store/memory/memory_store.h"
+
+namespace mc::metadata {
+namespace {
+
+constexpr std::uint32_t kShares = 4;
+constexpr std::uint32_t kTtlMs = 1'000;
+constexpr std::uint64_t kLongNs = 3'600'000'000'000;
+
+bool until(const std::function<bool()>& holds) {
+  const std::uint64_t end_ns = now_ns() + 30'000'000'000;
+  while (!holds()) {
+    if (now_ns() > end_ns) return false;
+    ::poll(nullptr, 0, 2);  // between two questions
+  }
+  return true;
+}
+
+class RosterTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Roster> sign_up(const std::string& address) {
+    return std::make_unique<Roster>(store(), address, kShares, kTtlMs);
+  }
+  std::unique_ptr<ClusterStore> store() { return std::make_unique<MemoryStore>(state_, "test"); }
+  void lead(std::uint32_t share, const std::string& who) {
+    ASSERT_TRUE(store()->put(leader_key(share), who, kNoLease, now_ns() + kLongNs).has_value());
+  }
+  static unsigned may_take(const Roster& roster) {
+    unsigned count = 0;
+    for (std::uint32_t share = 0; share < kShares; ++share) count += roster.may_take(share, 0);
+    return count;
+  }
+
+  std::shared_ptr<MemoryState> state_ = MemoryStore::make_state();
+};
+
+TEST_F(RosterTest, OneMasterTakesAllAndTwoTakeHalfEach) {
+  const auto one = sign_up("one");
+  EXPECT_TRUE(until([&] { return may_take(*one) == kShares; }));
+  auto two = sign_up("two");
+  EXPECT_TRUE(until([&] { return may_take(*one) == 2 && may_take(*two) == 2; }));
+  for (std::uint32_t share = 0; share < kShares; ++share) {
+    EXPECT_NE(one->may_take(share, 0), two->may_take(share, 0)) << share;
+  }
+  // It goes, and says so.
+  two.reset();
+  EXPECT_TRUE(until([&] { return may_take(*one) == kShares; }));
+}
+
+TEST_F(RosterTest, WhatNobodyLeadsForLongAnybodyMayTake) {
+  const auto one = sign_up("one");
+  const auto two = sign_up("two");
+  for (std::uint32_t share = 0; share < kShares; ++share) {
+    EXPECT_TRUE(one->may_take(share, kLongNs));
+    EXPECT_TRUE(two->may_take(share, kLongNs));
+  }
+}
+
+TEST_F(RosterTest, WhoLeadsTooMuchGivesUpOneShareAtATime) {
+  for (std::uint32_t share = 0; share < kShares; ++share) lead(share, "one");
+  const auto one = sign_up("one");
+  const auto two = sign_up("two");
+  ASSERT_TRUE(until([&] { return may_take(*two) == 2; }));
+  ASSERT_TRUE(until([&] { return may_take(*one) == 2; }));
+  const std::uint64_t later_ns = now_ns() + kLongNs;
+  EXPECT_FALSE(one->gives_up(0, later_ns)) << "it keeps its part";
+  EXPECT_FALSE(one->gives_up(1, later_ns));
+  EXPECT_TRUE(one->gives_up(2, later_ns));
+  EXPECT_FALSE(one->gives_up(3, later_ns)) << "the share before has hardly moved";
+  EXPECT_TRUE(one->gives_up(3, later_ns + kLongNs));
+}
+
+}  // namespace
+}  // namespace mc::metadata

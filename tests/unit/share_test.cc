@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/directory/share.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "metadata/placement/share_spread.h"
+
+namespace mc::metadata {
+namespace {
+
+using ::testing::ElementsAre;
+
+using Names = std::vector<std::string>;
+
+std::map<std::string, std::size_t> parts_of(const Names& master_of) {
+  std::map<std::string, std::size_t> parts;
+  for (const std::string& master : master_of) ++parts[master];
+  return parts;
+}
+
+// Agents and masters of different versions must agree on these for ever.
+TEST(Share, IsTheSameForEverOfTheseKeys) {
+  const KeyHasher hasher("golden");
+  std::vector<std::uint32_t> of_two, of_four, of_seven, of_all;
+  for (const char* const key : {"a", "b", "c", "model/7/layer/0", "model/7/layer/1", ""}) {
+    const KeyHash hash = hasher.hash("default", key);
+    of_two.push_back(share_of(hash, 2));
+    of_four.push_back(share_of(hash, 4));
+    of_seven.push_back(share_of(hash, 7));
+    of_all.push_back(share_of(hash, kMaxShares));
+  }
+  EXPECT_THAT(of_two, ElementsAre(0u, 0u, 1u, 0u, 1u, 0u));
+  EXPECT_THAT(of_four, ElementsAre(0u, 0u, 2u, 0u, 2u, 1u));
+  EXPECT_THAT(of_seven, ElementsAre(1u, 1u, 3u, 0u, 5u, 2u));
+  EXPECT_THAT(of_all, ElementsAre(13u, 14u, 35u, 1u, 47u, 20u));
+}
+
+TEST(Share, CutsTheKeySpaceByTheTopBits) {
+  EXPECT_EQ(share_of({UINT64_MAX, UINT64_MAX}, 1), 0u);
+  EXPECT_EQ(share_of({0, UINT64_MAX}, kMaxShares), 0u);
+  EXPECT_EQ(share_of({UINT64_MAX, 0}, kMaxShares), kMaxShares - 1);
+  EXPECT_EQ(share_of({UINT64_MAX / 2 + 1, 0}, 2), 1u);
+  EXPECT_EQ(share_of({UINT64_MAX / 2, 0}, 2), 0u);
+}
+
+TEST(ShareSpread, LeavesEverythingToNobodyWithoutMasters) {
+  EXPECT_THAT(spread_shares({}, Names(3)), ElementsAre("", "", ""));
+}
+
+TEST(ShareSpread, GivesMastersThatStartTogetherEqualParts) {
+  const auto parts = parts_of(spread_shares(Names{"b", "a"}, Names(4)));
+  EXPECT_EQ(parts.at("a"), 2u);
+  EXPECT_EQ(parts.at("b"), 2u);
+}
+
+TEST(ShareSpread, ANewcomerIsGivenWhatIsTooMuchForTheOthers) {
+  EXPECT_THAT(spread_shares(Names{"a", "b"}, Names{"a", "a", "a", "a"}),
+              ElementsAre("a", "a", "b", "b"));
+  EXPECT_THAT(spread_shares(Names{"a", "b", "c"}, Names{"a", "b", "a", "b"}),
+              ElementsAre("a", "b", "a", "c"));
+}
+
+TEST(ShareSpread, OfAMasterThatIsGoneTheOthersTakeAll) {
+  EXPECT_THAT(spread_shares(Names{"b"}, Names{"", "", "b", "b"}), ElementsAre("b", "b", "b", "b"));
+}
+
+TEST(ShareSpread, ALeaderWhoseLeaseLivesKeepsItsOwn) {
+  EXPECT_THAT(spread_shares(Names{"a"}, Names{"away", "a"}), ElementsAre("away", "a"));
+}
+
+TEST(ShareSpread, PartsDifferByOneAndNobodyGivesMoreThanItMust) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t masters = 1 + random() % 6, shares = 1 + random() % kMaxShares;
+    Names names, leaders;
+    for (std::size_t i = 0; i < masters; ++i) names.push_back("m" + std::to_string(i));
+    for (std::size_t i = 0; i < shares; ++i) {
+      leaders.push_back(random() % 4 == 0 ? "" : names[random() % masters]);
+    }
+    const Names master_of = spread_shares(names, leaders);
+    std::shuffle(names.begin(), names.end(), random);
+    EXPECT_EQ(spread_shares(names, leaders), master_of) << "whoever asks";
+    auto before = parts_of(leaders);
+    auto parts = parts_of(master_of);
+    EXPECT_FALSE(parts.contains(""));
+    for (const std::string& name : names) {
+      EXPECT_GE(parts[name], shares / masters);
+      EXPECT_LE(parts[name], (shares + masters - 1) / masters);
+    }
+    for (std::size_t i = 0; i < shares; ++i) {
+      if (!leaders[i].empty() && master_of[i] != leaders[i]) {
+        EXPECT_GT(before[leaders[i]], shares / masters) << "it had no more than its part";
+      }
+    }
+    EXPECT_EQ(spread_shares(names, master_of), master_of) << "done once, it is done";
+  }
+}
+
+}  // namespace
+}  // namespace mc::metadata
