@@ -26,6 +26,8 @@ namespace mc::agent {
 
 inline constexpr std::size_t kMaxKeptDescriptors = 4096;
 inline constexpr std::uint64_t kKeeperTimeoutNs = 2'000'000'000;
+// A program starts in milliseconds, but not on a host whose cores and disk are all taken.
+inline constexpr std::uint64_t kKeeperStartNs = 10'000'000'000;
 inline constexpr std::string_view kKeeperSocketName = "/keeper.sock";
 
 enum class KeeperVerb : std::uint16_t {

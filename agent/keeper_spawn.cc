@@ -28,9 +28,6 @@ namespace {
   report_and_exit(report_fd, errno);
 }
 
-// A program starts in milliseconds, but not on a host whose cores and disk are all taken.
-constexpr std::uint64_t kStartTimeoutNs = 10000000000;
-
 }  // namespace
 
 Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) {
@@ -53,7 +50,7 @@ Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) 
   }
   // exec closes the last writer: end of file is success.
   int error = 0;
-  if (!wait_readable(report.get(), kStartTimeoutNs)) {
+  if (!wait_readable(report.get(), kKeeperStartNs)) {
     return {MC_INTERNAL,
             "the keeper's program did not start within 10 s; is this host overloaded?"};
   }

@@ -56,7 +56,7 @@ Status KeeperStore::connect_or_spawn() {
   auto socket = connect_unix(path_, 0);
   if (!socket && socket.error().code() == MC_AGENT_UNAVAILABLE) {
     if (auto status = spawn_(); !status.ok()) return status;
-    socket = connect_unix(path_, kKeeperTimeoutNs);
+    socket = connect_unix(path_, kKeeperStartNs);
   }
   if (!socket) {
     return {socket.error().code(), "no keeper answers at " + path_ + " (" +
