@@ -142,6 +142,7 @@ void Masters::locate(const wire::Locate& request, std::uint64_t deadline_ns,
                      Done<metadata::LocateAnswer> done) const {
   if (count() == 1) return ports_.front()->locate(request, deadline_ns, std::move(done));
   const std::vector<Part> parts = split(request.keys);
+  if (parts.empty()) return done(metadata::LocateAnswer{});
   const Gathering<metadata::LocateAnswer> gathering(
       parts.size(), [parts, total = request.keys.size(),
                      done = std::move(done)](std::vector<Result<metadata::LocateAnswer>> answers) {
