@@ -18,7 +18,6 @@ namespace mc::agent {
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 // How long room here is waited for while some may come: a share of the time, and at most this.
 constexpr std::uint64_t kLocalShare = 4;
 constexpr std::uint64_t kMostLocalNs = 250 * kMs;

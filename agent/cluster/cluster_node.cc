@@ -12,7 +12,6 @@ namespace wire = metadata::wire;
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 // How long after the last traffic the loop keeps looking, as it does for its rings.
 constexpr std::uint64_t kLivelyNs = 30'000;
 constexpr std::uint64_t kMembersNs = 1'000 * kMs;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "libmc/base/clock.h"
 #include "shm/pins.h"
 
 namespace mc::agent {
@@ -12,7 +13,6 @@ using metadata::KeyHash;
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kCheckNs = kMs;
 // The most a holder is given for its answer while there is another one.
 constexpr std::uint64_t kMostAskNs = 200 * kMs;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
@@ -12,7 +13,6 @@ using transport::Outcome;
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kMostAskNs = 500 * kMs;
 constexpr std::uint64_t kCheckNs = kMs;
 // A holder that brings less than 1 MB/s is as one that is gone.

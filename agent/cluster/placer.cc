@@ -12,7 +12,6 @@ using transport::Outcome;
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
 // The least a host is given before the next one is asked.
 constexpr std::uint64_t kLeastTryNs = 100 * kMs;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
@@ -12,7 +13,6 @@ using metadata::Verdict;
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kCheckNs = 20 * kMs;
 constexpr std::uint64_t kOfferNs = 5'000 * kMs;
 constexpr std::uint64_t kRemoveNs = 5'000 * kMs;

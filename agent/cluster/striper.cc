@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
@@ -13,7 +14,6 @@ namespace wire = metadata::wire;
 
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
 constexpr std::uint64_t kSealAgainNs = 100 * kMs;
 constexpr std::uint64_t kPatienceNs = 800 * kMs;  // with a host that cannot be reached

@@ -9,6 +9,8 @@
 
 namespace mc {
 
+inline constexpr std::uint64_t kMs = 1'000'000;  // in nanoseconds
+
 // Nanoseconds since boot, the same for every process of the host (CLOCK_MONOTONIC).
 inline std::uint64_t now_ns() {
   timespec t{};

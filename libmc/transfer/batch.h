@@ -56,6 +56,12 @@ struct Request {
   std::uint64_t share_bytes() const { return window ? kShareMappedBytes : kShareBytes; }
 };
 
+// The cookie of a read of a table; those of requests have this bit clear.
+inline constexpr std::uint64_t kTableCookie = 1ull << 63;
+
+// Where the batch of this id stands.
+inline std::uint32_t slot_of(std::uint64_t id) { return static_cast<std::uint32_t>(id) - 1; }
+
 struct Batch {
   std::uint64_t id = 0;
   std::uint64_t deadline_ns = 0;

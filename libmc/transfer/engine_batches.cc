@@ -17,12 +17,9 @@ using State = Request::State;
 
 constexpr std::size_t kSubmitAtOnce = 64;
 constexpr std::uint8_t kMaxLooks = 2;
-constexpr std::uint64_t kTableCookie = 1ull << 63;
 // Past its deadline a request ends when its lanes are cut, at the latest.
 constexpr std::uint64_t kGraceNs = 2'000'000'000;
 constexpr int kMaxGraces = 5;
-
-std::uint32_t slot_of(std::uint64_t id) { return static_cast<std::uint32_t>(id) - 1; }
 
 Status status_of(Outcome outcome) {
   switch (outcome) {

@@ -13,10 +13,6 @@ namespace {
 constexpr int kTornReads = 100;  // of a table, in a row
 constexpr std::uint64_t kTableNs = 2'000'000'000;
 constexpr std::size_t kFirstTableBytes = kDirectoryHeadBytes + 64 * kDirectoryEntryBytes;
-// The cookie of a read of a table; those of requests have this bit clear.
-constexpr std::uint64_t kTableCookie = 1ull << 63;
-
-std::uint32_t slot_of(std::uint64_t id) { return static_cast<std::uint32_t>(id) - 1; }
 
 }  // namespace
 

@@ -18,7 +18,7 @@ namespace {
 
 using transport::Outcome;
 
-constexpr int kTornReads = 1000;  // of a table: each takes microseconds
+constexpr int kMappedTornReads = 1000;  // of a table: each takes microseconds
 
 // "8d4c…-…": 32 digits. Zeros: this host does not tell.
 std::array<std::byte, 16> boot_id() {
@@ -81,7 +81,7 @@ Outcome SameHost::move(std::uint64_t address, std::byte* local, std::uint64_t si
 
 Result<Directory> SameHost::read_directory() const {
   std::vector<std::byte> bytes(kDirectoryHeadBytes + 16 * kDirectoryEntryBytes);
-  for (int i = 0; i < kTornReads; ++i) {
+  for (int i = 0; i < kMappedTornReads; ++i) {
     const Outcome outcome = move(card_.directory_address, bytes.data(), bytes.size(), false);
     if (outcome == Outcome::kPeerLost) return fail(transport::to_status(outcome));
     if (outcome != Outcome::kDone) {

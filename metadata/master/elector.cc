@@ -10,10 +10,9 @@ namespace mc::metadata {
 
 namespace {
 
-constexpr std::uint64_t kMillisecond = 1'000'000;
-constexpr std::uint64_t kCampaignEveryNs = 250 * kMillisecond;  // if no watch has woken it
+constexpr std::uint64_t kCampaignEveryNs = 250 * kMs;  // if no watch has woken it
 // While nobody leads, and it is not this master's turn yet.
-constexpr std::uint64_t kVacantEveryNs = 50 * kMillisecond;
+constexpr std::uint64_t kVacantEveryNs = 50 * kMs;
 
 }  // namespace
 
@@ -80,7 +79,7 @@ void Elector::run() {
       wait(vacant_since_ns_ != 0 ? kVacantEveryNs : kCampaignEveryNs);
     }
   }
-  static_cast<void>(lock_.resign(now_ns() + 500 * kMillisecond));
+  static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
 }
 
 // Whether it is this master's turn; one that is not only looks who leads.
@@ -108,9 +107,9 @@ void Elector::tell_leader(const std::string& leader) {
 
 // True: this process leads.
 bool Elector::campaign() {
-  if (!may_try(now_ns() + ttl_ms_ * kMillisecond)) return false;
+  if (!may_try(now_ns() + ttl_ms_ * kMs)) return false;
   const std::uint64_t asked_ns = now_ns();
-  const std::uint64_t deadline_ns = asked_ns + ttl_ms_ * kMillisecond;
+  const std::uint64_t deadline_ns = asked_ns + ttl_ms_ * kMs;
   const auto won = lock_.campaign(deadline_ns);
   if (!won) {
     callbacks_.trouble(won.error());
@@ -129,7 +128,7 @@ bool Elector::campaign() {
 }
 
 Result<Term> Elector::read_term(std::uint64_t epoch) {
-  const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMillisecond / 2;
+  const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
   Term term{.epoch = epoch, .members = {}, .removals = 0};
   if (const Status status = fix_share_count(*store_, share_.of, deadline_ns); !status.ok()) {
     return fail(status);
@@ -152,12 +151,12 @@ void Elector::lead() {
   if (!term) {
     callbacks_.trouble(term.error());
     valid_until_ns_.store(0);
-    static_cast<void>(lock_.resign(now_ns() + 500 * kMillisecond));
+    static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
     wait(kCampaignEveryNs);
     return;
   }
   callbacks_.leading(std::move(*term));
-  const std::uint64_t renew_every_ns = lock_.ttl_ms() * kMillisecond / 4;
+  const std::uint64_t renew_every_ns = lock_.ttl_ms() * kMs / 4;
   std::uint64_t renew_at_ns = now_ns();
   bool given_up = false;
   while (!given_up) {
@@ -167,7 +166,7 @@ void Elector::lead() {
     }
     if (now_ns() >= renew_at_ns) {
       const std::uint64_t asked_ns = now_ns();
-      const Status status = lock_.renew(asked_ns + lock_.ttl_ms() * kMillisecond / 2);
+      const Status status = lock_.renew(asked_ns + lock_.ttl_ms() * kMs / 2);
       if (status.ok()) {
         valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
       } else {
@@ -183,7 +182,7 @@ void Elector::lead() {
   }
   valid_until_ns_.store(0);
   callbacks_.lost();
-  if (given_up) static_cast<void>(lock_.resign(now_ns() + 500 * kMillisecond));
+  if (given_up) static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
 }
 
 bool Elector::gives_up() {
@@ -196,7 +195,7 @@ void Elector::write_saved() {
     const std::lock_guard lock(mutex_);
     saved.swap(saved_);
   }
-  const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMillisecond / 4;
+  const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMs / 4;
   for (auto& [key, value] : saved) {
     Status status = leads(epoch_) ? Status() : Status(kStoreUnavailable);
     if (status.ok() && value.has_value()) {

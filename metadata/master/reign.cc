@@ -5,15 +5,15 @@
 
 #include <algorithm>
 
+#include "libmc/base/clock.h"
 #include "metadata/wire/codec.h"
 
 namespace mc::metadata {
 
 namespace {
 
-constexpr std::uint64_t kMillisecond = 1'000'000;
-constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMillisecond;
-constexpr std::uint64_t kDropTimeoutNs = 10'000 * kMillisecond;
+constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMs;
+constexpr std::uint64_t kDropTimeoutNs = 10'000 * kMs;
 // A turn of the loop takes less than a millisecond, and walks so many buckets of fifteen.
 constexpr std::uint64_t kSweepBuckets = 4096;
 constexpr std::uint64_t kWalkBuckets = 1024;
@@ -42,8 +42,8 @@ DirectoryOptions directory_options(const MasterOptions& options, const Term& ter
 
 MembershipOptions membership_options(const MasterOptions& options) {
   MembershipOptions membership;
-  membership.suspect_after_ns = options.suspect_ms * kMillisecond;
-  membership.gone_after_ns = options.gone_ms * kMillisecond;
+  membership.suspect_after_ns = options.suspect_ms * kMs;
+  membership.gone_after_ns = options.gone_ms * kMs;
   // With peers' words: what membership.h has, in the same proportion.
   membership.gone_after_one_report_ns = membership.gone_after_ns * 7 / 10;
   membership.gone_after_two_reports_ns = membership.gone_after_ns / 2;
@@ -78,7 +78,7 @@ Reign::Reign(const MasterOptions& options, const Term& term, Outside outside, st
     : options_(options),
       epoch_(term.epoch),
       outside_(std::move(outside)),
-      recover_until_ns_(now_ns + options.recover_ms * kMillisecond),
+      recover_until_ns_(now_ns + options.recover_ms * kMs),
       now_ns_(now_ns),
       directory_(directory_options(options, term)),
       membership_(membership_options(options)),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "libmc/base/clock.h"
 #include "metadata/master/reign.h"
 #include "metadata/wire/codec.h"
 
@@ -15,7 +16,6 @@ namespace {
 using wire::Method;
 
 constexpr std::size_t kMaxWaiting = 4096;  // locates that wait for reports
-constexpr std::uint64_t kMillisecond = 1'000'000;
 
 }  // namespace
 
@@ -233,8 +233,7 @@ void Reign::locate(rpc::Link& link, const rpc::Request& request) {
     const bool all_found = std::ranges::all_of(
         locate_answer_.keys, [](const Located& key) { return key.state == Lookup::kFound; });
     if (!all_found) {
-      const std::uint64_t until_ns =
-          std::min(request.deadline_ns, now_ns_ + locate_.wait_ms * kMillisecond);
+      const std::uint64_t until_ns = std::min(request.deadline_ns, now_ns_ + locate_.wait_ms * kMs);
       waiting_.push_back({link.weak_from_this(), request.id, until_ns, locate_});
       return;
     }

@@ -9,12 +9,11 @@ namespace mc::metadata {
 
 namespace {
 
-constexpr std::uint64_t kMillisecond = 1'000'000;
-constexpr std::uint64_t kReadEveryNs = 200 * kMillisecond;
+constexpr std::uint64_t kReadEveryNs = 200 * kMs;
 // What the list gives to another master is that one's for so long.
-constexpr std::uint64_t kHoldOffNs = 300 * kMillisecond;
+constexpr std::uint64_t kHoldOffNs = 300 * kMs;
 // A share moves when nothing else has for so long: each move is a recovery for its keys.
-constexpr std::uint64_t kSettleNs = 3'000 * kMillisecond;
+constexpr std::uint64_t kSettleNs = 3'000 * kMs;
 constexpr std::string_view kMastersPrefix = "masters/";
 
 }  // namespace
@@ -52,7 +51,7 @@ bool Roster::gives_up(std::uint32_t share, std::uint64_t now_ns) {
 
 void Roster::run() {
   for (;;) {
-    const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMillisecond / 2;
+    const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
     // What cannot be read now is found by time: see may_take().
     if (sign_up(deadline_ns).ok()) read(deadline_ns);
     std::unique_lock lock(mutex_);
@@ -60,7 +59,7 @@ void Roster::run() {
     if (stopping_) break;
   }
   if (lease_.id != kNoLease) {
-    static_cast<void>(store_->revoke(lease_.id, now_ns() + ttl_ms_ * kMillisecond / 2));
+    static_cast<void>(store_->revoke(lease_.id, now_ns() + ttl_ms_ * kMs / 2));
   }
 }
 

@@ -43,6 +43,13 @@ void encode(const Drop& value, std::string& bytes);
 void encode(const Copy& value, std::string& bytes);
 void encode(const Refusal& value, std::string& bytes);
 
+template <typename Message>
+std::string encoded(const Message& message) {
+  std::string bytes;
+  encode(message, bytes);
+  return bytes;
+}
+
 // Errors: MC_INVALID_ARGUMENT names the message and what is wrong with it; `value` is then
 // unspecified. Vectors' memory is used again.
 Status decode(std::string_view bytes, Attend& value);

@@ -13,10 +13,9 @@
 #include "conformance/rdma_pair.h"
 #include "conformance/transport_fixture.h"
 #include "conformance/verbs_fabric.h"
+#include "libmc/base/clock.h"
 
 namespace mc::transport::testing {
-
-inline constexpr std::uint64_t kMs = 1'000'000;
 
 class RdmaTransportTest : public ::testing::Test {
  protected:

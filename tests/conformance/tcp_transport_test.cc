@@ -13,12 +13,12 @@
 
 #include "conformance/tcp_node.h"
 #include "conformance/transport_fixture.h"
+#include "libmc/base/clock.h"
 #include "transport/tcp/socket.h"
 
 namespace mc::transport::testing {
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint32_t kLanes = 4;
 
 class TcpTransportTest : public ::testing::Test {

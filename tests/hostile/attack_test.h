@@ -25,6 +25,8 @@ inline constexpr bool kAddressSanitizer = false;
 inline constexpr bool kAddressSanitizer = false;
 #endif
 
+inline constexpr uid_t kStranger = 65534;  // a user without rights
+
 bool is_long_run();
 
 class AttackTest : public ::testing::Test {

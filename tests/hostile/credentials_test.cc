@@ -15,7 +15,6 @@ namespace mc::hostile {
 
 namespace {
 
-constexpr uid_t kStranger = 65534;
 constexpr uid_t kGuest = 65533;
 
 int as_user(uid_t uid, const std::function<int()>& what) {

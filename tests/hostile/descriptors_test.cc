@@ -19,8 +19,6 @@ namespace mc::hostile {
 
 namespace {
 
-constexpr uid_t kStranger = 65534;
-
 // What of a file may be changed through a descriptor, each as a letter.
 std::string tried_on(int fd) {
   std::string done;

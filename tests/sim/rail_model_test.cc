@@ -3,6 +3,7 @@
 // What the rails promise, on a model of 8 × 400 Gb/s: all of it in simulated time, so that rates
 // and latencies can be asserted.
 #include "sim/rail_model.h"
+#include "libmc/base/clock.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +15,6 @@ namespace {
 using transport::Priority;
 using transport::RailHealth;
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kObject = 1u << 20;
 constexpr double kLine = 8 * 50.0;  // bytes per ns
 

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-namespace mc::sim {
+#include "libmc/base/clock.h"
 
-inline constexpr std::uint64_t kMs = 1'000'000;
+namespace mc::sim {
 
 class Clock {
  public:

@@ -21,13 +21,6 @@ constexpr std::uint64_t kMaxPauseMs = 200;
 constexpr std::size_t kMaxInFlight = 192;
 constexpr std::size_t kReportWindow = 32;
 
-template <typename Message>
-std::string encoded(const Message& message) {
-  std::string body;
-  wire::encode(message, body);
-  return body;
-}
-
 }  // namespace
 
 SimPort::~SimPort() {
@@ -92,7 +85,7 @@ void SimPort::step(Method method, std::string body, std::function<void(const Hea
 }
 
 void SimPort::join() {
-  step(Method::kJoin, encoded(descriptor_), [this](const Heard& heard) {
+  step(Method::kJoin, wire::encoded(descriptor_), [this](const Heard& heard) {
     wire::JoinAnswer joined;
     if (!wire::decode(heard.body, joined).ok()) return lose({MC_CORRUPT, "no answer to a join"});
     heartbeat_ms_ = joined.heartbeat_ms;
@@ -107,15 +100,16 @@ void SimPort::begin_report() {
   ready_ = false;
   report_named_all_ = false;
   report_in_flight_ = 0;
-  step(Method::kReport, encoded(wire::Report{++sequence_, false}), [this](const Heard& heard) {
-    wire::ReportAnswer begun;
-    if (!wire::decode(heard.body, begun).ok() || begun.stream != StreamAnswer::kApplied) {
-      return on_stream(begun.stream);
-    }
-    report_items_.clear();
-    orders_.next_report(true, report_items_);
-    stream_report();
-  });
+  step(Method::kReport, wire::encoded(wire::Report{++sequence_, false}),
+       [this](const Heard& heard) {
+         wire::ReportAnswer begun;
+         if (!wire::decode(heard.body, begun).ok() || begun.stream != StreamAnswer::kApplied) {
+           return on_stream(begun.stream);
+         }
+         report_items_.clear();
+         orders_.next_report(true, report_items_);
+         stream_report();
+       });
   usable_ = true;
   pump();
 }
@@ -129,7 +123,7 @@ void SimPort::stream_report() {
     const wire::Publish batch{++sequence_, report_removals_seen_, report_items_};
     note_versions(batch);
     ++report_in_flight_;
-    step(Method::kPublish, encoded(batch), [this, named = report_items_](const Heard& heard) {
+    step(Method::kPublish, wire::encoded(batch), [this, named = report_items_](const Heard& heard) {
       wire::PublishAnswer published;
       if (!wire::decode(heard.body, published).ok() || published.stream != StreamAnswer::kApplied) {
         return on_stream(published.stream);
@@ -150,7 +144,7 @@ void SimPort::stream_report() {
 }
 
 void SimPort::end_report() {
-  step(Method::kReport, encoded(wire::Report{++sequence_, true}), [this](const Heard& heard) {
+  step(Method::kReport, wire::encoded(wire::Report{++sequence_, true}), [this](const Heard& heard) {
     wire::ReportAnswer ended;
     if (!wire::decode(heard.body, ended).ok() || ended.stream != StreamAnswer::kApplied) {
       return on_stream(ended.stream);
@@ -201,7 +195,7 @@ void SimPort::on_closed(rpc::Link& link, const Status& why) {
 void SimPort::heartbeat() {
   heartbeat_at_ns_ = now_ns_ + heartbeat_ms_ * kMs;
   const wire::Heartbeat beat{orders_.load(), std::exchange(unreachable_, {})};
-  call(Method::kHeartbeat, encoded(beat), now_ns_ + 5 * heartbeat_ms_ * kMs,
+  call(Method::kHeartbeat, wire::encoded(beat), now_ns_ + 5 * heartbeat_ms_ * kMs,
        [this](const Heard& heard) {
          wire::HeartbeatReply reply;
          if (heard.error.ok() && !believe(heard)) return;
@@ -262,23 +256,23 @@ void SimPort::publish(std::vector<metadata::PublishItem> items, std::uint64_t re
 }
 void SimPort::locate(const wire::Locate& request, std::uint64_t deadline_ns,
                      Done<metadata::LocateAnswer> done) {
-  ask(Method::kLocate, encoded(request), deadline_ns, std::move(done));
+  ask(Method::kLocate, wire::encoded(request), deadline_ns, std::move(done));
 }
 void SimPort::place(const wire::Place& request, std::uint64_t deadline_ns,
                     Done<wire::PlaceAnswer> done) {
-  ask(Method::kPlace, encoded(request), deadline_ns, std::move(done));
+  ask(Method::kPlace, wire::encoded(request), deadline_ns, std::move(done));
 }
 void SimPort::remove(const wire::Remove& request, std::uint64_t deadline_ns,
                      Done<wire::RemoveReply> done) {
-  ask(Method::kRemove, encoded(request), deadline_ns, std::move(done));
+  ask(Method::kRemove, wire::encoded(request), deadline_ns, std::move(done));
 }
 void SimPort::remove_matching(const wire::Match& match, std::uint64_t deadline_ns,
                               Done<wire::RemoveMatchingAnswer> done) {
-  ask(Method::kRemoveMatching, encoded(match), deadline_ns, std::move(done));
+  ask(Method::kRemoveMatching, wire::encoded(match), deadline_ns, std::move(done));
 }
 void SimPort::list(const wire::Match& match, std::uint64_t deadline_ns,
                    Done<wire::ListAnswer> done) {
-  ask(Method::kList, encoded(match), deadline_ns, std::move(done));
+  ask(Method::kList, wire::encoded(match), deadline_ns, std::move(done));
 }
 void SimPort::members(std::uint64_t deadline_ns, Done<wire::MembersAnswer> done) {
   ask(Method::kMembers, {}, deadline_ns, std::move(done));
@@ -288,7 +282,7 @@ void SimPort::stats(std::uint64_t deadline_ns, Done<wire::StatsAnswer> done) {
 }
 void SimPort::drain(const wire::Drain& request, std::uint64_t deadline_ns,
                     Done<wire::DrainAnswer> done) {
-  ask(Method::kDrain, encoded(request), deadline_ns, std::move(done));
+  ask(Method::kDrain, wire::encoded(request), deadline_ns, std::move(done));
 }
 void SimPort::report_unreachable(wire::Unreachable peer) {
   if (std::ranges::find(unreachable_, peer) == unreachable_.end()) unreachable_.push_back(peer);
@@ -394,7 +388,7 @@ void SimPort::reply(std::uint32_t id, Result<std::string> body) {
     link_->answer(id, 0, std::move(*body), 0);
   } else {
     const wire::Refusal refusal{std::string(body.error().text()), {}};
-    link_->answer(id, static_cast<std::uint16_t>(body.error().code()), encoded(refusal), 0);
+    link_->answer(id, static_cast<std::uint16_t>(body.error().code()), wire::encoded(refusal), 0);
   }
 }
 
@@ -408,7 +402,7 @@ void SimPort::carry_out(std::uint8_t method, const std::string& body, std::uint3
   };
   const auto answer = [this, id, of_this_link](const auto& result) {
     if (!of_this_link()) return;
-    reply(id, result ? Result<std::string>(encoded(*result)) : fail(result.error()));
+    reply(id, result ? Result<std::string>(wire::encoded(*result)) : fail(result.error()));
   };
   wire::Drop drop;
   wire::Match match;

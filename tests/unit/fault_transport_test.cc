@@ -11,6 +11,7 @@
 #include <map>
 #include <vector>
 
+#include "libmc/base/clock.h"
 #include "transport/loop/loop_transport.h"
 
 namespace mc::transport::fault {
@@ -18,7 +19,6 @@ namespace {
 
 constexpr NodeId kHere = 1;
 constexpr NodeId kThere = 2;
-constexpr std::uint64_t kMs = 1'000'000;
 
 class FaultTransportTest : public ::testing::Test {
  protected:

@@ -17,7 +17,6 @@ namespace {
 namespace wire = metadata::wire;
 
 constexpr std::uint64_t kSession = 7;
-constexpr std::uint64_t kMiB = 1 << 20;
 
 class IndexWalksTest : public ::testing::Test {
  protected:
@@ -25,7 +24,7 @@ class IndexWalksTest : public ::testing::Test {
     auto made = std::make_shared<Tenant>();
     made->name = "walked";
     Store::Config config;
-    config.pool_bytes = 8 * kMiB;
+    config.pool_bytes = 8 << 20;
     auto store = Store::create(config, [](std::vector<std::uint64_t>&) {});
     ASSERT_TRUE(store);
     made->store = std::move(*store);

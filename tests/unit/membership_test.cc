@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "libmc/base/clock.h"
 #include "metadata/membership/epoch_fence.h"
 
 namespace mc::metadata {
@@ -17,8 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-constexpr std::uint64_t kMs = 1'000'000;
 
 // A cluster whose time is moved by hand.
 class Cluster {

@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "libmc/base/clock.h"
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_keys.h"
 #include "metadata/placement/hot_replicas.h"
@@ -20,8 +21,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-constexpr std::uint64_t kMs = 1'000'000;
 
 KeyHash key(std::uint64_t number) {
   static const KeyHasher hasher("secret");

@@ -89,12 +89,12 @@ inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_
 }
 
 inline void put_object(Store& store, const std::string& key) {
-  constexpr std::uint64_t kSession = 7;
+  constexpr std::uint64_t kPutter = 7;
   PutOrder order;
-  ASSERT_EQ(store.reserve(kSession, 100, true, order.entry), Store::Reserve::kOk);
+  ASSERT_EQ(store.reserve(kPutter, 100, true, order.entry), Store::Reserve::kOk);
   order.key = key;
   order.length = 100;
-  ASSERT_EQ(store.publish(kSession, order), Store::Put::kStored);
+  ASSERT_EQ(store.publish(kPutter, order), Store::Put::kStored);
 }
 
 }  // namespace mc::agent

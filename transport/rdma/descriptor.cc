@@ -26,12 +26,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 56);
 
-struct Device {
+struct DeviceWords {
   std::uint64_t epoch;
   std::uint32_t slot;
   std::uint32_t reserved;
 };
-static_assert(sizeof(Device) == 16);
+static_assert(sizeof(DeviceWords) == 16);
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::uint32_t chunk_shift_for(std::uint64_t size_bytes, std::size_t devices) {
   const auto bytes = [&] {
     const std::uint64_t chunks = ((size_bytes - 1) >> shift) + 1;
     return sizeof(Header) + chunks * sizeof(Cover) +
-           devices * (sizeof(Device) + chunks * sizeof(std::uint32_t));
+           devices * (sizeof(DeviceWords) + chunks * sizeof(std::uint32_t));
   };
   while (shift < kMaxChunkShift && bytes() > kMaxDescriptorBytes) ++shift;
   return shift;
@@ -67,7 +67,7 @@ std::vector<std::byte> encode_descriptor(const RegionDescriptor& descriptor) {
   append_value(bytes, header);
   for (const Cover& cover : descriptor.covers) append_value(bytes, cover);
   for (const RegionKeys& keys : descriptor.devices) {
-    append_value(bytes, Device{keys.epoch, keys.slot, 0});
+    append_value(bytes, DeviceWords{keys.epoch, keys.slot, 0});
     for (const std::uint32_t key : keys.keys) append_value(bytes, key);
   }
   return bytes;
@@ -102,7 +102,7 @@ std::optional<RegionDescriptor> decode_descriptor(std::span<const std::byte> byt
   }
   std::uint32_t seen = 0;
   for (std::uint32_t i = 0; i < header.device_count; ++i) {
-    Device device{};
+    DeviceWords device{};
     if (!take_front(bytes, device) || device.slot >= kMaxDevices || device.reserved != 0 ||
         device.epoch == 0 || (seen & 1u << device.slot) != 0 ||
         bytes.size() / sizeof(std::uint32_t) < chunks) {

@@ -13,16 +13,7 @@ namespace mc::metadata {
 
 using wire::Method;
 
-namespace {
-
-template <typename Message>
-std::string encoded(const Message& message) {
-  std::string body;
-  wire::encode(message, body);
-  return body;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 template <typename Answer>
 void MasterClient::ask(Method method, std::string body, std::uint64_t deadline_ns,
@@ -79,7 +70,7 @@ void MasterClient::publish(std::vector<PublishItem> items, std::uint64_t removal
 void MasterClient::locate(const wire::Locate& request, std::uint64_t deadline_ns,
                           Done<LocateAnswer> done) {
   ask<LocateAnswer>(
-      Method::kLocate, encoded(request), deadline_ns,
+      Method::kLocate, wire::encoded(request), deadline_ns,
       [count = request.keys.size(), done = std::move(done)](Result<LocateAnswer> answer) {
         if (answer && answer->keys.size() != count) {
           answer = fail(MC_CORRUPT, "the master answered for other keys");
@@ -90,20 +81,20 @@ void MasterClient::locate(const wire::Locate& request, std::uint64_t deadline_ns
 
 void MasterClient::place(const wire::Place& request, std::uint64_t deadline_ns,
                          Done<wire::PlaceAnswer> done) {
-  ask<wire::PlaceAnswer>(Method::kPlace, encoded(request), deadline_ns, std::move(done));
+  ask<wire::PlaceAnswer>(Method::kPlace, wire::encoded(request), deadline_ns, std::move(done));
 }
 void MasterClient::remove(const wire::Remove& request, std::uint64_t deadline_ns,
                           Done<wire::RemoveReply> done) {
-  ask<wire::RemoveReply>(Method::kRemove, encoded(request), deadline_ns, std::move(done));
+  ask<wire::RemoveReply>(Method::kRemove, wire::encoded(request), deadline_ns, std::move(done));
 }
 void MasterClient::remove_matching(const wire::Match& match, std::uint64_t deadline_ns,
                                    Done<wire::RemoveMatchingAnswer> done) {
-  ask<wire::RemoveMatchingAnswer>(Method::kRemoveMatching, encoded(match), deadline_ns,
+  ask<wire::RemoveMatchingAnswer>(Method::kRemoveMatching, wire::encoded(match), deadline_ns,
                                   std::move(done));
 }
 void MasterClient::list(const wire::Match& match, std::uint64_t deadline_ns,
                         Done<wire::ListAnswer> done) {
-  ask<wire::ListAnswer>(Method::kList, encoded(match), deadline_ns, std::move(done));
+  ask<wire::ListAnswer>(Method::kList, wire::encoded(match), deadline_ns, std::move(done));
 }
 void MasterClient::members(std::uint64_t deadline_ns, Done<wire::MembersAnswer> done) {
   ask<wire::MembersAnswer>(Method::kMembers, {}, deadline_ns, std::move(done));
@@ -113,7 +104,7 @@ void MasterClient::stats(std::uint64_t deadline_ns, Done<wire::StatsAnswer> done
 }
 void MasterClient::drain(const wire::Drain& request, std::uint64_t deadline_ns,
                          Done<wire::DrainAnswer> done) {
-  ask<wire::DrainAnswer>(Method::kDrain, encoded(request), deadline_ns, std::move(done));
+  ask<wire::DrainAnswer>(Method::kDrain, wire::encoded(request), deadline_ns, std::move(done));
 }
 
 void MasterClient::submit(Call call) {

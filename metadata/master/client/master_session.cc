@@ -17,22 +17,14 @@ using wire::Method;
 
 namespace {
 
-constexpr std::uint64_t kMillisecond = 1'000'000;
-constexpr std::uint64_t kDialNs = 1'000 * kMillisecond;
-constexpr std::uint64_t kStepNs = 5'000 * kMillisecond;  // join, report
+constexpr std::uint64_t kDialNs = 1'000 * kMs;
+constexpr std::uint64_t kStepNs = 5'000 * kMs;  // join, report
 constexpr std::uint64_t kMaxPauseMs = 200;
 constexpr std::size_t kReportWindow = 32;  // batches
 // Timers are looked at so often: heartbeats and deadlines, or pauses and names being resolved.
-constexpr std::uint64_t kUsablePollNs = 20 * kMillisecond;
-constexpr std::uint64_t kSeekingPollNs = 4 * kMillisecond;
-constexpr std::uint64_t kUnsentPollNs = kMillisecond;
-
-template <typename Message>
-std::string encoded(const Message& message) {
-  std::string body;
-  wire::encode(message, body);
-  return body;
-}
+constexpr std::uint64_t kUsablePollNs = 20 * kMs;
+constexpr std::uint64_t kSeekingPollNs = 4 * kMs;
+constexpr std::uint64_t kUnsentPollNs = kMs;
 
 }  // namespace
 
@@ -46,7 +38,7 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
   }
   if (member != nullptr) {
     Descriptor checked;
-    const Status status = wire::decode(encoded(options.descriptor), checked);
+    const Status status = wire::decode(wire::encoded(options.descriptor), checked);
     if (!status.ok()) return fail(status);
   }
   auto tls = rpc::dialer_tls(options.tls);
@@ -197,7 +189,7 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
 // Says which share the link is about, and hears how many there are.
 void MasterClient::attend() {
   link_->call(static_cast<std::uint8_t>(Method::kAttend),
-              encoded(wire::Attend{options_.share, options_.shares}), now_ns() + kStepNs, 0,
+              wire::encoded(wire::Attend{options_.share, options_.shares}), now_ns() + kStepNs, 0,
               [this, generation = generation_](const Result<rpc::Answer>& answer) {
                 if (generation != generation_ || (answer && !believe(*answer))) return;
                 wire::AttendAnswer heard;
@@ -238,19 +230,21 @@ void MasterClient::internal_call(Method method, std::string body,
 }
 
 void MasterClient::join() {
-  internal_call(Method::kJoin, encoded(options_.descriptor), [this](const rpc::Answer& answer) {
-    wire::JoinAnswer joined;
-    if (!wire::decode(answer.body, joined).ok()) {
-      lose({MC_CORRUPT, "the answer to a join is not one"});
-      return;
-    }
-    heartbeat_ms_ = joined.heartbeat_ms;
-    // Removals that it was not told of while it was away may be of what it is about to report.
-    report_removals_seen_ = removals_seen_;
-    removals_seen_ = std::max(removals_seen_.load(), joined.removal);
-    heartbeat();
-    begin_report();
-  });
+  internal_call(Method::kJoin, wire::encoded(options_.descriptor),
+                [this](const rpc::Answer& answer) {
+                  wire::JoinAnswer joined;
+                  if (!wire::decode(answer.body, joined).ok()) {
+                    lose({MC_CORRUPT, "the answer to a join is not one"});
+                    return;
+                  }
+                  heartbeat_ms_ = joined.heartbeat_ms;
+                  // Removals that it was not told of while it was away may be of what it is about
+                  // to report.
+                  report_removals_seen_ = removals_seen_;
+                  removals_seen_ = std::max(removals_seen_.load(), joined.removal);
+                  heartbeat();
+                  begin_report();
+                });
 }
 
 void MasterClient::begin_report() {
@@ -259,7 +253,8 @@ void MasterClient::begin_report() {
   report_in_flight_ = 0;
   const std::uint64_t sequence = ++sequence_;
   internal_call(
-      Method::kReport, encoded(wire::Report{sequence, false}), [this](const rpc::Answer& answer) {
+      Method::kReport, wire::encoded(wire::Report{sequence, false}),
+      [this](const rpc::Answer& answer) {
         wire::ReportAnswer begun;
         if (!wire::decode(answer.body, begun).ok() || begun.stream != StreamAnswer::kApplied) {
           on_stream(begun.stream);
@@ -283,7 +278,7 @@ void MasterClient::stream_report() {
     wire::Publish batch{++sequence_, report_removals_seen_, std::move(report_items_)};
     ++report_in_flight_;
     const auto named = std::make_shared<std::vector<PublishItem>>(batch.items);
-    internal_call(Method::kPublish, encoded(batch), [this, named](const rpc::Answer& answer) {
+    internal_call(Method::kPublish, wire::encoded(batch), [this, named](const rpc::Answer& answer) {
       wire::PublishAnswer published;
       if (!wire::decode(answer.body, published).ok() ||
           published.stream != StreamAnswer::kApplied) {
@@ -308,7 +303,8 @@ void MasterClient::stream_report() {
 
 void MasterClient::end_report() {
   internal_call(
-      Method::kReport, encoded(wire::Report{++sequence_, true}), [this](const rpc::Answer& answer) {
+      Method::kReport, wire::encoded(wire::Report{++sequence_, true}),
+      [this](const rpc::Answer& answer) {
         wire::ReportAnswer ended;
         if (!wire::decode(answer.body, ended).ok() || ended.stream != StreamAnswer::kApplied) {
           on_stream(ended.stream);
@@ -359,8 +355,8 @@ void MasterClient::on_closed(rpc::Link& link, const Status& why) {
 
 void MasterClient::heartbeat() {
   wire::Heartbeat beat{member_->load(), std::exchange(unreachable_, {})};
-  link_->call(static_cast<std::uint8_t>(Method::kHeartbeat), encoded(beat),
-              now_ns() + 5 * heartbeat_ms_ * kMillisecond, 0,
+  link_->call(static_cast<std::uint8_t>(Method::kHeartbeat), wire::encoded(beat),
+              now_ns() + 5 * heartbeat_ms_ * kMs, 0,
               [this, generation = generation_](const Result<rpc::Answer>& answer) {
                 if (generation != generation_) return;
                 wire::HeartbeatReply heard;
@@ -390,7 +386,7 @@ void MasterClient::reply(std::weak_ptr<rpc::Link> link, std::uint32_t id,
       open->answer(id, 0, std::move(*body), 0);
     } else {
       open->answer(id, static_cast<std::uint16_t>(body.error().code()),
-                   encoded(wire::Refusal{std::string(body.error().text()), {}}), 0);
+                   wire::encoded(wire::Refusal{std::string(body.error().text()), {}}), 0);
     }
   });
 }
@@ -418,7 +414,7 @@ void MasterClient::on_request(rpc::Link& link, const rpc::Request& request) {
     reply(asker, id, status.ok() ? Result<std::string>(std::string()) : fail(status));
   };
   const auto answer = [this, asker, id](const auto& result) {
-    reply(asker, id, result ? Result<std::string>(encoded(*result)) : fail(result.error()));
+    reply(asker, id, result ? Result<std::string>(wire::encoded(*result)) : fail(result.error()));
   };
   switch (static_cast<Method>(request.method)) {
     case Method::kDrop:

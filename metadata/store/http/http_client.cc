@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxIdleHandles = 4;
 constexpr long kConnectTimeoutMs = 2000;  // leaves time for the next endpoint
-constexpr std::uint64_t kMsNs = 1000000;
 // A silent peer of a stream is given up after about kKeepIdleS + 9 * kKeepIntervalS.
 constexpr long kKeepIdleS = 2;
 constexpr long kKeepIntervalS = 1;
@@ -130,7 +129,7 @@ Result<HttpAnswer> HttpClient::call(const HttpRequest& request, std::size_t max_
   auto handle = take();
   if (handle->curl == nullptr) return fail(MC_NO_MEMORY, "libcurl gave no handle");
   prepare(*handle, request);
-  const auto left_ms = static_cast<long>((deadline_ns - now) / kMsNs) + 1;
+  const auto left_ms = static_cast<long>((deadline_ns - now) / kMs) + 1;
   curl_easy_setopt(handle->curl, CURLOPT_TIMEOUT_MS, left_ms);
   HttpAnswer answer;
   bool too_long = false;

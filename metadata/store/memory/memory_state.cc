@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
+#include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
 
 namespace mc::metadata {
 namespace {
 
 constexpr std::size_t kMaxLogEntries = 4096;
-constexpr std::uint64_t kMsNs = 1000000;
 constexpr std::uint64_t kLongestWaitMs = 1000;
 
 }  // namespace
@@ -104,7 +104,7 @@ std::optional<Listing> MemoryState::list(std::string_view prefix) {
 Lease MemoryState::grant(std::uint32_t ttl_ms) {
   const std::lock_guard lock(mutex_);
   end_leases();
-  const std::uint64_t ttl_ns = ttl_ms * kMsNs;
+  const std::uint64_t ttl_ns = ttl_ms * kMs;
   leases_[++last_lease_] = {ttl_ns, clock_() + ttl_ns, {}};
   for (const int bell : bells_) signal_eventfd(bell);  // they sleep until the first lease's end
   return {last_lease_, ttl_ms};
@@ -141,7 +141,7 @@ MemoryState::Changes MemoryState::changes(std::string_view prefix, Revision posi
   result.lost = position < log_floor_ || position > revision_;
   result.next_end_ms = kLongestWaitMs;
   for (const auto& [id, term] : leases_) {
-    const std::uint64_t left_ms = (term.end_ns - std::min(term.end_ns, clock_())) / kMsNs + 1;
+    const std::uint64_t left_ms = (term.end_ns - std::min(term.end_ns, clock_())) / kMs + 1;
     result.next_end_ms = std::min(result.next_end_ms, left_ms);
   }
   if (result.lost) return result;
