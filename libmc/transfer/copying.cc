@@ -17,8 +17,6 @@ using State = Request::State;
 constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kMaxChunkBytes = 4 << 20;
 
-std::uint32_t slot_of(std::uint64_t id) { return static_cast<std::uint32_t>(id) - 1; }
-
 // Halves, so that two threads end together, but no more than a deadline may have to wait for.
 std::uint64_t chunk_of(const Request& request) {
   const std::uint64_t size_bytes = request.size_bytes;

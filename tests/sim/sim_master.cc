@@ -11,7 +11,7 @@ namespace rpc = metadata::rpc;
 
 namespace {
 
-constexpr std::uint64_t kTickNs = 20 * kMs;
+constexpr std::uint64_t kMasterTickNs = 20 * kMs;
 
 metadata::MasterOptions master_options() {
   metadata::MasterOptions options;
@@ -95,7 +95,7 @@ std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handle
 void SimMaster::tick(std::uint64_t now_ns) {
   now_ns_ = now_ns;
   if (reign_ == nullptr || now_ns < next_tick_ns_) return;
-  next_tick_ns_ = now_ns + kTickNs;
+  next_tick_ns_ = now_ns + kMasterTickNs;
   reign_->tick(now_ns);
 }
 

@@ -14,7 +14,7 @@ namespace mc::sim {
 
 namespace {
 
-constexpr std::uint64_t kTickNs = 10 * kMs;
+constexpr std::uint64_t kNodeTickNs = 10 * kMs;
 
 // A second name for the memory, as the keeper holds one.
 MemoryFile keep(const MemoryFile& file) {
@@ -190,7 +190,7 @@ void SimNode::flush(std::uint64_t now_ns) {
   cluster_->flush(now_ns);
   store().catch_up();
   if (now_ns < next_tick_ns_) return;
-  next_tick_ns_ = now_ns + kTickNs;
+  next_tick_ns_ = now_ns + kNodeTickNs;
   store().tick(now_ns);
 }
 
