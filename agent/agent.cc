@@ -173,8 +173,7 @@ Status Agent::start(const OpenCluster& open_cluster) {
   return {};
 }
 
-// ---- Taking over from the agent before
-// ------------------------------------------------------------
+// ---- Taking over from the agent before ----------------------------------------------------------
 
 Status Agent::join_cluster(const OpenCluster& open_cluster) {
   if (!open_cluster) {
@@ -349,8 +348,7 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
   return {};
 }
 
-// ---- Namespaces
-// -----------------------------------------------------------------------------------
+// ---- Namespaces ---------------------------------------------------------------------------------
 
 Status Agent::open_configured_tenants() {
   std::vector<NamespaceOptions> wanted = options_.namespaces;
@@ -470,8 +468,7 @@ void Agent::drop_tenant(const std::string& name) {
   tenants_.erase(found);
 }
 
-// ---- Descriptor store
-// -------------------------------------------------------------------------------
+// ---- Descriptor store ---------------------------------------------------------------------------
 
 void Agent::keep(const std::string& name, int fd) {
   if (Status status = descriptors_->put(name, fd); !status.ok()) {

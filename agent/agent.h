@@ -151,6 +151,7 @@ class Agent {
   std::atomic<bool> stop_{false};
   std::atomic<bool> keep_{false};
   std::uint64_t started_ns_ = 0;
+  bool woken_ = false;  // has answered nobody since it slept
   std::uint64_t last_work_ns_ = 0;
   std::uint32_t told_core_ = 0;  // what the indexes say of the loop's processor
   std::uint64_t next_tick_ns_ = 0;

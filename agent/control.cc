@@ -70,8 +70,7 @@ struct HelloFacts {
   std::string label;
 };
 
-// ---- Connections
-// ----------------------------------------------------------------------------------
+// ---- Connections --------------------------------------------------------------------------------
 
 void Agent::accept_clients() {
   for (;;) {
@@ -248,8 +247,7 @@ void Agent::answer_admin(int fd, const std::string& reply) {
   }
 }
 
-// ---- Sessions
-// -------------------------------------------------------------------------------------
+// ---- Sessions -----------------------------------------------------------------------------------
 
 void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes) {
   const int fd = connection.socket.get();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent's loop: rings while there is work, then a short spin, then sleep in epoll.
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <systemd/sd-daemon.h>
@@ -54,6 +55,7 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
     if (!worked && !spin(now, turns)) {
       sleep_until_event(now);
       now = now_ns();
+      turns.next_events_ns = now + kEventsPeriodNs;  // it has just looked at them
     }
     worked = false;
   }
@@ -147,6 +149,8 @@ void Agent::stop(bool keep) {
     channel.needs_wake = false;
     if (shm::wake_client(channel.shared->header)) signal_eventfd(at.session->client_event.get());
   }
+  // Who woke the agent may wait for its answer on this very core.
+  if (std::exchange(woken_, false)) ::sched_yield();
   // What the answers did not have to wait for.
   for (const Server::Answered& at : answered) at.session->tenant->store->catch_up();
   answered.clear();
@@ -219,10 +223,10 @@ void Agent::sleep_until_event(std::uint64_t now) {
   if (cluster_) until = std::min(until, cluster_->next_poll_ns());
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
+  woken_ = true;
 }
 
-// ---- Events
-// ---------------------------------------------------------------------------------------
+// ---- Events -------------------------------------------------------------------------------------
 
 void Agent::watch(int fd, Watch entry) {
   epoll_event event{};

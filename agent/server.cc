@@ -302,8 +302,7 @@ void Server::abandon(Work& work) {
   complete(work, work.first_failure);
 }
 
-// ---- Put
-// ------------------------------------------------------------------------------------------
+// ---- Put ----------------------------------------------------------------------------------------
 
 // Starts loading what the items of a batch will need, so that their cache misses overlap.
 [[gnu::hot]] void Server::prefetch_items(const Work& work) {
@@ -403,8 +402,7 @@ void Server::end_group(Work& work, mc_status status, std::size_t failed) {
   complete(work, status);
 }
 
-// ---- Other verbs
-// ----------------------------------------------------------------------------------
+// ---- Other verbs --------------------------------------------------------------------------------
 
 Server::Step Server::remove(Work& work) {
   if (cluster_ != nullptr && work.session->tenant->clustered) {
@@ -453,8 +451,7 @@ mc_status Server::cancel(const Session& session, std::uint32_t channel, std::uin
   return MC_NOT_FOUND;
 }
 
-// ---- Waiting
-// --------------------------------------------------------------------------------------
+// ---- Waiting ------------------------------------------------------------------------------------
 
 void Server::retry_waiting(std::uint64_t now_ns) {
   wants_turn_ = false;

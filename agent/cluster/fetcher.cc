@@ -217,6 +217,9 @@ void Fetcher::send_due_locates(std::uint64_t now_ns) {
 
 void Fetcher::send_locate(std::uint32_t share, std::vector<std::uint64_t> ids,
                           std::uint64_t now_ns) {
+  // One that missed meanwhile may have ended others.
+  std::erase_if(ids, [this](std::uint64_t id) { return find(id) == nullptr; });
+  if (ids.empty()) return;
   metadata::wire::Locate request;
   request.host = reader_.host;
   request.zone = reader_.zone;

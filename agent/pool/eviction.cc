@@ -266,8 +266,7 @@ void Store::expire_soft_pins(std::uint64_t now_ns) {
   next_expiry_ns_ = now_ns + kExpiryPeriodNs;
 }
 
-// ---- Shrinking
-// --------------------------------------------------------------------------------------
+// ---- Shrinking ----------------------------------------------------------------------------------
 
 void Store::resize(std::uint64_t pool_bytes) {
   give_up_clearing(false);

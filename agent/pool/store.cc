@@ -430,8 +430,7 @@ bool Store::lend(std::uint64_t session_id, std::uint32_t entry_id, std::uint64_t
   return true;
 }
 
-// ---- Other verbs
-// ----------------------------------------------------------------------------------
+// ---- Other verbs --------------------------------------------------------------------------------
 
 bool Store::remove(std::string_view key) {
   const auto found = index_->find(key, index_->hash(key));

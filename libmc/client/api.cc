@@ -121,8 +121,7 @@ bool mc::client::exist_here(Channel& channel, const mc_slice* keys, std::size_t 
 
 extern "C" {
 
-// ---- Client
-// ---------------------------------------------------------------------------------------
+// ---- Client -------------------------------------------------------------------------------------
 
 mc_status mc_open(const mc_open_options* options, mc_client** client) {
   if (client == nullptr) return invalid("client must not be null");
@@ -172,8 +171,7 @@ mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
   return MC_OK;
 }
 
-// ---- Get
-// ------------------------------------------------------------------------------------------
+// ---- Get ----------------------------------------------------------------------------------------
 
 mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity, size_t* length) {
   if (client == nullptr || (buffer == nullptr && capacity > 0)) {
@@ -269,8 +267,7 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
   return first == MC_OK ? MC_OK : set_error(first);
 }
 
-// ---- Ask and remove
-// -------------------------------------------------------------------------------
+// ---- Ask and remove -----------------------------------------------------------------------------
 
 mc_status mc_exists(mc_client* client, mc_slice key) {
   if (client == nullptr) return invalid("client must not be null");
@@ -374,8 +371,7 @@ mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_t
   return status.ok() ? MC_OK : set_error(status);
 }
 
-// ---- For tools
-// ------------------------------------------------------------------------------------
+// ---- For tools ----------------------------------------------------------------------------------
 
 mc_status mc_ping(mc_client* client, uint64_t timeout_ns) {
   if (client == nullptr) return invalid("client must not be null");

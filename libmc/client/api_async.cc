@@ -29,8 +29,7 @@ bool bad_queue(mc_client* client, const mc_cq* cq) {
 
 extern "C" {
 
-// ---- Asynchronous forms
-// ---------------------------------------------------------------------------
+// ---- Asynchronous forms -------------------------------------------------------------------------
 
 mc_status mc_cq_create(mc_client* client, mc_cq** cq) {
   if (client == nullptr || cq == nullptr) return invalid("client and cq must not be null");

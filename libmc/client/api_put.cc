@@ -163,8 +163,7 @@ void drop_group_items(Client& client, mc_group& group) {
 
 extern "C" {
 
-// ---- Put
-// ------------------------------------------------------------------------------------------
+// ---- Put ----------------------------------------------------------------------------------------
 
 [[gnu::hot]] mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                               const mc_put_options* options) {
@@ -185,8 +184,7 @@ mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
   return put_all(client, items, count, options);
 }
 
-// ---- Writing in place
-// -----------------------------------------------------------------------------
+// ---- Writing in place ---------------------------------------------------------------------------
 
 mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
                      mc_reservation** reservation) {
@@ -341,8 +339,7 @@ void mc_free(mc_client* client, void* memory) {
   if (const auto offset = staging->offset_of(memory, 1)) staging->free(*offset);
 }
 
-// ---- Groups
-// ---------------------------------------------------------------------------------------
+// ---- Groups -------------------------------------------------------------------------------------
 
 mc_status mc_group_begin(mc_client* client, mc_group** group) {
   if (client == nullptr || group == nullptr) return invalid("client and group must not be null");

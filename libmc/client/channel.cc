@@ -26,8 +26,7 @@ constexpr std::uint32_t kGivenBackAtOnce = 64;
 
 }  // namespace
 
-// ---- Sessions
-// -------------------------------------------------------------------------------------
+// ---- Sessions -----------------------------------------------------------------------------------
 
 Status Channel::join(std::uint64_t deadline_ns) {
   const Client::Current current = client_->current();
@@ -78,8 +77,7 @@ void Channel::lose_all() {
   }
 }
 
-// ---- Requests
-// -------------------------------------------------------------------------------------
+// ---- Requests -----------------------------------------------------------------------------------
 
 [[gnu::hot]] Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
   reap();
@@ -119,6 +117,14 @@ void Channel::lose_all() {
   MC_FAILPOINT("client.before_submit");
   publish(pending);
   MC_FAILPOINT("client.after_submit");
+}
+
+[[gnu::hot]] void Channel::wake_ahead() {
+  // A hint without a fence: publish() looks again.
+  if (shared_->header.agent_asleep.load_relaxed() != 0 &&
+      shared_->header.agent_asleep.exchange(0) != 0) {
+    signal_eventfd(link_->agent_event.get());
+  }
 }
 
 [[gnu::hot]] void Channel::publish(Pending& pending) {
@@ -239,8 +245,7 @@ void Channel::hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std:
   --in_flight_;
 }
 
-// ---- Reservations
-// ---------------------------------------------------------------------------------
+// ---- Reservations -------------------------------------------------------------------------------
 
 Channel::StockLock::StockLock(OwnerLock& lock) : lock_(lock) {
   while (!lock_.try_lock()) ::sched_yield();
@@ -401,8 +406,7 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
   release(ticket.slot);
 }
 
-// ---- Reading
-// --------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 shm::Word64* Channel::free_pin() {
   for (std::uint32_t tries = 1; tries < shm::kPinSlots; ++tries) {

@@ -59,6 +59,8 @@ class Channel {
   // Room for arguments and a request. Errors: MC_BUSY.
   Result<Ticket> prepare(std::uint32_t argument_bytes);
   unsigned char* arguments(Ticket ticket);
+  // Before a small request is made: an agent that sleeps wakes meanwhile. Costs one read otherwise.
+  void wake_ahead();
   void submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32_t item_count,
               std::uint64_t deadline_ns, std::uint64_t a = 0);
   // Staging to free when the agent is through with the request, however that ends.

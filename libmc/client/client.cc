@@ -58,8 +58,7 @@ std::unique_ptr<Connector> make_socket_connector(std::string path) {
 
 void set_embedded_factory(EmbeddedFactory factory) { embedded_factory = factory; }
 
-// ---- Threads and their channels
-// -------------------------------------------------------------------
+// ---- Threads and their channels -----------------------------------------------------------------
 
 struct Client::Registry {
   std::mutex mutex;
@@ -163,8 +162,7 @@ Status Client::open_channel(Link& link, std::uint32_t number, std::uint64_t dead
   return answer ? Status() : answer.error();
 }
 
-// ---- Connection
-// -----------------------------------------------------------------------------------
+// ---- Connection ---------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
   count_forks();
@@ -410,8 +408,7 @@ std::shared_ptr<Memory> Client::memory_of_pin(const shm::Word64* pin) const {
   return nullptr;
 }
 
-// ---- Staging
-// --------------------------------------------------------------------------------------
+// ---- Staging ------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   if (auto existing = staging_if_any()) return existing;

@@ -107,8 +107,7 @@ void CompletionQueue::follow_connection() {
   watch(epoll_.get(), watched_link_->client_event.get());
 }
 
-// ---- Waiting
-// --------------------------------------------------------------------------------------
+// ---- Waiting ------------------------------------------------------------------------------------
 
 int CompletionQueue::fd() { return epoll_.get(); }
 
@@ -247,8 +246,7 @@ void CompletionQueue::settle(Operation& operation, Item& item, mc_status status)
   --operation.open_items;
 }
 
-// ---- Put and remove
-// -------------------------------------------------------------------------------
+// ---- Put and remove -----------------------------------------------------------------------------
 
 CompletionQueue::Operation CompletionQueue::begun(std::size_t count, std::uint64_t deadline_ns,
                                                   std::uint64_t user_data) {
@@ -457,8 +455,7 @@ void CompletionQueue::on_published(Operation& operation, Item& item) {
   settle(operation, item, status);
 }
 
-// ---- What other hosts may have
-// -----------------------------------------------------------------------------
+// ---- What other hosts may have ------------------------------------------------------------------
 
 Status CompletionQueue::get(mc_get_item* items, std::size_t count, std::uint64_t deadline_ns,
                             std::uint64_t user_data, std::uint64_t* request) {

@@ -193,8 +193,7 @@ mc_status stat_object(Channel& channel, mc_slice key, std::uint64_t hash, mc_sta
 
 }  // namespace mc::client
 
-// ---- Views
-// ----------------------------------------------------------------------------------------
+// ---- Views --------------------------------------------------------------------------------------
 
 namespace {
 bool inherited(const mc_view& view) {

@@ -25,6 +25,8 @@ constexpr int kTries = 3;
 constexpr std::size_t kPrefetchItems = 8;
 // The agent answers at the deadline; its answer may take a moment.
 constexpr std::uint64_t kGraceNs = 500000000;
+// What is copied and summed well within the time that an agent looks at its rings after a bell.
+constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
 
 // Puts some of a batch's items on one session. Destroying it leaves no request unfinished.
 class PutRun {
@@ -346,6 +348,7 @@ namespace {
 [[gnu::hot]] bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
   const Memory& memory = channel.memory();
   const std::uint64_t length = value_bytes(item);
+  if (length <= kWakeAheadBytes) channel.wake_ahead();
   const std::uint64_t hash = hash_of(channel, item.key);
   if (memory.isolated) return false;
   if (!rules.upsert && object_exists(channel, item.key, hash, true)) {

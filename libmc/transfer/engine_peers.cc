@@ -14,6 +14,13 @@ constexpr int kTornReads = 100;  // of a table, in a row
 constexpr std::uint64_t kTableNs = 2'000'000'000;
 constexpr std::size_t kFirstTableBytes = kDirectoryHeadBytes + 64 * kDirectoryEntryBytes;
 
+// By our clock, or by that of the peer, which then hangs up.
+bool took_too_long(const Peer& peer, const Status& why) {
+  return why.code() == MC_TIMEOUT ||
+         (why.code() == MC_AGENT_UNAVAILABLE &&
+          now_ns() - peer.introduced_ns >= transport::kHandshakeTimeoutNs / 2);
+}
+
 }  // namespace
 
 Peer* Engine::find_peer(mc_transfer_segment segment) {
@@ -164,7 +171,8 @@ Result<bool> Engine::is_local(mc_transfer_segment segment) {
 
 void Engine::introduce(Peer& peer) {
   peer.state = Peer::State::kIntroducing;
-  const Status status = port_->introduce(peer.id, peer.address, now_ns());
+  peer.introduced_ns = now_ns();
+  const Status status = port_->introduce(peer.id, peer.address, peer.introduced_ns);
   if (!status.ok()) {
     lose(peer, status);
     return;
@@ -175,7 +183,7 @@ void Engine::introduce(Peer& peer) {
 void Engine::on_introduced(std::uint64_t call, const Result<Card>& card) {
   Peer* const peer = find_peer(call);
   if (peer == nullptr || peer->state != Peer::State::kIntroducing) return;
-  if (!card && card.error().code() == MC_TIMEOUT && now_ns() < peer->patient_until_ns) {
+  if (!card && now_ns() < peer->patient_until_ns && took_too_long(*peer, card.error())) {
     introduce(*peer);  // one of the two was very busy
     return;
   }

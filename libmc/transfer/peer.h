@@ -36,6 +36,7 @@ struct Peer {
   bool probe = false;  // asked for its card only
   State state = State::kUnknown;
   std::uint64_t patient_until_ns = 0;  // so long an introduction that takes too long is repeated
+  std::uint64_t introduced_ns = 0;     // when the last one began
   Card card{};
   Directory directory;
   std::uint64_t tables_read = 0;  // how often; a wait for a fresh one ends when it grows

@@ -63,8 +63,7 @@ bool wants_default(mc_status status, nb::handle fallback) {
   return status == MC_NOT_FOUND && fallback.ptr() != raises_instead;
 }
 
-// ---- Put
-// ----------------------------------------------------------------------------------------
+// ---- Put ----------------------------------------------------------------------------------------
 
 void put(const Client& self, nb::handle key, nb::handle value, nb::handle parent, nb::handle pin,
          nb::handle pin_ttl, bool upsert, nb::handle timeout) {
@@ -117,8 +116,7 @@ nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::h
   return list_of(statuses);
 }
 
-// ---- Get
-// ----------------------------------------------------------------------------------------
+// ---- Get ----------------------------------------------------------------------------------------
 
 // The object's bytes; an invalid object with *status set if there are none.
 nb::object bytes_of(Core& core, mc_slice key, mc_status* status) {
@@ -252,8 +250,7 @@ nb::list view_batch(const Client& self, nb::handle keys) {
   return made;
 }
 
-// ---- Ask and remove
-// -----------------------------------------------------------------------------
+// ---- Ask and remove -----------------------------------------------------------------------------
 
 bool exists(const Client& self, nb::handle key) {
   const CorePtr core = self.core();
@@ -348,8 +345,7 @@ void set_pin(const Client& self, nb::handle key, nb::handle pin, nb::handle pin_
   }));
 }
 
-// ---- Memory and groups
-// --------------------------------------------------------------------------
+// ---- Memory and groups --------------------------------------------------------------------------
 
 nb::object reserve(const Client& self, std::uint64_t size, nb::handle timeout) {
   const CorePtr core = self.core();

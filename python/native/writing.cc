@@ -46,8 +46,7 @@ constexpr const char* kUsedUp = "it was committed or given up before";
 
 }  // namespace
 
-// ---- Reservation
-// --------------------------------------------------------------------------------
+// ---- Reservation --------------------------------------------------------------------------------
 
 Reservation::~Reservation() {
   if (handle_ != nullptr && !core_->inherited()) mc_abandon(handle_);
@@ -129,8 +128,7 @@ int Reservation::fill(PyObject* self, Py_buffer* buffer, int flags) noexcept {
   return 0;
 }
 
-// ---- Session memory
-// -----------------------------------------------------------------------------
+// ---- Session memory -----------------------------------------------------------------------------
 
 int SessionBuffer::fill(PyObject* self, Py_buffer* buffer, int flags) const noexcept {
   if (core_->inherited()) {
@@ -141,8 +139,7 @@ int SessionBuffer::fill(PyObject* self, Py_buffer* buffer, int flags) const noex
   return PyBuffer_FillInfo(buffer, self, data_, static_cast<Py_ssize_t>(size_), 0, flags);
 }
 
-// ---- Group
-// --------------------------------------------------------------------------------------
+// ---- Group --------------------------------------------------------------------------------------
 
 Group::~Group() {
   if (handle_ != nullptr && !core_->inherited()) mc_group_abort(handle_);

@@ -77,8 +77,7 @@ void Cell::restart_agent() {
   start_agent(order_.victim == Victim::kAgent);
 }
 
-// ---- Processes
-// ------------------------------------------------------------------------------------
+// ---- Processes ----------------------------------------------------------------------------------
 
 void Cell::look_at_processes() {
   switch (host_.agent().look()) {
@@ -174,8 +173,7 @@ void Cell::allow(mc_status status, std::initializer_list<mc_status> fine, const 
   fail(what + " says " + mc_status_name(status));
 }
 
-// ---- Operations
-// -----------------------------------------------------------------------------------
+// ---- Operations ---------------------------------------------------------------------------------
 
 mc_status Cell::open() {
   const Outcome outcome = tell(actor_, "open " + name_space() + " " + kTimeoutMs);
@@ -342,8 +340,7 @@ void Cell::prepare(const std::vector<std::string>& keys, std::size_t size) {
   }
 }
 
-// ---- The end
-// --------------------------------------------------------------------------------------
+// ---- The end ------------------------------------------------------------------------------------
 
 void Cell::finish() {
   // Its answer shows that the agent lives, or its silence that it met the failpoint just now.

@@ -182,8 +182,7 @@ Command client_command(const std::string& role, const Host& host,
   return command;
 }
 
-// ---- Accounting
-// -----------------------------------------------------------------------------------
+// ---- Accounting ---------------------------------------------------------------------------------
 
 std::string accounting_error(Host& host, const std::string& name) {
   std::string problem;

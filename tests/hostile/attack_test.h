@@ -9,21 +9,9 @@
 #include "agent_process.h"
 #include "honest_client.h"
 #include "hostile_session.h"
+#include "sanitizer.h"
 
 namespace mc::hostile {
-
-// True in a program built with AddressSanitizer, whose memory figures mean little.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kAddressSanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-inline constexpr bool kAddressSanitizer = true;
-#else
-inline constexpr bool kAddressSanitizer = false;
-#endif
-#else
-inline constexpr bool kAddressSanitizer = false;
-#endif
 
 inline constexpr uid_t kStranger = 65534;  // a user without rights
 

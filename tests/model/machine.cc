@@ -33,8 +33,7 @@ bool Op::touches(std::uint64_t granule) const {
 
 Machine* Machine::running() { return running_machine; }
 
-// ---- Scenario
-// -------------------------------------------------------------------------------------
+// ---- Scenario -----------------------------------------------------------------------------------
 
 void Machine::thread(std::string name, std::function<void()> body) {
   Thread thread;
@@ -117,8 +116,7 @@ void Machine::set_violation(std::string text) {
   if (violation_.empty()) violation_ = std::move(text);
 }
 
-// ---- Processes
-// ------------------------------------------------------------------------------------
+// ---- Processes ----------------------------------------------------------------------------------
 
 bool Machine::enabled(unsigned process) const {
   return violation_.empty() && may_run(processes_[process]);
@@ -237,8 +235,7 @@ void Machine::flush(Process& flusher) {
   refresh_flushers(flusher.thread);
 }
 
-// ---- Operations of threads
-// --------------------------------------------------------------------------
+// ---- Operations of threads ----------------------------------------------------------------------
 
 Machine::Thread& Machine::post(Op op) {
   const unsigned number = my_number();
@@ -428,8 +425,7 @@ void Machine::futex_wake(std::uint32_t* word, const Site& site) {
   }
 }
 
-// ---- Looking again
-// ----------------------------------------------------------------------------------
+// ---- Looking again ------------------------------------------------------------------------------
 
 bool Machine::reads_changed(const Thread& thread) const {
   return std::any_of(thread.reads.begin(), thread.reads.end(), [&](const Read& past) {

@@ -4,11 +4,14 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "conformance/store_servers.h"
 #include "libmc/base/fd.h"
@@ -116,6 +119,69 @@ TEST(TransferPort, StandsStrangersThatTalkNonsense) {
   }
   EXPECT_EQ(mc_transfer_probe(owned.engine, owned.info().name, 0), MC_OK)
       << mc_transfer_last_error();
+}
+
+// Between an engine and those who call it. Hangs up on the first after a while, as an engine does
+// that was too busy for a handshake; passes the second on.
+class TiredDoor {
+ public:
+  static constexpr int kHeldMs = 700;
+
+  explicit TiredDoor(std::uint16_t to) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address_), sizeof address_), 0);
+    EXPECT_EQ(::listen(listener_.get(), 8), 0);
+    socklen_t size = sizeof address_;
+    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address_), &size);
+    thread_ = std::thread([this, to] { serve(to); });
+  }
+  ~TiredDoor() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::string name() const { return "127.0.0.1:" + std::to_string(ntohs(address_.sin_port)); }
+  int passed() const { return passed_; }
+
+ private:
+  void serve(std::uint16_t to) {
+    {
+      const Fd held(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      ::poll(nullptr, 0, kHeldMs);
+    }
+    const Fd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!caller) return;
+    ++passed_;
+    const Fd engine(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = address_;
+    address.sin_port = htons(to);
+    EXPECT_EQ(::connect(engine.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    pollfd ends[] = {{caller.get(), POLLIN, 0}, {engine.get(), POLLIN, 0}};
+    while (::poll(ends, 2, 5000) > 0) {
+      for (int i = 0; i < 2; ++i) {
+        if (ends[i].revents == 0) continue;
+        char bytes[4096];
+        const ssize_t got = ::recv(ends[i].fd, bytes, sizeof bytes, 0);
+        if (got <= 0) return;
+        EXPECT_EQ(::send(ends[1 - i].fd, bytes, static_cast<std::size_t>(got), MSG_NOSIGNAL), got);
+      }
+    }
+  }
+
+  const Fd listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in address_{};
+  std::atomic<int> passed_ = 0;
+  std::thread thread_;
+};
+
+TEST(TransferPort, AnEngineTooBusyForAHandshakeIsCalledAgain) {
+  Owned asking, asked;
+  ASSERT_EQ(asking.open("127.0.0.1:0"), MC_OK);
+  ASSERT_EQ(asked.open("127.0.0.1:0"), MC_OK);
+  const TiredDoor door(asked.info().port);
+  EXPECT_EQ(mc_transfer_probe(asking.engine, door.name().c_str(), 10'000'000'000), MC_OK)
+      << mc_transfer_last_error();
+  EXPECT_EQ(door.passed(), 1);
 }
 
 TEST(TransferFork, AChildsCallsSaySo) {

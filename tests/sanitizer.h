@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: whether this program was built with a sanitizer, under which memory figures mean
+//   little and long loops take ten times as long.
+#pragma once
+
+namespace mc {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool kAddressSanitizer = true;
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+#else
+inline constexpr bool kAddressSanitizer = false;
+#endif
+
+#if defined(MC_THREAD_SANITIZER)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = kAddressSanitizer;
+#endif
+
+}  // namespace mc
