@@ -3,7 +3,8 @@
 // What it is: how one side wakes the other, and only when it sleeps.
 //   Client to agent: the agent stores agent_asleep = 1, runs a heavy fence, looks at the ring once
 //     more, then waits on its eventfd. A client publishes, runs a light fence, reads agent_asleep
-//     and, if it was the one to clear it, writes the eventfd.
+//     and, if it was the one to clear it, writes the eventfd. It may do that ahead as well, before
+//     it publishes: a bell that finds no request yet is one more look.
 //   Agent to client: the client stores client_asleep, runs a full fence, looks at the ring once
 //   more,
 //     then waits in a futex (or polls its eventfd). The agent publishes, runs one full fence for
@@ -19,10 +20,16 @@
 
 namespace mc::shm {
 
+// Client: true if the agent sleeps and this caller must signal its eventfd. Before publishing this
+// is a hint only: the agent wakes while the request is made.
+inline bool claim_bell(ChannelHeader& header) {
+  return header.agent_asleep.load_relaxed() != 0 && header.agent_asleep.exchange(0) != 0;
+}
+
 // Client: after publishing. True: the caller must signal the agent's eventfd.
 inline bool agent_needs_bell(ChannelHeader& header) {
   light_fence();
-  return header.agent_asleep.load_relaxed() != 0 && header.agent_asleep.exchange(0) != 0;
+  return claim_bell(header);
 }
 
 // Agent: announce that it stops looking. The caller then runs heavy_fence() once for all channels

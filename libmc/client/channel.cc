@@ -120,11 +120,7 @@ void Channel::lose_all() {
 }
 
 [[gnu::hot]] void Channel::wake_ahead() {
-  // A hint without a fence: publish() looks again.
-  if (shared_->header.agent_asleep.load_relaxed() != 0 &&
-      shared_->header.agent_asleep.exchange(0) != 0) {
-    signal_eventfd(link_->agent_event.get());
-  }
+  if (shm::claim_bell(shared_->header)) signal_eventfd(link_->agent_event.get());
 }
 
 [[gnu::hot]] void Channel::publish(Pending& pending) {

@@ -14,6 +14,7 @@ struct Setting {
   bool demote_first = false;
   bool answer_late = false;
   bool client_dies = false;
+  bool wakes_ahead = false;
   DoorbellFaults faults;
 };
 
@@ -35,6 +36,7 @@ struct DoorbellWorld {
   void run_client() {
     DoorbellClient client(channels.front().get(), event, setting.faults);
     for (std::uint64_t i = 0; i < setting.requests; ++i) {
+      if (setting.wakes_ahead) client.wake_ahead();
       client.publish(i);
       if (setting.client_waits) client.wait(i, setting.how);
     }
@@ -99,6 +101,18 @@ TEST(DoorbellModel, AnAnswerAfterTheChannelWasDemotedWakesItsClient) {
     setting.answer_late = true;
     expect_holds(doorbell(setting));
   }
+}
+
+TEST(DoorbellModel, ABellAheadOfTheRequestLosesNeither) {
+  Setting setting = talk(ClientWaits::kInFutex);
+  setting.wakes_ahead = true;
+  for (const bool looks : {false, true}) {
+    setting.agent_looks = looks;
+    expect_holds(doorbell(setting));
+  }
+  setting = {.requests = 1, .busy_neighbour = true, .demote_first = true, .faults = {}};
+  setting.wakes_ahead = true;
+  expect_holds(doorbell(setting));
 }
 
 TEST(DoorbellModel, AClientMayDieAtAnyStep) {

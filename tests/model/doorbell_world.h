@@ -68,6 +68,10 @@ class DoorbellClient {
   DoorbellClient(DoorbellChannel* channel, std::uint64_t* agent_event, const DoorbellFaults& faults)
       : channel_(channel), agent_event_(agent_event), faults_(faults) {}
 
+  // Channel::wake_ahead.
+  void wake_ahead() {
+    if (shm::claim_bell(*channel_->header)) signal_event(agent_event_, {"", "signal_eventfd", 0});
+  }
   // Channel::publish.
   void publish(std::uint64_t number) {
     if (faults_.bell_before_publish && shm::agent_needs_bell(*channel_->header)) {
