@@ -134,6 +134,13 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       row<&O::peer_tls_name>("peer_tls_name", text(kMaxAddressBytes),
                              "what the certificates of peers must be for; empty: the address that "
                              "they advertise"),
+      row<&O::master_tls_ca>("master_tls_ca", path(kMaxKeyPathBytes),
+                             "PEM certificates of who signs those of the masters (their tls_cert); "
+                             "with it masters are spoken to under TLS 1.3 alone, and a master "
+                             "inside this agent shows peer_tls_cert"),
+      row<&O::master_tls_name>("master_tls_name", text(kMaxAddressBytes),
+                               "what the certificates of masters must be for; empty: the host of "
+                               "their address"),
       row<&O::listen>("listen", text(kMaxAddressBytes),
                       "IP address and port for peers; port 0: any"),
       row<&O::advertise>("advertise", text(kMaxAddressBytes),

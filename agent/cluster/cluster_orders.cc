@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/cluster/cluster_orders.h"
 
+#include <spdlog/spdlog.h>
+
 #include "libmc/base/clock.h"
 
 namespace mc::agent {
@@ -47,6 +49,10 @@ void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnsw
 
 void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
   node_.copy(order, std::move(done));
+}
+
+void ClusterNode::Orders::on_unreachable(const Status& why) {
+  spdlog::warn("event=master_unreachable share={} cause=\"{}\"", share_, why.text());
 }
 
 void ClusterNode::Orders::on_fenced() { node_.set_fenced(); }

@@ -23,6 +23,7 @@ class ClusterNode::Orders final : public MasterOrders {
   void on_list(const metadata::wire::Match& match,
                Reply<metadata::wire::ListAnswer> reply) override;
   void on_copy(const metadata::wire::Copy& order, Done done) override;
+  void on_unreachable(const Status& why) override;
   void on_fenced() override;
 
  private:

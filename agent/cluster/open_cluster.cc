@@ -103,6 +103,8 @@ class NetworkCluster final : public ClusterNode {
     master_.store = options.cluster_store;
     master_.cluster_id = options.cluster_id;
     master_.key = key;
+    master_.tls.ca = options.master_tls_ca;
+    master_.tls.server_name = options.master_tls_name;
     master_.role = rpc::Role::kAgent;
     master_.descriptor.node = identity_.node;
     master_.descriptor.incarnation = identity_.incarnation;

@@ -26,7 +26,11 @@ void Handshake::start(std::uint64_t timeout_ns) {
   });
   transport_->start([self = shared_from_this()](const boost::system::error_code& error) {
     if (error) {
-      self->finish(fail(MC_PERMISSION_DENIED, "TLS: " + error.message()));
+      self->finish(fail(MC_PERMISSION_DENIED,
+                        "TLS: " + error.message() +
+                            (self->dialer_ ? "; does that master have a tls_cert for its address, "
+                                             "signed by master_tls_ca?"
+                                           : "")));
     } else if (self->dialer_) {
       self->greet();
     } else {
@@ -45,7 +49,8 @@ void Handshake::read(std::size_t bytes, Next next) {
         if (error) {
           self->finish(fail(MC_AGENT_UNAVAILABLE,
                             "the peer closed the connection during the handshake; its log says "
-                            "why (wrong cluster key, version, or too many connections)"));
+                            "why (wrong cluster key or version, too many connections, or it wants "
+                            "TLS: set master_tls_ca)"));
           return;
         }
         self->filled_ += count;

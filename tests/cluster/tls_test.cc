@@ -55,5 +55,36 @@ TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
       << agents_[1]->log();
 }
 
+TEST_F(ClusterTls, MastersAreSpokenToUnderTlsAndByNobodyElse) {
+  const transport::tls::Files shown = authority_.issue("master", "IP:127.0.0.1");
+  start(2, {{"master_tls_ca", shown.ca}},
+        {"--store", "memory://", "--recover-ms", "100", "--tls-cert", shown.cert, "--tls-key",
+         shown.key});
+  ASSERT_EQ(put(0, "told", "of"), MC_OK) << mc_last_error();
+  EXPECT_EQ(get(1, "told"), "of");
+  // Plainly, and with another authority's certificates: why is in the log.
+  const Authority other(directory_.path(), "other");
+  const auto says = [&](const std::string& words) {
+    agents_.push_back(std::make_unique<conformance::AgentProcess>());
+    agents_.back()->start(options_);
+    return wait_for([&] { return agents_.back()->log().find(words) != std::string::npos; }) &&
+           !ask(agents_.size() - 1, "status")["cluster"]["master_ready"].asBool();
+  };
+  options_.erase("master_tls_ca");
+  EXPECT_TRUE(says("master_tls_ca")) << agents_.back()->log();
+  options_["master_tls_ca"] = other.issue("x", "IP:127.0.0.1").ca;
+  EXPECT_TRUE(says("certificate verify failed")) << agents_.back()->log();
+}
+
+TEST_F(ClusterTls, AMasterInsideAnAgentShowsTheAgentsCertificate) {
+  options_ = secured();
+  options_["master_tls_ca"] = options_["peer_tls_ca"];
+  options_["master_listen"] = "127.0.0.1:" + std::to_string(conformance::free_port());
+  options_["pool_bytes"] = "64MiB";
+  agents_.push_back(std::make_unique<conformance::AgentProcess>());
+  start_agent(0);
+  EXPECT_EQ(put(0, "inside", "an agent"), MC_OK) << mc_last_error();
+}
+
 }  // namespace
 }  // namespace mc::cluster

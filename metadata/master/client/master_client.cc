@@ -215,7 +215,9 @@ void MasterClient::expire() {
     });
     for (const CallPointer& call : late) {
       --open_calls_;
-      call->done(fail(MC_TIMEOUT, "no leading master could be reached by the deadline"));
+      call->done(
+          fail(MC_TIMEOUT, "no leading master could be reached by the deadline" +
+                               (dial_failure_.empty() ? std::string() : "; " + dial_failure_)));
     }
     expire();
   });

@@ -177,9 +177,14 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
     return;
   }
   if (!link || !(*link)->open()) {
+    if (!link && dial_failure_ != link.error().text()) {
+      dial_failure_ = link.error().text();
+      if (member_ != nullptr) member_->on_unreachable(link.error());
+    }
     seek();
     return;
   }
+  dial_failure_.clear();
   link_ = std::move(*link);
   ++generation_;
   if (drive_ == Drive::kCaller) watch(link_->socket());
