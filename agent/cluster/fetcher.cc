@@ -96,7 +96,7 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
     fetch.at = *known;
     fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + kMostLocateNs);
     fetch.step = Step::kRoom;
-    seek_room(fetch, now_ns);
+    seek_room(fetch);
   }
 }
 
@@ -385,7 +385,7 @@ void Fetcher::on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId regi
     locations_.put(fetch.name, fetch.at);
   }
   fetch.step = Step::kRoom;
-  seek_room(fetch, now_ns_);
+  seek_room(fetch);
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
@@ -562,12 +562,10 @@ void Fetcher::flush(std::uint64_t now_ns) {
   if (fetches_.empty()) return;
   for (const std::uint64_t id : std::exchange(want_room_, {})) {
     if (Fetch* const fetch = find(id); fetch != nullptr && fetch->step == Step::kRoom) {
-      seek_room(*fetch, now_ns);
+      seek_room(*fetch);
     }
   }
-  for (const std::uint64_t id : std::exchange(to_read_, {})) {
-    if (Fetch* const fetch = find(id)) read(*fetch, now_ns);
-  }
+  if (!to_read_.empty()) submit_reads(now_ns);
   if (!to_locate_.empty()) send_locates(now_ns);
   if (!to_ask_.empty()) send_asks(now_ns);
   check_times(now_ns);

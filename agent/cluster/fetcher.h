@@ -193,12 +193,17 @@ class Fetcher {
   void gather(Fetch& fetch, const metadata::Located& located, std::span<const MemberId> holders);
   void on_gathered(Fetch& fetch, mc_status status, std::uint32_t entry, const StripeFacts& facts);
   bool locate_again(Fetch& fetch);
-  void seek_room(Fetch& fetch, std::uint64_t now_ns);
+  void seek_room(Fetch& fetch);
   static metadata::PublishItem item_of(const Fetch& fetch);
   void offer(Fetch& fetch);
   void supersede(const Fetch& fetch);
   void withdraw(const metadata::PublishItem& item, std::uint64_t of);
-  void read(Fetch& fetch, std::uint64_t now_ns);
+  void read(Fetch& fetch);
+  static bool may_read(const Fetch& fetch) {
+    return fetch.step == Step::kReading && fetch.reads_open == 0;
+  }
+  void submit_reads(std::uint64_t now_ns);
+  void plan_reads(const Fetch& fetch, std::uint64_t now_ns);
   void take_bytes(Fetch& fetch);
   void on_read(Fetch& fetch);
   bool sum_matches(const Fetch& fetch) const;
@@ -228,6 +233,15 @@ class Fetcher {
   std::unordered_map<std::uint64_t, FetchPointer> fetches_;
   std::unordered_map<metadata::KeyHash, std::uint64_t, NameHash> by_name_;  // of fetches
   std::vector<std::uint64_t> to_locate_, to_ask_, want_room_, to_read_;
+  // The reads of one turn. Its memory is used again.
+  struct ReadPlan {
+    std::vector<transport::Operation> operations;
+    std::vector<std::size_t> piece_counts;  // of each operation
+    std::vector<transport::Piece> pieces;
+    std::vector<std::pair<std::uint64_t, std::size_t>> fetches;  // id, its operations
+    void clear() { operations.clear(), piece_counts.clear(), pieces.clear(), fetches.clear(); }
+  };
+  ReadPlan read_plan_;
   struct Hot {
     ClusterTenant* tenant;
     metadata::KeyHash name;

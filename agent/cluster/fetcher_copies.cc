@@ -69,7 +69,7 @@ void Fetcher::hold(ClusterTenant& tenant, const PeerMessage& message, MemberId w
   fetch.held->order.upsert = (message.flags & kHoldUpsert) != 0;
   fetch.try_until_ns = fetch.deadline_ns;
   fetch.step = Step::kRoom;
-  seek_room(fetch, now_ns);
+  seek_room(fetch);
 }
 
 void Fetcher::hold_stripe(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
@@ -98,7 +98,7 @@ void Fetcher::hold_stripe(ClusterTenant& tenant, const PeerMessage& message, Mem
   fetch.held->label = encode_label({message.stripe, row.checksum, row.key});
   fetch.try_until_ns = fetch.deadline_ns;
   fetch.step = Step::kRoom;
-  seek_room(fetch, now_ns);
+  seek_room(fetch);
 }
 
 // A stripe has been read: it lies here from now on, with its label, and waits to be sealed.
@@ -258,7 +258,7 @@ void Fetcher::begin_copies(std::uint64_t now_ns) {
     copy.at = std::move(hot.at);
     copy.try_until_ns = copy.deadline_ns;
     copy.step = Step::kRoom;
-    seek_room(copy, now_ns);
+    seek_room(copy);
   }
 }
 

@@ -14,14 +14,13 @@ using transport::Outcome;
 
 namespace {
 
-constexpr std::uint64_t kMaxReads = MC_MAX_EXTENTS;
 // A holder that brings less than 1 MB/s is left for the next one. One that is gone is known by the
 // transport sooner.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
 
 }  // namespace
 
-void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
+void Fetcher::seek_room(Fetch& fetch) {
   Store& store = fetch.tenant->store();
   const std::uint64_t label_bytes = fetch.held ? fetch.held->label.size() : 0;
   const Store::Reserve result =
@@ -30,7 +29,7 @@ void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
     case Store::Reserve::kOk:
       fetch.step = Step::kReading;
       if (!fetch.held) offer(fetch);
-      read(fetch, now_ns);
+      read(fetch);
       return;
     case Store::Reserve::kWait:
       fetch.entry = kNoEntry;
@@ -52,23 +51,64 @@ void Fetcher::seek_room(Fetch& fetch, std::uint64_t now_ns) {
   }
 }
 
-void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
+// The bytes came with the answer, or will be asked for with those of others, at the end of the
+// turn.
+void Fetcher::read(Fetch& fetch) {
   if (!fetch.bytes.empty()) {
     take_bytes(fetch);
-    return;
+  } else {
+    to_read_.push_back(fetch.id);
   }
-  const auto peer = peers_.id_of(fetch.at.node);
-  if (!peer) {
-    try_next(fetch, now_ns);
-    return;
+}
+
+// All that is due in one call, so that the transport sends a peer one message for many objects.
+void Fetcher::submit_reads(std::uint64_t now_ns) {
+  ReadPlan& plan = read_plan_;
+  plan.clear();
+  std::vector<std::uint64_t> due = std::exchange(to_read_, {});
+  std::ranges::sort(due);
+  due.erase(std::ranges::unique(due).begin(), due.end());
+  // Those that must go elsewhere first: that may end others.
+  for (const std::uint64_t id : due) {
+    Fetch* const fetch = find(id);
+    if (fetch != nullptr && may_read(*fetch) && !peers_.id_of(fetch->at.node)) {
+      try_next(*fetch, now_ns);
+    }
   }
-  MC_FAILPOINT("fetch.before_read");
+  for (const std::uint64_t id : due) {
+    Fetch* const fetch = find(id);
+    if (fetch == nullptr || !may_read(*fetch)) continue;
+    MC_FAILPOINT("fetch.before_read");
+    const std::size_t first = plan.operations.size();
+    plan_reads(*fetch, now_ns);
+    plan.fetches.push_back({id, plan.operations.size() - first});
+  }
+  if (plan.fetches.empty()) return;
+  std::size_t piece = 0;
+  for (std::size_t i = 0; i < plan.operations.size(); ++i) {
+    plan.operations[i].pieces = {&plan.pieces[piece], plan.piece_counts[i]};
+    piece += plan.piece_counts[i];
+  }
+  const std::size_t taken = transport_.submit(plan.operations, now_ns);
+  std::size_t first = 0;
+  for (const auto& [id, count] : plan.fetches) {
+    Fetch& fetch = *find(id);
+    const std::size_t open = std::min(count, taken - std::min(taken, first));
+    fetch.reads.clear();
+    for (std::size_t i = 0; i < open; ++i) fetch.reads.push_back(plan.operations[first + i].id);
+    first += count;
+    fetch.reads_open = static_cast<std::uint32_t>(open);
+    // Too much is in flight. What was taken must end before the bytes are used for another try.
+    fetch.read_outcome = open == count ? Outcome::kDone : Outcome::kBusy;
+    if (open == 0) to_read_.push_back(id);
+  }
+}
+
+// REQUIRES: the holder is a known peer.
+void Fetcher::plan_reads(const Fetch& fetch, std::uint64_t now_ns) {
   Store& store = fetch.tenant->store();
   const PoolExtents to = store.extents(fetch.entry);
   // The reservation is one stretch of bytes to the extents of the source: pieces follow those.
-  std::vector<transport::Piece> pieces[kMaxReads];
-  transport::Operation operations[kMaxReads];
-  std::size_t count = 0;
   std::uint32_t piece = 0;
   std::uint64_t piece_at = 0;
   // How long a holder is asked says nothing about how long its bytes take.
@@ -76,17 +116,18 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
       std::max(fetch.try_until_ns,
                std::min(fetch.deadline_ns, now_ns + fetch.at.row.length * kSlowNsPerByte));
   for (const shm::ExtentRecord& extent : fetch.at.row.extents) {
+    const std::size_t pieces_before = read_plan_.pieces.size();
     std::uint64_t left = extent.length_bytes;
     while (left > 0 && piece < to.count) {
       const PoolExtent& there = to.at[piece];
       const std::uint64_t step = std::min(left, there.length_bytes - piece_at);
-      pieces[count].push_back(
+      read_plan_.pieces.push_back(
           {store.pool().data() + there.offset_bytes + piece_at, step, fetch.tenant->region});
       left -= step;
       if ((piece_at += step) == there.length_bytes) piece_at = 0, ++piece;
     }
-    transport::Operation& operation = operations[count];
-    operation.peer = *peer;
+    transport::Operation& operation = read_plan_.operations.emplace_back();
+    operation.peer = *peers_.id_of(fetch.at.node);
     operation.cookie = kReadCookie | fetch.id;
     operation.deadline_ns = std::max(until_ns, now_ns + kLeastTryNs);
     // A copy that the master ordered, and nobody waits for.
@@ -94,17 +135,8 @@ void Fetcher::read(Fetch& fetch, std::uint64_t now_ns) {
     operation.region = fetch.at.region;
     operation.generation = fetch.at.row.generation;
     operation.offset_bytes = extent.offset_bytes;
-    operation.pieces = pieces[count];
-    ++count;
+    read_plan_.piece_counts.push_back(read_plan_.pieces.size() - pieces_before);
   }
-  fetch.read_outcome = Outcome::kDone;
-  fetch.reads_open = static_cast<std::uint32_t>(transport_.submit({operations, count}, now_ns));
-  fetch.reads.clear();
-  for (std::size_t i = 0; i < fetch.reads_open; ++i) fetch.reads.push_back(operations[i].id);
-  if (fetch.reads_open == count) return;
-  // Too much is in flight. What was taken must end before the bytes are used for another try.
-  fetch.read_outcome = Outcome::kBusy;
-  if (fetch.reads_open == 0) to_read_.push_back(fetch.id);
 }
 
 void Fetcher::take_bytes(Fetch& fetch) {
