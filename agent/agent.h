@@ -102,7 +102,7 @@ class Agent {
   bool turn_to_cluster(std::uint64_t now, bool served);
   void answer_admin(int fd, const std::string& text);
   void publish_wakes();
-  void sleep_until_event(std::uint64_t now_ns);
+  bool sleep_until_event(std::uint64_t now_ns);
   bool prepare_sleep();
   void put_idle_channels_to_sleep(std::uint64_t now_ns);
   void activate(Session& session, std::uint32_t channel);

@@ -53,9 +53,9 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
     if (worked) last_work_ns_ = now;
     take_turns(now, turns);
     if (!worked && !spin(now, turns)) {
-      sleep_until_event(now);
+      const bool looked = sleep_until_event(now);
       now = now_ns();
-      turns.next_events_ns = now + kEventsPeriodNs;  // it has just looked at them
+      if (looked) turns.next_events_ns = now + kEventsPeriodNs;
     }
     worked = false;
   }
@@ -216,14 +216,16 @@ bool Agent::prepare_sleep() {
   return false;
 }
 
-void Agent::sleep_until_event(std::uint64_t now) {
+// False: there is work, and no event was looked at.
+bool Agent::sleep_until_event(std::uint64_t now) {
   publish_wakes();  // of what an event has ended since the round
-  if (!prepare_sleep()) return;
+  if (!prepare_sleep()) return false;
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_) until = std::min(until, cluster_->next_poll_ns());
   const std::uint64_t wait_ns = until > now ? until - now : 0;
   handle_events(static_cast<int>((wait_ns + 999999) / 1000000));
   woken_ = true;
+  return true;
 }
 
 // ---- Events -------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ void Fetcher::submit_reads(std::uint64_t now_ns) {
   if (plan.fetches.empty()) return;
   std::size_t piece = 0;
   for (std::size_t i = 0; i < plan.operations.size(); ++i) {
-    plan.operations[i].pieces = {&plan.pieces[piece], plan.piece_counts[i]};
+    plan.operations[i].pieces = {plan.pieces.data() + piece, plan.piece_counts[i]};
     piece += plan.piece_counts[i];
   }
   const std::size_t taken = transport_.submit(plan.operations, now_ns);
