@@ -438,10 +438,10 @@ TEST(OptionsTest, TheTableDescribesEveryOptionAndItsRange) {
   ASSERT_EQ(table.size(), agent_rows().size());
   for (const auto& text : table) {
     EXPECT_FALSE(text.help.empty()) << text.name;
-    static const std::set<std::string> kNone{"allow_uids",    "cluster_store",    "masters",
-                                             "master_listen", "cluster_key_file", "advertise",
-                                             "zone",          "rdma_devices",     "peer_tls_cert",
-                                             "peer_tls_key",  "peer_tls_ca",      "peer_tls_name"};
+    static const std::set<std::string> kNone{
+        "allow_uids",  "cluster_store", "masters",       "master_listen",  "cluster_key_file",
+        "advertise",   "zone",          "rdma_devices",  "peer_tls_cert",  "peer_tls_key",
+        "peer_tls_ca", "peer_tls_name", "master_tls_ca", "master_tls_name"};
     EXPECT_EQ(text.default_value.empty(), kNone.contains(text.name)) << text.name;
   }
 }
