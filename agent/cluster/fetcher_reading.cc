@@ -67,7 +67,7 @@ void Fetcher::submit_reads(std::uint64_t now_ns) {
   plan.clear();
   std::vector<std::uint64_t> due = std::exchange(to_read_, {});
   std::ranges::sort(due);
-  due.erase(std::ranges::unique(due).begin(), due.end());
+  due.erase(std::unique(due.begin(), due.end()), due.end());
   // Those that must go elsewhere first: that may end others.
   for (const std::uint64_t id : due) {
     Fetch* const fetch = find(id);
