@@ -60,9 +60,9 @@ struct Options {
   std::string peer_tls_cert;  // PEM files; the lanes speak TLS with all three, plainly with none
   std::string peer_tls_key;
   std::string peer_tls_ca;
+  std::string peer_tls_name;  // that peers' certificates must say; empty: the address dialed
   std::string master_tls_ca;  // PEM file; masters are spoken to under TLS with it, plainly without
   std::string master_tls_name;  // that masters' certificates must say; empty: the host dialed
-  std::string peer_tls_name;    // that peers' certificates must say; empty: the address dialed
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // what peers dial; empty: listen, with the port that was taken
   std::string zone;

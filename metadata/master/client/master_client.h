@@ -25,6 +25,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -67,7 +68,7 @@ class AgentSide {
   virtual void on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) = 0;
   // Done after the copy is held and its publish() was accepted.
   virtual void on_copy(const wire::Copy& order, Done done) = 0;
-  // No master is reached, and why: said when the reason is another than before.
+  // A master is not reached, and why: said once for each reason, until one is reached.
   virtual void on_unreachable(const Status& why) { static_cast<void>(why); }
   // A newer incarnation of this node has joined: this one must stop serving.
   virtual void on_fenced() = 0;
@@ -213,9 +214,10 @@ class MasterClient final : rpc::LinkHandler {
   bool usable_ = false;  // joined, or a tool's
   bool stopping_ = false;
   bool left_ = false;
-  std::string leader_;        // dialed last
-  std::string dial_failure_;  // the last one; empty: it did not fail
-  std::string hint_;          // what a standby said
+  std::string leader_;                          // dialed last
+  std::string dial_failure_;                    // the last one; empty: it did not fail
+  std::map<std::string, std::string> said_of_;  // why masters are not reached, by their addresses
+  std::string hint_;                            // what a standby said
   std::size_t next_master_ = 0;
   std::uint64_t pause_ms_ = 0;
   std::uint64_t generation_ = 0;  // of links: what an older one says is not for this one

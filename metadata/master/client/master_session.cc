@@ -177,14 +177,18 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
     return;
   }
   if (!link || !(*link)->open()) {
-    if (!link && dial_failure_ != link.error().text()) {
+    if (!link) {
       dial_failure_ = link.error().text();
-      if (member_ != nullptr) member_->on_unreachable(link.error());
+      std::string& said = said_of_[leader_];
+      if (std::exchange(said, dial_failure_) != dial_failure_ && member_ != nullptr) {
+        member_->on_unreachable(link.error());
+      }
     }
     seek();
     return;
   }
   dial_failure_.clear();
+  said_of_.clear();
   link_ = std::move(*link);
   ++generation_;
   if (drive_ == Drive::kCaller) watch(link_->socket());
