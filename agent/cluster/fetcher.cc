@@ -160,7 +160,7 @@ bool Fetcher::forget(const ClusterTenant& tenant) {
     Fetch& fetch = *find(id);
     if (fetch.gather != 0) gatherer_.cancel(std::exchange(fetch.gather, 0));
     if (fetch.reads_open > 0) {
-      for (const transport::OperationId read : fetch.reads) transport_.cancel(read);
+      for (const Fetch::Part& part : fetch.parts) transport_.cancel(part.id);
     }
     miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
   }
@@ -566,12 +566,14 @@ void Fetcher::flush(std::uint64_t now_ns) {
     }
   }
   if (!to_read_.empty()) submit_reads(now_ns);
+  if (!to_sum_.empty()) sum_parts();
   if (!to_locate_.empty()) send_locates(now_ns);
   if (!to_ask_.empty()) send_asks(now_ns);
   check_times(now_ns);
 }
 
 std::uint64_t Fetcher::next_ns() const {
+  if (!to_sum_.empty()) return 0;
   const std::uint64_t hot_ns = hot_.empty() ? UINT64_MAX : hot_.front().due_ns;
   return std::min(hot_ns, fetches_.empty() ? UINT64_MAX : next_check_ns_);
 }

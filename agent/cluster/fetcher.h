@@ -106,6 +106,8 @@ class Fetcher {
   // An answer that has not come by then is lost, most likely: after a cut, the ways there and back
   // are not up again at the same time.
   static constexpr std::uint64_t kAnswerNs = 300'000'000;
+  static constexpr std::uint64_t kPartBytes = 2 << 20;
+  static constexpr std::size_t kPartsOut = 6;
 
   enum class Step : std::uint8_t {
     kLocate,
@@ -162,8 +164,16 @@ class Fetcher {
     bool bytes_asked = false;      // with the place; the holder may have read them by now
     std::vector<std::byte> bytes;  // that came with the answer
     std::uint32_t entry = kNoEntry;
-    std::uint32_t reads_open = 0;
-    std::vector<transport::OperationId> reads;  // of which some may have ended
+    // A large object is read part by part, some at a time, and each is summed while others come.
+    struct Part {
+      transport::OperationId id = transport::kNoOperation;
+      std::uint64_t bytes = 0;
+      bool in = false;
+    };
+    std::deque<Part> parts;        // asked for and not summed, in the object's order
+    std::uint32_t reads_open = 0;  // of these, those that are not in
+    std::uint64_t asked_bytes = 0, summed_bytes = 0;  // of the object, from its beginning
+    std::uint64_t sum = 0;
     transport::Outcome read_outcome = transport::Outcome::kDone;
   };
   using FetchPointer = std::unique_ptr<Fetch>;
@@ -200,13 +210,18 @@ class Fetcher {
   void withdraw(const metadata::PublishItem& item, std::uint64_t of);
   void read(Fetch& fetch);
   static bool may_read(const Fetch& fetch) {
-    return fetch.step == Step::kReading && fetch.reads_open == 0;
+    return fetch.step == Step::kReading && fetch.read_outcome == transport::Outcome::kDone &&
+           fetch.asked_bytes < fetch.at.row.length && fetch.reads_open < kPartsOut;
   }
   void submit_reads(std::uint64_t now_ns);
   void plan_reads(const Fetch& fetch, std::uint64_t now_ns);
+  std::size_t append_pieces(const PoolExtents& lies, std::uint64_t from, std::uint64_t bytes,
+                            const ClusterTenant& tenant);
   void take_bytes(Fetch& fetch);
+  void on_part(Fetch& fetch, const transport::Event& event);
+  void sum_parts();
+  void sum_next(Fetch& fetch, std::uint64_t bytes);
   void on_read(Fetch& fetch);
-  bool sum_matches(const Fetch& fetch) const;
   void deliver(Fetch& fetch);
   std::uint32_t keep_copy(Fetch& fetch);
   std::uint32_t publish_copy(Fetch& fetch);
@@ -232,7 +247,7 @@ class Fetcher {
   FetchCounters counters_;
   std::unordered_map<std::uint64_t, FetchPointer> fetches_;
   std::unordered_map<metadata::KeyHash, std::uint64_t, NameHash> by_name_;  // of fetches
-  std::vector<std::uint64_t> to_locate_, to_ask_, want_room_, to_read_;
+  std::vector<std::uint64_t> to_locate_, to_ask_, want_room_, to_read_, to_sum_;
   // The reads of one turn. Its memory is used again.
   struct ReadPlan {
     std::vector<transport::Operation> operations;

@@ -18,6 +18,22 @@ namespace {
 // transport sooner.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
 
+// Calls take(offset in the pool, bytes) for each stretch of that part of what lies there.
+template <typename Take>
+void each_stretch(const PoolExtents& lies, std::uint64_t from, std::uint64_t bytes, Take take) {
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < lies.count && bytes > 0; ++i) {
+    const std::uint64_t ends = begins + lies.at[i].length_bytes;
+    if (from < ends) {
+      const std::uint64_t size = std::min(ends - from, bytes);
+      take(lies.at[i].offset_bytes + (from - begins), size);
+      from += size;
+      bytes -= size;
+    }
+    begins = ends;
+  }
+}
+
 }  // namespace
 
 void Fetcher::seek_room(Fetch& fetch) {
@@ -54,6 +70,10 @@ void Fetcher::seek_room(Fetch& fetch) {
 // The bytes came with the answer, or will be asked for with those of others, at the end of the
 // turn.
 void Fetcher::read(Fetch& fetch) {
+  fetch.parts.clear();
+  fetch.asked_bytes = fetch.summed_bytes = 0;
+  fetch.sum = fetch.name.lo;  // the key's hash, with which every sum begins
+  fetch.read_outcome = Outcome::kDone;
   if (!fetch.bytes.empty()) {
     take_bytes(fetch);
   } else {
@@ -71,9 +91,9 @@ void Fetcher::submit_reads(std::uint64_t now_ns) {
   // Those that must go elsewhere first: that may end others.
   for (const std::uint64_t id : due) {
     Fetch* const fetch = find(id);
-    if (fetch != nullptr && may_read(*fetch) && !peers_.id_of(fetch->at.node)) {
-      try_next(*fetch, now_ns);
-    }
+    if (fetch == nullptr || !may_read(*fetch) || peers_.id_of(fetch->at.node)) continue;
+    fetch->read_outcome = Outcome::kPeerLost;
+    if (fetch->reads_open == 0) on_read(*fetch);
   }
   for (const std::uint64_t id : due) {
     Fetch* const fetch = find(id);
@@ -93,14 +113,16 @@ void Fetcher::submit_reads(std::uint64_t now_ns) {
   std::size_t first = 0;
   for (const auto& [id, count] : plan.fetches) {
     Fetch& fetch = *find(id);
-    const std::size_t open = std::min(count, taken - std::min(taken, first));
-    fetch.reads.clear();
-    for (std::size_t i = 0; i < open; ++i) fetch.reads.push_back(plan.operations[first + i].id);
+    for (std::size_t i = first; i < std::min(first + count, taken); ++i) {
+      std::uint64_t bytes = 0;
+      for (const transport::Piece& part : plan.operations[i].pieces) bytes += part.size_bytes;
+      fetch.parts.push_back({plan.operations[i].id, bytes});
+      fetch.asked_bytes += bytes;
+      ++fetch.reads_open;
+    }
     first += count;
-    fetch.reads_open = static_cast<std::uint32_t>(open);
-    // Too much is in flight. What was taken must end before the bytes are used for another try.
-    fetch.read_outcome = open == count ? Outcome::kDone : Outcome::kBusy;
-    if (open == 0) to_read_.push_back(id);
+    // Too much is in flight: with the next round.
+    if (fetch.reads_open == 0) to_read_.push_back(id);
   }
 }
 
@@ -108,48 +130,57 @@ void Fetcher::submit_reads(std::uint64_t now_ns) {
 void Fetcher::plan_reads(const Fetch& fetch, std::uint64_t now_ns) {
   Store& store = fetch.tenant->store();
   const PoolExtents to = store.extents(fetch.entry);
-  // The reservation is one stretch of bytes to the extents of the source: pieces follow those.
-  std::uint32_t piece = 0;
-  std::uint64_t piece_at = 0;
   // How long a holder is asked says nothing about how long its bytes take.
+  const std::uint64_t length = fetch.at.row.length;
+  const std::uint64_t coming =
+      std::min(length, length - fetch.asked_bytes + kPartsOut * kPartBytes);
   const std::uint64_t until_ns =
-      std::max(fetch.try_until_ns,
-               std::min(fetch.deadline_ns, now_ns + fetch.at.row.length * kSlowNsPerByte));
+      std::max(fetch.try_until_ns, std::min(fetch.deadline_ns, now_ns + coming * kSlowNsPerByte));
+  std::size_t open = fetch.reads_open;
+  std::uint64_t at = fetch.asked_bytes;  // of the object
+  std::uint64_t begins = 0;              // the extent of the source
   for (const shm::ExtentRecord& extent : fetch.at.row.extents) {
-    const std::size_t pieces_before = read_plan_.pieces.size();
-    std::uint64_t left = extent.length_bytes;
-    while (left > 0 && piece < to.count) {
-      const PoolExtent& there = to.at[piece];
-      const std::uint64_t step = std::min(left, there.length_bytes - piece_at);
-      read_plan_.pieces.push_back(
-          {store.pool().data() + there.offset_bytes + piece_at, step, fetch.tenant->region});
-      left -= step;
-      if ((piece_at += step) == there.length_bytes) piece_at = 0, ++piece;
+    const std::uint64_t ends = begins + extent.length_bytes;
+    while (at < ends && open < kPartsOut) {
+      const std::uint64_t bytes = std::min(ends - at, kPartBytes);
+      transport::Operation& operation = read_plan_.operations.emplace_back();
+      operation.peer = *peers_.id_of(fetch.at.node);
+      operation.cookie = kReadCookie | fetch.id;
+      operation.deadline_ns = std::max(until_ns, now_ns + kLeastTryNs);
+      // A copy that the master ordered, and nobody waits for.
+      if (fetch.waiters.empty()) operation.priority = transport::Priority::kMigration;
+      operation.region = fetch.at.region;
+      operation.generation = fetch.at.row.generation;
+      operation.offset_bytes = extent.offset_bytes + (at - begins);
+      read_plan_.piece_counts.push_back(append_pieces(to, at, bytes, *fetch.tenant));
+      at += bytes;
+      ++open;
     }
-    transport::Operation& operation = read_plan_.operations.emplace_back();
-    operation.peer = *peers_.id_of(fetch.at.node);
-    operation.cookie = kReadCookie | fetch.id;
-    operation.deadline_ns = std::max(until_ns, now_ns + kLeastTryNs);
-    // A copy that the master ordered, and nobody waits for.
-    if (fetch.waiters.empty()) operation.priority = transport::Priority::kMigration;
-    operation.region = fetch.at.region;
-    operation.generation = fetch.at.row.generation;
-    operation.offset_bytes = extent.offset_bytes;
-    read_plan_.piece_counts.push_back(read_plan_.pieces.size() - pieces_before);
+    begins = ends;
   }
+}
+
+// Where that stretch of the object lies in a reservation here.
+std::size_t Fetcher::append_pieces(const PoolExtents& lies, std::uint64_t from, std::uint64_t bytes,
+                                   const ClusterTenant& tenant) {
+  const std::size_t before = read_plan_.pieces.size();
+  std::byte* const pool = tenant.store().pool().data();
+  each_stretch(lies, from, bytes, [&](std::uint64_t offset, std::uint64_t size) {
+    read_plan_.pieces.push_back({pool + offset, size, tenant.region});
+  });
+  return read_plan_.pieces.size() - before;
 }
 
 void Fetcher::take_bytes(Fetch& fetch) {
   Store& store = fetch.tenant->store();
-  const PoolExtents to = store.extents(fetch.entry);
-  std::span<const std::byte> left = fetch.bytes;
-  for (std::uint32_t i = 0; i < to.count && !left.empty(); ++i) {
-    const auto step = left.first(std::min<std::uint64_t>(left.size(), to.at[i].length_bytes));
-    std::memcpy(store.pool().data() + to.at[i].offset_bytes, step.data(), step.size());
-    left = left.subspan(step.size());
-  }
+  const std::byte* from = fetch.bytes.data();
+  const std::uint64_t bytes = std::min<std::uint64_t>(fetch.bytes.size(), fetch.at.row.length);
+  each_stretch(store.extents(fetch.entry), 0, bytes, [&](std::uint64_t offset, std::uint64_t size) {
+    std::memcpy(store.pool().data() + offset, from, size);
+    from += size;
+  });
   fetch.bytes.clear();
-  fetch.read_outcome = Outcome::kDone;
+  sum_next(fetch, bytes);
   ++counters_.came_along;
   on_read(fetch);
 }
@@ -171,29 +202,61 @@ void Fetcher::on_event(const transport::Event& event) {
     return;
   }
   Fetch* const fetch = find(event.cookie & ~kReadCookie);
-  if (fetch == nullptr || fetch->reads_open == 0) return;
-  if (event.outcome != Outcome::kDone && fetch->read_outcome == Outcome::kDone) {
-    fetch->read_outcome = event.outcome;
+  if (fetch != nullptr && fetch->reads_open > 0) on_part(*fetch, event);
+}
+
+void Fetcher::on_part(Fetch& fetch, const transport::Event& event) {
+  const auto part = std::ranges::find(fetch.parts, event.id, &Fetch::Part::id);
+  if (part == fetch.parts.end() || part->in) return;
+  part->in = true;
+  --fetch.reads_open;
+  if (event.outcome != Outcome::kDone && fetch.read_outcome == Outcome::kDone) {
+    fetch.read_outcome = event.outcome;
   }
-  if (--fetch->reads_open > 0) return;
-  if (fetch->missed) {
-    end(*fetch);
+  if (fetch.missed) {
+    if (fetch.reads_open == 0) end(fetch);
+  } else if (fetch.read_outcome != Outcome::kDone) {
+    if (fetch.reads_open == 0) on_read(fetch);
   } else {
-    on_read(*fetch);
+    to_read_.push_back(fetch.id);
+    to_sum_.push_back(fetch.id);
   }
 }
 
-void Fetcher::on_read(Fetch& fetch) {
-  if (fetch.read_outcome == Outcome::kBusy) {
-    to_read_.push_back(fetch.id);
-    return;
+// One part of each, so that no large object holds the loop up. What follows it is asked for first.
+void Fetcher::sum_parts() {
+  for (const std::uint64_t id : std::exchange(to_sum_, {})) {
+    Fetch* const fetch = find(id);
+    if (fetch == nullptr || fetch->step != Step::kReading || fetch->parts.empty()) continue;
+    if (fetch->missed || fetch->read_outcome != Outcome::kDone || !fetch->parts.front().in)
+      continue;
+    sum_next(*fetch, fetch->parts.front().bytes);
+    fetch->parts.pop_front();
+    if (fetch->summed_bytes == fetch->at.row.length) {
+      on_read(*fetch);
+      continue;
+    }
+    if (!fetch->parts.empty() && fetch->parts.front().in) to_sum_.push_back(id);
   }
+}
+
+void Fetcher::sum_next(Fetch& fetch, std::uint64_t bytes) {
+  Store& store = fetch.tenant->store();
+  each_stretch(store.extents(fetch.entry), fetch.summed_bytes, bytes,
+               [&](std::uint64_t offset, std::uint64_t size) {
+                 fetch.sum = checksum(fetch.sum, store.pool().data() + offset, size);
+               });
+  fetch.summed_bytes += bytes;
+}
+
+void Fetcher::on_read(Fetch& fetch) {
+  if (fetch.read_outcome == Outcome::kBusy) return read(fetch);
   if (fetch.read_outcome != Outcome::kDone) {
     locations_.forget(fetch.name);
     try_next(fetch, now_ns_);
     return;
   }
-  if (!sum_matches(fetch)) {
+  if (fetch.sum != fetch.at.row.checksum) {
     ++counters_.corrupt;
     locations_.forget(fetch.name);
     try_next(fetch, now_ns_);
@@ -219,19 +282,6 @@ void Fetcher::on_read(Fetch& fetch) {
     return;
   }
   deliver(fetch);
-}
-
-bool Fetcher::sum_matches(const Fetch& fetch) const {
-  const Store& store = fetch.tenant->store();
-  const PoolExtents lies = store.extents(fetch.entry);
-  std::uint64_t sum = fetch.name.lo;  // the key's hash, with which every sum begins
-  std::uint64_t left = fetch.at.row.length;
-  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
-    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
-    sum = checksum(sum, fetch.tenant->store().pool().data() + lies.at[i].offset_bytes, bytes);
-    left -= bytes;
-  }
-  return sum == fetch.at.row.checksum;
 }
 
 }  // namespace mc::agent

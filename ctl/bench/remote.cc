@@ -27,7 +27,6 @@ namespace {
 constexpr const char* kNamespace = "bench-remote";
 constexpr std::uint64_t kPoolBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kSmallBytes = 4096;
-constexpr std::uint64_t kBatch = 32;
 constexpr int kPeerPort = 7555;
 
 struct ClientCloser {
@@ -57,7 +56,8 @@ bool enter(const std::string& net) {
 // A bare connection between the hosts of two agents, blocking calls on both sides.
 class BarePeer {
  public:
-  Status start(const std::string& net, const std::string& address, const std::string& from_net) {
+  Status start(const Stage& stage) {
+    const std::string net = stage.net(1), address = stage.address(1);
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_port = htons(kPeerPort);
@@ -80,12 +80,13 @@ class BarePeer {
     child_ = ::fork();
     if (child_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      stay_on(stage.processors(1));
       std::vector<std::byte> bytes(std::size_t{1} << 20, std::byte{'x'});
       serve_stream(::accept(listener.get(), nullptr, nullptr), bytes);
       ::_exit(0);
     }
     std::thread([&] {
-      enter(from_net);
+      enter(stage.net(0));
       socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       set_no_delay(socket_.get());
       if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) {
@@ -136,6 +137,7 @@ class Cases {
     const std::string kind = std::string(name) + std::to_string(size);
     Subject ours;
     ours.prepare = [=, this](std::uint64_t first, std::uint64_t count) {
+      make_room(count * size);
       for (std::uint64_t i = first; i < first + count; ++i) {
         put(kind, i, size);
         if (known) fetch(kind, i);
@@ -153,33 +155,32 @@ class Cases {
     return result;
   }
 
-  CaseResult get_batch() {
-    std::vector<std::string> keys(kBatch);
-    std::vector<mc_slice> slices(kBatch);
-    std::vector<mc_view> views(kBatch);
-    std::vector<mc_status> statuses(kBatch);
+  CaseResult get_batch(std::uint64_t size, std::uint64_t batch) {
+    const std::string kind = "batch" + std::to_string(size);
+    std::vector<std::string> keys(batch);
+    std::vector<mc_slice> slices(batch);
+    std::vector<mc_view> views(batch);
+    std::vector<mc_status> statuses(batch);
     Subject ours;
     ours.prepare = [&, this](std::uint64_t first, std::uint64_t count) {
-      for (std::uint64_t i = first * kBatch; i < (first + count) * kBatch; ++i) {
-        put("batch", i, kSmallBytes);
-      }
+      make_room(count * batch * size);
+      for (std::uint64_t i = first * batch; i < (first + count) * batch; ++i) put(kind, i, size);
     };
     ours.run = [&, this](std::uint64_t first, std::uint64_t count) {
       mc_status status = MC_OK;
       for (std::uint64_t call = first; call < first + count && status == MC_OK; ++call) {
-        for (std::uint64_t i = 0; i < kBatch; ++i) {
-          keys[i] = key_of("batch", call * kBatch + i);
+        for (std::uint64_t i = 0; i < batch; ++i) {
+          keys[i] = key_of(kind, call * batch + i);
           slices[i] = {keys[i].data(), keys[i].size()};
         }
-        status = mc_get_view_batch(here_, slices.data(), kBatch, views.data(), statuses.data());
+        status = mc_get_view_batch(here_, slices.data(), batch, views.data(), statuses.data());
         for (mc_view& view : views) mc_view_release(&view);
       }
       return status;
     };
-    CaseResult result =
-        run("remote_get_batch", kSmallBytes * kBatch, std::move(ours), kSmallBytes * kBatch);
-    result.size = kSmallBytes;
-    result.batch = kBatch;
+    CaseResult result = run("remote_get_batch", size * batch, std::move(ours), size * batch);
+    result.size = size;
+    result.batch = batch;
     return result;
   }
 
@@ -226,6 +227,15 @@ class Cases {
     const std::string key = key_of(kind, number);
     const mc_status status = mc_put(there_, {key.data(), key.size()}, {value(size), size}, nullptr);
     if (status != MC_OK && error_.empty()) error_ = mc_last_error();
+    keys_.push_back(key);
+    put_bytes_ += size;
+  }
+  // What is put next evicts nothing of itself: what has been measured goes first.
+  void make_room(std::uint64_t bytes) {
+    if (put_bytes_ + bytes < kPoolBytes / 4) return;
+    for (const std::string& key : keys_) mc_remove(there_, {key.data(), key.size()}, 0);
+    keys_.clear();
+    put_bytes_ = 0;
   }
   mc_status fetch(std::string_view kind, std::uint64_t number) {
     const std::string key = key_of(kind, number);
@@ -256,6 +266,8 @@ class Cases {
   BarePeer& bare_;
   const SamplePlan plan_;
   std::string value_;
+  std::vector<std::string> keys_;  // of what has been put
+  std::uint64_t put_bytes_ = 0;
   std::string error_;
 };
 
@@ -265,11 +277,9 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
                         const std::function<void(const CaseResult&)>& take) {
   auto stage = Stage::open(2, std::max<std::uint64_t>(timeout_ns, 20'000'000'000));
   if (!stage) return stage.error();
+  stay_on((*stage)->processors(0));
   BarePeer bare;
-  if (Status status = bare.start((*stage)->net(1), (*stage)->address(1), (*stage)->net(0));
-      !status.ok()) {
-    return status;
-  }
+  if (Status status = bare.start(**stage); !status.ok()) return status;
   std::vector<ReplayNamespace> spaces;
   for (const std::string& socket : (*stage)->sockets()) {
     auto made = ReplayNamespace::create(
@@ -286,9 +296,11 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
     Cases cases(here->get(), there->get(), bare, plan);
     take(cases.get("remote_get", kSmallBytes, true));
     take(cases.get("remote_get_new", kSmallBytes, false));
-    take(cases.get_batch());
+    take(cases.get_batch(kSmallBytes, 32));
+    take(cases.get("remote_get", std::uint64_t{1} << 20, true));
     take(cases.get("remote_get_new", std::uint64_t{1} << 20, false));
     take(cases.get("remote_get_new", std::uint64_t{64} << 20, false));
+    take(cases.get_batch(std::uint64_t{4} << 20, 16));
     take(cases.put_visible());
     take(cases.exists());
   }

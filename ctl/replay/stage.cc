@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <json/value.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -35,7 +36,8 @@ std::string program(const char* name) {
   return std::filesystem::exists(beside, error) ? beside.string() : std::string(name);
 }
 
-pid_t spawn(const std::vector<std::string>& words, const std::string& log) {
+pid_t spawn(const std::vector<std::string>& words, const std::string& log,
+            const std::vector<int>& processors = {}) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -43,6 +45,7 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& log) {
   if (pid != 0) return pid;
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   ::setsid();  // the terminal's Ctrl-C is for us alone
+  stay_on(processors);
   const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (out >= 0) ::dup2(out, 1), ::dup2(out, 2);
   ::execvp(arguments[0], arguments.data());
@@ -65,7 +68,24 @@ std::string last_line_of(const std::string& path) {
   return last;
 }
 
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  std::vector<int> found;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return found;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) found.push_back(i);
+  }
+  return found;
+}
+
 }  // namespace
+
+void stay_on(const std::vector<int>& processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : processors) CPU_SET(processor, &set);
+  if (!processors.empty()) ::sched_setaffinity(0, sizeof set, &set);
+}
 
 Result<std::unique_ptr<Stage>> Stage::open(unsigned agents, std::uint64_t timeout_ns) {
   auto stage = std::unique_ptr<Stage>(new Stage);
@@ -85,6 +105,13 @@ Stage::~Stage() {
 
 std::string Stage::net_of(unsigned number) const {
   return namespaces_ ? prefix_ + std::to_string(number) : std::string();
+}
+
+std::vector<int> Stage::processors(unsigned agent) const {
+  const std::size_t each = processors_.size() / agents_;
+  if (each == 0) return {};
+  const auto first = processors_.begin() + static_cast<std::ptrdiff_t>(agent * each);
+  return {first, first + static_cast<std::ptrdiff_t>(each)};
 }
 
 // Everything hangs on a bridge inside the master's namespace.
@@ -115,13 +142,12 @@ Status Stage::make_namespaces(unsigned agents) {
   return fine ? Status() : Status(MC_UNSUPPORTED, "this host has no bridges or veth pairs");
 }
 
-Status Stage::launch(const std::string& net, std::vector<std::string> words,
-                     const std::string& log) {
-  if (!net.empty()) {
-    const std::vector<std::string> inside{"ip", "netns", "exec", net};
+Status Stage::launch(unsigned number, std::vector<std::string> words, const std::string& log) {
+  if (namespaces_) {
+    const std::vector<std::string> inside{"ip", "netns", "exec", net_of(number)};
     words.insert(words.begin(), inside.begin(), inside.end());
   }
-  const pid_t pid = spawn(words, log);
+  const pid_t pid = spawn(words, log, processors((number == 0 ? agents_ : number) - 1));
   if (pid < 0) return {MC_NO_MEMORY, errno_text("fork", errno)};
   children_.push_back(pid);
   return {};
@@ -133,6 +159,8 @@ Status Stage::start(unsigned agents, std::uint64_t timeout_ns) {
     return {MC_PERMISSION_DENIED, errno_text("mkdtemp " + pattern, errno)};
   }
   directory_ = pattern;
+  agents_ = agents;
+  processors_ = allowed_processors();
   namespaces_ = ::geteuid() == 0 && succeeds({"ip", "-Version"});
   if (namespaces_) {
     if (Status status = make_namespaces(agents); !status.ok()) return status;
@@ -155,7 +183,7 @@ Status Stage::start(unsigned agents, std::uint64_t timeout_ns) {
   const std::string master = (namespaces_ ? "10.77.0.1:" : "127.0.0.1:") + std::to_string(port);
   const std::string master_log = directory_ + "/master.log";
   if (Status status = launch(
-          net_of(0),
+          0,
           {program("mc-master"), "--listen", master, "--key-file", key_file, "--recover-ms", "100"},
           master_log);
       !status.ok()) {
@@ -170,7 +198,7 @@ Status Stage::start(unsigned agents, std::uint64_t timeout_ns) {
         namespaces_ ? "10.77.0." + std::to_string(i + 1) + ":" + std::to_string(kPort)
                     : std::string("127.0.0.1:0");
     if (Status status =
-            launch(net_of(i),
+            launch(i,
                    {program("mc-agent"), "--runtime-dir", runtime_dir, "--pool-bytes", kAgentPool,
                     "--descriptor-store", "none", "--huge-pages", "off", "--masters", master,
                     "--cluster-key-file", key_file, "--listen", listen, "--log-level", "warn"},

@@ -6,6 +6,8 @@
 //     namespace of the master ── bridge ──┬── veth ── namespace of agent 0
 //       mc-master 10.77.0.1               └── veth ── namespace of agent 1 …
 //   Without root there are no namespaces: then all listen on loopback, and say so.
+//   With as many processors as agents each agent has some of its own, as hosts have; the master
+//   shares the last agent's.
 // Threads: the main one. Owns: the processes, the namespaces, a directory; all gone with it.
 #pragma once
 
@@ -36,12 +38,14 @@ class Stage {
     return namespaces_ ? "10.77.0." + std::to_string(agent + 2) : std::string("127.0.0.1");
   }
   bool has_namespaces() const { return namespaces_; }
+  // Processors of agent i; empty: all have all.
+  std::vector<int> processors(unsigned agent) const;
 
  private:
   Stage() = default;
   Status start(unsigned agents, std::uint64_t timeout_ns);
   Status make_namespaces(unsigned agents);
-  Status launch(const std::string& net, std::vector<std::string> words, const std::string& log);
+  Status launch(unsigned number, std::vector<std::string> words, const std::string& log);
   Status wait_until_joined(unsigned agents, std::uint64_t timeout_ns) const;
   std::string net_of(unsigned number) const;  // 0: the master's
 
@@ -51,6 +55,11 @@ class Stage {
   std::vector<std::string> made_;  // namespaces
   std::vector<pid_t> children_;
   std::vector<std::string> sockets_;
+  unsigned agents_ = 0;
+  std::vector<int> processors_;  // that we may use
 };
+
+// This thread, and what it starts, runs on no others. Empty: nothing changes.
+void stay_on(const std::vector<int>& processors);
 
 }  // namespace mc::ctl

@@ -10,6 +10,7 @@ buffer; each of large objects is one of its own, as in `mcctl bench --remote`.
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from store_calls import SMALL, p50
 
 KIB, MIB = 1 << 10, 1 << 20
 SMALL_COUNT, BATCH, LARGE_COUNT, HUGE_COUNT = 1000, 32, 64, 8
+BLOCK, BLOCK_BATCH, BLOCK_COUNT = 4 * MIB, 16, 64
 
 
 def open_store(options, segment_bytes):
@@ -41,6 +43,8 @@ def objects():
         yield f"small.{i}", 4 * KIB
     for i in range(LARGE_COUNT):
         yield f"large.{i}", MIB
+    for i in range(BLOCK_COUNT):
+        yield f"block.{i}", BLOCK
     for i in range(HUGE_COUNT):
         yield f"huge.{i}", 64 * MIB
 
@@ -66,18 +70,24 @@ def ask(options):
     def get(kind, count, size):
         return lambda i: store.get_into(f"{kind}.{i % count}", to, size) == size
 
-    into = [to + i * SMALL for i in range(BATCH)]
+    def get_batch(kind, count, size, batch):
+        into = [to + i * size for i in range(batch)]
 
-    def get_batch(call):
-        names = [f"small.{(call * BATCH + i) % SMALL_COUNT}" for i in range(BATCH)]
-        return store.batch_get_into(names, into, [SMALL] * BATCH) == [SMALL] * BATCH
+        def call(number):
+            names = [f"{kind}.{(number * batch + i) % count}" for i in range(batch)]
+            return store.batch_get_into(names, into, [size] * batch) == [size] * batch
 
+        return call
+
+    fresh = itertools.count()
     result = {}
     for case, call, count in (
         ("get 4 KiB", get("small", SMALL_COUNT, SMALL), 1000),
-        ("batch of 32 x 4 KiB", get_batch, 300),
+        ("batch of 32 x 4 KiB", get_batch("small", SMALL_COUNT, SMALL, BATCH), 300),
         ("get 1 MiB", get("large", LARGE_COUNT, MIB), 200),
         ("get 64 MiB", get("huge", HUGE_COUNT, 64 * MIB), 16),
+        ("batch of 16 x 4 MiB", get_batch("block", BLOCK_COUNT, BLOCK, BLOCK_BATCH), 16),
+        ("put 4 KiB", lambda i: store.put_from(f"put.{next(fresh)}", to, SMALL) == 0, 1000),
         ("exists", lambda i: store.is_exist(f"small.{i % SMALL_COUNT}") == 1, 1000),
     ):
         p50(call, max(2, count // 10))  # warm
