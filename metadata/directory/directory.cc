@@ -98,7 +98,8 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   if (held && !joins && creates && known.whole()) return Verdict::kStale;
   if (joins && item.bytes != known.bytes) return Verdict::kInvalid;
   // A version that others hold was told in time by somebody.
-  if (!joins && tombstones_.uncertain(batch.removals_seen, item.version)) {
+  if (!joins &&
+      (batch.may_have_missed || tombstones_.uncertain(batch.removals_seen, item.version))) {
     return too_old_for(tombstones_.forgotten_version(), Verdict::kUncertain);
   }
   if (held && !joins) {
@@ -185,6 +186,11 @@ void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer) 
       answer.keys.push_back(recovering() ? Lookup::kRecovering : Lookup::kMiss);
     }
   }
+}
+
+void Directory::bury(std::span<const RemoveItem> removed) {
+  table_.prepare(removed.size() + 1);
+  for (const RemoveItem& item : removed) bury(item.hash, item.up_to_version);
 }
 
 // From now on this version and those before it are refused for the key.

@@ -56,6 +56,8 @@ class Directory {
   // Forgets keys and says whom to tell; their versions stay refused: README.md, "Removal".
   void remove(std::span<const RemoveItem> items, RemoveAnswer& answer);
 
+  // What another directory has removed is refused here as well.
+  void bury(std::span<const RemoveItem> removed);
   // A number for a removal that agents find by themselves: by a pattern over the keys' text.
   std::uint64_t number_removal() { return ++removal_; }
 

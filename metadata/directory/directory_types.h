@@ -64,6 +64,8 @@ struct Batch {
   // The latest removal number the node had heard when the oldest of these changes was begun.
   std::uint64_t removals_seen = 0;
   std::span<const PublishItem> items;
+  // Besides, there were removals that it had not heard and nobody knows any more.
+  bool may_have_missed = false;
 };
 
 enum class Verdict : std::uint8_t {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/elector.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "libmc/base/clock.h"
 #include "metadata/master/share_count.h"
@@ -41,10 +43,12 @@ bool Elector::leads(std::uint64_t epoch) const {
   return now_ns() < valid_until_ns_.load(std::memory_order_acquire) && epoch_ == epoch;
 }
 
-void Elector::save(std::string key, std::optional<std::string> value) {
+void Elector::save(std::string key, std::optional<std::string> value, std::function<void()> done) {
   {
     const std::lock_guard lock(mutex_);
-    saved_[prefix_ + key] = std::move(value);
+    Saved& saved = saved_[prefix_ + key];
+    saved.value = std::move(value);
+    if (done) saved.done.push_back(std::move(done));
   }
   wake_.notify_all();
 }
@@ -129,13 +133,17 @@ bool Elector::campaign() {
 
 Result<Term> Elector::read_term(std::uint64_t epoch) {
   const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
-  Term term{.epoch = epoch, .members = {}, .removals = 0};
+  Term term{.epoch = epoch, .members = {}, .away = {}, .removed = {}, .removals = 0};
   if (const Status status = fix_share_count(*store_, share_.of, deadline_ns); !status.ok()) {
     return fail(status);
   }
-  auto listing = store_->list(prefix_ + std::string(kMembersPrefix), deadline_ns);
-  if (!listing) return fail(listing.error());
-  term.members = std::move(listing->entries);
+  for (const auto& [prefix, entries] :
+       {std::pair(kMembersPrefix, &term.members), std::pair(kAwayPrefix, &term.away),
+        std::pair(kRemovedPrefix, &term.removed)}) {
+    auto listing = store_->list(prefix_ + std::string(prefix), deadline_ns);
+    if (!listing) return fail(listing.error());
+    *entries = std::move(listing->entries);
+  }
   const auto removals = store_->get(prefix_ + std::string(kRemovalsKey), deadline_ns);
   if (removals) {
     const std::string& text = removals->value;
@@ -190,27 +198,32 @@ bool Elector::gives_up() {
 }
 
 void Elector::write_saved() {
-  std::map<std::string, std::optional<std::string>> saved;
+  std::map<std::string, Saved> saved;
   {
     const std::lock_guard lock(mutex_);
     saved.swap(saved_);
   }
   const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMs / 4;
-  for (auto& [key, value] : saved) {
+  for (auto& [key, one] : saved) {
     Status status = leads(epoch_) ? Status() : Status(kStoreUnavailable);
-    if (status.ok() && value.has_value()) {
-      const auto put = store_->put(key, *value, kNoLease, deadline_ns);
+    if (status.ok() && one.value.has_value()) {
+      const auto put = store_->put(key, *one.value, kNoLease, deadline_ns);
       if (!put) status = put.error();
     } else if (status.ok()) {
       status = store_->remove(key, deadline_ns);
       if (status.code() == MC_NOT_FOUND) status = {};
     }
-    if (status.ok()) continue;
+    if (status.ok()) {
+      for (const auto& done : one.done) done();
+      continue;
+    }
     // What is written matters for the next leader only: later, unless something newer is there.
     callbacks_.trouble(status);
     if (status.code() != kStoreUnavailable && status.code() != kOutcomeUnknown) continue;
     const std::lock_guard lock(mutex_);
-    saved_.try_emplace(key, std::move(value));
+    const auto [later, none] = saved_.try_emplace(key);
+    if (none) later->second.value = std::move(one.value);
+    std::ranges::move(one.done, std::back_inserter(later->second.done));
   }
 }
 

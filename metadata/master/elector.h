@@ -2,8 +2,9 @@
 //
 // What it is: the part of a master that talks to the cluster store, which blocks: it campaigns for
 //   one share, renews, finds out who leads, and keeps the little that outlives a leader there:
-//   members' descriptors under "members/", and how far removals have been numbered. Those of share
-//   0 lie where they lay before there were shares, those of share 3 below "shares/3/".
+//   members' descriptors under "members/", what absence.h says under "away/" and "removed/", and
+//   how far removals have been numbered. Those of share 0 lie where they lay before there were
+//   shares, those of share 3 below "shares/3/".
 // Threads: its own does all store calls; callbacks come from it. save() and leads() from any.
 // Owns: the store, the thread. Queued writes are bounded: one for each key, the latest wins.
 // Trusts: the store; values are decoded by their reader.
@@ -27,12 +28,16 @@
 namespace mc::metadata {
 
 inline constexpr std::string_view kMembersPrefix = "members/";
+inline constexpr std::string_view kAwayPrefix = "away/";
+inline constexpr std::string_view kRemovedPrefix = "removed/";
 inline constexpr std::string_view kRemovalsKey = "removals";
 
 // What a new leader finds.
 struct Term {
   std::uint64_t epoch = 0;
   std::vector<Entry> members;
+  std::vector<Entry> away;
+  std::vector<Entry> removed;
   std::uint64_t removals = 0;  // numbered so far, at most
 };
 
@@ -59,8 +64,9 @@ class Elector {
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
-  // nullopt: remove it. Written soon, while this process leads.
-  void save(std::string key, std::optional<std::string> value);
+  // nullopt: remove it. Written soon, while this process leads; then done, if there is one, is
+  // called from the elector's thread: this or something later is what the store has there.
+  void save(std::string key, std::optional<std::string> value, std::function<void()> done);
 
  private:
   void run();
@@ -90,7 +96,11 @@ class Elector {
   std::condition_variable wake_;
   bool stopping_ = false;
   bool changed_ = false;
-  std::map<std::string, std::optional<std::string>> saved_;
+  struct Saved {
+    std::optional<std::string> value;
+    std::vector<std::function<void()>> done;
+  };
+  std::map<std::string, Saved> saved_;
   std::thread thread_;
 };
 

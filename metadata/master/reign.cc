@@ -86,14 +86,17 @@ Reign::Reign(const MasterOptions& options, const Term& term, Outside outside, st
       fanout_([this](NodeId node) { return link_of(node); }, term.epoch, kMaxFanouts),
       patterns_(kMaxPatternRemovals),
       hot_({}),
+      absence_(term, outside_.save),
       removals_saved_(term.removals) {
   for (const Entry& entry : term.members) {
     Descriptor descriptor;
     if (!wire::decode(entry.value, descriptor).ok()) continue;
     if (directory_.expect(descriptor.node).ok()) {
       expected_[descriptor.node] = descriptor.incarnation;
+      absence_.unheard(descriptor.node);
     }
   }
+  directory_.bury(absence_.removed_before());
   note_removals();
 }
 
@@ -107,7 +110,7 @@ std::shared_ptr<rpc::Link> Reign::link_of(NodeId node) const {
 void Reign::note_removals() {
   if (directory_.removal() + kRemovalsAhead / 2 < removals_saved_) return;
   removals_saved_ = directory_.removal() + kRemovalsAhead;
-  outside_.save(std::string(kRemovalsKey), std::to_string(removals_saved_));
+  outside_.save(std::string(kRemovalsKey), std::to_string(removals_saved_), nullptr);
 }
 
 void Reign::tick(std::uint64_t now_ns) {
@@ -151,9 +154,11 @@ void Reign::gone(NodeId node, Incarnation incarnation) {
   repair_.node_gone(node, now_ns_);
   repair_.request_pass();
   for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
-  // A newer incarnation may have kept the pool: it is told when it has joined.
+  absence_.gone(node);
+  outside_.save(member_key(node), std::nullopt, nullptr);
+  // A newer incarnation may have kept the pool: it is told when it has joined. What waited only for
+  // this one is complete now, and has passed it by.
   if (membership_.find(node) == nullptr) fanout_.fenced(node);
-  outside_.save(member_key(node), std::nullopt);
 }
 
 // Members of the last leader that have not come: nobody knows whether they live, and heartbeats
@@ -357,7 +362,9 @@ void Reign::on_closed(rpc::Link& link) {
   const auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker == nullptr || speaker->joined_to != this) return;
   const auto found = links_.find(speaker->node);
-  if (found != links_.end() && found->second.lock().get() == &link) links_.erase(found);
+  if (found == links_.end() || found->second.lock().get() != &link) return;
+  links_.erase(found);
+  absence_.unheard(speaker->node);
 }
 
 }  // namespace mc::metadata

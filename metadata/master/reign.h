@@ -28,6 +28,7 @@
 
 #include "metadata/directory/directory.h"
 #include "metadata/directory/pattern_removals.h"
+#include "metadata/master/absence.h"
 #include "metadata/master/elector.h"
 #include "metadata/master/fanout.h"
 #include "metadata/master/master_options.h"
@@ -44,9 +45,8 @@ namespace mc::metadata {
 
 class Reign {
  public:
-  using Save = std::function<void(std::string key, std::optional<std::string> value)>;
   struct Outside {
-    Save save;
+    Absence::Save save;
     std::function<std::uint32_t()> link_count;
     std::function<std::uint64_t()> refused_links;
   };
@@ -156,6 +156,7 @@ class Reign {
   std::map<NodeId, Draining> drains_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
   std::map<NodeId, Incarnation> expected_;  // known from before, not joined yet
+  Absence absence_;
   std::vector<NodeView> views_;
   std::list<Waiting> waiting_;
   std::uint64_t removals_saved_;

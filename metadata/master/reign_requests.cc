@@ -104,7 +104,9 @@ void Reign::join(rpc::Link& link, const rpc::Request& request, const Descriptor&
   links_[descriptor.node] = link.weak_from_this();
   std::string saved;
   wire::encode(descriptor, saved);
-  outside_.save(std::string(kMembersPrefix) + std::to_string(descriptor.node), std::move(saved));
+  outside_.save(std::string(kMembersPrefix) + std::to_string(descriptor.node), std::move(saved),
+                nullptr);
+  absence_.joined(descriptor.node, directory_.removal());
   answer(link, request.id,
          wire::JoinAnswer{directory_.removal(), static_cast<std::uint32_t>(options_.heartbeat_ms)});
   fanout_.joined(descriptor.node);
@@ -152,6 +154,7 @@ void Reign::report(rpc::Link& link, const rpc::Request& request, const wire::Rep
   if (report.end && result == StreamAnswer::kApplied) {
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
                  directory_.entry_count(), recovering(now_ns_));
+    absence_.reported(who->node);
     // What it held before and did not name may be what others must replace.
     repair_.request_pass();
     if (!waiting_.empty()) answer_waiting();
@@ -178,7 +181,8 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
   }
   directory_.apply({.position = {who->node, who->incarnation, publish_.sequence},
                     .removals_seen = publish_.removals_seen,
-                    .items = publish_.items},
+                    .items = publish_.items,
+                    .may_have_missed = absence_.may_have_missed(who->node, publish_.removals_seen)},
                    batch_answer_);
   wire::PublishAnswer result{batch_answer_.stream, {}, batch_answer_.refused_up_to};
   if (result.stream == StreamAnswer::kApplied) {
@@ -197,10 +201,13 @@ void Reign::publish(rpc::Link& link, const rpc::Request& request) {
     wait_for_open_drops();
     if (!batch_answer_.drops.empty()) {
       // What was replaced is told when nobody reads the old version any more.
-      drop(batch_answer_.drops, 0, [this, weak = link.weak_from_this(), id = request.id, result] {
-        const auto asker = weak.lock();
-        if (asker != nullptr) answer(*asker, id, result);
-      });
+      drop(batch_answer_.drops, 0,
+           [this, drops = batch_answer_.drops, weak = link.weak_from_this(), id = request.id,
+            result] {
+             absence_.removed(drops, [this, weak, id, result] {
+               if (const auto asker = weak.lock()) answer(*asker, id, result);
+             });
+           });
       return;
     }
   }
@@ -302,8 +309,11 @@ void Reign::remove(rpc::Link& link, const rpc::Request& request, const wire::Rem
               [this, removal, drops = removed.drops, weak = link.weak_from_this(), id = request.id,
                keys = std::move(removed.keys)](std::uint32_t unconfirmed) {
                 if (unconfirmed != 0) go_on_dropping(drops, removal);
-                const auto asker = weak.lock();
-                if (asker != nullptr) answer(*asker, id, wire::RemoveReply{keys, unconfirmed});
+                absence_.removed(drops, [this, weak, id, keys, unconfirmed] {
+                  if (const auto asker = weak.lock()) {
+                    answer(*asker, id, wire::RemoveReply{keys, unconfirmed});
+                  }
+                });
               });
 }
 
@@ -340,7 +350,9 @@ void Reign::remove_matching(rpc::Link& link, const rpc::Request& request,
       [this, sum, weak = link.weak_from_this(), id = request.id](std::uint32_t unconfirmed) {
         sum->unconfirmed += unconfirmed;
         if (sum->unconfirmed > 0) tell_the_late();
-        if (const auto asker = weak.lock()) answer(*asker, id, *sum);
+        absence_.removed_by_pattern([this, sum, weak, id] {
+          if (const auto asker = weak.lock()) answer(*asker, id, *sum);
+        });
       });
 }
 

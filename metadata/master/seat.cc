@@ -50,8 +50,12 @@ void Seat::begin(const Term& term) {
   reign_ = std::make_unique<Reign>(
       options_, term,
       Reign::Outside{.save =
-                         [this](std::string key, std::optional<std::string> value) {
-                           elector_->save(std::move(key), std::move(value));
+                         [this](std::string key, std::optional<std::string> value,
+                                std::function<void()> done) {
+                           if (done) {
+                             done = [this, act = std::move(done)] { boost::asio::post(io_, act); };
+                           }
+                           elector_->save(std::move(key), std::move(value), std::move(done));
                          },
                      .link_count = outside_.link_count,
                      .refused_links = outside_.refused_links},

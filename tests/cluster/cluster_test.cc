@@ -272,6 +272,39 @@ TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   EXPECT_EQ(get(1, "before"), "the death of a master");
 }
 
+TEST_F(ClusterTest, WhatWasRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {
+  conformance::StoreServer redis(conformance::redis_command());
+  const std::string url = "redis://" + redis.host();
+  metadata::MasterProcess standby({"--store", url, "--recover-ms", "300"});
+  start(2, {{"cluster_store", url}, {"masters", ""}}, {"--store", url, "--recover-ms", "300"});
+  mc_put_options options = MC_PUT_OPTIONS_INIT;
+  options.replicas = 2;
+  for (const char* key : {"removed", "kept"}) {
+    ASSERT_EQ(put(0, key, content(key, 3000), &options), MC_OK);
+    ASSERT_TRUE(wait_for([&] { return holders(0, key) == 2; }));
+  }
+  ASSERT_EQ(put(1, "only there", content("only there", 3000)), MC_OK);
+  const auto members = [&] { return ask(0, "status")["cluster"]["members"].asUInt(); };
+  const auto ready = [&](std::size_t agent) {
+    return ask(agent, "status")["cluster"]["master_ready"].asBool();
+  };
+  agents_[1]->pause(true);
+  ASSERT_TRUE(wait_for([&] { return members() == 1; }));
+  ASSERT_EQ(mc_remove(client(0), slice("removed"), kWatchdogNs), MC_OK);
+  // Whichever leads: after both were killed once, the other one has led.
+  master_->kill_hard();
+  ASSERT_TRUE(wait_for([&] { return ready(0); }));
+  master_->start();
+  standby.kill_hard();
+  ASSERT_TRUE(wait_for([&] { return ready(0) && get(0, "kept") != "<MC_NOT_FOUND>"; }));
+  agents_[1]->pause(false);
+  ASSERT_TRUE(wait_for([&] { return members() == 2 && ready(1); }));
+  EXPECT_TRUE(wait_for([&] { return get(1, "removed") == "<MC_NOT_FOUND>"; }));
+  EXPECT_EQ(get(0, "removed"), "<MC_NOT_FOUND>");
+  EXPECT_TRUE(wait_for([&] { return get(1, "kept") == content("kept", 3000); }));
+  EXPECT_TRUE(wait_for([&] { return get(0, "only there") == content("only there", 3000); }));
+}
+
 TEST_F(ClusterTest, ALentViewStaysWhenItsSourceIsRemovedAndItsHostDies) {
   start(2);
   const std::string value = content("lent", 200'000);

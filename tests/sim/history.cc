@@ -63,22 +63,22 @@ History::Number History::begin_put(unsigned key, std::uint64_t size, bool upsert
   return static_cast<Number>(puts_.size() - 1);
 }
 
-void History::end_put(Number number, Ending ending, bool announced, std::uint64_t reign,
+void History::end_put(Number number, Ending ending, bool announced, std::uint64_t memory,
                       std::uint64_t now_ns) {
   Put& put = puts_[number];
   put.ending = ending;
   put.announced = announced;
   put.end_ns = now_ns;
-  put.reign = reign;
+  put.memory = memory;
   if (ending == Ending::kStored) ++puts_stored;
   note(now_ns + static_cast<std::uint64_t>(ending));
 }
 
-std::size_t History::begin_remove(unsigned key, std::uint64_t reign, std::uint64_t now_ns) {
+std::size_t History::begin_remove(unsigned key, std::uint64_t memory, std::uint64_t now_ns) {
   Remove remove;
   remove.key = key;
   remove.begin_ns = now_ns;
-  remove.reign = reign;
+  remove.memory = memory;
   removes_.push_back(remove);
   note(now_ns);
   return removes_.size() - 1;
@@ -165,9 +165,9 @@ void History::final_read(unsigned key, std::uint64_t node, std::optional<Number>
   note(put ? *put + 1 : 0);
 }
 
-void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& reign_of) {
+void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& memory_of) {
   for (unsigned key = 0; key < keys; ++key) {
-    const std::uint64_t reign = reign_of(key);
+    const std::uint64_t memory = memory_of(key);
     std::set<std::optional<Number>> seen;
     std::string who;
     for (const auto& [node, put] : final_[key]) {
@@ -205,8 +205,8 @@ void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned k
       for (const Remove& remove : removes_) {
         // Versions are of the hosts' clocks: a put may be newer by its clock than the removal.
         if (remove.key != key || !remove.sure || !put.announced || clocks_differ_) continue;
-        // A master that has been there since then knows of it, whoever comes back.
-        if (put.end_ns < remove.begin_ns && remove.reign == reign && put.reign == reign) {
+        // Whoever comes back: the masters since then, or the store, know of it.
+        if (put.end_ns < remove.begin_ns && remove.memory == memory && put.memory == memory) {
           fail(name(*last) + " is read in the end, though it was removed from " +
                std::to_string(remove.begin_ns / 1000) + " to " +
                std::to_string(remove.end_ns / 1000) + " us");

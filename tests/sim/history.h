@@ -32,23 +32,23 @@ class History {
     bool upsert = false, announced = false;
     std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
     Ending ending = Ending::kOpen;
-    std::uint64_t reign = 0;
+    std::uint64_t memory = 0;  // of the masters: SimMaster::memory()
   };
   struct Remove {
     unsigned key = 0;
     std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
     bool over = false;  // it will take nothing away any more
     bool sure = false;  // something was removed, and all holders have confirmed
-    std::uint64_t reign = 0;
+    std::uint64_t memory = 0;
   };
 
   explicit History(std::uint64_t seed) : seed_(seed) {}
 
   // ---- What happens
   Number begin_put(unsigned key, std::uint64_t size, bool upsert, std::uint64_t now_ns);
-  void end_put(Number put, Ending ending, bool announced, std::uint64_t reign,
+  void end_put(Number put, Ending ending, bool announced, std::uint64_t memory,
                std::uint64_t now_ns);
-  std::size_t begin_remove(unsigned key, std::uint64_t reign, std::uint64_t now_ns);
+  std::size_t begin_remove(unsigned key, std::uint64_t memory, std::uint64_t now_ns);
   void end_remove(std::size_t remove, bool over, bool sure, std::uint64_t now_ns);
   // A client read these bytes; returns the put they are of.
   std::optional<Number> read(unsigned reader, unsigned key, std::span<const std::byte> bytes,
@@ -65,8 +65,8 @@ class History {
 
   // ---- At the end: what every node reads when all is well again; none: a miss
   void final_read(unsigned key, std::uint64_t node, std::optional<Number> put);
-  // reign_of: of the master of that key, in the end.
-  void finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& reign_of);
+  // memory_of: of the masters of that key, in the end.
+  void finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& memory_of);
 
   void fail(std::string what);
   const std::vector<std::string>& failures() const { return failures_; }

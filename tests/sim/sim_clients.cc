@@ -54,7 +54,7 @@ void SimWorld::begin_something(Client& client) {
     send_errand(client, Errand::Kind::kExists);
   } else {
     client.remove =
-        history_.begin_remove(client.keys[0], master_of(client.keys[0]).reign(), now_ns_);
+        history_.begin_remove(client.keys[0], master_of(client.keys[0]).memory(), now_ns_);
     send_errand(client, Errand::Kind::kRemove);
   }
 }
@@ -119,7 +119,7 @@ void SimWorld::end_put(Client& client, History::Ending ending) {
   if (ending == History::Ending::kRefused) may_have_replaced(client);
   const std::uint32_t share = share_of(client.keys[0]);
   const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready(share);
-  history_.end_put(client.put, ending, announced, masters_[share]->reign(), now_ns_);
+  history_.end_put(client.put, ending, announced, masters_[share]->memory(), now_ns_);
   end(client);
 }
 

@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::uint64_t kMasterTickNs = 20 * kMs;
 
-metadata::MasterOptions master_options() {
+metadata::MasterOptions master_options(std::uint64_t max_entries, std::uint64_t max_nodes) {
   metadata::MasterOptions options;
   options.recover_ms = 500;
   options.heartbeat_ms = 100;
   options.suspect_ms = 300;
   options.gone_ms = 500;
-  options.max_entries = 4096;
-  options.max_nodes = 16;
+  options.max_entries = max_entries;
+  options.max_nodes = max_nodes;
   return options;
 }
 
@@ -33,9 +33,16 @@ rpc::Hello hello_of(HostId host) {
 
 }  // namespace
 
+SimMaster::SimMaster(boost::asio::io_context& io, LinkWorld& links, HostId host,
+                     std::uint64_t max_entries, std::uint64_t max_nodes)
+    : io_(io), links_world_(links), host_(host), options_(master_options(max_entries, max_nodes)) {}
+
 void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
   if (leads()) return;
-  if (!keeps_store) store_.clear();
+  if (!keeps_store || reigns_ == 0) {
+    store_.clear();
+    ++memories_;
+  }
   // As a store counts them that has lost its own count: by the clock.
   epoch_ = keeps_store && epoch_ != 0 ? epoch_ + 1 : std::max(epoch_ + 1, 1000 + now_ns / 1000);
   metadata::Term term;
@@ -47,22 +54,31 @@ void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
       metadata::Entry entry;
       entry.key = key;
       entry.value = value;
-      term.members.push_back(entry);
+      (key.starts_with(metadata::kAwayPrefix)      ? term.away
+       : key.starts_with(metadata::kRemovedPrefix) ? term.removed
+                                                   : term.members)
+          .push_back(entry);
     }
+  }
+  if (forgets_who_was_away) {
+    term.away.clear();
+    term.removed.clear();
   }
   now_ns_ = now_ns;
   next_tick_ns_ = now_ns;
   ++reigns_;
   reign_ = std::make_unique<metadata::Reign>(
-      master_options(), term,
+      options_, term,
       metadata::Reign::Outside{
           .save =
-              [this](std::string key, std::optional<std::string> value) {
+              [this](std::string key, std::optional<std::string> value,
+                     const std::function<void()>& done) {
                 if (value) {
                   store_[std::move(key)] = std::move(*value);
                 } else {
                   store_.erase(key);
                 }
+                if (done) done();
               },
           .link_count = [this] { return static_cast<std::uint32_t>(links_.size()); },
           .refused_links = [] { return std::uint64_t{0}; }},

@@ -381,7 +381,7 @@ void SimWorld::run() {
     }
   }
   read_everything();
-  history_.finish(key_count_, [this](unsigned key) { return master_of(key).reign(); });
+  history_.finish(key_count_, [this](unsigned key) { return master_of(key).memory(); });
   // A copy that the master has ordered may wait 30 s for a word that was lost.
   const std::uint64_t latest_ns = now_ns_ + 40'000 * kMs;
   const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/master/absence.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "metadata/wire/codec.h"
+
+namespace mc::metadata {
+
+namespace {
+
+constexpr std::size_t kMaxGone = 4096;
+constexpr std::size_t kMaxRemoved = 4096;
+constexpr std::size_t kChunk = 256;
+constexpr std::string_view kMissedRemovals = "missed removals";
+
+std::string away_key(NodeId node) { return std::string(kAwayPrefix) + std::to_string(node); }
+std::string chunk_key(std::uint64_t number) {
+  return std::string(kRemovedPrefix) + std::to_string(number);
+}
+
+// The last part of a key, perhaps with the share before it. None: it is no number.
+std::optional<std::uint64_t> number_of(std::string_view key) {
+  key.remove_prefix(key.rfind('/') + 1);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
+  const bool whole = error == std::errc() && end == key.data() + key.size();
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+Absence::Absence(const Term& term, Save save) : save_(std::move(save)) {
+  for (const Entry& entry : term.away) {
+    const auto node = number_of(entry.key);
+    if (!node) continue;
+    Member& member = away(*node);
+    member.recorded = true;
+    if (entry.value != kMissedRemovals) continue;
+    member.marked = member.missed_before = true;
+    --unmarked_;
+  }
+  for (const Entry& entry : term.removed) {
+    const auto number = number_of(entry.key);
+    wire::Remove chunk;
+    if (!number || !wire::decode(entry.value, chunk).ok()) continue;
+    removed_ += chunk.items.size();
+    next_chunk_ = std::max(next_chunk_, *number + 1);
+    chunks_[*number] = std::move(chunk.items);
+  }
+}
+
+std::vector<RemoveItem> Absence::removed_before() const {
+  std::vector<RemoveItem> all;
+  for (const auto& [number, chunk] : chunks_) all.insert(all.end(), chunk.begin(), chunk.end());
+  return all;
+}
+
+// ---- Members ------------------------------------------------------------------------------------
+
+Absence::Member& Absence::away(NodeId node) {
+  const auto [member, added] = away_.try_emplace(node);
+  if (added) ++unmarked_;
+  return member->second;
+}
+
+void Absence::forget(std::map<NodeId, Member>::iterator member) {
+  if (member->second.recorded) save_(away_key(member->first), std::nullopt, nullptr);
+  if (!member->second.marked) --unmarked_;
+  away_.erase(member);
+  if (unmarked_ == 0) forget_removals();
+}
+
+void Absence::unheard(NodeId node) { away(node); }
+
+void Absence::joined(NodeId node, std::uint64_t removal) {
+  Member& member = away(node);
+  member.here = true;
+  member.heard_from = removal;
+}
+
+void Absence::gone(NodeId node) {
+  make_room();
+  Member& member = away(node);
+  member.here = false;
+  if (!std::exchange(member.recorded, true)) save_(away_key(node), "", nullptr);
+}
+
+// Where hosts come with ever new ids and go for good, the list of them has an end all the same.
+void Absence::make_room() {
+  if (away_.size() < kMaxGone) return;
+  const auto found =
+      std::ranges::find_if(away_, [](const auto& member) { return !member.second.here; });
+  if (found != away_.end()) forget(found);
+}
+
+void Absence::reported(NodeId node) {
+  const auto found = away_.find(node);
+  if (found != away_.end()) forget(found);
+}
+
+bool Absence::may_have_missed(NodeId node, std::uint64_t removals_seen) const {
+  const auto found = away_.find(node);
+  return found != away_.end() && found->second.missed_before &&
+         removals_seen < found->second.heard_from;
+}
+
+// ---- Removals -----------------------------------------------------------------------------------
+
+void Absence::removed(std::span<const Holding> what, std::function<void()> then) {
+  if (unmarked_ != 0) {
+    std::set<std::uint64_t> changed;
+    for (const Holding& one : what) {
+      if (chunks_.empty() || chunks_.rbegin()->second.size() >= kChunk) chunks_[next_chunk_++];
+      Chunk& chunk = chunks_.rbegin()->second;
+      // Its other holders.
+      if (!chunk.empty() && chunk.back().hash == one.hash &&
+          chunk.back().up_to_version == one.version) {
+        continue;
+      }
+      chunk.push_back({one.hash, one.version});
+      ++removed_;
+      changed.insert(chunks_.rbegin()->first);
+    }
+    if (removed_ > kMaxRemoved) {
+      mark_all();
+    } else {
+      for (const std::uint64_t number : changed) save_chunk(number);
+    }
+  }
+  when_saved(std::move(then));
+}
+
+void Absence::removed_by_pattern(std::function<void()> then) {
+  mark_all();
+  when_saved(std::move(then));
+}
+
+// The removals are needed until the store says of everybody that some have passed it by.
+void Absence::mark_all() {
+  if (unmarked_ == 0) return;
+  for (auto& [node, member] : away_) {
+    if (member.marked) continue;
+    member.marked = member.recorded = true;
+    save(away_key(node), std::string(kMissedRemovals));
+  }
+  unmarked_ = 0;
+  forget_removals();
+}
+
+void Absence::forget_removals() {
+  removed_ = 0;
+  when_saved([this, chunks = std::exchange(chunks_, {})] {
+    for (const auto& [number, chunk] : chunks) save_(chunk_key(number), std::nullopt, nullptr);
+  });
+}
+
+void Absence::save_chunk(std::uint64_t number) {
+  std::string value;
+  wire::encode(wire::Remove{chunks_.at(number)}, value);
+  save(chunk_key(number), std::move(value));
+}
+
+void Absence::save(std::string key, std::string value) {
+  const std::uint64_t number = ++saves_;
+  open_.insert(number);
+  save_(std::move(key), std::move(value), [this, alive = std::weak_ptr(alive_), number] {
+    if (alive.expired()) return;
+    open_.erase(number);
+    while (!waiting_.empty() && (open_.empty() || waiting_.front().first < *open_.begin())) {
+      const std::function<void()> then = std::move(waiting_.front().second);
+      waiting_.pop_front();
+      then();
+    }
+  });
+}
+
+void Absence::when_saved(std::function<void()> then) {
+  if (open_.empty()) return then();
+  waiting_.emplace_back(saves_, std::move(then));
+}
+
+}  // namespace mc::metadata

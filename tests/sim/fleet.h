@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a simulated cluster that does what it is told, for tests of one course of events and
+//   for benchmarks: agents and a master, no faults but the caller's. A step is long enough for
+//   every message to arrive.
+// Threads: the simulator's. Owns: everything.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shm/layout.h"
+#include "sim/sim_clock.h"
+#include "sim/sim_master.h"
+#include "sim/sim_node.h"
+
+namespace mc::sim {
+
+class Fleet {
+ public:
+  using ErrandPointer = std::shared_ptr<agent::Errand>;
+
+  // Until all have joined, and know each other. Throws std::runtime_error, as all here.
+  explicit Fleet(std::uint64_t size, std::uint64_t pool_bytes = 1u << 20);
+  ~Fleet();
+
+  SimNode& node(std::uint64_t number) { return *nodes_[number]; }
+  std::uint64_t size() const { return nodes_.size(); }
+  SimMaster& master() { return master_; }
+  std::uint64_t now_ns() const { return now_ns_; }
+
+  // Operations, begun. A put's bytes are its key's, repeated.
+  ErrandPointer put(SimNode& node, const std::string& key, std::uint64_t bytes,
+                    std::uint8_t replicas = 1);
+  // pin: the reader's, to be cleared by the caller.
+  ErrandPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
+  ErrandPointer remove(SimNode& node, const std::string& key);
+
+  // Time goes on, and what is on its way arrives.
+  void step();
+  // What has arrived at the master's links and the agents'.
+  void turn_links();
+  void turn(SimNode& node);
+  // A step, and a turn of all that do not stand still.
+  void turn_all();
+  // As many of them as it takes. False: not within that time.
+  bool turn_until(const std::function<bool()>& done, std::uint64_t most_ns);
+
+ private:
+  ErrandPointer begin(SimNode& node, agent::Errand::Kind kind, agent::Errand::Item item);
+
+  Clock clock_;
+  std::uint64_t now_ns_ = 1'000 * kMs;
+  boost::asio::io_context io_;
+  LinkWorld links_;
+  SimMaster master_;
+  transport::loop::LoopNetwork network_;
+  std::vector<std::unique_ptr<SimNode>> nodes_;
+};
+
+}  // namespace mc::sim

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a leader writes down of members that are away, with a store that answers when it is told to.
+#include "metadata/master/absence.h"
+
+#include <gtest/gtest.h>
+
+#include "metadata/wire/codec.h"
+
+namespace mc::metadata {
+namespace {
+
+constexpr NodeId kAway = 7;
+constexpr NodeId kOther = 8;
+
+// As the elector has it: one value a key, the latest wins.
+class Store {
+ public:
+  Absence::Save save() {
+    return [this](std::string key, std::optional<std::string> value, std::function<void()> done) {
+      auto& [wanted, all] = queued_[std::move(key)];
+      wanted = std::move(value);
+      if (done) all.push_back(std::move(done));
+      if (at_once) write();
+    };
+  }
+  void write() {
+    for (auto& [key, one] : std::exchange(queued_, {})) {
+      if (one.first) {
+        content_[key] = *one.first;
+      } else {
+        content_.erase(key);
+      }
+      for (const auto& done : one.second) done();
+    }
+  }
+  Term term() const {
+    Term term;
+    for (const auto& [key, value] : content_) {
+      Entry entry;
+      entry.key = "shares/3/" + key;
+      entry.value = value;
+      (key.starts_with(kAwayPrefix) ? term.away : term.removed).push_back(entry);
+    }
+    return term;
+  }
+  std::size_t size() const { return content_.size(); }
+  const std::string& at(const std::string& key) const { return content_.at(key); }
+
+  bool at_once = true;
+
+ private:
+  std::map<std::string, std::string> content_;
+  std::map<std::string, std::pair<std::optional<std::string>, std::vector<std::function<void()>>>>
+      queued_;
+};
+
+std::vector<Holding> holding(std::uint64_t key, std::uint64_t version) {
+  return {{{key, 0}, version, kOther}};
+}
+
+void remove_many(Absence& absence, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) absence.removed(holding(i, 1), [] {});
+}
+
+TEST(Absence, WritesNothingWhileAllAreHere) {
+  Store store;
+  Absence absence({}, store.save());
+  absence.joined(kAway, 5);
+  absence.reported(kAway);
+  bool told = false;
+  absence.removed(holding(1, 2), [&] { told = true; });
+  EXPECT_TRUE(told);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+TEST(Absence, TellsTheNextLeaderWhatWasRemovedUntilAllHaveReported) {
+  Store store;
+  Absence first({}, store.save());
+  first.gone(kAway);
+  // Of two holders.
+  first.removed(std::vector<Holding>{{{1, 2}, 3, kOther}, {{1, 2}, 3, kAway}, {{4, 5}, 6, kOther}},
+                [] {});
+  Absence second(store.term(), store.save());
+  ASSERT_EQ(second.removed_before().size(), 2u);
+  EXPECT_EQ(second.removed_before()[0].hash, (KeyHash{1, 2}));
+  EXPECT_EQ(second.removed_before()[0].up_to_version, 3u);
+  EXPECT_EQ(second.removed_before()[1].hash, (KeyHash{4, 5}));
+  // They are named, so nothing else that it brings is in doubt.
+  second.joined(kAway, 9);
+  EXPECT_FALSE(second.may_have_missed(kAway, 0));
+  second.removed(holding(10, 11), [] {});
+  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 3u);
+  second.reported(kAway);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
+  Store store;
+  Absence absence({}, store.save());
+  absence.unheard(kAway);
+  EXPECT_EQ(store.size(), 0u);
+  absence.removed(holding(1, 2), [] {});
+  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 1u);
+  absence.joined(kAway, 3);
+  absence.reported(kAway);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+TEST(Absence, AnswersWhenTheStoreHasIt) {
+  Store store;
+  store.at_once = false;
+  Absence absence({}, store.save());
+  absence.gone(kAway);
+  std::vector<int> told;
+  absence.removed(holding(1, 2), [&] { told.push_back(1); });
+  absence.removed(holding(3, 4), [&] { told.push_back(2); });
+  // What is removed once more is so when the first is.
+  absence.removed({}, [&] { told.push_back(3); });
+  EXPECT_TRUE(told.empty());
+  store.write();
+  EXPECT_EQ(told, (std::vector{1, 2, 3}));
+  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 2u);
+}
+
+TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
+  std::vector<std::function<void()>> saved;
+  Absence absence({}, [&](std::string, std::optional<std::string>, std::function<void()> done) {
+    if (done) saved.push_back(std::move(done));
+  });
+  absence.gone(kAway);
+  std::vector<int> told;
+  for (int i = 0; i < 3; ++i) {
+    absence.removed(holding(static_cast<std::uint64_t>(i), 2), [&told, i] { told.push_back(i); });
+  }
+  ASSERT_EQ(saved.size(), 3u);
+  saved[1]();
+  EXPECT_TRUE(told.empty());
+  saved[0]();
+  EXPECT_EQ(told, (std::vector{0, 1}));
+  saved[2]();
+  EXPECT_EQ(told, (std::vector{0, 1, 2}));
+}
+
+TEST(Absence, OfTooManyRemovalsItSaysOnlyThatTheyWere) {
+  Store store;
+  Absence first({}, store.save());
+  first.gone(kAway);
+  remove_many(first, 4096);
+  EXPECT_EQ(store.at("away/7"), "");
+  EXPECT_EQ(Absence(store.term(), store.save()).removed_before().size(), 4096u);
+  remove_many(first, 1);
+  EXPECT_EQ(store.at("away/7"), "missed removals");
+  EXPECT_EQ(store.size(), 1u);
+  // Who is away from now on has its own.
+  first.gone(kOther);
+  first.removed(holding(1, 2), [] {});
+  Absence second(store.term(), store.save());
+  EXPECT_EQ(second.removed_before().size(), 1u);
+  second.joined(kAway, 100);
+  second.joined(kOther, 100);
+  EXPECT_TRUE(second.may_have_missed(kAway, 99));
+  EXPECT_FALSE(second.may_have_missed(kAway, 100));
+  EXPECT_FALSE(second.may_have_missed(kOther, 99));
+  second.reported(kAway);
+  EXPECT_FALSE(second.may_have_missed(kAway, 99));
+  second.reported(kOther);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
+  Store store;
+  Absence absence({}, store.save());
+  absence.gone(kAway);
+  absence.removed(holding(1, 2), [] {});
+  store.at_once = false;
+  bool told = false;
+  absence.removed_by_pattern([&] { told = true; });
+  EXPECT_EQ(store.size(), 2u);
+  EXPECT_FALSE(told);
+  store.write();
+  EXPECT_TRUE(told);
+  EXPECT_EQ(store.at("away/7"), "missed removals");
+  store.write();
+  EXPECT_EQ(store.size(), 1u);
+}
+
+TEST(Absence, TheListOfTheGoneHasAnEnd) {
+  Store store;
+  Absence absence({}, store.save());
+  for (NodeId node = 1; node <= 5000; ++node) absence.gone(node);
+  EXPECT_EQ(store.size(), 4096u);
+}
+
+TEST(Absence, WhatIsNotOursInTheStoreIsLeftAlone) {
+  Term term;
+  for (const char* key : {"away/x", "away/", "away/99999999999999999999"}) {
+    term.away.push_back({});
+    term.away.back().key = key;
+  }
+  for (const char* value : {"", "\xff\xff"}) {
+    term.removed.push_back({});
+    term.removed.back().key = "removed/1";
+    term.removed.back().value = value;
+  }
+  Store store;
+  Absence absence(term, store.save());
+  EXPECT_TRUE(absence.removed_before().empty());
+  absence.removed(holding(1, 2), [] {});
+  EXPECT_EQ(store.size(), 0u);
+}
+
+}  // namespace
+}  // namespace mc::metadata
