@@ -143,6 +143,12 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
     book_->write(entry, row);
     return stripes_.came(*stripe, entry);
   }
+  // What it replaces here may have come from a host with a clock ahead.
+  if (!copy && !changes_.empty()) {
+    const PublishItem& before = changes_.back().item;
+    const bool dropped = before.what == PublishItem::What::kDropped;
+    if (dropped && before.hash == name_of(order.key)) clock_.saw(before.version);
+  }
   row.version = copy ? std::exchange(expected_version_, 0) : clock_.next(wall_ns());
   row.replicas = order.replicas;
   using Untold = VersionBook::Untold;

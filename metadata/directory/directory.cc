@@ -84,8 +84,12 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
     return verdict;
   };
   if (known.tombstone != nullptr && item.version <= known.tombstone->version) {
-    const bool same = item.version == known.tombstone->version;
-    return too_old_for(known.tombstone->version, same ? Verdict::kRemoved : Verdict::kBehind);
+    const std::uint64_t buried = known.tombstone->version;
+    if (item.version == buried) return too_old_for(buried, Verdict::kRemoved);
+    // What has replaced that one is later than this, whatever has become of it since.
+    const bool replaced = static_cast<Burial>(known.tombstone->attributes()) == Burial::kReplaced;
+    const bool stale = replaced && item.what == PublishItem::What::kHolds;
+    return too_old_for(buried, stale ? Verdict::kStale : Verdict::kBehind);
   }
   const bool held = known.holder_count != 0;
   const bool creates = item.what == PublishItem::What::kCreates;
@@ -130,7 +134,7 @@ void Directory::supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drop
     drops.push_back({hash, slot.version, nodes_[holder].id});
     table_.erase(slot);
   });
-  if (drops.size() != before) bury(hash, drops.back().version);
+  if (drops.size() != before) bury(hash, drops.back().version, Burial::kReplaced);
 }
 
 Verdict Directory::withdraw(const Node& node, const PublishItem& item) {
@@ -180,7 +184,7 @@ void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer) 
       table_.erase(slot);
     });
     if (answer.drops.size() != before) {
-      bury(item.hash, answer.drops.back().version);
+      bury(item.hash, answer.drops.back().version, Burial::kRemoved);
       answer.keys.push_back(Lookup::kFound);
     } else {
       answer.keys.push_back(recovering() ? Lookup::kRecovering : Lookup::kMiss);
@@ -190,11 +194,13 @@ void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer) 
 
 void Directory::bury(std::span<const RemoveItem> removed) {
   table_.prepare(removed.size() + 1);
-  for (const RemoveItem& item : removed) bury(item.hash, item.up_to_version);
+  for (const RemoveItem& item : removed) {
+    bury(item.hash, item.up_to_version, Burial::kRemoved);
+  }
 }
 
 // From now on this version and those before it are refused for the key.
-void Directory::bury(KeyHash hash, std::uint64_t version) {
+void Directory::bury(KeyHash hash, std::uint64_t version, Burial why) {
   ++removal_;
   if (tombstones_.full() && tombstones_.count() != 0) {
     const Tombstones::Mark mark = tombstones_.oldest();
@@ -207,11 +213,14 @@ void Directory::bury(KeyHash hash, std::uint64_t version) {
   }
   const Known known = look_up(hash, Sessions::kNobody);
   if (known.tombstone != nullptr) {
-    version = std::max(version, known.tombstone->version);
+    if (known.tombstone->version > version) {
+      version = known.tombstone->version;
+      why = static_cast<Burial>(known.tombstone->attributes());
+    }
     table_.erase(*known.tombstone);
   }
-  const Slot slot =
-      Slot::make(hash, version, tombstone_payload(removal_), 0, Sessions::kTombstoneSession);
+  const Slot slot = Slot::make(hash, version, tombstone_payload(removal_),
+                               static_cast<std::uint8_t>(why), Sessions::kTombstoneSession);
   if (tombstones_.full() || table_.insert(slot) == nullptr) {
     // No place to remember it: as if it had been forgotten at once.
     tombstones_.forgot(removal_, version);

@@ -97,6 +97,8 @@ class Directory {
     SessionId session = 0;            // what is published goes here
     std::optional<SessionId> before;  // while a report comes in: what was known until then
   };
+  // Why a version is refused; a tombstone's attributes.
+  enum class Burial : std::uint8_t { kRemoved, kReplaced };
   // What the table says about one key, as far as publishing it needs to know.
   struct Known {
     Slot* own = nullptr;
@@ -122,7 +124,7 @@ class Directory {
   Verdict publish(Node& node, const PublishItem& item, const Batch& batch, BatchAnswer& answer);
   Verdict withdraw(const Node& node, const PublishItem& item);
   void supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops);
-  void bury(KeyHash hash, std::uint64_t version);
+  void bury(KeyHash hash, std::uint64_t version, Burial why);
 
   DirectoryOptions options_;
   Sessions sessions_;

@@ -37,6 +37,7 @@ class Model {
   struct Grave {
     std::uint64_t version = 0;
     std::uint64_t removal = 0;
+    bool replaced = false;
   };
 
   bool join(NodeId id, Incarnation incarnation) {
@@ -139,7 +140,8 @@ class Model {
     }
     const auto grave = graves.find(item.hash);
     if (grave != graves.end() && item.version <= grave->second.version) {
-      return item.version == grave->second.version ? Verdict::kRemoved : Verdict::kBehind;
+      if (item.version == grave->second.version) return Verdict::kRemoved;
+      return grave->second.replaced ? Verdict::kStale : Verdict::kBehind;
     }
     if (held && item.version < known->second.version) return Verdict::kStale;
     const bool joins = held && item.version == known->second.version;
@@ -154,7 +156,7 @@ class Model {
         drops.push_back({item.hash, known->second.version, holder});
         others = true;
       }
-      if (others) bury(item.hash, known->second.version);
+      if (others) bury(item.hash, known->second.version, true);
       keys.erase(known);
     }
     if (joins && !known->second.holders.contains(id) &&
@@ -174,12 +176,12 @@ class Model {
     for (const auto& [holder, facts] : known->second.holders) {
       drops.push_back({item.hash, known->second.version, holder});
     }
-    bury(item.hash, known->second.version);
+    bury(item.hash, known->second.version, false);
     keys.erase(known);
     return true;
   }
 
-  void bury(KeyHash hash, std::uint64_t version) {
+  void bury(KeyHash hash, std::uint64_t version, bool replaced) {
     ++removal;
     if (order.size() >= kMaxTombstones) {
       const auto [oldest, number] = order.front();
@@ -192,8 +194,11 @@ class Model {
       }
     }
     const auto grave = graves.find(hash);
-    if (grave != graves.end()) version = std::max(version, grave->second.version);
-    graves[hash] = {version, removal};
+    if (grave != graves.end() && grave->second.version > version) {
+      version = grave->second.version;
+      replaced = grave->second.replaced;
+    }
+    graves[hash] = {version, removal, replaced};
     order.emplace_back(hash, removal);
   }
 

@@ -209,6 +209,44 @@ TEST(Directory, ARemovedVersionDoesNotComeBack) {
   EXPECT_THAT(two.publish({held(1, 11)}), ElementsAre(Verdict::kAccepted));
 }
 
+// Of three upserts that were made while no master was there, the oldest is told last.
+TEST(Directory, WhatIsOlderThanAReplacedVersionIsStaleThoughNobodyHoldsTheKey) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  Agent three(&directory, 3);
+  for (Agent* const agent : {&one, &two, &three}) agent->report_nothing();
+  two.publish({held(1, 10)});
+  three.publish({held(1, 20)});
+  EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kStale));
+  ASSERT_TRUE(directory.leave(3, 1));
+  EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kStale));
+  EXPECT_EQ(one.refused_up_to(), 10u);
+  EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+  // A put that creates would be thought to have found the key; it has a slow clock.
+  PublishItem creates = held(1, 5);
+  creates.what = PublishItem::What::kCreates;
+  EXPECT_THAT(one.publish({creates}), ElementsAre(Verdict::kBehind));
+  // A later removal is what counts.
+  two.publish({held(1, 30)});
+  const RemoveItem item{key(1)};
+  RemoveAnswer answer;
+  directory.remove({&item, 1}, answer);
+  EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kBehind));
+}
+
+// They were removed under another directory.
+TEST(Directory, WhatIsBuriedIsRefused) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  const RemoveItem item{key(1), 10};
+  directory.bury({&item, 1});
+  EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
+  EXPECT_THAT(one.publish({held(1, 9)}), ElementsAre(Verdict::kBehind));
+  EXPECT_THAT(one.publish({held(1, 11), held(2, 1)}), Each(Verdict::kAccepted));
+}
+
 TEST(Directory, AForgottenRemovalMakesOldNewsUncertainButNotNewOnes) {
   Directory directory({.max_tombstones = 2});
   Agent one(&directory, 1);
