@@ -167,6 +167,7 @@ std::string ClusterNode::status_text() {
   counters["fetches_shared"] = u64(fetch.shared);
   counters["located"] = u64(fetch.located);
   counters["location_hits"] = u64(fetch.location_hits);
+  counters["holder_hits"] = u64(fetch.holder_hits);
   counters["asked"] = u64(fetch.asked);
   counters["asks_served"] = u64(asks_served_);
   counters["read_objects"] = u64(fetch.read_objects);

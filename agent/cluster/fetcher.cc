@@ -16,8 +16,6 @@ namespace {
 constexpr std::uint64_t kCheckNs = kMs;
 // The most a holder is given for its answer while there is another one.
 constexpr std::uint64_t kMostAskNs = 200 * kMs;
-// A master that is away makes a miss, not a wait: prompts are computed meanwhile.
-constexpr std::uint64_t kMostLocateNs = 2'000 * kMs;
 constexpr std::uint64_t kRecoveryShare = 2;
 constexpr std::uint64_t kPatienceNs = 500 * kMs;
 constexpr std::size_t kLocateBatch = 512;
@@ -87,7 +85,7 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
     fetch.waiters.push_back({errand, i});
     Location* const known = locations_.find(name);
     if (known == nullptr || !peers_.id_of(known->node)) {
-      to_locate_.push_back(fetch.id);
+      if (!ask_known_holders(fetch)) to_locate_.push_back(fetch.id);
       continue;
     }
     ++counters_.location_hits;
@@ -98,54 +96,6 @@ void Fetcher::fetch(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant
     fetch.step = Step::kRoom;
     seek_room(fetch);
   }
-}
-
-void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
-                     std::uint64_t now_ns) {
-  std::vector<KeyHash> names;
-  std::vector<std::size_t> items;
-  for (std::size_t i = 0; i < errand->items.size(); ++i) {
-    Errand::Item& item = errand->items[i];
-    if (!item.open || serve_locally(*errand, item, tenant)) continue;
-    const KeyHash name = tenant.name_of(item.key);
-    if (!masters_.of(name).ready()) {
-      const bool known = locations_.find(name) != nullptr;
-      counters_.master_away += known ? 0 : 1;
-      errand->settle(item, known ? MC_OK : MC_NOT_FOUND);
-      ended_ = true;
-      continue;
-    }
-    names.push_back(name);
-    items.push_back(i);
-  }
-  counters_.located += names.size();
-  for (const Masters::Part& part : masters_.split(names)) {
-    metadata::wire::Locate request;
-    request.host = reader_.host;
-    request.zone = reader_.zone;
-    std::vector<std::size_t> asked;
-    for (const std::size_t place : part.places) {
-      request.keys.push_back(names[place]);
-      asked.push_back(items[place]);
-    }
-    ask_whether_there(errand, std::move(asked), request, now_ns);
-  }
-}
-
-void Fetcher::ask_whether_there(const std::shared_ptr<Errand>& errand,
-                                std::vector<std::size_t> items,
-                                const metadata::wire::Locate& request, std::uint64_t now_ns) {
-  MasterPort& port = masters_.of(request.keys.front());
-  port.locate(request, std::min(errand->deadline_ns, now_ns + kMostLocateNs),
-              [this, errand, asked = std::move(items),
-               alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-                if (alive.expired()) return;
-                for (std::size_t i = 0; i < asked.size(); ++i) {
-                  const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
-                  errand->settle(errand->items[asked[i]], found ? MC_OK : MC_NOT_FOUND);
-                }
-                ended_ |= errand->over();
-              });
 }
 
 bool Fetcher::forget(const ClusterTenant& tenant) {

@@ -36,6 +36,7 @@ namespace mc::agent {
 
 struct FetchCounters {
   std::uint64_t fetches = 0, shared = 0, located = 0, location_hits = 0, asked = 0;
+  std::uint64_t holder_hits = 0;  // asked without the master, which had named them before
   std::uint64_t read_objects = 0, read_bytes = 0, lent = 0, kept = 0, next_holders = 0;
   std::uint64_t came_along = 0;  // with the answer to where they are
   std::uint64_t delivered = 0;   // to readers
@@ -106,6 +107,8 @@ class Fetcher {
   // An answer that has not come by then is lost, most likely: after a cut, the ways there and back
   // are not up again at the same time.
   static constexpr std::uint64_t kAnswerNs = 300'000'000;
+  // A master that is away makes a miss, not a wait: prompts are computed meanwhile.
+  static constexpr std::uint64_t kMostLocateNs = 2'000'000'000;
   static constexpr std::uint64_t kPartBytes = 2 << 20;
   static constexpr std::size_t kPartsOut = 6;
 
@@ -193,6 +196,9 @@ class Fetcher {
   void send_locates(std::uint64_t now_ns);
   void send_due_locates(std::uint64_t now_ns);
   void send_locate(std::uint32_t share, std::vector<std::uint64_t> ids, std::uint64_t now_ns);
+  bool ask_known_holders(Fetch& fetch);
+  void note_holders(const metadata::KeyHash& name, const metadata::LocateAnswer& answer,
+                    const metadata::Located& located);
   // REQUIRES: keys of one share.
   void ask_whether_there(const std::shared_ptr<Errand>& errand, std::vector<std::size_t> items,
                          const metadata::wire::Locate& request, std::uint64_t now_ns);
@@ -244,6 +250,7 @@ class Fetcher {
   Gatherer& gatherer_;
   const metadata::Reader reader_;
   LocationCache locations_;
+  HolderCache holders_;
   FetchCounters counters_;
   std::unordered_map<std::uint64_t, FetchPointer> fetches_;
   std::unordered_map<metadata::KeyHash, std::uint64_t, NameHash> by_name_;  // of fetches

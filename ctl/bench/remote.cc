@@ -132,15 +132,18 @@ class Cases {
   Cases(mc_client* here, mc_client* there, BarePeer& bare, const SamplePlan& plan)
       : here_(here), there_(there), bare_(bare), plan_(plan) {}
 
-  // One get at a time of an object nobody here knows, or whose place is known.
-  CaseResult get(const char* name, std::uint64_t size, bool known) {
+  // What this host knows of an object before the get that is measured.
+  enum class Known : std::uint8_t { kNothing, kHolder, kPlace };
+  // One get at a time. kHolder: after exists(), as engines do; kPlace: after another get.
+  CaseResult get(const char* name, std::uint64_t size, Known known) {
     const std::string kind = std::string(name) + std::to_string(size);
     Subject ours;
     ours.prepare = [=, this](std::uint64_t first, std::uint64_t count) {
       make_room(count * size);
       for (std::uint64_t i = first; i < first + count; ++i) {
         put(kind, i, size);
-        if (known) fetch(kind, i);
+        if (known == Known::kPlace) fetch(kind, i);
+        if (known == Known::kHolder) there_is(kind, i);
       }
     };
     ours.run = [=, this](std::uint64_t first, std::uint64_t count) {
@@ -210,8 +213,7 @@ class Cases {
     ours.run = [this](std::uint64_t first, std::uint64_t count) {
       mc_status status = MC_OK;
       for (std::uint64_t i = first; i < first + count && status == MC_OK; ++i) {
-        const std::string key = key_of("exists", i);
-        status = mc_exists(here_, {key.data(), key.size()});
+        status = there_is("exists", i);
       }
       return status;
     };
@@ -243,6 +245,10 @@ class Cases {
     const mc_status status = mc_get_view(here_, {key.data(), key.size()}, &view);
     if (status == MC_OK) mc_view_release(&view);
     return status;
+  }
+  mc_status there_is(std::string_view kind, std::uint64_t number) {
+    const std::string key = key_of(kind, number);
+    return mc_exists(here_, {key.data(), key.size()});
   }
   CaseResult run(const char* name, std::uint64_t limit_bytes, Subject ours, std::uint64_t bytes) {
     Subject limit;
@@ -294,12 +300,13 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
     const auto there = open_client((*stage)->sockets()[1], timeout_ns);
     if (!there) return there.error();
     Cases cases(here->get(), there->get(), bare, plan);
-    take(cases.get("remote_get", kSmallBytes, true));
-    take(cases.get("remote_get_new", kSmallBytes, false));
+    take(cases.get("remote_get", kSmallBytes, Cases::Known::kPlace));
+    take(cases.get("remote_get_after_exists", kSmallBytes, Cases::Known::kHolder));
+    take(cases.get("remote_get_new", kSmallBytes, Cases::Known::kNothing));
     take(cases.get_batch(kSmallBytes, 32));
-    take(cases.get("remote_get", std::uint64_t{1} << 20, true));
-    take(cases.get("remote_get_new", std::uint64_t{1} << 20, false));
-    take(cases.get("remote_get_new", std::uint64_t{64} << 20, false));
+    take(cases.get("remote_get", std::uint64_t{1} << 20, Cases::Known::kPlace));
+    take(cases.get("remote_get_new", std::uint64_t{1} << 20, Cases::Known::kNothing));
+    take(cases.get("remote_get_new", std::uint64_t{64} << 20, Cases::Known::kNothing));
     take(cases.get_batch(std::uint64_t{4} << 20, 16));
     take(cases.put_visible());
     take(cases.exists());

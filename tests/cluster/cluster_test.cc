@@ -272,6 +272,29 @@ TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   EXPECT_EQ(get(1, "before"), "the death of a master");
 }
 
+TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {
+  start(3);
+  ASSERT_EQ(put(0, "key", content("key", 3000)), MC_OK);
+  ASSERT_EQ(put(0, "removed", content("removed", 3000)), MC_OK);
+  ASSERT_EQ(put(0, "elsewhere", content("elsewhere", 3000)), MC_OK);
+  const auto count = [&](const char* what) {
+    return ask(1, "status")["cluster"]["counters"][what].asUInt64();
+  };
+  for (const char* key : {"key", "removed", "elsewhere"}) ASSERT_TRUE(exists(1, key));
+  const auto located = count("located");
+  EXPECT_EQ(get(1, "key"), content("key", 3000));
+  EXPECT_EQ(count("located"), located);
+  EXPECT_EQ(count("holder_hits"), 1u);
+  // What was true then is only where to ask first.
+  ASSERT_EQ(mc_remove(client(0), slice("removed"), kWatchdogNs), MC_OK);
+  EXPECT_EQ(get(1, "removed"), "<MC_NOT_FOUND>");
+  ASSERT_EQ(mc_remove(client(0), slice("elsewhere"), kWatchdogNs), MC_OK);
+  ASSERT_EQ(put(2, "elsewhere", content("anew", 3000)), MC_OK);
+  EXPECT_EQ(get(1, "elsewhere"), content("anew", 3000));
+  EXPECT_EQ(count("holder_hits"), 3u);
+  EXPECT_EQ(count("located"), located + 2);
+}
+
 TEST_F(ClusterTest, WhatWasRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
