@@ -246,9 +246,10 @@ void run_drain(Context& context, const NodeOptions& options) {
   if (!options.stop && !options.no_wait) {
     Progress progress("draining", 0);
     while (!flag_field(*answer, "done")) {
-      progress.update(number_field(*answer, "copied"),
-                      fmt::format("{} copied, {} seen", number_field(*answer, "copied"),
-                                  number_field(*answer, "seen")));
+      progress.update(
+          number_field(*answer, "copied"),
+          fmt::format("{} copied, {} seen, {} found no place", number_field(*answer, "copied"),
+                      number_field(*answer, "seen"), number_field(*answer, "unplaced")));
       std::this_thread::sleep_for(kDrainPoll);
       answer = ask(context, "drain", "drain", request);
       if (!answer) return;

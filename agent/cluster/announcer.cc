@@ -339,11 +339,14 @@ void Announcer::name_entries(Talk& talk, ClusterTenant& tenant, std::vector<Publ
 void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
   if (verdict == Verdict::kAccepted || verdict == Verdict::kFull) return;
   for (const auto& tenant : tenants_) {
-    const StripeSet* const set = tenant->stripes().sealed(item.hash);
-    if (set != nullptr && set->version == item.version) {
-      ++counters_.refused;
-      tenant->drop_stripes(set->facts.put, false);
-      return;
+    if (item.attributes.striped) {
+      for (const StripeSet* const set : tenant->stripes().sealed(item.hash, item.version)) {
+        if (set->id.part != item.attributes.part) continue;
+        ++counters_.refused;
+        tenant->drop_stripes(set->id, false);
+        return;
+      }
+      continue;
     }
     const std::uint32_t entry = tenant->find(item.hash);
     if (entry == kNoEntry || tenant->book().row(entry).version != item.version) continue;

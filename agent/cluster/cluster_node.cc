@@ -54,6 +54,7 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
                                        identity_.stripes);
   keeper_ = std::make_unique<StripeKeeper>(tenants_, masters_, peers_, transport, *announcer_,
                                            clock_, identity_.stripes.grace_ns);
+  mover_ = std::make_unique<StripeMover>(tenants_, peers_, *fetcher_, *keeper_);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, UINT64_MAX);
@@ -75,6 +76,7 @@ void ClusterNode::set_masters(std::vector<MasterPort*> ports) {
 
 void ClusterNode::stop() {
   for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
+  mover_.reset();
   keeper_.reset();
   striper_.reset();
   placer_.reset();
@@ -129,6 +131,7 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
   if (at == tenants_.end()) return;
   walks_.forget(**at);
+  mover_->forget(**at);
   striper_->forget(**at);
   placer_->forget(**at);
   // All that is sent from it or read into it ends, or its peer's lane is cut.
@@ -361,6 +364,7 @@ void ClusterNode::flush(std::uint64_t now_ns) {
   fetcher_->flush(now_ns);
   placer_->flush(now_ns);
   striper_->flush(now_ns);
+  mover_->flush(now_ns);
   keeper_->flush(now_ns);
 }
 
@@ -372,8 +376,8 @@ std::uint64_t ClusterNode::next_poll_ns() const {
   if (!walks_.idle()) return 0;
   if (!offers_.empty()) return now_ns_ + kMembersSoonNs;
   return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), gatherer_->next_ns(),
-                   placer_->next_ns(), striper_->next_ns(), keeper_->next_ns(), next_members_ns_,
-                   removal_ns});
+                   placer_->next_ns(), striper_->next_ns(), keeper_->next_ns(), mover_->next_ns(),
+                   next_members_ns_, removal_ns});
 }
 
 void ClusterNode::refresh_members(std::uint64_t now_ns) {
@@ -417,7 +421,7 @@ void ClusterNode::on_notified(const transport::Event& event, std::uint64_t now_n
       tell_stripes(event.from, *message, now_ns);
       break;
     case PeerMessageKind::kStripes:
-      gatherer_->on_answer(event.from, *message);
+      if (!mover_->on_answer(event.from, *message)) gatherer_->on_answer(event.from, *message);
       break;
     case PeerMessageKind::kPing: {
       PeerMessage pong;
@@ -551,7 +555,10 @@ void ClusterNode::seal(MemberId from, const PeerMessage& message, std::uint64_t 
 void ClusterNode::tell_stripes(MemberId from, const PeerMessage& ask, std::uint64_t now_ns) {
   ++asks_served_;
   for (const auto& tenant : tenants_) {
-    if (tenant->id() != ask.name_space) continue;
+    // Who moves a part knows only its name.
+    const bool has = ask.name_space == 0 && (ask.flags & kAskForPart) != 0 &&
+                     !tenant->stripes().sealed(ask.keys.front(), ask.seal.version).empty();
+    if (tenant->id() != ask.name_space && !has) continue;
     for (const PeerMessage& answer : keeper_->places(*tenant, ask)) notify(from, answer, now_ns);
     return;
   }

@@ -7,6 +7,7 @@
 //     stores ── changes ──► Announcer ──► Masters
 //     puts without room ──► Placer ──► Masters, peers;   theirs: Hold ──► Fetcher
 //     those too large for one host ──► Striper ──► Placer;   theirs: Hold, Seal ──► StripeKeeper
+//     parts of those on a host that is drained ──► StripeMover ──► Fetcher, StripeKeeper
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
 //     master of a share ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
 // Threads: the agent's loop.
@@ -30,6 +31,7 @@
 #include "agent/cluster/peers.h"
 #include "agent/cluster/placer.h"
 #include "agent/cluster/stripe_keeper.h"
+#include "agent/cluster/stripe_mover.h"
 #include "agent/cluster/striper.h"
 
 namespace mc::agent {
@@ -135,6 +137,7 @@ class ClusterNode : public Cluster {
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<Striper> striper_;
   std::unique_ptr<StripeKeeper> keeper_;
+  std::unique_ptr<StripeMover> mover_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;
   std::uint64_t now_ns_ = 0;

@@ -103,11 +103,13 @@ void ClusterNode::list(std::uint32_t share, const wire::Match& match,
 }
 
 void ClusterNode::copy(const wire::Copy& order, MasterOrders::Done done) {
+  const auto ended = [done](mc_status status) {
+    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
+  };
+  if (order.parts != 0) return mover_->move(order, mc::now_ns(), ended);
   std::vector<ClusterTenant*> all;
   for (const auto& tenant : tenants_) all.push_back(tenant.get());
-  fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, [done](mc_status status) {
-    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
-  });
+  fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, ended);
 }
 
 }  // namespace mc::agent

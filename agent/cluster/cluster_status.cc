@@ -221,9 +221,17 @@ std::string ClusterNode::status_text() {
   stripes["expired"] = u64(kept.expired);
   stripes["broken"] = u64(kept.broken);
   stripes["orphaned"] = u64(kept.orphaned);
+  const MoveCounters& moves = mover_->counters();
+  stripes["moves_asked"] = u64(moves.asked);
+  stripes["moves"] = u64(moves.moved);
+  stripes["moved_bytes"] = u64(moves.moved_bytes);
+  stripes["moves_no_room"] = u64(moves.no_room);
+  stripes["moves_refused"] = u64(moves.refused);
+  stripes["moves_late"] = u64(moves.late);
+  stripes["moves_failed"] = u64(moves.failed);
   std::uint64_t here = 0;
   for (const auto& tenant : tenants_) {
-    for (const auto& [put, set] : tenant->stripes().all()) here += set.stripes.size();
+    for (const auto& [id, set] : tenant->stripes().all()) here += set.stripes.size();
   }
   stripes["stripes_here"] = u64(here);
   Json::Value& misses = value["misses"];
@@ -358,7 +366,8 @@ bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answ
           value["version"] = u64(found.version);
           value["bytes"] = u64(found.bytes);
           value["replicas_wanted"] = found.attributes.replicas;
-          value["stripe_hosts"] = found.attributes.stripe_hosts;
+          value["parts"] = found.attributes.parts;  // in stripes; else 0
+          value["missing_parts"] = found.missing_parts;
           value["holders"] = Json::Value(Json::arrayValue);
           for (const MemberId node : answer->holders_of(found)) {
             const wire::MemberInfo* const member = peers_.find(node);

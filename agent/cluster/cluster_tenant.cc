@@ -126,7 +126,9 @@ bool ClusterTenant::set_replicas(std::uint32_t entry, std::uint8_t replicas) {
 
 void ClusterTenant::drop(std::uint32_t entry) {
   if (const auto stripe = parse_stripe_key(store().index().key_of(entry))) {
-    if (stripes_.find(stripe->put) != nullptr) return drop_stripes(stripe->put, true);
+    if (const StripeSet* const set = stripes_.set_of(*stripe)) {
+      return drop_stripes(set->id, true);
+    }
   }
   // The key's text is the entry's own, and goes with it.
   const std::string key(store().index().key_of(entry));
@@ -187,9 +189,9 @@ PublishItem ClusterTenant::item_of(const StripeSet& set) {
   item.hash = set.name;
   item.version = set.version;
   item.bytes = set.facts.whole_bytes;
-  item.attributes.pin = static_cast<metadata::Pin>(set.pin);
   item.attributes.striped = true;
-  item.attributes.stripe_hosts = set.hosts;
+  item.attributes.parts = set.parts;
+  item.attributes.part = set.id.part;
   return item;
 }
 
@@ -208,31 +210,31 @@ bool ClusterTenant::is_stripe(std::uint32_t entry) const {
 
 const StripeSet* ClusterTenant::speaks_for(std::uint32_t entry) {
   const auto stripe = parse_stripe_key(store().index().key_of(entry));
-  const StripeSet* const set = stripe ? stripes_.find(stripe->put) : nullptr;
-  const bool is_first = set != nullptr && set->stripes.begin()->second.entry == entry;
-  return is_first && set->sealed && !set->broken ? set : nullptr;
+  const StripeSet* const set = stripe ? stripes_.set_of(*stripe) : nullptr;
+  if (set == nullptr || !set->sealed || set->broken) return nullptr;
+  return set->stripes.begin()->second.entry == entry ? set : nullptr;
 }
 
 void ClusterTenant::write_rows(const StripeSet& set) {
   VersionBook::Row row;
   row.version = set.version;
-  row.untold = set.sealed ? VersionBook::Untold::kNo : VersionBook::Untold::kStripe;
-  row.stripe_hosts = set.hosts;
+  row.parts = set.parts;
+  row.part = static_cast<std::uint8_t>(set.id.part + 1);
   row.stripes_here = static_cast<std::uint8_t>(set.stripes.size());
   for (const auto& [number, stripe] : set.stripes) {
     if (stripe.entry != kNoEntry) book_->write(stripe.entry, row);
   }
 }
 
-void ClusterTenant::drop_stripes(std::uint64_t put, bool tell) {
-  const StripeSet set = stripes_.take(put);
+void ClusterTenant::drop_stripes(SetId id, bool tell) {
+  const StripeSet set = stripes_.take(id);
   if (tell && set.sealed) {
     Change change{item_of(set), 0};
     change.item.what = PublishItem::What::kDropped;
     changes_.push_back(change);
   }
   for (const auto& [number, stripe] : set.stripes) {
-    if (stripe.entry != kNoEntry) store().remove(stripe_key({put, number}));
+    if (stripe.entry != kNoEntry) store().remove(stripe_key({set.id.put, number}));
   }
 }
 
@@ -241,7 +243,7 @@ void ClusterTenant::drop_stripes(std::uint64_t put, bool tell) {
 void ClusterTenant::adopt_stripes() {
   ObjectIndex& index = store().index();
   std::vector<std::string> useless;
-  std::unordered_map<std::uint64_t, std::uint8_t> wanted;
+  std::map<SetId, std::uint8_t> wanted;
   for (std::uint32_t entry = 0; entry < index.entry_count(); ++entry) {
     const VersionBook::Row row = book_->row(entry);
     const bool may_be = row.stripes_here != 0 || row.untold == VersionBook::Untold::kStripe;
@@ -255,26 +257,27 @@ void ClusterTenant::adopt_stripes() {
     store().read(entry, length - end.size(), end);
     const auto label = decode_label(end, *name);
     const bool sound =
-        label && row.untold == VersionBook::Untold::kNo && row.stripe_hosts >= 1 &&
-        row.stripe_hosts <= metadata::kMaxStripeHosts &&
+        label && row.untold == VersionBook::Untold::kNo && row.parts <= metadata::kMaxParts &&
+        row.part >= 1 && row.part <= row.parts &&
         length == label->facts.bytes_of(name->number) + label_bytes(label->key.size());
     if (!sound) {
       useless.emplace_back(key);
       continue;
     }
-    StripeSet& set = stripes_.add(label->facts, name_of(label->key), label->key);
+    const SetId id{name->put, static_cast<std::uint8_t>(row.part - 1)};
+    StripeSet& set = stripes_.add(id, label->facts, name_of(label->key), label->key);
     const auto field = std::bit_cast<shm::KeyField>(index.entry(entry).key.load_relaxed());
     set.pin = std::min<std::uint8_t>(field.pin, MC_PIN_HARD);
     set.version = row.version;
-    set.hosts = row.stripe_hosts;
+    set.parts = row.parts;
     set.sealed = true;
     set.broken |= !set.facts.same_object(label->facts);
     set.stripes[name->number] = {entry, label->own_sum};
-    wanted[name->put] = row.stripes_here;
+    wanted[id] = row.stripes_here;
   }
-  for (const auto& [put, count] : wanted) {
-    const StripeSet& set = *stripes_.find(put);
-    if (set.broken || set.stripes.size() != count) drop_stripes(put, false);
+  for (const auto& [id, count] : wanted) {
+    const StripeSet& set = *stripes_.find(id);
+    if (set.broken || set.stripes.size() != count) drop_stripes(id, false);
   }
   for (const std::string& key : useless) store().remove(key);
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -70,12 +71,13 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   static metadata::PublishItem item_of(const StripeSet& set);  // kHolds
   PlaceRow place_of(const StripeSet& set, std::uint16_t number) const;
   bool is_stripe(std::uint32_t entry) const;
-  // Once for each object in stripes, of which this entry is one; else none.
+  // Once for each part of an object in stripes, of which this entry is one; else none.
   const StripeSet* speaks_for(std::uint32_t entry);
-  // Writes what is known of a set beside its entries.
+  // Writes what is known of a set beside its entries. One that is to be sealed: another agent that
+  // starts with this memory holds it.
   void write_rows(const StripeSet& set);
   // tell: the master does not know that it goes.
-  void drop_stripes(std::uint64_t put, bool tell);
+  void drop_stripes(SetId id, bool tell);
   // Of what place_of() has just told.
   std::vector<std::byte> bytes_of(const PlaceRow& row) const;
 
@@ -90,7 +92,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   bool untold(std::uint32_t entry) const;
   // Wants that many holders from now on, and says so to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
-  // Of a stripe: with all of the object that is here.
+  // Of a stripe: with all of its part.
   void drop(std::uint32_t entry);
 
   // What has changed since it was last emptied, in order.

@@ -156,7 +156,6 @@ class Fetcher {
     metadata::Verdict verdict = metadata::Verdict::kStale;
     bool verdict_due = false;  // asked for, and nobody has said that none comes
     bool verdict_in = false;
-    bool read_in = false;
     bool missed = false;  // only its reads have not ended
     bool kept = false;
     bool dropped = false;  // removed or replaced since it was begun

@@ -107,8 +107,8 @@ void Fetcher::shelve(Fetch& fetch) {
   const auto name = parse_stripe_key(fetch.key);
   const std::vector<std::byte>& label = fetch.held->label;
   // Dropped meanwhile: its put has failed, or takes too long.
-  const StripeSet* const set = name ? fetch.tenant->stripes().find(name->put) : nullptr;
-  if (set == nullptr || !set->open() || !set->stripes.contains(name->number)) {
+  const StripeSet* const set = name ? fetch.tenant->stripes().set_of(*name) : nullptr;
+  if (set == nullptr || !set->open()) {
     return miss(fetch, MC_NOT_FOUND, counters_.late);
   }
   store.write(fetch.entry, fetch.at.row.length, label);
@@ -190,11 +190,8 @@ metadata::PublishItem Fetcher::item_of(const Fetch& fetch) {
 }
 
 // A copy is known to the master before anybody here can find it: what is removed or replaced
-// meanwhile will be removed here too. Goes on beside the reading.
+// meanwhile will be removed here too.
 void Fetcher::offer(Fetch& fetch) {
-  // Another holder, or the same one later, has another version: the verdict is not about that.
-  if (fetch.offered && fetch.offer.version != fetch.at.row.version) mark_dropped(fetch);
-  if (!fetch.keep || fetch.offered) return;
   fetch.offered = true;
   fetch.verdict_due = true;
   fetch.offer = item_of(fetch);
@@ -212,7 +209,7 @@ void Fetcher::offer(Fetch& fetch) {
                      offered->verdict_in = verdict.has_value();
                      offered->verdict_due = false;
                      if (verdict == metadata::Verdict::kAccepted) supersede(*offered);
-                     if (offered->read_in) deliver(*offered);
+                     deliver(*offered);
                    });
 }
 

@@ -44,7 +44,6 @@ void Fetcher::seek_room(Fetch& fetch) {
   switch (result) {
     case Store::Reserve::kOk:
       fetch.step = Step::kReading;
-      if (!fetch.held) offer(fetch);
       read(fetch);
       return;
     case Store::Reserve::kWait:
@@ -265,23 +264,13 @@ void Fetcher::on_read(Fetch& fetch) {
   MC_FAILPOINT("fetch.verified");
   ++counters_.read_objects;
   counters_.read_bytes += fetch.at.row.length;
-  fetch.read_in = true;
   if (fetch.held && !fetch.held->label.empty()) return shelve(fetch);
-  if (fetch.held) {
-    // Nobody else has these bytes, so that until now there was nothing to tell of.
-    fetch.step = Step::kOffered;
-    if (fetch.dropped || (fetch.held->order.upsert && !hold_upsert(fetch))) {
-      deliver(fetch);
-    } else {
-      offer(fetch);
-    }
-    return;
-  }
-  if (fetch.verdict_due) {
-    fetch.step = Step::kOffered;
-    return;
-  }
-  deliver(fetch);
+  // Until now there was nothing to tell of: the master counts on what it is told, and may let the
+  // host go where the bytes are.
+  const bool upsert = fetch.held && fetch.held->order.upsert;
+  if (!fetch.keep || fetch.dropped || (upsert && !hold_upsert(fetch))) return deliver(fetch);
+  fetch.step = Step::kOffered;
+  offer(fetch);
 }
 
 }  // namespace mc::agent

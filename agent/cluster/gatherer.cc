@@ -68,15 +68,16 @@ void Gatherer::ask(Gather& gather) {
 }
 
 void Gatherer::take_own(Gather& gather) {
-  const StripeSet* const set = gather.tenant->stripes().sealed(gather.wanted.name);
-  if (set == nullptr || set->version != gather.wanted.version) return;
-  std::vector<PlaceRow> rows;
-  for (const auto& [number, stripe] : set->stripes) {
-    rows.push_back(gather.tenant->place_of(*set, number));
-    // What is made room for here must not be these.
-    gather.tenant->store().touch(stripe.entry);
+  const metadata::KeyHash name = gather.wanted.name;
+  for (const StripeSet* set : gather.tenant->stripes().sealed(name, gather.wanted.version)) {
+    std::vector<PlaceRow> rows;
+    for (const auto& [number, stripe] : set->stripes) {
+      rows.push_back(gather.tenant->place_of(*set, number));
+      // What is made room for here must not be these.
+      gather.tenant->store().touch(stripe.entry);
+    }
+    take_rows(gather, self_, 0, set->facts, rows);
   }
-  take_rows(gather, self_, 0, set->facts, rows);
 }
 
 bool Gatherer::take_rows(Gather& gather, MemberId from, std::uint64_t region,
@@ -103,15 +104,18 @@ void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
                      take_rows(*gather, from, *region, message.stripe, message.rows);
   auto& due = gather->rows_due.try_emplace(from, message.stripe.number).first->second;
   due = static_cast<std::uint16_t>(due - std::min<std::size_t>(due, message.rows.size()));
-  if (taken && due > 0) return;
-  asks_.erase(at);
-  --gather->answers_due;
+  if (!taken || due == 0) {
+    asks_.erase(at);
+    --gather->answers_due;
+  }
   look_at_answers(*gather);
 }
 
 void Gatherer::look_at_answers(Gather& gather) {
-  if (gather.step != Step::kAsking || !gather.to_ask.empty() || gather.answers_due > 0) return;
+  if (gather.step != Step::kAsking) return;
+  // Of a part that several hosts have, one will do.
   if (gather.parts.empty() || gather.parts.size() != gather.facts.count) {
+    if (!gather.to_ask.empty() || gather.answers_due > 0) return;
     return end(gather, MC_NOT_FOUND, counters_.lacking);
   }
   gather.step = Step::kRoom;
@@ -138,10 +142,9 @@ void Gatherer::seek_room(Gather& gather) {
 
 bool Gatherer::copy_own(Gather& gather, const Part& part, std::uint16_t number) {
   // Making room may have taken it.
-  const StripeSet* const set = gather.tenant->stripes().sealed(gather.wanted.name);
-  if (set == nullptr || set->version != gather.wanted.version) return false;
-  const auto stripe = set->stripes.find(number);
-  if (stripe == set->stripes.end() || stripe->second.entry == kNoEntry) return false;
+  const StripeSet* const set = gather.tenant->stripes().set_of({gather.facts.put, number});
+  if (set == nullptr || !set->sealed || set->version != gather.wanted.version) return false;
+  if (set->stripes.at(number).entry == kNoEntry) return false;
   Store& store = gather.tenant->store();
   std::uint64_t offset = number * gather.facts.stripe_bytes;
   const PlaceRow lies = gather.tenant->place_of(*set, number);

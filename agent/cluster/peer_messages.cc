@@ -40,8 +40,9 @@ struct SealTail {
   std::uint64_t put;
   std::uint64_t version;
   std::uint64_t stripes;
-  std::uint16_t hosts;
-  std::uint16_t reserved[3];
+  std::uint16_t parts;
+  std::uint16_t part;
+  std::uint16_t reserved[2];
 };
 static_assert(sizeof(SealTail) == 32);
 static_assert(kMaxStripes == 64);
@@ -136,7 +137,8 @@ bool decode_places(Reader& reader, std::size_t count, PeerMessage& message) {
 
 // Rows of stripes, of one object.
 bool decode_stripes(Reader& reader, std::size_t count, PeerMessage& message) {
-  if (count > kMaxStripes || !decode_places(reader, count, message)) return false;
+  if (count > kMaxStripes || message.flags > kAskForPart || !decode_places(reader, count, message))
+    return false;
   if (count == 0) return true;
   const StripeFacts& facts = message.stripe;
   if (!reader.take(message.stripe) || !facts.sound() || facts.number < count ||
@@ -144,8 +146,9 @@ bool decode_stripes(Reader& reader, std::size_t count, PeerMessage& message) {
     return false;
   }
   for (const PlaceRow& row : message.rows) {
+    const bool names_key = (message.flags & kAskForPart) != 0;
     if (!row.held || row.number >= facts.count || row.length != facts.bytes_of(row.number) ||
-        !row.key.empty() || !row.bytes.empty()) {
+        row.key.empty() == names_key || !row.bytes.empty()) {
       return false;
     }
   }
@@ -207,10 +210,12 @@ std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
   }
   if (message.kind == Kind::kAskStripes) {
     put(out, &message.seal.version, sizeof message.seal.version);
+    const std::uint64_t part = message.seal.part;
+    if ((message.flags & kAskForPart) != 0) put(out, &part, sizeof part);
   }
   if (message.kind == Kind::kSeal) {
-    const SealTail tail{
-        message.seal.put, message.seal.version, message.seal.stripes, message.seal.hosts, {}};
+    const SealTail tail{message.seal.put,   message.seal.version, message.seal.stripes,
+                        message.seal.parts, message.seal.part,    {}};
     put(out, &tail, sizeof tail);
   }
   return out;
@@ -271,21 +276,26 @@ std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes)
       if (head.count != 0 || head.flags > (kHoldUpsert | kSealDrop) || !reader.take(tail)) {
         return std::nullopt;
       }
-      message.seal = {tail.put, tail.version, tail.stripes, tail.hosts};
-      if (tail.put == 0 || tail.version == 0 || tail.hosts == 0 ||
-          tail.hosts > metadata::kMaxStripeHosts || tail.stripes == 0 || tail.reserved[0] != 0 ||
-          tail.reserved[1] != 0 || tail.reserved[2] != 0) {
+      if (tail.put == 0 || tail.version == 0 || tail.parts == 0 ||
+          tail.parts > metadata::kMaxParts || tail.part >= tail.parts || tail.stripes == 0 ||
+          tail.reserved[0] != 0 || tail.reserved[1] != 0) {
         return std::nullopt;
       }
+      message.seal = {tail.put, tail.version, tail.stripes, static_cast<std::uint8_t>(tail.parts),
+                      static_cast<std::uint8_t>(tail.part)};
       break;
     }
-    case PeerMessageKind::kAskStripes:
+    case PeerMessageKind::kAskStripes: {
       message.keys.resize(1);
-      if (head.count != 1 || head.flags != 0 || !reader.take(message.keys.front()) ||
-          !reader.take(message.seal.version)) {
+      std::uint64_t part = 0;
+      if (head.count != 1 || head.flags > kAskForPart || !reader.take(message.keys.front()) ||
+          !reader.take(message.seal.version) ||
+          ((head.flags & kAskForPart) != 0 && !reader.take(part)) || part >= metadata::kMaxParts) {
         return std::nullopt;
       }
+      message.seal.part = static_cast<std::uint8_t>(part);
       break;
+    }
     case PeerMessageKind::kStripes:
       if (!decode_stripes(reader, head.count, message)) return std::nullopt;
       break;

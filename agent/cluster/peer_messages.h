@@ -28,9 +28,11 @@
 //     writer ── Hold, of one stripe ─► each chosen host ══ reads ═ … ◄── Held
 //            ── Seal: all stripes are held ─► each ── Held: the master knows, and it can be read
 //     reader ── AskStripes: a key, a version ─► each holder ── Stripes: where those it has lie
+//     host that a part is moved to ── AskStripes: and a part ─► holder ── Stripes: and the key
 //   Hold        of a stripe: then StripeFacts (stripe.h), 40 bytes
-//   Seal        head, put, version, stripes there (bits), hosts: 8, 8, 8, 2 bytes, 6 of nothing
-//   AskStripes  head, hash.hi, hash.lo, version
+//   Seal        head, put, version, stripes there (bits), parts, which of them these are: 8, 8, 8,
+//               2, 2 bytes, 4 of nothing
+//   AskStripes  head, hash.hi, hash.lo, version; of a part: its number, 8 bytes
 //   Stripes     as Place, then StripeFacts whose number says how many stripes are there; without
 //               rows: none are, and no facts follow
 //   Little-endian, as the hosts are.
@@ -67,8 +69,9 @@ inline constexpr std::uint8_t kAskForKeys = 1;   // Ask: the answer names the ke
 inline constexpr std::uint8_t kAskForBytes = 2;  // and brings the bytes, if there is room for all
 inline constexpr std::uint8_t kHoldUpsert = 1;   // Hold, Seal: replaces what there is
 inline constexpr std::uint8_t kHoldStripe =
-    2;                                        // Hold: a stripe, known to nobody until it is sealed
-inline constexpr std::uint8_t kSealDrop = 2;  // Seal: no, the put has failed; drop what there is
+    2;  // Hold: a stripe, known to nobody until it is sealed
+inline constexpr std::uint8_t kAskForPart = 1;  // AskStripes, Stripes: of one part, with the key
+inline constexpr std::uint8_t kSealDrop = 2;    // Seal: no, the put has failed; drop what there is
 inline constexpr std::size_t kMaxAskKeys = 128;
 
 enum class HoldOutcome : std::uint8_t {
@@ -99,14 +102,15 @@ struct Seal {
   std::uint64_t put = 0;
   std::uint64_t version = 0;
   std::uint64_t stripes = 0;  // at the host that is told: a bit for each, by number
-  std::uint16_t hosts = 0;    // that hold the object between them
+  std::uint8_t parts = 0;     // that the object is in
+  std::uint8_t part = 0;      // and which of them these stripes are
 };
 
 struct PeerMessage {
   PeerMessageKind kind = PeerMessageKind::kPing;
   std::uint8_t flags = 0;
   std::uint32_t request = 0;
-  std::uint64_t name_space = 0;         // 0 in an Ask: look in all of them
+  std::uint64_t name_space = 0;  // 0 in an Ask, or an AskStripes for a part: look in all of them
   std::vector<metadata::KeyHash> keys;  // Ask; AskStripes: one
   std::vector<std::byte> region;        // Place, Hold, Stripes
   std::vector<PlaceRow> rows;           // Place, Stripes; Hold: one
@@ -114,7 +118,7 @@ struct PeerMessage {
   std::uint32_t pin_ttl_s = 0;          // Hold
   std::uint64_t refused_up_to = 0;      // Held, kBehind: a later version is wanted
   StripeFacts stripe;                   // Hold of a stripe, Stripes
-  Seal seal;                            // Seal; AskStripes: its version
+  Seal seal;                            // Seal; AskStripes: its version and part
 };
 
 // Bytes that a row takes.

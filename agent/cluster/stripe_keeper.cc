@@ -32,16 +32,24 @@ ClusterTenant* StripeKeeper::find(std::uint64_t tenant_id) const {
 // ---- What a writer says -------------------------------------------------------------------------
 
 bool StripeKeeper::expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
-                          std::uint64_t now_ns) {
+                          std::uint64_t now_ns, std::uint8_t part) {
   const StripeFacts& facts = hold.stripe;
+  const PlaceRow& row = hold.rows.front();
+  const SetId id{facts.put, part};
   StripeTable& table = tenant.stripes();
-  if (table.find(facts.put) == nullptr) {
+  StripeSet* const owner = table.set_of({facts.put, facts.number});
+  if (owner != nullptr && owner->id != id) {
+    if (!owner->facts.same_object(facts) || owner->key != row.key) return false;
+    // Said again, of what has been sealed; or left over from the put, and of use now.
+    if (part == kNoPart || !owner->open()) return true;
+    table.split(owner->id, id, std::uint64_t{1} << facts.number);
+  }
+  if (table.find(id) == nullptr) {
     const auto open =
         std::ranges::count_if(table.all(), [](const auto& each) { return !each.second.sealed; });
     if (static_cast<std::size_t>(open) >= kMaxOpen) return false;
   }
-  const PlaceRow& row = hold.rows.front();
-  StripeSet& set = table.add(facts, tenant.name_of(row.key), row.key);
+  StripeSet& set = table.add(id, facts, tenant.name_of(row.key), row.key);
   if (!set.open() || !set.facts.same_object(facts) || set.key != row.key) {
     return false;
   }
@@ -57,50 +65,73 @@ bool StripeKeeper::expect(ClusterTenant& tenant, const PeerMessage& hold, Member
 
 void StripeKeeper::seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended) {
   StripeTable& table = tenant.stripes();
-  StripeSet* const set = table.find(message.seal.put);
   if ((message.flags & kSealDrop) != 0) {
-    if (set != nullptr) tenant.drop_stripes(message.seal.put, true);
+    for (const SetId& id : table.sets_of(message.seal.put)) tenant.drop_stripes(id, true);
     return;
   }
-  if (set == nullptr || set->broken) return ended(MC_NOT_FOUND);
+  const auto there = [&](const StripeSet* set) {
+    std::uint64_t bits = 0;
+    if (set == nullptr || set->broken) return bits;
+    for (const auto& [number, stripe] : set->stripes) {
+      if (stripe.entry != kNoEntry) bits |= std::uint64_t{1} << number;
+    }
+    return bits;
+  };
+  const std::uint64_t wanted = message.seal.stripes;
+  const SetId id{message.seal.put, message.seal.part};
+  StripeSet* set = table.find(id);
+  if (set == nullptr) {
+    // What was too slow is held by another host: it stays behind, until its time is over.
+    const SetId unsealed{message.seal.put};
+    if ((there(table.find(unsealed)) & wanted) != wanted) return ended(MC_NOT_FOUND);
+    set = &table.split(unsealed, id, wanted);
+  }
+  if (set->broken) return ended(MC_NOT_FOUND);
   if (set->offered || set->sealed) {
     // Said twice; while it is offered, the first one is to be answered.
     const bool same = set->version == message.seal.version;
     if (!same || set->sealed) ended(same ? MC_OK : MC_NOT_FOUND);
     return;
   }
-  // What was too slow is held by another host; all that is left is to be there.
-  const std::uint64_t wanted = message.seal.stripes;
-  std::vector<std::uint16_t> useless;
-  std::uint64_t there = 0;
-  for (const auto& [number, stripe] : set->stripes) {
-    const std::uint64_t bit = std::uint64_t{1} << number;
-    if ((wanted & bit) == 0) useless.push_back(number);
-    if (stripe.entry != kNoEntry) there |= bit;
-  }
-  if ((there & wanted) != wanted) return ended(MC_NOT_FOUND);
-  for (const std::uint16_t number : useless) {
-    set->stripes.erase(number);
-    tenant.store().remove(stripe_key({message.seal.put, number}));
-  }
+  if (there(set) != wanted) return ended(MC_NOT_FOUND);
   MC_FAILPOINT("stripes.before_seal");
   set->version = message.seal.version;
-  set->hosts = static_cast<std::uint8_t>(message.seal.hosts);
-  set->offered = true;
-  PublishItem item = ClusterTenant::item_of(*set);
-  if ((message.flags & kHoldUpsert) == 0) item.what = PublishItem::What::kCreates;
-  announcer_.offer(
-      item, now_ns_ + kOfferNs,
-      [this, item, tenant_id = tenant.id(), put = message.seal.put, ended = std::move(ended),
-       alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
-        if (!alive.expired()) on_verdict(tenant_id, put, item, verdict, ended);
-      });
+  set->parts = message.seal.parts;
+  using What = PublishItem::What;
+  offer(tenant, *set, (message.flags & kHoldUpsert) == 0 ? What::kCreates : What::kHolds,
+        std::move(ended));
 }
 
-void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const PublishItem& item,
+void StripeKeeper::seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version,
+                              std::uint8_t parts, Ended ended) {
+  StripeSet* const set = tenant.stripes().find(id);
+  if (set == nullptr || set->broken) return ended(MC_NOT_FOUND);
+  if (set->offered) return;
+  if (set->sealed) return ended(MC_OK);
+  set->version = version;
+  set->parts = parts;
+  // Before the master lets the host go where they were.
+  tenant.write_rows(*set);
+  MC_FAILPOINT("stripes.before_moved");
+  offer(tenant, *set, PublishItem::What::kHolds, std::move(ended));
+}
+
+void StripeKeeper::offer(ClusterTenant& tenant, StripeSet& set, PublishItem::What what,
+                         Ended ended) {
+  set.offered = true;
+  PublishItem item = ClusterTenant::item_of(set);
+  item.what = what;
+  announcer_.offer(item, now_ns_ + kOfferNs,
+                   [this, item, tenant_id = tenant.id(), id = set.id, ended = std::move(ended),
+                    alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
+                     if (!alive.expired()) on_verdict(tenant_id, id, item, verdict, ended);
+                   });
+}
+
+void StripeKeeper::on_verdict(std::uint64_t tenant_id, SetId id, const PublishItem& item,
                               std::optional<Verdict> verdict, const Ended& ended) {
   ClusterTenant* const tenant = find(tenant_id);
-  StripeSet* const set = tenant == nullptr ? nullptr : tenant->stripes().find(put);
+  StripeSet* const set = tenant == nullptr ? nullptr : tenant->stripes().find(id);
   if (set == nullptr || !set->offered || set->version != item.version) {
     // Removed or replaced meanwhile, or evicted, or given up by its writer.
     if (verdict == Verdict::kAccepted) {
@@ -131,7 +162,7 @@ void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const 
     case Verdict::kStale:
       if (item.what == PublishItem::What::kCreates) {
         // The key exists: the put succeeds and changes nothing.
-        tenant->drop_stripes(put, false);
+        tenant->drop_stripes(id, false);
         return ended(MC_OK);
       }
       [[fallthrough]];
@@ -142,7 +173,7 @@ void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const 
       set->version = 0;
       return ended(MC_CANCELLED);
     default:
-      tenant->drop_stripes(put, false);
+      tenant->drop_stripes(id, false);
       return ended(MC_AGENT_UNAVAILABLE);
   }
 }
@@ -150,9 +181,9 @@ void StripeKeeper::on_verdict(std::uint64_t tenant_id, std::uint64_t put, const 
 // What the put replaces here: the master has forgotten it, and tells only the other holders.
 void StripeKeeper::make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
                             std::uint64_t version) {
-  for (const std::uint64_t put : tenant.stripes().puts_of(name)) {
-    const StripeSet& set = *tenant.stripes().find(put);
-    if (set.sealed && set.version < version) tenant.drop_stripes(put, false);
+  for (const SetId& id : tenant.stripes().sets_of(name)) {
+    const StripeSet& set = *tenant.stripes().find(id);
+    if (set.sealed && set.version < version) tenant.drop_stripes(id, false);
   }
   const std::uint32_t entry = tenant.find(name);
   if (entry == kNoEntry) return;
@@ -165,27 +196,36 @@ void StripeKeeper::make_way(ClusterTenant& tenant, const metadata::KeyHash& name
 std::vector<PeerMessage> StripeKeeper::places(ClusterTenant& tenant, const PeerMessage& ask) const {
   constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
   std::vector<PeerMessage> answers;
+  const bool of_part = (ask.flags & kAskForPart) != 0;
+  if (of_part) MC_FAILPOINT("stripes.asked_for_part");
   const auto begin = [&] {
     PeerMessage& answer = answers.emplace_back();
     answer.kind = PeerMessageKind::kStripes;
+    answer.flags = ask.flags;
     answer.request = ask.request;
     answer.name_space = tenant.id();
     if (auto text = transport_.describe(tenant.region)) answer.region = std::move(*text);
     return kHeadBytes;
   };
   std::size_t bytes = begin();
-  const StripeSet* const set = tenant.stripes().sealed(ask.keys.front());
-  if (set == nullptr || set->version != ask.seal.version) return answers;
-  for (const auto& [number, stripe] : set->stripes) {
-    PlaceRow row = tenant.place_of(*set, number);
-    bytes += encoded_row_bytes(row);
-    if (bytes > transport::kMaxNotificationBytes) bytes = begin() + encoded_row_bytes(row);
-    answers.back().rows.push_back(std::move(row));
-    tenant.store().touch(stripe.entry);
+  std::uint16_t count = 0;
+  StripeFacts facts;
+  for (const StripeSet* const set : tenant.stripes().sealed(ask.keys.front(), ask.seal.version)) {
+    if (of_part && set->id.part != ask.seal.part) continue;
+    facts = set->facts;
+    for (const auto& [number, stripe] : set->stripes) {
+      PlaceRow row = tenant.place_of(*set, number);
+      if (of_part) row.key = set->key;
+      bytes += encoded_row_bytes(row);
+      if (bytes > transport::kMaxNotificationBytes) bytes = begin() + encoded_row_bytes(row);
+      answers.back().rows.push_back(std::move(row));
+      tenant.store().touch(stripe.entry);
+      ++count;
+    }
   }
   for (PeerMessage& answer : answers) {
-    answer.stripe = set->facts;
-    answer.stripe.number = static_cast<std::uint16_t>(set->stripes.size());
+    answer.stripe = facts;
+    answer.stripe.number = count;
   }
   return answers;
 }
@@ -195,11 +235,14 @@ std::vector<PeerMessage> StripeKeeper::places(ClusterTenant& tenant, const PeerM
 void StripeKeeper::drop(ClusterTenant& tenant, const metadata::KeyHash& name,
                         std::uint64_t up_to_version) {
   if (tenant.stripes().empty()) return;
-  for (const std::uint64_t put : tenant.stripes().puts_of(name)) {
-    const StripeSet& set = *tenant.stripes().find(put);
+  for (const SetId& id : tenant.stripes().sets_of(name)) {
+    const StripeSet& set = *tenant.stripes().find(id);
     // One that is open belongs to a put which nobody can have meant yet.
     const bool told = set.sealed || set.offered;
-    if (told && set.version <= up_to_version) tenant.drop_stripes(put, false);
+    // To the master it may be a holder still: what is only released here stays elsewhere.
+    if (!told || set.version > up_to_version) continue;
+    MC_FAILPOINT("stripes.before_drop");
+    tenant.drop_stripes(id, true);
   }
 }
 
@@ -212,55 +255,55 @@ void StripeKeeper::remove(const StripeSet& set) {
 }
 
 void StripeKeeper::look_at_flagged(ClusterTenant& tenant) {
-  for (const std::uint64_t put : tenant.stripes().take_flagged()) {
-    const StripeSet* const set = tenant.stripes().find(put);
+  for (const SetId& id : tenant.stripes().take_flagged()) {
+    const StripeSet* const set = tenant.stripes().find(id);
     if (set == nullptr) continue;
     if (set->replaced) {
-      tenant.drop_stripes(put, false);
+      tenant.drop_stripes(id, false);
     } else if (set->broken) {
       if (set->sealed) {
         ++counters_.broken;
         remove(*set);
       }
-      tenant.drop_stripes(put, true);
+      tenant.drop_stripes(id, true);
     }
   }
 }
 
 void StripeKeeper::look_at_open(ClusterTenant& tenant) {
-  std::vector<std::uint64_t> over;
-  for (const auto& [put, set] : tenant.stripes().all()) {
+  std::vector<SetId> over;
+  for (const auto& [id, set] : tenant.stripes().all()) {
     if (!set.open()) continue;
     const metadata::wire::MemberInfo* const writer = peers_.find(set.writer);
     const bool gone =
         set.writer_incarnation != 0 &&
         (writer == nullptr || writer->descriptor.incarnation != set.writer_incarnation);
-    if (gone || now_ns_ >= set.until_ns) over.push_back(put);
+    if (gone || now_ns_ >= set.until_ns) over.push_back(id);
   }
   counters_.expired += over.size();
-  for (const std::uint64_t put : over) tenant.drop_stripes(put, false);
+  for (const SetId& id : over) tenant.drop_stripes(id, false);
 }
 
 // Whether the object is still whole, as far as the master knows.
 void StripeKeeper::ask_for_the_rest(ClusterTenant& tenant) {
   std::vector<metadata::KeyHash> names;
-  std::vector<std::uint64_t> puts;
+  std::vector<SetId> ids;
   const StripeTable::Sets& sets = tenant.stripes().all();
-  std::uint64_t& cursor = tenant.stripes().asked_up_to;
-  for (auto at = sets.upper_bound(cursor); at != sets.end() && puts.size() < kQuestions; ++at) {
+  SetId& cursor = tenant.stripes().asked_up_to;
+  for (auto at = sets.upper_bound(cursor); at != sets.end() && ids.size() < kQuestions; ++at) {
     cursor = at->first;
     const bool complete = at->second.sealed && !at->second.broken;
     if (!complete || !masters_.of(at->second.name).ready()) continue;
     names.push_back(at->second.name);
-    puts.push_back(at->first);
+    ids.push_back(at->first);
   }
-  if (sets.upper_bound(cursor) == sets.end()) cursor = 0;
+  if (sets.upper_bound(cursor) == sets.end()) cursor = {};
   for (const Masters::Part& part : masters_.split(names)) {
     metadata::wire::Locate request;
-    std::vector<std::uint64_t> asked;
+    std::vector<SetId> asked;
     for (const std::size_t place : part.places) {
       request.keys.push_back(names[place]);
-      asked.push_back(puts[place]);
+      asked.push_back(ids[place]);
     }
     masters_.at(part.share)
         .locate(request, now_ns_ + kOfferNs,
@@ -273,12 +316,12 @@ void StripeKeeper::ask_for_the_rest(ClusterTenant& tenant) {
   }
 }
 
-void StripeKeeper::on_located(std::uint64_t tenant_id, const std::vector<std::uint64_t>& puts,
+void StripeKeeper::on_located(std::uint64_t tenant_id, const std::vector<SetId>& ids,
                               const metadata::LocateAnswer& answer) {
   ClusterTenant* const tenant = find(tenant_id);
   if (tenant == nullptr) return;
-  for (std::size_t i = 0; i < puts.size(); ++i) {
-    StripeSet* const set = tenant->stripes().find(puts[i]);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    StripeSet* const set = tenant->stripes().find(ids[i]);
     if (set == nullptr || !set->sealed) continue;
     const metadata::Located& found = answer.keys[i];
     const bool whole = found.whole() && found.version == set->version;
@@ -289,7 +332,7 @@ void StripeKeeper::on_located(std::uint64_t tenant_id, const std::vector<std::ui
     } else if (now_ns_ >= set->lacking_since_ns + grace_ns_) {
       ++counters_.orphaned;
       remove(*set);
-      tenant->drop_stripes(puts[i], true);
+      tenant->drop_stripes(ids[i], true);
     }
   }
 }
@@ -312,7 +355,7 @@ void StripeKeeper::flush(std::uint64_t now_ns) {
 std::uint64_t StripeKeeper::next_ns() const {
   for (const auto& tenant : tenants_) {
     if (tenant->stripes().anything_flagged()) return 0;
-    for (const auto& [put, set] : tenant->stripes().all()) {
+    for (const auto& [id, set] : tenant->stripes().all()) {
       if (!set.sealed) return next_check_ns_;
     }
     if (!tenant->stripes().empty()) return std::max(next_check_ns_, next_question_ns_);

@@ -6,10 +6,10 @@
 //
 //   Every holder tells the master of the object itself, under the one version that the writer has
 //   given it: so a removal or an upsert reaches all stripes, as it does all copies of another
-//   object, and the first of the holders that the master takes decides between two puts. The object
-//   is there when as many hosts as the Seal says hold it. One that evicts a stripe removes the
-//   object; what nobody can tell the others (a host that is lost) they find out by asking the
-//   master from time to time.
+//   object, and the first of the holders that the master takes decides between two puts. With it
+//   they say which part of the object they have, of how many; the object is there when each has a
+//   holder. One that evicts a stripe removes the object; what nobody can tell the others (a host
+//   that is lost) they find out by asking the master from time to time.
 // Threads: the agent's loop. Owns: when to do what; sets of stripes are the ClusterTenants'.
 // Trusts: what the writer says of an object is compared between its stripes, and at the reader with
 //   the checksum.
@@ -28,10 +28,10 @@
 namespace mc::agent {
 
 struct StripeCounters {
-  std::uint64_t sealed = 0;    // sets of an object's stripes
+  std::uint64_t sealed = 0;    // parts of objects
   std::uint64_t expired = 0;   // of puts that were not completed
   std::uint64_t broken = 0;    // objects removed because a stripe of theirs was evicted here
-  std::uint64_t orphaned = 0;  // dropped, because other hosts' stripes were missing for too long
+  std::uint64_t orphaned = 0;  // dropped, because other parts were missing for too long
 };
 
 class StripeKeeper {
@@ -51,10 +51,15 @@ class StripeKeeper {
         clock_(clock),
         grace_ns_(grace_ns) {}
 
-  // A stripe is about to be pulled. False: there are too many open sets, or it is sealed already.
-  bool expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
-              std::uint64_t now_ns);
+  // A stripe is about to be pulled: of a put, or of a part that is moved here. False: there are too
+  // many open sets, or it is of another object.
+  bool expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer, std::uint64_t now_ns,
+              std::uint8_t part = kNoPart);
   void seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended);
+  // All stripes of a part are here that was sealed elsewhere; as long as ended is not called, to be
+  // said again. Another agent that starts with this memory holds it whatever the master has said.
+  void seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version, std::uint8_t parts,
+                  Ended ended);
   // Stripes messages that say where the object's stripes lie.
   std::vector<PeerMessage> places(ClusterTenant& tenant, const PeerMessage& ask) const;
   // The master's word: what is held of the object up to that version goes.
@@ -67,13 +72,14 @@ class StripeKeeper {
   std::function<void(const metadata::KeyHash& name, std::uint64_t version)> on_sealed;
 
  private:
-  void on_verdict(std::uint64_t tenant_id, std::uint64_t put, const metadata::PublishItem& item,
+  void offer(ClusterTenant& tenant, StripeSet& set, metadata::PublishItem::What what, Ended ended);
+  void on_verdict(std::uint64_t tenant_id, SetId id, const metadata::PublishItem& item,
                   std::optional<metadata::Verdict> verdict, const Ended& ended);
   static void make_way(ClusterTenant& tenant, const metadata::KeyHash& name, std::uint64_t version);
   void look_at_flagged(ClusterTenant& tenant);
   void look_at_open(ClusterTenant& tenant);
   void ask_for_the_rest(ClusterTenant& tenant);
-  void on_located(std::uint64_t tenant_id, const std::vector<std::uint64_t>& puts,
+  void on_located(std::uint64_t tenant_id, const std::vector<SetId>& ids,
                   const metadata::LocateAnswer& answer);
   ClusterTenant* find(std::uint64_t tenant_id) const;
   void remove(const StripeSet& set);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the stripes that this host holds in one namespace, together by the put that they are
-//   of.
+// What it is: the stripes that this host holds in one namespace, in sets: all of one put that are
+//   not sealed yet, and of each object the parts that are. A part is what one host took when the
+//   object was put; it is moved as a whole, so that a host may have several.
 //
 //     Hold ──► open ──Seal──► offered to the master ──► sealed: a part of an object that is there
 //               │ time is over, its writer gone            │ a stripe evicted: broken, the object
@@ -24,14 +25,23 @@
 
 namespace mc::agent {
 
+inline constexpr std::uint8_t kNoPart = 0xff;  // not sealed: nobody knows yet
+
+struct SetId {
+  std::uint64_t put = 0;
+  std::uint8_t part = kNoPart;
+  auto operator<=>(const SetId&) const = default;
+};
+
 struct StripeSet {
+  SetId id;
   StripeFacts facts;  // of the object; number is nothing
   metadata::KeyHash name;
   std::string key;
   std::uint8_t pin = 0;
   std::uint64_t version = 0;  // that it was sealed with; 0: not yet
-  std::uint8_t hosts = 0;
-  bool offered = false;  // to the master, which has not said yet
+  std::uint8_t parts = 0;     // of the object; 0: not known yet
+  bool offered = false;       // to the master, which has not said yet
   bool sealed = false;
   bool broken = false;    // a stripe of it has gone
   bool replaced = false;  // by a later put here
@@ -39,7 +49,7 @@ struct StripeSet {
   metadata::NodeId writer = metadata::kNoNode;
   metadata::Incarnation writer_incarnation = 0;
   std::uint64_t until_ns = 0;
-  // Sealed: since when the master knows too few of its hosts.
+  // Sealed: since when nobody holds some other part.
   std::uint64_t lacking_since_ns = 0;
   struct Stripe {
     std::uint32_t entry = kNoEntry;
@@ -52,32 +62,39 @@ struct StripeSet {
 
 class StripeTable {
  public:
-  using Sets = std::map<std::uint64_t, StripeSet>;  // by put
+  using Sets = std::map<SetId, StripeSet>;
 
-  StripeSet* find(std::uint64_t put);
+  StripeSet* find(SetId id);
+  // The set that this stripe is in, or is to be in when it has come.
+  StripeSet* set_of(const StripeName& stripe);
   const Sets& all() const { return sets_; }
   bool empty() const { return sets_.empty(); }
-  StripeSet& add(const StripeFacts& facts, const metadata::KeyHash& name, std::string key);
-  // Those of the object that a reader may have: the latest that is sealed.
-  StripeSet* sealed(const metadata::KeyHash& name);
-  std::vector<std::uint64_t> puts_of(const metadata::KeyHash& name) const;
-  StripeSet take(std::uint64_t put);  // REQUIRES: find(put)
+  StripeSet& add(SetId id, const StripeFacts& facts, const metadata::KeyHash& name,
+                 std::string key);
+  // These stripes of a set, a bit for each, are a set of their own from now on. REQUIRES: it has
+  // them.
+  StripeSet& split(SetId from, SetId to, std::uint64_t stripes);
+  // What a reader of that version may have.
+  std::vector<StripeSet*> sealed(const metadata::KeyHash& name, std::uint64_t version);
+  std::vector<SetId> sets_of(const metadata::KeyHash& name) const;
+  std::vector<SetId> sets_of(std::uint64_t put) const;
+  StripeSet take(SetId id);  // REQUIRES: find(id)
 
   // What the store has done; stripes that the set does not name are nobody's.
   void came(const StripeName& stripe, std::uint32_t entry);
   void left(const StripeName& stripe, std::uint32_t entry);
   // A put that replaces what is sealed under that name with a version before this one.
   void replaced(const metadata::KeyHash& name, std::uint64_t version);
-  // Puts of sets that are broken or replaced since the last call.
-  std::vector<std::uint64_t> take_flagged() { return std::exchange(flagged_, {}); }
+  // Sets that are broken or replaced since the last call.
+  std::vector<SetId> take_flagged() { return std::exchange(flagged_, {}); }
   bool anything_flagged() const { return !flagged_.empty(); }
-  // The last put of which the master was asked whether its object is whole.
-  std::uint64_t asked_up_to = 0;
+  // The last set of which the master was asked whether its object is whole.
+  SetId asked_up_to;
 
  private:
   Sets sets_;
-  std::unordered_multimap<metadata::KeyHash, std::uint64_t, NameHash> by_name_;
-  std::vector<std::uint64_t> flagged_;
+  std::unordered_multimap<metadata::KeyHash, SetId, NameHash> by_name_;
+  std::vector<SetId> flagged_;
 };
 
 }  // namespace mc::agent

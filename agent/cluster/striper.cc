@@ -111,7 +111,7 @@ void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>
   std::map<MemberId, unsigned> load;
   for (std::size_t i = 0; i < striping.parts.size(); ++i) {
     std::vector<MemberId> mine = nodes[i];
-    if (load.size() >= metadata::kMaxStripeHosts) {
+    if (load.size() >= metadata::kMaxParts) {
       std::erase_if(mine, [&](MemberId node) { return !load.contains(node); });
       for (const auto& [node, count] : load) {
         if (std::ranges::find(mine, node) == mine.end()) mine.push_back(node);
@@ -176,9 +176,11 @@ void Striper::begin_sealing(Striping& striping) {
   for (std::size_t i = 0; i < striping.parts.size(); ++i) {
     striping.hosts[striping.parts[i].node].stripes |= std::uint64_t{1} << i;
   }
-  if (striping.hosts.size() > metadata::kMaxStripeHosts) {
+  if (striping.hosts.size() > metadata::kMaxParts) {
     return fail(striping, MC_NO_SPACE, counters_.nobody);
   }
+  std::uint8_t part = 0;
+  for (auto& [node, host] : striping.hosts) host.part = part++;
   striping.step = Step::kSealing;
   striping.seal_by_ns = striping.errand->deadline_ns + kSealNs;
   ++striping.versions;
@@ -205,7 +207,7 @@ void Striper::tell(Striping& striping) {
     message.request = striping.id;
     message.name_space = striping.tenant->id();
     message.seal = {striping.facts.put, striping.version, host.stripes,
-                    static_cast<std::uint16_t>(striping.hosts.size())};
+                    static_cast<std::uint8_t>(striping.hosts.size()), host.part};
     if (peers_.notify(node, message, 0, now_ns_ + kSealAgainNs, now_ns_)) {
       host.state = Host::State::kTold;
       host.again_ns = now_ns_ + kSealAgainNs;
@@ -281,7 +283,7 @@ void Striper::give_up(Striping& striping) {
     message.flags = kSealDrop;
     message.request = striping.id;
     message.name_space = striping.tenant->id();
-    message.seal = {striping.facts.put, striping.version, 1, 1};
+    message.seal = {striping.facts.put, striping.version, 1, 1, 0};
     peers_.notify(node, message, 0, now_ns_ + kSealNs, now_ns_);
   }
   stripings_.erase(striping.id);

@@ -87,6 +87,7 @@ class Striper {
     std::uint64_t again_ns = 0;
     std::uint64_t lost_since_ns = 0;  // it cannot be reached; 0: it can
     std::uint64_t stripes = 0;        // a bit for each
+    std::uint8_t part = 0;            // that they are
   };
   struct Striping {
     std::uint32_t id = 0;

@@ -5,10 +5,11 @@
 //   same at every holder. A memory file beside the index, so that an agent that was killed comes
 //   back with what it holds under the versions it held it under.
 //
-//   row   0        8         9         10            11              12      16
-//         │ version│ replicas│ untold  │ stripe hosts│ stripes here  │ 0 … 0 │
+//   row   0        8         9         10     11            12      13      16
+//         │ version│ replicas│ untold  │ parts│ stripes here│ part  │ 0 … 0 │
 //
-//   Of a stripe: how many hosts hold its object between them, and how many stripes are on this one.
+//   Of a stripe: in how many parts its object is, which of them it belongs to (1: the first), and
+//   how many stripes of that are here.
 //
 //   A row is written before its entry becomes live, and means nothing while that is not.
 // Threads: the agent's loop. Owns: the file. Trusts: rows of an earlier agent as numbers only: a
@@ -31,9 +32,10 @@ class VersionBook {
     std::uint64_t version = 0;
     std::uint8_t replicas = 1;
     Untold untold = Untold::kNo;
-    std::uint8_t stripe_hosts = 0;
+    std::uint8_t parts = 0;
     std::uint8_t stripes_here = 0;
-    std::uint8_t reserved[4] = {};
+    std::uint8_t part = 0;
+    std::uint8_t reserved[3] = {};
   };
   static_assert(sizeof(Row) == 16);
 

@@ -4,6 +4,7 @@
 #include "metadata/directory/directory.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace mc::metadata {
 
@@ -55,7 +56,7 @@ void Directory::apply(const Batch& batch, BatchAnswer& answer) {
   }
 }
 
-Directory::Known Directory::look_up(KeyHash hash, NodeIndex node) {
+Directory::Known Directory::look_up(KeyHash hash, NodeIndex node, std::uint8_t part) {
   Known known;
   table_.for_key(hash, [&](Slot& slot) {
     const NodeIndex holder = sessions_.node_of(slot.session());
@@ -68,8 +69,9 @@ Directory::Known Directory::look_up(KeyHash hash, NodeIndex node) {
     known.version = slot.version;
     known.bytes = slot.bytes();
     const Attributes attributes = unpack(slot.attributes());
-    known.hosts_wanted = attributes.striped ? attributes.stripe_hosts : 1;
-    if (holder == node) known.own = &slot;
+    known.parts = attributes.parts;
+    known.parts_held |= 1u << attributes.part;
+    if (holder == node && attributes.part == part) known.own = &slot;
   });
   return known;
 }
@@ -78,7 +80,8 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
                            BatchAnswer& answer) {
   if (!valid(item)) return Verdict::kInvalid;
   const NodeIndex self = index_of(node);
-  Known known = look_up(item.hash, self);
+  const std::uint8_t part = item.attributes.part;
+  Known known = look_up(item.hash, self, part);
   const auto too_old_for = [&](std::uint64_t version, Verdict verdict) {
     answer.refused_up_to = std::max(answer.refused_up_to, version);
     return verdict;
@@ -100,7 +103,8 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   if (held && item.version < known.version) return too_old_for(known.version, Verdict::kStale);
   const bool joins = held && item.version == known.version;
   if (held && !joins && creates && known.whole()) return Verdict::kStale;
-  if (joins && item.bytes != known.bytes) return Verdict::kInvalid;
+  const bool same_object = item.bytes == known.bytes && item.attributes.parts == known.parts;
+  if (joins && !same_object) return Verdict::kInvalid;
   // A version that others hold was told in time by somebody.
   if (!joins &&
       (batch.may_have_missed || tombstones_.uncertain(batch.removals_seen, item.version))) {
@@ -109,7 +113,7 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   if (held && !joins) {
     supersede(item.hash, self, answer.drops);
     // A tombstone may have come in between.
-    known = look_up(item.hash, self);
+    known = look_up(item.hash, self, part);
   }
   const Slot slot =
       Slot::make(item.hash, item.version, item.bytes, pack(item.attributes), node.session);
@@ -124,21 +128,22 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   return table_.insert(slot) != nullptr ? Verdict::kAccepted : Verdict::kFull;
 }
 
-// Forgets what others hold of a key. Should its new holder die, a late word of the old version must
+// Forgets what is held of a key. Should its new holder die, a late word of the old version must
 // not bring it back, so that is buried.
 void Directory::supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops) {
   const std::size_t before = drops.size();
   table_.for_key(hash, [&](Slot& slot) {
     const NodeIndex holder = sessions_.node_of(slot.session());
-    if (holder >= Sessions::kMaxNodes || holder == by) return;
-    drops.push_back({hash, slot.version, nodes_[holder].id});
+    if (holder >= Sessions::kMaxNodes) return;
+    // The new holder drops by itself what it replaces.
+    if (holder != by) drops.push_back({hash, slot.version, nodes_[holder].id});
     table_.erase(slot);
   });
   if (drops.size() != before) bury(hash, drops.back().version, Burial::kReplaced);
 }
 
 Verdict Directory::withdraw(const Node& node, const PublishItem& item) {
-  const Known known = look_up(item.hash, index_of(node));
+  const Known known = look_up(item.hash, index_of(node), item.attributes.part);
   // Another version is another object: an offered copy stays when a put of the key is refused.
   if (known.own == nullptr || known.own->version != item.version) return Verdict::kNotHeld;
   table_.erase(*known.own);
@@ -156,14 +161,25 @@ void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) cons
     for (const KeyHash hash : piece) {
       Located& found = answer.keys.emplace_back();
       found.first_holder = static_cast<std::uint32_t>(answer.holders.size());
+      std::uint32_t parts_held = 0;
       table_.for_key(hash, [&](const Slot& slot) {
         const NodeIndex holder = sessions_.node_of(slot.session());
         if (holder >= Sessions::kMaxNodes) return;
-        answer.holders.push_back(nodes_[holder].id);
         found.version = slot.version;
         found.bytes = slot.bytes();
         found.attributes = unpack(slot.attributes());
+        parts_held |= 1u << found.attributes.part;
+        const NodeId node = nodes_[holder].id;
+        // It may have several parts.
+        const auto known = std::span(answer.holders).subspan(found.first_holder);
+        if (!found.attributes.striped || std::ranges::find(known, node) == known.end()) {
+          answer.holders.push_back(node);
+        }
       });
+      if (found.attributes.striped) {
+        found.missing_parts =
+            static_cast<std::uint8_t>(found.attributes.parts - std::popcount(parts_held));
+      }
       found.holder_count = static_cast<std::uint32_t>(answer.holders.size()) - found.first_holder;
       found.state = found.holder_count != 0 ? Lookup::kFound : miss;
     }

@@ -103,11 +103,14 @@ class Directory {
   struct Known {
     Slot* own = nullptr;
     Slot* tombstone = nullptr;
-    unsigned holder_count = 0;
+    unsigned holder_count = 0;  // a holder of several parts counts with each
     std::uint64_t version = 0;  // of the holders, all the same
     std::uint64_t bytes = 0;
-    unsigned hosts_wanted = 1;  // striped: fewer holders are no object that anybody can read
-    bool whole() const { return holder_count >= hosts_wanted; }
+    std::uint8_t parts = 0;        // 0: it is not striped
+    std::uint32_t parts_held = 0;  // a bit for each; fewer are no object that anybody can read
+    bool whole() const {
+      return holder_count != 0 && (parts == 0 || parts_held == (1u << parts) - 1);
+    }
   };
 
   Node* find(NodeId node);
@@ -120,7 +123,8 @@ class Directory {
   // kApplied: go on.
   StreamAnswer check(StreamPosition position, Node*& node);
 
-  Known look_up(KeyHash hash, NodeIndex node);
+  // part: of the node's own slots, that for this part of a striped object; else 0.
+  Known look_up(KeyHash hash, NodeIndex node, std::uint8_t part = 0);
   Verdict publish(Node& node, const PublishItem& item, const Batch& batch, BatchAnswer& answer);
   Verdict withdraw(const Node& node, const PublishItem& item);
   void supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops);
@@ -151,11 +155,18 @@ std::optional<std::uint64_t> Directory::walk(std::uint64_t position, std::uint64
       for (WalkedKey& known : keys) {
         if (known.hash == slot.hash) key = &known;
       }
+      const Attributes attributes = unpack(slot.attributes());
       if (key == nullptr) {
-        keys.push_back({slot.hash, slot.version, slot.bytes(), unpack(slot.attributes()), 0, {}});
-        key = &keys.back();
+        key = &keys.emplace_back();
+        key->hash = slot.hash;
+        key->version = slot.version;
+        key->bytes = slot.bytes();
+        key->attributes = attributes;
       }
-      key->holders[key->holder_count++] = nodes_[node].id;
+      unsigned at = 0;
+      while (at < key->holder_count && key->holders[at] != nodes_[node].id) ++at;
+      if (at == key->holder_count) key->holders[key->holder_count++] = nodes_[node].id;
+      key->parts[at] = static_cast<std::uint16_t>(key->parts[at] | 1u << attributes.part);
     });
     for (const WalkedKey& key : keys) use(key);
   }

@@ -15,8 +15,9 @@
 
 namespace mc::metadata {
 
-inline constexpr unsigned kMaxHolders = 16;  // of one key: 8 replicas, and copies of hot objects
-static_assert(kMaxStripeHosts <= kMaxHolders);
+// Of one key: replicas, and copies of hot objects. Of a striped one each part counts.
+inline constexpr unsigned kMaxHolders = 32;
+static_assert(kMaxParts < kMaxHolders);  // so that one can be moved
 
 struct DirectoryOptions {
   std::uint64_t max_entries = 64ull << 20;  // (key, holder) pairs; 40 to 54 bytes each
@@ -110,16 +111,14 @@ struct Located {
   std::uint32_t holder_count = 0;
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
-  // Nothing of a striped object is missing: it can be read.
-  [[nodiscard]] bool whole() const {
-    return state == Lookup::kFound &&
-           (!attributes.striped || holder_count >= attributes.stripe_hosts);
-  }
+  std::uint8_t missing_parts = 0;  // of a striped object: how many of its parts nobody holds
+  // Nothing of it is missing: it can be read.
+  [[nodiscard]] bool whole() const { return state == Lookup::kFound && missing_parts == 0; }
 };
 
 struct LocateAnswer {
-  std::vector<Located> keys;  // one for each asked
-  std::vector<NodeId> holders;
+  std::vector<Located> keys;    // one for each asked; of a striped object the part means nothing
+  std::vector<NodeId> holders;  // each once
   [[nodiscard]] std::span<const NodeId> holders_of(const Located& key) const {
     return std::span(holders).subspan(key.first_holder, key.holder_count);
   }
@@ -152,6 +151,8 @@ struct WalkedKey {
   Attributes attributes;
   unsigned holder_count = 0;
   std::array<NodeId, kMaxHolders> holders{};
+  // Striped: which parts each of them has, a bit for each.
+  std::array<std::uint16_t, kMaxHolders> parts{};
   [[nodiscard]] std::span<const NodeId> all_holders() const {
     return std::span(holders).first(holder_count);
   }

@@ -189,15 +189,17 @@ void Reign::refresh_views() {
   for (const Member& member : membership_.members()) {
     const Descriptor& about = member.descriptor;
     const std::uint64_t used = std::min(member.load.used_bytes, about.capacity_bytes);
-    views_.push_back({.node = about.node,
-                      .host = about.host,
-                      .zone = about.zone,
-                      .capacity_bytes = about.capacity_bytes,
-                      .free_bytes = about.capacity_bytes - used,
-                      .busy_permille = member.load.busy_permille,
-                      .age_ns = now_ns_ - std::min(now_ns_, member.joined_ns),
-                      .draining = member.load.draining || drains_.contains(about.node),
-                      .suspected = member.state == MemberState::kSuspected});
+    views_.push_back(
+        {.node = about.node,
+         .host = about.host,
+         .zone = about.zone,
+         .capacity_bytes = about.capacity_bytes,
+         .free_bytes = about.capacity_bytes - used,
+         .busy_permille = member.load.busy_permille,
+         .age_ns = now_ns_ - std::min(now_ns_, member.joined_ns),
+         .draining = member.load.draining || drains_.contains(about.node),
+         // Without a link it cannot be told anything, and may be dead already.
+         .suspected = member.state == MemberState::kSuspected || link_of(about.node) == nullptr});
   }
 }
 
@@ -308,7 +310,8 @@ void Reign::copy(const CopyJob& job, std::function<void(bool ok)> done) {
     return;
   }
   std::string body;
-  wire::encode(wire::Copy{job.hash, job.version, job.bytes, job.source, source->descriptor.address},
+  wire::encode(wire::Copy{job.hash, job.version, job.bytes, job.source, source->descriptor.address,
+                          job.parts, job.part},
                body);
   link->call(
       static_cast<std::uint8_t>(wire::Method::kCopy), std::move(body), now_ns_ + kCopyTimeoutNs,

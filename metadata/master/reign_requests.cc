@@ -102,6 +102,7 @@ void Reign::join(rpc::Link& link, const rpc::Request& request, const Descriptor&
   link.attachment =
       std::make_shared<Speaker>(Speaker{descriptor.node, descriptor.incarnation, this});
   links_[descriptor.node] = link.weak_from_this();
+  refresh_views();
   std::string saved;
   wire::encode(descriptor, saved);
   outside_.save(std::string(kMembersPrefix) + std::to_string(descriptor.node), std::move(saved),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an order to copy one object from a holder to a node that lacks it, and the ledger of
-//   those under way, which bounds how many there are, in all and at each node.
+// What it is: an order to copy one object, or a part of one in stripes, from a holder to a node
+// that
+//   lacks it, and the ledger of those under way, which bounds how many there are, in all and at
+//   each node.
 // Threads: one.
 #pragma once
 
@@ -22,6 +24,8 @@ struct CopyJob {
   std::uint64_t bytes = 0;
   NodeId source = kNoNode;
   NodeId target = kNoNode;
+  std::uint8_t parts = 0;  // of an object in stripes: one of so many
+  std::uint8_t part = 0;
   bool operator==(const CopyJob&) const = default;
 };
 

@@ -8,12 +8,16 @@
 //
 //   "Others" are holders in the directory, of the same version, that are neither draining nor
 //   suspected: two nodes drained at once do not count on each other, and a job's word alone
-//   releases nothing. Passes are repeated until one finds nothing left.
+//   releases nothing. Nor does the directory's word of a job that has failed, until the next pass:
+//   its target has told of a copy that it does not keep. Passes are repeated for as long as the
+//   node is being drained. Of an object in stripes each part is moved by itself, to a node that
+//   holds none of it if there is one, and all are released when others hold all of them.
 // Threads: one; the directory's.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -40,11 +44,11 @@ using DrainOrders = CopyAndRelease;
 bool stays(NodeId holder, std::span<const NodeView> nodes);
 
 struct DrainProgress {
-  std::uint64_t copied = 0;
+  std::uint64_t copied = 0;    // objects, and parts of those in stripes
   std::uint64_t failed = 0;    // tried again with the next pass
   std::uint64_t unplaced = 0;  // of the latest pass: no node had a place
   std::uint64_t seen = 0;      // objects found on the node in the pass under way
-  bool done = false;           // a whole pass found nothing
+  bool done = false;           // the latest pass found nothing
 };
 
 class DrainPlanner {
@@ -66,10 +70,14 @@ class DrainPlanner {
 
  private:
   void consider(const WalkedKey& key, std::span<const NodeView> nodes, CopyAndRelease& orders);
+  void consider_parts(const WalkedKey& key, std::span<const NodeView> nodes,
+                      CopyAndRelease& orders);
+  void start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders);
 
   NodeId node_;
   DrainOptions options_;
   CopyLedger ledger_;
+  std::set<KeyHash> failed_;  // in the pass under way
   DrainProgress progress_;
   std::uint64_t position_ = 0;
   std::uint64_t unplaced_ = 0;

@@ -95,7 +95,7 @@ void RepairPlanner::finished(const Directory& directory, KeyHash hash, bool ok,
   directory.locate({&hash, 1}, found);
   const Located& key = found.keys[0];
   if (key.state != Lookup::kFound) return;
-  consider({hash, key.version, key.bytes, key.attributes, key.holder_count, {}});
+  consider({hash, key.version, key.bytes, key.attributes, key.holder_count, {}, {}});
 }
 
 }  // namespace mc::metadata

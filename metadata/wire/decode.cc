@@ -245,7 +245,9 @@ Status decode(std::string_view bytes, LocateAnswer& value) {
   if (count > kMaxItems || !column_fits(message.state(), count, kLastLookup) ||
       !column_fits(message.holder_count(), count, kMaxHoldersPerKey) ||
       message.attributes().size() != count || count_of(message.version_size()) != count ||
-      count_of(message.object_bytes_size()) != count) {
+      count_of(message.object_bytes_size()) != count ||
+      (!message.missing_parts().empty() &&
+       !column_fits(message.missing_parts(), count, kMaxParts))) {
     return wrong("LocateAnswer", "columns of different lengths, or values out of range");
   }
   value.keys.resize(count);
@@ -258,6 +260,9 @@ Status decode(std::string_view bytes, LocateAnswer& value) {
     key.holder_count = static_cast<std::uint8_t>(message.holder_count()[i]);
     key.version = message.version(static_cast<int>(i));
     key.bytes = message.object_bytes(static_cast<int>(i));
+    key.missing_parts = message.missing_parts().empty()
+                            ? std::uint8_t{0}
+                            : static_cast<std::uint8_t>(message.missing_parts()[i]);
     holders += key.holder_count;
     if (key.state != Lookup::kFound) continue;
     if (key.holder_count == 0 || !object_size_ok(key.bytes) || !valid(key.attributes)) {
@@ -453,14 +458,17 @@ Status decode(std::string_view bytes, Copy& value) {
   pb::Copy message;
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("Copy", "not such a message");
   if (message.source() == kNoNode || !object_size_ok(message.object_bytes()) ||
-      message.source_address().size() > kMaxAddressBytes || !text_ok(message.source_address())) {
-    return wrong("Copy", "no source, or an impossible size or address");
+      message.source_address().size() > kMaxAddressBytes || !text_ok(message.source_address()) ||
+      message.parts() > kMaxParts || message.part() >= std::max(message.parts(), 1u)) {
+    return wrong("Copy", "no source, or an impossible size, part or address");
   }
   value = {{message.hash_hi(), message.hash_lo()},
            message.version(),
            message.object_bytes(),
            message.source(),
-           std::move(*message.mutable_source_address())};
+           std::move(*message.mutable_source_address()),
+           static_cast<std::uint8_t>(message.parts()),
+           static_cast<std::uint8_t>(message.part())};
   return {};
 }
 

@@ -176,6 +176,11 @@ void encode(const LocateAnswer& value, std::string& bytes) {
     message.mutable_version()->AddAlreadyReserved(key.version);
     message.mutable_object_bytes()->AddAlreadyReserved(key.bytes);
   }
+  const auto lacks = [](const Located& key) { return key.missing_parts != 0; };
+  if (std::ranges::any_of(value.keys, lacks)) {
+    std::string& missing = *message.mutable_missing_parts();
+    for (const Located& key : value.keys) missing += static_cast<char>(key.missing_parts);
+  }
   message.mutable_holder()->Add(value.holders.begin(), value.holders.end());
   write(message, bytes);
 }
@@ -305,6 +310,8 @@ void encode(const Copy& value, std::string& bytes) {
   message.set_object_bytes(value.bytes);
   message.set_source(value.source);
   message.set_source_address(value.source_address);
+  message.set_parts(value.parts);
+  message.set_part(value.part);
   write(message, bytes);
 }
 

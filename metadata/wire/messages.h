@@ -167,6 +167,8 @@ struct Copy {
   std::uint64_t bytes = 1;
   NodeId source = kNoNode;
   std::string source_address;
+  std::uint8_t parts = 0;  // of an object in stripes: one of so many; 0: it is none
+  std::uint8_t part = 0;
 };
 
 struct Refusal {

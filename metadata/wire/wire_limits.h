@@ -13,7 +13,7 @@
 namespace mc::metadata::wire {
 
 inline constexpr std::size_t kMaxItems = MC_MAX_BATCH_ITEMS;  // keys of one message
-inline constexpr std::size_t kMaxHoldersPerKey = 16;
+inline constexpr std::size_t kMaxHoldersPerKey = 32;
 inline constexpr std::size_t kMaxAddressBytes = 255;
 inline constexpr std::size_t kMaxPatternBytes = 4096;
 inline constexpr std::size_t kMaxUnreachable = 64;  // peers' words in one heartbeat
@@ -27,7 +27,7 @@ inline constexpr std::uint32_t kMaxWaitMs = 3600u * 1000u;
 inline constexpr std::size_t kMaxSmallBody = 2048;
 inline constexpr std::size_t kMaxMatchBody = 8192;
 inline constexpr std::size_t kMaxBatchBody = 64u << 10;
-inline constexpr std::size_t kMaxLocateAnswerBody = 192u << 10;  // 16 holders of every key
+inline constexpr std::size_t kMaxLocateAnswerBody = 320u << 10;  // 32 holders of every key
 inline constexpr std::size_t kMaxListBody = 1280u << 10;         // 1,024 keys of 1,024 bytes
 inline constexpr std::size_t kMaxMembersBody = 2u << 20;
 

@@ -2,77 +2,13 @@
 //
 // Large objects in stripes on several hosts: one object for everybody, whole or not there, whoever
 // dies.
-#include <json/value.h>
-
-#include <future>
-
-#include "cluster/cluster_fixture.h"
-#include "libmc/base/clock.h"
-#include "metadata/master/client/master_client.h"
+#include "cluster/stripes_fixture.h"
 
 namespace mc::cluster {
 namespace {
 
 using conformance::AgentProcess;
 using conformance::slice;
-
-constexpr std::size_t kLarge = 7 * kMiB + 12345;
-
-class Stripes : public ClusterTest {
- protected:
-  // All alike, with stripes of 1 MiB above that size.
-  void start_striping(std::size_t agents, AgentOptions options = {}) {
-    options.try_emplace("stripe_bytes", "1MiB");
-    options.try_emplace("stripe_grace_seconds", "2");
-    start(agents, std::move(options));
-  }
-  // One that is armed to die at a failpoint.
-  void start_armed(const std::string& failpoint) {
-    agents_.push_back(std::make_unique<AgentProcess>());
-    agents_.back()->arm(failpoint);
-    start_agent(agents_.size() - 1);
-  }
-  void all_know_all() {
-    for (std::size_t i = 0; i < agents_.size(); ++i) {
-      ASSERT_TRUE(wait_for(
-          [&] { return ask(i, "status")["cluster"]["members"].asUInt64() == agents_.size(); }));
-    }
-  }
-  std::uint64_t stripes(std::size_t agent, const std::string& name) {
-    return counter(agent, "stripes", name);
-  }
-  std::uint64_t stripes_here() {
-    std::uint64_t count = 0;
-    for (std::size_t i = 0; i < agents_.size(); ++i) {
-      if (agents_[i]->running()) count += stripes(i, "stripes_here");
-    }
-    return count;
-  }
-  // What a tool asks the master.
-  template <typename Answer, typename Call>
-  Answer of_master(Call call) {
-    if (!tool_) {
-      metadata::MasterClientOptions to;
-      to.masters = {master_->address()};
-      auto made = metadata::MasterClient::create(to, nullptr);
-      EXPECT_TRUE(made) << (made ? "" : made.error().to_string());
-      tool_ = std::move(*made);
-    }
-    auto said = std::make_shared<std::promise<Result<Answer>>>();
-    auto answer = said->get_future();
-    call(*tool_, [said](Result<Answer> result) { said->set_value(std::move(result)); });
-    Result<Answer> result = answer.get();
-    EXPECT_TRUE(result) << (result ? "" : result.error().to_string());
-    return result ? std::move(*result) : Answer();
-  }
-  static metadata::wire::Match matching(const std::string& prefix) {
-    metadata::wire::Match match;
-    match.name_space = "default";
-    match.pattern = prefix;
-    return match;
-  }
-  std::unique_ptr<metadata::MasterClient> tool_;
-};
 
 TEST_F(Stripes, AreOneObjectForEveryHost) {
   start_striping(4);
@@ -93,7 +29,8 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
     request["key"] = "large";
     const Json::Value found = ask(agent, "where", request);
     EXPECT_EQ(found["bytes"].asUInt64(), value.size());
-    EXPECT_EQ(found["stripe_hosts"].asUInt(), 3u);
+    EXPECT_EQ(found["parts"].asUInt(), 3u);
+    EXPECT_EQ(found["missing_parts"].asUInt(), 0u);
   }
   // A part of it, into a buffer.
   std::string part(1000, '\0');

@@ -87,6 +87,39 @@ TEST(WireCodec, LocateAnswerComesBackAsItWas) {
   EXPECT_EQ(back.holders_of(back.keys.back()).size(), kMaxHoldersPerKey);
 }
 
+TEST(WireCodec, WhatIsMissingOfAnObjectInStripesComesBack) {
+  LocateAnswer sent = located(3, 2);
+  sent.keys[1].attributes.striped = true;
+  sent.keys[1].attributes.parts = kMaxParts;
+  EXPECT_TRUE(through(sent).keys[1].whole());
+  const std::size_t bytes = bytes_of(sent).size();
+  sent.keys[1].missing_parts = kMaxParts - 1;
+  const LocateAnswer back = through(sent);
+  EXPECT_EQ(back.keys[0].missing_parts, 0);
+  EXPECT_EQ(back.keys[1].missing_parts, kMaxParts - 1);
+  EXPECT_FALSE(back.keys[1].whole());
+  EXPECT_EQ(back.keys[1].attributes, sent.keys[1].attributes);
+  EXPECT_EQ(bytes_of(sent).size(), bytes + 2 + sent.keys.size()) << "nothing if nothing is missing";
+  sent.keys[2].missing_parts = kMaxParts + 1;
+  EXPECT_TRUE(refused(sent));
+}
+
+TEST(WireCodec, ACopyIsOfAnObjectOrOfOneOfItsParts) {
+  Copy copy{key(1), 5, 4096, 7, "10.0.0.7:7400"};
+  EXPECT_EQ(through(copy).parts, 0);
+  copy.parts = kMaxParts;
+  copy.part = kMaxParts - 1;
+  EXPECT_EQ(through(copy).parts, kMaxParts);
+  EXPECT_EQ(through(copy).part, kMaxParts - 1);
+  copy.part = kMaxParts;
+  EXPECT_TRUE(refused(copy));
+  copy.parts = kMaxParts + 1;
+  EXPECT_TRUE(refused(copy));
+  copy.parts = 0;
+  copy.part = 1;
+  EXPECT_TRUE(refused(copy));
+}
+
 TEST(WireCodec, LargestBatchesFitTheirFrames) {
   const auto limit = [](Method method) { return body_limits(static_cast<std::uint8_t>(method)); };
   EXPECT_LE(bytes_of(publish(kMaxItems)).size(), limit(Method::kPublish).request_bytes);
@@ -245,6 +278,11 @@ TEST(WireCodec, BytesAreThoseOfVersion1) {
   expect_golden(sections, "report", Report{12, true});
   expect_golden(sections, "locate", Locate{{key(1), key(2)}, 50, 7, 8});
   expect_golden(sections, "locate answer", located(2, 2));
+  LocateAnswer lacking = located(2, 1);
+  lacking.keys[1].attributes = {.striped = true, .parts = 3, .part = 1};
+  lacking.keys[1].missing_parts = 2;
+  expect_golden(sections, "locate answer lacking parts", lacking);
+  expect_golden(sections, "copy of a part", Copy{key(1), 5, 4096, 7, "10.0.0.7:7400", 3, 1});
   expect_golden(sections, "remove", Remove{{{key(1), 4}, {key(2), UINT64_MAX}}});
   expect_golden(sections, "drop", Drop{{{key(1), UINT64_MAX}}, 6});
   expect_golden(sections, "match", Match{"ns", "a.*", Match::Kind::kRegex, "k", 10});

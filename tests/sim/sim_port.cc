@@ -238,7 +238,8 @@ void SimPort::publish(std::vector<metadata::PublishItem> items, std::uint64_t re
                       std::uint64_t deadline_ns, Done<std::vector<Verdict>> done) {
   for (metadata::PublishItem& item : items) {
     if (faults_.takes_a_part_for_the_whole && item.attributes.striped) {
-      item.attributes.stripe_hosts = 1;
+      item.attributes.parts = 1;
+      item.attributes.part = 0;
     }
   }
   Call made;

@@ -21,6 +21,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       bugs_(bugs),
       random_(seed),
       share_random_(seed ^ 0x77),
+      drain_random_(seed ^ 0x99),
       history_(seed),
       links_(io_, Random(seed ^ 0x11),
              [this](HostId from, HostId to) { return passes(from, to); }) {
@@ -60,6 +61,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
   faults_.stripes = bugs_.parts_are_wholes || random_.chance(0.5);
   if (faults_.stripes) stripe_bytes_ = random_.between(64, largest_bytes_ / 3);
   evictions_seen_.resize(node_count);
+  if (drain_random_.chance(0.3)) faults_.drained = drain_random_.between(1, node_count);
   for (std::uint64_t i = 0; i < node_count; ++i) {
     NodeOptions options;
     options.node = i + 1;
@@ -143,6 +145,7 @@ void SimWorld::step(std::uint64_t most_ns) {
     note_evictions(at);
   }
   clock_.set(now_ns_);
+  if (!drain_done_ && now_ns_ >= next_drain_ns_) go_on_draining();
   if (steps_ % 16 == 0) check_nodes(false);
 }
 
@@ -356,6 +359,10 @@ void SimWorld::run() {
   run_until(kJoinedNs, 10 * kMs);
   schedule_faults();
   working_ = true;
+  if (faults_.drained != 0) {
+    drain_done_ = false;
+    next_drain_ns_ = kJoinedNs + drain_random_.between(0, 2'500) * kMs;
+  }
   run_until(kMendNs, 4 * kMs);
   working_ = false;
   history_.disturbed(now_ns_, now_ns_);
@@ -382,15 +389,41 @@ void SimWorld::run() {
   }
   read_everything();
   history_.finish(key_count_, [this](unsigned key) { return master_of(key).memory(); });
+  may_end_drain_ = true;
   // A copy that the master has ordered may wait 30 s for a word that was lost.
   const std::uint64_t latest_ns = now_ns_ + 40'000 * kMs;
   const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };
   do {
     run_until(now_ns_ + 500 * kMs, 50 * kMs);
   } while (now_ns_ < latest_ns && history_.failures().empty() &&
-           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty()));
+           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty() || !drain_done_));
   check_nodes(true);
+  if (const std::string left = drain_left(); !left.empty()) history_.fail(left);
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
+}
+
+// As a tool does that waits for the end of it: whoever leads by now may not know of it.
+void SimWorld::go_on_draining() {
+  next_drain_ns_ = now_ns_ + 300 * kMs;
+  const auto asked = std::ranges::find_if(nodes_, [](const auto& node) { return node->ready(); });
+  if (asked == nodes_.end()) return;
+  tell("node " + std::to_string(faults_.drained) + " is drained");
+  (*asked)->cluster().ask("drain", "{\"node\":" + std::to_string(faults_.drained) + "}",
+                          [this](const std::string& answer) {
+                            const bool done = answer.find("\"done\":true") != std::string::npos;
+                            // What is put or read there meanwhile is still to be moved.
+                            drain_dones_ = done && may_end_drain_ ? drain_dones_ + 1 : 0;
+                            if (drain_dones_ == 4) drain_done_ = true;
+                          });
+}
+
+// What a drained node still holds that has been told to somebody; or nothing.
+std::string SimWorld::drain_left() const {
+  if (faults_.drained == 0) return {};
+  const std::string who = "node " + std::to_string(faults_.drained);
+  if (!drain_done_) return "the drain of " + who + " does not end";
+  const std::uint64_t left = nodes_[faults_.drained - 1]->store().live_count();
+  return left == 0 ? std::string() : who + " is drained and holds " + std::to_string(left);
 }
 
 std::uint32_t SimWorld::share_of(unsigned key) const {
@@ -454,6 +487,7 @@ std::string SimWorld::story() const {
       (faults_.noise ? ", noise" : "") + (faults_.slow_links ? ", slow links" : "") +
       (faults_.small_pools ? ", small pools" : "") +
       (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +
+      (faults_.drained != 0 ? ", node " + std::to_string(faults_.drained) + " is drained" : "") +
       (faults_.clock_jumps ? ", clock jumps" : "") + "\n";
   for (const std::string& line : story_) text += "  " + line + "\n";
   return text;

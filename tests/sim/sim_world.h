@@ -44,7 +44,8 @@ struct Faults {
   bool slow_links = false, broken_links = false;
   bool partitions = false, crashes = false, memory_losses = false, pauses = false;
   bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
-  bool stripes = false;  // large objects lie on several hosts
+  bool stripes = false;       // large objects lie on several hosts
+  std::uint64_t drained = 0;  // a node that is emptied from some time on; 0: none
 };
 
 class SimWorld {
@@ -105,6 +106,8 @@ class SimWorld {
   void check_nodes(bool quiet);
   void read_everything();
   std::string stripes_left() const;
+  void go_on_draining();
+  std::string drain_left() const;
 
   // sim_clients.cc
   void act(Client& client);
@@ -135,6 +138,7 @@ class SimWorld {
   const Bugs bugs_;
   Random random_;
   Random share_random_;  // of its own: a run with one share is what it was before there were more
+  Random drain_random_;  // the same
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;
@@ -143,6 +147,10 @@ class SimWorld {
   std::uint64_t largest_bytes_ = 0;
   std::uint64_t stripe_bytes_ = 0;  // larger objects that find no room are put in stripes; 0: none
   bool working_ = false;            // clients begin operations
+  std::uint64_t next_drain_ns_ = UINT64_MAX;  // when it is asked for again
+  bool may_end_drain_ = false;                // nothing is put or read any more
+  unsigned drain_dones_ = 0;                  // in a row: the first may be from before
+  bool drain_done_ = true;
   std::vector<std::string> story_;
   boost::asio::io_context io_;
   std::set<std::pair<HostId, HostId>> parted_;  // from, to

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <random>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -200,24 +201,43 @@ TEST(Slot, KeepsEveryFieldAtItsLimits) {
   }
 }
 
-TEST(Slot, PacksEveryValidSetOfAttributes) {
+TEST(Slot, PacksEveryValidSetOfAttributesIntoAByteOfItsOwn) {
+  std::set<std::uint8_t> bytes;
+  const auto check = [&](const Attributes& attributes) {
+    ASSERT_TRUE(valid(attributes));
+    EXPECT_EQ(unpack(pack(attributes)), attributes);
+    EXPECT_TRUE(bytes.insert(pack(attributes)).second);
+  };
   for (unsigned pin = 0; pin <= 2; ++pin) {
-    for (unsigned high = 0; high <= 17; ++high) {
-      for (const bool striped : {false, true}) {
-        Attributes attributes;
-        attributes.pin = static_cast<Pin>(pin);
-        attributes.grouped = high % 2 == 0;
-        attributes.striped = striped;
-        if (striped) attributes.stripe_hosts = static_cast<std::uint8_t>(high);
-        if (!striped) attributes.replicas = static_cast<std::uint8_t>(high);
-        if (!valid(attributes)) {
-          EXPECT_TRUE(high == 0 || (!striped && high > kMaxReplicas) || high > kMaxStripeHosts);
-          continue;
-        }
-        EXPECT_EQ(unpack(pack(attributes)), attributes);
+    for (const bool grouped : {false, true}) {
+      for (std::uint8_t replicas = 1; replicas <= kMaxReplicas; ++replicas) {
+        check({.pin = static_cast<Pin>(pin), .grouped = grouped, .replicas = replicas});
       }
     }
   }
+  for (std::uint8_t parts = 1; parts <= kMaxParts; ++parts) {
+    for (std::uint8_t part = 0; part < parts; ++part) {
+      check({.striped = true, .parts = parts, .part = part});
+    }
+  }
+  // What none of them is packed into is nothing that is valid.
+  for (unsigned byte = 0; byte <= 0xff; ++byte) {
+    EXPECT_EQ(valid(unpack(static_cast<std::uint8_t>(byte))),
+              bytes.contains(static_cast<std::uint8_t>(byte)))
+        << byte;
+  }
+}
+
+TEST(Slot, AttributesThatCannotBeAreNotValid) {
+  EXPECT_FALSE(valid({.replicas = 0}));
+  EXPECT_FALSE(valid({.replicas = kMaxReplicas + 1}));
+  EXPECT_FALSE(valid({.part = 1}));
+  EXPECT_FALSE(valid({.parts = 1}));
+  EXPECT_FALSE(valid({.striped = true}));
+  EXPECT_FALSE(valid({.striped = true, .parts = kMaxParts + 1}));
+  EXPECT_FALSE(valid({.striped = true, .parts = 2, .part = 2}));
+  EXPECT_FALSE(valid({.striped = true, .replicas = 2, .parts = 2}));
+  EXPECT_FALSE(valid({.pin = Pin::kSoft, .striped = true, .parts = 2}));
 }
 
 }  // namespace

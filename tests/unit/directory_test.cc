@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -301,7 +302,7 @@ TEST(Directory, AtItsLimitItRefusesNewKeysAndTakesThemWhenThereIsRoom) {
   EXPECT_THAT(again.publish({held(200)}), ElementsAre(Verdict::kAccepted));
 }
 
-TEST(Directory, AKeyHasAtMostSixteenHolders) {
+TEST(Directory, AKeyHasAtMostSoManyHolders) {
   Directory directory({});
   for (NodeId node = 1; node <= kMaxHolders + 1; ++node) {
     Agent agent(&directory, node);
@@ -359,35 +360,84 @@ TEST(Directory, CountsWhatEachNodeHolds) {
   EXPECT_EQ(nodes[1].report, ReportState::kComplete);
 }
 
-// The version of an object of which two hosts hold the stripes.
-PublishItem striped(std::uint64_t version) {
+// A part of an object in stripes.
+PublishItem striped(std::uint64_t version, unsigned part, unsigned parts = 2) {
   PublishItem item = held(1, version);
   item.bytes = 5u << 20;
   item.attributes.striped = true;
-  item.attributes.stripe_hosts = 2;
+  item.attributes.parts = static_cast<std::uint8_t>(parts);
+  item.attributes.part = static_cast<std::uint8_t>(part);
   return item;
 }
+Located located(const Directory& directory, std::vector<NodeId>* holders = nullptr) {
+  const KeyHash hash = held(1).hash;
+  LocateAnswer found;
+  directory.locate({&hash, 1}, found);
+  if (holders != nullptr) *holders = found.holders;
+  return found.keys.front();
+}
 
-TEST(Directory, AStripedObjectIsWholeWhenAsManyHostsHoldItAsItWasPutOn) {
+TEST(Directory, AStripedObjectIsWholeWhenEachOfItsPartsHasAHolder) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  Agent two(&directory, 2);
+  Agent three(&directory, 3);
+  for (Agent* const agent : {&one, &two, &three}) agent->report_nothing();
+  one.publish({striped(3, 0)});
+  ASSERT_TRUE(located(directory).attributes.striped);
+  EXPECT_EQ(located(directory).missing_parts, 1u);
+  EXPECT_FALSE(located(directory).whole());
+  // As many holders as there are parts, but all of the same part.
+  three.publish({striped(3, 0)});
+  EXPECT_FALSE(located(directory).whole());
+  two.publish({striped(3, 1)});
+  std::vector<NodeId> holders;
+  EXPECT_TRUE(located(directory, &holders).whole());
+  EXPECT_THAT(holders, UnorderedElementsAre(1, 2, 3));
+  ASSERT_TRUE(directory.leave(1, 1));
+  EXPECT_TRUE(located(directory).whole());
+  ASSERT_TRUE(directory.leave(2, 1));
+  EXPECT_FALSE(located(directory).whole());
+}
+
+TEST(Directory, AHolderOfSeveralPartsIsNamedOnceAndDropsThemOneByOne) {
   Directory directory({});
   Agent one(&directory, 1);
   Agent two(&directory, 2);
   one.report_nothing();
   two.report_nothing();
-  const PublishItem item = striped(3);
-  LocateAnswer found;
-  one.publish({item});
-  directory.locate({&item.hash, 1}, found);
-  ASSERT_EQ(found.keys[0].state, Lookup::kFound);
-  ASSERT_TRUE(found.keys[0].attributes.striped);
-  EXPECT_FALSE(found.keys[0].whole());
-  two.publish({item});
-  directory.locate({&item.hash, 1}, found);
-  EXPECT_TRUE(found.keys[0].whole());
-  EXPECT_THAT(found.holders, ElementsAre(1, 2));
-  ASSERT_TRUE(directory.leave(2, 1));
-  directory.locate({&item.hash, 1}, found);
-  EXPECT_FALSE(found.keys[0].whole());
+  EXPECT_THAT(one.publish({striped(3, 0, 3), striped(3, 2, 3)}), Each(Verdict::kAccepted));
+  EXPECT_THAT(two.publish({striped(3, 1, 3)}), Each(Verdict::kAccepted));
+  std::vector<NodeId> holders;
+  EXPECT_TRUE(located(directory, &holders).whole());
+  EXPECT_THAT(holders, UnorderedElementsAre(1, 2));
+  std::vector<WalkedKey> walked;
+  for (std::optional<std::uint64_t> at = 0; at;) {
+    at = directory.walk(*at, 1, [&](const WalkedKey& key) { walked.push_back(key); });
+  }
+  ASSERT_EQ(walked.size(), 1u);
+  ASSERT_EQ(walked[0].holder_count, 2u);
+  EXPECT_EQ(walked[0].parts[walked[0].holders[0] == 1 ? 0 : 1], 0b101);
+  PublishItem dropped = striped(3, 2, 3);
+  dropped.what = PublishItem::What::kDropped;
+  EXPECT_THAT(one.publish({dropped}), ElementsAre(Verdict::kAccepted));
+  EXPECT_EQ(located(directory, &holders).missing_parts, 1u);
+  EXPECT_THAT(holders, UnorderedElementsAre(1, 2));
+  // In how many parts it is never changes.
+  EXPECT_THAT(two.publish({striped(3, 1, 2)}), ElementsAre(Verdict::kInvalid));
+}
+
+TEST(Directory, NoPartIsLeftOfWhatItsHolderReplaces) {
+  Directory directory({});
+  Agent one(&directory, 1);
+  one.report_nothing();
+  one.publish({striped(3, 0), striped(3, 1)});
+  EXPECT_THAT(one.publish({held(1, 4)}), ElementsAre(Verdict::kAccepted));
+  EXPECT_EQ(directory.entry_count(), 1u);
+  EXPECT_FALSE(located(directory).attributes.striped);
+  EXPECT_THAT(one.publish({striped(5, 1)}), ElementsAre(Verdict::kAccepted));
+  EXPECT_EQ(located(directory).missing_parts, 1u);
+  EXPECT_EQ(directory.entry_count(), 1u);
 }
 
 TEST(Directory, APutDoesNotGiveWayToStripesThatAreNotWhole) {
@@ -398,8 +448,8 @@ TEST(Directory, APutDoesNotGiveWayToStripesThatAreNotWhole) {
   for (Agent* const agent : {&one, &two, &three}) agent->report_nothing();
   PublishItem creates = held(1, 7);
   creates.what = PublishItem::What::kCreates;
-  one.publish({striped(5)});
-  two.publish({striped(5)});
+  one.publish({striped(5, 0)});
+  two.publish({striped(5, 1)});
   EXPECT_THAT(three.publish({creates}), ElementsAre(Verdict::kStale));
   ASSERT_TRUE(directory.leave(2, 1));
   // Behind what is there: it needs a later version, and must not go.

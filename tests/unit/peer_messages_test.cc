@@ -206,12 +206,30 @@ PeerMessage seal() {
   message.flags = kHoldUpsert;
   message.request = 0x80000001;
   message.name_space = 11;
-  message.seal = {0x1112131415161718, 0x1112131415161719, 0x8000000000000005, 3};
+  message.seal = {0x1112131415161718, 0x1112131415161719, 0x8000000000000005, 3, 0};
+  return message;
+}
+
+PeerMessage ask_part() {
+  PeerMessage message = ask_stripes();
+  message.flags = kAskForPart;
+  message.name_space = 0;
+  message.seal.part = 5;
+  return message;
+}
+
+PeerMessage stripes_of_part() {
+  PeerMessage message = stripes();
+  message.flags = kAskForPart;
+  for (PlaceRow& row : message.rows) row.key = "key";
   return message;
 }
 
 TEST(PeerMessages, WhatIsSaidOfStripesIsHeard) {
-  for (const PeerMessage& message : {hold_stripe(), stripes(), ask_stripes(), seal()}) {
+  PeerMessage third = seal();
+  third.seal.part = 2;
+  for (const PeerMessage& message :
+       {hold_stripe(), stripes(), ask_stripes(), seal(), third, ask_part(), stripes_of_part()}) {
     const auto bytes = encode_peer_message(message);
     const auto heard = decode_peer_message(bytes);
     ASSERT_TRUE(heard) << static_cast<int>(message.kind);
@@ -220,7 +238,8 @@ TEST(PeerMessages, WhatIsSaidOfStripesIsHeard) {
     EXPECT_EQ(heard->stripe.number, message.stripe.number);
     EXPECT_EQ(heard->seal.put, message.seal.put);
     EXPECT_EQ(heard->seal.version, message.seal.version);
-    EXPECT_EQ(heard->seal.hosts, message.seal.hosts);
+    EXPECT_EQ(heard->seal.parts, message.seal.parts);
+    EXPECT_EQ(heard->seal.part, message.seal.part);
     EXPECT_EQ(heard->seal.stripes, message.seal.stripes);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
@@ -252,8 +271,13 @@ TEST(PeerMessages, StripesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[0].key = "key"; }));
   EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.put = 0; }));
   EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.version = 0; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.hosts = 0; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.hosts = 17; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.parts = 0; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.parts = 17; }));
+  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.part = 3; }));
+  EXPECT_TRUE(refused(ask_part(), [](PeerMessage& all) { all.seal.part = 16; }));
+  EXPECT_TRUE(refused(ask_part(), [](PeerMessage& all) { all.flags = 2; }));
+  EXPECT_TRUE(refused(stripes_of_part(), [](PeerMessage& all) { all.rows[1].key.clear(); }));
+  EXPECT_TRUE(refused(stripes_of_part(), [](PeerMessage& all) { all.flags = 2; }));
   EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.stripes = 0; }));
   EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.flags = 4; }));
 }
@@ -286,6 +310,8 @@ TEST(PeerMessages, LookAsTheyDidYesterday) {
   expect("seal", seal());
   expect("ask stripes", ask_stripes());
   expect("stripes", stripes());
+  expect("ask part", ask_part());
+  expect("stripes of part", stripes_of_part());
 }
 
 }  // namespace

@@ -63,12 +63,27 @@ class World {
     publish(node, item);
     objects_[item.hash] = item;
   }
+  void hold_part(NodeId node, std::uint64_t number, unsigned parts, unsigned part) {
+    PublishItem item;
+    item.hash = key(number);
+    item.version = 1;
+    item.bytes = 1000;
+    item.attributes.striped = true;
+    item.attributes.parts = static_cast<std::uint8_t>(parts);
+    item.attributes.part = static_cast<std::uint8_t>(part);
+    publish(node, item);
+    objects_[item.hash] = item;
+  }
   void copy(const CopyJob& job) {
     ASSERT_TRUE(held_[job.source].contains(job.hash)) << "a source that does not hold the object";
-    publish(job.target, objects_.at(job.hash));
+    PublishItem item = objects_.at(job.hash);
+    item.attributes.part = job.part;
+    publish(job.target, item);
   }
-  void drop(const Holding& holding) {
+  // part: of an object in stripes.
+  void drop(const Holding& holding, std::uint8_t part = 0) {
     PublishItem item = objects_.at(holding.hash);
+    item.attributes.part = part;
     item.what = PublishItem::What::kDropped;
     publish(holding.node, item);
   }
@@ -328,6 +343,96 @@ TEST(Drain, AnObjectThatWantsMoreReplicasThanThereAreNodesStillMoves) {
   DrainOrders orders;
   planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
   EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 1}));
+}
+
+// The target of a job that fails has told of a copy that it does not keep.
+TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
+  World world(2);
+  world.hold(1, 1, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1, 0, orders);
+  for (int i = 0; i < 10'000 && orders.copies.empty(); ++i) {
+    planner.advance(world.directory(), world.views(), 1, 0, orders);
+  }
+  ASSERT_EQ(orders.copies.size(), 1u);
+  world.copy(orders.copies[0]);
+  planner.finished(key(1), false);
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);  // to the pass' end
+  planner.advance(world.directory(), world.views(), 1'000'000, 100 * kMs, orders);
+  EXPECT_THAT(orders.releases, IsEmpty());
+  world.drop({key(1), 1, 2});
+  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
+  EXPECT_THAT(orders.releases, IsEmpty());
+  EXPECT_EQ(orders.copies.size(), 2u);
+}
+
+TEST(Drain, APartGoesToANodeThatHasNothingOfItsObject) {
+  World world(4);
+  for (unsigned part = 0; part < 3; ++part) world.hold_part(part + 1, 1, 3, part);
+  world.view(2).draining = true;
+  DrainPlanner planner(2, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  ASSERT_EQ(orders.copies.size(), 1u);
+  const CopyJob job = orders.copies[0];
+  EXPECT_EQ(job.source, 2u);
+  EXPECT_EQ(job.target, 4u);
+  EXPECT_EQ(job.parts, 3u);
+  EXPECT_EQ(job.part, 1u);
+  EXPECT_THAT(orders.releases, IsEmpty());
+  world.copy(job);
+  planner.finished(job.hash, true);
+  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
+  EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 2}));
+  EXPECT_FALSE(planner.progress().done);
+  world.drop({key(1), 1, 2}, 1);
+  planner.advance(world.directory(), world.views(), 1'000'000, 2000 * kMs, orders);
+  EXPECT_TRUE(planner.progress().done);
+  EXPECT_EQ(planner.progress().copied, 1u);
+}
+
+TEST(Drain, WhereAllHaveSomeOfTheObjectAPartGoesToOneOfThem) {
+  World world(3);
+  for (unsigned part = 0; part < 3; ++part) world.hold_part(part + 1, 1, 3, part);
+  world.view(1).draining = true;
+  world.view(3).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  ASSERT_EQ(orders.copies.size(), 1u);
+  EXPECT_EQ(orders.copies[0].target, 2u);
+  EXPECT_EQ(orders.copies[0].part, 0u);
+  // Nobody is left.
+  world.view(2).draining = true;
+  DrainPlanner other(1, {});
+  DrainOrders none;
+  other.advance(world.directory(), world.views(), 1'000'000, 0, none);
+  EXPECT_THAT(none.copies, IsEmpty());
+  EXPECT_EQ(other.progress().unplaced, 1u);
+}
+
+TEST(Drain, ReleasesAnObjectsPartsWhenAllOfThemAreHeldElsewhere) {
+  World world(3);
+  world.hold_part(1, 1, 2, 0);
+  world.hold_part(1, 1, 2, 1);
+  world.hold_part(2, 1, 2, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  EXPECT_THAT(orders.releases, IsEmpty());
+  ASSERT_EQ(orders.copies.size(), 1u);
+  EXPECT_EQ(orders.copies[0].part, 0u);
+  EXPECT_EQ(orders.copies[0].target, 3u);
+  world.copy(orders.copies[0]);
+  planner.finished(key(1), true);
+  world.view(2).suspected = true;
+  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
+  EXPECT_THAT(orders.releases, IsEmpty());
+  ASSERT_EQ(orders.copies.size(), 2u);
+  EXPECT_EQ(orders.copies[1].part, 1u);
 }
 
 TEST(HotKeys, AdviseAReplicaMoreForWhatItsHoldersServeTooOften) {

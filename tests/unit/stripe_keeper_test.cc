@@ -44,7 +44,7 @@ class StripeKeeperTest : public ::testing::Test {
     PeerMessage message;
     message.kind = PeerMessageKind::kSeal;
     message.flags = kHoldUpsert;
-    message.seal = {kPut, kVersion, 1, 1};
+    message.seal = {kPut, kVersion, 1, 1, 0};
     keeper_.seal(tenant(), message, [this](mc_status status) { answers_.push_back(status); });
   }
   void answer(Result<std::vector<Verdict>> verdicts) {
@@ -58,7 +58,7 @@ class StripeKeeperTest : public ::testing::Test {
     EXPECT_EQ(publish.items[0].version, kVersion);
     answer(std::vector{Verdict::kAccepted});
     EXPECT_EQ(answers_, std::vector{MC_OK});
-    EXPECT_NE(tenant().stripes().sealed(tenant().name_of("large")), nullptr);
+    EXPECT_EQ(tenant().stripes().sealed(tenant().name_of("large"), kVersion).size(), 1u);
   }
 
   ScriptedMaster master_;
@@ -78,7 +78,7 @@ TEST_F(StripeKeeperTest, ASealWhileNoMasterIsReadyIsLeftOpen) {
   master_.is_ready = false;
   seal();
   EXPECT_TRUE(answers_.empty());
-  ASSERT_NE(tenant().stripes().find(kPut), nullptr);
+  ASSERT_FALSE(tenant().stripes().sets_of(kPut).empty());
 
   master_.is_ready = true;
   master_.published.clear();
@@ -94,7 +94,7 @@ TEST_F(StripeKeeperTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
   ASSERT_EQ(master_.published.size(), 1u);
   answer(fail(MC_CLOSED, "the link was lost"));
   EXPECT_TRUE(answers_.empty());
-  ASSERT_NE(tenant().stripes().find(kPut), nullptr);
+  ASSERT_FALSE(tenant().stripes().sets_of(kPut).empty());
 
   seal();
   // The master may have taken the first word: that goes before the second one comes.
@@ -111,7 +111,7 @@ TEST_F(StripeKeeperTest, ASealThatIsRefusedForGoodEndsThePut) {
   seal();
   answer(std::vector{Verdict::kInvalid});
   EXPECT_EQ(answers_, std::vector{MC_AGENT_UNAVAILABLE});
-  EXPECT_EQ(tenant().stripes().find(kPut), nullptr);
+  EXPECT_TRUE(tenant().stripes().sets_of(kPut).empty());
 }
 
 }  // namespace

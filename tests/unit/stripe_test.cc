@@ -15,6 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 StripeFacts facts(std::uint64_t put = 77) {
   StripeFacts made;
@@ -105,8 +106,10 @@ TEST(Stripe, ALabelThatCannotBeIsRefused) {
 
 class StripeTableTest : public ::testing::Test {
  protected:
+  // Stripes 0 and 2 of a put.
   StripeSet& add(std::uint64_t put, std::uint64_t version) {
-    StripeSet& set = table_.add(facts(put), kName, "key");
+    const SetId id = version == 0 ? SetId{put} : SetId{put, 0};
+    StripeSet& set = table_.add(id, facts(put), kName, "key");
     set.version = version;
     set.sealed = version != 0;
     for (const std::uint16_t number : {std::uint16_t{0}, std::uint16_t{2}}) {
@@ -119,18 +122,38 @@ class StripeTableTest : public ::testing::Test {
   StripeTable table_;
 };
 
-TEST_F(StripeTableTest, ReadersGetTheLatestThatIsSealed) {
-  EXPECT_EQ(table_.sealed(kName), nullptr);
+TEST_F(StripeTableTest, ReadersGetWhatIsSealedUnderTheVersionTheyWant) {
   add(5, 0);
-  EXPECT_EQ(table_.sealed(kName), nullptr);
   add(6, 60);
   add(7, 70);
-  ASSERT_NE(table_.sealed(kName), nullptr);
-  EXPECT_EQ(table_.sealed(kName)->facts.put, 7u);
-  EXPECT_THAT(table_.puts_of(kName), ElementsAre(5, 6, 7));
-  table_.take(7);
-  EXPECT_EQ(table_.sealed(kName)->facts.put, 6u);
-  EXPECT_THAT(table_.puts_of(kName), ElementsAre(5, 6));
+  EXPECT_THAT(table_.sealed(kName, 0), IsEmpty());
+  ASSERT_THAT(table_.sealed(kName, 70), SizeIs(1));
+  EXPECT_EQ(table_.sealed(kName, 70)[0]->facts.put, 7u);
+  EXPECT_THAT(table_.sets_of(kName), ElementsAre(SetId{5}, SetId{6, 0}, SetId{7, 0}));
+  table_.take({7, 0});
+  EXPECT_THAT(table_.sealed(kName, 70), IsEmpty());
+  EXPECT_THAT(table_.sets_of(kName), ElementsAre(SetId{5}, SetId{6, 0}));
+}
+
+TEST_F(StripeTableTest, WhatIsSealedIsSplitOffAndTheRestStaysOpen) {
+  StripeSet& open = add(6, 0);
+  open.pin = 2;
+  open.until_ns = 99;
+  StripeSet& part = table_.split({6}, {6, 3}, 0b100);
+  EXPECT_EQ(part.id, (SetId{6, 3}));
+  EXPECT_EQ(part.name, kName);
+  EXPECT_EQ(part.key, "key");
+  EXPECT_EQ(part.pin, 2);
+  EXPECT_EQ(part.until_ns, 99u);
+  EXPECT_EQ(part.stripes.at(2).entry, 62u);
+  EXPECT_EQ(table_.set_of({6, 2}), &part);
+  EXPECT_EQ(table_.set_of({6, 0}), &open);
+  EXPECT_EQ(table_.set_of({6, 1}), nullptr);
+  EXPECT_EQ(table_.set_of({5, 0}), nullptr);
+  EXPECT_THAT(table_.sets_of(6), ElementsAre(SetId{6, 3}, SetId{6}));
+  // Nothing is left of the open one.
+  table_.split({6}, {6, 1}, 0b1);
+  EXPECT_THAT(table_.sets_of(6), ElementsAre(SetId{6, 1}, SetId{6, 3}));
 }
 
 TEST_F(StripeTableTest, ASetOfWhichAStripeHasGoneIsBrokenOnce) {
@@ -143,8 +166,8 @@ TEST_F(StripeTableTest, ASetOfWhichAStripeHasGoneIsBrokenOnce) {
   table_.left({6, 2}, 63);
   table_.left({6, 0}, 60);
   EXPECT_EQ(set.stripes.at(2).entry, kNoEntry);
-  EXPECT_THAT(table_.take_flagged(), ElementsAre(6));
-  EXPECT_EQ(table_.sealed(kName), nullptr);
+  EXPECT_THAT(table_.take_flagged(), ElementsAre(SetId{6, 0}));
+  EXPECT_THAT(table_.sealed(kName, 60), IsEmpty());
 }
 
 TEST_F(StripeTableTest, OnlyALaterPutReplacesASet) {
@@ -154,7 +177,7 @@ TEST_F(StripeTableTest, OnlyALaterPutReplacesASet) {
   EXPECT_THAT(table_.take_flagged(), IsEmpty());
   table_.replaced(kName, 61);
   table_.replaced(kName, 62);
-  EXPECT_THAT(table_.take_flagged(), ElementsAre(6));
+  EXPECT_THAT(table_.take_flagged(), ElementsAre(SetId{6, 0}));
 }
 
 }  // namespace
