@@ -435,8 +435,9 @@ void Fetcher::end(Fetch& fetch) {
   if (same != by_name_.end() && same->second == fetch.id) by_name_.erase(same);
   if (fetch.reads_open > 0) return;
   give_back(fetch);
-  if (fetch.verdict == metadata::Verdict::kAccepted && !fetch.kept) {
-    withdraw(fetch.offer, fetch.id);
+  if (fetch.offered && !fetch.verdict_due && !fetch.kept) {
+    take_back(fetch.offer, fetch.id,
+              fetch.verdict_in ? std::optional(fetch.verdict) : std::nullopt);
   }
   fetches_.erase(fetch.id);
 }
@@ -491,8 +492,9 @@ void Fetcher::check_times(std::uint64_t now_ns) {
         if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.no_room);
         break;
       case Step::kOffered:
-        // What has been offered for another host's client is kept if it is taken, however late.
-        if (now_ns >= fetch.deadline_ns && !fetch.held) deliver(fetch);
+        // What has been offered for another host's client, or on a master's order, is kept if it is
+        // taken, however late.
+        if (now_ns >= fetch.deadline_ns && !fetch.held && !fetch.ended) deliver(fetch);
         break;
       case Step::kLocate:
       case Step::kLocating:

@@ -212,7 +212,8 @@ class Fetcher {
   static metadata::PublishItem item_of(const Fetch& fetch);
   void offer(Fetch& fetch);
   void supersede(const Fetch& fetch);
-  void withdraw(const metadata::PublishItem& item, std::uint64_t of);
+  void take_back(const metadata::PublishItem& item, std::uint64_t of,
+                 std::optional<metadata::Verdict> verdict);
   void read(Fetch& fetch);
   static bool may_read(const Fetch& fetch) {
     return fetch.step == Step::kReading && fetch.read_outcome == transport::Outcome::kDone &&

@@ -202,8 +202,7 @@ void Fetcher::offer(Fetch& fetch) {
                      if (alive.expired()) return;
                      Fetch* const offered = find(id);
                      if (offered == nullptr || offered->missed) {
-                       if (verdict == metadata::Verdict::kAccepted) withdraw(item, id);
-                       return;
+                       return take_back(item, id, verdict);
                      }
                      offered->verdict = verdict.value_or(metadata::Verdict::kStale);
                      offered->verdict_in = verdict.has_value();
@@ -223,15 +222,17 @@ void Fetcher::supersede(const Fetch& fetch) {
   }
 }
 
-// The master has one word of this node about an object, whoever gave it: not taken back while
-// another fetch has brought the same version, or still may.
-void Fetcher::withdraw(const metadata::PublishItem& item, std::uint64_t of) {
+// What has been offered is not kept here. The master has taken it; or may have, if no verdict came.
+// It has one word of this node about an object, whoever gave it: not taken back while another fetch
+// has brought the same version, or still may.
+void Fetcher::take_back(const metadata::PublishItem& item, std::uint64_t of,
+                        std::optional<metadata::Verdict> verdict) {
+  if (verdict && *verdict != metadata::Verdict::kAccepted) return;
   // What it was to replace here has gone for the master.
   for (ClusterTenant* const tenant : announcer_.tenants_of(item)) {
     const std::uint32_t entry = tenant->find(item.hash);
-    if (tenant->book().row(entry).version < item.version && !tenant->untold(entry)) {
-      tenant->drop(entry);
-    }
+    const bool older = tenant->book().row(entry).version < item.version;
+    if (verdict && older && !tenant->untold(entry)) tenant->drop(entry);
   }
   for (const auto& [id, other] : fetches_) {
     if (id != of && other->offered && !other->missed && other->name == item.hash &&

@@ -34,7 +34,11 @@ StripeMover::Move* StripeMover::find(std::uint32_t id) {
 void StripeMover::move(const metadata::wire::Copy& order, std::uint64_t now_ns, Ended ended) {
   for (const auto& tenant : tenants_) {
     for (const StripeSet* const set : tenant->stripes().sealed(order.key, order.version)) {
-      if (set->id.part == order.part) return ended(MC_OK);
+      if (set->id.part != order.part) continue;
+      // The master does not know, or has forgotten.
+      tenant->changes().push_back(
+          {ClusterTenant::item_of(*set), set->stripes.begin()->second.entry});
+      return ended(MC_OK);
     }
   }
   for (auto& [id, move] : moves_) {
@@ -183,6 +187,13 @@ void StripeMover::seal(Move& move) {
                      });
 }
 
+// The master may have taken it, and say so too late: what it has been told must not go.
+bool StripeMover::is_offered(const Move& move) const {
+  if (move.step != Step::kSealing) return false;
+  const StripeSet* const set = move.tenant->stripes().find(move.set());
+  return set != nullptr && set->offered;
+}
+
 // ---- Ends ---------------------------------------------------------------------------------------
 
 // At the end of the turn: this may be called from within those who use the move.
@@ -215,19 +226,20 @@ void StripeMover::flush(std::uint64_t now_ns) {
   std::vector<std::uint32_t> ids;
   for (const auto& [id, move] : moves_) ids.push_back(id);
   for (const std::uint32_t id : ids) {
-    if (Move* const move = find(id); move->step == Step::kAsking) ask(*move);
-    if (Move* const move = find(id); move->step == Step::kPulling) pull(*move);
-    if (Move* const move = find(id); move->step == Step::kSealing) seal(*move);
-    Move* const move = find(id);
-    if (move == nullptr) continue;
-    if (move->step == Step::kFailed) {
-      end(*move, move->failure,
-          move->failure == MC_NO_SPACE    ? counters_.no_room
-          : move->failure == MC_CANCELLED ? counters_.refused
-                                          : counters_.failed);
-    } else if (now_ns >= move->deadline_ns) {
+    Move* move = find(id);
+    if (now_ns >= move->deadline_ns && !is_offered(*move)) {
       end(*move, MC_TIMEOUT, counters_.late);
+      continue;
     }
+    if (move->step == Step::kAsking) ask(*move);
+    if (move->step == Step::kPulling) pull(*move);
+    if (move->step == Step::kSealing) seal(*move);
+    move = find(id);
+    if (move == nullptr || move->step != Step::kFailed) continue;
+    end(*move, move->failure,
+        move->failure == MC_NO_SPACE    ? counters_.no_room
+        : move->failure == MC_CANCELLED ? counters_.refused
+                                        : counters_.failed);
   }
 }
 

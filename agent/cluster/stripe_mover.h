@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: takes a part of an object in stripes over from another host, on a master's order:
-// asks
-//   where its stripes lie there, pulls each, and seals them here under the version that they have.
+// What it is: takes a part of an object in stripes over from another host, on a master's order: it
+//   asks where its stripes lie there, pulls each, and seals them here under their version.
 //
 //     Copy ──► kAsking ──all rows in──► kPulling ──all here──► kSealing ──the master knows──► done
 //                 ▲                        │ a stripe that cannot be read, a few times
@@ -77,6 +76,7 @@ class StripeMover {
   void pull_one(Move& move, std::uint16_t number, Row& row);
   void on_pulled(Move& move, mc_status status);
   void seal(Move& move);
+  bool is_offered(const Move& move) const;
   void fail(Move& move, mc_status status);
   void end(Move& move, mc_status status, std::uint64_t& reason);
 

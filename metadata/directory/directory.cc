@@ -150,6 +150,15 @@ Verdict Directory::withdraw(const Node& node, const PublishItem& item) {
   return Verdict::kAccepted;
 }
 
+void Directory::release(const Holding& holding) {
+  const Node* const node = find(holding.node);
+  if (node == nullptr) return;
+  table_.for_key(holding.hash, [&](Slot& slot) {
+    const bool of_node = sessions_.node_of(slot.session()) == index_of(*node);
+    if (of_node && slot.version == holding.version) table_.erase(slot);
+  });
+}
+
 void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) const {
   answer.keys.clear();
   answer.holders.clear();

@@ -58,6 +58,10 @@ class Directory {
 
   // What another directory has removed is refused here as well.
   void bury(std::span<const RemoveItem> removed);
+  // The node is told to let go of it, and counts as its holder no more. Not refused: should the
+  // order be lost with its link, the report after it names the object again.
+  void release(const Holding& holding);
+
   // A number for a removal that agents find by themselves: by a pattern over the keys' text.
   std::uint64_t number_removal() { return ++removal_; }
 

@@ -225,7 +225,7 @@ void Reign::advance_drains() {
         if (found != drains_.end()) found->second.planner->finished(hash, ok);
       });
     }
-    drop(orders.releases, 0);
+    release(orders.releases);
   }
 }
 
@@ -236,7 +236,13 @@ void Reign::advance_hot() {
   for (const CopyJob& job : orders.copies) {
     copy(job, [this, hash = job.hash](bool ok) { hot_.finished(hash, ok, now_ns_); });
   }
-  drop(orders.releases, 0);
+  release(orders.releases);
+}
+
+// Forgotten before it is told: whoever looks for a place to let go of next must not count on it.
+void Reign::release(const std::vector<Holding>& holdings) {
+  for (const Holding& holding : holdings) directory_.release(holding);
+  drop(holdings, 0);
 }
 
 // At random, for batches repeat themselves.

@@ -127,6 +127,7 @@ class Reign {
   void tell_the_late();
   bool must_forget(const Speaker& who);
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
+  void release(const std::vector<Holding>& holdings);
   // finish: when all have dropped, or are gone, or have not answered in time.
   void drop(const std::vector<Holding>& holdings, std::uint64_t removal,
             std::function<void()> finish = nullptr);

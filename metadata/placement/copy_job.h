@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an order to copy one object, or a part of one in stripes, from a holder to a node
-// that
-//   lacks it, and the ledger of those under way, which bounds how many there are, in all and at
-//   each node.
+// What it is: an order to copy one object, or a part of one in stripes, to a node that lacks it;
+//   and the ledger of those under way, which bounds how many there are, in all and at each node.
 // Threads: one.
 #pragma once
 

@@ -59,6 +59,7 @@ class HoldingAgent final : public AgentSide {
   MasterClient& client() { return *client_; }
   // So many Drop orders are answered MC_BUSY.
   void be_busy(int times) { busy_ = times; }
+  [[nodiscard]] int busy_left() const { return busy_; }
   // Removals by pattern wait, until told otherwise.
   void stall_matching(bool stalled);
   [[nodiscard]] bool has_stalled();

@@ -336,6 +336,34 @@ TEST(MasterProcess, ADrainedMembersObjectsMoveAndAreReleased) {
   }));
 }
 
+// Who has been told to let go of an object, and has not done so yet, is no holder to count on.
+TEST(MasterProcess, TwoDrainsOneAfterTheOtherLeaveAnObjectSomewhere) {
+  const MasterProcess master({"--recover-ms", "0"});
+  HoldingAgent one(to({master.address()}), 1);
+  HoldingAgent two(to({master.address()}), 2);
+  ASSERT_TRUE(one.until_ready() && two.until_ready());
+  one.put({"k"});
+  two.put({"k"});
+  const auto reader = tool(to({master.address()}));
+  const auto drain = [&](NodeId node, bool stop) {
+    return wait_for<wire::DrainAnswer>(
+        [&](auto done) { reader->drain({.node = node, .stop = stop}, soon(), std::move(done)); });
+  };
+  constexpr int kBusy = 1'000'000;
+  one.be_busy(kBusy);
+  drain(1, false);
+  ASSERT_TRUE(until([&] { return one.busy_left() < kBusy; }));  // it has been told
+  drain(1, true);
+  ASSERT_TRUE(until([&] {
+    const auto progress = drain(2, false);
+    return progress && (progress->copied > 0 || !two.holds("k"));
+  }));
+  EXPECT_TRUE(two.holds("k"));
+  one.be_busy(0);
+  EXPECT_TRUE(until([&] { return !one.holds("k") || !two.holds("k"); }));
+  EXPECT_TRUE(one.holds("k") || two.holds("k"));
+}
+
 TEST(MasterProcess, PlacementPrefersTheAskingHost) {
   const MasterProcess master({});
   HoldingAgent one(to({master.address()}), 1);

@@ -104,13 +104,13 @@ void SimWorld::place_elsewhere(Client& client) {
   send_errand(client, Errand::Kind::kPlace);
 }
 
-// An upsert in stripes that does not come to its end, because somebody died or was cut off while it
-// was being sealed, may have taken away what it was to replace. What no host takes as a whole is
-// cut into stripes however small it is.
+// A put in stripes that does not come to its end, because somebody died or was cut off while it was
+// being sealed, may have taken away what it was to replace, or what gave way to it meanwhile. What
+// no host takes as a whole is cut into stripes however small it is.
 void SimWorld::may_have_replaced(const Client& client) {
   const bool in_stripes =
       client.kind == Errand::Kind::kPlace && history_.put(client.put).size > kStripeUnit;
-  if (in_stripes && client.upsert && !history_.calm(client.begin_ns, now_ns_)) {
+  if (in_stripes && !history_.calm(client.begin_ns, now_ns_)) {
     history_.lost(client.keys[0], now_ns_);
   }
 }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a host tells the master of a copy that it has been ordered to make.
+#include <gtest/gtest.h>
+
+#include "agent/cluster/cluster_node.h"
+#include "agent/cluster/cluster_orders.h"
+#include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
+#include "transport/loop/loop_transport.h"
+#include "unit/scripted_master.h"
+
+namespace mc::agent {
+namespace {
+
+using metadata::PublishItem;
+using metadata::Verdict;
+
+class Host final : public ClusterNode {
+ public:
+  Host(MemberId id, transport::loop::LoopNetwork& network)
+      : ClusterNode({id, 1, "secret", {}, {}}), transport_(network.make(id)) {
+    connect({&master}, *transport_);
+    tenant = make_tenant("copied", hash_seed("copied"));
+    EXPECT_TRUE(tenant && add_tenant(tenant, {}).ok());
+  }
+  ~Host() override {
+    remove_tenant(*tenant);
+    stop();
+  }
+  int wait_fd() const override { return -1; }
+  void turn() {
+    while (!master.members_asked.empty()) {
+      metadata::wire::MembersAnswer members;
+      for (const MemberId id : {1u, 2u}) members.members.emplace_back().descriptor.node = id;
+      const auto answer = std::move(master.members_asked.front());
+      master.members_asked.pop_front();
+      answer(members);
+    }
+    poll(now_ns());
+    flush(now_ns());
+  }
+  void put(const std::string& key, std::span<const std::byte> bytes) {
+    Store& store = *tenant->store;
+    PutOrder order;
+    ASSERT_EQ(store.reserve(7, bytes.size(), true, order.entry), Store::Reserve::kOk);
+    store.write(order.entry, 0, bytes);
+    order.key = key;
+    order.length = bytes.size();
+    order.checksum = checksum(store.index().hash(key), bytes.data(), bytes.size());
+    ASSERT_EQ(store.publish(7, order), Store::Put::kStored);
+  }
+  bool holds() const { return tenant->store->live_count() != 0; }
+  void copy(const metadata::wire::Copy& order, MasterOrders::Done done) {
+    orders_of(0)->on_copy(order, std::move(done));
+  }
+
+  ScriptedMaster master;
+  std::shared_ptr<Tenant> tenant;
+
+ private:
+  std::unique_ptr<transport::Transport> transport_;
+};
+
+class CopyTest : public ::testing::Test {
+ protected:
+  // Host 1 has an object; host 2 reads it, and has told the master, which has not said yet.
+  void SetUp() override {
+    source_.put("key", std::vector<std::byte>(100, std::byte{42}));
+    ASSERT_TRUE(turn_until([&] { return !source_.master.published.empty(); }));
+    const PublishItem& put = source_.master.published.front().items.front();
+    target_.copy({put.hash, put.version, put.bytes, 1, {}, 0, 0},
+                 [this](const Status& status) { done_.push_back(status.code()); });
+    ASSERT_TRUE(turn_until([&] { return !target_.master.published.empty(); }));
+    told_ = target_.master.published.front().items.front();
+    ASSERT_EQ(told_.version, put.version);
+    ASSERT_EQ(told_.what, PublishItem::What::kHolds);
+    ASSERT_TRUE(done_.empty());
+  }
+  bool turn_until(const std::function<bool()>& there) {
+    for (const std::uint64_t until_ns = now_ns() + 10'000 * kMs; now_ns() < until_ns;) {
+      if (there()) return true;
+      source_.turn();
+      target_.turn();
+    }
+    return false;
+  }
+  void answer(Result<std::vector<Verdict>> verdicts) {
+    const auto first = std::move(target_.master.published.front());
+    target_.master.published.pop_front();
+    first.done(std::move(verdicts));
+  }
+
+  transport::loop::LoopNetwork network_;
+  Host source_{1, network_};
+  Host target_{2, network_};
+  PublishItem told_;
+  std::vector<mc_status> done_;
+};
+
+TEST_F(CopyTest, ItIsHereWhenTheMasterHasTakenIt) {
+  EXPECT_FALSE(target_.holds());
+  answer(std::vector{Verdict::kAccepted});
+  EXPECT_EQ(done_, std::vector{MC_OK});
+  EXPECT_TRUE(target_.holds());
+}
+
+// The master may have taken it, and let the other host go for that.
+TEST_F(CopyTest, WhatIsNotKeptForWantOfAVerdictIsTakenBack) {
+  answer(fail(MC_TIMEOUT, "no answer in time"));
+  EXPECT_EQ(done_, std::vector{MC_CANCELLED});
+  EXPECT_FALSE(target_.holds());
+  ASSERT_TRUE(turn_until([&] { return !target_.master.published.empty(); }));
+  const PublishItem& said = target_.master.published.front().items.front();
+  EXPECT_EQ(said.what, PublishItem::What::kDropped);
+  EXPECT_EQ(said.hash, told_.hash);
+  EXPECT_EQ(said.version, told_.version);
+}
+
+TEST_F(CopyTest, NothingIsTakenBackOfWhatWasRefused) {
+  answer(std::vector{Verdict::kRemoved});
+  EXPECT_EQ(done_, std::vector{MC_CANCELLED});
+  EXPECT_FALSE(target_.holds());
+  for (int i = 0; i < 100; ++i) target_.turn();
+  EXPECT_TRUE(target_.master.published.empty());
+}
+
+}  // namespace
+}  // namespace mc::agent
