@@ -26,7 +26,7 @@ struct Errand {
   enum class Kind : std::uint8_t {
     kAnnounce,  // until the master knows the objects in these entries
     kFetch,     // objects that other hosts hold, to be lent to readers here
-    kExists,
+    kExists,    // and how long they are, wherever
     kRemove,
     kPlace,  // until another host holds the object, which finds no room here
   };
@@ -34,6 +34,7 @@ struct Errand {
     std::string key;                 // all but kAnnounce
     std::uint32_t entry = kNoEntry;  // kAnnounce: in. kFetch: out
     shm::Word64* pin = nullptr;      // kFetch: where the reader's pin goes
+    std::uint64_t length = 0;        // kExists, out: of the object
     std::uint32_t number = 0;        // the request's item
     mc_status status = MC_OK;        // out
     bool open = true;

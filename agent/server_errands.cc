@@ -69,7 +69,8 @@ void Server::finish_errand(Work& work) {
   const Errand& errand = *work.errand;
   if (errand.kind != Errand::Kind::kAnnounce) {
     for (const Errand::Item& item : errand.items) {
-      finish_item(work, item.status, {MC_OK, item.status == MC_OK ? item.entry : kNoEntry, 0});
+      const bool done = item.status == MC_OK;
+      finish_item(work, item.status, {MC_OK, done ? item.entry : kNoEntry, done ? item.length : 0});
     }
     complete(work, work.first_failure);
     return;

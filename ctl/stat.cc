@@ -18,7 +18,8 @@ constexpr std::string_view kDescription =
     "\n"
     "Length, version, checksum (CRC-64/XZ of the bytes, seeded with the key's hash), pin and the\n"
     "time it has left, extents, group, and the hash of the parent's key. Read from the shared\n"
-    "index; the object's bytes are not touched.";
+    "index; the object's bytes are not touched. Of an object that only other hosts hold, its\n"
+    "master knows the length, and that alone is shown; mcctl where shows who holds it.";
 
 constexpr std::string_view kFooter =
     "EXAMPLES\n"
@@ -48,6 +49,8 @@ void print_stat_json(const std::string& key, const mc_stat_info& info) {
   Json::Value document;
   document["key"] = escape_key(key);
   document["length"] = Json::UInt64(info.length);
+  document["here"] = info.extent_count != 0;
+  if (info.extent_count == 0) return print_json(document);
   document["version"] = Json::UInt64(info.version);
   // 64-bit sums and hashes as text: many readers of JSON keep 53 bits of a number.
   document["checksum"] = fmt::format("{:016x}", info.checksum);
@@ -60,6 +63,12 @@ void print_stat_json(const std::string& key, const mc_stat_info& info) {
 }
 
 void print_stat_text(const std::string& key, const mc_stat_info& info) {
+  if (info.extent_count == 0) {
+    fmt::print("key       {}\n", escape_key(key));
+    fmt::print("length    {} ({} bytes)\n", format_bytes(info.length), format_count(info.length));
+    fmt::print("here      no; mcctl where shows who holds it\n");
+    return;
+  }
   std::string pin(pin_name(info.pin));
   if (info.pin == MC_PIN_SOFT) {
     pin += ", " + format_duration_ns(static_cast<double>(info.pin_left_ms) * 1e6) + " left";

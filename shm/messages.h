@@ -72,7 +72,7 @@ static_assert(sizeof(Request) == sizeof(RecordWords));
 struct ItemResult {
   std::int32_t status;
   std::uint32_t refill_entry;   // a new reservation of the size just used, or kNoRefill
-  std::uint64_t refill_offset;  // of its only extent
+  std::uint64_t refill_offset;  // of its only extent; kExists: the object's length, or 0
 };
 inline constexpr std::uint32_t kNoRefill = 0xffffffff;
 

@@ -43,6 +43,7 @@ bool Fetcher::serve_locally(Errand& errand, Errand::Item& item, ClusterTenant& t
         shm::pin_value(*found, store.index().entry(*found).version.load_relaxed()));
   }
   item.entry = *found;
+  item.length = store.index().entry(*found).length.load_relaxed();
   errand.settle(item, MC_OK);
   ended_ = true;
   return true;

@@ -32,9 +32,10 @@ void Fetcher::exists(const std::shared_ptr<Errand>& errand, ClusterTenant& tenan
     if (!item.open || serve_locally(*errand, item, tenant)) continue;
     const KeyHash name = tenant.name_of(item.key);
     if (!masters_.of(name).ready()) {
-      const bool known = locations_.find(name) != nullptr;
-      counters_.master_away += known ? 0 : 1;
-      errand->settle(item, known ? MC_OK : MC_NOT_FOUND);
+      const Location* const known = locations_.find(name);
+      counters_.master_away += known != nullptr ? 0 : 1;
+      item.length = known != nullptr ? known->row.length : 0;
+      errand->settle(item, known != nullptr ? MC_OK : MC_NOT_FOUND);
       ended_ = true;
       continue;
     }
@@ -65,8 +66,10 @@ void Fetcher::ask_whether_there(const std::shared_ptr<Errand>& errand,
                 if (alive.expired()) return;
                 for (std::size_t i = 0; i < asked.size(); ++i) {
                   const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
+                  Errand::Item& item = errand->items[asked[i]];
+                  item.length = found ? answer->keys[i].bytes : 0;
                   if (found) note_holders(names[i], *answer, answer->keys[i]);
-                  errand->settle(errand->items[asked[i]], found ? MC_OK : MC_NOT_FOUND);
+                  errand->settle(item, found ? MC_OK : MC_NOT_FOUND);
                 }
                 ended_ |= errand->over();
               });

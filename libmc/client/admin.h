@@ -27,7 +27,7 @@
 //   {"verb":"nodes"}     -> {"nodes":[{"node","incarnation","address","state","self","reachable",
 //                            "capacity_bytes","used_bytes","objects"}]}
 //   {"verb":"where","namespace","key"} ->
-//   {"found","recovering","version","bytes","replicas_wanted",
+//   {"found","recovering","version","bytes","replicas_wanted","parts","missing_parts",
 //                            "holders":[{"node","address","self"}]}
 //   {"verb":"where","namespace","keys"} -> {"holders":[[node,…],…]} for each of at most 256 keys
 //   {"verb":"replicate","namespace","key","replicas"} -> {} when this host holds it

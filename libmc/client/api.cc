@@ -83,6 +83,31 @@ class LookAhead {
   std::array<std::uint64_t, kItems> hashes_{};
 };
 
+// Asks about those that are not here; take(index, length) hears of each that another host has.
+template <typename Take>
+void find_elsewhere(mc_client* client, Channel& channel, const mc_slice* keys, std::size_t count,
+                    mc_status* statuses, Take take) {
+  const std::uint64_t deadline_ns = deadline_in(of(client), 0);
+  mc_slice asked[kFetchBatch];
+  std::size_t indices[kFetchBatch];
+  mc_status answers[kFetchBatch];
+  std::uint64_t lengths[kFetchBatch];
+  for (std::size_t next = 0; next < count;) {
+    std::size_t wanted = 0;
+    for (; next < count && wanted < kFetchBatch; ++next) {
+      if (statuses[next] == MC_OK) continue;
+      asked[wanted] = keys[next];
+      indices[wanted++] = next;
+    }
+    if (wanted == 0) break;
+    exist_elsewhere(channel, asked, wanted, answers, lengths, deadline_ns);
+    for (std::size_t i = 0; i < wanted; ++i) {
+      statuses[indices[i]] = answers[i];
+      if (answers[i] == MC_OK) take(indices[i], lengths[i]);
+    }
+  }
+}
+
 }  // namespace
 
 void mc::client::get_here(Channel& channel, mc_get_item* items, std::size_t count) {
@@ -277,7 +302,7 @@ mc_status mc_exists(mc_client* client, mc_slice key) {
   if (object_exists(**channel, key, hash_of(**channel, key), false)) return MC_OK;
   mc_status status = MC_NOT_FOUND;
   if (may_be_elsewhere(**channel)) {
-    exist_elsewhere(**channel, &key, 1, &status, deadline_in(of(client), 0));
+    exist_elsewhere(**channel, &key, 1, &status, nullptr, deadline_in(of(client), 0));
   }
   return status == MC_OK ? MC_OK : set_error(status);
 }
@@ -292,21 +317,7 @@ mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
   if (!channel) return set_error(channel.error());
   if (!exist_here(**channel, keys, count, statuses)) return invalid(kBadKey);
   if (!may_be_elsewhere(**channel)) return MC_OK;
-  const std::uint64_t deadline_ns = deadline_in(of(client), 0);
-  mc_slice asked[kFetchBatch];
-  std::size_t indices[kFetchBatch];
-  mc_status answers[kFetchBatch];
-  for (std::size_t next = 0; next < count;) {
-    std::size_t wanted = 0;
-    for (; next < count && wanted < kFetchBatch; ++next) {
-      if (statuses[next] == MC_OK) continue;
-      asked[wanted] = keys[next];
-      indices[wanted++] = next;
-    }
-    if (wanted == 0) break;
-    exist_elsewhere(**channel, asked, wanted, answers, deadline_ns);
-    for (std::size_t i = 0; i < wanted; ++i) statuses[indices[i]] = answers[i];
-  }
+  find_elsewhere(client, **channel, keys, count, statuses, [](std::size_t, std::uint64_t) {});
   return MC_OK;
 }
 
@@ -329,6 +340,19 @@ mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count, m
     if (infos[i].struct_size < sizeof infos[i]) return invalid("set mc_stat_info.struct_size");
     if (check_key(keys[i]) != MC_OK) return invalid(kBadKey);
     statuses[i] = stat_object(**channel, keys[i], hash_of(**channel, keys[i]), &infos[i]);
+  }
+  if (may_be_elsewhere(**channel)) {
+    find_elsewhere(client, **channel, keys, count, statuses,
+                   [&](std::size_t i, std::uint64_t length) {
+                     const std::size_t struct_size = infos[i].struct_size;
+                     infos[i] = {};
+                     infos[i].struct_size = struct_size;
+                     infos[i].length = length;
+                     // The agent is older, and says only that it is there.
+                     if (length == 0) statuses[i] = MC_NOT_FOUND;
+                   });
+  }
+  for (std::size_t i = 0; i < count; ++i) {
     if (first == MC_OK) first = statuses[i];
   }
   return first == MC_OK ? MC_OK : set_error(first);

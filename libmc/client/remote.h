@@ -38,9 +38,9 @@ FetchedObject take_fetched(const Channel& channel, shm::Word64* pin, const shm::
 // Fetches up to kFetchBatch objects. Where the status is not MC_OK the slot is clear again.
 void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
                    FetchedObject* fetched, std::uint64_t deadline_ns);
-// Statuses: MC_OK or MC_NOT_FOUND.
+// Statuses: MC_OK or MC_NOT_FOUND. lengths: of those that are there; or null.
 void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
-                     std::uint64_t deadline_ns);
+                     std::uint64_t* lengths, std::uint64_t deadline_ns);
 
 // What read_object() and view_object() do with an object that was found here.
 mc_status read_fetched(Channel& channel, const FetchedObject& fetched, const mc_span* pieces,

@@ -119,7 +119,10 @@ def __getattr__(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Stat:
-    """What the pool knows of an object. length: bytes; pin_left: seconds of a soft pin."""
+    """What the pool knows of an object. length: bytes; pin_left: seconds of a soft pin.
+
+    Of an object that only other hosts hold, the length; all else is 0, extent_count too.
+    """
 
     length: int
     version: int

@@ -3,9 +3,13 @@
 // What a user of a cluster sees, and what is left when a part of it dies.
 #include "cluster/cluster_fixture.h"
 
+#include <json/reader.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <memory>
+#include <sstream>
 #include <thread>
 
 #include "conformance/store_servers.h"
@@ -445,6 +449,69 @@ TEST_F(ClusterTest, RailsShowWhatCameOverThem) {
     EXPECT_TRUE(!used || rail["health"].asString() == "up") << rail.toStyledString();
   }
   EXPECT_GE(carried, value.size());
+}
+
+// What mcctl stat prints of a key.
+std::string mcctl_stat(const std::string& socket, const std::string& options) {
+  const std::string command = MC_TEST_BIN "/mcctl stat --agent " + socket + " " + options + " 2>&1";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  std::string all;
+  char text[4096];
+  while (std::fgets(text, sizeof text, pipe.get()) != nullptr) all += text;
+  return all;
+}
+
+TEST_F(ClusterTest, McctlStatSaysWhetherTheObjectIsHere) {
+  start(2);
+  ASSERT_EQ(put(0, "there", content("there", 5000)), MC_OK);
+  const auto document = [&](std::size_t agent) {
+    Json::Value found;
+    std::istringstream(mcctl_stat(agents_[agent]->socket(), "there --json")) >> found;
+    return found;
+  };
+  EXPECT_TRUE(document(0)["here"].asBool());
+  EXPECT_EQ(document(0)["extents"].asUInt(), 1u);
+  EXPECT_FALSE(document(1)["here"].asBool());
+  EXPECT_EQ(document(1)["length"].asUInt(), 5000u);
+  EXPECT_FALSE(document(1).isMember("version"));
+  const std::string text = mcctl_stat(agents_[1]->socket(), "there");
+  EXPECT_NE(text.find("(5,000 bytes)\nhere      no"), std::string::npos) << text;
+  EXPECT_NE(mcctl_stat(agents_[1]->socket(), "none").find("no object has this key"),
+            std::string::npos);
+}
+
+TEST_F(ClusterTest, StatTellsTheLengthOfWhatOnlyOthersHold) {
+  start(2);
+  const std::string value = content("there", 5000);
+  ASSERT_EQ(put(0, "there", value), MC_OK);
+  ASSERT_EQ(put(1, "here", "value"), MC_OK);
+  const mc_slice keys[] = {slice("there"), slice("none"), slice("here")};
+  mc_stat_info infos[3] = {};
+  mc_status statuses[3] = {};
+  for (mc_stat_info& info : infos) {
+    info.struct_size = sizeof info;
+    info.version = 99;
+  }
+  EXPECT_EQ(mc_stat_batch(client(1), keys, 3, infos, statuses), MC_NOT_FOUND);
+  EXPECT_EQ(statuses[0], MC_OK);
+  EXPECT_EQ(infos[0].length, value.size());
+  EXPECT_EQ(infos[0].extent_count, 0u) << "none of it is here";
+  EXPECT_EQ(infos[0].version, 0u);
+  EXPECT_EQ(infos[0].struct_size, sizeof infos[0]);
+  EXPECT_EQ(statuses[1], MC_NOT_FOUND);
+  EXPECT_EQ(statuses[2], MC_OK);
+  EXPECT_EQ(infos[2].length, 5u);
+  EXPECT_EQ(infos[2].extent_count, 1u);
+  // Nothing was fetched for that; when it was, it is still another host's.
+  EXPECT_EQ(counter(1, "counters", "fetches"), 0u);
+  EXPECT_TRUE(get(1, "there") == value);
+  // Known from before, with no master to ask.
+  master_->kill_hard();
+  ASSERT_TRUE(wait_for([&] { return !ask(1, "status")["cluster"]["master_ready"].asBool(); }));
+  mc_stat_info again{};
+  again.struct_size = sizeof again;
+  EXPECT_EQ(mc_stat(client(1), slice("there"), &again), MC_OK);
+  EXPECT_EQ(again.length, value.size());
 }
 
 }  // namespace

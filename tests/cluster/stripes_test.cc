@@ -21,6 +21,10 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
   for (std::size_t agent = 0; agent < 4; ++agent) {
     EXPECT_TRUE(get(agent, "large") == value) << agent;
     EXPECT_TRUE(exists(agent, "large"));
+    mc_stat_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(mc_stat(client(agent), slice("large"), &info), MC_OK) << mc_last_error();
+    EXPECT_EQ(info.length, value.size());
     mc_view view;
     ASSERT_EQ(mc_get_view(client(agent), slice("large"), &view), MC_OK) << mc_last_error();
     EXPECT_EQ(view.size, value.size());

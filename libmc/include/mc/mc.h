@@ -230,6 +230,8 @@ MC_API mc_status mc_exists(mc_client* client, mc_slice key); /* MC_OK or MC_NOT_
 MC_API mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses);
 
+/* Of an object that only other hosts hold, a master is asked and its length is told; all else is 0,
+ * extent_count too. */
 typedef struct mc_stat_info {
   size_t struct_size;
   uint64_t length;

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import logging
 
+import mckv
+
 from mooncake import _codes
-from mooncake._arguments import keys_of
+from mooncake._arguments import bad_key, key_of, keys_of
 from mooncake._byte_calls import ByteCalls
 from mooncake._types import ReplicaDescriptor
 
@@ -17,11 +19,18 @@ class PlacementCalls(ByteCalls):
     """Mixed into MooncakeDistributedStore."""
 
     def get_replica_desc(self, key: str) -> list[ReplicaDescriptor]:
-        size = self.get_size(key)
-        return [] if size < 0 else [ReplicaDescriptor(size, self._hostname)]
+        """This host's replica; those of other hosts are not named."""
+        key_of(key)
+        try:
+            found = None if bad_key(key) else self._client.stat_batch((key,))[0]
+        except mckv.McError:
+            return []
+        if found is None or found.extent_count == 0:
+            return []
+        return [ReplicaDescriptor(found.length, self._hostname)]
 
     def batch_get_replica_desc(self, keys: list[str]) -> dict[str, list[ReplicaDescriptor]]:
-        """Only of the keys that exist."""
+        """Only of the keys that this host holds."""
         found = {key: self.get_replica_desc(key) for key in keys_of(keys)}
         return {key: replicas for key, replicas in found.items() if replicas}
 
