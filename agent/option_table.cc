@@ -148,12 +148,17 @@ std::vector<OptionRow<Options>> make_agent_rows() {
       row<&O::zone>("zone", text(kMaxAddressBytes),
                     "where this host stands, as a rack's or zone's name: near holders are read "
                     "first"),
-      row<&O::transports>("transports", choice({"auto", "tcp", "rdma"}),
-                          "how bytes come from peers: auto takes RDMA where both hosts have it, "
-                          "else TCP; rdma refuses to start without a device"),
+      row<&O::transports>("transports", choice({"auto", "tcp", "rdma", "fabric"}),
+                          "how bytes come from peers: auto takes RDMA or an EFA where both hosts "
+                          "have it, else TCP; rdma and fabric (libfabric) refuse to start without "
+                          "a device"),
       row<&O::rdma_devices>("rdma_devices", text(kMaxUrlBytes),
                             "RDMA devices to use, as rdma link shows them, with commas between "
                             "them; empty: all that have an active port"),
+      row<&O::fabric_provider>("fabric_provider",
+                               {ValueKind::kText, 1, kMaxAddressBytes, false, {}},
+                               "provider of libfabric, as fi_info names it: efa, or for instance "
+                               "tcp;ofi_rxm; the same at all hosts"),
       row<&O::stripe_bytes>("stripe_bytes", size(kLeastStripe, kMaxAnyPoolBytes, true),
                             "objects larger than this are put in stripes of this size on several "
                             "hosts; 0: only those that no host has room for"),

@@ -30,6 +30,8 @@ struct NamespaceOptions {
   std::vector<std::uint32_t> allow_uids;  // empty: Options::allow_uids
 };
 
+inline constexpr const char* kEfaProvider = "efa";
+
 struct Options {
   std::string runtime_dir;  // default: /run/mc for root under systemd, else /dev/shm/mc-UID
   std::string socket;       // default: <runtime_dir>/agent.sock
@@ -66,9 +68,10 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   std::string advertise;  // what peers dial; empty: listen, with the port that was taken
   std::string zone;
-  std::string transports = "auto";           // "auto" | "tcp" | "rdma"
-  std::string rdma_devices;                  // names, with commas between them; empty: all
-  std::uint32_t rdma_ack_timeout = 14;       // of InfiniBand: 4.096 us * 2^it
+  std::string transports = "auto";             // "auto" | "tcp" | "rdma" | "fabric"
+  std::string rdma_devices;                    // names, with commas between them; empty: all
+  std::string fabric_provider = kEfaProvider;  // of libfabric
+  std::uint32_t rdma_ack_timeout = 14;         // of InfiniBand: 4.096 us * 2^it
   std::uint64_t stripe_bytes = 0;            // larger objects lie on several hosts; 0: if they must
   std::uint32_t stripe_grace_seconds = 60;   // how long stripes wait for others' lost ones
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
@@ -95,5 +98,7 @@ Result<LoadedOptions> load_embedded_options(std::string_view lines);
 // Name, default and help of every option, for --help and the example configuration.
 std::vector<OptionText> option_table();
 using options::parse_size;
+// The items of a list with commas between them.
+std::vector<std::string> split_list(const std::string& text);
 
 }  // namespace mc::agent

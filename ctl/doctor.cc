@@ -20,10 +20,9 @@ constexpr std::string_view kDescription =
     "\n"
     "Looks at everything mc depends on and says for each whether it is ok, worth a change (warn) "
     "or\n"
-    "in the way (fail), and what to do: the agent and its version, the rights of its directory "
-    "and\n"
-    "socket, the systemd unit, memory, control group, huge pages, limits, CPUs, clock, and the\n"
-    "kernel's features. Changes nothing and needs no rights.\n"
+    "in the way (fail), and what to do: the agent and its version, what carries bytes from its\n"
+    "peers, the rights of its directory and socket, the systemd unit, memory, control group, huge\n"
+    "pages, limits, CPUs, clock, and the kernel's features. Changes nothing and needs no rights.\n"
     "\n"
     "Limits are those of the agent's process when it answers, else those of this shell. The wait\n"
     "for the agent is --timeout-ms, but 1 s at most.";

@@ -94,4 +94,23 @@ Verdict check_agent_version(const AgentFacts& agent) {
   return {name, Health::kOk, "mcctl and agent " + agent.version, {}};
 }
 
+Verdict check_transports(const AgentFacts& agent) {
+  const std::string name = "transports";
+  if (!agent.answered) {
+    return {name, Health::kWarn, "how bytes come from peers is unknown",
+            "start mc-agent, then run this again"};
+  }
+  if (!agent.in_cluster) return {name, Health::kOk, "none: the agent is in no cluster", {}};
+  const std::string& obstacles = agent.one_sided_obstacles;
+  if (agent.one_sided.empty()) {
+    return {name, Health::kOk, "TCP alone" + (obstacles.empty() ? "" : ": " + obstacles), {}};
+  }
+  const std::string finding =
+      fmt::format("TCP, and {} for large reads ({})", agent.one_sided, agent.one_sided_devices);
+  if (obstacles.empty()) return {name, Health::kOk, finding, {}};
+  return {name, Health::kWarn, finding + "; not used: " + obstacles,
+          "mend what is named, then restart the agent: it keeps its objects; mcctl rails shows "
+          "each way"};
+}
+
 }  // namespace mc::ctl

@@ -186,6 +186,15 @@ AgentFacts probe_agent(const Context& context) {
   out.ready = flag_field(*answer, "ready");
   out.pid = number_field(*answer, "pid");
   out.version = text_field(*answer, "version");
+  request["verb"] = "rails";
+  const auto rails =
+      client::admin_call(out.socket, request, std::min(timeout_ns(context), kLongestWaitNs));
+  out.in_cluster = rails.has_value();
+  if (!rails) return out;
+  const Json::Value& beside = field(*rails, "one_sided");
+  out.one_sided = text_field(beside, "transport");
+  out.one_sided_devices = text_field(beside, "devices");
+  out.one_sided_obstacles = text_field(beside, "obstacles");
   return out;
 }
 

@@ -70,6 +70,11 @@ struct AgentFacts {
   std::uint64_t pid = 0;
   std::string version;
   std::string our_version;
+  // Of an agent in a cluster: what carries large reads beside TCP, if anything, and why not more.
+  bool in_cluster = false;
+  std::string one_sided;
+  std::string one_sided_devices;
+  std::string one_sided_obstacles;
 };
 
 HostFacts probe_host(const AgentFacts& agent);

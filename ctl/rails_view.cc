@@ -105,17 +105,27 @@ std::uint64_t sum(const Json::Value& list, std::string_view name) {
   return total;
 }
 
+// What carries large reads beside TCP, and why less than could be.
+std::string one_sided_text(const Json::Value& beside) {
+  const std::string transport = text_field(beside, "transport");
+  const std::string obstacles = text_field(beside, "obstacles");
+  if (transport.empty()) return obstacles.empty() ? "" : "TCP alone: " + obstacles + "\n";
+  return "Beside TCP: " + transport + ", " + text_field(beside, "devices") +
+         (obstacles.empty() ? "" : "; not used: " + obstacles) + "\n";
+}
+
 }  // namespace
 
 std::string rails_text(const Json::Value& rails) {
-  Table table({"PEER", "RAIL", "HEALTH", "LOAD", "MEASURED", "LATENCY", "CARRIED", "SLICES",
+  Table table({"PEER", "BY", "RAIL", "HEALTH", "LOAD", "MEASURED", "LATENCY", "CARRIED", "SLICES",
                "FAILURES", "SENT AGAIN"});
   std::string last;
   for (const Json::Value& peer : array_field(rails, "peers")) {
     for (const Json::Value& rail : array_field(peer, "rails")) {
       const std::uint64_t latency_ns = number_field(rail, "latency_ns");
-      table.add_row({peer_name(peer), text_field(rail, "name"), text_field(rail, "health"),
-                     load_text(rail), rate_text(number_field(rail, "bandwidth_bytes_per_s")),
+      table.add_row({peer_name(peer), text_field(rail, "transport"), text_field(rail, "name"),
+                     text_field(rail, "health"), load_text(rail),
+                     rate_text(number_field(rail, "bandwidth_bytes_per_s")),
                      latency_ns == 0 ? "-" : format_duration_ns(static_cast<double>(latency_ns)),
                      format_bytes(number_field(rail, "done_bytes")),
                      format_count(number_field(rail, "done_slices")),
@@ -127,8 +137,7 @@ std::string rails_text(const Json::Value& rails) {
       }
     }
   }
-  const std::string obstacles = text_field(rails, "rdma_obstacles");
-  if (!obstacles.empty()) last += "RDMA: " + obstacles + "\n";
+  last += one_sided_text(field(rails, "one_sided"));
   if (table.empty()) {
     return "This agent has no rails: it makes them to a peer when it first needs something of "
            "it.\n" +
@@ -196,11 +205,12 @@ std::string top_text(const Json::Value& sample) {
     if (sessions.row_count() == kShownSessions) break;
   }
   if (!sessions.empty()) out += "\n" + sessions.to_string();
-  Table rails({"PEER", "RAIL", "HEALTH", "LOAD", "NOW", "MEASURED", "FAILURES"});
+  Table rails({"PEER", "BY", "RAIL", "HEALTH", "LOAD", "NOW", "MEASURED", "FAILURES"});
   for (const Json::Value& peer : array_field(sample, "peers")) {
     for (const Json::Value& rail : array_field(peer, "rails")) {
-      rails.add_row({peer_name(peer), text_field(rail, "name"), text_field(rail, "health"),
-                     load_text(rail), rate_text(number_field(rail, "bytes_per_s")),
+      rails.add_row({peer_name(peer), text_field(rail, "transport"), text_field(rail, "name"),
+                     text_field(rail, "health"), load_text(rail),
+                     rate_text(number_field(rail, "bytes_per_s")),
                      rate_text(number_field(rail, "bandwidth_bytes_per_s")),
                      format_count(number_field(rail, "failures"))});
     }

@@ -6,9 +6,9 @@
 //
 //     connect() ─► Dialer.dial(lane) ─► … connect, hello, proof of the key … ─► attach(Link)
 //
-//   tcp moves its bytes over the links. rdma exchanges queue pair numbers over one and keeps it as
-//   the peer's sign of life. Both come through the same port: the first bytes of a link say whose
-//   it is, and what else the other side speaks.
+//   tcp moves its bytes over the links. rdma and fabric agree over one on how their devices reach
+//   each other, and keep it as the peer's sign of life. All come through the same port: the first
+//   bytes of a link say whose it is, and what else the other side speaks.
 // Threads: dial() is called by the transport's thread; attach() must be, too.
 // Owns: a Link owns its socket. Trusts: node and incarnation are what the handshake proved.
 #pragma once
@@ -30,10 +30,12 @@ enum class LaneRole : std::uint8_t {
 inline constexpr std::uint8_t kLastLaneRole = 1;
 
 // What is spoken on a link.
-enum class LinkProtocol : std::uint8_t { kTcp = 0, kRdma = 1 };
-inline constexpr std::uint8_t kLastLinkProtocol = 1;
-// Feature: takes links of kRdma.
-inline constexpr std::uint32_t kFeatureRdma = 1;
+enum class LinkProtocol : std::uint8_t { kTcp = 0, kRdma = 1, kFabric = 2 };
+inline constexpr std::uint8_t kLastLinkProtocol = 2;
+// The feature of a host that takes links of that protocol; those of kTcp all take.
+constexpr std::uint32_t feature_of(LinkProtocol protocol) {
+  return protocol == LinkProtocol::kTcp ? 0 : 1u << (static_cast<unsigned>(protocol) - 1);
+}
 
 struct PeerSpec {
   NodeId node = 0;

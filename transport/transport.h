@@ -124,6 +124,7 @@ struct Counters {
 // One way to a peer, as mcctl shows it.
 struct RailReport {
   PeerId peer = kNoPeer;
+  std::string_view transport;  // Capabilities::name of whose it is
   std::string name;
   RailStatus status;
   std::string note{};  // why it is not up; empty: nothing to say

@@ -81,9 +81,13 @@ class ClusterNode : public Cluster {
   // It must not serve any more.
   void set_fenced() { fenced_ = true; }
 
-  // Why less than all that could goes by RDMA; empty: nothing stands against it, or it is not
-  // wanted.
-  virtual std::string rdma_obstacles() const { return {}; }
+  // What carries large reads beside TCP.
+  struct OneSidedReport {
+    std::string_view transport;  // empty: TCP is alone
+    std::string devices;
+    std::string obstacles;  // why less goes that way than could; empty: nothing stands against it
+  };
+  virtual OneSidedReport one_sided() const { return {}; }
 
   const ClusterIdentity identity_;
   Peers peers_;

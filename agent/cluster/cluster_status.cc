@@ -254,7 +254,10 @@ Json::Value ClusterNode::rails_json() const {
   value["read_bytes"] = u64(moved.read_bytes);
   value["written_bytes"] = u64(moved.written_bytes);
   value["served_bytes"] = u64(moved.served_bytes);
-  if (const std::string why = rdma_obstacles(); !why.empty()) value["rdma_obstacles"] = why;
+  const OneSidedReport beside = one_sided();
+  value["one_sided"]["transport"] = std::string(beside.transport);
+  value["one_sided"]["devices"] = beside.devices;
+  value["one_sided"]["obstacles"] = beside.obstacles;
   std::map<MemberId, Json::Value> peers;
   for (const transport::RailReport& report : reports) {
     const MemberId node = peers_.node_of(report.peer);
@@ -264,6 +267,7 @@ Json::Value ClusterNode::rails_json() const {
     peer["reachable"] = !peers_.is_lost(node);
     const transport::RailStatus& status = report.status;
     Json::Value rail;
+    rail["transport"] = std::string(report.transport);
     rail["name"] = report.name;
     rail["health"] = transport::rail_health_name(status.health);
     rail["bandwidth_bytes_per_s"] = u64(static_cast<std::uint64_t>(status.bytes_per_ns * 1e9));

@@ -79,7 +79,7 @@ Result<std::unique_ptr<Door>> Door::open(const DoorOptions& options, AddressOf a
 
 void Door::set_transport(transport::LinkProtocol protocol, transport::Transport& transport) {
   transports_[static_cast<std::size_t>(protocol)] = &transport;
-  if (protocol == transport::LinkProtocol::kRdma) self_.features |= transport::kFeatureRdma;
+  self_.features |= transport::feature_of(protocol);
 }
 
 void Door::dial(const transport::DialRequest& request) {

@@ -10,10 +10,9 @@
 #include "agent/cluster/cluster_node.h"
 #include "agent/cluster/door.h"
 #include "agent/cluster/master_link.h"
-#include "agent/cluster/near_devices.h"
+#include "agent/cluster/one_sided_way.h"
 #include "libmc/base/hash.h"
 #include "transport/choice/choice_transport.h"
-#include "transport/rdma/rdma_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace mc::agent {
@@ -34,17 +33,7 @@ std::uint64_t host_id() {
   return hash_of(boot.empty() ? name : boot);
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    if (comma > at) parts.push_back(text.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return parts;
-}
-
-// The cluster over TCP and RDMA, with masters over the network.
+// The cluster over TCP and a one-sided transport, with masters over the network.
 class NetworkCluster final : public ClusterNode {
  public:
   using ClusterNode::ClusterNode;
@@ -82,9 +71,6 @@ class NetworkCluster final : public ClusterNode {
     auto transport = transport::tcp::TcpTransport::create(tcp, *door_);
     if (!transport) return transport.error();
     transport_ = std::move(*transport);
-    if (Status status = open_rdma(options); !status.ok()) return status;
-    door_->set_transport(transport::LinkProtocol::kTcp, *transport_);
-
     std::string advertised = options.advertise;
     if (advertised.empty()) {
       const bool v6 = address->host.find(':') != std::string::npos;
@@ -99,7 +85,9 @@ class NetworkCluster final : public ClusterNode {
       return {MC_INVALID_ARGUMENT, "peers cannot dial " + advertised +
                                        "; say in advertise which address of this host they reach"};
     }
-    master_.masters = split(options.masters);
+    if (Status status = open_one_sided(options, peers_dial->host); !status.ok()) return status;
+    door_->set_transport(transport::LinkProtocol::kTcp, *transport_);
+    master_.masters = split_list(options.masters);
     master_.store = options.cluster_store;
     master_.cluster_id = options.cluster_id;
     master_.key = key;
@@ -169,49 +157,25 @@ class NetworkCluster final : public ClusterNode {
   // Lanes are dialed seldom; one that waits for this has waited for a network.
   static constexpr std::uint64_t kDoorNs = 1'000'000;
 
-  // Beside TCP, where this host can and may.
-  Status open_rdma(const Options& options) {
-    if (options.transports == "tcp") return {};
-    if (!options.peer_tls_cert.empty()) {
-      without_rdma_ = "peer_tls_cert: what goes by RDMA would go in the clear";
-      if (options.transports == "auto") return {};
-      return {MC_INVALID_ARGUMENT,
-              "transports = \"rdma\" and peer_tls_cert: what goes by RDMA would go in the clear; "
-              "take peer_tls_cert, peer_tls_key and peer_tls_ca away, or say transports = "
-              "\"auto\", which is TCP then"};
-    }
-    transport::rdma::RdmaOptions rdma;
-    rdma.node = identity_.node;
-    rdma.incarnation = identity_.incarnation;
-    rdma.devices = split(options.rdma_devices);
-    rdma.ack_timeout = static_cast<std::uint8_t>(options.rdma_ack_timeout);
-    rdma.near = near_devices_of_host();
-    rdma.gid_index = transport::rdma::gid_index_from_environment();
-    const auto verbs = transport::rdma::load_verbs();
-    Result<std::unique_ptr<transport::rdma::RdmaTransport>> opened =
-        verbs ? transport::rdma::RdmaTransport::create(rdma, *verbs, *door_) : fail(verbs.error());
-    if (!opened) {
-      without_rdma_ = opened.error().text();
-      if (options.transports == "rdma") {
-        return {opened.error().code(),
-                "transports = \"rdma\": " + without_rdma_ + "; or say transports = \"auto\""};
-      }
-      spdlog::info("event=without_rdma cause=\"{}\"", without_rdma_);
-      return {};
-    }
-    door_->set_transport(transport::LinkProtocol::kRdma, **opened);
-    auto choice =
-        transport::choice::ChoiceTransport::create(std::move(transport_), std::move(*opened));
+  // Beside TCP, where this host can and may. address: that peers dial.
+  Status open_one_sided(const Options& options, const std::string& address) {
+    auto way = open_one_sided_way(options, identity_.node, identity_.incarnation, address, *door_);
+    if (!way) return way.error();
+    without_ = way->why_not;
+    if (way->transport == nullptr) return {};
+    one_sided_ = way->transport.get();
+    door_->set_transport(one_sided_->protocol(), *one_sided_);
+    auto choice = transport::choice::ChoiceTransport::create(std::move(transport_),
+                                                             std::move(way->transport));
     if (!choice) return choice.error();
     choice_ = choice->get();
     transport_ = std::move(*choice);
-    spdlog::info("event=with_rdma devices={}",
-                 options.rdma_devices.empty() ? "all" : options.rdma_devices);
     return {};
   }
 
-  std::string rdma_obstacles() const override {
-    return choice_ != nullptr ? choice_->obstacles() : without_rdma_;
+  OneSidedReport one_sided() const override {
+    if (choice_ == nullptr) return {"", "", without_};
+    return {one_sided_->capabilities().name, one_sided_->describe_devices(), choice_->obstacles()};
   }
 
   Status watch(int fd) {
@@ -252,8 +216,10 @@ class NetworkCluster final : public ClusterNode {
   std::uint64_t next_door_ns_ = 0;
   std::unique_ptr<Door> door_;
   std::unique_ptr<transport::Transport> transport_;
-  transport::choice::ChoiceTransport* choice_ = nullptr;  // that is what transport_ is, or null
-  std::string without_rdma_;                              // why; empty: with it, or not wanted
+  // What transport_ is then, and has; null: TCP alone, and why.
+  transport::choice::ChoiceTransport* choice_ = nullptr;
+  transport::OneSidedTransport* one_sided_ = nullptr;
+  std::string without_;
   std::vector<MasterOf> links_;
 };
 

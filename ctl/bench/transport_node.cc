@@ -75,6 +75,7 @@ Status TransportNode::start(const TransportPlan& plan) {
     options.node = self_.node;
     options.incarnation = self_.incarnation;
     options.devices = plan.devices;
+    self_.features = feature_of(LinkProtocol::kRdma);
     return take(rdma::RdmaTransport::create(options, *verbs, *this), transport_);
   }
   if (plan.transport == "fabric") {
@@ -86,6 +87,7 @@ Status TransportNode::start(const TransportPlan& plan) {
     options.provider = plan.provider;
     options.domains = plan.devices;
     options.address = plan.address;
+    self_.features = feature_of(LinkProtocol::kFabric);
     return take(fabric::FabricTransport::create(options, *library, *this), transport_);
   }
   tcp::TcpOptions options;

@@ -66,7 +66,7 @@ class TransportNode : private transport::Dialer, private transport::tcp::LinkSin
   void on_link(transport::Link link) override;
   void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
 
-  const transport::tcp::Self self_;
+  transport::tcp::Self self_;
   const std::optional<HostPort> target_;
   std::uint64_t now_ns_ = 0;
   std::optional<transport::tcp::Handshakes> handshakes_;

@@ -31,7 +31,7 @@ TEST_F(ClusterTls, ObjectsOfAnySizeAreReadOnAnotherHostAndByTcpAlone) {
     ASSERT_EQ(put(0, key, value), MC_OK) << mc_last_error();
     EXPECT_TRUE(get(1, key) == value) << key;
   }
-  const std::string why = ask(1, "rails")["rdma_obstacles"].asString();
+  const std::string why = ask(1, "rails")["one_sided"]["obstacles"].asString();
   EXPECT_NE(why.find("in the clear"), std::string::npos) << why;
 }
 

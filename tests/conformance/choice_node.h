@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host that reaches peers by TCP on loopback and by RDMA devices of a fabric.
+// What it is: a host that reaches peers by TCP on loopback and by a one-sided transport: RDMA
+//   devices of a fabric in this process, or libfabric over loopback.
 // Threads: one. Owns the transports.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "conformance/fabric_pair.h"
 #include "conformance/memory_arena.h"
 #include "conformance/rdma_pair.h"
 #include "conformance/tcp_node.h"
@@ -16,17 +19,32 @@
 
 namespace mc::transport::testing {
 
+using MakeOneSided = std::function<std::unique_ptr<OneSidedTransport>(NodeId, Dialer&)>;
+
+inline MakeOneSided by_rdma(const std::vector<std::string>& devices) {
+  return [devices](NodeId node, Dialer& dialer) {
+    rdma::RdmaOptions options = RdmaPair::options(node, devices);
+    options.opening_threads = 0;  // the fabric is of one thread
+    return rdma::RdmaTransport::create(options, VerbsFabric::verbs(), dialer).value();
+  };
+}
+
+inline MakeOneSided by_fabric(const fabric::Library& library) {
+  return [library](NodeId node, Dialer& dialer) {
+    return fabric::FabricTransport::create(FabricPair::options(node, "tcp;ofi_rxm", "127.0.0.1"),
+                                           library, dialer)
+        .value();
+  };
+}
+
 class ChoiceNode {
  public:
-  ChoiceNode(PortBook& book, NodeId node, const std::vector<std::string>& devices)
+  ChoiceNode(PortBook& book, NodeId node, const MakeOneSided& make)
       : tcp_(std::make_unique<TcpNode>(book, options(node))) {
-    rdma::RdmaOptions rdma = RdmaPair::options(node, devices);
-    rdma.opening_threads = 0;  // the fabric is of one thread
-    auto by_rdma = rdma::RdmaTransport::create(rdma, VerbsFabric::verbs(), *tcp_).value();
-    rdma::RdmaTransport& rdma_transport = *by_rdma;
-    transport_ =
-        choice::ChoiceTransport::create(tcp_->take_transport(), std::move(by_rdma)).value();
-    tcp_->drive(*transport_, rdma_transport);
+    auto direct = make(node, *tcp_);
+    OneSidedTransport& one_sided = *direct;
+    transport_ = choice::ChoiceTransport::create(tcp_->take_transport(), std::move(direct)).value();
+    tcp_->drive(*transport_, one_sided);
   }
 
   choice::ChoiceTransport& transport() { return *transport_; }

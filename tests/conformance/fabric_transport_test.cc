@@ -3,15 +3,17 @@
 // What the fabric transport promises beside the transports' contract: forged keys, memory that is
 // closed under a write, links and peers that come and go.
 #include "conformance/fabric_fixture.h"
-#include "transport/fabric/descriptor.h"
 
 namespace mc::transport::testing {
 namespace {
 
 TEST_F(FabricTransportTest, ForgedRightsDoNotWrite) {
-  auto described = fabric::RegionDescriptor::decode(pair_->b().describe(region_).value()).value();
+  auto described =
+      RegionDescriptor::decode(fabric::kDescriptorFormat, pair_->b().describe(region_).value())
+          .value();
   described.rights = kRemoteRead | kRemoteWrite;
-  const RemoteRegionId forged = pair_->a().import_region(peer_, described.encode()).value();
+  const RemoteRegionId forged =
+      pair_->a().import_region(peer_, described.encode(fabric::kDescriptorFormat)).value();
   Memory source(4096, std::byte{0x66});
   const Memory as_it_was = memory_;
   const Piece piece{source.data(), source.size(), kNoRegion};
@@ -24,9 +26,12 @@ TEST_F(FabricTransportTest, ForgedRightsDoNotWrite) {
 }
 
 TEST_F(FabricTransportTest, AKeyThatDoesNotHoldIsAskedForAgain) {
-  auto described = fabric::RegionDescriptor::decode(pair_->b().describe(region_).value()).value();
-  described.devices[0].key ^= 0x5555;
-  const RemoteRegionId bent = pair_->a().import_region(peer_, described.encode()).value();
+  auto described =
+      RegionDescriptor::decode(fabric::kDescriptorFormat, pair_->b().describe(region_).value())
+          .value();
+  described.devices[0].keys[0] ^= 0x5555;
+  const RemoteRegionId bent =
+      pair_->a().import_region(peer_, described.encode(fabric::kDescriptorFormat)).value();
   Memory to(4096);
   const Piece piece{to.data(), to.size(), kNoRegion};
   EXPECT_EQ(run(operation(Verb::kRead, bent, piece)), Outcome::kDone);

@@ -148,16 +148,20 @@ TEST_F(RdmaTransportTest, ACancelledReadEndsOnlyWhenTheDeviceIsDoneWithIt) {
 
 TEST_F(RdmaTransportTest, KeysThatThePeerDidNotGiveAreRefusedByTheDevice) {
   warm_up();
-  auto described = *rdma::decode_descriptor(pair_->b().describe(region_).value());
-  for (rdma::RegionKeys& device : described.devices) device.keys[0] += 1'000'000;
-  remote_ = pair_->a().import_region(peer_, rdma::encode_descriptor(described)).value();
+  auto described =
+      RegionDescriptor::decode(rdma::kDescriptorFormat, pair_->b().describe(region_).value())
+          .value();
+  for (RegionKeys& device : described.devices) device.keys[0] += 1'000'000;
+  remote_ = pair_->a().import_region(peer_, described.encode(rdma::kDescriptorFormat)).value();
   Memory to(4096, std::byte{7});
   const Piece piece{to.data(), to.size(), kNoRegion};
   EXPECT_EQ(run(read(0, piece)), Outcome::kStale);
   // Rights that were not given, with the right keys.
-  described = *rdma::decode_descriptor(pair_->b().describe(region_).value());
+  described =
+      RegionDescriptor::decode(rdma::kDescriptorFormat, pair_->b().describe(region_).value())
+          .value();
   described.rights = kRemoteRead | kRemoteWrite;
-  remote_ = pair_->a().import_region(peer_, rdma::encode_descriptor(described)).value();
+  remote_ = pair_->a().import_region(peer_, described.encode(rdma::kDescriptorFormat)).value();
   EXPECT_EQ(run(write(remote_, piece)), Outcome::kStale);
   EXPECT_EQ(memory_, pattern(kRegionBytes, 3));
   EXPECT_EQ(run(read(0, piece)), Outcome::kDone);

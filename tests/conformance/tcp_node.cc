@@ -25,10 +25,10 @@ TcpNode::TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t p
 
 TcpNode::~TcpNode() = default;
 
-void TcpNode::drive(Transport& transport, Transport& rdma) {
+void TcpNode::drive(Transport& transport, OneSidedTransport& direct) {
   driven_ = &transport;
-  rdma_ = &rdma;
-  self_.features |= kFeatureRdma;
+  direct_ = &direct;
+  self_.features |= feature_of(direct.protocol());
 }
 
 void TcpNode::step(std::uint64_t now_ns) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/one_sided.h"
 #include "transport/tcp/handshakes.h"
 #include "transport/tcp/tcp_transport.h"
 #include "transport/tls/identity.h"
@@ -27,9 +28,9 @@ class TcpNode : public Dialer, public tcp::LinkSink {
 
   tcp::TcpTransport& transport() { return *transport_; }
   std::unique_ptr<tcp::TcpTransport> take_transport() { return std::move(transport_); }
-  // Links go to that transport, which has taken ours; those of RDMA, which peers are told of, to
-  // the other.
-  void drive(Transport& transport, Transport& rdma);
+  // Links go to that transport, which has taken ours; those of the one-sided one, which peers are
+  // told of, to it.
+  void drive(Transport& transport, OneSidedTransport& direct);
   // Accepts, dials, shakes hands.
   void step(std::uint64_t now_ns);
   // Ends the connection of a lane under both sides' feet.
@@ -52,9 +53,9 @@ class TcpNode : public Dialer, public tcp::LinkSink {
   std::uint64_t now_ns_ = 0;
   std::unique_ptr<tcp::TcpTransport> transport_;
   Transport* driven_ = nullptr;
-  Transport* rdma_ = nullptr;
+  Transport* direct_ = nullptr;
   Transport& transport_of(LinkProtocol protocol) {
-    return protocol == LinkProtocol::kRdma ? *rdma_ : *driven_;
+    return protocol == LinkProtocol::kTcp ? *driven_ : *direct_;
   }
   std::unique_ptr<tcp::Listener> listener_;
   std::unique_ptr<tcp::Handshakes> handshakes_;

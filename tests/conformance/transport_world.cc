@@ -147,7 +147,9 @@ class RdmaInMemoryWorld : public World {
 // Both ways at once. What the suite sends goes by either.
 class ChoiceWorld : public World {
  public:
-  ChoiceWorld() {
+  ChoiceWorld(const MakeOneSided& a, const MakeOneSided& b)
+      : a_(std::make_unique<ChoiceNode>(book_, kNodeA, a)),
+        b_(std::make_unique<ChoiceNode>(book_, kNodeB, b)) {
     RegionSpec spec;
     spec.data = memory_arena().data();
     spec.size_bytes = memory_arena().size();
@@ -164,18 +166,21 @@ class ChoiceWorld : public World {
   void kill_b() override { b_.reset(); }
 
  private:
-  struct Fabric : VerbsFabric {
-    Fabric() {
-      add({.name = "a0", .subnet = 0, .host = 1});
-      add({.name = "b0", .subnet = 0, .host = 2});
-    }
-  };
-  Fabric fabric_;
   PortBook book_;
-  std::unique_ptr<ChoiceNode> a_ =
-      std::make_unique<ChoiceNode>(book_, kNodeA, std::vector<std::string>{"a0"});
-  std::unique_ptr<ChoiceNode> b_ =
-      std::make_unique<ChoiceNode>(book_, kNodeB, std::vector<std::string>{"b0"});
+  std::unique_ptr<ChoiceNode> a_;
+  std::unique_ptr<ChoiceNode> b_;
+};
+
+struct OneRail : VerbsFabric {
+  OneRail() {
+    add({.name = "a0", .subnet = 0, .host = 1});
+    add({.name = "b0", .subnet = 0, .host = 2});
+  }
+};
+
+class RdmaChoiceWorld : private OneRail, public ChoiceWorld {
+ public:
+  RdmaChoiceWorld() : ChoiceWorld(by_rdma({"a0"}), by_rdma({"b0"})) {}
 };
 
 class FabricWorld : public World {
@@ -230,11 +235,16 @@ std::vector<WorldKind> world_kinds() {
       {"tcp_tls", [] { return std::make_unique<TcpWorld>(&mc::conformance::loopback_identity()); }},
       {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
       {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }},
-      {"choice", [] { return std::make_unique<ChoiceWorld>(); }}};
+      {"choice", [] { return std::make_unique<RdmaChoiceWorld>(); }}};
   // On this host over its loopback, and through its memory.
   kinds.push_back(
       {"fabric_tcp", [] { return fabric_world("tcp;ofi_rxm", "127.0.0.1", "127.0.0.1"); }});
   kinds.push_back({"fabric_shm", [] { return fabric_world("shm", "", ""); }});
+  kinds.push_back({"choice_fabric", []() -> std::unique_ptr<World> {
+                     const auto library = fabric::load_libfabric();
+                     if (!library) return nullptr;
+                     return std::make_unique<ChoiceWorld>(by_fabric(*library), by_fabric(*library));
+                   }});
   // Set in the virtual machine that tests/run --rdma starts.
   const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
   const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "bytes.h"
-#include "transport/fabric/descriptor.h"
 #include "transport/fabric/message.h"
 
 namespace {
@@ -45,13 +44,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_message(bytes, data[0] % 3 == 0);
     return 0;
   }
-  const auto descriptor = RegionDescriptor::decode(bytes);
+  const auto descriptor = RegionDescriptor::decode(kDescriptorFormat, bytes);
   if (!descriptor) return 0;
   require(descriptor->devices.size() <= kMaxDomains && descriptor->size_bytes > 0);
-  for (const RegionKey& device : descriptor->devices) {
-    require(device.slot < kMaxDomains && device.base + descriptor->size_bytes >= device.base);
+  require(descriptor->base + descriptor->size_bytes >= descriptor->base);
+  require(descriptor->covers.size() == descriptor->chunk_count());
+  for (const RegionKeys& device : descriptor->devices) {
+    require(device.slot < kMaxDomains && device.keys.size() == descriptor->chunk_count());
   }
-  const auto again = descriptor->encode();
+  const auto again = descriptor->encode(kDescriptorFormat);
   require(again.size() == bytes.size() && std::memcmp(again.data(), bytes.data(), size - 1) == 0);
   return 0;
 }

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "bytes.h"
-#include "transport/rdma/descriptor.h"
 #include "transport/rdma/message.h"
 
 namespace {
@@ -53,14 +52,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_message(bytes, data[0] % 3 == 0);
     return 0;
   }
-  const auto descriptor = decode_descriptor(bytes);
+  const auto descriptor = RegionDescriptor::decode(kDescriptorFormat, bytes);
   if (!descriptor) return 0;
   require(descriptor->devices.size() <= kMaxDevices && descriptor->size_bytes > 0);
   require(descriptor->covers.size() == descriptor->chunk_count());
   for (const RegionKeys& device : descriptor->devices) {
     require(device.slot < kMaxDevices && device.keys.size() == descriptor->chunk_count());
   }
-  const auto again = encode_descriptor(*descriptor);
+  const auto again = descriptor->encode(kDescriptorFormat);
   require(again.size() == bytes.size() && std::memcmp(again.data(), bytes.data(), size - 1) == 0);
   return 0;
 }

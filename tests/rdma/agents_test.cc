@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agents that read each other by RDMA, on real devices: what they fetch is right, by which way it
-// comes, and what happens when devices or agents go meanwhile.
+// Agents that read each other one-sidedly, by RDMA on real devices and by libfabric over loopback:
+// what they fetch is right, by which way it comes, and what happens when devices or agents go
+// meanwhile.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "cluster/cluster_fixture.h"
 #include "libmc/base/clock.h"
 #include "rdma/rdma_hosts.h"
+#include "transport/fabric/fabric_transport.h"
 
 namespace mc::cluster {
 namespace {
@@ -24,46 +26,61 @@ constexpr std::uint64_t kSecondNs = 1'000'000'000;
 // An emulated processor is slow.
 constexpr std::uint64_t kTimeoutNs = 30 * kSecondNs;
 
-class RdmaAgentsTest : public ClusterTest {
+class OneSidedAgentsTest : public ClusterTest {
  protected:
+  explicit OneSidedAgentsTest(std::string transport) : transport_(std::move(transport)) {}
+
   void SetUp() override {
-    if (devices_a().size() < 2 || devices_b().size() < 2) {
+    if (transport_ == "rdma" && (devices_a().size() < 2 || devices_b().size() < 2)) {
       GTEST_SKIP() << "no RDMA devices here; tests/run --rdma starts a machine that has them";
     }
+    if (const auto library = transport::fabric::load_libfabric();
+        transport_ == "fabric" && !library) {
+      GTEST_SKIP() << library.error().to_string();
+    }
   }
-  // An agent for each of these lists of devices.
-  void start_with(const std::vector<std::string>& devices, const std::string& pool = "96MiB") {
+  // Of two hosts each has the devices of one end of all rails; of three the second and the third
+  // share them.
+  static std::string devices_of(std::size_t host, std::size_t hosts) {
+    if (host == 0) return devices_a()[0] + "," + devices_a()[1];
+    return hosts == 2 ? devices_b()[0] + "," + devices_b()[1] : devices_b()[host - 1];
+  }
+  void add_agent(std::size_t hosts, bool one_sided, const std::string& pool) {
+    options_ = {{"masters", master_->address()},
+                {"pool_bytes", pool},
+                {"max_pool_bytes", "192MiB"},
+                {"huge_pages", "off"},
+                {"transports", one_sided ? transport_ : "tcp"},
+                {"descriptor_store", "none"}};
+    if (transport_ == "fabric") options_["fabric_provider"] = "tcp;ofi_rxm";
+    if (transport_ == "rdma") {
+      options_["rdma_devices"] = devices_of(agents_.size(), hosts);
+      options_["rdma_ack_timeout"] = "18";
+    }
+    agents_.push_back(std::make_unique<conformance::AgentProcess>());
+    start_agent(agents_.size() - 1);
+  }
+  // An agent for each; false: of TCP alone.
+  void start_with(const std::vector<bool>& one_sided, const std::string& pool = "96MiB") {
     master_ = std::make_unique<metadata::MasterProcess>(
         std::vector<std::string>{"--store", "memory://", "--recover-ms", "100"});
-    for (const std::string& own : devices) {
-      options_ = {{"masters", master_->address()},
-                  {"pool_bytes", pool},
-                  {"max_pool_bytes", "192MiB"},
-                  {"huge_pages", "off"},
-                  {"transports", own.empty() ? "tcp" : "rdma"},
-                  {"rdma_devices", own},
-                  {"rdma_ack_timeout", "18"},
-                  {"descriptor_store", "none"}};
-      agents_.push_back(std::make_unique<conformance::AgentProcess>());
-      start_agent(agents_.size() - 1);
+    for (const bool own : one_sided) {
+      add_agent(one_sided.size(), own, pool);
       ASSERT_FALSE(HasFailure());
     }
-    for (std::size_t i = 0; i < devices.size(); ++i) {
+    for (std::size_t i = 0; i < agents_.size(); ++i) {
       ASSERT_TRUE(wait_for([&] {
-        return ask(i, "status")["cluster"]["members"].asUInt64() >= devices.size();
+        return ask(i, "status")["cluster"]["members"].asUInt64() >= agents_.size();
       })) << agents_[i]->log();
     }
   }
-  static std::string all(const std::vector<std::string>& devices) {
-    return devices[0] + "," + devices[1];
-  }
-  // What came by RDMA, of all peers.
-  std::uint64_t rdma_bytes(std::size_t agent) {
+  // What came one-sidedly, of all peers.
+  std::uint64_t one_sided_bytes(std::size_t agent) {
     std::uint64_t bytes = 0;
     const Json::Value peers = ask(agent, "rails")["peers"];
     for (const Json::Value& peer : peers) {
       for (const Json::Value& rail : peer["rails"]) {
-        if (rail["name"].asString().starts_with("rxe")) bytes += rail["done_bytes"].asUInt64();
+        if (rail["transport"].asString() == transport_) bytes += rail["done_bytes"].asUInt64();
       }
     }
     return bytes;
@@ -84,31 +101,42 @@ class RdmaAgentsTest : public ClusterTest {
     value.resize(length);
     return status == MC_OK ? value : "<" + std::string(mc_status_name(status)) + ">";
   }
-  // Puts at one and fetches at the other until something came by RDMA.
-  bool takes_rdma(std::size_t from, std::size_t to) {
-    const std::uint64_t before = rdma_bytes(to);
+  // Puts at one and fetches at the other until something came one-sidedly.
+  bool takes_one_sided(std::size_t from, std::size_t to) {
+    const std::uint64_t before = one_sided_bytes(to);
     return wait_for([&] {
       const std::string key = "way " + std::to_string(next_++);
       const std::string value = content(key, 300'000);
       EXPECT_EQ(put(from, key, value), MC_OK) << mc_last_error();
       EXPECT_TRUE(fetch(to, key, value.size()) == value) << key;
-      return rdma_bytes(to) > before + 200'000;
+      return one_sided_bytes(to) > before + 200'000;
     });
   }
   void TearDown() override {
     for (const auto& [agent, client] : patient_) mc_close(client);
   }
 
+  const std::string transport_;
   std::map<std::size_t, mc_client*> patient_;
   std::size_t next_ = 0;
 };
 
-TEST_F(RdmaAgentsTest, LargeObjectsComeByRdmaAndAreRight) {
-  ASSERT_NO_FATAL_FAILURE(start_with({all(devices_a()), all(devices_b())}, "160MiB"));
-  ASSERT_TRUE(takes_rdma(0, 1)) << rails(1) << agents_[0]->log() << agents_[1]->log();
-  ASSERT_TRUE(takes_rdma(1, 0)) << rails(0) << agents_[0]->log() << agents_[1]->log();
+class AgentsTest : public OneSidedAgentsTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  AgentsTest() : OneSidedAgentsTest(GetParam()) {}
+};
+
+class RdmaAgentsTest : public OneSidedAgentsTest {
+ protected:
+  RdmaAgentsTest() : OneSidedAgentsTest("rdma") {}
+};
+
+TEST_P(AgentsTest, LargeObjectsComeOneSidedlyAndAreRight) {
+  ASSERT_NO_FATAL_FAILURE(start_with({true, true}, "160MiB"));
+  ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1) << agents_[0]->log() << agents_[1]->log();
+  ASSERT_TRUE(takes_one_sided(1, 0)) << rails(0) << agents_[0]->log() << agents_[1]->log();
   // Unknown places, then known ones.
-  const std::uint64_t before = rdma_bytes(1);
+  const std::uint64_t before = one_sided_bytes(1);
   for (const std::size_t size : {std::size_t{4096}, std::size_t{70'000}, std::size_t{(1 << 20) + 1},
                                  std::size_t{64 << 20}}) {
     const std::string key = "of " + std::to_string(size);
@@ -119,7 +147,7 @@ TEST_F(RdmaAgentsTest, LargeObjectsComeByRdmaAndAreRight) {
     std::printf("%zu bytes in %lu ms\n", size, (now_ns() - start_ns) / 1'000'000);
     EXPECT_TRUE(fetch(1, key, size) == value) << key;
   }
-  EXPECT_GE(rdma_bytes(1), before + (64u << 20)) << rails(1);
+  EXPECT_GE(one_sided_bytes(1), before + (64u << 20)) << rails(1);
 
   constexpr std::size_t kKeys = 20;
   std::vector<std::string> keys, values;
@@ -132,7 +160,7 @@ TEST_F(RdmaAgentsTest, LargeObjectsComeByRdmaAndAreRight) {
   for (const std::string& key : keys) names.push_back(slice(key));
   std::vector<mc_view> views(kKeys);
   std::vector<mc_status> statuses(kKeys);
-  const std::uint64_t before_batch = rdma_bytes(1);
+  const std::uint64_t before_batch = one_sided_bytes(1);
   mc_get_view_batch(client(1), names.data(), kKeys, views.data(), statuses.data());
   for (std::size_t i = 0; i < kKeys; ++i) {
     ASSERT_EQ(statuses[i], MC_OK) << keys[i];
@@ -141,7 +169,7 @@ TEST_F(RdmaAgentsTest, LargeObjectsComeByRdmaAndAreRight) {
         << keys[i];
     mc_view_release(&views[i]);
   }
-  EXPECT_GE(rdma_bytes(1), before_batch + kKeys * 100'000);
+  EXPECT_GE(one_sided_bytes(1), before_batch + kKeys * 100'000);
   // What was removed is gone, although its bytes still lie there and its place is known.
   ASSERT_EQ(put(0, "removed", content("removed", 200'000)), MC_OK);
   EXPECT_TRUE(fetch(1, "removed", 200'000) == content("removed", 200'000));
@@ -150,19 +178,19 @@ TEST_F(RdmaAgentsTest, LargeObjectsComeByRdmaAndAreRight) {
   EXPECT_EQ(counter(1, "misses", "corrupt"), 0u);
 }
 
-TEST_F(RdmaAgentsTest, AnAgentThatIsToUseTcpIsReadByTcp) {
-  ASSERT_NO_FATAL_FAILURE(start_with({"", all(devices_b())}));
+TEST_P(AgentsTest, AnAgentThatIsToUseTcpIsReadByTcp) {
+  ASSERT_NO_FATAL_FAILURE(start_with({false, true}));
   const std::string value = content("plain", 1 << 20);
   ASSERT_EQ(put(0, "plain", value), MC_OK);
   EXPECT_TRUE(fetch(1, "plain", value.size()) == value);
   ASSERT_EQ(put(1, "back", value), MC_OK);
   EXPECT_TRUE(fetch(0, "back", value.size()) == value);
-  EXPECT_EQ(rdma_bytes(1), 0u);
+  EXPECT_EQ(one_sided_bytes(1), 0u);
 }
 
-TEST_F(RdmaAgentsTest, APoolThatIsResizedIsReadByRdmaAsFarAsItGoes) {
-  ASSERT_NO_FATAL_FAILURE(start_with({all(devices_a()), all(devices_b())}, "64MiB"));
-  ASSERT_TRUE(takes_rdma(0, 1)) << rails(1);
+TEST_P(AgentsTest, APoolThatIsResizedIsReadOneSidedlyAsFarAsItGoes) {
+  ASSERT_NO_FATAL_FAILURE(start_with({true, true}, "64MiB"));
+  ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
   for (const char* const bytes : {"128MiB", "64MiB", "128MiB"}) {
     const std::uint64_t pool_bytes = bytes[0] == '1' ? 128u << 20 : 64u << 20;
     Json::Value request;
@@ -182,14 +210,14 @@ TEST_F(RdmaAgentsTest, APoolThatIsResizedIsReadByRdmaAsFarAsItGoes) {
       if (i % 4 != 0) continue;
       EXPECT_TRUE(fetch(1, key, value.size()) == value) << key;
     }
-    ASSERT_TRUE(takes_rdma(0, 1)) << rails(1);
+    ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
   }
   EXPECT_EQ(counter(1, "misses", "corrupt"), 0u);
 }
 
-TEST_F(RdmaAgentsTest, WhatIsEvictedWhileItIsReadIsAMissAndNeverWrong) {
-  ASSERT_NO_FATAL_FAILURE(start_with({all(devices_a()), all(devices_b())}, "64MiB"));
-  ASSERT_TRUE(takes_rdma(0, 1)) << rails(1);
+TEST_P(AgentsTest, WhatIsEvictedWhileItIsReadIsAMissAndNeverWrong) {
+  ASSERT_NO_FATAL_FAILURE(start_with({true, true}, "64MiB"));
+  ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
   constexpr std::size_t kBytes = 1 << 20;
   constexpr std::size_t kKeys = 200;
   std::atomic<bool> stop{false};
@@ -201,7 +229,7 @@ TEST_F(RdmaAgentsTest, WhatIsEvictedWhileItIsReadIsAMissAndNeverWrong) {
     }
   });
   std::size_t right = 0, missed = 0, wrong = 0;
-  const std::uint64_t before = rdma_bytes(1);
+  const std::uint64_t before = one_sided_bytes(1);
   const std::uint64_t until_ns = now_ns() + 15 * kSecondNs;
   for (std::size_t i = 0; now_ns() < until_ns; ++i) {
     const std::string key = "key " + std::to_string(i * 7919 % kKeys);
@@ -214,17 +242,17 @@ TEST_F(RdmaAgentsTest, WhatIsEvictedWhileItIsReadIsAMissAndNeverWrong) {
   }
   stop = true;
   writer.join();
-  std::printf("right %zu, missed %zu; by RDMA %lu MiB; sums that did not fit %lu\n", right, missed,
-              (rdma_bytes(1) - before) >> 20, counter(1, "misses", "corrupt"));
+  std::printf("right %zu, missed %zu; one-sidedly %lu MiB; sums that did not fit %lu\n", right,
+              missed, (one_sided_bytes(1) - before) >> 20, counter(1, "misses", "corrupt"));
   EXPECT_EQ(wrong, 0u);
   EXPECT_GT(right, 0u);
-  EXPECT_GT(rdma_bytes(1), before);
+  EXPECT_GT(one_sided_bytes(1), before);
 }
 
-TEST_F(RdmaAgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
-  ASSERT_NO_FATAL_FAILURE(start_with({all(devices_a()), devices_b()[0], devices_b()[1]}));
-  ASSERT_TRUE(takes_rdma(1, 0)) << rails(0);
-  ASSERT_TRUE(takes_rdma(2, 0)) << rails(0);
+TEST_P(AgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
+  ASSERT_NO_FATAL_FAILURE(start_with({true, true, true}));
+  ASSERT_TRUE(takes_one_sided(1, 0)) << rails(0);
+  ASSERT_TRUE(takes_one_sided(2, 0)) << rails(0);
   constexpr std::size_t kBytes = 24 << 20;
   const std::string value = content("large", kBytes);
   mc_put_options twice = MC_PUT_OPTIONS_INIT;
@@ -238,12 +266,12 @@ TEST_F(RdmaAgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   EXPECT_GE(holders(0, "large"), 2u);
   const std::string alone = content("alone", kBytes);
   ASSERT_EQ(put(1, "alone", alone), MC_OK);
-  const std::uint64_t before = rdma_bytes(0);
+  const std::uint64_t before = one_sided_bytes(0);
   const std::uint64_t start_ns = now_ns();
   std::string got;
   std::thread reader([&] { got = fetch(0, "alone", kBytes); });
   // In the middle of it.
-  EXPECT_TRUE(wait_for([&] { return rdma_bytes(0) > before + (1 << 20); }));
+  EXPECT_TRUE(wait_for([&] { return one_sided_bytes(0) > before + (1 << 20); }));
   const std::uint64_t killed_ns = now_ns();
   agents_[1]->kill_hard();
   reader.join();
@@ -257,8 +285,8 @@ TEST_F(RdmaAgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
 }
 
 TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
-  ASSERT_NO_FATAL_FAILURE(start_with({all(devices_a()), all(devices_b())}));
-  ASSERT_TRUE(takes_rdma(0, 1)) << rails(1);
+  ASSERT_NO_FATAL_FAILURE(start_with({true, true}));
+  ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
   // The reader's pool is too small for all: nearly every one has to be fetched.
   constexpr std::size_t kBytes = 1 << 20;
   constexpr std::size_t kKeys = 60;
@@ -290,22 +318,25 @@ TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
   EXPECT_TRUE(wait_for([&] { return right > gone + 20; })) << "TCP carries on";
   // Until the agent has closed them they cannot be made anew.
   EXPECT_TRUE(wait_for([&] {
-    const std::string obstacles = ask(1, "rails")["rdma_obstacles"].asString();
+    const std::string obstacles = ask(1, "rails")["one_sided"]["obstacles"].asString();
     return std::ranges::all_of(devices_b(), [&](const std::string& device) {
       return obstacles.find(device) != std::string::npos;
     });
-  })) << ask(1, "rails")["rdma_obstacles"].asString();
+  })) << ask(1, "rails")["one_sided"]["obstacles"].asString();
   for (std::size_t i = 0; i < 2; ++i) {
     shell("rdma link add " + devices_b()[i] + " type rxe netdev b" + std::to_string(i));
   }
   const std::uint64_t added_ns = now_ns();
   stop = true;
   reader.join();
-  EXPECT_TRUE(takes_rdma(0, 1)) << rails(1);
+  EXPECT_TRUE(takes_one_sided(0, 1)) << rails(1);
   std::printf("right %lu; longest %lu ms; RDMA again %lu ms after the devices\n", right.load(),
               longest_ns / 1'000'000, (now_ns() - added_ns) / 1'000'000);
   EXPECT_EQ(other, 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Transports, AgentsTest, ::testing::Values("rdma", "fabric"),
+                         [](const auto& transport) { return std::string(transport.param); });
 
 }  // namespace
 }  // namespace mc::cluster

@@ -11,25 +11,27 @@ namespace {
 
 TEST_F(RdmaHostsTest, KeysThatThePeerDidNotGiveAreRefusedByTheDevice) {
   warm_up();
-  auto described = *rdma::decode_descriptor(pair_->b().describe(region_).value());
+  auto described =
+      RegionDescriptor::decode(rdma::kDescriptorFormat, pair_->b().describe(region_).value())
+          .value();
   Memory to(4096, std::byte{7});
   const Piece piece{to.data(), to.size(), kNoRegion};
   const auto forge = [&](const auto& change) {
-    rdma::RegionDescriptor forged = described;
+    RegionDescriptor forged = described;
     change(forged);
-    remote_ = pair_->a().import_region(peer_, rdma::encode_descriptor(forged)).value();
+    remote_ = pair_->a().import_region(peer_, forged.encode(rdma::kDescriptorFormat)).value();
   };
-  forge([](rdma::RegionDescriptor& forged) {
-    for (rdma::RegionKeys& device : forged.devices) device.keys[0] ^= 0x5a5a00;
+  forge([](RegionDescriptor& forged) {
+    for (RegionKeys& device : forged.devices) device.keys[0] ^= 0x5a5a00;
   });
   EXPECT_EQ(run(read(0, piece)), Outcome::kStale);
   // A right that was not given, with the right keys.
-  forge([](rdma::RegionDescriptor& forged) { forged.rights = kRemoteRead | kRemoteWrite; });
+  forge([](RegionDescriptor& forged) { forged.rights = kRemoteRead | kRemoteWrite; });
   Operation write = read(0, piece);
   write.verb = Verb::kWrite;
   EXPECT_EQ(run(write), Outcome::kStale);
   // Beyond the region.
-  forge([](rdma::RegionDescriptor& forged) { forged.size_bytes += 1u << 20; });
+  forge([](RegionDescriptor& forged) { forged.size_bytes += 1u << 20; });
   EXPECT_EQ(run(read(kRegionBytes, piece)), Outcome::kStale);
   EXPECT_EQ(memory_, pattern(kRegionBytes, 3));
   EXPECT_EQ(to, Memory(4096, std::byte{7}));

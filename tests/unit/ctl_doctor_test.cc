@@ -62,6 +62,23 @@ TEST(CtlDoctor, HostOfWhichNothingIsKnownGetsARemedyForEachComplaint) {
   }
 }
 
+TEST(CtlDoctor, WhatCarriesLargeReadsIsSaidWithWhatKeepsMoreFromIt) {
+  AgentFacts agent = good_agent();
+  EXPECT_EQ(check_transports(agent).health, Health::kOk);
+  agent.in_cluster = true;
+  agent.one_sided_obstacles = "no EFA: this host has no such device";
+  EXPECT_EQ(check_transports(agent).health, Health::kOk) << "most hosts have nothing but TCP";
+  EXPECT_EQ(check_transports(agent).finding, "TCP alone: no EFA: this host has no such device");
+  agent.one_sided = "fabric";
+  agent.one_sided_devices = "efa rdmap0s6-rdm";
+  agent.one_sided_obstacles = "";
+  EXPECT_EQ(check_transports(agent).health, Health::kOk);
+  EXPECT_EQ(check_transports(agent).finding, "TCP, and fabric for large reads (efa rdmap0s6-rdm)");
+  agent.one_sided_obstacles = "the limit of locked memory";
+  EXPECT_EQ(check_transports(agent).health, Health::kWarn);
+  EXPECT_NE(check_transports(agent).finding.find("locked memory"), std::string::npos);
+}
+
 TEST(CtlDoctor, SmallLockLimitIsAWarningThatNamesWhoseItIs) {
   HostFacts facts = good_host();
   facts.memlock_bytes = 8 << 20;

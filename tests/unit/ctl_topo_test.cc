@@ -92,6 +92,7 @@ TEST(CtlTopo, TheDrawingNamesEverythingAndEscapesIt) {
 
 Json::Value rail(const char* name, std::uint64_t done_bytes) {
   Json::Value value;
+  value["transport"] = "tcp";
   value["name"] = name;
   value["health"] = "up";
   value["bandwidth_bytes_per_s"] = Json::UInt64{2} << 30;
@@ -117,12 +118,25 @@ Json::Value rails(std::uint64_t done_bytes) {
   return value;
 }
 
+TEST(CtlRails, WhatStandsBesideTcpIsSaidWithWhatKeepsMoreFromIt) {
+  Json::Value value = rails(0);
+  EXPECT_THAT(rails_text(value), Not(HasSubstr("TCP")));
+  value["one_sided"]["obstacles"] = "no EFA";
+  EXPECT_THAT(rails_text(value), HasSubstr("\nTCP alone: no EFA\n"));
+  value["one_sided"]["transport"] = "fabric";
+  value["one_sided"]["devices"] = "efa rdmap0s6-rdm";
+  EXPECT_THAT(rails_text(value),
+              HasSubstr("\nBeside TCP: fabric, efa rdmap0s6-rdm; not used: no EFA\n"));
+  value["one_sided"]["obstacles"] = "";
+  EXPECT_THAT(rails_text(value), HasSubstr("\nBeside TCP: fabric, efa rdmap0s6-rdm\n"));
+}
+
 TEST(CtlRails, EachRailHasALine) {
   EXPECT_EQ(rails_text(rails(3u << 20)),
-            "         PEER  RAIL    HEALTH  LOAD    MEASURED  LATENCY   CARRIED  SLICES  FAILURES  "
-            "SENT AGAIN\n"
-            "10.0.0.2:7401  bulk 1  up       25%  2.00 GiB/s  5.00 us  3.00 MiB       7         1  "
-            "         2\n");
+            "         PEER  BY   RAIL    HEALTH  LOAD    MEASURED  LATENCY   CARRIED  SLICES  "
+            "FAILURES  SENT AGAIN\n"
+            "10.0.0.2:7401  tcp  bulk 1  up       25%  2.00 GiB/s  5.00 us  3.00 MiB       7  "
+            "       1           2\n");
   EXPECT_THAT(rails_text(Json::Value()), HasSubstr("no rails"));
   EXPECT_THAT(rails_text(Json::Value("junk")), HasSubstr("no rails"));
 }

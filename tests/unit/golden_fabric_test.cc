@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "transport/fabric/descriptor.h"
 #include "transport/fabric/message.h"
 #include "unit/golden_file.h"
 
@@ -32,9 +31,11 @@ RegionDescriptor sample_descriptor() {
   RegionDescriptor descriptor;
   descriptor.region = 0xa1a2a3a400000001;
   descriptor.incarnation = 5;
+  descriptor.base = 0x7f0000000000;
   descriptor.size_bytes = (1ull << 30) + 4096;
   descriptor.rights = kRemoteRead;
-  descriptor.devices = {{0xe1, 0, 0x1112131415161718, 0, 0}, {0xe2, 0x7f0000000000, 0x21, 31, 0}};
+  descriptor.covers = {{0, 1u << 18}, {0, 1}};
+  descriptor.devices = {{0, 0xe1, {0x1112131415161718, 0x12}}, {31, 0xe2, {0x21, 0x22}}};
   return descriptor;
 }
 
@@ -49,7 +50,7 @@ std::map<std::string, golden::Bytes> samples() {
           {"notified", encode(NotifiedBody{7, static_cast<std::uint8_t>(Outcome::kBusy), {}})},
           {"ping", encode_empty(MessageKind::kPing)},
           {"pong", encode_empty(MessageKind::kPong)},
-          {"region", sample_descriptor().encode()}};
+          {"region", sample_descriptor().encode(kDescriptorFormat)}};
 }
 
 std::optional<Message> decode(std::span<const std::byte> bytes, bool from_asker) {
@@ -91,10 +92,11 @@ TEST(GoldenFabric, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
   ASSERT_TRUE(notify);
   EXPECT_EQ(notify->notify.number, 7u);
   EXPECT_EQ(notify->text.size(), 3u);
-  const auto region = RegionDescriptor::decode(sections["region"]);
+  const auto region = RegionDescriptor::decode(kDescriptorFormat, sections["region"]);
   ASSERT_TRUE(region);
+  EXPECT_EQ(region->base, 0x7f0000000000u);
+  EXPECT_EQ(region->devices[0].keys[0], 0x1112131415161718u);
   EXPECT_EQ(region->devices[1].slot, 31u);
-  EXPECT_EQ(region->devices[1].base, 0x7f0000000000u);
 }
 
 TEST(GoldenFabric, ShortLongAndBentMessagesAreRefused) {

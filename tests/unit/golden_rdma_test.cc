@@ -4,7 +4,6 @@
 // of this version send them.
 #include <gtest/gtest.h>
 
-#include "transport/rdma/descriptor.h"
 #include "transport/rdma/message.h"
 #include "unit/golden_file.h"
 
@@ -72,7 +71,7 @@ std::map<std::string, golden::Bytes> samples() {
           {"description", encode(RegionBody{0xa1a2a3a400000001}, text)},
           {"ping", encode_empty(MessageKind::kPing)},
           {"pong", encode_empty(MessageKind::kPong)},
-          {"region", encode_descriptor(sample_descriptor())}};
+          {"region", sample_descriptor().encode(kDescriptorFormat)}};
 }
 
 std::optional<Message> decode(std::span<const std::byte> bytes, bool from_asker) {
@@ -113,7 +112,7 @@ TEST(GoldenRdma, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
   ASSERT_TRUE(devices);
   ASSERT_EQ(devices->devices.size(), 2u);
   EXPECT_EQ(devices->devices[1].epoch, 0u);
-  const auto region = decode_descriptor(sections["region"]);
+  const auto region = RegionDescriptor::decode(kDescriptorFormat, sections["region"]);
   ASSERT_TRUE(region);
   EXPECT_EQ(region->chunk_count(), 2u);
   EXPECT_EQ(region->covers[1], (Cover{0, 1}));
@@ -148,40 +147,6 @@ TEST(GoldenRdma, ShortLongAndBentMessagesAreRefused) {
   EXPECT_TRUE(refused([](OpenBody& open) { open.pair_number = 1u << 24; }));
   EXPECT_TRUE(refused([](OpenBody& open) { open.read_depth = kMaxReadDepth + 1; }));
   EXPECT_TRUE(refused([](OpenBody& open) { open.reserved = 1; }));
-}
-
-TEST(RdmaDescriptor, WhatIsRegisteredLiesWithinItsChunk) {
-  const auto refused = [](Cover cover) {
-    RegionDescriptor descriptor = sample_descriptor();
-    descriptor.covers[1] = cover;
-    return !decode_descriptor(encode_descriptor(descriptor));
-  };
-  EXPECT_FALSE(refused({0, 1}));
-  EXPECT_FALSE(refused({0, 0}));
-  EXPECT_FALSE(refused({1, 1}));
-  EXPECT_TRUE(refused({0, 2}));
-  EXPECT_TRUE(refused({1, 0}));
-}
-
-TEST(RdmaDescriptor, StaysBelowItsLimitForTheLargestPools) {
-  for (const std::uint64_t size : {1ull, 1ull << 30, 5ull << 40, 64ull << 40}) {
-    RegionDescriptor descriptor = sample_descriptor();
-    descriptor.size_bytes = size;
-    descriptor.chunk_shift = chunk_shift_for(size, kMaxDevices);
-    EXPECT_GE(descriptor.chunk_shift, 30u);
-    descriptor.covers.clear();
-    for (std::uint64_t chunk = 0; chunk < descriptor.chunk_count(); ++chunk) {
-      descriptor.covers.push_back(whole_chunk(size, descriptor.chunk_shift, chunk));
-    }
-    descriptor.devices.clear();
-    for (std::uint8_t slot = 0; slot < kMaxDevices; ++slot) {
-      descriptor.devices.push_back(
-          {slot, 1, std::vector<std::uint32_t>(descriptor.chunk_count(), slot)});
-    }
-    const auto bytes = encode_descriptor(descriptor);
-    EXPECT_LE(bytes.size(), kMaxDescriptorBytes);
-    EXPECT_TRUE(decode_descriptor(bytes));
-  }
 }
 
 }  // namespace

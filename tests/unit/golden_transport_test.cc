@@ -15,8 +15,8 @@ using golden::Sections;
 Hello sample_hello() { return make_hello({0x1122334455667788, 5}, 0x99, 3, LaneRole::kBulk); }
 
 Hello sample_rdma_hello() {
-  return make_hello({0x1122334455667788, 5, kFeatureRdma}, 0x99, 0, LaneRole::kSmall,
-                    LinkProtocol::kRdma);
+  return make_hello({0x1122334455667788, 5, feature_of(LinkProtocol::kRdma)}, 0x99, 0,
+                    LaneRole::kSmall, LinkProtocol::kRdma);
 }
 
 Frame sample_read() {

@@ -9,6 +9,9 @@
 namespace mc::transport::tcp {
 namespace {
 
+constexpr std::uint32_t kRdma = feature_of(LinkProtocol::kRdma);
+constexpr std::uint32_t kFabric = feature_of(LinkProtocol::kFabric);
+
 struct Ends {
   Handshake::State dialing = Handshake::State::kWantsRead;
   Handshake::State accepting = Handshake::State::kWantsRead;
@@ -40,8 +43,8 @@ Ends shake(std::uint32_t dialers_features, std::uint32_t acceptors_features,
 }
 
 TEST(LinkHello, BothSidesLearnWhatBothCan) {
-  for (const std::uint32_t ours : {0u, kFeatureRdma}) {
-    for (const std::uint32_t theirs : {0u, kFeatureRdma}) {
+  for (const std::uint32_t ours : {0u, kRdma, kRdma | kFabric}) {
+    for (const std::uint32_t theirs : {0u, kRdma, kFabric}) {
       const Ends ends = shake(ours, theirs, LinkProtocol::kTcp);
       ASSERT_EQ(ends.dialing, Handshake::State::kDone);
       ASSERT_EQ(ends.accepting, Handshake::State::kDone);
@@ -52,20 +55,26 @@ TEST(LinkHello, BothSidesLearnWhatBothCan) {
   }
 }
 
-TEST(LinkHello, ALinkOfRdmaIsOneAtBothEnds) {
-  const Ends ends = shake(kFeatureRdma, kFeatureRdma, LinkProtocol::kRdma);
-  ASSERT_EQ(ends.accepting, Handshake::State::kDone);
-  EXPECT_EQ(ends.dialed.protocol, LinkProtocol::kRdma);
-  EXPECT_EQ(ends.dialed.peer, 5u);
-  EXPECT_EQ(ends.accepted.protocol, LinkProtocol::kRdma);
-  EXPECT_EQ(ends.accepted.node, 1u);
+TEST(LinkHello, ALinkOfAOneSidedTransportIsOneAtBothEnds) {
+  for (const LinkProtocol protocol : {LinkProtocol::kRdma, LinkProtocol::kFabric}) {
+    const Ends ends = shake(feature_of(protocol), feature_of(protocol), protocol);
+    ASSERT_EQ(ends.accepting, Handshake::State::kDone);
+    EXPECT_EQ(ends.dialed.protocol, protocol);
+    EXPECT_EQ(ends.dialed.peer, 5u);
+    EXPECT_EQ(ends.accepted.protocol, protocol);
+    EXPECT_EQ(ends.accepted.node, 1u);
+  }
 }
 
-TEST(LinkHello, WhoDoesNotUseRdmaRefusesItsLinks) {
-  const Ends ends = shake(kFeatureRdma, 0, LinkProtocol::kRdma);
-  EXPECT_EQ(ends.accepting, Handshake::State::kFailed);
-  EXPECT_EQ(ends.refusal.code(), MC_UNSUPPORTED);
-  EXPECT_EQ(ends.dialing, Handshake::State::kFailed);
+TEST(LinkHello, WhoDoesNotUseATransportRefusesItsLinks) {
+  for (const auto& [features, protocol] :
+       {std::pair(0u, LinkProtocol::kRdma), std::pair(0u, LinkProtocol::kFabric),
+        std::pair(kFabric, LinkProtocol::kRdma), std::pair(kRdma, LinkProtocol::kFabric)}) {
+    const Ends ends = shake(kRdma | kFabric, features, protocol);
+    EXPECT_EQ(ends.accepting, Handshake::State::kFailed);
+    EXPECT_EQ(ends.refusal.code(), MC_UNSUPPORTED);
+    EXPECT_EQ(ends.dialing, Handshake::State::kFailed);
+  }
 }
 
 }  // namespace

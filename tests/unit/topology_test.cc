@@ -279,6 +279,21 @@ TEST(NicChoice, WithoutRdmaTheOthersServe) {
   EXPECT_THAT(used(machine("dgx-h100.tree", {{"eno*"}, {}})), ElementsAre("eno3"));
 }
 
+TEST(NicChoice, AnElasticFabricAdapterIsAnRdmaDeviceOfAmazons) {
+  Topology topology;
+  EXPECT_FALSE(has_efa(topology));
+  Nic nic;
+  nic.rdma = true;
+  nic.pci.vendor = 0x15b3;
+  topology.nics.push_back(nic);
+  nic.rdma = false;  // their Ethernet
+  nic.pci.vendor = 0x1d0f;
+  topology.nics.push_back(nic);
+  EXPECT_FALSE(has_efa(topology));
+  topology.nics.back().rdma = true;
+  EXPECT_TRUE(has_efa(topology));
+}
+
 TEST(NicChoice, PatternsMatchLikeAShells) {
   EXPECT_TRUE(matches("*", ""));
   EXPECT_TRUE(matches("mlx5_*", "mlx5_10"));

@@ -24,10 +24,10 @@ std::uint64_t bytes_of(std::span<const Piece> pieces) {
 }  // namespace
 
 Result<std::unique_ptr<ChoiceTransport>> ChoiceTransport::create(
-    std::unique_ptr<Transport> tcp, std::unique_ptr<rdma::RdmaTransport> rdma) {
+    std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct) {
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
-  for (const int fd : {tcp->wait_fd(), rdma->wait_fd()}) {
+  for (const int fd : {tcp->wait_fd(), direct->wait_fd()}) {
     epoll_event event{};
     event.events = EPOLLIN;
     if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -35,7 +35,7 @@ Result<std::unique_ptr<ChoiceTransport>> ChoiceTransport::create(
     }
   }
   return std::unique_ptr<ChoiceTransport>(
-      new ChoiceTransport(std::move(tcp), std::move(rdma), std::move(epoll)));
+      new ChoiceTransport(std::move(tcp), std::move(direct), std::move(epoll)));
 }
 
 // ---- Regions ------------------------------------------------------------------------------------
@@ -45,24 +45,24 @@ Result<RegionId> ChoiceTransport::register_region(const RegionSpec& spec) {
   if (!region) return region;
   RegionSpec named = spec;
   named.name = *region;
-  auto by_rdma = rdma_->register_region(named);
+  auto direct = direct_->register_region(named);
   Local& local = regions_[*region];
-  if (by_rdma) {
-    local.rdma = *by_rdma;
+  if (direct) {
+    local.direct = *direct;
   } else {
-    local.why = by_rdma.error().text();
+    local.why = direct.error().text();
   }
   return region;
 }
 
 void ChoiceTransport::set_backed(RegionId region, std::span<const MemoryRange> ranges) {
   const auto at = regions_.find(region);
-  if (at != regions_.end()) rdma_->set_backed(at->second.rdma, ranges);
+  if (at != regions_.end()) direct_->set_backed(at->second.direct, ranges);
 }
 
 bool ChoiceTransport::close_region(RegionId region) {
   if (const auto at = regions_.find(region); at != regions_.end()) {
-    rdma_->close_region(at->second.rdma);
+    direct_->close_region(at->second.direct);
     regions_.erase(at);
   }
   return tcp_->close_region(region);
@@ -80,9 +80,9 @@ Result<RemoteRegionId> ChoiceTransport::import_region(PeerId peer,
 }
 
 std::string ChoiceTransport::obstacles() const {
-  std::string text = rdma_->describe_devices();
+  std::string text = direct_->obstacles();
   for (const auto& [region, local] : regions_) {
-    const Status backing = rdma_->backing(local.rdma);
+    const Status backing = direct_->backing(local.direct);
     const std::string why = backing.ok() ? local.why : std::string(backing.text());
     if (why.empty()) continue;
     if (!text.empty()) text += "; ";
@@ -97,39 +97,39 @@ Result<PeerId> ChoiceTransport::connect(const PeerSpec& spec) {
   auto peer = tcp_->connect(spec);
   if (!peer) return peer;
   peers_[*peer] = {spec.node, kNoPeer};
-  if (able_.contains(spec.node)) connect_rdma(spec.node);
+  if (able_.contains(spec.node)) connect_direct(spec.node);
   return peer;
 }
 
-void ChoiceTransport::connect_rdma(NodeId node) {
+void ChoiceTransport::connect_direct(NodeId node) {
   for (auto& [peer, ways] : peers_) {
-    if (ways.node != node || ways.rdma != kNoPeer) continue;
-    const auto made = rdma_->connect({node, 1});
+    if (ways.node != node || ways.direct != kNoPeer) continue;
+    const auto made = direct_->connect({node, 1});
     if (!made) continue;
-    ways.rdma = *made;
-    of_rdma_[*made] = peer;
+    ways.direct = *made;
+    of_direct_[*made] = peer;
   }
 }
 
-void ChoiceTransport::close_rdma(NodeId node) {
+void ChoiceTransport::close_direct(NodeId node) {
   for (auto& [peer, ways] : peers_) {
-    if (ways.node != node || ways.rdma == kNoPeer) continue;
-    rdma_->close_peer(ways.rdma);
-    of_rdma_.erase(ways.rdma);
-    ways.rdma = kNoPeer;
+    if (ways.node != node || ways.direct == kNoPeer) continue;
+    direct_->close_peer(ways.direct);
+    of_direct_.erase(ways.direct);
+    ways.direct = kNoPeer;
     for (auto& [region, remote] : remote_) {
-      if (remote.peer == peer) remote.rdma = 0;
+      if (remote.peer == peer) remote.direct = 0;
     }
   }
 }
 
 Status ChoiceTransport::attach(Link link) {
   const NodeId node = link.node;
-  if ((link.features & kFeatureRdma) != 0) {
-    if (able_.insert(node).second) connect_rdma(node);
+  if ((link.features & feature_) != 0) {
+    if (able_.insert(node).second) connect_direct(node);
   } else if (able_.erase(node) != 0) {
     // It was started anew, without.
-    close_rdma(node);
+    close_direct(node);
   }
   return tcp_->attach(std::move(link));
 }
@@ -140,7 +140,7 @@ void ChoiceTransport::close_peer(PeerId peer) {
   for (auto& [id, reading] : readings_) {
     if (reading.operation.peer == peer) reading.cancelled = true;
   }
-  close_rdma(at->second.node);
+  close_direct(at->second.node);
   peers_.erase(at);
   std::erase_if(remote_, [&](const auto& remote) { return remote.second.peer == peer; });
   tcp_->close_peer(peer);
@@ -148,23 +148,23 @@ void ChoiceTransport::close_peer(PeerId peer) {
 
 // ---- Operations ---------------------------------------------------------------------------------
 
-const ChoiceTransport::Remote* ChoiceTransport::way_by_rdma(const Operation& operation,
-                                                            std::uint64_t now_ns) {
+const ChoiceTransport::Remote* ChoiceTransport::direct_way(const Operation& operation,
+                                                           std::uint64_t now_ns) {
   if (operation.verb != Verb::kRead) return nullptr;
   const std::uint64_t bytes = bytes_of(operation.pieces);
-  if (bytes < kRdmaBytes) return nullptr;
+  if (bytes < kOneSidedBytes) return nullptr;
   const auto peer = peers_.find(operation.peer);
-  if (peer == peers_.end() || peer->second.rdma == kNoPeer) return nullptr;
+  if (peer == peers_.end() || peer->second.direct == kNoPeer) return nullptr;
   const auto at = remote_.find(operation.region);
   if (at == remote_.end() || at->second.peer != operation.peer) return nullptr;
   Remote& remote = at->second;
-  if (remote.rdma == 0) {
-    const auto region = rdma_->import_named(peer->second.rdma, remote.name);
+  if (remote.direct == 0) {
+    const auto region = direct_->import_named(peer->second.direct, remote.name);
     if (!region) return nullptr;
-    remote.rdma = *region;
+    remote.direct = *region;
   }
-  return rdma_->ready_to_read(remote.rdma, operation.offset_bytes, bytes, now_ns) ? &remote
-                                                                                  : nullptr;
+  return direct_->ready_to_read(remote.direct, operation.offset_bytes, bytes, now_ns) ? &remote
+                                                                                      : nullptr;
 }
 
 std::size_t ChoiceTransport::submit(std::span<Operation> operations, std::uint64_t now_ns) {
@@ -174,7 +174,7 @@ std::size_t ChoiceTransport::submit(std::span<Operation> operations, std::uint64
     const Remote* remote = nullptr;
     std::size_t until = taken;
     while (until < operations.size() &&
-           (remote = way_by_rdma(operations[until], now_ns_)) == nullptr) {
+           (remote = direct_way(operations[until], now_ns_)) == nullptr) {
       ++until;
     }
     if (until > taken) {
@@ -198,7 +198,7 @@ bool ChoiceTransport::begin(Operation& operation, const Remote& remote, std::uin
   reading.operation.id = id;
   reading.pieces.assign(operation.pieces.begin(), operation.pieces.end());
   reading.operation.pieces = reading.pieces;
-  reading.rdma_peer = peers_.at(operation.peer).rdma;
+  reading.direct_peer = peers_.at(operation.peer).direct;
   const Piece byte{&reading.byte, 1, kNoRegion};
   Operation asking = operation;
   asking.pieces = {&byte, 1};
@@ -209,19 +209,19 @@ bool ChoiceTransport::begin(Operation& operation, const Remote& remote, std::uin
   operation.id = id;
   reading.by_tcp = asking.id;
   by_tcp_[asking.id] = id;
-  // Where they lie is known to RDMA by their addresses.
+  // Where they lie is known there by their addresses.
   std::vector<Piece> pieces = reading.pieces;
   for (Piece& piece : pieces) piece.region = kNoRegion;
   Operation bytes = operation;
-  bytes.peer = reading.rdma_peer;
-  bytes.region = remote.rdma;
+  bytes.peer = reading.direct_peer;
+  bytes.region = remote.direct;
   bytes.cookie = id;
   bytes.pieces = pieces;
-  if (rdma_->submit({&bytes, 1}, now_ns) == 1) {
-    reading.by_rdma = bytes.id;
+  if (direct_->submit({&bytes, 1}, now_ns) == 1) {
+    reading.by_direct = bytes.id;
     ++choices_.reads;
   } else {
-    reading.rdma_outcome = Outcome::kBusy;
+    reading.direct_outcome = Outcome::kBusy;
   }
   return true;
 }
@@ -233,29 +233,30 @@ void ChoiceTransport::cancel(OperationId operation) {
     return;
   }
   at->second.cancelled = true;
-  if (at->second.by_rdma != kNoOperation) rdma_->cancel(at->second.by_rdma);
+  if (at->second.by_direct != kNoOperation) direct_->cancel(at->second.by_direct);
   if (at->second.by_tcp != kNoOperation) tcp_->cancel(at->second.by_tcp);
 }
 
 void ChoiceTransport::settle(OperationId id, Reading& reading) {
   if (reading.by_tcp != kNoOperation) return;
-  if (reading.by_rdma != kNoOperation) {
+  if (reading.by_direct != kNoOperation) {
     // The bytes are not wanted any more; the event waits until none lands.
-    if (reading.tcp_outcome != Outcome::kDone) rdma_->cancel(reading.by_rdma);
+    if (reading.tcp_outcome != Outcome::kDone) direct_->cancel(reading.by_direct);
     return;
   }
   if (reading.detour || reading.tcp_outcome != Outcome::kDone) {
     end(id, reading, reading.tcp_outcome);
-  } else if (reading.rdma_outcome == Outcome::kDone || reading.rdma_outcome == Outcome::kTimedOut) {
-    end(id, reading, reading.rdma_outcome);
+  } else if (reading.direct_outcome == Outcome::kDone ||
+             reading.direct_outcome == Outcome::kTimedOut) {
+    end(id, reading, reading.direct_outcome);
   } else if (reading.cancelled) {
     end(id, reading, Outcome::kCancelled);
   } else {
     ++choices_.detours;
     reading.detour = true;
     const auto remote = remote_.find(reading.operation.region);
-    if (remote != remote_.end() && reading.rdma_outcome == Outcome::kStale) {
-      rdma_->doubt(remote->second.rdma);
+    if (remote != remote_.end() && reading.direct_outcome == Outcome::kStale) {
+      direct_->doubt(remote->second.direct);
     }
     detour(id, reading);
   }
@@ -307,14 +308,14 @@ void ChoiceTransport::take_tcp(std::vector<Event>& events, std::size_t first) {
   events.resize(kept);
 }
 
-void ChoiceTransport::take_rdma() {
-  for (const Event& event : rdma_events_) {
+void ChoiceTransport::take_direct() {
+  for (const Event& event : direct_events_) {
     if (event.kind != Event::Kind::kCompleted) continue;
     const auto at = readings_.find(event.cookie);
     if (at == readings_.end()) continue;
     Reading& reading = at->second;
-    reading.by_rdma = kNoOperation;
-    reading.rdma_outcome = event.outcome;
+    reading.by_direct = kNoOperation;
+    reading.direct_outcome = event.outcome;
     reading.bytes = event.bytes;
     settle(at->first, reading);
   }
@@ -323,8 +324,8 @@ void ChoiceTransport::take_rdma() {
 // TCP need not wait for a way that may come back.
 void ChoiceTransport::leave_dead_ways() {
   for (const auto& [id, reading] : readings_) {
-    if (reading.by_rdma != kNoOperation && !rdma_->is_up(reading.rdma_peer)) {
-      rdma_->cancel(reading.by_rdma);
+    if (reading.by_direct != kNoOperation && !direct_->is_up(reading.direct_peer)) {
+      direct_->cancel(reading.by_direct);
     }
   }
 }
@@ -334,9 +335,9 @@ void ChoiceTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   const std::size_t first = events.size();
   tcp_->poll(now_ns, events);
   if (!by_tcp_.empty()) take_tcp(events, first);
-  rdma_events_.clear();
-  rdma_->poll(now_ns, rdma_events_);
-  if (!rdma_events_.empty()) take_rdma();
+  direct_events_.clear();
+  direct_->poll(now_ns, direct_events_);
+  if (!direct_events_.empty()) take_direct();
   if (!readings_.empty() && now_ns_ >= next_look_ns_) {
     next_look_ns_ = now_ns_ + kLookNs;
     leave_dead_ways();
@@ -349,14 +350,14 @@ void ChoiceTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
 std::uint64_t ChoiceTransport::next_poll_ns() const {
   if (!events_.empty()) return 0;
   const std::uint64_t look_ns = readings_.empty() ? ~std::uint64_t{0} : next_look_ns_;
-  return std::min({tcp_->next_poll_ns(), rdma_->next_poll_ns(), look_ns});
+  return std::min({tcp_->next_poll_ns(), direct_->next_poll_ns(), look_ns});
 }
 
 // ---- What is told -------------------------------------------------------------------------------
 
 const Counters& ChoiceTransport::counters() const {
   counters_ = tcp_->counters();
-  const Counters& more = rdma_->counters();
+  const Counters& more = direct_->counters();
   for (const auto member :
        {&Counters::read_bytes, &Counters::written_bytes, &Counters::resent_slices,
         &Counters::lanes_failed, &Counters::send_calls, &Counters::receive_calls}) {
@@ -368,10 +369,10 @@ const Counters& ChoiceTransport::counters() const {
 void ChoiceTransport::report_rails(std::vector<RailReport>& reports) const {
   tcp_->report_rails(reports);
   const std::size_t first = reports.size();
-  rdma_->report_rails(reports);
+  direct_->report_rails(reports);
   for (std::size_t i = first; i < reports.size(); ++i) {
-    const auto peer = of_rdma_.find(reports[i].peer);
-    reports[i].peer = peer == of_rdma_.end() ? kNoPeer : peer->second;
+    const auto peer = of_direct_.find(reports[i].peer);
+    reports[i].peer = peer == of_direct_.end() ? kNoPeer : peer->second;
   }
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: two ways to each peer, and which of them an operation takes. TCP reaches every peer,
-//   tells whether it is alive, and carries all that is small. Large reads go by RDMA where both
-//   sides have it and it works at that moment; a way that has to be opened first, or has failed,
-//   costs nothing but that TCP is used meanwhile.
+//   tells whether it is alive, and carries all that is small. Large reads go by a one-sided
+//   transport (rdma, fabric) where both sides have it and it works at that moment; a way that has
+//   to be opened first, or has failed, costs nothing but that TCP is used meanwhile.
 //
-//     read ──► small, or RDMA is not ready ────────────────────────────────────► TCP
-//        └───► the bytes by RDMA  ┐ both ─► done
-//              one byte by TCP    ┘    RDMA failed ─► all of it by TCP, by the same deadline
+//     read ──► small, or the one-sided way is not ready ───────────────────────► TCP
+//        └───► the bytes one-sidedly  ┐ both ─► done
+//              one byte by TCP        ┘  failed ─► all of it by TCP, by the same deadline
 //
 //   A device that serves a read asks nobody whether the bytes are still those that were meant: what
 //   was removed a moment ago lies there unchanged, with a sum that fits. The one byte asks: its
@@ -21,16 +21,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/rdma/rdma_transport.h"
-#include "transport/transport.h"
+#include "transport/one_sided.h"
 
 namespace mc::transport::choice {
 
 // From here on a read is worth the byte that is asked for beside it.
-inline constexpr std::uint64_t kRdmaBytes = 64 * 1024;
+inline constexpr std::uint64_t kOneSidedBytes = 64 * 1024;
 
 struct ChoiceCounters {
-  std::uint64_t reads = 0;    // begun by RDMA
+  std::uint64_t reads = 0;    // begun one-sidedly
   std::uint64_t detours = 0;  // of these, repeated by TCP
 };
 
@@ -38,7 +37,7 @@ class ChoiceTransport : public Transport {
  public:
   // Errors: MC_NO_MEMORY.
   static Result<std::unique_ptr<ChoiceTransport>> create(std::unique_ptr<Transport> tcp,
-                                                         std::unique_ptr<rdma::RdmaTransport> rdma);
+                                                         std::unique_ptr<OneSidedTransport> direct);
 
   const Capabilities& capabilities() const override { return tcp_->capabilities(); }
   Result<RegionId> register_region(const RegionSpec& spec) override;
@@ -48,7 +47,7 @@ class ChoiceTransport : public Transport {
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override;
   void set_backed(RegionId region, std::span<const MemoryRange> ranges) override;
   Result<PeerId> connect(const PeerSpec& spec) override;
-  // Links of TCP; those of RDMA go to rdma() itself.
+  // Links of TCP; those of the one-sided transport go to itself.
   Status attach(Link link) override;
   void dial_failed(PeerId peer, std::uint32_t lane) override { tcp_->dial_failed(peer, lane); }
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
@@ -61,33 +60,32 @@ class ChoiceTransport : public Transport {
   const Counters& counters() const override;
   void report_rails(std::vector<RailReport>& reports) const override;
 
-  rdma::RdmaTransport& rdma() { return *rdma_; }
   const ChoiceCounters& choices() const { return choices_; }
-  // For operators: why less than all goes by RDMA here; empty: nothing stands against it.
+  // For operators: why less than all goes one-sidedly here; empty: nothing stands against it.
   std::string obstacles() const;
 
  private:
   struct Ways {
     NodeId node = 0;
-    PeerId rdma = kNoPeer;
+    PeerId direct = kNoPeer;
   };
   struct Remote {
     PeerId peer = kNoPeer;
     std::uint64_t name = 0;
-    RemoteRegionId rdma = 0;  // 0: not imported yet
+    RemoteRegionId direct = 0;  // 0: not imported yet
   };
   struct Local {
-    RegionId rdma = kNoRegion;
+    RegionId direct = kNoRegion;
     std::string why;  // there is none
   };
-  // A read that was begun by RDMA.
+  // A read that was begun one-sidedly.
   struct Reading {
     Operation operation;
     std::vector<Piece> pieces;
-    PeerId rdma_peer = kNoPeer;
-    OperationId by_rdma = kNoOperation;  // kNoOperation: it has ended
-    OperationId by_tcp = kNoOperation;   // the byte, or later all; kNoOperation: it has ended
-    Outcome rdma_outcome = Outcome::kDone;
+    PeerId direct_peer = kNoPeer;
+    OperationId by_direct = kNoOperation;  // kNoOperation: it has ended
+    OperationId by_tcp = kNoOperation;     // the byte, or later all; kNoOperation: it has ended
+    Outcome direct_outcome = Outcome::kDone;
     Outcome tcp_outcome = Outcome::kDone;
     std::uint64_t bytes = 0;
     bool detour = false;
@@ -96,34 +94,38 @@ class ChoiceTransport : public Transport {
   };
   using Readings = std::unordered_map<OperationId, Reading>;
 
-  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<rdma::RdmaTransport> rdma,
+  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct,
                   Fd epoll)
-      : tcp_(std::move(tcp)), rdma_(std::move(rdma)), epoll_(std::move(epoll)) {}
-  void connect_rdma(NodeId node);
-  void close_rdma(NodeId node);
-  // Where to read it by RDMA; null: TCP is the way.
-  const Remote* way_by_rdma(const Operation& operation, std::uint64_t now_ns);
+      : tcp_(std::move(tcp)),
+        direct_(std::move(direct)),
+        feature_(feature_of(direct_->protocol())),
+        epoll_(std::move(epoll)) {}
+  void connect_direct(NodeId node);
+  void close_direct(NodeId node);
+  // Where to read it one-sidedly; null: TCP is the way.
+  const Remote* direct_way(const Operation& operation, std::uint64_t now_ns);
   bool begin(Operation& operation, const Remote& remote, std::uint64_t now_ns);
   void take_tcp(std::vector<Event>& events, std::size_t first);
-  void take_rdma();
+  void take_direct();
   void settle(OperationId id, Reading& reading);
   void detour(OperationId id, Reading& reading);
   void leave_dead_ways();
   void end(OperationId id, const Reading& reading, Outcome outcome);
 
   const std::unique_ptr<Transport> tcp_;
-  const std::unique_ptr<rdma::RdmaTransport> rdma_;
+  const std::unique_ptr<OneSidedTransport> direct_;
+  const std::uint32_t feature_;  // of a link's node that takes its links
   Fd epoll_;
-  std::set<NodeId> able_;  // nodes that take links of RDMA
+  std::set<NodeId> able_;  // nodes that take links of the one-sided transport
   std::unordered_map<PeerId, Ways> peers_;
-  std::unordered_map<PeerId, PeerId> of_rdma_;  // its peers to ours
+  std::unordered_map<PeerId, PeerId> of_direct_;  // its peers to ours
   std::unordered_map<RegionId, Local> regions_;
   std::unordered_map<RemoteRegionId, Remote> remote_;
   Readings readings_;
   std::unordered_map<OperationId, OperationId> by_tcp_;  // its operations to ours
   std::vector<OperationId> waiting_;                     // for room in TCP
   std::vector<Event> events_;                            // to be handed out
-  std::vector<Event> rdma_events_;
+  std::vector<Event> direct_events_;
   std::uint64_t next_id_ = 1;
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t now_ns_ = 0;

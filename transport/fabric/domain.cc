@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "libmc/base/hash.h"
+#include "transport/registrar.h"
 
 namespace mc::transport::fabric {
 
@@ -55,6 +56,7 @@ Status Domain::start(std::uint64_t epoch) {
     return cannot("open it", error);
   }
   domain_.reset(domain);
+  key_seed_ = epoch;
   beacon_->epoch = epoch;
   auto memory =
       register_memory(reinterpret_cast<std::byte*>(beacon_.get()), sizeof(Beacon), FI_REMOTE_READ);
@@ -145,15 +147,14 @@ Result<Owned<fid_mr>> Domain::register_memory(std::byte* data, std::uint64_t byt
   int error = -FI_ENOKEY;
   // The key is ours to choose where the provider does not make one: none that peers count up to.
   for (int tries = 0; error == -FI_ENOKEY && tries < kMostKeyTries; ++tries) {
-    const std::uint64_t key = hash_key(&++next_key_, sizeof next_key_, epoch()) & mask;
+    const std::uint64_t number = ++next_key_;
+    const std::uint64_t key = hash_key(&number, sizeof number, key_seed_) & mask;
     error = fi_mr_reg(get(), data, bytes, access, 0, key, 0, &memory, nullptr);
   }
   if (error == 0) return Owned<fid_mr>(memory);
   Status status = cannot("register " + std::to_string(bytes) + " bytes", error);
   if (error == -FI_ENOMEM || error == -FI_EPERM || error == -FI_EAGAIN) {
-    status = {MC_NO_MEMORY, std::string(status.text()) +
-                                "; the memory is pinned: raise the limit of locked memory "
-                                "(LimitMEMLOCK=infinity in the unit, ulimit -l unlimited)"};
+    status = {MC_NO_MEMORY, std::string(status.text()) + locked_memory_remedy()};
   }
   return fail(std::move(status));
 }

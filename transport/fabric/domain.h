@@ -4,7 +4,7 @@
 // which
 //   peers reach this agent's memory. Beside regions that memory has a beacon: eight bytes with the
 //   epoch, by which a peer sees that its way leads here.
-// Threads: the transport's.
+// Threads: the transport's; register_memory() and what it returns: any.
 // Owns: all of the above. Lanes and memory registered with it must go first.
 // Trusts: the provider.
 #pragma once
@@ -13,6 +13,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,9 +86,9 @@ class Domain {
   std::uint64_t max_request_bytes() const { return info_->ep_attr->max_msg_size; }
   // The provider works on peers' requests only while this process calls it.
   bool is_software() const { return info_->domain_attr->data_progress != FI_PROGRESS_AUTO; }
-  // A peer's write that the provider has begun goes on after the memory was deregistered. (shm
+  // A peer's request that the provider has begun goes on after the memory was deregistered. (shm
   // moves what a request asks for within one call.)
-  bool writes_linger() const { return is_software() && info_->ep_attr->protocol != FI_PROTO_SHM; }
+  bool requests_linger() const { return is_software() && info_->ep_attr->protocol != FI_PROTO_SHM; }
 
   DomainEntry entry(std::size_t slot) const;
   bool serves() const { return serving_.is_open(); }
@@ -115,7 +116,8 @@ class Domain {
   const Library& library_;
   const Info info_;
   const std::string name_;
-  std::uint64_t next_key_ = 0;
+  std::uint64_t key_seed_ = 0;
+  std::atomic<std::uint64_t> next_key_ = 0;
   std::unique_ptr<Beacon> beacon_;
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;

@@ -34,19 +34,25 @@ Result<std::unique_ptr<FabricTransport>> FabricTransport::create(const FabricOpt
   }
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
+  auto wakeup = make_eventfd();
+  if (!wakeup) return fail(wakeup.error());
   std::unique_ptr<FabricTransport> made(
-      new FabricTransport(options, library, dialer, std::move(epoll)));
-  Status status = made->open_domains();
+      new FabricTransport(options, library, dialer, std::move(epoll), std::move(*wakeup)));
+  Status status = made->edges_.watch(made->workers_.fd(), &made->workers_, Edges::Kind::kReadable);
+  if (status.ok()) status = made->open_domains();
   if (!status.ok()) return fail(std::move(status));
   return made;
 }
 
 FabricTransport::FabricTransport(const FabricOptions& options, const Library& library,
-                                 Dialer& dialer, Fd epoll)
+                                 Dialer& dialer, Fd epoll, Fd wakeup)
     : options_(options),
       library_(library),
       edges_(std::move(epoll)),
-      regions_(options_, domains_),
+      registrar_(domains_),
+      regions_(options_.node, options_.incarnation, options_.registering_threads, registrar_,
+               workers_),
+      workers_(options_.registering_threads, std::move(wakeup)),
       requester_(options_, domains_, regions_, edges_, dialer, counters_),
       responder_(domains_, regions_, edges_) {}
 
@@ -90,17 +96,23 @@ Status FabricTransport::attach(Link link) {
 }
 
 bool FabricTransport::close_region(RegionId region) {
-  const std::uint32_t rights = regions_.remove(region);
-  if ((rights & kRemoteWrite) == 0) return true;
+  if (regions_.remove(region) != 0) end_lingering_requests();
+  return true;
+}
+
+void FabricTransport::set_backed(RegionId region, std::span<const MemoryRange> ranges) {
+  if (regions_.back(region, ranges)) end_lingering_requests();
+}
+
+// They end with the endpoint.
+void FabricTransport::end_lingering_requests() {
   bool moved = false;
-  for (auto& domain : domains_) {
-    if (!domain || !domain->writes_linger()) continue;
-    // What the provider has begun for a peer ends with the endpoint.
+  for (std::size_t slot = 0; slot < kMaxDomains; ++slot) {
+    if (!domains_[slot] || !domains_[slot]->requests_linger()) continue;
     moved = true;
-    move(*domain);
+    move(slot);
   }
   if (moved) responder_.announce();
-  return true;
 }
 
 Status FabricTransport::watch(Domain& domain) {
@@ -108,17 +120,19 @@ Status FabricTransport::watch(Domain& domain) {
   return fd < 0 ? Status() : edges_.watch(fd, &serving_events_, Edges::Kind::kReadable);
 }
 
-void FabricTransport::move(Domain& domain) {
+void FabricTransport::move(std::size_t slot) {
+  Domain& domain = *domains_[slot];
   if (domain.serves()) edges_.forget(domain.serving().wait_fd(), &serving_events_);
-  if (!domain.renew(new_epoch()).ok() || !watch(domain).ok()) {
-    next_renewal_ns_ = now_ns_ + kRenewalNs;
-  }
+  Status status = domain.renew(new_epoch());
+  if (status.ok()) status = watch(domain);
+  why_[slot] = status.ok() ? "" : std::string(status.text());
+  if (!status.ok()) next_renewal_ns_ = now_ns_ + kRenewalNs;
 }
 
 void FabricTransport::serve_again() {
   next_renewal_ns_ = ~std::uint64_t{0};
-  for (auto& domain : domains_) {
-    if (domain && !domain->serves()) move(*domain);
+  for (std::size_t slot = 0; slot < kMaxDomains; ++slot) {
+    if (domains_[slot] && !domains_[slot]->serves()) move(slot);
   }
   responder_.announce();
 }
@@ -196,7 +210,15 @@ void FabricTransport::hand_out(std::vector<Event>& events) {
   }
 }
 
-std::string FabricTransport::describe_domains() const {
+std::string FabricTransport::obstacles() const {
+  std::string text;
+  for (const std::string& why : why_) {
+    if (!why.empty()) text += (text.empty() ? "" : "; ") + why;
+  }
+  return text;
+}
+
+std::string FabricTransport::describe_devices() const {
   std::string text;
   for (const auto& domain : domains_) {
     if (!domain) continue;

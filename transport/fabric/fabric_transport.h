@@ -5,7 +5,7 @@
 //   for. A TCP link to each peer carries what has to be agreed on, and is its sign of life.
 //   The serving side takes no part in reads: RegionGuard is not asked, and nobody refuses a stale
 //   generation. Whoever reads compares a checksum.
-// Threads: one drives it; providers may have threads of their own.
+// Threads: one drives it. Others register memory; providers may have threads of their own.
 // Owns domains, registrations, endpoints, links.
 // Trusts: links that were attached; nothing that arrives on them. The provider, and its network:
 //   keys travel in clear text, so hosts that share it can forge them.
@@ -17,11 +17,12 @@
 
 #include "transport/fabric/requester.h"
 #include "transport/fabric/responder.h"
-#include "transport/transport.h"
+#include "transport/one_sided.h"
+#include "transport/workers.h"
 
 namespace mc::transport::fabric {
 
-class FabricTransport : public Transport {
+class FabricTransport : public OneSidedTransport {
  public:
   // dialer must outlive it. Errors: MC_UNSUPPORTED: this host has no provider that can be used, and
   // why; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
@@ -38,6 +39,7 @@ class FabricTransport : public Transport {
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override {
     return requester_.import_region(peer, text);
   }
+  void set_backed(RegionId region, std::span<const MemoryRange> ranges) override;
   Result<PeerId> connect(const PeerSpec& spec) override { return requester_.connect(spec); }
   Status attach(Link link) override;
   void dial_failed(PeerId peer, std::uint32_t) override { requester_.dial_failed(peer, now_ns_); }
@@ -45,8 +47,8 @@ class FabricTransport : public Transport {
   void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
   int wait_fd() const override { return edges_.fd(); }
   std::uint64_t next_poll_ns() const override;
-  // Nothing is written to it once this has returned. With a provider in software, peers that could
-  // write to it have to find the way to the other regions anew.
+  // Nobody reads or writes it once this has returned. With a provider in software, peers have to
+  // find the way to the other regions anew.
   bool close_region(RegionId region) override;
   void close_peer(PeerId peer) override { requester_.close_peer(peer); }
   void cancel(OperationId operation) override { requester_.cancel(operation); }
@@ -55,8 +57,23 @@ class FabricTransport : public Transport {
     requester_.report_rails(reports);
   }
 
-  // For operators: provider and domains; rails of a peer.
-  std::string describe_domains() const;
+  LinkProtocol protocol() const override { return LinkProtocol::kFabric; }
+  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) override {
+    return requester_.import_named(peer, name);
+  }
+  bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                     std::uint64_t now_ns) override {
+    return requester_.ready_to_read(region, offset_bytes, size_bytes, now_ns);
+  }
+  void doubt(RemoteRegionId region) override { requester_.doubt(region); }
+  bool is_up(PeerId peer) const override { return requester_.has_way(peer); }
+  Status backing(RegionId region) const override { return regions_.backing(region); }
+  // Provider and domains.
+  std::string describe_devices() const override;
+  // Domains that serve nobody now, and why.
+  std::string obstacles() const override;
+
+  // For operators: rails of a peer.
   std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
 
  private:
@@ -66,7 +83,8 @@ class FabricTransport : public Transport {
     void on_edge(std::uint64_t) override {}
   };
 
-  FabricTransport(const FabricOptions& options, const Library& library, Dialer& dialer, Fd epoll);
+  FabricTransport(const FabricOptions& options, const Library& library, Dialer& dialer, Fd epoll,
+                  Fd wakeup);
 
   Status open_domains();
   std::uint64_t new_epoch();
@@ -74,7 +92,10 @@ class FabricTransport : public Transport {
   void serve_again();
   Status watch(Domain& domain);
   // To a new serving endpoint.
-  void move(Domain& domain);
+  void move(std::size_t slot);
+  // What providers have begun for peers, and would go on with although the memory is registered no
+  // more.
+  void end_lingering_requests();
   void fall_asleep();
   void hand_out(std::vector<Event>& events);
 
@@ -85,7 +106,10 @@ class FabricTransport : public Transport {
   Edges edges_;
   ServingEvents serving_events_;
   DomainSlots domains_;
+  std::array<std::string, kMaxDomains> why_;  // a domain does not serve
+  DomainRegistrar registrar_;
   LocalRegions regions_;
+  Workers workers_;
   Requester requester_;
   Responder responder_;
   std::vector<Responder::Notification> handed_out_;

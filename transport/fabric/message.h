@@ -29,6 +29,7 @@
 #include "transport/control_message.h"
 #include "transport/limits.h"
 #include "transport/outcome.h"
+#include "transport/region_descriptor.h"
 
 namespace mc::transport::fabric {
 
@@ -90,6 +91,8 @@ inline constexpr std::size_t kMaxBodyBytes = sizeof(RegionBody) + kMaxDescriptor
 static_assert(kMaxBodyBytes >= sizeof(NotifyBody) + kMaxNotificationBytes &&
               kMaxBodyBytes >= kMaxDomains * sizeof(DomainEntry));
 inline constexpr ControlProtocol kProtocol{kMessageMagic, kMaxBodyBytes};
+inline constexpr DescriptorFormat kDescriptorFormat{"fabric", 0x3346434d, sizeof(std::uint64_t),
+                                                    kMaxDomains};  // "MCF3"
 
 std::vector<std::byte> encode_empty(MessageKind kind);
 std::vector<std::byte> encode(const HelloBody& body);

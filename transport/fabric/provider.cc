@@ -38,7 +38,7 @@ fi_info* ask(const Library& library, const FabricOptions& options, const char* p
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode = mode;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->threading = FI_THREAD_SAFE;  // memory is registered beside the loop
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   // A write is done when its bytes are in the peer's memory.
   hints->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;

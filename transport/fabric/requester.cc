@@ -28,8 +28,8 @@ Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::
   if (operation.verb == Verb::kNotify) {
     if (*bytes > kMaxNotificationBytes) return Outcome::kInvalid;
   } else {
-    const RemoteRegions::Region* region = remote_regions_.find(operation.region);
-    if (region == nullptr || region->gone) return Outcome::kStale;
+    const RemoteRegion* region = remote_regions_.find(operation.region);
+    if (region == nullptr || region->gone || !region->known) return Outcome::kStale;
     const std::uint64_t region_bytes = region->described.size_bytes;
     if (region->peer != operation.peer || *bytes > region_bytes ||
         operation.offset_bytes > region_bytes - *bytes) {
@@ -63,11 +63,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     }
     next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
     peer->used_ns = now_ns;
-    if (peer->dormant && !is_notice) {
-      peer->dormant = false;
-      peer->usable_ns = now_ns + kFirstWayNs;
-      next_look_ns_ = 0;
-    }
+    if (!is_notice) wake(*peer, now_ns);
     auto& queue = is_notice             ? peer->notices_waiting
                   : size <= kSmallBytes ? peer->small_waiting
                                         : peer->bulk_waiting;
@@ -76,6 +72,15 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
   }
   pump_all(now_ns);
   return taken;
+}
+
+// Lanes are opened when there is something for them.
+void Requester::wake(Peer& peer, std::uint64_t now_ns) {
+  peer.used_ns = now_ns;
+  if (!peer.dormant) return;
+  peer.dormant = false;
+  peer.usable_ns = now_ns + kFirstWayNs;
+  next_look_ns_ = 0;
 }
 
 bool Requester::find_regions(OperationState& state) const {
@@ -123,7 +128,7 @@ void Requester::on_slice_done(OperationState& operation, const Slice& slice) {
 void Requester::take_back(Peer& peer, Slice slice) {
   OperationState* operation = operations_.find(slice.operation);
   if (operation == nullptr) return;
-  RemoteRegions::Region* region = remote_regions_.find(operation->region);
+  RemoteRegion* region = remote_regions_.find(operation->region);
   const bool is_read = operation->verb == Verb::kRead;
   if (operation->failure != Outcome::kDone || region == nullptr) {
     --operation->slices_out;
@@ -140,7 +145,7 @@ void Requester::take_back(Peer& peer, Slice slice) {
     operation->failure = Outcome::kPeerLost;
     peer.held.push_back(operation->id);
     if (!peer.introduced) return settle_held(peer, std::nullopt, Outcome::kPeerLost);
-    static_cast<void>(peer.link->send(encode(RegionBody{region->described.region})));
+    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
   }
 }
 
@@ -148,8 +153,8 @@ void Requester::settle_held(Peer& peer, std::optional<RegionId> region, Outcome 
   std::erase_if(peer.held, [&](OperationId id) {
     OperationState* operation = operations_.find(id);
     if (operation == nullptr) return true;
-    const RemoteRegions::Region* of = remote_regions_.find(operation->region);
-    if (region && of != nullptr && of->described.region != *region) return false;
+    const RemoteRegion* of = remote_regions_.find(operation->region);
+    if (region && of != nullptr && of->asked_as != *region) return false;
     operation->failure = outcome;
     --operation->slices_out;
     give_up(*operation, outcome);

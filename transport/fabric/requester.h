@@ -24,15 +24,14 @@
 
 #include "transport/control_link.h"
 #include "transport/edges.h"
+#include "transport/fabric/domain_registrar.h"
 #include "transport/fabric/lane.h"
-#include "transport/fabric/local_regions.h"
+#include "transport/local_regions.h"
 #include "transport/queue.h"
 #include "transport/rails.h"
 #include "transport/remote_regions.h"
 
 namespace mc::transport::fabric {
-
-using RemoteRegions = transport::RemoteRegions<RegionDescriptor, kMaxDomains>;
 
 // Up to here an operation does not wait behind large ones.
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
@@ -63,6 +62,14 @@ class Requester {
   void close_peer(PeerId peer);
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text);
 
+  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name);
+  bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
+                     std::uint64_t now_ns);
+  void doubt(RemoteRegionId region);
+  bool has_way(PeerId id) const {
+    const Peer* peer = find(id);
+    return peer != nullptr && is_up(*peer);
+  }
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns);
   void cancel(OperationId operation);
   // Takes what lanes have done. True: there was something.
@@ -172,6 +179,7 @@ class Requester {
   void settle_held(Peer& peer, std::optional<RegionId> region, Outcome outcome);
 
   // From queues to lanes.
+  void wake(Peer& peer, std::uint64_t now_ns);
   void try_again(std::uint64_t now_ns);
   void pump_later(Peer& peer);
   void pump(Peer& peer, std::uint64_t now_ns);
@@ -216,7 +224,7 @@ class Requester {
   Dialer& dialer_;
   Counters& counters_;
   Operations operations_;
-  RemoteRegions remote_regions_;
+  RemoteRegions remote_regions_{kDescriptorFormat};
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
   PeerId next_peer_ = 1;
   std::vector<PeerId> pump_;

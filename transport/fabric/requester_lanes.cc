@@ -142,10 +142,15 @@ void Requester::report_rails(std::vector<RailReport>& reports) const {
   for (const auto& [id, peer] : peers_) {
     for (std::size_t at = 0; at < peer->places.size(); ++at) {
       const Place& place = peer->places[at];
-      reports.push_back({id,
-                         domains_[place.ours]->name() + " to their " +
-                             std::string(peer->remote.at(place.theirs).name.data()),
-                         peer->rails.status(at)});
+      RailReport report;
+      report.peer = id;
+      report.transport = "fabric";
+      report.name = domains_[place.ours]->name() + " to their " +
+                    std::string(peer->remote.at(place.theirs).name.data());
+      report.status = peer->rails.status(at);
+      report.note = place.why;
+      if (peer->dormant) report.note = "closed while there is nothing for it";
+      reports.push_back(std::move(report));
     }
   }
 }

@@ -56,6 +56,31 @@ Result<RemoteRegionId> Requester::import_region(PeerId peer, std::span<const std
   return remote_regions_.import(peer, text);
 }
 
+Result<RemoteRegionId> Requester::import_named(PeerId peer, std::uint64_t name) {
+  if (find(peer) == nullptr) return fail(MC_INVALID_ARGUMENT, "no such peer is connected");
+  return remote_regions_.import_named(peer, name);
+}
+
+void Requester::doubt(RemoteRegionId id) {
+  if (RemoteRegion* region = remote_regions_.find(id)) RemoteRegions::doubt(*region);
+}
+
+bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
+                              std::uint64_t size_bytes, std::uint64_t now_ns) {
+  RemoteRegion* region = remote_regions_.find(id);
+  Peer* peer = region == nullptr ? nullptr : find(region->peer);
+  if (peer == nullptr || !peer->introduced) return false;
+  wake(*peer, now_ns);
+  std::uint64_t slots = 0;
+  for (const Place& place : peer->places) slots |= std::uint64_t{1} << place.theirs;
+  const auto state = RemoteRegions::check_range(*region, peer->epochs, peer->version, slots,
+                                                offset_bytes, size_bytes, now_ns);
+  if (state == RemoteRegions::State::kMustAsk) {
+    static_cast<void>(peer->link->send(encode(RegionBody{region->asked_as})));
+  }
+  return state == RemoteRegions::State::kReady && is_up(*peer);
+}
+
 void Requester::tell(Event::Kind kind, PeerId peer) {
   Event event;
   event.kind = kind;
@@ -211,7 +236,7 @@ void Requester::look_after_link(Peer& peer, std::uint64_t now_ns, std::uint64_t 
     }
   }
   if (!peer.link && peer.link_rail.probe(now_ns)) {
-    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall});
+    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, LinkProtocol::kFabric});
   }
 }
 

@@ -60,11 +60,11 @@ std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t byt
 
 // False: it waits for keys, or has been given up.
 bool Requester::is_ready(Peer& peer, OperationState& operation) {
-  RemoteRegions::Region* region = remote_regions_.find(operation.region);
+  RemoteRegion* region = remote_regions_.find(operation.region);
   const auto state = region == nullptr ? RemoteRegions::State::kGone
                                        : RemoteRegions::check(*region, peer.epochs, peer.version);
   if (state == RemoteRegions::State::kMustAsk && peer.introduced) {
-    static_cast<void>(peer.link->send(encode(RegionBody{region->described.region})));
+    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
   }
   if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
   return state == RemoteRegions::State::kReady;
@@ -74,12 +74,18 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
                               Cursor* after, std::uint64_t now_ns) {
   Place& place = peer.places[at];
   const Domain& domain = place.lane->domain();
-  const RegionKey* key = remote_regions_.find(operation.region)->keys[place.theirs];
-  if (key == nullptr) {
+  const RemoteRegion& region = *remote_regions_.find(operation.region);
+  const std::uint64_t offset_bytes = operation.offset_bytes + slice.offset_bytes;
+  const std::uint64_t chunk = offset_bytes >> region.described.chunk_shift;
+  // A request does not cross the border between two registrations.
+  const std::uint64_t border_bytes = (chunk + 1) << region.described.chunk_shift;
+  const std::uint64_t limit = std::min<std::uint64_t>(
+      {slice.size_bytes, domain.max_request_bytes(), border_bytes - offset_bytes});
+  if (!region.described.covers_all(offset_bytes, limit) ||
+      !region.has_keys(place.theirs, offset_bytes, limit)) {
     give_up(operation, Outcome::kStale);
     return 0;
   }
-  const std::uint64_t limit = std::min<std::uint64_t>(slice.size_bytes, domain.max_request_bytes());
   std::array<iovec, kMaxRequestPieces> places;
   std::array<void*, kMaxRequestPieces> descriptors;
   std::size_t count = 0;
@@ -87,21 +93,25 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
   Cursor cursor = slice.start;
   while (covered < limit && count < domain.max_pieces()) {
     const Piece& piece = operation.pieces[cursor.piece];
-    if (regions_.find(piece) == kNoRegion) {
-      // Closed meanwhile.
+    std::byte* const data = piece.data + cursor.offset_bytes;
+    const LocalRegions::Key local = regions_.key_of(piece.region, place.ours, data);
+    if (local.bytes == 0) {
+      // Closed meanwhile, or its memory is not registered now.
       give_up(operation, Outcome::kInvalid);
       return 0;
     }
-    const std::uint64_t part = std::min(limit - covered, piece.size_bytes - cursor.offset_bytes);
-    places[count] = {piece.data + cursor.offset_bytes, part};
-    descriptors[count++] = regions_.descriptor_of(piece.region, place.ours);
+    const std::uint64_t part =
+        std::min({limit - covered, piece.size_bytes - cursor.offset_bytes, local.bytes});
+    places[count] = {data, part};
+    descriptors[count++] = reinterpret_cast<void*>(local.key);
     covered += part;
     cursor.offset_bytes += part;
     if (cursor.offset_bytes == piece.size_bytes) cursor = {cursor.piece + 1, 0};
   }
   slice.size_bytes = static_cast<std::uint32_t>(covered);
   const bool was_idle = place.lane->posted() == 0;
-  const RemotePlace remote{key->base + operation.offset_bytes + slice.offset_bytes, key->key};
+  const RemotePlace remote{region.described.address_of(offset_bytes),
+                           region.keys[place.theirs]->keys[chunk]};
   ++counters_.send_calls;
   const Lane::Posted posted =
       place.lane->post(slice, operation.verb, std::span(places).first(count),

@@ -11,7 +11,8 @@
 
 #include "transport/control_link.h"
 #include "transport/edges.h"
-#include "transport/fabric/local_regions.h"
+#include "transport/fabric/domain_registrar.h"
+#include "transport/local_regions.h"
 
 namespace mc::transport::fabric {
 

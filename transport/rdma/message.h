@@ -31,6 +31,7 @@
 #include "transport/limits.h"
 #include "transport/outcome.h"
 #include "transport/rdma/address.h"
+#include "transport/region_descriptor.h"
 
 namespace mc::transport::rdma {
 
@@ -118,6 +119,8 @@ struct RegionBody {  // kDescribe; in kDescription the text follows
 
 inline constexpr std::size_t kMaxBodyBytes = sizeof(RegionBody) + kMaxDescriptorBytes;
 inline constexpr ControlProtocol kProtocol{kMessageMagic, kMaxBodyBytes};
+inline constexpr DescriptorFormat kDescriptorFormat{"rdma", 0x3144434d, sizeof(std::uint32_t),
+                                                    kMaxDevices};  // "MCD1"
 
 std::vector<std::byte> encode_empty(MessageKind kind);
 std::vector<std::byte> encode(const HelloBody& body);

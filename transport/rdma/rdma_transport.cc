@@ -50,7 +50,7 @@ Result<std::unique_ptr<RdmaTransport>> RdmaTransport::create(const RdmaOptions& 
   if (!watched.ok()) return fail(std::move(watched));
   made->find_devices();
   if (std::ranges::none_of(made->devices_, [](const auto& device) { return device != nullptr; })) {
-    const std::string why = made->describe_devices();
+    const std::string why = made->obstacles();
     return fail(MC_UNSUPPORTED, why.empty() ? "no RDMA: this host has no RDMA device"
                                             : "no RDMA device can be used: " + why);
   }
@@ -62,7 +62,9 @@ RdmaTransport::RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dia
     : options_(options),
       verbs_(verbs),
       edges_(std::move(epoll)),
-      regions_(options_, devices_, opener_),
+      registrar_(options_, devices_),
+      regions_(options_.node, options_.incarnation, options_.registering_threads, registrar_,
+               opener_),
       opener_(options_.opening_threads, std::move(wakeup)),
       requester_(options_, devices_, regions_, edges_, opener_, dialer, counters_),
       responder_(options_, devices_, regions_, edges_, opener_,
@@ -161,7 +163,7 @@ Status RdmaTransport::open_device(std::size_t slot, ibv_device* device) {
 
 void RdmaTransport::close_device(std::size_t slot, std::uint64_t now_ns) {
   Device& device = *devices_[slot];
-  opener_.finish(device);
+  opener_.finish(&device);
   take_completions(slot);
   requester_.on_closing(device, now_ns);
   responder_.on_closing(device);
@@ -195,6 +197,14 @@ void RdmaTransport::on_device_event(std::size_t slot, std::uint64_t now_ns) {
 }
 
 std::string RdmaTransport::describe_devices() const {
+  std::string text;
+  for (const auto& device : devices_) {
+    if (device) text += (text.empty() ? "" : ", ") + device->name();
+  }
+  return text;
+}
+
+std::string RdmaTransport::obstacles() const {
   std::string text;
   for (const Slot& slot : slots_) {
     const auto at = static_cast<std::size_t>(&slot - slots_.data());

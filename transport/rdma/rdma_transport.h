@@ -17,13 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "transport/one_sided.h"
 #include "transport/rdma/requester.h"
 #include "transport/rdma/responder.h"
-#include "transport/transport.h"
 
 namespace mc::transport::rdma {
 
-class RdmaTransport : public Transport {
+class RdmaTransport : public OneSidedTransport {
  public:
   // dialer must outlive it. Errors: MC_UNSUPPORTED: this host has no RDMA device that can be used,
   // and why; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
@@ -41,7 +41,7 @@ class RdmaTransport : public Transport {
     return requester_.import_region(peer, text);
   }
   void set_backed(RegionId region, std::span<const MemoryRange> ranges) override {
-    regions_.back(region, ranges);
+    static_cast<void>(regions_.back(region, ranges));
   }
   Result<PeerId> connect(const PeerSpec& spec) override { return requester_.connect(spec); }
   Status attach(Link link) override;
@@ -56,29 +56,26 @@ class RdmaTransport : public Transport {
   void cancel(OperationId operation) override { requester_.cancel(operation); }
   const Counters& counters() const override { return counters_; }
 
-  // A region by the name that the peer registered it under, if it has such a one.
-  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) {
+  LinkProtocol protocol() const override { return LinkProtocol::kRdma; }
+  Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name) override {
     return requester_.import_named(peer, name);
   }
-  // Whether a read would leave at once: lanes are up and its keys are known. What is missing is
-  // brought about, if it can be; without asking for it, lanes that were closed stay so.
   bool ready_to_read(RemoteRegionId region, std::uint64_t offset_bytes, std::uint64_t size_bytes,
-                     std::uint64_t now_ns) {
+                     std::uint64_t now_ns) override {
     return requester_.ready_to_read(region, offset_bytes, size_bytes, now_ns);
   }
-  // The keys of a region did not hold: others are asked for before it is ready again.
-  void doubt(RemoteRegionId region) { requester_.doubt(region); }
-  // Whether any lane to the peer is up.
-  bool is_up(PeerId peer) const { return requester_.has_way(peer); }
-  // Why a part of a region could not be registered; ok() if all was.
-  Status backing(RegionId region) const { return regions_.backing(region); }
+  void doubt(RemoteRegionId region) override { requester_.doubt(region); }
+  bool is_up(PeerId peer) const override { return requester_.has_way(peer); }
+  Status backing(RegionId region) const override { return regions_.backing(region); }
+  std::string describe_devices() const override;
+  // Devices that could not be opened, and why.
+  std::string obstacles() const override;
   void report_rails(std::vector<RailReport>& reports) const override {
     requester_.report_rails(reports);
   }
 
-  // For operators: rails of a peer; devices that could not be opened, and why.
+  // For operators: rails of a peer.
   std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
-  std::string describe_devices() const;
 
  private:
   // A device's two event channels.
@@ -123,6 +120,7 @@ class RdmaTransport : public Transport {
   Edges edges_;
   std::vector<Slot> slots_;
   DeviceSlots devices_;
+  DeviceRegistrar registrar_;
   LocalRegions regions_;
   Opener opener_;
   Requester requester_;

@@ -24,12 +24,13 @@
 
 #include "transport/control_link.h"
 #include "transport/edges.h"
+#include "transport/local_regions.h"
 #include "transport/queue.h"
 #include "transport/rails.h"
+#include "transport/rdma/device_registrar.h"
 #include "transport/rdma/lane.h"
-#include "transport/rdma/local_regions.h"
 #include "transport/rdma/opener.h"
-#include "transport/rdma/remote_regions.h"
+#include "transport/remote_regions.h"
 
 namespace mc::transport::rdma {
 
@@ -119,7 +120,7 @@ class Requester {
     std::uint64_t heard_ns = 0;  // on the link
     bool pinging = false;
     std::array<std::optional<PortAddress>, kMaxDevices> remote;
-    DeviceEpochs epochs{};
+    RemoteRegions::Epochs epochs{};
     std::uint64_t version = 1;  // of the epochs
     std::vector<Path> paths;
     std::vector<Place> places;  // one small for each path, then the bulk ones
@@ -264,7 +265,7 @@ class Requester {
   Dialer& dialer_;
   Counters& counters_;
   Operations operations_;
-  RemoteRegions remote_regions_;
+  RemoteRegions remote_regions_{kDescriptorFormat};
   std::array<std::optional<PortAddress>, kMaxDevices> own_addresses_;
   std::vector<std::string> own_names_;  // by slot
   std::vector<std::unique_ptr<Peer>> peers_;

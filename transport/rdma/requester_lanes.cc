@@ -279,6 +279,7 @@ void Requester::report_rails(std::vector<RailReport>& reports) const {
       const Device* device = devices_[place.path.ours].get();
       RailReport report;
       report.peer = peer->id;
+      report.transport = "rdma";
       report.name = (device != nullptr ? device->name() : std::to_string(place.path.ours)) + " " +
                     std::to_string(place.path.theirs) +
                     (place.role == LaneRole::kSmall ? " small" : " bulk");

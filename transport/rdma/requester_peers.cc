@@ -10,8 +10,7 @@
 namespace mc::transport::rdma {
 
 namespace {
-constexpr std::uint64_t kLookNs = 50'000'000;         // between two looks at the peers
-constexpr std::uint64_t kAskAgainNs = 1'000'000'000;  // for a region that had no memory there
+constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 }  // namespace
 
 Result<PeerId> Requester::connect(const PeerSpec& spec) {
@@ -70,11 +69,7 @@ Result<RemoteRegionId> Requester::import_named(PeerId peer, std::uint64_t name) 
 }
 
 void Requester::doubt(RemoteRegionId id) {
-  RemoteRegion* region = remote_regions_.find(id);
-  if (region == nullptr) return;
-  region->known = false;
-  region->gone = false;
-  region->asked_version = 0;
+  if (RemoteRegion* region = remote_regions_.find(id)) RemoteRegions::doubt(*region);
 }
 
 bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
@@ -83,20 +78,14 @@ bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
   Peer* peer = region == nullptr ? nullptr : find(region->peer);
   if (peer == nullptr || !peer->introduced) return false;
   wake(*peer, now_ns);
-  const auto state = RemoteRegions::check(*region, peer->epochs, peer->version);
+  std::uint64_t slots = 0;
+  for (const Path& path : peer->paths) slots |= std::uint64_t{1} << path.theirs;
+  const auto state = RemoteRegions::check_range(*region, peer->epochs, peer->version, slots,
+                                                offset_bytes, size_bytes, now_ns);
   if (state == RemoteRegions::State::kMustAsk) {
-    region->ask_again_ns = now_ns + kAskAgainNs;
     static_cast<void>(peer->link->send(encode(RegionBody{region->asked_as})));
   }
-  bool covered = state == RemoteRegions::State::kReady && covers(*region, offset_bytes, size_bytes);
-  for (const Path& path : peer->paths) {
-    covered = covered && has_keys(*region, path.theirs, offset_bytes, size_bytes);
-  }
-  if (!covered && state != RemoteRegions::State::kMustAsk && now_ns >= region->ask_again_ns) {
-    region->ask_again_ns = now_ns + kAskAgainNs;
-    doubt(id);
-  }
-  return covered && is_up(*peer);
+  return state == RemoteRegions::State::kReady && is_up(*peer);
 }
 
 void Requester::tell(Event::Kind kind, PeerId peer) {
@@ -140,7 +129,7 @@ bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
 
 void Requester::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices,
                            std::uint64_t now_ns) {
-  DeviceEpochs epochs{};
+  RemoteRegions::Epochs epochs{};
   for (const DeviceEntry& device : devices) {
     epochs[device.slot] = device.epoch;
     peer.remote[device.slot] = {device.gid, static_cast<LinkLayer>(device.layer), device.mtu,

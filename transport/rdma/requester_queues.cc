@@ -84,7 +84,7 @@ Outcome Requester::find_stretch(const Path& path, const OperationState& operatio
   const LocalRegions::Key local = regions_.key_of(piece.region, path.ours, data);
   if (local.bytes == 0) return Outcome::kInvalid;
   stretch.local = reinterpret_cast<std::uintptr_t>(data);
-  stretch.local_key = local.key;
+  stretch.local_key = static_cast<std::uint32_t>(local.key);
   stretch.bytes = std::min(local.bytes, piece.size_bytes - part.at.offset_bytes);
   if (operation.verb == Verb::kNotify) return Outcome::kDone;
   const RemoteRegion& region = *remote_regions_.find(operation.region);
@@ -93,7 +93,7 @@ Outcome Requester::find_stretch(const Path& path, const OperationState& operatio
   const std::uint64_t chunk = offset >> region.described.chunk_shift;
   if (keys == nullptr || keys->keys[chunk] == 0) return Outcome::kStale;
   stretch.remote = region.described.base + offset;
-  stretch.remote_key = keys->keys[chunk];
+  stretch.remote_key = static_cast<std::uint32_t>(keys->keys[chunk]);
   const std::uint64_t border = (chunk + 1) << region.described.chunk_shift;
   stretch.bytes = std::min(stretch.bytes, border - offset);
   return Outcome::kDone;

@@ -15,7 +15,8 @@
 
 #include "transport/control_link.h"
 #include "transport/edges.h"
-#include "transport/rdma/local_regions.h"
+#include "transport/local_regions.h"
+#include "transport/rdma/device_registrar.h"
 #include "transport/rdma/opener.h"
 #include "transport/rdma/queue_pair.h"
 

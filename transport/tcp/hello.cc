@@ -124,8 +124,10 @@ class HelloExchange : public Handshake {
         return {MC_INVALID_ARGUMENT, "the peer looks for another node at this address"};
       }
       const auto protocol = static_cast<LinkProtocol>(theirs_.protocol);
-      if (protocol == LinkProtocol::kRdma && (self_.features & kFeatureRdma) == 0) {
-        return {MC_UNSUPPORTED, "the peer wants a link for RDMA, which this agent does not use"};
+      if ((feature_of(protocol) & ~self_.features) != 0) {
+        return {MC_UNSUPPORTED,
+                "the peer wants a link for a transport that this agent does not "
+                "use"};
       }
       out_ = make_hello(self_, 0, theirs_.lane, static_cast<LaneRole>(theirs_.role), protocol);
     } else if (theirs_.protocol != static_cast<std::uint8_t>(request_.protocol)) {

@@ -256,9 +256,9 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
 void Requester::report_rails(std::vector<RailReport>& reports) const {
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    reports.push_back({peer->id, "small", peer->small.status(0)});
+    reports.push_back({peer->id, "tcp", "small", peer->small.status(0)});
     for (std::size_t i = 0; i < peer->bulk.count(); ++i) {
-      reports.push_back({peer->id, "bulk " + std::to_string(i + 1), peer->bulk.status(i)});
+      reports.push_back({peer->id, "tcp", "bulk " + std::to_string(i + 1), peer->bulk.status(i)});
     }
   }
 }

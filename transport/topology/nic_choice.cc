@@ -65,6 +65,12 @@ void choose_nics(Topology& topology, const NicFilter& filter) {
   }
 }
 
+bool has_efa(const Topology& topology) {
+  constexpr std::uint16_t kAmazon = 0x1d0f;
+  return std::ranges::any_of(topology.nics,
+                             [](const Nic& nic) { return nic.rdma && nic.pci.vendor == kAmazon; });
+}
+
 std::vector<std::string> unmatched(const Topology& topology, const NicFilter& filter) {
   std::vector<std::string> out;
   for (const auto* patterns : {&filter.allow, &filter.deny}) {

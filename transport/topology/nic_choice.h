@@ -22,6 +22,9 @@ struct NicFilter {
 // functions beside their physical one, and of those that only TCP can use, beside RDMA ones.
 void choose_nics(Topology& topology, const NicFilter& filter);
 
+// Whether there is an Elastic Fabric Adapter, which libfabric's provider "efa" drives.
+bool has_efa(const Topology& topology);
+
 // Patterns of the filter that name no NIC: typing errors, mostly.
 std::vector<std::string> unmatched(const Topology& topology, const NicFilter& filter);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/rdma/opener.h"
+#include "transport/workers.h"
 
 #include <algorithm>
-#include <memory>
+#include <utility>
 
-namespace mc::transport::rdma {
+namespace mc::transport {
 
-Opener::Opener(std::uint32_t threads, Fd wakeup) : wakeup_(std::move(wakeup)) {
+Workers::Workers(std::uint32_t threads, Fd wakeup) : wakeup_(std::move(wakeup)) {
   for (std::uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
-Opener::~Opener() {
+Workers::~Workers() {
   {
     const std::scoped_lock lock(lock_);
     stops_ = true;
@@ -19,24 +19,7 @@ Opener::~Opener() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Opener::open(QueuePair pair, Transition transition, Done done) {
-  struct Opening {
-    QueuePair pair;
-    Status status;
-  };
-  const Device& device = pair.device();
-  const auto opening = std::make_shared<Opening>(Opening{std::move(pair), {}});
-  run(
-      device,
-      [opening, transition = std::move(transition)] {
-        opening->status = transition(opening->pair);
-      },
-      [opening, done = std::move(done)] {
-        done(std::move(opening->pair), std::move(opening->status));
-      });
-}
-
-void Opener::run(const Device& device, std::function<void()> work, std::function<void()> done) {
+void Workers::run(const void* device, std::function<void()> work, std::function<void()> done) {
   if (threads_.empty()) {
     work();
     done();
@@ -44,12 +27,12 @@ void Opener::run(const Device& device, std::function<void()> work, std::function
   }
   {
     const std::scoped_lock lock(lock_);
-    waiting_.push_back({&device, std::move(work), std::move(done)});
+    waiting_.push_back({device, std::move(work), std::move(done)});
   }
   changed_.notify_all();
 }
 
-void Opener::work() {
+void Workers::work() {
   std::unique_lock lock(lock_);
   for (;;) {
     changed_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
@@ -67,10 +50,10 @@ void Opener::work() {
   }
 }
 
-void Opener::finish(const Device& device) {
+void Workers::finish(const void* device) {
   const auto busy = [&] {
-    return std::ranges::find(running_, &device) != running_.end() ||
-           std::ranges::find(waiting_, &device, &Job::device) != waiting_.end();
+    return std::ranges::find(running_, device) != running_.end() ||
+           std::ranges::find(waiting_, device, &Job::device) != waiting_.end();
   };
   // What is done may begin something else.
   for (bool again = true; again;) {
@@ -84,7 +67,7 @@ void Opener::finish(const Device& device) {
   }
 }
 
-void Opener::on_edge(std::uint64_t) {
+void Workers::on_edge(std::uint64_t) {
   drain_eventfd(wakeup_.get());
   std::deque<Job> jobs;
   {
@@ -94,4 +77,4 @@ void Opener::on_edge(std::uint64_t) {
   for (const Job& job : jobs) job.done();
 }
 
-}  // namespace mc::transport::rdma
+}  // namespace mc::transport

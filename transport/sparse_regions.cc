@@ -8,11 +8,10 @@
 // A chunk has one registration with each device. Where its memory has holes, as where one arena of
 // a pool ends and the next begins within it, it is of the largest part.
 #include <algorithm>
-#include <cerrno>
 
-#include "transport/rdma/local_regions.h"
+#include "transport/local_regions.h"
 
-namespace mc::transport::rdma {
+namespace mc::transport {
 
 namespace {
 
@@ -36,10 +35,11 @@ bool lies_in(const Cover& inner, const Cover& outer) {
 
 }  // namespace
 
-void LocalRegions::back(RegionId id, std::span<const MemoryRange> ranges) {
+bool LocalRegions::back(RegionId id, std::span<const MemoryRange> ranges) {
   Region* region = regions_.at(id);
-  if (region == nullptr || !region->spec.sparse) return;
+  if (region == nullptr || !region->spec.sparse) return false;
   region->backing = {};
+  bool dropped = false;
   for (std::uint64_t chunk = 0; chunk < region->covers.size(); ++chunk) {
     const Cover whole = whole_chunk(region->spec.size_bytes, region->chunk_shift, chunk);
     Cover wanted;
@@ -52,13 +52,14 @@ void LocalRegions::back(RegionId id, std::span<const MemoryRange> ranges) {
     const Cover before =
         change != region->changes.end() ? change->second->wanted : region->covers[chunk];
     if (wanted == before) continue;
-    if (!lies_in(region->covers[chunk], wanted)) drop(*region, chunk);
+    if (!lies_in(region->covers[chunk], wanted)) dropped = drop(*region, chunk) || dropped;
     if (change != region->changes.end()) {
       change->second->abandon();
       region->changes.erase(change);
     }
     if (wanted != region->covers[chunk]) begin(*region, chunk, wanted);
   }
+  return dropped;
 }
 
 Status LocalRegions::backing(RegionId id) const {
@@ -66,29 +67,27 @@ Status LocalRegions::backing(RegionId id) const {
   return region == nullptr ? Status() : region->backing;
 }
 
-void LocalRegions::drop(Region& region, std::uint64_t chunk) const {
-  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
-    deregister_former(region, slot, chunk);
-    if (region.keys[slot].empty() || region.keys[slot][chunk] == nullptr) continue;
-    static_cast<void>(devices_[slot]->verbs().dereg_mr(region.keys[slot][chunk]));
-    region.keys[slot][chunk] = nullptr;
+// True: something was registered.
+bool LocalRegions::drop(Region& region, std::uint64_t chunk) {
+  bool dropped = false;
+  for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
+    region.former[slot].erase(chunk);
+    if (region.registered[slot].empty() || region.registered[slot][chunk] == nullptr) continue;
+    region.registered[slot][chunk].reset();
+    dropped = true;
   }
   region.covers[chunk] = {};
-}
-
-void LocalRegions::deregister_former(Region& region, std::size_t slot, std::uint64_t chunk) const {
-  const auto former = region.former[slot].find(chunk);
-  if (former == region.former[slot].end()) return;
-  static_cast<void>(devices_[slot]->verbs().dereg_mr(former->second));
-  region.former[slot].erase(former);
+  return dropped;
 }
 
 void LocalRegions::begin(Region& region, std::uint64_t chunk, const Cover& wanted) {
   const auto change = std::make_shared<Change>();
   change->wanted = wanted;
-  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
-    if (!devices_[slot]) continue;
-    change->made[slot] = std::make_shared<Registration>(*devices_[slot]);
+  for (std::size_t slot = 0; slot < registrar_.slot_count(); ++slot) {
+    const void* device = registrar_.device(slot);
+    if (device == nullptr) continue;
+    change->makings[slot] = std::make_shared<Making>();
+    change->makings[slot]->device = device;
     ++change->open_count;
   }
   if (change->open_count == 0) {
@@ -99,17 +98,19 @@ void LocalRegions::begin(Region& region, std::uint64_t chunk, const Cover& wante
   region.changes[chunk] = change;
   const MemoryRange range = range_of(region, chunk, wanted);
   // Without threads the last one ends it, and begin() of another may follow.
-  const auto made = change->made;
-  for (const auto& registration : made) {
-    if (!registration) continue;
-    opener_.run(
-        registration->device,
-        [this, registration, range, spec = region.spec] {
-          Region like;
-          like.spec = spec;
-          errno = 0;
-          registration->key = register_range(like, registration->device, range);
-          if (registration->key == nullptr) registration->error = errno != 0 ? errno : EIO;
+  const auto makings = change->makings;
+  for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
+    const auto& making = makings[slot];
+    if (!making) continue;
+    workers_.run(
+        making->device,
+        [this, making, slot, range, spec = region.spec] {
+          auto made = registrar_.register_memory(slot, spec, range);
+          if (made) {
+            making->made = std::move(*made);
+          } else {
+            making->status = made.error();
+          }
         },
         [this, id = region.id, chunk, change] { on_registered(id, chunk, change); });
   }
@@ -124,14 +125,12 @@ void LocalRegions::on_registered(RegionId id, std::uint64_t chunk,
   if (current == region->changes.end() || current->second != change) return;
   region->changes.erase(current);
   bool same_devices = true;
-  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
-    const auto& made = change->made[slot];
-    same_devices = same_devices && (devices_[slot] != nullptr) == (made != nullptr) &&
-                   (!made || &made->device == devices_[slot].get());
-    if (made && made->key == nullptr) {
-      RegionSpec part = region->spec;
-      part.size_bytes = range_of(*region, chunk, change->wanted).size_bytes;
-      region->backing = why_not_registered(part, made->device, made->error);
+  for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
+    const auto& making = change->makings[slot];
+    const void* device = slot < registrar_.slot_count() ? registrar_.device(slot) : nullptr;
+    same_devices = same_devices && device == (making ? making->device : nullptr);
+    if (making && making->made == nullptr) {
+      region->backing = making->status;
       return;
     }
   }
@@ -139,14 +138,14 @@ void LocalRegions::on_registered(RegionId id, std::uint64_t chunk,
     begin(*region, chunk, change->wanted);
     return;
   }
-  for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
-    if (!change->made[slot]) continue;
-    deregister_former(*region, slot, chunk);
-    ibv_mr*& key = region->keys[slot][chunk];
-    if (key != nullptr) region->former[slot][chunk] = key;
-    key = std::exchange(change->made[slot]->key, nullptr);
+  for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
+    if (!change->makings[slot]) continue;
+    Registered& registered = region->registered[slot][chunk];
+    region->former[slot].erase(chunk);
+    if (registered != nullptr) region->former[slot][chunk] = std::move(registered);
+    registered = std::move(change->makings[slot]->made);
   }
   region->covers[chunk] = change->wanted;
 }
 
-}  // namespace mc::transport::rdma
+}  // namespace mc::transport

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: memory registered with domains of libfabric. The one place that gives rights: remote
+//   read, and remote write only where the region was registered for it.
+// Threads: as Registrar.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "transport/fabric/domain.h"
+#include "transport/registrar.h"
+
+namespace mc::transport::fabric {
+
+// By slot; null: none.
+using DomainSlots = std::array<std::unique_ptr<Domain>, kMaxDomains>;
+
+class DomainRegistrar final : public Registrar {
+ public:
+  explicit DomainRegistrar(const DomainSlots& domains) : domains_(domains) {}
+
+  const DescriptorFormat& format() const override { return kDescriptorFormat; }
+  std::size_t slot_count() const override;
+  const void* device(std::size_t slot) const override { return domains_[slot].get(); }
+  std::uint64_t epoch(std::size_t slot) const override { return domains_[slot]->epoch(); }
+  std::uint64_t base_of(const std::byte* data) const override;
+  Status admit(const RegionSpec& spec) const override;
+  Result<std::unique_ptr<Registration>> register_memory(std::size_t slot, const RegionSpec& spec,
+                                                        const MemoryRange& range) const override;
+
+ private:
+  const DomainSlots& domains_;
+};
+
+}  // namespace mc::transport::fabric
