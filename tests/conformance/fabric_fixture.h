@@ -29,8 +29,10 @@ class FabricTransportTest : public ::testing::Test {
     start(FabricPair::options(kNodeB, "tcp;ofi_rxm", "127.0.0.1"));
   }
   void start(const fabric::FabricOptions& b) {
-    pair_ = std::make_unique<FabricPair>(
-        *library_, FabricPair::options(kNodeA, "tcp;ofi_rxm", "127.0.0.1"), b);
+    start(FabricPair::options(kNodeA, "tcp;ofi_rxm", "127.0.0.1"), b);
+  }
+  void start(const fabric::FabricOptions& a, const fabric::FabricOptions& b) {
+    pair_ = std::make_unique<FabricPair>(*library_, a, b);
     static_cast<void>(register_at(pair_->a(), memory_arena().data(), memory_arena().size(), 0));
     peer_ = pair_->a().connect({kNodeB, 1}).value();
     region_ = register_at(pair_->b(), memory_.data(), memory_.size(), kRemoteRead);

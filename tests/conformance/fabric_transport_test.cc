@@ -131,6 +131,23 @@ TEST_F(FabricTransportTest, IdleLanesAreClosedAndOpenedAgainWhenNeeded) {
   EXPECT_FALSE(has(Event::Kind::kPeerLost));
 }
 
+TEST_F(FabricTransportTest, AProviderWithoutDescriptorsIsCalledOftenWhileAPeerHasRequestsOnly) {
+  pair_.reset();
+  start(FabricPair::options(kNodeA, "shm", ""), FabricPair::options(kNodeB, "shm", ""));
+  const auto pause_ns = [&] {
+    const std::uint64_t now_ns = mc::now_ns();
+    pair_->b().poll(now_ns, at_b_);
+    return pair_->b().next_poll_ns() - std::min(now_ns, pair_->b().next_poll_ns());
+  };
+  Memory to(4096);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(wait_for([&] { return pause_ns() > 5'000'000; })) << "nobody wants anything";
+    ASSERT_EQ(run(operation(Verb::kRead, remote_, piece)), Outcome::kDone);
+    EXPECT_LE(pause_ns(), 50'000u);
+  }
+}
+
 TEST_F(FabricTransportTest, APeerWithAnotherProviderIsSaidToHaveOne) {
   at_a_.clear();
   pair_.reset();

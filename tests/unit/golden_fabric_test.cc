@@ -49,6 +49,7 @@ std::map<std::string, golden::Bytes> samples() {
           {"notify", encode(NotifyBody{7}, text)},
           {"notified", encode(NotifiedBody{7, static_cast<std::uint8_t>(Outcome::kBusy), {}})},
           {"ping", encode_empty(MessageKind::kPing)},
+          {"attend", encode_empty(MessageKind::kAttend)},
           {"pong", encode_empty(MessageKind::kPong)},
           {"region", sample_descriptor().encode(kDescriptorFormat)}};
 }
@@ -79,8 +80,8 @@ TEST(GoldenFabric, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
     if (name == "region") continue;
     const bool from_asker = decode(bytes, true).has_value();
     EXPECT_NE(from_asker, decode(bytes, false).has_value()) << name;
-    EXPECT_EQ(from_asker,
-              name == "hello" || name == "describe" || name == "notify" || name == "ping")
+    EXPECT_EQ(from_asker, name == "hello" || name == "describe" || name == "notify" ||
+                              name == "ping" || name == "attend")
         << name;
   }
   const auto domains = decode(sections["domains"], false);

@@ -90,6 +90,9 @@ class Domain {
   // moves what a request asks for within one call.)
   bool requests_linger() const { return is_software() && info_->ep_attr->protocol != FI_PROTO_SHM; }
 
+  // It works for peers while it is called, and has nothing that tells when that is needed.
+  bool wants_attention() const { return is_software() && serving_.wait_fd() < 0; }
+
   DomainEntry entry(std::size_t slot) const;
   bool serves() const { return serving_.is_open(); }
   Endpoint& serving() { return serving_; }

@@ -16,9 +16,11 @@ namespace {
 // So long after the last completion providers are only polled; then they are asked to call.
 constexpr std::uint64_t kBusyNs = 50'000;
 constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
-// A provider that cannot call is looked at so often: while somebody may want something of it, else.
+// A provider that cannot call is looked at so often: while somebody wants something of it, else.
 constexpr std::uint64_t kAttentiveNs = 50'000;
-constexpr std::uint64_t kIdleNs = 1'000'000;
+constexpr std::uint64_t kIdleNs = 20'000'000;
+// Between two looks at serving endpoints by a loop that does not sleep.
+constexpr std::uint64_t kServeNs = 10'000;
 constexpr std::size_t kCompletionsAtOnce = 64;
 // Until a serving endpoint that could not be opened is tried again.
 constexpr std::uint64_t kRenewalNs = 1'000'000'000;
@@ -125,6 +127,7 @@ void FabricTransport::move(std::size_t slot) {
   if (domain.serves()) edges_.forget(domain.serving().wait_fd(), &serving_events_);
   Status status = domain.renew(new_epoch());
   if (status.ok()) status = watch(domain);
+  next_serve_ns_ = now_ns_;
   why_[slot] = status.ok() ? "" : std::string(status.text());
   if (!status.ok()) next_renewal_ns_ = now_ns_ + kRenewalNs;
 }
@@ -145,17 +148,13 @@ std::size_t FabricTransport::submit(std::span<Operation> operations, std::uint64
 void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   now_ns_ = std::max(now_ns_, now_ns);
   const bool worked = requester_.poll_lanes(now_ns_);
-  for (auto& domain : domains_) {
-    if (!domain) continue;
-    // Lets the provider work for peers; nothing of ours completes there.
-    std::array<Completion, kCompletionsAtOnce> none;
-    if (domain->serves()) static_cast<void>(domain->serving().poll(none));
-  }
   if (worked) busy_ns_ = now_ns_;
   if (!worked || now_ns_ >= next_edges_ns_) {
-    edges_.take(now_ns_);
+    // A serving endpoint has something, or a peer has said that it will.
+    if (edges_.take(now_ns_)) next_serve_ns_ = now_ns_;
     next_edges_ns_ = now_ns_ + kEdgesNs;
   }
+  if (now_ns_ >= next_serve_ns_) serve();
   if (now_ns_ >= next_renewal_ns_) serve_again();
   requester_.tick(now_ns_);
   requester_.pump_all(now_ns_);
@@ -163,28 +162,37 @@ void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   hand_out(events);
 }
 
-// When providers want to be called although no descriptor says so.
-void FabricTransport::fall_asleep() {
-  wake_ns_ = ~std::uint64_t{0};
-  if (now_ns_ < busy_ns_ + kBusyNs) {
-    wake_ns_ = 0;
-    return;
-  }
-  bool has_fds = true;
-  bool attentive = requester_.is_busy();
+// Lets providers work for peers; nothing of ours completes there.
+void FabricTransport::serve() {
+  const bool is_busy = now_ns_ < busy_ns_ + kBusyNs;
+  const bool is_attentive = responder_.is_attentive(now_ns_);
+  next_serve_ns_ = now_ns_ + (is_busy ? kServeNs : kIdleNs);
+  serving_wake_ns_ = is_busy ? next_serve_ns_ : ~std::uint64_t{0};
+  has_fds_ = true;
   for (const auto& domain : domains_) {
     if (!domain || !domain->serves()) continue;
-    if (domain->serving().wait_fd() >= 0) {
-      if (!domain->serving().may_sleep(domain->fabric())) wake_ns_ = 0;
-      continue;
+    std::array<Completion, kCompletionsAtOnce> none;
+    static_cast<void>(domain->serving().poll(none));
+    if (domain->serving().wait_fd() < 0) {
+      has_fds_ = false;
+      const bool is_wanted = is_attentive && domain->wants_attention();
+      if (is_wanted) next_serve_ns_ = now_ns_ + kServeNs;
+      serving_wake_ns_ = std::min(serving_wake_ns_, now_ns_ + (is_wanted ? kAttentiveNs : kIdleNs));
+    } else if (!is_busy && !domain->serving().may_sleep(domain->fabric())) {
+      next_serve_ns_ = serving_wake_ns_ = now_ns_;
     }
-    has_fds = false;
-    attentive = attentive || (domain->is_software() && responder_.links() > 0);
   }
-  if (has_fds) {
-    if (!requester_.may_sleep()) wake_ns_ = 0;
-  } else {
-    wake_ns_ = std::min(wake_ns_, now_ns_ + (attentive ? kAttentiveNs : kIdleNs));
+}
+
+// When providers want to be called although no descriptor says so.
+void FabricTransport::fall_asleep() {
+  wake_ns_ = serving_wake_ns_;
+  if (now_ns_ < busy_ns_ + kBusyNs) {
+    wake_ns_ = 0;
+  } else if (!has_fds_ && requester_.is_busy()) {
+    wake_ns_ = std::min(wake_ns_, now_ns_ + kAttentiveNs);
+  } else if (has_fds_ && !requester_.may_sleep()) {
+    wake_ns_ = 0;
   }
 }
 

@@ -77,7 +77,7 @@ class FabricTransport : public OneSidedTransport {
   std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
 
  private:
-  // A serving endpoint has work: each poll does it.
+  // A serving endpoint has work: poll() does it.
   class ServingEvents : public Watched {
    public:
     void on_edge(std::uint64_t) override {}
@@ -96,6 +96,7 @@ class FabricTransport : public OneSidedTransport {
   // What providers have begun for peers, and would go on with although the memory is registered no
   // more.
   void end_lingering_requests();
+  void serve();
   void fall_asleep();
   void hand_out(std::vector<Event>& events);
 
@@ -118,7 +119,11 @@ class FabricTransport : public OneSidedTransport {
   std::uint64_t busy_ns_ = 0;  // of the last completion
   std::uint64_t next_edges_ns_ = 0;
   std::uint64_t next_renewal_ns_ = ~std::uint64_t{0};
-  std::uint64_t wake_ns_ = 0;  // when a provider wants to be called
+  std::uint64_t next_serve_ns_ = 0;
+  bool has_fds_ = true;  // that tell of peers' requests
+  // When a provider wants to be called: for peers, at all.
+  std::uint64_t serving_wake_ns_ = 0;
+  std::uint64_t wake_ns_ = 0;
 };
 
 }  // namespace mc::transport::fabric

@@ -103,6 +103,7 @@ std::optional<Message> decode_body(const ControlHeader& header, std::span<const 
       good = take_domains(bytes, message.domains);
       break;
     case MessageKind::kPing:
+    case MessageKind::kAttend:
     case MessageKind::kPong:
       good = bytes.empty();
       break;

@@ -10,6 +10,8 @@
 //                                           ◄─  kDescription region text…        none: it is gone
 //     kNotify   number payload…             ─►
 //                                           ◄─  kNotified number outcome
+//     kAttend                               ─►  requests are coming: the provider is to be called
+//                                               often for a while, if it works only then
 //     kPing                                 ─►
 //                                           ◄─  kPong
 //
@@ -35,6 +37,9 @@ namespace mc::transport::fabric {
 
 inline constexpr std::uint32_t kMessageMagic = 0x3146434d;  // "MCF1"
 inline constexpr std::uint32_t kLinkVersion = 1;
+// So long a serving side is attentive after kAttend; an asker with requests says it again before.
+inline constexpr std::uint64_t kAttentionNs = 150'000'000;
+inline constexpr std::uint64_t kAttendAgainNs = kAttentionNs / 3;
 inline constexpr std::size_t kMaxDomains = 32;  // of one agent
 inline constexpr std::size_t kMaxAddressBytes = 128;
 inline constexpr std::size_t kMaxNameBytes = 48;  // of a domain, with the zero at its end
@@ -44,6 +49,7 @@ enum class MessageKind : std::uint16_t {
   kDescribe = 2,
   kNotify = 3,
   kPing = 4,
+  kAttend = 5,
   kDomains = 65,
   kDescription = 66,
   kNotified = 67,

@@ -140,6 +140,7 @@ class Requester {
     Rails rails{0};
     bool dormant = true;
     std::uint64_t used_ns = 0;
+    std::uint64_t attend_again_ns = 0;
     std::uint32_t open_operations = 0;
     Queue<OperationId> small_waiting;
     Queue<OperationId> bulk_waiting;
@@ -202,6 +203,8 @@ class Requester {
   void activate(Peer& peer);
   void look(Peer& peer, std::size_t place, std::uint64_t now_ns);
   void on_looked(Peer& peer, std::size_t place, bool came, std::uint64_t now_ns);
+  // Before a request goes to a provider that works for the peer only while it is called.
+  void attend(Peer& peer, const Domain& domain, std::uint64_t now_ns);
   void measure(Peer& peer, Place& place, std::size_t rail, std::uint64_t now_ns);
 
   // Peers.

@@ -73,8 +73,15 @@ void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   look(peer, at, now_ns);
 }
 
+void Requester::attend(Peer& peer, const Domain& domain, std::uint64_t now_ns) {
+  if (now_ns < peer.attend_again_ns || !domain.wants_attention() || !peer.introduced) return;
+  peer.attend_again_ns = now_ns + kAttendAgainNs;
+  static_cast<void>(peer.link->send(encode_empty(MessageKind::kAttend)));
+}
+
 void Requester::look(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   Place& place = peer.places[at];
+  attend(peer, place.lane->domain(), now_ns);
   const Lane::Posted posted = place.lane->look(peer.remote.at(place.theirs));
   activate(peer);
   // As while it connects.

@@ -42,6 +42,7 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
   peer->link_rail.on_up(0);
   peer->heard_ns = now_ns;
   peer->pinging = false;
+  peer->attend_again_ns = 0;
   static_cast<void>(peer->link->send(encode(HelloBody{kLinkVersion, 0})));
   return {};
 }

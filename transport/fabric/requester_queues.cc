@@ -109,6 +109,7 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
     if (cursor.offset_bytes == piece.size_bytes) cursor = {cursor.piece + 1, 0};
   }
   slice.size_bytes = static_cast<std::uint32_t>(covered);
+  attend(peer, domain, now_ns);
   const bool was_idle = place.lane->posted() == 0;
   const RemotePlace remote{region.described.address_of(offset_bytes),
                            region.keys[place.theirs]->keys[chunk]};

@@ -23,17 +23,17 @@ Status Responder::attach(Link link) {
   return {};
 }
 
-void Responder::ServedLink::on_edge(std::uint64_t) {
-  const bool good = link.work([this](const ControlHeader& header, auto body) {
+void Responder::ServedLink::on_edge(std::uint64_t now_ns) {
+  const bool good = link.work([&](const ControlHeader& header, auto body) {
     const auto message = decode_body(header, body, true);
-    return message && owner_.take(*this, *message);
+    return message && owner_.take(*this, *message, now_ns);
   });
   if (good) return;
   owner_.edges_.forget(link.socket(), this);
   owner_.links_.erase(this);
 }
 
-bool Responder::take(ServedLink& link, const Message& message) {
+bool Responder::take(ServedLink& link, const Message& message, std::uint64_t now_ns) {
   if (link.greeted == (message.kind == MessageKind::kHello)) return false;
   switch (message.kind) {
     case MessageKind::kHello:
@@ -46,6 +46,9 @@ bool Responder::take(ServedLink& link, const Message& message) {
     }
     case MessageKind::kNotify:
       return take_notification(link, message);
+    case MessageKind::kAttend:
+      attentive_until_ns_ = now_ns + kAttentionNs;
+      return true;
     case MessageKind::kPing:
       return link.link.send(encode_empty(MessageKind::kPong));
     default:

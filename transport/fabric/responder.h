@@ -32,7 +32,8 @@ class Responder {
   Status attach(Link link);
   // Tells every peer where memory is served now.
   void announce();
-  std::size_t links() const { return links_.size(); }
+  // A peer has said that requests are coming.
+  bool is_attentive(std::uint64_t now_ns) const { return now_ns < attentive_until_ns_; }
   // What arrived; the caller takes them.
   std::vector<Notification>& arrived() { return arrived_; }
   const std::vector<Notification>& arrived() const { return arrived_; }
@@ -52,7 +53,7 @@ class Responder {
     Responder& owner_;
   };
 
-  bool take(ServedLink& link, const Message& message);
+  bool take(ServedLink& link, const Message& message, std::uint64_t now_ns);
   bool take_notification(ServedLink& link, const Message& message);
   std::vector<DomainEntry> entries() const;
 
@@ -61,6 +62,7 @@ class Responder {
   Edges& edges_;
   std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
   std::vector<Notification> arrived_;
+  std::uint64_t attentive_until_ns_ = 0;
 };
 
 }  // namespace mc::transport::fabric
