@@ -84,6 +84,18 @@ TEST_F(FabricTransportTest, AnOperationThatNobodyAnswersEndsByItsDeadlineAndLand
   EXPECT_EQ(run(operation(Verb::kRead, remote_, piece)), Outcome::kDone);
 }
 
+TEST_F(FabricTransportTest, ADeadlineWhileBytesComeEndsTheOperationAndNothingElse) {
+  Memory to(kRegionBytes);
+  const Piece piece{to.data(), to.size(), kNoRegion};
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(run(operation(Verb::kRead, remote_, piece)), Outcome::kDone);
+    Operation late = operation(Verb::kRead, remote_, piece);
+    late.deadline_ns = mc::now_ns() + (i + 1) * 50'000;
+    const Outcome outcome = run(late);
+    EXPECT_TRUE(outcome == Outcome::kTimedOut || outcome == Outcome::kDone);
+  }
+}
+
 TEST_F(FabricTransportTest, ABrokenLinkDisturbsNoReadAndComesBack) {
   Memory to(4096);
   const Piece piece{to.data(), to.size(), kNoRegion};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "libmc/base/hash.h"
 #include "transport/registrar.h"
@@ -115,6 +116,11 @@ void Endpoint::close() {
   completions_.reset();
   addresses_.reset();
   wait_fd_ = -1;
+}
+
+bool Domain::breaks_when_closed() const {
+  return FI_VERSION_LT(library_.version, FI_VERSION(1, 18)) &&
+         std::string_view(info_->fabric_attr->prov_name).starts_with("tcp");
 }
 
 std::size_t Domain::max_pieces() const {

@@ -90,6 +90,9 @@ class Domain {
   // moves what a request asks for within one call.)
   bool requests_linger() const { return is_software() && info_->ep_attr->protocol != FI_PROTO_SHM; }
 
+  // An endpoint with reads that are being answered must not be closed (tcp_connections.h).
+  bool breaks_when_closed() const;
+
   // It works for peers while it is called, and has nothing that tells when that is needed.
   bool wants_attention() const { return is_software() && serving_.wait_fd() < 0; }
 

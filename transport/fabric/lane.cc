@@ -3,9 +3,19 @@
 
 #include <rdma/fi_errno.h>
 
+#include "transport/fabric/tcp_connections.h"
+
 namespace mc::transport::fabric {
 
-Lane::Lane(Domain& domain, Endpoint endpoint) : domain_(domain), endpoint_(std::move(endpoint)) {
+namespace {
+// Looks at what a connection that was ended has left; each takes some of it.
+constexpr int kMostLooks = 4096;
+}  // namespace
+
+Lane::Lane(Domain& domain, Endpoint endpoint, const DomainEntry& remote)
+    : domain_(domain),
+      endpoint_(std::move(endpoint)),
+      remote_(remote.address.begin(), remote.address.begin() + remote.address_bytes) {
   free_.reserve(kLaneDepth);
   for (Request& request : requests_) free_.push_back(&request);
 }
@@ -13,7 +23,7 @@ Lane::Lane(Domain& domain, Endpoint endpoint) : domain_(domain), endpoint_(std::
 Result<std::unique_ptr<Lane>> Lane::open(Domain& domain, const DomainEntry& remote) {
   auto endpoint = domain.make_endpoint(2 * kLaneDepth);
   if (!endpoint) return fail(endpoint.error());
-  std::unique_ptr<Lane> lane(new Lane(domain, std::move(*endpoint)));
+  std::unique_ptr<Lane> lane(new Lane(domain, std::move(*endpoint), remote));
   if (fi_av_insert(lane->endpoint_.addresses(), remote.address.data(), 1, &lane->address_, 0,
                    nullptr) != 1) {
     return fail(MC_INVALID_ARGUMENT,
@@ -24,6 +34,17 @@ Result<std::unique_ptr<Lane>> Lane::open(Domain& domain, const DomainEntry& remo
   if (!memory) return fail(memory.error());
   lane->beacon_memory_ = std::move(*memory);
   return lane;
+}
+
+void Lane::close() {
+  if (endpoint_.get() == nullptr) return;
+  if (posted() > 0 && domain_.breaks_when_closed()) {
+    end_tcp_connections(remote_);
+    std::array<Completion, kLaneDepth> ended;
+    std::size_t count = 0;
+    for (int i = 0; i < kMostLooks && count < posted(); ++i) count += endpoint_.poll(ended);
+  }
+  endpoint_.close();
 }
 
 Lane::Posted Lane::post(const Slice& slice, Verb verb, std::span<const iovec> places,

@@ -40,6 +40,7 @@ class Lane {
   static Result<std::unique_ptr<Lane>> open(Domain& domain, const DomainEntry& remote);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
+  ~Lane() { close(); }
 
   Domain& domain() const { return domain_; }
   bool has_room() const { return !free_.empty(); }
@@ -61,7 +62,7 @@ class Lane {
   std::vector<Slice> outstanding() const;
   bool carries(OperationId operation) const;
   // Closes the endpoint. What was out can still be asked for.
-  void close() { endpoint_.close(); }
+  void close();
 
  private:
   struct Request {
@@ -72,7 +73,7 @@ class Lane {
   struct Beacon {
     alignas(64) std::uint64_t epoch = 0;
   };
-  Lane(Domain& domain, Endpoint endpoint);
+  Lane(Domain& domain, Endpoint endpoint, const DomainEntry& remote);
 
   Domain& domain_;
   std::array<Request, kLaneDepth> requests_;
@@ -80,6 +81,7 @@ class Lane {
   std::unique_ptr<Beacon> beacon_ = std::make_unique<Beacon>();
   Owned<fid_mr> beacon_memory_;
   Endpoint endpoint_;
+  const std::vector<std::uint8_t> remote_;  // its address, as bytes
   fi_addr_t address_ = FI_ADDR_UNSPEC;
 };
 

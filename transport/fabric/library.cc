@@ -41,7 +41,8 @@ Result<Library> load_libfabric() {
       find(library, "fi_getinfo", calls.getinfo) && find(library, "fi_freeinfo", calls.freeinfo) &&
       find(library, "fi_dupinfo", calls.dupinfo) && find(library, "fi_fabric", calls.fabric) &&
       find(library, "fi_strerror", calls.strerror) && find(library, "fi_version", version);
-  if (!complete || FI_VERSION_LT(version(), kApiVersion)) {
+  if (complete) calls.version = version();
+  if (!complete || FI_VERSION_LT(calls.version, kApiVersion)) {
     return fail(MC_UNSUPPORTED,
                 "no libfabric: this host's libfabric.so.1 is older than 1.14 (end "
                 "of 2021); update it");

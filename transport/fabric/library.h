@@ -26,6 +26,7 @@ struct Library {
   fi_info* (*dupinfo)(const fi_info* info) = nullptr;  // null: an empty one
   int (*fabric)(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) = nullptr;
   const char* (*strerror)(int error) = nullptr;
+  std::uint32_t version = 0;  // of the library
 
   // "what: text of the error"; error as libfabric returns it, negative or not.
   std::string error_text(const std::string& what, long error) const;
