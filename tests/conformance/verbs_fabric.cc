@@ -353,6 +353,7 @@ VerbsFabric::~VerbsFabric() {
 void VerbsFabric::add(const FabricDevice& device) {
   state_->devices.push_back(std::make_unique<Device>());
   state_->devices.back()->is = device;
+  state_->devices.back()->node_type = device.node_type;
 }
 
 FabricDevice& VerbsFabric::device(const std::string& name) {

@@ -28,6 +28,7 @@ struct FabricDevice {
   bool takes_dmabuf = true;
   ibv_mtu mtu = IBV_MTU_4096;
   std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  ibv_node_type node_type = IBV_NODE_CA;
 };
 
 class VerbsFabric {

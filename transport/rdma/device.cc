@@ -52,6 +52,11 @@ Device::~Device() {
 
 Status Device::start(ibv_device* device) {
   name_ = verbs_->get_device_name(device);
+  if (device->node_type == IBV_NODE_UNSPECIFIED) {
+    return {MC_UNSUPPORTED, "RDMA device " + name_ +
+                                " makes no reliable connections; an EFA is such a one, and "
+                                "libfabric drives it"};
+  }
   context_ = verbs_->open_device(device);
   if (context_ == nullptr) {
     return {MC_UNSUPPORTED, errno_text("open RDMA device " + name_, errno) +
