@@ -105,6 +105,10 @@ void LocalRegions::deregister(Region& region, std::size_t slot) {
 Status LocalRegions::on_opened(std::size_t slot) {
   for (auto& region : regions_.rows()) {
     if (!region) continue;
+    if (region->spec.sparse) {
+      register_beside(*region, slot);
+      continue;
+    }
     Status status = register_with(*region, {&slot, 1});
     if (status.ok()) continue;
     on_closing(slot);

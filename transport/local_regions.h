@@ -43,7 +43,8 @@ class LocalRegions {
   bool back(RegionId id, std::span<const MemoryRange> ranges);
   // Why a part of it could not be registered; ok() if all was.
   Status backing(RegionId id) const;
-  // A device was opened: registers every region with it, or none and says why.
+  // A device was opened: registers every region with it, or none and says why; sparse ones beside
+  // the loop.
   Status on_opened(std::size_t slot);
   // Before it is closed.
   void on_closing(std::size_t slot);
@@ -68,8 +69,8 @@ class LocalRegions {
     Status status;
     const void* device = nullptr;
   };
-  // Of a chunk, under way. One that is not wanted any more holds no registration, since it would
-  // outlive the device.
+  // Of a chunk, under way, with the devices that have it not as it is wanted. One that is not
+  // wanted any more holds no registration, since it would outlive the device.
   struct Change {
     void abandon() { makings = {}; }
 
@@ -92,6 +93,9 @@ class LocalRegions {
   Status register_with(Region& region, std::span<const std::size_t> slots) const;
   static void deregister(Region& region, std::size_t slot);
   static bool drop(Region& region, std::uint64_t chunk);
+  // Whether a device has the chunk registered as far as that.
+  static bool has(const Region& region, std::size_t slot, std::uint64_t chunk, const Cover& wanted);
+  void register_beside(Region& region, std::size_t slot);
   void begin(Region& region, std::uint64_t chunk, const Cover& wanted);
   void on_registered(RegionId id, std::uint64_t chunk, const std::shared_ptr<Change>& change);
 

@@ -80,12 +80,27 @@ bool LocalRegions::drop(Region& region, std::uint64_t chunk) {
   return dropped;
 }
 
+bool LocalRegions::has(const Region& region, std::size_t slot, std::uint64_t chunk,
+                       const Cover& wanted) {
+  return region.covers[chunk] == wanted && !region.registered[slot].empty() &&
+         region.registered[slot][chunk] != nullptr;
+}
+
+void LocalRegions::register_beside(Region& region, std::size_t slot) {
+  region.registered[slot].resize(region.covers.size());
+  for (std::uint64_t chunk = 0; chunk < region.covers.size(); ++chunk) {
+    // What is under way finds at its end that there is another device, and begins anew.
+    if (region.covers[chunk] == Cover{} || region.changes.contains(chunk)) continue;
+    begin(region, chunk, region.covers[chunk]);
+  }
+}
+
 void LocalRegions::begin(Region& region, std::uint64_t chunk, const Cover& wanted) {
   const auto change = std::make_shared<Change>();
   change->wanted = wanted;
   for (std::size_t slot = 0; slot < registrar_.slot_count(); ++slot) {
     const void* device = registrar_.device(slot);
-    if (device == nullptr) continue;
+    if (device == nullptr || has(region, slot, chunk, wanted)) continue;
     change->makings[slot] = std::make_shared<Making>();
     change->makings[slot]->device = device;
     ++change->open_count;
@@ -128,7 +143,8 @@ void LocalRegions::on_registered(RegionId id, std::uint64_t chunk,
   for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
     const auto& making = change->makings[slot];
     const void* device = slot < registrar_.slot_count() ? registrar_.device(slot) : nullptr;
-    same_devices = same_devices && device == (making ? making->device : nullptr);
+    same_devices = same_devices && (device == (making ? making->device : nullptr) ||
+                                    (!making && has(*region, slot, chunk, change->wanted)));
     if (making && making->made == nullptr) {
       region->backing = making->status;
       return;

@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string_view>
 
@@ -36,6 +37,12 @@ Status Domain::cannot(const std::string& what, long error) const {
           library_.error_text("libfabric provider " + std::string(info_->fabric_attr->prov_name) +
                                   ", domain " + name_ + ": cannot " + what,
                               error)};
+}
+
+Status Domain::cannot_make(const std::string& what, long error) {
+  broken_ = broken_ || error == -FI_ENODEV || error == -FI_EIO || error == -FI_EADDRNOTAVAIL ||
+            error == -ENXIO;
+  return cannot(what, error);
 }
 
 Result<std::unique_ptr<Domain>> Domain::open(const Library& library, Info info,
@@ -84,7 +91,7 @@ Result<Endpoint> Domain::make_endpoint(std::size_t entries) {
   vector.type = FI_AV_UNSPEC;
   fid_av* addresses = nullptr;
   int error = fi_av_open(get(), &vector, &addresses, nullptr);
-  if (error != 0) return fail(cannot("open an address vector", error));
+  if (error != 0) return fail(cannot_make("open an address vector", error));
   made.addresses_.reset(addresses);
   fi_cq_attr queue{};
   queue.size = entries;
@@ -95,19 +102,19 @@ Result<Endpoint> Domain::make_endpoint(std::size_t entries) {
     error = fi_cq_open(get(), &queue, &completions, nullptr);
     if (error == 0) break;
   }
-  if (error != 0) return fail(cannot("open a completion queue", error));
+  if (error != 0) return fail(cannot_make("open a completion queue", error));
   made.completions_.reset(completions);
   const bool has_fd = queue.wait_obj == FI_WAIT_FD &&
                       fi_control(&completions->fid, FI_GETWAIT, &made.wait_fd_) == 0;
   if (!has_fd) made.wait_fd_ = -1;
   fid_ep* endpoint = nullptr;
   error = fi_endpoint(get(), info_.get(), &endpoint, nullptr);
-  if (error != 0) return fail(cannot("open an endpoint", error));
+  if (error != 0) return fail(cannot_make("open an endpoint", error));
   made.endpoint_.reset(endpoint);
   error = fi_ep_bind(endpoint, &addresses->fid, 0);
   if (error == 0) error = fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV);
   if (error == 0) error = fi_enable(endpoint);
-  if (error != 0) return fail(cannot("enable an endpoint", error));
+  if (error != 0) return fail(cannot_make("enable an endpoint", error));
   return made;
 }
 
@@ -137,7 +144,7 @@ DomainEntry Domain::entry(std::size_t slot) const {
   entry.slot = static_cast<std::uint16_t>(slot);
   std::size_t bytes = entry.address.size();
   // A longer one is told by no bytes: that domain serves nobody.
-  if (serves() && fi_getname(&serving_.get()->fid, entry.address.data(), &bytes) == 0) {
+  if (fi_getname(&serving_.get()->fid, entry.address.data(), &bytes) == 0) {
     entry.address_bytes = static_cast<std::uint16_t>(bytes);
   }
   std::ranges::copy(name_, entry.name.begin());

@@ -46,7 +46,6 @@ class Endpoint {
   Endpoint& operator=(Endpoint&&) = delete;
   ~Endpoint() { close(); }
 
-  bool is_open() const { return endpoint_ != nullptr; }
   // No completion of it comes any more, and nothing lands by what was posted to it.
   void close();
   fid_ep* get() const { return endpoint_.get(); }
@@ -97,14 +96,16 @@ class Domain {
   bool wants_attention() const { return is_software() && serving_.wait_fd() < 0; }
 
   DomainEntry entry(std::size_t slot) const;
-  bool serves() const { return serving_.is_open(); }
   Endpoint& serving() { return serving_; }
-  // Serves at a new endpoint; nothing that came to the one before lands any more, be there a new
-  // one or not.
+  // Serves at a new endpoint; nothing that came to the one before lands any more. After an error it
+  // serves nobody: it is to be closed.
   Status renew(std::uint64_t epoch);
 
   // access: FI_READ … for our requests, FI_REMOTE_READ … for those of peers.
   Result<Owned<fid_mr>> register_memory(std::byte* data, std::uint64_t bytes, std::uint64_t access);
+  // An endpoint could not be made because the device or its address is gone: it will not come back
+  // to this domain, but may to another one that is opened anew.
+  bool is_broken() const { return broken_; }
   // The address by which peers name the first byte of memory registered here.
   std::uint64_t base_of(const std::byte* data) const;
 
@@ -118,11 +119,13 @@ class Domain {
   Domain(const Library& library, Info info);
   Status start(std::uint64_t epoch);
   Status cannot(const std::string& what, long error) const;
+  Status cannot_make(const std::string& what, long error);
 
   const Library& library_;
   const Info info_;
   const std::string name_;
   std::uint64_t key_seed_ = 0;
+  bool broken_ = false;
   std::atomic<std::uint64_t> next_key_ = 0;
   std::unique_ptr<Beacon> beacon_;
   Owned<fid_fabric> fabric_;

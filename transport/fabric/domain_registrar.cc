@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/fabric/domain_registrar.h"
 
+#include <algorithm>
+
 namespace mc::transport::fabric {
 
 namespace {
@@ -15,15 +17,10 @@ struct Memory final : Registration {
 
 }  // namespace
 
-// They are opened once, from the first slot on.
-std::size_t DomainRegistrar::slot_count() const {
-  std::size_t count = 0;
-  while (count < kMaxDomains && domains_[count] != nullptr) ++count;
-  return count;
-}
-
 std::uint64_t DomainRegistrar::base_of(const std::byte* data) const {
-  return domains_.front() != nullptr ? domains_.front()->base_of(data) : 0;
+  // All are of one provider.
+  const auto open = std::ranges::find_if(domains_, [](const auto& at) { return at != nullptr; });
+  return open != domains_.end() ? (*open)->base_of(data) : 0;
 }
 
 Status DomainRegistrar::admit(const RegionSpec& spec) const {

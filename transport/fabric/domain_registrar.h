@@ -5,23 +5,23 @@
 // Threads: as Registrar.
 #pragma once
 
-#include <array>
 #include <memory>
+#include <vector>
 
 #include "transport/fabric/domain.h"
 #include "transport/registrar.h"
 
 namespace mc::transport::fabric {
 
-// By slot; null: none.
-using DomainSlots = std::array<std::unique_ptr<Domain>, kMaxDomains>;
+// By slot, as many as the provider shows; null: not open now.
+using DomainSlots = std::vector<std::unique_ptr<Domain>>;
 
 class DomainRegistrar final : public Registrar {
  public:
   explicit DomainRegistrar(const DomainSlots& domains) : domains_(domains) {}
 
   const DescriptorFormat& format() const override { return kDescriptorFormat; }
-  std::size_t slot_count() const override;
+  std::size_t slot_count() const override { return domains_.size(); }
   const void* device(std::size_t slot) const override { return domains_[slot].get(); }
   std::uint64_t epoch(std::size_t slot) const override { return domains_[slot]->epoch(); }
   std::uint64_t base_of(const std::byte* data) const override;

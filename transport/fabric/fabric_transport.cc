@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "libmc/base/hash.h"
 
@@ -22,8 +23,10 @@ constexpr std::uint64_t kIdleNs = 20'000'000;
 // Between two looks at serving endpoints by a loop that does not sleep.
 constexpr std::uint64_t kServeNs = 10'000;
 constexpr std::size_t kCompletionsAtOnce = 64;
-// Until a serving endpoint that could not be opened is tried again.
-constexpr std::uint64_t kRenewalNs = 1'000'000'000;
+// Until a domain that is not open is tried again; it doubles while that does not help.
+constexpr std::uint64_t kShortestPauseNs = 1'000'000'000;
+constexpr std::uint64_t kLongestPauseNs = 60'000'000'000;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 }  // namespace
 
@@ -34,12 +37,14 @@ Result<std::unique_ptr<FabricTransport>> FabricTransport::create(const FabricOpt
   if (options.domains.size() > kMaxDomains) {
     return fail(MC_INVALID_ARGUMENT, "at most 32 domains of libfabric");
   }
+  auto found = find_domains(library, options);
+  if (!found) return fail(found.error());
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
   auto wakeup = make_eventfd();
   if (!wakeup) return fail(wakeup.error());
-  std::unique_ptr<FabricTransport> made(
-      new FabricTransport(options, library, dialer, std::move(epoll), std::move(*wakeup)));
+  std::unique_ptr<FabricTransport> made(new FabricTransport(
+      options, library, dialer, std::move(*found), std::move(epoll), std::move(*wakeup)));
   Status status = made->edges_.watch(made->workers_.fd(), &made->workers_, Edges::Kind::kReadable);
   if (status.ok()) status = made->open_domains();
   if (!status.ok()) return fail(std::move(status));
@@ -47,16 +52,19 @@ Result<std::unique_ptr<FabricTransport>> FabricTransport::create(const FabricOpt
 }
 
 FabricTransport::FabricTransport(const FabricOptions& options, const Library& library,
-                                 Dialer& dialer, Fd epoll, Fd wakeup)
+                                 Dialer& dialer, std::vector<Info> found, Fd epoll, Fd wakeup)
     : options_(options),
       library_(library),
       edges_(std::move(epoll)),
+      domains_(found.size()),
       registrar_(domains_),
       regions_(options_.node, options_.incarnation, options_.registering_threads, registrar_,
                workers_),
       workers_(options_.registering_threads, std::move(wakeup)),
       requester_(options_, domains_, regions_, edges_, dialer, counters_),
-      responder_(domains_, regions_, edges_) {}
+      responder_(domains_, regions_, edges_) {
+  for (Info& info : found) slots_.push_back({std::move(info), "", false, 0, 0, kNever});
+}
 
 FabricTransport::~FabricTransport() = default;
 
@@ -65,16 +73,25 @@ std::uint64_t FabricTransport::new_epoch() {
   return hash_key(words, sizeof words, options_.node) | 1;
 }
 
+Info FabricTransport::info_of(std::size_t slot) const {
+  return {library_.dupinfo(slots_[slot].info.get()), library_.freeinfo};
+}
+
 Status FabricTransport::open_domains() {
-  auto found = find_domains(library_, options_);
-  if (!found) return found.error();
   bool one_sided = true;
-  for (std::size_t slot = 0; slot < found->size(); ++slot) {
-    auto opened = Domain::open(library_, std::move((*found)[slot]), new_epoch());
-    if (!opened) return opened.error();
-    domains_[slot] = std::move(*opened);
-    one_sided = one_sided && !domains_[slot]->is_software();
-    if (Status status = watch(*domains_[slot]); !status.ok()) return status;
+  Status first;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    auto opened = Domain::open(library_, info_of(slot), new_epoch());
+    Status status = opened ? use(slot, std::move(*opened)) : opened.error();
+    if (status.ok()) {
+      one_sided = one_sided && !domains_[slot]->is_software();
+      continue;
+    }
+    try_later(slot, std::string(status.text()));
+    if (first.ok()) first = std::move(status);
+  }
+  if (std::ranges::none_of(domains_, [](const auto& domain) { return domain != nullptr; })) {
+    return {first.code(), obstacles()};
   }
   capabilities_ = {
       .name = "fabric",
@@ -109,7 +126,7 @@ void FabricTransport::set_backed(RegionId region, std::span<const MemoryRange> r
 // They end with the endpoint.
 void FabricTransport::end_lingering_requests() {
   bool moved = false;
-  for (std::size_t slot = 0; slot < kMaxDomains; ++slot) {
+  for (std::size_t slot = 0; slot < domains_.size(); ++slot) {
     if (!domains_[slot] || !domains_[slot]->requests_linger()) continue;
     moved = true;
     move(slot);
@@ -124,21 +141,88 @@ Status FabricTransport::watch(Domain& domain) {
 
 void FabricTransport::move(std::size_t slot) {
   Domain& domain = *domains_[slot];
-  if (domain.serves()) edges_.forget(domain.serving().wait_fd(), &serving_events_);
+  edges_.forget(domain.serving().wait_fd(), &serving_events_);
   Status status = domain.renew(new_epoch());
   if (status.ok()) status = watch(domain);
   next_serve_ns_ = now_ns_;
-  why_[slot] = status.ok() ? "" : std::string(status.text());
-  if (!status.ok()) next_renewal_ns_ = now_ns_ + kRenewalNs;
+  if (!status.ok()) close_domain(slot, std::string(status.text()));
 }
 
-void FabricTransport::serve_again() {
-  next_renewal_ns_ = ~std::uint64_t{0};
-  for (std::size_t slot = 0; slot < kMaxDomains; ++slot) {
-    if (domains_[slot] && !domains_[slot]->serves()) move(slot);
+// ---- Domains that come and go -----------------------------------------------------------------
+
+Status FabricTransport::use(std::size_t slot, std::unique_ptr<Domain> opened) {
+  domains_[slot] = std::move(opened);
+  Status status = regions_.on_opened(slot);
+  if (status.ok()) status = watch(*domains_[slot]);
+  if (!status.ok()) {
+    regions_.on_closing(slot);
+    domains_[slot].reset();
+    return status;
   }
+  slots_[slot].why.clear();
+  slots_[slot].opened_ns = now_ns_;
+  next_serve_ns_ = now_ns_;
+  return status;
+}
+
+void FabricTransport::close_domain(std::size_t slot, const std::string& why) {
+  workers_.finish(domains_[slot].get());
+  requester_.on_closing(slot, now_ns_);
+  regions_.on_closing(slot);
+  edges_.forget(domains_[slot]->serving().wait_fd(), &serving_events_);
+  domains_[slot].reset();
+  // One that breaks as soon as it is used is not opened all the time.
+  if (now_ns_ >= slots_[slot].opened_ns + kLongestPauseNs) slots_[slot].pause_ns = 0;
+  try_later(slot, why);
+  requester_.on_domains_changed(now_ns_);
   responder_.announce();
 }
+
+void FabricTransport::close_broken() {
+  for (const Requester::Broken& broken : std::exchange(requester_.broken(), {})) {
+    if (domains_[broken.slot]) close_domain(broken.slot, broken.why);
+  }
+}
+
+void FabricTransport::try_later(std::size_t slot, const std::string& why) {
+  Slot& at = slots_[slot];
+  at.why = why;
+  at.pause_ns = std::clamp(2 * at.pause_ns, kShortestPauseNs, kLongestPauseNs);
+  at.try_ns = now_ns_ + at.pause_ns;
+  next_open_ns_ = std::min(next_open_ns_, at.try_ns);
+}
+
+void FabricTransport::open_again() {
+  next_open_ns_ = kNever;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    Slot& at = slots_[slot];
+    if (domains_[slot] || at.opening) continue;
+    if (now_ns_ < at.try_ns) {
+      next_open_ns_ = std::min(next_open_ns_, at.try_ns);
+      continue;
+    }
+    at.opening = true;
+    const auto opened =
+        std::make_shared<Result<std::unique_ptr<Domain>>>(fail(MC_UNSUPPORTED, "not opened"));
+    const auto info = std::make_shared<Info>(info_of(slot));
+    workers_.run(
+        &at,
+        [this, opened, info, epoch = new_epoch()] {
+          *opened = Domain::open(library_, std::move(*info), epoch);
+        },
+        [this, opened, slot] { on_opened(slot, std::move(*opened)); });
+  }
+}
+
+void FabricTransport::on_opened(std::size_t slot, Result<std::unique_ptr<Domain>> opened) {
+  slots_[slot].opening = false;
+  const Status status = opened ? use(slot, std::move(*opened)) : opened.error();
+  if (!status.ok()) return try_later(slot, std::string(status.text()));
+  requester_.on_domains_changed(now_ns_);
+  responder_.announce();
+}
+
+// ---- The loop ---------------------------------------------------------------------------------
 
 std::size_t FabricTransport::submit(std::span<Operation> operations, std::uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
@@ -155,9 +239,10 @@ void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
     next_edges_ns_ = now_ns_ + kEdgesNs;
   }
   if (now_ns_ >= next_serve_ns_) serve();
-  if (now_ns_ >= next_renewal_ns_) serve_again();
+  if (now_ns_ >= next_open_ns_) open_again();
   requester_.tick(now_ns_);
   requester_.pump_all(now_ns_);
+  if (!requester_.broken().empty()) close_broken();
   fall_asleep();
   hand_out(events);
 }
@@ -170,7 +255,7 @@ void FabricTransport::serve() {
   serving_wake_ns_ = is_busy ? next_serve_ns_ : ~std::uint64_t{0};
   has_fds_ = true;
   for (const auto& domain : domains_) {
-    if (!domain || !domain->serves()) continue;
+    if (!domain) continue;
     std::array<Completion, kCompletionsAtOnce> none;
     static_cast<void>(domain->serving().poll(none));
     if (domain->serving().wait_fd() < 0) {
@@ -198,7 +283,7 @@ void FabricTransport::fall_asleep() {
 
 std::uint64_t FabricTransport::next_poll_ns() const {
   if (!responder_.arrived().empty() || requester_.has_events()) return 0;
-  return std::min({requester_.next_tick_ns(), next_renewal_ns_, wake_ns_});
+  return std::min({requester_.next_tick_ns(), next_open_ns_, wake_ns_});
 }
 
 void FabricTransport::hand_out(std::vector<Event>& events) {
@@ -220,8 +305,8 @@ void FabricTransport::hand_out(std::vector<Event>& events) {
 
 std::string FabricTransport::obstacles() const {
   std::string text;
-  for (const std::string& why : why_) {
-    if (!why.empty()) text += (text.empty() ? "" : "; ") + why;
+  for (const Slot& slot : slots_) {
+    if (!slot.why.empty()) text += (text.empty() ? "" : "; ") + slot.why;
   }
   return text;
 }

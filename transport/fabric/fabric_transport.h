@@ -70,7 +70,7 @@ class FabricTransport : public OneSidedTransport {
   Status backing(RegionId region) const override { return regions_.backing(region); }
   // Provider and domains.
   std::string describe_devices() const override;
-  // Domains that serve nobody now, and why.
+  // Domains that are not open now, and why.
   std::string obstacles() const override;
 
   // For operators: rails of a peer.
@@ -83,13 +83,31 @@ class FabricTransport : public OneSidedTransport {
     void on_edge(std::uint64_t) override {}
   };
 
-  FabricTransport(const FabricOptions& options, const Library& library, Dialer& dialer, Fd epoll,
-                  Fd wakeup);
+  // A domain that the provider showed, open or not.
+  struct Slot {
+    Info info;
+    std::string why;  // it is not open
+    bool opening = false;
+    std::uint64_t opened_ns = 0;  // the last time
+    std::uint64_t pause_ns = 0;   // before it was tried again the last time
+    std::uint64_t try_ns = 0;     // it is to be opened
+  };
 
-  Status open_domains();
+  FabricTransport(const FabricOptions& options, const Library& library, Dialer& dialer,
+                  std::vector<Info> found, Fd epoll, Fd wakeup);
+
   std::uint64_t new_epoch();
-  // Domains whose serving endpoint could not be opened anew.
-  void serve_again();
+  Info info_of(std::size_t slot) const;
+  // Those that can be. Errors: none can be.
+  Status open_domains();
+  // Of those that are not open, whose time has come: beside the loop.
+  void open_again();
+  void on_opened(std::size_t slot, Result<std::unique_ptr<Domain>> opened);
+  Status use(std::size_t slot, std::unique_ptr<Domain> opened);
+  void close_domain(std::size_t slot, const std::string& why);
+  // What lanes have found to be broken.
+  void close_broken();
+  void try_later(std::size_t slot, const std::string& why);
   Status watch(Domain& domain);
   // To a new serving endpoint.
   void move(std::size_t slot);
@@ -106,8 +124,8 @@ class FabricTransport : public OneSidedTransport {
   Counters counters_;
   Edges edges_;
   ServingEvents serving_events_;
+  std::vector<Slot> slots_;
   DomainSlots domains_;
-  std::array<std::string, kMaxDomains> why_;  // a domain does not serve
   DomainRegistrar registrar_;
   LocalRegions regions_;
   Workers workers_;
@@ -118,7 +136,7 @@ class FabricTransport : public OneSidedTransport {
   std::uint64_t now_ns_ = 0;   // of the last call
   std::uint64_t busy_ns_ = 0;  // of the last completion
   std::uint64_t next_edges_ns_ = 0;
-  std::uint64_t next_renewal_ns_ = ~std::uint64_t{0};
+  std::uint64_t next_open_ns_ = ~std::uint64_t{0};
   std::uint64_t next_serve_ns_ = 0;
   bool has_fds_ = true;  // that tell of peers' requests
   // When a provider wants to be called: for peers, at all.

@@ -77,6 +77,16 @@ class Requester {
   // Lanes that owe something will tell by their descriptors, as far as they have any.
   bool may_sleep();
 
+  // Before a domain of ours is closed; after that, or when one was opened.
+  void on_closing(std::size_t slot, std::uint64_t now_ns);
+  void on_domains_changed(std::uint64_t now_ns);
+  // Our domains that break, and how it was seen; the caller takes them.
+  struct Broken {
+    std::size_t slot = 0;
+    std::string why;
+  };
+  std::vector<Broken>& broken() { return broken_; }
+
   void pump_all(std::uint64_t now_ns);
   void tick(std::uint64_t now_ns);
   std::uint64_t next_tick_ns() const;
@@ -232,6 +242,7 @@ class Requester {
   PeerId next_peer_ = 1;
   std::vector<PeerId> pump_;
   std::vector<PeerId> active_;  // lanes of theirs owe something
+  std::vector<Broken> broken_;
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

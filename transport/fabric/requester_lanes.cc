@@ -12,7 +12,7 @@ namespace mc::transport::fabric {
 void Requester::find_places(Peer& peer, std::uint64_t now_ns) {
   std::vector<std::string> ours, theirs;
   std::vector<std::uint8_t> our_slots, their_slots;
-  for (std::size_t slot = 0; slot < kMaxDomains; ++slot) {
+  for (std::size_t slot = 0; slot < domains_.size(); ++slot) {
     if (!domains_[slot]) continue;
     ours.push_back(domains_[slot]->name());
     our_slots.push_back(static_cast<std::uint8_t>(slot));
@@ -28,7 +28,7 @@ void Requester::find_places(Peer& peer, std::uint64_t now_ns) {
         return our_slots[pair.local] == old.ours && their_slots[pair.remote] == old.theirs;
       });
   if (!same) {
-    fail_lanes(peer, "the peer has other domains now", now_ns);
+    fail_lanes(peer, "this host or the peer has other domains now", now_ns);
     peer.places.clear();
     for (const RailPair& pair : pairs) {
       peer.places.emplace_back();
@@ -59,7 +59,10 @@ void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
         "choose the same on both sides");
   }
   auto lane = Lane::open(domain, remote);
-  if (!lane) return cannot(std::string(lane.error().text()));
+  if (!lane) {
+    if (domain.is_broken()) broken_.push_back({place.ours, std::string(lane.error().text())});
+    return cannot(std::string(lane.error().text()));
+  }
   place.events = std::make_unique<LaneEvents>(*this, peer.id, at);
   if (const int fd = (*lane)->endpoint().wait_fd(); fd >= 0) {
     const Status status = edges_.watch(fd, place.events.get(), Edges::Kind::kReadable);
@@ -127,6 +130,19 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
 
 void Requester::fail_lanes(Peer& peer, const std::string& why, std::uint64_t now_ns) {
   for (std::size_t at = 0; at < peer.places.size(); ++at) fail_lane(peer, at, why, now_ns);
+}
+
+void Requester::on_closing(std::size_t slot, std::uint64_t now_ns) {
+  for (auto& [id, peer] : peers_) {
+    for (std::size_t at = 0; at < peer->places.size(); ++at) {
+      if (peer->places[at].ours == slot) fail_lane(*peer, at, "our domain is closed", now_ns);
+    }
+  }
+}
+
+void Requester::on_domains_changed(std::uint64_t now_ns) {
+  for (auto& [id, peer] : peers_) find_places(*peer, now_ns);
+  next_look_ns_ = 0;
 }
 
 void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {

@@ -69,7 +69,7 @@ bool Responder::take_notification(ServedLink& link, const Message& message) {
 
 std::vector<DomainEntry> Responder::entries() const {
   std::vector<DomainEntry> list;
-  for (std::size_t slot = 0; slot < kMaxDomains; ++slot) {
+  for (std::size_t slot = 0; slot < domains_.size(); ++slot) {
     if (!domains_[slot]) continue;
     list.push_back(domains_[slot]->entry(slot));
     // One whose address is longer than messages carry cannot be told.
