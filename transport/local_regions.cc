@@ -150,6 +150,13 @@ Result<std::vector<std::byte>> LocalRegions::describe(RegionId id) const {
   return descriptor.encode(registrar_.format());
 }
 
+bool LocalRegions::find(std::span<Piece> pieces) const {
+  return std::ranges::all_of(pieces, [&](Piece& piece) {
+    piece.region = regions_.find(piece);
+    return piece.region != kNoRegion;
+  });
+}
+
 LocalRegions::Key LocalRegions::key_of(RegionId id, std::size_t slot, const std::byte* data) const {
   const Region* region = regions_.at(id);
   if (region == nullptr || region->registered[slot].empty()) return {};

@@ -52,8 +52,8 @@ class LocalRegions {
   // By its id, or by its name.
   Result<std::vector<std::byte>> describe(RegionId id) const;
 
-  // The region that a piece lies in; kNoRegion: in none.
-  RegionId find(const Piece& piece) const { return regions_.find(piece); }
+  // Tells each piece the region that it lies in. False: one lies in none.
+  bool find(std::span<Piece> pieces) const;
   // Registration::local_key of an address in a region that find() gave, and how many bytes it is
   // good for; 0: none.
   struct Key {

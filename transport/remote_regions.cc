@@ -68,6 +68,18 @@ Result<RemoteRegionId> RemoteRegions::import_named(PeerId peer, std::uint64_t na
   return (*added)->id;
 }
 
+Outcome RemoteRegions::admit(const Operation& operation, std::uint64_t size_bytes) {
+  const RemoteRegion* region = find(operation.region);
+  if (region == nullptr || region->gone || !region->known) return Outcome::kStale;
+  const std::uint64_t region_bytes = region->described.size_bytes;
+  if (region->peer != operation.peer || size_bytes > region_bytes ||
+      operation.offset_bytes > region_bytes - size_bytes) {
+    return Outcome::kInvalid;
+  }
+  const std::uint32_t needed = operation.verb == Verb::kRead ? kRemoteRead : kRemoteWrite;
+  return (region->described.rights & needed) != 0 ? Outcome::kDone : Outcome::kRefused;
+}
+
 void RemoteRegions::forget(PeerId peer) {
   for (auto& region : regions_) {
     if (region && region->peer == peer) region.reset();

@@ -54,6 +54,8 @@ class RemoteRegions {
                ? regions_[index].get()
                : nullptr;
   }
+  // Whether a read or a write of so many bytes may go there, as far as is known. kDone: it may.
+  Outcome admit(const Operation& operation, std::uint64_t size_bytes);
   void forget(PeerId peer);
   // The keys of a region did not hold, or less is registered than is wanted: it is asked for anew
   // before it is ready again.

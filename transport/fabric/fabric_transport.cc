@@ -290,17 +290,7 @@ void FabricTransport::hand_out(std::vector<Event>& events) {
   auto& own = requester_.events();
   events.insert(events.end(), own.begin(), own.end());
   own.clear();
-  handed_out_.clear();
-  handed_out_.swap(responder_.arrived());
-  for (const Responder::Notification& received : handed_out_) {
-    Event event;
-    event.kind = Event::Kind::kNotified;
-    event.verb = Verb::kNotify;
-    event.bytes = received.payload.size();
-    event.from = received.from;
-    event.payload = received.payload;
-    events.push_back(event);
-  }
+  responder_.arrived().take(events);
 }
 
 std::string FabricTransport::obstacles() const {

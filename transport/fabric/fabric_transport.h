@@ -131,7 +131,6 @@ class FabricTransport : public OneSidedTransport {
   Workers workers_;
   Requester requester_;
   Responder responder_;
-  std::vector<Responder::Notification> handed_out_;
   std::uint64_t epochs_count_ = 0;
   std::uint64_t now_ns_ = 0;   // of the last call
   std::uint64_t busy_ns_ = 0;  // of the last completion

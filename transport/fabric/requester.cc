@@ -6,12 +6,6 @@
 
 namespace mc::transport::fabric {
 
-Requester::~Requester() {
-  for (auto& [id, peer] : peers_) {
-    if (peer->link) edges_.forget(peer->link->socket(), peer.get());
-  }
-}
-
 Requester::Peer* Requester::find(PeerId id) const {
   const auto at = peers_.find(id);
   return at == peers_.end() ? nullptr : at->second.get();
@@ -27,16 +21,9 @@ Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::
   if (peer == nullptr) return Outcome::kInvalid;
   if (operation.verb == Verb::kNotify) {
     if (*bytes > kMaxNotificationBytes) return Outcome::kInvalid;
-  } else {
-    const RemoteRegion* region = remote_regions_.find(operation.region);
-    if (region == nullptr || region->gone || !region->known) return Outcome::kStale;
-    const std::uint64_t region_bytes = region->described.size_bytes;
-    if (region->peer != operation.peer || *bytes > region_bytes ||
-        operation.offset_bytes > region_bytes - *bytes) {
-      return Outcome::kInvalid;
-    }
-    const std::uint32_t needed = operation.verb == Verb::kRead ? kRemoteRead : kRemoteWrite;
-    if ((region->described.rights & needed) == 0) return Outcome::kRefused;
+  } else if (const Outcome outcome = remote_regions_.admit(operation, *bytes);
+             outcome != Outcome::kDone) {
+    return outcome;
   }
   if (operation.deadline_ns <= now_ns) return Outcome::kTimedOut;
   return peer->lost ? Outcome::kPeerLost : Outcome::kDone;
@@ -54,7 +41,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     Peer* peer = find(operation.peer);
     if (peer != nullptr) ++peer->open_operations;
     const bool is_notice = operation.verb == Verb::kNotify;
-    if (outcome == Outcome::kDone && !is_notice && !find_regions(*state)) {
+    if (outcome == Outcome::kDone && !is_notice && !regions_.find(state->pieces)) {
       outcome = Outcome::kInvalid;
     }
     if (outcome != Outcome::kDone) {
@@ -81,14 +68,6 @@ void Requester::wake(Peer& peer, std::uint64_t now_ns) {
   peer.dormant = false;
   peer.usable_ns = now_ns + kFirstWayNs;
   next_look_ns_ = 0;
-}
-
-bool Requester::find_regions(OperationState& state) const {
-  for (Piece& piece : state.pieces) {
-    piece.region = regions_.find(piece);
-    if (piece.region == kNoRegion) return false;
-  }
-  return true;
 }
 
 void Requester::end(OperationState& operation, Outcome outcome) {
@@ -144,7 +123,7 @@ void Requester::take_back(Peer& peer, Slice slice) {
     // It goes on counting as a slice that is out, until there is word.
     operation->failure = Outcome::kPeerLost;
     peer.held.push_back(operation->id);
-    if (!peer.introduced) return settle_held(peer, std::nullopt, Outcome::kPeerLost);
+    if (!peer.link.introduced()) return settle_held(peer, std::nullopt, Outcome::kPeerLost);
     static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
   }
 }

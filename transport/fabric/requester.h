@@ -22,7 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/control_link.h"
+#include "transport/asking_link.h"
+#include "transport/due_peers.h"
 #include "transport/edges.h"
 #include "transport/fabric/domain_registrar.h"
 #include "transport/fabric/lane.h"
@@ -54,7 +55,6 @@ class Requester {
         edges_(edges),
         dialer_(dialer),
         counters_(counters) {}
-  ~Requester();
 
   Result<PeerId> connect(const PeerSpec& spec);
   Status attach(Link link, std::uint64_t now_ns);
@@ -137,12 +137,7 @@ class Requester {
     Requester& owner;
     const PeerId id;
     const PeerSpec spec;
-    std::unique_ptr<ControlLink> link;
-    Rails link_rail{1};
-    bool introduced = false;  // its domains are known on this link
-    std::uint64_t pinged_ns = 0;
-    std::uint64_t heard_ns = 0;  // on the link
-    bool pinging = false;
+    AskingLink link{kProtocol, owner.edges_, *this};
     std::map<std::uint8_t, DomainEntry> remote;
     RemoteRegions::Epochs epochs{};
     std::uint64_t version = 1;  // of the epochs
@@ -160,7 +155,7 @@ class Requester {
     std::vector<OperationId> held;  // writes that wait for word of their region
     std::uint64_t usable_ns = 0;    // the last time that there was a way
     bool lost = false;
-    bool listed = false;  // in pump_
+    bool listed = false;  // in due_
     bool active = false;  // in active_
   };
 
@@ -169,8 +164,6 @@ class Requester {
 
   // Operations.
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
-  // Finds the regions of the pieces. False: one lies in none.
-  bool find_regions(OperationState& state) const;
   // It has neither ended nor been given up.
   bool goes_on(OperationId id) {
     const OperationState* operation = operations_.find(id);
@@ -192,7 +185,7 @@ class Requester {
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);
   void try_again(std::uint64_t now_ns);
-  void pump_later(Peer& peer);
+  void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
   void pump_notices(Peer& peer);
   bool pump_small(Peer& peer, std::uint64_t now_ns);
@@ -225,7 +218,6 @@ class Requester {
   void fail_link(Peer& peer, std::uint64_t now_ns);
   // away_ns: for which this side did not look, and nobody is to blame.
   void look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
-  void look_after_link(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
   void look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
   void lose(Peer& peer, std::uint64_t now_ns);
   void tell(Event::Kind kind, PeerId peer);
@@ -240,7 +232,7 @@ class Requester {
   RemoteRegions remote_regions_{kDescriptorFormat};
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
   PeerId next_peer_ = 1;
-  std::vector<PeerId> pump_;
+  DuePeers due_;
   std::vector<PeerId> active_;  // lanes of theirs owe something
   std::vector<Broken> broken_;
   std::vector<Event> events_;

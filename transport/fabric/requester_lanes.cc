@@ -77,7 +77,7 @@ void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
 }
 
 void Requester::attend(Peer& peer, const Domain& domain, std::uint64_t now_ns) {
-  if (now_ns < peer.attend_again_ns || !domain.wants_attention() || !peer.introduced) return;
+  if (now_ns < peer.attend_again_ns || !domain.wants_attention() || !peer.link.introduced()) return;
   peer.attend_again_ns = now_ns + kAttendAgainNs;
   static_cast<void>(peer.link->send(encode_empty(MessageKind::kAttend)));
 }
@@ -155,7 +155,7 @@ void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t
       fail_lane(peer, at, "nothing came back for too long", now_ns);
     }
   }
-  if (peer.dormant || !peer.introduced) return;
+  if (peer.dormant || !peer.link.introduced()) return;
   while (const auto at = peer.rails.probe(now_ns)) {
     if (peer.places[*at].lane == nullptr) open_lane(peer, *at, now_ns);
   }

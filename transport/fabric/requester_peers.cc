@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "transport/fabric/requester.h"
-#include "transport/tcp/socket.h"
 
 namespace mc::transport::fabric {
 
@@ -30,18 +29,8 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
   if (peer == nullptr || link.lane != 0 || link.node != peer->spec.node) {
     return {MC_INVALID_ARGUMENT, "nobody asked for this link"};
   }
-  if (peer->link) return {MC_BUSY, "this peer has its link already"};
-  Status status = tcp::prepare_lane(link.socket.get());
-  if (!status.ok()) return status;
-  peer->link = std::make_unique<ControlLink>(std::move(link.socket), kProtocol);
-  status = edges_.watch(peer->link->socket(), peer, Edges::Kind::kLink);
-  if (!status.ok()) {
-    peer->link.reset();
+  if (Status status = peer->link.attach(std::move(link.socket), now_ns); !status.ok())
     return status;
-  }
-  peer->link_rail.on_up(0);
-  peer->heard_ns = now_ns;
-  peer->pinging = false;
   peer->attend_again_ns = 0;
   static_cast<void>(peer->link->send(encode(HelloBody{kLinkVersion, 0})));
   return {};
@@ -49,7 +38,7 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
 
 void Requester::dial_failed(PeerId id, std::uint64_t now_ns) {
   Peer* peer = find(id);
-  if (peer != nullptr && !peer->link) peer->link_rail.on_failed(0, now_ns);
+  if (peer != nullptr) peer->link.dial_failed(now_ns);
 }
 
 Result<RemoteRegionId> Requester::import_region(PeerId peer, std::span<const std::byte> text) {
@@ -70,7 +59,7 @@ bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
                               std::uint64_t size_bytes, std::uint64_t now_ns) {
   RemoteRegion* region = remote_regions_.find(id);
   Peer* peer = region == nullptr ? nullptr : find(region->peer);
-  if (peer == nullptr || !peer->introduced) return false;
+  if (peer == nullptr || !peer->link.introduced()) return false;
   wake(*peer, now_ns);
   std::uint64_t slots = 0;
   for (const Place& place : peer->places) slots |= std::uint64_t{1} << place.theirs;
@@ -99,7 +88,7 @@ void Requester::work_link(Peer& peer, std::uint64_t now_ns) {
 }
 
 bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
-  peer.heard_ns = now_ns;
+  peer.link.heard(now_ns);
   switch (message.kind) {
     case MessageKind::kDomains:
       on_domains(peer, message.domains, now_ns);
@@ -115,7 +104,7 @@ bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
       on_notified(peer, message.notified);
       return true;
     case MessageKind::kPong:
-      peer.pinging = false;
+      peer.link.answered();
       return true;
     default:
       return false;
@@ -131,7 +120,7 @@ void Requester::on_domains(Peer& peer, const std::vector<DomainEntry>& domains,
     peer.remote[static_cast<std::uint8_t>(domain.slot)] = domain;
   }
   ++peer.version;
-  peer.introduced = true;
+  peer.link.introduce();
   find_places(peer, now_ns);
   pump_later(peer);
   next_look_ns_ = 0;
@@ -148,10 +137,7 @@ void Requester::on_notified(Peer& peer, const NotifiedBody& notified) {
 
 // Lanes go on: they find out by themselves whether the peer is still there.
 void Requester::fail_link(Peer& peer, std::uint64_t now_ns) {
-  edges_.forget(peer.link->socket(), &peer);
-  peer.link.reset();
-  peer.introduced = false;
-  peer.link_rail.on_failed(0, now_ns);
+  peer.link.fail(now_ns);
   // They may have arrived.
   for (const OperationId id : std::set(peer.notices_sent)) {
     end(*operations_.find(id), Outcome::kPeerLost);
@@ -224,32 +210,27 @@ std::uint64_t Requester::next_tick_ns() const {
   return peers_.empty() ? next_deadline_ns_ : std::min(next_deadline_ns_, next_look_ns_);
 }
 
-void Requester::look_after_link(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
-  if (peer.link) {
-    peer.heard_ns += away_ns;
-    if (peer.link->failed() || (peer.pinging && now_ns >= peer.heard_ns + kLaneDeadNs &&
-                                now_ns >= peer.pinged_ns + away_ns + kLaneDeadNs)) {
-      fail_link(peer, now_ns);
-    } else if (!peer.pinging && now_ns >= peer.pinged_ns + kHeartbeatNs) {
-      peer.pinging = true;
-      peer.pinged_ns = now_ns;
-      static_cast<void>(peer.link->send(encode_empty(MessageKind::kPing)));
-    }
-  }
-  if (!peer.link && peer.link_rail.probe(now_ns)) {
-    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, LinkProtocol::kFabric});
-  }
-}
-
 void Requester::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) {
-  look_after_link(peer, now_ns, away_ns);
+  switch (peer.link.due(now_ns, away_ns > 0)) {
+    case AskingLink::Due::kDial:
+      dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, LinkProtocol::kFabric});
+      break;
+    case AskingLink::Due::kPing:
+      static_cast<void>(peer.link->send(encode_empty(MessageKind::kPing)));
+      break;
+    case AskingLink::Due::kFail:
+      fail_link(peer, now_ns);
+      break;
+    case AskingLink::Due::kNothing:
+      break;
+  }
   look_after_lanes(peer, now_ns, away_ns);
   if (peer.open_operations > 0) peer.used_ns = now_ns;
   if (!peer.dormant && is_up(peer) && now_ns >= peer.used_ns + options_.idle_close_ns) {
     fail_lanes(peer, "nothing to do", now_ns);
     peer.dormant = true;
   }
-  const bool is_usable = peer.introduced && (is_up(peer) || peer.dormant);
+  const bool is_usable = peer.link.introduced() && (is_up(peer) || peer.dormant);
   const bool is_new = peer.usable_ns == 0;
   peer.usable_ns += away_ns;
   if (is_usable || is_new) {

@@ -12,20 +12,8 @@ namespace {
 constexpr std::size_t kMaxUnsentBytes = 128 * 1024;
 }  // namespace
 
-void Requester::pump_later(Peer& peer) {
-  if (peer.listed) return;
-  peer.listed = true;
-  pump_.push_back(peer.id);
-}
-
 void Requester::pump_all(std::uint64_t now_ns) {
-  for (std::size_t i = 0; i < pump_.size(); ++i) {
-    Peer* peer = find(pump_[i]);
-    if (peer == nullptr) continue;
-    peer->listed = false;
-    pump(*peer, now_ns);
-  }
-  pump_.clear();
+  due_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
 }
 
 void Requester::pump(Peer& peer, std::uint64_t now_ns) {
@@ -37,7 +25,7 @@ void Requester::pump(Peer& peer, std::uint64_t now_ns) {
 
 // Notifications are short and seldom: they go over the link, which knows who speaks.
 void Requester::pump_notices(Peer& peer) {
-  while (peer.introduced && !peer.notices_waiting.empty() &&
+  while (peer.link.introduced() && !peer.notices_waiting.empty() &&
          peer.notices_sent.size() < kMaxUnanswered && peer.link->unsent_bytes() < kMaxUnsentBytes) {
     const OperationState* operation = operations_.find(peer.notices_waiting.front());
     peer.notices_waiting.pop();
@@ -63,7 +51,7 @@ bool Requester::is_ready(Peer& peer, OperationState& operation) {
   RemoteRegion* region = remote_regions_.find(operation.region);
   const auto state = region == nullptr ? RemoteRegions::State::kGone
                                        : RemoteRegions::check(*region, peer.epochs, peer.version);
-  if (state == RemoteRegions::State::kMustAsk && peer.introduced) {
+  if (state == RemoteRegions::State::kMustAsk && peer.link.introduced()) {
     static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
   }
   if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);

@@ -59,10 +59,10 @@ bool Responder::take(ServedLink& link, const Message& message, std::uint64_t now
 bool Responder::take_notification(ServedLink& link, const Message& message) {
   NotifiedBody answer{};
   answer.number = message.notify.number;
-  if (arrived_.size() >= kMaxPendingNotifications) {
+  if (arrived_.is_full()) {
     answer.outcome = static_cast<std::uint8_t>(Outcome::kBusy);
   } else {
-    arrived_.push_back({link.node, {message.text.begin(), message.text.end()}});
+    arrived_.add(link.node, {message.text.begin(), message.text.end()});
   }
   return link.link.send(encode(answer));
 }

@@ -12,6 +12,7 @@
 #include "transport/control_link.h"
 #include "transport/edges.h"
 #include "transport/fabric/domain_registrar.h"
+#include "transport/inbox.h"
 #include "transport/local_regions.h"
 
 namespace mc::transport::fabric {
@@ -20,11 +21,6 @@ inline constexpr std::uint32_t kMaxServedLinks = 4096;
 
 class Responder {
  public:
-  struct Notification {
-    NodeId from = 0;
-    std::vector<std::byte> payload;
-  };
-
   Responder(const DomainSlots& domains, const LocalRegions& regions, Edges& edges)
       : domains_(domains), regions_(regions), edges_(edges) {}
   ~Responder();
@@ -35,8 +31,8 @@ class Responder {
   // A peer has said that requests are coming.
   bool is_attentive(std::uint64_t now_ns) const { return now_ns < attentive_until_ns_; }
   // What arrived; the caller takes them.
-  std::vector<Notification>& arrived() { return arrived_; }
-  const std::vector<Notification>& arrived() const { return arrived_; }
+  Inbox& arrived() { return arrived_; }
+  const Inbox& arrived() const { return arrived_; }
 
  private:
   class ServedLink : public Watched {
@@ -61,7 +57,7 @@ class Responder {
   const LocalRegions& regions_;
   Edges& edges_;
   std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
-  std::vector<Notification> arrived_;
+  Inbox arrived_;
   std::uint64_t attentive_until_ns_ = 0;
 };
 

@@ -124,10 +124,10 @@ Outcome LoopTransport::carry_out(Flight& flight) {
   LoopTransport* other = network_.find(peers_[operation.peer].node);
   if (other == nullptr) return Outcome::kPeerLost;
   if (operation.verb == Verb::kNotify) {
-    if (other->arrived_.size() >= kMaxPendingNotifications) return Outcome::kBusy;
+    if (other->arrived_.is_full()) return Outcome::kBusy;
     std::vector<std::byte> payload(flight.size_bytes);
     copy(flight, payload.data());
-    other->arrived_.push_back({node_, std::move(payload)});
+    other->arrived_.add(node_, std::move(payload));
     return Outcome::kDone;
   }
   const bool write = operation.verb == Verb::kWrite;
@@ -195,17 +195,7 @@ void LoopTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   }
   events.insert(events.end(), events_.begin(), events_.end());
   events_.clear();
-  handed_out_.clear();
-  handed_out_.swap(arrived_);
-  for (const Notification& notification : handed_out_) {
-    Event event;
-    event.kind = Event::Kind::kNotified;
-    event.verb = Verb::kNotify;
-    event.bytes = notification.payload.size();
-    event.from = notification.from;
-    event.payload = notification.payload;
-    events.push_back(event);
-  }
+  arrived_.take(events);
 }
 
 std::uint64_t LoopTransport::next_poll_ns() const {

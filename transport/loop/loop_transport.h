@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/inbox.h"
 #include "transport/queue.h"
 #include "transport/transport.h"
 
@@ -73,10 +74,6 @@ class LoopTransport : public Transport {
     std::uint64_t free_at_ns = 0;  // when the path has carried what was given to it
     bool lost = false;
   };
-  struct Notification {
-    NodeId from;
-    std::vector<std::byte> payload;
-  };
   LoopTransport(LoopNetwork& network, NodeId node, std::uint64_t incarnation);
 
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) const;
@@ -94,8 +91,7 @@ class LoopTransport : public Transport {
   std::map<PeerId, Peer> peers_;
   std::map<OperationId, Flight> flights_;  // in the order they were submitted
   std::vector<Event> events_;
-  std::vector<Notification> arrived_;
-  std::vector<Notification> handed_out_;
+  Inbox arrived_;
 };
 
 }  // namespace mc::transport::loop

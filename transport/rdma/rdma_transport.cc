@@ -251,7 +251,7 @@ void RdmaTransport::take_received(std::size_t slot, const ibv_wc& completion) {
     return;
   }
   const auto payload = device.received(completion.wr_id, completion.byte_len);
-  arrived_.push_back({*from, {payload.begin(), payload.end()}});
+  arrived_.add(*from, {payload.begin(), payload.end()});
   device.repost(completion.wr_id);
 }
 
@@ -292,20 +292,9 @@ std::uint64_t RdmaTransport::next_poll_ns() const {
 
 void RdmaTransport::hand_out(std::vector<Event>& events) {
   auto& own = requester_.events();
-  if (own.empty() && arrived_.empty() && handed_out_.empty()) return;
   events.insert(events.end(), own.begin(), own.end());
   own.clear();
-  handed_out_.clear();
-  handed_out_.swap(arrived_);
-  for (const Received& received : handed_out_) {
-    Event event;
-    event.kind = Event::Kind::kNotified;
-    event.verb = Verb::kNotify;
-    event.bytes = received.payload.size();
-    event.from = received.from;
-    event.payload = received.payload;
-    events.push_back(event);
-  }
+  arrived_.take(events);
 }
 
 }  // namespace mc::transport::rdma

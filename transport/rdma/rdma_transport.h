@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/inbox.h"
 #include "transport/one_sided.h"
 #include "transport/rdma/requester.h"
 #include "transport/rdma/responder.h"
@@ -94,10 +95,6 @@ class RdmaTransport : public OneSidedTransport {
     std::uint32_t opened_count = 0;
     std::unique_ptr<DeviceEvents> events;
   };
-  struct Received {
-    NodeId from = 0;
-    std::vector<std::byte> payload;
-  };
 
   RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer, Fd epoll,
                 Fd wakeup);
@@ -125,8 +122,7 @@ class RdmaTransport : public OneSidedTransport {
   Opener opener_;
   Requester requester_;
   Responder responder_;
-  std::vector<Received> arrived_;
-  std::vector<Received> handed_out_;
+  Inbox arrived_;
   std::uint64_t now_ns_ = 0;   // of the last call
   std::uint64_t busy_ns_ = 0;  // of the last completion
   std::uint64_t next_edges_ns_ = 0;

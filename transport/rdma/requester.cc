@@ -18,12 +18,6 @@ Requester::Requester(const RdmaOptions& options, const DeviceSlots& devices,
   on_devices_changed();
 }
 
-Requester::~Requester() {
-  for (auto& peer : peers_) {
-    if (peer && peer->link) edges_.forget(peer->link->socket(), peer.get());
-  }
-}
-
 Requester::Peer* Requester::find(PeerId id) const {
   const std::uint32_t slot = static_cast<std::uint32_t>(id) - 1;
   return slot < peers_.size() && peers_[slot] && peers_[slot]->id == id ? peers_[slot].get()
@@ -43,15 +37,9 @@ Outcome Requester::check(const Operation& operation, std::uint64_t now_ns, std::
     if (*bytes > kMaxNotificationBytes || operation.pieces.size() > kMaxSlicePieces) {
       return Outcome::kInvalid;
     }
-  } else {
-    const RemoteRegion* region = remote_regions_.find(operation.region);
-    if (region == nullptr || region->gone || !region->known) return Outcome::kStale;
-    if (region->peer != operation.peer || *bytes > region->described.size_bytes ||
-        operation.offset_bytes > region->described.size_bytes - *bytes) {
-      return Outcome::kInvalid;
-    }
-    const std::uint32_t needed = operation.verb == Verb::kRead ? kRemoteRead : kRemoteWrite;
-    if ((region->described.rights & needed) == 0) return Outcome::kRefused;
+  } else if (const Outcome outcome = remote_regions_.admit(operation, *bytes);
+             outcome != Outcome::kDone) {
+    return outcome;
   }
   if (operation.deadline_ns <= now_ns) return Outcome::kTimedOut;
   return peer->lost ? Outcome::kPeerLost : Outcome::kDone;
@@ -72,7 +60,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
     }
     Peer* peer = find(operation.peer);
     if (peer != nullptr) ++peer->open_operations;
-    if (outcome == Outcome::kDone && !find_regions(*state)) outcome = Outcome::kInvalid;
+    if (outcome == Outcome::kDone && !regions_.find(state->pieces)) outcome = Outcome::kInvalid;
     if (outcome != Outcome::kDone) {
       end(*state, outcome);
       continue;
@@ -99,14 +87,6 @@ void Requester::wake(Peer& peer, std::uint64_t now_ns) {
   peer.dormant = false;
   peer.usable_ns = now_ns + kFirstWayNs;
   next_look_ns_ = 0;
-}
-
-bool Requester::find_regions(OperationState& state) const {
-  for (Piece& piece : state.pieces) {
-    piece.region = regions_.find(piece);
-    if (piece.region == kNoRegion) return false;
-  }
-  return true;
 }
 
 void Requester::end(OperationState& operation, Outcome outcome) {

@@ -22,7 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/control_link.h"
+#include "transport/asking_link.h"
+#include "transport/due_peers.h"
 #include "transport/edges.h"
 #include "transport/local_regions.h"
 #include "transport/queue.h"
@@ -45,7 +46,6 @@ class Requester {
  public:
   Requester(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,
             Edges& edges, Opener& opener, Dialer& dialer, Counters& counters);
-  ~Requester();
 
   Result<PeerId> connect(const PeerSpec& spec);
   Status attach(Link link, std::uint64_t now_ns);
@@ -113,12 +113,7 @@ class Requester {
     PeerSpec spec;
     PeerId id = kNoPeer;
     std::uint64_t token = 0;
-    std::unique_ptr<ControlLink> link;
-    Rails link_rail{1};
-    bool introduced = false;  // its devices are known on this link
-    std::uint64_t pinged_ns = 0;
-    std::uint64_t heard_ns = 0;  // on the link
-    bool pinging = false;
+    AskingLink link{kProtocol, owner.edges_, *this};
     std::array<std::optional<PortAddress>, kMaxDevices> remote;
     RemoteRegions::Epochs epochs{};
     std::uint64_t version = 1;  // of the epochs
@@ -136,7 +131,7 @@ class Requester {
     std::vector<HeldWrite> held;
     std::uint64_t usable_ns = 0;  // the last time that there was a way
     bool lost = false;
-    bool listed = false;  // in pump_
+    bool listed = false;  // in due_
   };
   // Where the next slices of one priority go, and how many bytes, before another place is chosen.
   struct Run {
@@ -195,8 +190,6 @@ class Requester {
 
   // Operations.
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size);
-  // Finds the regions of the pieces. False: one lies in none.
-  bool find_regions(OperationState& state) const;
   void end(OperationState& operation, Outcome outcome);
   void give_up(OperationState& operation, Outcome outcome);
   void expire(std::uint64_t now_ns);
@@ -204,7 +197,7 @@ class Requester {
 
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);
-  void pump_later(Peer& peer);
+  void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
   bool resend(Peer& peer, std::uint64_t now_ns);
   void pump_small(Peer& peer, std::uint64_t now_ns);
@@ -272,7 +265,7 @@ class Requester {
   std::vector<std::uint32_t> peer_generations_;
   std::vector<LaneOwner> lanes_;
   std::vector<std::uint32_t> free_lanes_;
-  std::vector<PeerId> pump_;
+  DuePeers due_;
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

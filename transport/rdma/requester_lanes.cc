@@ -235,7 +235,7 @@ void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away
                 now_ns);
     }
   }
-  if (peer.dormant || !peer.introduced) return;
+  if (peer.dormant || !peer.link.introduced()) return;
   for (const std::size_t base : {std::size_t{0}, peer.paths.size()}) {
     Rails& rails = base == 0 ? peer.small : peer.bulk;
     while (const auto rail = rails.probe(now_ns)) {
@@ -266,7 +266,7 @@ void Requester::on_devices_changed() {
     own_names_[slot] = devices_[slot]->name();
   }
   for (auto& peer : peers_) {
-    if (peer && peer->introduced) find_paths(*peer, last_look_ns_);
+    if (peer && peer->link.introduced()) find_paths(*peer, last_look_ns_);
   }
   next_look_ns_ = 0;
 }

@@ -5,7 +5,6 @@
 
 #include "libmc/base/hash.h"
 #include "transport/rdma/requester.h"
-#include "transport/tcp/socket.h"
 
 namespace mc::transport::rdma {
 
@@ -36,26 +35,15 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
   if (peer == nullptr || link.lane != 0 || link.node != peer->spec.node) {
     return {MC_INVALID_ARGUMENT, "nobody asked for this link"};
   }
-  if (peer->link) return {MC_BUSY, "this peer has its link already"};
-  Status status = tcp::prepare_lane(link.socket.get());
-  if (!status.ok()) return status;
-  peer->link = std::make_unique<ControlLink>(std::move(link.socket), kProtocol);
-  status = edges_.watch(peer->link->socket(), peer, Edges::Kind::kLink);
-  if (!status.ok()) {
-    peer->link.reset();
+  if (Status status = peer->link.attach(std::move(link.socket), now_ns); !status.ok())
     return status;
-  }
-  peer->link_rail.on_up(0);
-  peer->heard_ns = now_ns;
-  peer->pinging = false;
-  peer->introduced = false;
   static_cast<void>(peer->link->send(encode(HelloBody{peer->token, kLinkVersion, 0})));
   return {};
 }
 
 void Requester::dial_failed(PeerId id, std::uint64_t now_ns) {
   Peer* peer = find(id);
-  if (peer != nullptr && !peer->link) peer->link_rail.on_failed(0, now_ns);
+  if (peer != nullptr) peer->link.dial_failed(now_ns);
 }
 
 Result<RemoteRegionId> Requester::import_region(PeerId peer, std::span<const std::byte> text) {
@@ -76,7 +64,7 @@ bool Requester::ready_to_read(RemoteRegionId id, std::uint64_t offset_bytes,
                               std::uint64_t size_bytes, std::uint64_t now_ns) {
   RemoteRegion* region = remote_regions_.find(id);
   Peer* peer = region == nullptr ? nullptr : find(region->peer);
-  if (peer == nullptr || !peer->introduced) return false;
+  if (peer == nullptr || !peer->link.introduced()) return false;
   wake(*peer, now_ns);
   std::uint64_t slots = 0;
   for (const Path& path : peer->paths) slots |= std::uint64_t{1} << path.theirs;
@@ -105,7 +93,7 @@ void Requester::work_link(Peer& peer, std::uint64_t now_ns) {
 }
 
 bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
-  peer.heard_ns = now_ns;
+  peer.link.heard(now_ns);
   switch (message.kind) {
     case MessageKind::kDevices:
       on_devices(peer, message.devices, now_ns);
@@ -120,7 +108,7 @@ bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
       pump_later(peer);
       return remote_regions_.on_description(peer.id, message.region.region, message.text);
     case MessageKind::kPong:
-      peer.pinging = false;
+      peer.link.answered();
       return true;
     default:
       return false;
@@ -144,9 +132,9 @@ void Requester::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices,
       fail_lane(peer, at, "the peer's device is gone", now_ns);
     }
   }
-  if (!peer.introduced) {
+  if (!peer.link.introduced()) {
     // The peer has cut what came on the links before this one.
-    peer.introduced = true;
+    peer.link.introduce();
     release_held(peer, std::nullopt);
   }
   pump_later(peer);
@@ -154,10 +142,7 @@ void Requester::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices,
 }
 
 void Requester::fail_link(Peer& peer, std::uint64_t now_ns) {
-  edges_.forget(peer.link->socket(), &peer);
-  peer.link.reset();
-  peer.introduced = false;
-  peer.link_rail.on_failed(0, now_ns);
+  peer.link.fail(now_ns);
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     fail_lane(peer, at, "the link to the peer failed", now_ns);
   }
@@ -212,19 +197,18 @@ std::uint64_t Requester::next_tick_ns() const {
 }
 
 void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
-  if (peer.link) {
-    if (was_away) peer.heard_ns = now_ns;
-    if (peer.link->failed() || (peer.pinging && now_ns >= peer.heard_ns + kLaneDeadNs &&
-                                now_ns >= peer.pinged_ns + kLaneDeadNs)) {
-      fail_link(peer, now_ns);
-    } else if (!peer.pinging && now_ns >= peer.pinged_ns + kHeartbeatNs) {
-      peer.pinging = true;
-      peer.pinged_ns = now_ns;
+  switch (peer.link.due(now_ns, was_away)) {
+    case AskingLink::Due::kDial:
+      dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, LinkProtocol::kRdma});
+      break;
+    case AskingLink::Due::kPing:
       static_cast<void>(peer.link->send(encode_empty(MessageKind::kPing)));
-    }
-  }
-  if (!peer.link && peer.link_rail.probe(now_ns)) {
-    dialer_.dial({peer.id, peer.spec.node, 0, LaneRole::kSmall, LinkProtocol::kRdma});
+      break;
+    case AskingLink::Due::kFail:
+      fail_link(peer, now_ns);
+      break;
+    case AskingLink::Due::kNothing:
+      break;
   }
   look_after_lanes(peer, now_ns, was_away);
   if (peer.open_operations > 0) peer.used_ns = now_ns;
@@ -232,7 +216,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
     rebuild(peer, peer.paths, now_ns);
     peer.dormant = true;
   }
-  if (is_up(peer) || (peer.dormant && peer.introduced) || was_away || peer.usable_ns == 0) {
+  if (is_up(peer) || (peer.dormant && peer.link.introduced()) || was_away || peer.usable_ns == 0) {
     peer.usable_ns = now_ns;
   } else if (!peer.lost && now_ns >= peer.usable_ns + kPeerLostNs) {
     lose(peer);

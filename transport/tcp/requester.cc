@@ -116,20 +116,8 @@ void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
 
 // ---- From queues to lanes ---------------------------------------------------------------------
 
-void Requester::pump_later(Peer& peer) {
-  if (peer.listed) return;
-  peer.listed = true;
-  pump_.push_back(peer.id);
-}
-
 void Requester::pump_all(std::uint64_t now_ns) {
-  for (std::size_t i = 0; i < pump_.size(); ++i) {
-    Peer* peer = find(pump_[i]);
-    if (peer == nullptr) continue;
-    peer->listed = false;
-    pump(*peer, now_ns);
-  }
-  pump_.clear();
+  due_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
 }
 
 void Requester::pump(Peer& peer, std::uint64_t now_ns) {

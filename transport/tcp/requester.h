@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/due_peers.h"
 #include "transport/rails.h"
 #include "transport/tcp/asking_lane.h"
 
@@ -80,7 +81,7 @@ class Requester : public SliceSink {
     std::vector<Cut> cuts;
     std::uint64_t heard_ns = 0;  // while no lane is up
     bool lost = false;
-    bool listed = false;   // in pump_
+    bool listed = false;   // in due_
     bool thirsty = false;  // in thirsty_
   };
 
@@ -93,7 +94,7 @@ class Requester : public SliceSink {
 
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) const;
   void refuse(Operation& operation, Outcome outcome);
-  void pump_later(Peer& peer);
+  void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
   void pump_small(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
@@ -123,7 +124,7 @@ class Requester : public SliceSink {
   Operations operations_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;
-  std::vector<PeerId> pump_;
+  DuePeers due_;
   Credits credits_{1};
   std::vector<PeerId> thirsty_;  // wait for credits, in order
   std::vector<Event> events_;

@@ -177,24 +177,14 @@ void TcpTransport::hand_out(std::vector<Event>& events) {
   auto& own = requester_.events();
   events.insert(events.end(), own.begin(), own.end());
   own.clear();
-  handed_out_.clear();
-  handed_out_.swap(arrived_);
-  for (const Notification& notification : handed_out_) {
-    Event event;
-    event.kind = Event::Kind::kNotified;
-    event.verb = Verb::kNotify;
-    event.bytes = notification.payload.size();
-    event.from = notification.from;
-    event.payload = notification.payload;
-    events.push_back(event);
-  }
+  arrived_.take(events);
 }
 
 // ---- Serving ----------------------------------------------------------------------------------
 
 bool TcpTransport::on_notification(NodeId from, std::span<const std::byte> payload) {
-  if (arrived_.size() >= kMaxPendingNotifications) return false;
-  arrived_.push_back({from, {payload.begin(), payload.end()}});
+  if (arrived_.is_full()) return false;
+  arrived_.add(from, {payload.begin(), payload.end()});
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "transport/inbox.h"
 #include "transport/tcp/requester.h"
 #include "transport/tcp/serving_lane.h"
 #include "transport/transport.h"
@@ -55,11 +56,6 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   }
 
  private:
-  struct Notification {
-    NodeId from;
-    std::vector<std::byte> payload;
-  };
-
   // What a peer had cut: lanes up to these serials. Kept, since bytes of such a lane may be read,
   // or its link be handed over, only now.
   struct CutLanes {
@@ -95,8 +91,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   Requester requester_;
   std::unordered_map<ServingLane*, std::unique_ptr<ServingLane>> serving_;
   std::unordered_map<NodeId, CutLanes> cut_lanes_;
-  std::vector<Notification> arrived_;
-  std::vector<Notification> handed_out_;
+  Inbox arrived_;
   std::uint64_t now_ns_ = 0;  // of the last call
   std::uint64_t next_slow_look_ns_ = 0;
 };
