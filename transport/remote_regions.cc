@@ -76,8 +76,7 @@ Outcome RemoteRegions::admit(const Operation& operation, std::uint64_t size_byte
       operation.offset_bytes > region_bytes - size_bytes) {
     return Outcome::kInvalid;
   }
-  const std::uint32_t needed = operation.verb == Verb::kRead ? kRemoteRead : kRemoteWrite;
-  return (region->described.rights & needed) != 0 ? Outcome::kDone : Outcome::kRefused;
+  return region->allows(operation.verb) ? Outcome::kDone : Outcome::kRefused;
 }
 
 void RemoteRegions::forget(PeerId peer) {

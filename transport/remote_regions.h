@@ -32,6 +32,9 @@ struct RemoteRegion {
   bool doubted = false;            // a key of it did not hold
   bool gone = false;
 
+  bool allows(Verb verb) const {
+    return (described.rights & (verb == Verb::kRead ? kRemoteRead : kRemoteWrite)) != 0;
+  }
   // Whether the peer's device of that slot has keys for all of a range that is registered.
   bool has_keys(std::size_t slot, std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
 };

@@ -64,6 +64,59 @@ TEST_F(FabricTransportTest, AWriteUnderWayLandsNoMoreAfterItsRegionWasClosed) {
   EXPECT_EQ(run(operation(Verb::kRead, remote_, other)), Outcome::kDone);
 }
 
+TEST_F(FabricTransportTest, AWriteGoesOnWhenAnotherRegionIsClosedMeanwhile) {
+  Memory target(kRegionBytes), source = pattern(kRegionBytes, 7), other(4096);
+  const Piece piece{source.data(), source.size(), kNoRegion};
+  const RemoteRegionId to =
+      import(register_at(pair_->b(), target.data(), target.size(), kRemoteRead | kRemoteWrite));
+  for (int steps = 1; steps < 12; ++steps) {
+    std::ranges::fill(target, std::byte{0});
+    const RegionId closed = register_at(pair_->b(), other.data(), other.size(), kRemoteRead);
+    const OperationId id = submit(operation(Verb::kWrite, to, piece));
+    ASSERT_TRUE(wait_for([&] { return target[0] == source[0]; }));
+    for (int i = 1; i < steps; ++i) step();
+    EXPECT_TRUE(pair_->b().close_region(closed));
+    ASSERT_EQ(outcome_of(id), Outcome::kDone) << rails();
+    EXPECT_EQ(target, source);
+  }
+}
+
+TEST_F(FabricTransportTest, WritesThatBreakOffAreSentAgainAndLandNoMoreOnceTheyAreDone) {
+  Memory target(kRegionBytes), source = pattern(kRegionBytes, 7);
+  const Piece piece{source.data(), source.size(), kNoRegion};
+  const RemoteRegionId to =
+      import(register_at(pair_->b(), target.data(), target.size(), kRemoteRead | kRemoteWrite));
+  ASSERT_EQ(run(operation(Verb::kWrite, to, piece)), Outcome::kDone);
+  for (int round = 0; round < 10; ++round) {
+    std::ranges::fill(target, std::byte{0});
+    const std::uint64_t resent = pair_->a().counters().resent_slices;
+    const OperationId id = submit(operation(Verb::kWrite, to, piece));
+    ASSERT_TRUE(wait_for([&] { return target[0] == source[0]; }));
+    for (int i = 0; i < round; ++i) step();
+    pair_->break_all_but_link();
+    // What b was asked on the former link it may not have heard.
+    if (round % 2 == 1) pair_->break_link();
+    ASSERT_EQ(outcome_of(id), Outcome::kDone) << rails();
+    EXPECT_EQ(target, source);
+    std::ranges::fill(target, std::byte{0x33});
+    for (int i = 0; i < 200; ++i) step();
+    EXPECT_TRUE(
+        std::ranges::all_of(target, [](std::byte byte) { return byte == std::byte{0x33}; }));
+    EXPECT_TRUE(round > 0 || pair_->a().counters().resent_slices > resent);
+  }
+}
+
+TEST_F(FabricTransportTest, AWriteWhosePeerIsGoneEndsAsLost) {
+  Memory target(kRegionBytes), source(kRegionBytes, std::byte{0x22});
+  const Piece piece{source.data(), source.size(), kNoRegion};
+  const RemoteRegionId to =
+      import(register_at(pair_->b(), target.data(), target.size(), kRemoteRead | kRemoteWrite));
+  const OperationId id = submit(operation(Verb::kWrite, to, piece));
+  ASSERT_TRUE(wait_for([&] { return target[0] == std::byte{0x22}; }));
+  pair_->kill_b();
+  EXPECT_EQ(outcome_of(id), Outcome::kPeerLost);
+}
+
 TEST_F(FabricTransportTest, AnOperationThatNobodyAnswersEndsByItsDeadlineAndLandsNoMore) {
   Memory to(kRegionBytes);
   const Piece piece{to.data(), to.size(), kNoRegion};

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/linked_pair.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <optional>
 
 #include "transport/tcp/socket.h"
 
@@ -29,6 +33,25 @@ LinkEnds make_link(const DialRequest& request, std::uint64_t b_incarnation) {
 
 void shut_down(const Fd& socket) {
   if (socket) ::shutdown(socket.get(), SHUT_RDWR);
+}
+
+void shut_down_beside(const Fd& end) {
+  // Both ends of a connection over loopback have the same two ports.
+  const auto ports = [](int fd) -> std::optional<std::pair<in_port_t, in_port_t>> {
+    sockaddr_in own{}, other{};
+    socklen_t own_bytes = sizeof own, other_bytes = sizeof other;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0 ||
+        ::getpeername(fd, reinterpret_cast<sockaddr*>(&other), &other_bytes) != 0 ||
+        own.sin_family != AF_INET) {
+      return std::nullopt;
+    }
+    return std::minmax<in_port_t>({own.sin_port, other.sin_port});
+  };
+  const auto spared = ports(end.get());
+  for (int fd = 0; fd < 1024; ++fd) {
+    const auto of = ports(fd);
+    if (of && of != spared) ::shutdown(fd, SHUT_RDWR);
+  }
 }
 
 }  // namespace mc::transport::testing

@@ -23,6 +23,8 @@ struct LinkEnds {
 LinkEnds make_link(const DialRequest& request, std::uint64_t b_incarnation);
 // Ends a connection under both sides' feet.
 void shut_down(const Fd& socket);
+// Of all TCP connections of this process, but for that of this end.
+void shut_down_beside(const Fd& end);
 
 template <typename T>
 class LinkedPair : private Dialer {
@@ -54,6 +56,8 @@ class LinkedPair : private Dialer {
     b_ = b(*this);
   }
   void break_link() { shut_down(second_); }
+  // What the transports have connected by themselves.
+  void break_all_but_link() { shut_down_beside(second_); }
   // From now on dialing fails, or no longer does.
   void refuse_links(bool refuse) { refuses_ = refuse; }
 

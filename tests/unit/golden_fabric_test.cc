@@ -49,6 +49,7 @@ std::map<std::string, golden::Bytes> samples() {
           {"notify", encode(NotifyBody{7}, text)},
           {"notified", encode(NotifiedBody{7, static_cast<std::uint8_t>(Outcome::kBusy), {}})},
           {"ping", encode_empty(MessageKind::kPing)},
+          {"move", encode(MoveBody{0xe1e2e3e4e5e6e7e8, 31, 0})},
           {"attend", encode_empty(MessageKind::kAttend)},
           {"pong", encode_empty(MessageKind::kPong)},
           {"region", sample_descriptor().encode(kDescriptorFormat)}};
@@ -81,7 +82,7 @@ TEST(GoldenFabric, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
     const bool from_asker = decode(bytes, true).has_value();
     EXPECT_NE(from_asker, decode(bytes, false).has_value()) << name;
     EXPECT_EQ(from_asker, name == "hello" || name == "describe" || name == "notify" ||
-                              name == "ping" || name == "attend")
+                              name == "ping" || name == "attend" || name == "move")
         << name;
   }
   const auto domains = decode(sections["domains"], false);
@@ -118,6 +119,9 @@ TEST(GoldenFabric, ShortLongAndBentMessagesAreRefused) {
     return !decode(encode(domains), false);
   };
   EXPECT_FALSE(refused([](DomainEntry&) {}));
+  EXPECT_FALSE(decode(encode(MoveBody{0, 31, 0}), true)) << "no endpoint has this epoch";
+  EXPECT_FALSE(decode(encode(MoveBody{1, kMaxDomains, 0}), true));
+  EXPECT_FALSE(decode(encode(MoveBody{1, 31, 1}), true));
   EXPECT_TRUE(refused([](DomainEntry& domain) { domain.slot = 0; }));
   EXPECT_TRUE(refused([](DomainEntry& domain) { domain.slot = kMaxDomains; }));
   EXPECT_TRUE(refused([](DomainEntry& domain) { domain.epoch = 0; }));

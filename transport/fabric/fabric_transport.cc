@@ -148,6 +148,17 @@ void FabricTransport::move(std::size_t slot) {
   if (!status.ok()) close_domain(slot, std::string(status.text()));
 }
 
+void FabricTransport::move_as_asked() {
+  bool moved = false;
+  for (const auto& [slot, epoch] : std::exchange(responder_.moves(), {})) {
+    // Else it has moved since.
+    if (slot >= domains_.size() || !domains_[slot] || domains_[slot]->epoch() != epoch) continue;
+    moved = true;
+    move(slot);
+  }
+  if (moved) responder_.announce();
+}
+
 // ---- Domains that come and go -----------------------------------------------------------------
 
 Status FabricTransport::use(std::size_t slot, std::unique_ptr<Domain> opened) {
@@ -238,6 +249,7 @@ void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
     if (edges_.take(now_ns_)) next_serve_ns_ = now_ns_;
     next_edges_ns_ = now_ns_ + kEdgesNs;
   }
+  if (!responder_.moves().empty()) move_as_asked();
   if (now_ns_ >= next_serve_ns_) serve();
   if (now_ns_ >= next_open_ns_) open_again();
   requester_.tick(now_ns_);

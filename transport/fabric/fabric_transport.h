@@ -111,6 +111,7 @@ class FabricTransport : public OneSidedTransport {
   Status watch(Domain& domain);
   // To a new serving endpoint.
   void move(std::size_t slot);
+  void move_as_asked();
   // What providers have begun for peers, and would go on with although the memory is registered no
   // more.
   void end_lingering_requests();

@@ -65,6 +65,8 @@ std::vector<std::byte> encode(const NotifiedBody& body) {
   return encode_one(MessageKind::kNotified, body);
 }
 
+std::vector<std::byte> encode(const MoveBody& body) { return encode_one(MessageKind::kMove, body); }
+
 std::vector<std::byte> encode(std::span<const DomainEntry> domains) {
   std::vector<std::byte> bytes = start(MessageKind::kDomains, domains.size_bytes());
   for (const DomainEntry& domain : domains) append_value(bytes, domain);
@@ -98,6 +100,10 @@ std::optional<Message> decode_body(const ControlHeader& header, std::span<const 
     case MessageKind::kNotified:
       good = take_whole(bytes, message.notified) && message.notified.outcome <= kLastOutcome &&
              is_zero(message.notified.reserved);
+      break;
+    case MessageKind::kMove:
+      good = take_whole(bytes, message.move) && message.move.epoch != 0 &&
+             message.move.slot < kMaxDomains && message.move.reserved == 0;
       break;
     case MessageKind::kDomains:
       good = take_domains(bytes, message.domains);

@@ -12,6 +12,9 @@
 //                                           ◄─  kNotified number outcome
 //     kAttend                               ─►  requests are coming: the provider is to be called
 //                                               often for a while, if it works only then
+//     kMove     slot epoch                  ─►  writes that came to this serving endpoint are to
+//                                               land no more: they are sent again
+//                                           ◄─  kDomains, with another one
 //     kPing                                 ─►
 //                                           ◄─  kPong
 //
@@ -50,6 +53,7 @@ enum class MessageKind : std::uint16_t {
   kNotify = 3,
   kPing = 4,
   kAttend = 5,
+  kMove = 6,
   kDomains = 65,
   kDescription = 66,
   kNotified = 67,
@@ -82,6 +86,13 @@ struct RegionBody {  // kDescribe; in kDescription the text follows
   std::uint64_t region;
 };
 
+struct MoveBody {
+  std::uint64_t epoch;
+  std::uint32_t slot;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(MoveBody) == 16);
+
 struct NotifyBody {  // the payload follows
   std::uint64_t number;
 };
@@ -107,6 +118,7 @@ std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte>
 std::vector<std::byte> encode(std::span<const DomainEntry> domains);
 std::vector<std::byte> encode(const NotifyBody& body, std::span<const std::byte> payload);
 std::vector<std::byte> encode(const NotifiedBody& body);
+std::vector<std::byte> encode(const MoveBody& body);
 
 // What a message says: the member that its kind names holds.
 struct Message {
@@ -115,6 +127,7 @@ struct Message {
   RegionBody region{};
   NotifyBody notify{};
   NotifiedBody notified{};
+  MoveBody move{};
   std::vector<DomainEntry> domains;
   std::span<const std::byte> text;  // within the bytes that were decoded; the payload, too
 };

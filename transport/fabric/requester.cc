@@ -104,41 +104,45 @@ void Requester::on_slice_done(OperationState& operation, const Slice& slice) {
   }
 }
 
-void Requester::take_back(Peer& peer, Slice slice) {
+void Requester::take_back(Peer& peer, const Place& place, Slice slice) {
   OperationState* operation = operations_.find(slice.operation);
   if (operation == nullptr) return;
+  --operation->slices_out;
+  if (operation->failure != Outcome::kDone) return give_up(*operation, operation->failure);
   RemoteRegion* region = remote_regions_.find(operation->region);
-  const bool is_read = operation->verb == Verb::kRead;
-  if (operation->failure != Outcome::kDone || region == nullptr) {
-    --operation->slices_out;
-    give_up(*operation, Outcome::kStale);
-  } else if (is_read && ++slice.tries >= kMostTries) {
-    --operation->slices_out;
-    give_up(*operation, Outcome::kPeerLost);
-  } else if (is_read) {
-    --operation->slices_out;
-    region->doubted = true;
+  if (region == nullptr) return give_up(*operation, Outcome::kStale);
+  // Then there is nothing wrong with the slice.
+  const bool has_moved = peer.epochs[place.theirs] != place.remote_epoch;
+  if (!has_moved && ++slice.tries >= kMostTries) return give_up(*operation, Outcome::kPeerLost);
+  region->doubted = true;
+  if (operation->verb == Verb::kRead || has_moved) {
     peer.resend.push(slice);
-  } else {
-    // It goes on counting as a slice that is out, until there is word.
-    operation->failure = Outcome::kPeerLost;
-    peer.held.push_back(operation->id);
-    if (!peer.link.introduced()) return settle_held(peer, std::nullopt, Outcome::kPeerLost);
-    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
+    return;
+  }
+  const bool is_asked = std::ranges::any_of(peer.held, [&](const HeldWrite& held) {
+    return held.slot == place.theirs && held.epoch == place.remote_epoch;
+  });
+  peer.held.push_back({place.theirs, place.remote_epoch, slice});
+  if (!is_asked && peer.link.introduced()) {
+    static_cast<void>(peer.link->send(encode(MoveBody{place.remote_epoch, place.theirs, 0})));
   }
 }
 
-void Requester::settle_held(Peer& peer, std::optional<RegionId> region, Outcome outcome) {
-  std::erase_if(peer.held, [&](OperationId id) {
-    OperationState* operation = operations_.find(id);
-    if (operation == nullptr) return true;
-    const RemoteRegion* of = remote_regions_.find(operation->region);
-    if (region && of != nullptr && of->asked_as != *region) return false;
-    operation->failure = outcome;
-    --operation->slices_out;
-    give_up(*operation, outcome);
+// The peer has told where it serves now.
+void Requester::release_held(Peer& peer) {
+  std::map<std::uint8_t, std::uint64_t> open;
+  std::erase_if(peer.held, [&](const HeldWrite& held) {
+    if (peer.epochs[held.slot] == held.epoch) {
+      open[held.slot] = held.epoch;
+      return false;
+    }
+    peer.resend.push(held.slice);
     return true;
   });
+  // What it was asked on a link before this one it may not have heard.
+  for (const auto& [slot, epoch] : open) {
+    static_cast<void>(peer.link->send(encode(MoveBody{epoch, slot, 0})));
+  }
 }
 
 void Requester::on_completion(Peer& peer, std::size_t at, const Completion& completion,
@@ -157,7 +161,7 @@ void Requester::on_completion(Peer& peer, std::size_t at, const Completion& comp
     const std::string why =
         place.lane->domain().library().error_text("a request failed", completion.error);
     place.why = why;
-    take_back(peer, slice);
+    take_back(peer, place, slice);
     if (++place.failures >= kMostFailures) fail_lane(peer, at, why, now_ns);
     return;
   }
@@ -239,9 +243,6 @@ void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t
     if (lane != nullptr && lane->carries(operation)) {
       fail_lane(peer, at, "an operation on it did not end by its deadline", now_ns);
     }
-  }
-  if (operations_.find(operation) != nullptr) {
-    settle_held(peer, std::nullopt, Outcome::kPeerLost);
   }
 }
 

@@ -10,8 +10,9 @@
 //     a lane:  down ─► looking (reads the peer's beacon) ─► up ─► down …
 //
 //   A slice that fails puts its region in doubt: the peer is asked whether it is still there. Then
-//   a read goes out again, at most kMostTries times; a write ends, for nobody can say whether it
-//   has landed. A lane that is given up is closed first; after that nothing lands by it.
+//   it goes out again, at most kMostTries times; a write only when the peer has closed the endpoint
+//   that it went to, so that it does not land once more later. A lane that is given up is closed
+//   first; after that nothing of a read lands by it.
 // Threads: the transport's. Owns peers, lanes, operations.
 #pragma once
 
@@ -129,6 +130,12 @@ class Requester {
     bool full = false;           // the provider had no room
     std::string why;             // it is down
   };
+  // A write that may still land, until the peer has closed the endpoint that it went to.
+  struct HeldWrite {
+    std::uint8_t slot = 0;  // of the peer
+    std::uint64_t epoch = 0;
+    Slice slice;
+  };
   struct Peer : public Watched {
     Peer(Requester& of, PeerId number, const PeerSpec& wanted)
         : owner(of), id(number), spec(wanted) {}
@@ -152,8 +159,8 @@ class Requester {
     Queue<OperationId> notices_waiting;
     std::set<OperationId> notices_sent;  // and not answered
     Queue<Slice> resend;
-    std::vector<OperationId> held;  // writes that wait for word of their region
-    std::uint64_t usable_ns = 0;    // the last time that there was a way
+    std::vector<HeldWrite> held;
+    std::uint64_t usable_ns = 0;  // the last time that there was a way
     bool lost = false;
     bool listed = false;  // in due_
     bool active = false;  // in active_
@@ -178,9 +185,8 @@ class Requester {
                      std::uint64_t now_ns);
   void on_slice_done(OperationState& operation, const Slice& slice);
   // It failed, or its lane was closed.
-  void take_back(Peer& peer, Slice slice);
-  // Ends the held writes of a region, or all of them, but not before their last slice.
-  void settle_held(Peer& peer, std::optional<RegionId> region, Outcome outcome);
+  void take_back(Peer& peer, const Place& place, Slice slice);
+  void release_held(Peer& peer);
 
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);

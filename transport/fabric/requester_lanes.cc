@@ -123,7 +123,7 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
   place.why = std::move(why);
   place.full = false;
   peer.rails.on_failed(at, now_ns);
-  for (const Slice& slice : slices) take_back(peer, slice);
+  for (const Slice& slice : slices) take_back(peer, place, slice);
   pump_later(peer);
   next_look_ns_ = 0;
 }

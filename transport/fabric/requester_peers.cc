@@ -93,13 +93,9 @@ bool Requester::take(Peer& peer, const Message& message, std::uint64_t now_ns) {
     case MessageKind::kDomains:
       on_domains(peer, message.domains, now_ns);
       return true;
-    case MessageKind::kDescription: {
+    case MessageKind::kDescription:
       pump_later(peer);
-      const RegionId region = message.region.region;
-      if (!remote_regions_.on_description(peer.id, region, message.text)) return false;
-      settle_held(peer, region, message.text.empty() ? Outcome::kStale : Outcome::kPeerLost);
-      return true;
-    }
+      return remote_regions_.on_description(peer.id, message.region.region, message.text);
     case MessageKind::kNotified:
       on_notified(peer, message.notified);
       return true;
@@ -122,6 +118,7 @@ void Requester::on_domains(Peer& peer, const std::vector<DomainEntry>& domains,
   ++peer.version;
   peer.link.introduce();
   find_places(peer, now_ns);
+  release_held(peer);
   pump_later(peer);
   next_look_ns_ = 0;
 }
@@ -142,7 +139,6 @@ void Requester::fail_link(Peer& peer, std::uint64_t now_ns) {
   for (const OperationId id : std::set(peer.notices_sent)) {
     end(*operations_.find(id), Outcome::kPeerLost);
   }
-  settle_held(peer, std::nullopt, Outcome::kPeerLost);
   next_look_ns_ = 0;
 }
 

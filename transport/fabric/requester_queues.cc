@@ -55,7 +55,11 @@ bool Requester::is_ready(Peer& peer, OperationState& operation) {
     static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
   }
   if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
-  return state == RemoteRegions::State::kReady;
+  if (state != RemoteRegions::State::kReady) return false;
+  // What the peer says now may be less than what it was imported with.
+  const bool is_allowed = region->allows(operation.verb);
+  if (!is_allowed) give_up(operation, Outcome::kRefused);
+  return is_allowed;
 }
 
 std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operation, Slice slice,

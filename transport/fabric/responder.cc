@@ -49,6 +49,9 @@ bool Responder::take(ServedLink& link, const Message& message, std::uint64_t now
     case MessageKind::kAttend:
       attentive_until_ns_ = now_ns + kAttentionNs;
       return true;
+    case MessageKind::kMove:
+      moves_[message.move.slot] = message.move.epoch;
+      return true;
     case MessageKind::kPing:
       return link.link.send(encode_empty(MessageKind::kPong));
     default:

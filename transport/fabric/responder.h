@@ -5,6 +5,7 @@
 // Trusts: no message before decode_body().
 #pragma once
 
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,8 @@ class Responder {
   void announce();
   // A peer has said that requests are coming.
   bool is_attentive(std::uint64_t now_ns) const { return now_ns < attentive_until_ns_; }
+  // Serving endpoints that peers want closed, by slot, with their epochs; the caller takes them.
+  std::map<std::size_t, std::uint64_t>& moves() { return moves_; }
   // What arrived; the caller takes them.
   Inbox& arrived() { return arrived_; }
   const Inbox& arrived() const { return arrived_; }
@@ -58,6 +61,7 @@ class Responder {
   Edges& edges_;
   std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
   Inbox arrived_;
+  std::map<std::size_t, std::uint64_t> moves_;
   std::uint64_t attentive_until_ns_ = 0;
 };
 
