@@ -94,7 +94,7 @@ Verdict check_agent_version(const AgentFacts& agent) {
   return {name, Health::kOk, "mcctl and agent " + agent.version, {}};
 }
 
-Verdict check_transports(const AgentFacts& agent) {
+Verdict check_transports(const HostFacts& host, const AgentFacts& agent) {
   const std::string name = "transports";
   if (!agent.answered) {
     return {name, Health::kWarn, "how bytes come from peers is unknown",
@@ -103,7 +103,12 @@ Verdict check_transports(const AgentFacts& agent) {
   if (!agent.in_cluster) return {name, Health::kOk, "none: the agent is in no cluster", {}};
   const std::string& obstacles = agent.one_sided_obstacles;
   if (agent.one_sided.empty()) {
-    return {name, Health::kOk, "TCP alone" + (obstacles.empty() ? "" : ": " + obstacles), {}};
+    const std::string finding = "TCP alone" + (obstacles.empty() ? "" : ": " + obstacles);
+    if (obstacles.empty() || host.rdma_devices.empty()) return {name, Health::kOk, finding, {}};
+    return {
+        name, Health::kWarn, fmt::format("{}; this host has {}", finding, host.rdma_devices),
+        "mend what is named, then restart the agent: it keeps its objects; if TCP is meant, say "
+        "transports = \"tcp\""};
   }
   const std::string finding =
       fmt::format("TCP, and {} for large reads ({})", agent.one_sided, agent.one_sided_devices);

@@ -37,7 +37,7 @@ Verdict check_directory(const AgentFacts& agent);
 Verdict check_socket(const AgentFacts& agent);
 Verdict check_agent(const AgentFacts& agent);
 Verdict check_agent_version(const AgentFacts& agent);
-Verdict check_transports(const AgentFacts& agent);
+Verdict check_transports(const HostFacts& host, const AgentFacts& agent);
 
 std::vector<Verdict> all_checks(const HostFacts& host, const KernelFeatures& kernel,
                                 const AgentFacts& agent);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 
 #include <fmt/core.h>
 #include <sched.h>
@@ -155,6 +157,10 @@ HostFacts probe_host(const AgentFacts& agent) {
     out.cpus = static_cast<std::uint32_t>(CPU_COUNT(&cpus));
   }
   out.clocksource = read_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    out.rdma_devices += (out.rdma_devices.empty() ? "" : ", ") + device.path().filename().string();
+  }
   out.systemd_runs = path_facts("/run/systemd/system").is_directory;
   for (const char* folder : {"/etc/systemd/system", "/run/systemd/system",
                              "/usr/lib/systemd/system", "/lib/systemd/system"}) {

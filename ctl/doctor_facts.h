@@ -36,6 +36,7 @@ struct HostFacts {
   std::uint32_t cpus = 0;  // that this process may run on
   double cpu_quota = 0;    // of the control group, in CPUs; 0: none
   std::string clocksource;
+  std::string rdma_devices;  // with commas between them; an EFA is one
   bool systemd_runs = false;
   std::string unit_file;  // empty: not found
 };

@@ -63,20 +63,29 @@ TEST(CtlDoctor, HostOfWhichNothingIsKnownGetsARemedyForEachComplaint) {
 }
 
 TEST(CtlDoctor, WhatCarriesLargeReadsIsSaidWithWhatKeepsMoreFromIt) {
+  HostFacts host = good_host();
   AgentFacts agent = good_agent();
-  EXPECT_EQ(check_transports(agent).health, Health::kOk);
+  EXPECT_EQ(check_transports(host, agent).health, Health::kOk);
   agent.in_cluster = true;
   agent.one_sided_obstacles = "no EFA: this host has no such device";
-  EXPECT_EQ(check_transports(agent).health, Health::kOk) << "most hosts have nothing but TCP";
-  EXPECT_EQ(check_transports(agent).finding, "TCP alone: no EFA: this host has no such device");
+  EXPECT_EQ(check_transports(host, agent).health, Health::kOk) << "most hosts have nothing but TCP";
+  EXPECT_EQ(check_transports(host, agent).finding,
+            "TCP alone: no EFA: this host has no such device");
+  host.rdma_devices = "mlx5_0";
+  agent.one_sided_obstacles = "port 1 of RDMA device mlx5_0 is not active";
+  EXPECT_EQ(check_transports(host, agent).health, Health::kWarn) << "it could have more";
+  EXPECT_NE(check_transports(host, agent).finding.find("not active"), std::string::npos);
+  agent.one_sided_obstacles = "";
+  EXPECT_EQ(check_transports(host, agent).health, Health::kOk) << "transports = tcp";
   agent.one_sided = "fabric";
   agent.one_sided_devices = "efa rdmap0s6-rdm";
   agent.one_sided_obstacles = "";
-  EXPECT_EQ(check_transports(agent).health, Health::kOk);
-  EXPECT_EQ(check_transports(agent).finding, "TCP, and fabric for large reads (efa rdmap0s6-rdm)");
+  EXPECT_EQ(check_transports(host, agent).health, Health::kOk);
+  EXPECT_EQ(check_transports(host, agent).finding,
+            "TCP, and fabric for large reads (efa rdmap0s6-rdm)");
   agent.one_sided_obstacles = "the limit of locked memory";
-  EXPECT_EQ(check_transports(agent).health, Health::kWarn);
-  EXPECT_NE(check_transports(agent).finding.find("locked memory"), std::string::npos);
+  EXPECT_EQ(check_transports(host, agent).health, Health::kWarn);
+  EXPECT_NE(check_transports(host, agent).finding.find("locked memory"), std::string::npos);
 }
 
 TEST(CtlDoctor, SmallLockLimitIsAWarningThatNamesWhoseItIs) {
