@@ -390,13 +390,15 @@ void SimWorld::run() {
   read_everything();
   history_.finish(key_count_, [this](unsigned key) { return master_of(key).memory(); });
   may_end_drain_ = true;
-  // A copy that the master has ordered may wait 30 s for a word that was lost.
+  // A copy that the master has ordered may wait 30 s for a word that was lost, and a stripe that a
+  // host was asked to hold and nobody came back to for its time.
   const std::uint64_t latest_ns = now_ns_ + 40'000 * kMs;
   const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };
   do {
     run_until(now_ns_ + 500 * kMs, 50 * kMs);
   } while (now_ns_ < latest_ns && history_.failures().empty() &&
-           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty() || !drain_done_));
+           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty() ||
+            !drain_left().empty()));
   check_nodes(true);
   if (const std::string left = drain_left(); !left.empty()) history_.fail(left);
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
