@@ -397,8 +397,7 @@ void SimWorld::run() {
   do {
     run_until(now_ns_ + 500 * kMs, 50 * kMs);
   } while (now_ns_ < latest_ns && history_.failures().empty() &&
-           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty() ||
-            !drain_left().empty()));
+           (std::ranges::any_of(nodes_, busy) || !stripes_left().empty() || !drain_left().empty()));
   check_nodes(true);
   if (const std::string left = drain_left(); !left.empty()) history_.fail(left);
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
