@@ -138,6 +138,8 @@ HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation
 }
 
 void HoldingAgent::put(const std::vector<std::string>& keys, std::uint8_t replicas) {
+  // The master may have been asked before it led: what was told over that link is told by a report.
+  ASSERT_TRUE(until_ready());
   for (std::size_t first = 0; first < keys.size(); first += wire::kMaxItems) {
     std::vector<PublishItem> items;
     {
