@@ -46,9 +46,12 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
 int open_domain(fid_fabric* of, fi_info* info, fid_domain** domain, void* context) {
   const int error = as_first(info, [&] { return fabric_ops->domain(of, info, domain, context); });
   if (error != 0) return error;
-  domain_ops = (*domain)->ops;
-  our_domain_ops = *domain_ops;
-  our_domain_ops.endpoint = open_endpoint;
+  // Once: other threads call through ours while one opens a domain anew.
+  if (domain_ops != (*domain)->ops) {
+    domain_ops = (*domain)->ops;
+    our_domain_ops = *domain_ops;
+    our_domain_ops.endpoint = open_endpoint;
+  }
   (*domain)->ops = &our_domain_ops;
   return 0;
 }
@@ -56,9 +59,11 @@ int open_domain(fid_fabric* of, fi_info* info, fid_domain** domain, void* contex
 int open_fabric(fi_fabric_attr* attributes, fid_fabric** opened, void* context) {
   const int error = real_calls.fabric(attributes, opened, context);
   if (error != 0) return error;
-  fabric_ops = (*opened)->ops;
-  our_fabric_ops = *fabric_ops;
-  our_fabric_ops.domain = open_domain;
+  if (fabric_ops != (*opened)->ops) {
+    fabric_ops = (*opened)->ops;
+    our_fabric_ops = *fabric_ops;
+    our_fabric_ops.domain = open_domain;
+  }
   (*opened)->ops = &our_fabric_ops;
   return 0;
 }
