@@ -108,7 +108,7 @@ class Fetcher {
   // are not up again at the same time.
   static constexpr std::uint64_t kAnswerNs = 300'000'000;
   // A master that is away makes a miss, not a wait: prompts are computed meanwhile.
-  static constexpr std::uint64_t kMostLocateNs = 2'000'000'000;
+  static constexpr std::uint64_t kMostLocateNs = 800'000'000;
   static constexpr std::uint64_t kPartBytes = 2 << 20;
   static constexpr std::size_t kPartsOut = 6;
 
