@@ -38,6 +38,14 @@ Opened open_rdma(const Options& options, transport::NodeId node, std::uint64_t i
 
 Opened open_fabric(const Options& options, transport::NodeId node, std::uint64_t incarnation,
                    const std::string& address, transport::Dialer& dialer) {
+  for (const char* const memory : {"shm", "sm2"}) {
+    if (options.fabric_provider.find(memory) == std::string::npos) continue;
+    return fail(MC_UNSUPPORTED,
+                "fabric_provider = \"" + options.fabric_provider +
+                    "\" locks memory that agents share: one that is killed while it holds the lock "
+                    "would hang the others; say \"tcp;ofi_rxm\", or transports = \"tcp\", which is "
+                    "as fast on one host");
+  }
   // The library is large, and looks for much: hosts without an EFA are spared it.
   if (options.transports == "auto" && options.fabric_provider == kEfaProvider &&
       !has_efa(transport::read_topology(transport::DirectoryTree()))) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A serving host in a process of its own, ended by SIGKILL while it is read from; over TCP, and
-// through the memory of this host.
+// A serving host in a process of its own: over TCP, where it is ended by SIGKILL while it is read
+// from, and through the memory of this host. There a killed process may leave one of libfabric's
+// spinlocks locked for ever, on which the next request to it hangs, so nobody is killed; agents do
+// not take that provider.
 #include <unistd.h>
 
 #include <algorithm>
@@ -83,7 +85,7 @@ class FabricProcesses : public ::testing::TestWithParam<Provider>, private Diale
   std::vector<Event> events_;
 };
 
-TEST_P(FabricProcesses, BytesComeFromAnotherProcessAndItsDeathEndsWhatIsUnderWay) {
+TEST_P(FabricProcesses, BytesComeFromAnotherProcess) {
   const Memory served = pattern(kServedBytes, 8);
   Memory to(kServedBytes);
   for (int i = 0; i < 3; ++i) {
@@ -94,6 +96,13 @@ TEST_P(FabricProcesses, BytesComeFromAnotherProcessAndItsDeathEndsWhatIsUnderWay
     ASSERT_EQ(event_of(id)->outcome, Outcome::kDone);
     ASSERT_EQ(to, served);
   }
+}
+
+using KilledFabricProcess = FabricProcesses;
+TEST_P(KilledFabricProcess, EndsWhatIsUnderWay) {
+  Memory to(kServedBytes);
+  ASSERT_TRUE(wait_for([&, id = read(to)] { return event_of(id) != nullptr; }))
+      << transport_->describe_rails(peer_);
   std::vector<OperationId> ids;
   for (int i = 0; i < 8; ++i) ids.push_back(read(to));
   transport_->poll(mc::now_ns(), events_);
@@ -113,10 +122,11 @@ TEST_P(FabricProcesses, BytesComeFromAnotherProcessAndItsDeathEndsWhatIsUnderWay
   EXPECT_TRUE(std::ranges::all_of(to, [](std::byte byte) { return byte == std::byte{0x55}; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, FabricProcesses,
-                         ::testing::Values(Provider{"tcp", "tcp;ofi_rxm", "127.0.0.1"},
-                                           Provider{"shm", "shm", ""}),
-                         [](const auto& provider) { return std::string(provider.param.name); });
+constexpr Provider kTcp{"tcp", "tcp;ofi_rxm", "127.0.0.1"};
+constexpr Provider kShm{"shm", "shm", ""};
+const auto name_of = [](const auto& provider) { return std::string(provider.param.name); };
+INSTANTIATE_TEST_SUITE_P(Providers, FabricProcesses, ::testing::Values(kTcp, kShm), name_of);
+INSTANTIATE_TEST_SUITE_P(Providers, KilledFabricProcess, ::testing::Values(kTcp), name_of);
 
 }  // namespace
 }  // namespace mc::transport::testing

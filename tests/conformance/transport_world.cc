@@ -189,7 +189,7 @@ class FabricWorld : public World {
               const std::string& address_a, const std::string& address_b)
       : why_immortal_(provider == "shm"
                           ? "libfabric's shm knows peers of its own process by pointer; "
-                            "FabricProcesses has one that dies"
+                            "a killed process may leave it locked"
                           : ""),
         pair_(library, FabricPair::options(kNodeA, provider, address_a),
               FabricPair::options(kNodeB, provider, address_b)) {

@@ -66,6 +66,21 @@ TEST_F(OneSidedWayTest, AProviderThatThisHostHasNotIsRefusedIfNamedAndElseSaid) 
   EXPECT_THAT(way->why_not, HasSubstr("RDMA")) << "both are looked for";
 }
 
+// Its locks outlive who held them.
+TEST_F(OneSidedWayTest, SharedMemoryIsNoWayBetweenAgents) {
+  options_.rdma_devices = "none0";
+  for (const char* const provider : {"shm", "sm2", "ofi_rxd;shm"}) {
+    options_.fabric_provider = provider;
+    options_.transports = "fabric";
+    EXPECT_THAT(refusal(), HasSubstr("would hang the others"));
+    options_.transports = "auto";
+    const auto way = open();
+    ASSERT_TRUE(way);
+    EXPECT_EQ(way->transport, nullptr);
+    EXPECT_THAT(way->why_not, HasSubstr("would hang the others"));
+  }
+}
+
 TEST_F(OneSidedWayTest, LibfabricIsTakenWhereThereIsNoRdma) {
   if (!has_libfabric()) GTEST_SKIP() << "no libfabric on this host";
   options_.fabric_provider = "tcp;ofi_rxm";
