@@ -82,6 +82,8 @@ class Directory {
   [[nodiscard]] std::uint64_t entry_count() const {
     return table_.count() - tombstone_count() - unswept();
   }
+  // Of one node, also those that a report under way has not confirmed yet.
+  [[nodiscard]] std::uint64_t entry_count(NodeId node) const;
   [[nodiscard]] std::uint64_t tombstone_count() const {
     return sessions_.counts(Sessions::kTombstoneSession).entries;
   }
@@ -118,6 +120,7 @@ class Directory {
   };
 
   Node* find(NodeId node);
+  Sessions::Counts counts_of(const Node& node) const;
   NodeIndex index_of(const Node& node) const {
     return static_cast<NodeIndex>(&node - nodes_.data());
   }

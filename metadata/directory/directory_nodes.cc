@@ -147,19 +147,28 @@ StreamAnswer Directory::end_report(StreamPosition position) {
   return StreamAnswer::kApplied;
 }
 
+Sessions::Counts Directory::counts_of(const Node& node) const {
+  if (!node.joined) return {};
+  Sessions::Counts counts = sessions_.counts(node.session);
+  if (node.before) {
+    const Sessions::Counts before = sessions_.counts(*node.before);
+    counts.entries += before.entries;
+    counts.bytes += before.bytes;
+  }
+  return counts;
+}
+
+std::uint64_t Directory::entry_count(NodeId node) const {
+  const auto at = index_.find(node);
+  return at == index_.end() ? 0 : counts_of(nodes_[at->second]).entries;
+}
+
 std::vector<NodeCounts> Directory::nodes() const {
   std::vector<NodeCounts> all;
   for (const Node& node : nodes_) {
     if (node.id == kNoNode) continue;
-    NodeCounts counts{node.id, node.incarnation, node.report, 0, 0};
-    if (node.joined) {
-      const Sessions::Counts now = sessions_.counts(node.session);
-      const Sessions::Counts before =
-          node.before ? sessions_.counts(*node.before) : Sessions::Counts();
-      counts.entries = now.entries + before.entries;
-      counts.bytes = now.bytes + before.bytes;
-    }
-    all.push_back(counts);
+    const Sessions::Counts held = counts_of(node);
+    all.push_back({node.id, node.incarnation, node.report, held.entries, held.bytes});
   }
   std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.node < b.node; });
   return all;

@@ -19,6 +19,8 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
     if (now_ns < *next_pass_ns_) return;
     next_pass_ns_.reset();
   }
+  // What is empty is not walked for.
+  if (position_ == 0 && directory.entry_count(node_) == 0) return end_pass(now_ns);
   const std::size_t releases_before = orders.releases.size();
   for (; buckets > 0; --buckets) {
     if (ledger_.full() || orders.releases.size() - releases_before >= options_.max_releases) return;
@@ -28,15 +30,18 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
       position_ = *next;
       continue;
     }
-    progress_.done = progress_.seen == 0 && ledger_.count() == 0;
-    progress_.unplaced = unplaced_;
-    failed_.clear();
-    progress_.seen = 0;
-    unplaced_ = 0;
-    position_ = 0;
-    next_pass_ns_ = now_ns + options_.retry_ns;
-    return;
+    return end_pass(now_ns);
   }
+}
+
+void DrainPlanner::end_pass(std::uint64_t now_ns) {
+  progress_.done = progress_.seen == 0 && ledger_.count() == 0;
+  progress_.unplaced = unplaced_;
+  failed_.clear();
+  progress_.seen = 0;
+  unplaced_ = 0;
+  position_ = 0;
+  next_pass_ns_ = now_ns + options_.retry_ns;
 }
 
 void DrainPlanner::consider(const WalkedKey& key, std::span<const NodeView> nodes,

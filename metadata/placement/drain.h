@@ -69,6 +69,7 @@ class DrainPlanner {
   [[nodiscard]] const DrainProgress& progress() const { return progress_; }
 
  private:
+  void end_pass(std::uint64_t now_ns);
   void consider(const WalkedKey& key, std::span<const NodeView> nodes, CopyAndRelease& orders);
   void consider_parts(const WalkedKey& key, std::span<const NodeView> nodes,
                       CopyAndRelease& orders);

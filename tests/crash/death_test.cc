@@ -119,7 +119,7 @@ TEST(AStoppedAgent, ItsLateAnswersAreNotTakenForOthers) {
   Host host(options);
   host.start_agent({"MC_FAILPOINTS=session.channel_reserved=stop"});
   Child client(client_command(kScriptedRole, host));
-  ASSERT_EQ(tell(client, "open iso 150"), MC_OK);
+  ASSERT_EQ(tell(client, "open iso 1000"), MC_OK);
   // The agent stops in the middle of the first question, and answers it when nobody waits any more.
   EXPECT_NE(tell(client, "put late 1 4096"), MC_OK);
   ASSERT_EQ(host.agent().look(), Child::State::kStopped);

@@ -345,6 +345,21 @@ TEST(Drain, AnObjectThatWantsMoreReplicasThanThereAreNodesStillMoves) {
   EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 1}));
 }
 
+// A master's drain goes on until it is stopped, and others may hold millions of objects.
+TEST(Drain, LooksForNothingWhereTheNodeIsEmpty) {
+  World world(2);
+  for (std::uint64_t i = 0; i < 10'000; ++i) world.hold(2, i, 1);
+  world.view(1).draining = true;
+  DrainPlanner planner(1, {});
+  DrainOrders orders;
+  planner.advance(world.directory(), world.views(), 1, 0, orders);
+  EXPECT_TRUE(planner.progress().done);
+  world.hold(1, 10'000, 1);
+  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
+  EXPECT_FALSE(planner.progress().done);
+  EXPECT_EQ(orders.copies.size(), 1u);
+}
+
 // The target of a job that fails has told of a copy that it does not keep.
 TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
   World world(2);
