@@ -22,8 +22,9 @@ namespace mc::transport {
 
 class Credits {
  public:
-  // Without limits until they are set.
-  explicit Credits(std::size_t nics) : nics_(nics) {}
+  // budget_bytes: of each, until it is set.
+  explicit Credits(std::size_t nics, std::uint64_t budget_bytes = kUnlimited)
+      : nics_(nics, {budget_bytes, 0}) {}
 
   std::size_t count() const { return nics_.size(); }
   void set_budget(std::size_t nic, std::uint64_t bytes) { nics_[nic].budget = bytes; }
@@ -42,9 +43,10 @@ class Credits {
   }
 
  private:
+  static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
   struct Nic {
-    std::uint64_t budget = std::numeric_limits<std::uint64_t>::max();
-    std::uint64_t outstanding = 0;
+    std::uint64_t budget;
+    std::uint64_t outstanding;
   };
   std::vector<Nic> nics_;
 };

@@ -21,7 +21,7 @@ std::vector<RailPair> partners(std::span<const std::string> local,
       ours.push_back(i);
       continue;
     }
-    pairs.push_back({i, *at, false});
+    pairs.push_back({i, *at});
     theirs.erase(at);
   }
   return pairs;
@@ -30,31 +30,21 @@ std::vector<RailPair> partners(std::span<const std::string> local,
 }  // namespace
 
 std::vector<RailPair> pair_rails(std::span<const std::string> local,
-                                 std::span<const std::string> remote, bool spares) {
+                                 std::span<const std::string> remote) {
   if (local.empty() || remote.empty()) return {};
   Indexes ours, theirs;
   for (std::uint32_t k = 0; k < remote.size(); ++k) theirs.push_back(k);
   std::vector<RailPair> pairs = partners(local, remote, ours, theirs);
   // In order; those that outnumber the others share the other side's, evenly.
   const std::size_t common = std::min(ours.size(), theirs.size());
-  for (std::size_t i = 0; i < common; ++i) pairs.push_back({ours[i], theirs[i], false});
+  for (std::size_t i = 0; i < common; ++i) pairs.push_back({ours[i], theirs[i]});
   for (std::size_t i = common; i < ours.size(); ++i) {
-    pairs.push_back({ours[i], static_cast<std::uint32_t>(ours[i] % remote.size()), false});
+    pairs.push_back({ours[i], static_cast<std::uint32_t>(ours[i] % remote.size())});
   }
   for (std::size_t i = common; i < theirs.size(); ++i) {
-    pairs.push_back({static_cast<std::uint32_t>(theirs[i] % local.size()), theirs[i], false});
+    pairs.push_back({static_cast<std::uint32_t>(theirs[i] % local.size()), theirs[i]});
   }
   std::ranges::stable_sort(pairs, {}, &RailPair::local);
-  if (!spares) return pairs;
-  // Each with the next one's partner: any one NIC of ours then reaches two of theirs.
-  const std::size_t main = pairs.size();
-  for (std::size_t i = 0; main > 1 && i < main; ++i) {
-    const RailPair crossed{pairs[i].local, pairs[(i + 1) % main].remote, true};
-    const bool known = std::ranges::any_of(pairs, [&](const RailPair& pair) {
-      return pair.local == crossed.local && pair.remote == crossed.remote;
-    });
-    if (!known) pairs.push_back(crossed);
-  }
   return pairs;
 }
 

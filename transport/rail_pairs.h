@@ -8,7 +8,7 @@
 //     theirs  0   1   2   3          connections instead of n².
 //
 //   NICs of the same name are partners; what is left is paired in order, the shorter side again
-//   from its beginning. Spares cross over, for when of each pair one end is dead.
+//   from its beginning.
 // Threads: any; pure. Trusts: nothing in names; those of the peer are only compared.
 #pragma once
 
@@ -23,13 +23,11 @@ namespace mc::transport {
 struct RailPair {
   std::uint32_t local = 0;
   std::uint32_t remote = 0;
-  bool spare = false;
   friend bool operator==(const RailPair&, const RailPair&) = default;
 };
 
-// Every NIC of both sides is in a pair. Pairs first, then, if wanted, the spares. Nothing if either
-// side has no NIC.
+// Every NIC of both sides is in a pair. Nothing if either side has no NIC.
 std::vector<RailPair> pair_rails(std::span<const std::string> local,
-                                 std::span<const std::string> remote, bool spares = true);
+                                 std::span<const std::string> remote);
 
 }  // namespace mc::transport

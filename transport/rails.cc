@@ -80,10 +80,8 @@ void Rails::set_traits(std::size_t rail, const RailTraits& traits) {
 void Rails::find_fastest() {
   fastest_ = 0;
   least_latency_ns_ = 0;
-  main_up_ = 0;
   for (const Rail& rail : rails_) {
     if (!rail.up) continue;
-    if (!rail.traits.spare) ++main_up_;
     fastest_ = std::max(fastest_, rail.bytes_per_ns);
     if (rail.latency_ns == 0) continue;
     least_latency_ns_ =
@@ -122,7 +120,7 @@ std::uint64_t Rails::window_of(const Rail& rail) const {
 }
 
 Rails::Room Rails::room(const Rail& rail, std::uint64_t bytes, Priority priority) const {
-  if (!in_use(rail)) return Room::kFull;
+  if (!rail.up) return Room::kFull;
   const std::uint64_t window = rail.window;
   if (rail.outstanding > 0 && rail.outstanding + bytes > window) return Room::kFull;
   const std::uint64_t own = rail.outstanding_of[static_cast<std::size_t>(priority)];
@@ -191,7 +189,7 @@ bool Rails::lacks_credit(std::uint64_t bytes, Priority priority) const {
 }
 
 std::uint32_t Rails::slice_bytes(std::uint64_t transfer_bytes) const {
-  const std::uint64_t ways = std::max<std::uint64_t>(main_up_ > 0 ? main_up_ : up_count_, 1);
+  const std::uint64_t ways = std::max<std::uint64_t>(up_count_, 1);
   const std::uint64_t share = (transfer_bytes + ways) / ways;
   return static_cast<std::uint32_t>(
       std::min(whole_slice_, std::max(least_slice_, std::bit_ceil(share))));

@@ -33,7 +33,6 @@ struct RailTraits {
   double bytes_per_ns = 1.0;     // 1 GB/s until measured
   std::uint64_t latency_ns = 0;  // 0: not known
   std::uint32_t local_nic = 0;   // whose credits it uses
-  bool spare = false;            // only for when no other rail is up
 };
 
 struct RailSlice {
@@ -161,7 +160,6 @@ class Rails {
   // What more it takes. REQUIRES: room(rail, bytes, priority) is kFree; at least that is the
   // answer.
   std::uint64_t room_bytes(const Rail& rail, std::uint64_t bytes, Priority priority) const;
-  bool in_use(const Rail& rail) const { return rail.up && (!rail.traits.spare || main_up_ == 0); }
   double fastest() const;
   void find_fastest();
   void add(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_t count = 1);
@@ -176,9 +174,8 @@ class Rails {
   Credits* credits_ = nullptr;
   std::size_t up_count_ = 0;
   std::uint32_t outstanding_slices_ = 0;
-  bool alone_ = false;       // since all were idle, one slice was sent
-  std::size_t main_up_ = 0;  // that are no spares
-  double fastest_ = 0;       // of those up; 0: none is
+  bool alone_ = false;  // since all were idle, one slice was sent
+  double fastest_ = 0;  // of those up; 0: none is
   std::uint64_t least_latency_ns_ = 0;
   // Slices that follow from these two.
   std::uint64_t whole_slice_ = 0;

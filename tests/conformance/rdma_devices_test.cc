@@ -129,6 +129,30 @@ TEST_F(RdmaDevicesTest, TheSmallerMtuIsUsedAndOddPiecesGoThroughDevicesThatTakeF
   EXPECT_TRUE(holds_bytes(to, 17));
 }
 
+// Until it has been measured.
+TEST_F(RdmaDevicesTest, ARailIsTakenForWhatThePortSaysOfItsLine) {
+  pair_.reset();
+  fabric_.device("a0").lanes = 2;        // four
+  fabric_.device("a0").lane_speed = 64;  // 50 Gb/s
+  fabric_.device("a1").lanes = 1;
+  fabric_.device("a1").lane_speed = 32;  // 25 Gb/s
+  start();
+  std::vector<RailReport> reports;
+  ASSERT_TRUE(wait_for([&] {
+    reports.clear();
+    pair_->a().report_rails(reports);
+    return reports.size() == 4;
+  }));
+  for (const RailReport& report : reports) {
+    EXPECT_EQ(report.status.bytes_per_ns, report.name.starts_with("a0") ? 25 : 3.125)
+        << report.name;
+  }
+  pair_.reset();
+  fabric_.device("a1").lanes = 3;  // which is none
+  start();
+  warm_up();
+}
+
 TEST_F(RdmaDevicesTest, DevicesOfAnotherKindOfNetworkMakeNoRail) {
   pair_.reset();
   fabric_.device("b0").link_layer = IBV_LINK_LAYER_INFINIBAND;

@@ -244,6 +244,8 @@ int query_port(ibv_context* context, std::uint8_t, ibv_port_attr* attributes) {
   const Device& device = *static_cast<Context*>(context)->of;
   attributes->state = device.port_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attributes->active_mtu = device.is.mtu;
+  attributes->active_width = device.is.lanes;
+  attributes->active_speed = device.is.lane_speed;
   attributes->link_layer = device.is.link_layer;
   attributes->lid = device.is.host;
   return 0;

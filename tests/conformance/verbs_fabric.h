@@ -27,6 +27,7 @@ struct FabricDevice {
   bool faults_pages = false;
   bool takes_dmabuf = true;
   ibv_mtu mtu = IBV_MTU_4096;
+  std::uint8_t lanes = 0, lane_speed = 0;  // of its line, as ports say it
   std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
   ibv_node_type node_type = IBV_NODE_CA;
 };

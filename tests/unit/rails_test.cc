@@ -317,20 +317,6 @@ TEST(Rails, OneThatFailedIsTakenBackGradually) {
   EXPECT_EQ(rails.status(0).failures, 3u);
 }
 
-TEST(Rails, SparesServeOnlyWhenNoOtherIsUp) {
-  Rails rails(3);
-  rails.set_traits(2, {.spare = true});
-  for (std::size_t i = 0; i < 3; ++i) rails.on_up(i);
-  while (const auto rail = rails.choose(kMinSliceBytes)) {
-    EXPECT_NE(*rail, 2u);
-    rails.on_sent(*rail, kMinSliceBytes);
-  }
-  rails.on_failed(0, 1);
-  EXPECT_EQ(rails.choose(kMinSliceBytes), std::nullopt);
-  rails.on_failed(1, 1);
-  EXPECT_EQ(rails.choose(kMinSliceBytes), std::optional<std::size_t>(2));
-}
-
 TEST(Rails, CreditsAreSharedByAllPeers) {
   Credits credits(1);
   credits.set_budget(0, 2 * kMinSliceBytes);
@@ -389,27 +375,17 @@ TEST(Turns, WhoComesLateIsOwedNothing) {
 TEST(RailPairs, NicsOfTheSameNameArePartners) {
   const std::vector<std::string> ours = {"mlx5_0", "mlx5_1", "mlx5_2"};
   const std::vector<std::string> theirs = {"mlx5_2", "mlx5_1", "mlx5_0"};
-  const auto pairs = pair_rails(ours, theirs, false);
-  EXPECT_EQ(pairs, (std::vector<RailPair>{{0, 2, false}, {1, 1, false}, {2, 0, false}}));
+  const auto pairs = pair_rails(ours, theirs);
+  EXPECT_EQ(pairs, (std::vector<RailPair>{{0, 2}, {1, 1}, {2, 0}}));
 }
 
 TEST(RailPairs, OtherNamesArePairedInOrderAndTheShorterSideAgain) {
   const std::vector<std::string> ours = {"a", "b", "c", "d"};
   const std::vector<std::string> theirs = {"x", "y"};
-  const auto pairs = pair_rails(ours, theirs, false);
-  EXPECT_EQ(pairs,
-            (std::vector<RailPair>{{0, 0, false}, {1, 1, false}, {2, 0, false}, {3, 1, false}}));
-  EXPECT_EQ(pair_rails(theirs, ours, false).size(), 4u);
+  const auto pairs = pair_rails(ours, theirs);
+  EXPECT_EQ(pairs, (std::vector<RailPair>{{0, 0}, {1, 1}, {2, 0}, {3, 1}}));
+  EXPECT_EQ(pair_rails(theirs, ours).size(), 4u);
   EXPECT_TRUE(pair_rails({}, ours).empty());
-}
-
-TEST(RailPairs, SparesCrossOver) {
-  const std::vector<std::string> nics = {"mlx5_0", "mlx5_1"};
-  const auto pairs = pair_rails(nics, nics);
-  EXPECT_EQ(pairs,
-            (std::vector<RailPair>{{0, 0, false}, {1, 1, false}, {0, 1, true}, {1, 0, true}}));
-  const std::vector<std::string> one = {"mlx5_0"};
-  EXPECT_EQ(pair_rails(one, one).size(), 1u);
 }
 
 }  // namespace

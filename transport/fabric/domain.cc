@@ -134,6 +134,11 @@ std::size_t Domain::max_pieces() const {
   return std::clamp<std::size_t>(info_->tx_attr->iov_limit, 1, kMaxRequestPieces);
 }
 
+double Domain::line_bytes_per_ns() const {
+  const bool is_known = info_->nic != nullptr && info_->nic->link_attr != nullptr;
+  return is_known ? static_cast<double>(info_->nic->link_attr->speed) / 8e9 : 0;
+}
+
 DomainEntry Domain::entry(std::size_t slot) const {
   DomainEntry entry{};
   entry.epoch = epoch();

@@ -83,6 +83,7 @@ class Domain {
   // Pieces of one request, and its bytes.
   std::size_t max_pieces() const;
   std::uint64_t max_request_bytes() const { return info_->ep_attr->max_msg_size; }
+  double line_bytes_per_ns() const;  // of its NIC; 0: not known
   // The provider works on peers' requests only while this process calls it.
   bool is_software() const { return info_->domain_attr->data_progress != FI_PROGRESS_AUTO; }
   // A peer's request that the provider has begun goes on after the memory was deregistered. (shm

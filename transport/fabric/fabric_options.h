@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/limits.h"
 #include "transport/link.h"
 
 namespace mc::transport::fabric {
@@ -24,6 +25,8 @@ struct FabricOptions {
   // Of this host, for providers that speak IP; empty: the provider chooses.
   std::string address;
   std::uint32_t registering_threads = 4;  // of memory; 0: the loop waits for it
+  // By each domain, with all peers together.
+  std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
   // Endpoints of a peer that had nothing to do for so long are closed until they are needed.
   std::uint64_t idle_close_ns = 60'000'000'000;
 };

@@ -162,8 +162,9 @@ class Requester {
     std::vector<HeldWrite> held;
     std::uint64_t usable_ns = 0;  // the last time that there was a way
     bool lost = false;
-    bool listed = false;  // in due_
-    bool active = false;  // in active_
+    bool listed = false;   // in due_
+    bool thirsty = false;  // in thirsty_
+    bool active = false;   // in active_
   };
 
   Peer* find(PeerId id) const;
@@ -190,6 +191,10 @@ class Requester {
 
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);
+  // Freed credit goes first to those who waited for it.
+  void wake_thirsty() {
+    thirsty_.take([this](PeerId id) { return find(id); }, [this](Peer& peer) { pump_later(peer); });
+  }
   void try_again(std::uint64_t now_ns);
   void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
@@ -198,7 +203,7 @@ class Requester {
   bool resend(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
   bool is_ready(Peer& peer, OperationState& operation);
-  std::optional<std::size_t> choose(const Peer& peer, std::uint64_t bytes) const;
+  std::optional<std::size_t> choose(Peer& peer, std::uint64_t bytes);
   // Posts the slice, or as much of it as one request can; returns the bytes. 0: nothing was posted,
   // since the operation was given up, or there is no room now.
   std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
@@ -236,10 +241,12 @@ class Requester {
   Counters& counters_;
   Operations operations_;
   RemoteRegions remote_regions_{kDescriptorFormat};
+  Credits credits_{kMaxDomains, options_.max_asked_bytes};  // by slot
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
   PeerId next_peer_ = 1;
-  DuePeers due_;
-  std::vector<PeerId> active_;  // lanes of theirs owe something
+  DuePeers<Peer, &Peer::listed> due_;
+  DuePeers<Peer, &Peer::thirsty> thirsty_;  // wait for credit
+  std::vector<PeerId> active_;              // lanes of theirs owe something
   std::vector<Broken> broken_;
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};

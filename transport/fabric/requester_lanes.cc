@@ -21,7 +21,7 @@ void Requester::find_places(Peer& peer, std::uint64_t now_ns) {
     theirs.emplace_back(domain.name.data());
     their_slots.push_back(slot);
   }
-  const auto pairs = pair_rails(ours, theirs, false);
+  const auto pairs = pair_rails(ours, theirs);
   const bool same =
       pairs.size() == peer.places.size() &&
       std::ranges::equal(pairs, peer.places, [&](const auto& pair, const auto& old) {
@@ -36,6 +36,15 @@ void Requester::find_places(Peer& peer, std::uint64_t now_ns) {
       peer.places.back().theirs = their_slots[pair.remote];
     }
     peer.rails = Rails(peer.places.size(), 4, Rails::Paths::kSeparate);
+    for (std::size_t at = 0; at < peer.places.size(); ++at) {
+      const std::uint8_t slot = peer.places[at].ours;
+      const double line = domains_[slot]->line_bytes_per_ns();
+      RailTraits traits;
+      traits.local_nic = slot;
+      if (line > 0) traits.bytes_per_ns = line;
+      peer.rails.set_traits(at, traits);
+    }
+    peer.rails.share(&credits_);
   }
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     if (peer.places[at].remote_epoch != peer.epochs[peer.places[at].theirs]) {
@@ -123,6 +132,7 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
   place.why = std::move(why);
   place.full = false;
   peer.rails.on_failed(at, now_ns);
+  wake_thirsty();
   for (const Slice& slice : slices) take_back(peer, place, slice);
   pump_later(peer);
   next_look_ns_ = 0;

@@ -39,9 +39,12 @@ void Requester::pump_notices(Peer& peer) {
   }
 }
 
-std::optional<std::size_t> Requester::choose(const Peer& peer, std::uint64_t bytes) const {
+std::optional<std::size_t> Requester::choose(Peer& peer, std::uint64_t bytes) {
   const auto rail = peer.rails.choose(bytes);
-  if (!rail) return std::nullopt;
+  if (!rail) {
+    if (peer.rails.lacks_credit(bytes)) thirsty_.add(peer);
+    return std::nullopt;
+  }
   const Place& place = peer.places[*rail];
   return place.lane->has_room() && !place.full ? rail : std::nullopt;
 }

@@ -39,6 +39,7 @@ class Device {
   const std::string& name() const { return name_; }
   std::uint64_t epoch() const { return epoch_; }
   const PortAddress& address() const { return address_; }
+  double line_bytes_per_ns() const { return line_bytes_per_ns_; }  // of its port; 0: not known
   std::uint32_t gid_index() const { return gid_index_; }
   ibv_context* context() const { return context_; }
   ibv_pd* domain() const { return domain_; }
@@ -80,6 +81,7 @@ class Device {
   const std::uint64_t epoch_;
   std::string name_;
   PortAddress address_;
+  double line_bytes_per_ns_ = 0;
   std::uint32_t gid_index_ = 0;
   std::uint32_t max_pieces_ = 1;
   std::uint8_t reads_out_ = 1;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/limits.h"
 #include "transport/link.h"
 
 namespace mc::transport::rdma {
@@ -31,6 +32,8 @@ struct RdmaOptions {
   std::uint8_t retry_count = 6;
   // Of each rail: one queue pair for small operations and so many for large ones.
   std::uint32_t bulk_pairs = 1;
+  // By each device, of large operations with all peers together.
+  std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
   // Queue pairs of a peer that had nothing to do for so long are closed until they are needed.
   std::uint64_t idle_close_ns = 60'000'000'000;
   // Bits of those of our devices that are near to a place in memory, which large reads and writes

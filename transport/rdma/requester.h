@@ -131,7 +131,8 @@ class Requester {
     std::vector<HeldWrite> held;
     std::uint64_t usable_ns = 0;  // the last time that there was a way
     bool lost = false;
-    bool listed = false;  // in due_
+    bool listed = false;   // in due_
+    bool thirsty = false;  // in thirsty_
   };
   // Where the next slices of one priority go, and how many bytes, before another place is chosen.
   struct Run {
@@ -197,6 +198,10 @@ class Requester {
 
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);
+  // Freed credit goes first to those who waited for it.
+  void wake_thirsty() {
+    thirsty_.take([this](PeerId id) { return find(id); }, [this](Peer& peer) { pump_later(peer); });
+  }
   void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
   bool resend(Peer& peer, std::uint64_t now_ns);
@@ -206,7 +211,7 @@ class Requester {
   bool is_ready(Peer& peer, OperationState& operation);
   // Begins a run with a slice of that size. False: no rail has room.
   bool choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
-              Run& run) const;
+              Run& run);
   // Of the peer's rails, those whose device here is near to what the operation moves.
   std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
   Outcome find_stretch(const Path& path, const OperationState& operation, const Part& part,
@@ -260,12 +265,14 @@ class Requester {
   Operations operations_;
   RemoteRegions remote_regions_{kDescriptorFormat};
   std::array<std::optional<PortAddress>, kMaxDevices> own_addresses_;
-  std::vector<std::string> own_names_;  // by slot
+  std::vector<std::string> own_names_;                      // by slot
+  Credits credits_{kMaxDevices, options_.max_asked_bytes};  // of large operations, by slot
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;
   std::vector<LaneOwner> lanes_;
   std::vector<std::uint32_t> free_lanes_;
-  DuePeers due_;
+  DuePeers<Peer, &Peer::listed> due_;
+  DuePeers<Peer, &Peer::thirsty> thirsty_;  // wait for credit
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

@@ -135,6 +135,7 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
     peer.usable_ns = now_ns;
   }
   place.rails->on_failed(place.rail, now_ns);
+  wake_thirsty();
   if (error != nullptr) {
     // Requests end in their order: those before the one that failed are done.
     for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {
@@ -212,8 +213,16 @@ void Requester::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_n
       place.rails = round == 0 ? &peer.small : &peer.bulk;
       place.rail = static_cast<std::uint32_t>(peer.places.size() - 1);
       if (round > 0) place.rail -= static_cast<std::uint32_t>(peer.paths.size());
+      const Device* const device = devices_[place.path.ours].get();
+      RailTraits traits;
+      traits.local_nic = place.path.ours;
+      if (device != nullptr && device->line_bytes_per_ns() > 0) {
+        traits.bytes_per_ns = device->line_bytes_per_ns();
+      }
+      place.rails->set_traits(place.rail, traits);
     }
   }
+  peer.bulk.share(&credits_);
   next_look_ns_ = 0;
 }
 

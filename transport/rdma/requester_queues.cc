@@ -41,11 +41,14 @@ std::uint64_t Requester::near_rails(const Peer& peer, const OperationState& oper
 }
 
 bool Requester::choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
-                       Run& run) const {
+                       Run& run) {
   const bool on_small = peer.small.up_count() > 0 && (small || peer.bulk.up_count() == 0);
   const Rails& rails = on_small ? peer.small : peer.bulk;
   const auto chosen = rails.choose_run(bytes, near_rails(peer, operation), operation.priority);
-  if (!chosen) return false;
+  if (!chosen) {
+    if (rails.lacks_credit(bytes, operation.priority)) thirsty_.add(peer);
+    return false;
+  }
   run = {on_small ? chosen->rail : chosen->rail + peer.paths.size(), chosen->bytes,
          // A quarter of the window at most is done and not yet known to be.
          rails.window_bytes(chosen->rail) / 4, operation.priority, chosen->is_only};

@@ -9,9 +9,7 @@ namespace mc::transport::tcp {
 
 Requester::Requester(LaneLoop& loop, Dialer& dialer, Counters& counters,
                      std::uint64_t max_asked_bytes)
-    : loop_(loop), dialer_(dialer), counters_(counters) {
-  credits_.set_budget(0, max_asked_bytes);
-}
+    : loop_(loop), dialer_(dialer), counters_(counters), credits_(1, max_asked_bytes) {}
 
 Requester::~Requester() {
   for (auto& peer : peers_) {
@@ -141,10 +139,7 @@ AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small, Prior
   }
   const auto rail = peer.bulk.choose(bytes, Rails::kAllNear, priority);
   if (!rail) {
-    if (!peer.thirsty && peer.bulk.lacks_credit(bytes, priority)) {
-      peer.thirsty = true;
-      thirsty_.push_back(peer.id);
-    }
+    if (peer.bulk.lacks_credit(bytes, priority)) thirsty_.add(peer);
     return nullptr;
   }
   AskingLane* lane = peer.lanes[*rail + 1].get();
@@ -237,13 +232,7 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
 
 // Freed credit goes first to those who waited for it.
 void Requester::wake_thirsty() {
-  for (const PeerId id : thirsty_) {
-    Peer* peer = find(id);
-    if (peer == nullptr) continue;
-    peer->thirsty = false;
-    pump_later(*peer);
-  }
-  thirsty_.clear();
+  thirsty_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump_later(peer); });
 }
 
 }  // namespace mc::transport::tcp

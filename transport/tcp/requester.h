@@ -124,9 +124,9 @@ class Requester : public SliceSink {
   Operations operations_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> peer_generations_;
-  DuePeers due_;
-  Credits credits_{1};
-  std::vector<PeerId> thirsty_;  // wait for credits, in order
+  DuePeers<Peer, &Peer::listed> due_;
+  Credits credits_;
+  DuePeers<Peer, &Peer::thirsty> thirsty_;  // wait for credits
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;
