@@ -212,6 +212,7 @@ std::string ClusterNode::status_text() {
   stripes["gathered"] = u64(gathered.gathered);
   stripes["gathered_bytes"] = u64(gathered.gathered_bytes);
   stripes["stripes_read"] = u64(gathered.stripes_read);
+  stripes["stripes_failed_over"] = u64(gathered.failed_over);
   stripes["gathers_lacking"] = u64(gathered.lacking);
   stripes["gathers_late"] = u64(gathered.late);
   stripes["gathers_no_room"] = u64(gathered.no_room);

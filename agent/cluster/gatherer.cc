@@ -82,11 +82,12 @@ void Gatherer::take_own(Gather& gather) {
 
 bool Gatherer::take_rows(Gather& gather, MemberId from, std::uint64_t region,
                          const StripeFacts& facts, const std::vector<PlaceRow>& rows) {
-  if (gather.parts.empty()) gather.facts = facts;
+  if (gather.stripes.empty()) gather.facts = facts;
   if (facts.whole_bytes != gather.wanted.bytes || !gather.facts.same_object(facts)) return false;
   for (const PlaceRow& row : rows) {
     if (row.version != gather.wanted.version) return false;
-    gather.parts[row.number] = {from, static_cast<transport::RemoteRegionId>(region), row};
+    gather.stripes[row.number].sources.push_back(
+        {from, static_cast<transport::RemoteRegionId>(region), row});
   }
   return true;
 }
@@ -95,7 +96,7 @@ void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
   const auto at = asks_.find(message.request);
   if (at == asks_.end() || at->second.node != from) return;
   Gather* const gather = find(at->second.gather);
-  if (gather == nullptr || gather->step != Step::kAsking) {
+  if (gather == nullptr || gather->step == Step::kCancelled) {
     asks_.erase(at);
     return;
   }
@@ -114,7 +115,7 @@ void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
 void Gatherer::look_at_answers(Gather& gather) {
   if (gather.step != Step::kAsking) return;
   // Of a part that several hosts have, one will do.
-  if (gather.parts.empty() || gather.parts.size() != gather.facts.count) {
+  if (gather.stripes.empty() || gather.stripes.size() != gather.facts.count) {
     if (!gather.to_ask.empty() || gather.answers_due > 0) return;
     return end(gather, MC_NOT_FOUND, counters_.lacking);
   }
@@ -130,7 +131,7 @@ void Gatherer::seek_room(Gather& gather) {
       store.reserve(kClusterSession, gather.facts.whole_bytes, true, gather.entry);
   if (result == Store::Reserve::kOk) {
     gather.step = Step::kReading;
-    for (const auto& [number, part] : gather.parts) gather.to_read.push_back(number);
+    for (const auto& [number, stripe] : gather.stripes) gather.to_read.push_back(number);
     MC_FAILPOINT("gather.before_read");
     return read(gather);
   }
@@ -140,7 +141,29 @@ void Gatherer::seek_room(Gather& gather) {
   if (!wait) end(gather, MC_NO_SPACE, counters_.no_room);
 }
 
-bool Gatherer::copy_own(Gather& gather, const Part& part, std::uint16_t number) {
+bool Gatherer::more_may_answer(const Gather& gather) const {
+  return gather.answers_due > 0 && now_ns_ < gather.answers_by_ns;
+}
+
+// Of its holders this one, or the one of which fewest stripes are read. False: it has none.
+bool Gatherer::choose(Gather& gather, Stripe& stripe) {
+  std::erase_if(stripe.sources, [&](const Source& source) {
+    return source.node != self_ && !peers_.id_of(source.node);
+  });
+  if (stripe.sources.empty()) return false;
+  const auto load = [&](const Source& source) {
+    const unsigned stripes = source.node == self_ ? 0 : 1 + gather.chosen[source.node];
+    return std::pair(peers_.is_lost(source.node), stripes);
+  };
+  std::iter_swap(stripe.sources.begin(), std::ranges::min_element(stripe.sources, {}, load));
+  ++gather.chosen[stripe.sources.front().node];
+  stripe.chosen = true;
+  ++counters_.stripes_read;
+  counters_.failed_over += stripe.left ? 1 : 0;
+  return true;
+}
+
+bool Gatherer::copy_own(Gather& gather, std::uint16_t number) {
   // Making room may have taken it.
   const StripeSet* const set = gather.tenant->stripes().set_of({gather.facts.put, number});
   if (set == nullptr || !set->sealed || set->version != gather.wanted.version) return false;
@@ -153,71 +176,85 @@ bool Gatherer::copy_own(Gather& gather, const Part& part, std::uint16_t number) 
                 {store.pool().data() + extent.offset_bytes, extent.length_bytes});
     offset += extent.length_bytes;
   }
-  return offset - number * gather.facts.stripe_bytes == part.row.length;
+  return offset - number * gather.facts.stripe_bytes == gather.facts.bytes_of(number);
 }
 
 // Submits what the transport takes of the stripes that are still to be read; the rest when some of
 // those have ended.
 void Gatherer::read(Gather& gather) {
-  Store& store = gather.tenant->store();
-  const PoolExtents to = store.extents(gather.entry);
-  const std::uint64_t until_ns = std::max(
-      now_ns_ + kLeastReadNs,
-      std::min(gather.wanted.deadline_ns, now_ns_ + gather.facts.whole_bytes * kSlowNsPerByte));
-  while (!gather.to_read.empty() && gather.outcome == Outcome::kDone) {
+  while (!gather.to_read.empty() && !gather.lost) {
     const std::uint16_t number = gather.to_read.back();
-    const Part& part = gather.parts.at(number);
-    if (part.node == self_) {
-      if (!copy_own(gather, part, number)) gather.outcome = Outcome::kStale;
-      gather.to_read.pop_back();
-      continue;
-    }
-    const auto peer = peers_.id_of(part.node);
-    if (!peer) {
-      gather.outcome = Outcome::kStale;
+    Stripe& stripe = gather.stripes.at(number);
+    if (!stripe.chosen && !choose(gather, stripe)) {
+      if (more_may_answer(gather)) return;
+      lose(gather);
       break;
     }
-    // One operation for each extent of the source, in pieces as the reservation lies.
-    std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
-    std::vector<transport::Operation> operations;
-    std::uint64_t offset = number * gather.facts.stripe_bytes;
-    for (const shm::ExtentRecord& extent : part.row.extents) {
-      std::vector<transport::Piece>& here = pieces[operations.size()];
-      std::uint64_t begins = 0;
-      const std::uint64_t end = offset + extent.length_bytes;
-      for (std::uint32_t i = 0; i < to.count && offset < end; ++i) {
-        const std::uint64_t ends = begins + to.at[i].length_bytes;
-        if (offset < ends) {
-          const std::uint64_t step = std::min(ends, end) - offset;
-          std::byte* const at = store.pool().data() + to.at[i].offset_bytes + (offset - begins);
-          here.push_back({at, step, gather.tenant->region});
-          offset += step;
-        }
-        begins = ends;
-      }
-      transport::Operation& operation = operations.emplace_back();
-      operation.peer = *peer;
-      operation.cookie = kReadCookie | gather.id;
-      operation.deadline_ns = until_ns;
-      operation.region = part.region;
-      operation.generation = part.row.generation;
-      operation.offset_bytes = extent.offset_bytes;
-      operation.pieces = here;
+    if (stripe.sources.front().node == self_) {
+      gather.to_read.pop_back();
+      if (!copy_own(gather, number)) leave(gather, number, stripe);
+      continue;
     }
-    const std::span<transport::Operation> left =
-        std::span(operations).subspan(gather.first_operation);
-    const std::size_t taken = transport_.submit(left, now_ns_);
-    for (std::size_t i = 0; i < taken; ++i) gather.reads.push_back(left[i].id);
-    gather.reads_open += static_cast<std::uint32_t>(taken);
-    if (taken < left.size()) {
-      gather.first_operation += taken;
+    const auto peer = peers_.id_of(stripe.sources.front().node);
+    if (!peer) {
+      fail(gather, number, stripe);
+    } else if (submit(gather, number, stripe, *peer)) {
+      gather.to_read.pop_back();
+    } else {
       return;
     }
-    gather.first_operation = 0;
-    gather.to_read.pop_back();
-    ++counters_.stripes_read;
   }
-  if (gather.reads_open == 0) on_read(gather);
+  if (gather.reads.empty()) on_read(gather);
+}
+
+// False: the transport takes no more now.
+bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
+                      transport::PeerId peer) {
+  Store& store = gather.tenant->store();
+  const PoolExtents to = store.extents(gather.entry);
+  const Source& source = stripe.sources.front();
+  const std::uint64_t left_ns =
+      gather.wanted.deadline_ns - std::min(gather.wanted.deadline_ns, now_ns_);
+  // Half of the time while there is somebody else, or may be.
+  const bool is_last = stripe.sources.size() == 1 && !more_may_answer(gather);
+  const std::uint64_t share_ns = is_last ? left_ns : left_ns / 2;
+  const std::uint64_t until_ns =
+      now_ns_ +
+      std::max(kLeastReadNs, std::min(share_ns, gather.facts.whole_bytes * kSlowNsPerByte));
+  // One operation for each extent of the source, in pieces as the reservation lies.
+  std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
+  std::vector<transport::Operation> operations;
+  std::uint64_t offset = number * gather.facts.stripe_bytes;
+  for (const shm::ExtentRecord& extent : source.row.extents) {
+    std::vector<transport::Piece>& here = pieces[operations.size()];
+    std::uint64_t begins = 0;
+    const std::uint64_t end = offset + extent.length_bytes;
+    for (std::uint32_t i = 0; i < to.count && offset < end; ++i) {
+      const std::uint64_t ends = begins + to.at[i].length_bytes;
+      if (offset < ends) {
+        const std::uint64_t step = std::min(ends, end) - offset;
+        std::byte* const at = store.pool().data() + to.at[i].offset_bytes + (offset - begins);
+        here.push_back({at, step, gather.tenant->region});
+        offset += step;
+      }
+      begins = ends;
+    }
+    transport::Operation& operation = operations.emplace_back();
+    operation.peer = peer;
+    operation.cookie = kReadCookie | gather.id;
+    operation.deadline_ns = until_ns;
+    operation.region = source.region;
+    operation.generation = source.row.generation;
+    operation.offset_bytes = extent.offset_bytes;
+    operation.pieces = here;
+  }
+  const std::span<transport::Operation> left =
+      std::span(operations).subspan(stripe.operations_begun);
+  const std::size_t taken = transport_.submit(left, now_ns_);
+  for (std::size_t i = 0; i < taken; ++i) gather.reads.emplace(left[i].id, number);
+  stripe.operations_begun += taken;
+  stripe.reads_open += static_cast<std::uint32_t>(taken);
+  return taken == left.size();
 }
 
 void Gatherer::on_event(const transport::Event& event) {
@@ -227,18 +264,88 @@ void Gatherer::on_event(const transport::Event& event) {
     if (at == asks_.end()) return;
     Gather* const gather = find(at->second.gather);
     asks_.erase(at);
-    if (gather == nullptr || gather->step != Step::kAsking) return;
+    if (gather == nullptr) return;
     --gather->answers_due;
     return look_at_answers(*gather);
   }
   Gather* const gather = find(event.cookie & ~kReadCookie);
-  if (gather == nullptr || gather->reads_open == 0) return;
-  if (event.outcome != Outcome::kDone && gather->outcome == Outcome::kDone) {
-    gather->outcome = event.outcome;
-    // The others are of no use any more.
-    for (const transport::OperationId read : gather->reads) transport_.cancel(read);
+  if (gather == nullptr) return;
+  const auto read = gather->reads.find(event.id);
+  if (read == gather->reads.end()) return;
+  const std::uint16_t number = read->second;
+  gather->reads.erase(read);
+  Stripe& stripe = gather->stripes.at(number);
+  --stripe.reads_open;
+  const bool over = gather->lost || gather->step == Step::kCancelled;
+  if (over) {
+    // Nothing of it is of use.
+  } else if (event.outcome != Outcome::kDone && !stripe.failed) {
+    fail(*gather, number, stripe);
+  } else if (stripe.failed && stripe.reads_open == 0) {
+    leave(*gather, number, stripe);
   }
-  if (--gather->reads_open == 0) on_read(*gather);
+  if (gather->reads.empty()) on_read(*gather);
+}
+
+// A read of it has failed; the others are of no use any more.
+void Gatherer::fail(Gather& gather, std::uint16_t number, Stripe& stripe) {
+  std::erase(gather.to_read, number);
+  stripe.failed = true;
+  for (const auto& [id, of] : gather.reads) {
+    if (of == number) transport_.cancel(id);
+  }
+  if (stripe.reads_open == 0) leave(gather, number, stripe);
+}
+
+// What has been chosen does not bring it. REQUIRES: nothing of the stripe is being read.
+void Gatherer::leave(Gather& gather, std::uint16_t number, Stripe& stripe) {
+  stripe.sources.erase(stripe.sources.begin());
+  stripe.chosen = stripe.failed = false;
+  stripe.operations_begun = 0;
+  stripe.left = true;
+  gather.to_read.push_back(number);
+}
+
+void Gatherer::lose(Gather& gather) {
+  gather.lost = true;
+  for (const auto& [id, number] : gather.reads) transport_.cancel(id);
+}
+
+// Of so many bytes of what has been read.
+std::uint64_t Gatherer::sum_of(const Gather& gather, std::uint64_t seed, std::uint64_t from,
+                               std::uint64_t bytes) const {
+  const Store& store = gather.tenant->store();
+  const PoolExtents lies = store.extents(gather.entry);
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < lies.count && bytes > 0; ++i) {
+    const std::uint64_t ends = begins + lies.at[i].length_bytes;
+    if (from < ends) {
+      const std::uint64_t step = std::min(ends - from, bytes);
+      seed = checksum(
+          seed, gather.tenant->store().pool().data() + lies.at[i].offset_bytes + (from - begins),
+          step);
+      from += step;
+      bytes -= step;
+    }
+    begins = ends;
+  }
+  return seed;
+}
+
+// Stripes whose own sum is wrong are to be read from another holder. False: one has no other.
+bool Gatherer::leave_corrupt(Gather& gather) {
+  const StripeFacts& facts = gather.facts;
+  std::vector<std::uint16_t> corrupt;
+  for (const auto& [number, stripe] : gather.stripes) {
+    const std::uint64_t seed = gather.tenant->store().index().hash(stripe_key({facts.put, number}));
+    const std::uint64_t sum =
+        sum_of(gather, seed, number * facts.stripe_bytes, facts.bytes_of(number));
+    if (sum == stripe.sources.front().row.checksum) continue;
+    if (stripe.sources.size() == 1 && !more_may_answer(gather)) return false;
+    corrupt.push_back(number);
+  }
+  for (const std::uint16_t number : corrupt) leave(gather, number, gather.stripes.at(number));
+  return !corrupt.empty();
 }
 
 void Gatherer::on_read(Gather& gather) {
@@ -247,19 +354,17 @@ void Gatherer::on_read(Gather& gather) {
     gathers_.erase(gather.id);
     return;
   }
-  if (gather.outcome != Outcome::kDone) return end(gather, MC_NOT_FOUND, counters_.failed);
+  if (gather.lost) return end(gather, MC_NOT_FOUND, counters_.failed);
   if (!gather.to_read.empty()) return;  // flush() goes on
-  const Store& store = gather.tenant->store();
-  const PoolExtents lies = store.extents(gather.entry);
-  std::uint64_t sum = gather.wanted.name.lo;  // the key's hash, with which every sum begins
-  std::uint64_t left = gather.facts.whole_bytes;
-  for (std::uint32_t i = 0; i < lies.count && left > 0; ++i) {
-    const std::uint64_t bytes = std::min(left, lies.at[i].length_bytes);
-    sum = checksum(sum, gather.tenant->store().pool().data() + lies.at[i].offset_bytes, bytes);
-    left -= bytes;
+  const StripeFacts& facts = gather.facts;
+  // The key's hash, with which every sum begins.
+  const std::uint64_t sum = sum_of(gather, gather.wanted.name.lo, 0, facts.whole_bytes);
+  if (sum != facts.whole_sum) {
+    if (!leave_corrupt(gather)) return end(gather, MC_NOT_FOUND, counters_.corrupt);
+    ++counters_.corrupt;
+    return;
   }
-  if (sum != gather.facts.whole_sum) return end(gather, MC_NOT_FOUND, counters_.corrupt);
-  counters_.gathered_bytes += gather.facts.whole_bytes;
+  counters_.gathered_bytes += facts.whole_bytes;
   end(gather, MC_OK, counters_.gathered);
 }
 
@@ -281,8 +386,8 @@ void Gatherer::cancel(std::uint64_t id) {
   Gather* const gather = find(id);
   if (gather == nullptr || gather->step == Step::kCancelled) return;
   gather->step = Step::kCancelled;
-  if (gather->reads_open > 0) {
-    for (const transport::OperationId read : gather->reads) transport_.cancel(read);
+  if (!gather->reads.empty()) {
+    for (const auto& [id_of, number] : gather->reads) transport_.cancel(id_of);
     return;
   }
   if (gather->entry != kNoEntry) gather->tenant->store().abandon(kClusterSession, gather->entry);
@@ -291,7 +396,7 @@ void Gatherer::cancel(std::uint64_t id) {
 
 bool Gatherer::reads_into(const ClusterTenant& tenant) const {
   return std::ranges::any_of(gathers_, [&](const auto& each) {
-    return each.second.tenant == &tenant && each.second.reads_open > 0;
+    return each.second.tenant == &tenant && !each.second.reads.empty();
   });
 }
 
@@ -319,7 +424,7 @@ void Gatherer::flush(std::uint64_t now_ns) {
         }
         break;
       case Step::kReading:
-        if (!gather->to_read.empty() && gather->outcome == Outcome::kDone) read(*gather);
+        if (!gather->to_read.empty()) read(*gather);
         break;
       case Step::kCancelled:
         break;

@@ -4,12 +4,15 @@
 //   theirs are, reserves room for the whole here, reads all stripes in parallel, each to its place,
 //   and compares the object's checksum.
 //
-//     gather ──► AskStripes to each ──all rows in──► room ──► reads ──all ended──► sum ──► done
-//                     └── a stripe that nobody has, late, no room, a read that fails ──► done,
+//     gather ──► AskStripes to each ──a row of each──► room ──► reads ──all ended──► sum ──► done
+//                     │                                           ▲ │ a read that fails, a wrong
+//                     sum │                                           └─┴─ another holder of the
+//                     stripe └── a stripe that nobody has (any more), late, no room ──► done,
 //                     without
 //
-//   Only stripes of the one version that the master has named are used, and only if all are there,
-//   so that what is read is one put's object, whole, or nothing.
+//   Each stripe is read once, from one of its holders; those that answer later are for when that
+//   one fails. Only stripes of the one version that the master has named are used, and only if all
+//   are there, so that what is read is one put's object, whole, or nothing.
 // Threads: the agent's loop. Owns: gathers under way, their reservations until they are done.
 // Trusts: what holders say of places is checked by their transport; of the object, by the checksum.
 #pragma once
@@ -31,6 +34,7 @@ inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 
 struct GatherCounters {
   std::uint64_t gathered = 0, gathered_bytes = 0, asked = 0, stripes_read = 0;
+  std::uint64_t failed_over = 0;  // stripes that were read once more, from another holder
   std::uint64_t lacking = 0, late = 0, no_room = 0, failed = 0, corrupt = 0;
 };
 
@@ -67,10 +71,19 @@ class Gatherer {
 
  private:
   enum class Step : std::uint8_t { kAsking, kRoom, kReading, kCancelled };
-  struct Part {
+  // A holder of a stripe.
+  struct Source {
     MemberId node = metadata::kNoNode;
     transport::RemoteRegionId region = 0;
     PlaceRow row;
+  };
+  struct Stripe {
+    std::vector<Source> sources;  // the front one is read once it has been chosen
+    bool chosen = false;
+    std::size_t operations_begun = 0;  // of those that it takes to read it
+    std::uint32_t reads_open = 0;
+    bool failed = false;  // one of them has; to be read elsewhere when all have ended
+    bool left = false;    // for another holder, at least once
   };
   struct Gather {
     std::uint64_t id = 0;
@@ -83,13 +96,12 @@ class Gatherer {
     std::size_t answers_due = 0;
     std::uint64_t answers_by_ns = 0;
     StripeFacts facts;
-    std::map<std::uint16_t, Part> parts;
-    std::vector<std::uint16_t> to_read;  // of parts
-    std::size_t first_operation = 0;     // of the first of to_read, when there was no room for all
+    std::map<std::uint16_t, Stripe> stripes;
+    std::vector<std::uint16_t> to_read;   // of stripes
+    std::map<MemberId, unsigned> chosen;  // how many stripes are read there
     std::uint32_t entry = kNoEntry;
-    std::uint32_t reads_open = 0;
-    std::vector<transport::OperationId> reads;
-    transport::Outcome outcome = transport::Outcome::kDone;
+    std::unordered_map<transport::OperationId, std::uint16_t> reads;  // that are open
+    bool lost = false;  // a stripe that nobody has any more: the reads that are open are its end
   };
 
   Gather* find(std::uint64_t id);
@@ -99,8 +111,17 @@ class Gatherer {
   void take_own(Gather& gather);
   void look_at_answers(Gather& gather);
   void seek_room(Gather& gather);
+  bool more_may_answer(const Gather& gather) const;
+  bool choose(Gather& gather, Stripe& stripe);
   void read(Gather& gather);
-  bool copy_own(Gather& gather, const Part& part, std::uint16_t number);
+  bool submit(Gather& gather, std::uint16_t number, Stripe& stripe, transport::PeerId peer);
+  bool copy_own(Gather& gather, std::uint16_t number);
+  void fail(Gather& gather, std::uint16_t number, Stripe& stripe);
+  void leave(Gather& gather, std::uint16_t number, Stripe& stripe);
+  void lose(Gather& gather);
+  std::uint64_t sum_of(const Gather& gather, std::uint64_t seed, std::uint64_t from,
+                       std::uint64_t bytes) const;
+  bool leave_corrupt(Gather& gather);
   void on_read(Gather& gather);
   void end(Gather& gather, mc_status status, std::uint64_t& reason);
 
