@@ -195,6 +195,29 @@ void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) cons
   }
 }
 
+KeyView Directory::about(KeyHash hash) const {
+  KeyView key;
+  key.hash = hash;
+  table_.for_key(hash, [&](const Slot& slot) {
+    const NodeIndex holder = sessions_.node_of(slot.session());
+    if (holder < Sessions::kMaxNodes) add(slot, holder, key);
+  });
+  return key;
+}
+
+void Directory::add(const Slot& slot, NodeIndex holder, KeyView& key) const {
+  const Attributes attributes = unpack(slot.attributes());
+  const std::uint8_t replicas = std::max(attributes.replicas, key.attributes.replicas);
+  key.version = slot.version;
+  key.bytes = slot.bytes();
+  key.attributes = attributes;
+  key.attributes.replicas = replicas;
+  unsigned at = 0;
+  while (at < key.holder_count && key.holders[at] != nodes_[holder].id) ++at;
+  if (at == key.holder_count) key.holders[key.holder_count++] = nodes_[holder].id;
+  key.parts[at] = static_cast<std::uint16_t>(key.parts[at] | 1u << attributes.part);
+}
+
 void Directory::remove(std::span<const RemoveItem> items, RemoveAnswer& answer) {
   answer.keys.clear();
   answer.drops.clear();

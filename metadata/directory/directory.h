@@ -53,6 +53,8 @@ class Directory {
 
   // Holders of up to MC_MAX_BATCH_ITEMS keys. answer's memory is used again.
   void locate(std::span<const KeyHash> keys, LocateAnswer& answer) const;
+  // Without holders: nobody holds it.
+  [[nodiscard]] KeyView about(KeyHash hash) const;
   // Forgets keys and says whom to tell; their versions stay refused: README.md, "Removal".
   void remove(std::span<const RemoveItem> items, RemoveAnswer& answer);
 
@@ -71,7 +73,7 @@ class Directory {
   [[nodiscard]] std::uint64_t unswept() const { return sessions_.dead_slots(); }
   [[nodiscard]] bool resizing() const { return table_.resizing(); }
 
-  // Visits the keys of the next few buckets: use(const WalkedKey&). Start at 0 and go on with what
+  // Visits the keys of the next few buckets: use(const KeyView&). Start at 0 and go on with what
   // is returned; a key that is there all the time is visited once. nullopt: that was all.
   template <typename Use>
   std::optional<std::uint64_t> walk(std::uint64_t position, std::uint64_t buckets, Use use) const;
@@ -136,6 +138,7 @@ class Directory {
   Verdict withdraw(const Node& node, const PublishItem& item);
   void supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops);
   void bury(KeyHash hash, std::uint64_t version, Burial why);
+  void add(const Slot& slot, NodeIndex holder, KeyView& key) const;
 
   DirectoryOptions options_;
   Sessions sessions_;
@@ -151,31 +154,24 @@ class Directory {
 template <typename Use>
 std::optional<std::uint64_t> Directory::walk(std::uint64_t position, std::uint64_t buckets,
                                              Use use) const {
-  std::vector<WalkedKey> keys;
+  std::vector<KeyView> keys;
   std::optional<std::uint64_t> next = position;
   for (; buckets > 0 && next.has_value(); --buckets) {
     keys.clear();
     next = table_.visit(*next, [&](const Slot& slot) {
-      const NodeIndex node = sessions_.node_of(slot.session());
-      if (node >= Sessions::kMaxNodes) return;
-      WalkedKey* key = nullptr;
-      for (WalkedKey& known : keys) {
+      const NodeIndex holder = sessions_.node_of(slot.session());
+      if (holder >= Sessions::kMaxNodes) return;
+      KeyView* key = nullptr;
+      for (KeyView& known : keys) {
         if (known.hash == slot.hash) key = &known;
       }
-      const Attributes attributes = unpack(slot.attributes());
       if (key == nullptr) {
         key = &keys.emplace_back();
         key->hash = slot.hash;
-        key->version = slot.version;
-        key->bytes = slot.bytes();
-        key->attributes = attributes;
       }
-      unsigned at = 0;
-      while (at < key->holder_count && key->holders[at] != nodes_[node].id) ++at;
-      if (at == key->holder_count) key->holders[key->holder_count++] = nodes_[node].id;
-      key->parts[at] = static_cast<std::uint16_t>(key->parts[at] | 1u << attributes.part);
+      add(slot, holder, *key);
     });
-    for (const WalkedKey& key : keys) use(key);
+    for (const KeyView& key : keys) use(key);
   }
   return next;
 }

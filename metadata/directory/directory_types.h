@@ -144,17 +144,28 @@ struct NodeCounts {
   std::uint64_t bytes = 0;
 };
 
-struct WalkedKey {
+// All that is known of one key.
+struct KeyView {
   KeyHash hash;
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
-  Attributes attributes;
+  Attributes attributes;  // replicas: the most that any holder says; the part means nothing
   unsigned holder_count = 0;
   std::array<NodeId, kMaxHolders> holders{};
-  // Striped: which parts each of them has, a bit for each.
+  // Which parts each of them has, a bit for each; what is not striped is one part.
   std::array<std::uint16_t, kMaxHolders> parts{};
   [[nodiscard]] std::span<const NodeId> all_holders() const {
     return std::span(holders).first(holder_count);
+  }
+  [[nodiscard]] unsigned part_count() const { return attributes.striped ? attributes.parts : 1u; }
+  // About as much as one part is.
+  [[nodiscard]] std::uint64_t part_bytes() const { return (bytes - 1) / part_count() + 1; }
+  [[nodiscard]] std::vector<NodeId> holders_of(unsigned part) const {
+    std::vector<NodeId> found;
+    for (unsigned i = 0; i < holder_count; ++i) {
+      if ((parts[i] >> part & 1) != 0) found.push_back(holders[i]);
+    }
+    return found;
   }
 };
 

@@ -23,72 +23,10 @@
 #include <emmintrin.h>
 #endif
 
+#include "metadata/directory/attributes.h"
 #include "metadata/directory/key_hash.h"
 
 namespace mc::metadata {
-
-enum class Pin : std::uint8_t { kNone = 0, kSoft = 1, kHard = 2 };
-
-// What the directory remembers about an object beside its size, in one byte.
-struct Attributes {
-  Pin pin = Pin::kNone;
-  bool grouped = false;
-  // Striped: each holder has a part of the object's stripes, or several; all parts together are all
-  // of them. The size is that of the whole. Its pin is its holders' affair, and none here.
-  bool striped = false;
-  std::uint8_t replicas = 1;  // wanted, 1 to 8; 1 if striped
-  std::uint8_t parts = 0;     // striped only: how many there are, 1 to 16
-  std::uint8_t part = 0;      // and which of them the holder has
-
-  bool operator==(const Attributes&) const = default;
-};
-
-inline constexpr std::uint8_t kMaxReplicas = 8;
-inline constexpr std::uint8_t kMaxParts = 16;
-
-constexpr bool valid(Attributes attributes) {
-  if (attributes.pin > Pin::kHard) return false;
-  if (attributes.striped) {
-    return attributes.pin == Pin::kNone && !attributes.grouped && attributes.replicas == 1 &&
-           attributes.parts >= 1 && attributes.parts <= kMaxParts &&
-           attributes.part < attributes.parts;
-  }
-  return attributes.replicas >= 1 && attributes.replicas <= kMaxReplicas && attributes.parts == 0 &&
-         attributes.part == 0;
-}
-
-//   0 … 119    bits: pin 2, grouped 1, 0, replicas - 1: 3
-//   120 … 255  striped: of one part; of two parts the first, the second; of three …
-inline constexpr unsigned kFirstStriped = 120;
-static_assert(kFirstStriped + kMaxParts * (kMaxParts + 1) / 2 == 256);
-
-// REQUIRES: valid(attributes).
-constexpr std::uint8_t pack(Attributes attributes) {
-  if (attributes.striped) {
-    const unsigned before = attributes.parts * (attributes.parts - 1u) / 2;
-    return static_cast<std::uint8_t>(kFirstStriped + before + attributes.part);
-  }
-  return static_cast<std::uint8_t>(static_cast<unsigned>(attributes.pin) |
-                                   (attributes.grouped ? 4u : 0u) |
-                                   (attributes.replicas - 1u) << 4);
-}
-// Of a byte that pack() does not give: attributes that are not valid.
-constexpr Attributes unpack(std::uint8_t packed) {
-  Attributes attributes;
-  if (packed >= kFirstStriped) {
-    unsigned number = packed - kFirstStriped;
-    attributes.striped = true;
-    attributes.parts = 1;
-    for (; number >= attributes.parts; ++attributes.parts) number -= attributes.parts;
-    attributes.part = static_cast<std::uint8_t>(number);
-    return attributes;
-  }
-  attributes.pin = static_cast<Pin>(packed & 3u);
-  attributes.grouped = (packed & 4u) != 0;
-  const bool is_known = (packed & 8u) == 0;
-  attributes.replicas = is_known ? static_cast<std::uint8_t>((packed >> 4) + 1) : std::uint8_t{0};
-  return attributes;
-}
 
 using SessionId = std::uint16_t;  // see sessions.h
 

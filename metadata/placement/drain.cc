@@ -2,7 +2,8 @@
 #include "metadata/placement/drain.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "metadata/placement/copy_plan.h"
 
 namespace mc::metadata {
 
@@ -25,7 +26,7 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
   for (; buckets > 0; --buckets) {
     if (ledger_.full() || orders.releases.size() - releases_before >= options_.max_releases) return;
     const std::optional<std::uint64_t> next =
-        directory.walk(position_, 1, [&](const WalkedKey& key) { consider(key, nodes, orders); });
+        directory.walk(position_, 1, [&](const KeyView& key) { consider(key, nodes, orders); });
     if (next) {
       position_ = *next;
       continue;
@@ -44,68 +45,36 @@ void DrainPlanner::end_pass(std::uint64_t now_ns) {
   next_pass_ns_ = now_ns + options_.retry_ns;
 }
 
-void DrainPlanner::consider(const WalkedKey& key, std::span<const NodeView> nodes,
+void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
                             CopyAndRelease& orders) {
   const auto holders = key.all_holders();
-  if (std::find(holders.begin(), holders.end(), node_) == holders.end()) return;
+  const auto own = std::find(holders.begin(), holders.end(), node_);
+  if (own == holders.end()) return;
   ++progress_.seen;
   if (ledger_.contains(key.hash) || failed_.contains(key.hash)) return;
-  if (key.attributes.striped) return consider_parts(key, nodes, orders);
-  const auto staying = static_cast<unsigned>(std::count_if(
-      holders.begin(), holders.end(), [&](NodeId node) { return stays(node, nodes); }));
-  if (staying >= key.attributes.replicas) {
-    orders.releases.push_back({key.hash, key.version, node_});
-    return;
-  }
-  PlacementRequest request;
-  request.key = key.hash;
-  request.bytes = key.bytes;
-  request.replicas = 2;
-  request.holders = holders;
-  const std::vector<NodeId> targets = place(request, nodes);
-  if (targets.empty()) {
-    // Fewer nodes than replicas wanted: the object lives on where it is.
-    if (staying > 0) {
-      orders.releases.push_back({key.hash, key.version, node_});
-    } else {
-      ++unplaced_;
+  const unsigned here = key.parts[static_cast<std::size_t>(own - holders.begin())];
+  bool last = false;
+  for (unsigned part = 0; part < key.part_count(); ++part) {
+    if ((here >> part & 1u) == 0) continue;
+    const std::vector<NodeId> having = key.holders_of(part);
+    const auto staying = std::count_if(having.begin(), having.end(),
+                                       [&](NodeId node) { return stays(node, nodes); });
+    if (staying >= key.attributes.replicas) continue;
+    const std::vector<NodeId> targets = targets_of(key, part, nodes);
+    if (!targets.empty()) {
+      start({key.hash, key.version, key.bytes, node_, kNoNode, key.attributes.parts,
+             static_cast<std::uint8_t>(part)},
+            targets, orders);
+      return;
     }
-    return;
+    // Fewer nodes than replicas wanted: it lives on where it is.
+    if (staying == 0) last = true;
   }
-  start({key.hash, key.version, key.bytes, node_}, targets, orders);
-}
-
-void DrainPlanner::consider_parts(const WalkedKey& key, std::span<const NodeView> nodes,
-                                  CopyAndRelease& orders) {
-  const auto holders = key.all_holders();
-  unsigned here = 0, elsewhere = 0;
-  for (unsigned i = 0; i < key.holder_count; ++i) {
-    if (holders[i] == node_) here |= key.parts[i];
-    if (stays(holders[i], nodes)) elsewhere |= key.parts[i];
-  }
-  const unsigned left = here & ~elsewhere;
-  if (left == 0) {
-    orders.releases.push_back({key.hash, key.version, node_});
-    return;
-  }
-  CopyJob job{key.hash, key.version, key.bytes, node_};
-  job.parts = key.attributes.parts;
-  job.part = static_cast<std::uint8_t>(std::countr_zero(left));
-  PlacementRequest request;
-  request.key = key.hash;
-  request.bytes = (key.bytes - 1) / job.parts + 1;  // about as much
-  request.replicas = 2;
-  request.holders = holders;
-  std::vector<NodeId> targets = place(request, nodes);
-  if (targets.empty()) {
-    request.holders = {&node_, 1};
-    targets = place(request, nodes);
-  }
-  if (targets.empty()) {
+  if (last) {
     ++unplaced_;
-    return;
+  } else {
+    orders.releases.push_back({key.hash, key.version, node_});
   }
-  start(job, targets, orders);
 }
 
 // To the first of them that has not too much to do; else it waits for the next pass.

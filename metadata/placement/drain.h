@@ -10,7 +10,7 @@
 //   suspected: two nodes drained at once do not count on each other, and a job's word alone
 //   releases nothing. Nor does the directory's word of a job that has failed, until the next pass:
 //   its target has told of a copy that it does not keep. Passes are repeated for as long as the
-//   node is being drained. Of an object in stripes each part is moved by itself, to a node that
+//   node is being drained. Of an object in stripes each part is copied by itself, to a node that
 //   holds none of it if there is one, and all are released when others hold all of them.
 // Threads: one; the directory's.
 #pragma once
@@ -70,9 +70,7 @@ class DrainPlanner {
 
  private:
   void end_pass(std::uint64_t now_ns);
-  void consider(const WalkedKey& key, std::span<const NodeView> nodes, CopyAndRelease& orders);
-  void consider_parts(const WalkedKey& key, std::span<const NodeView> nodes,
-                      CopyAndRelease& orders);
+  void consider(const KeyView& key, std::span<const NodeView> nodes, CopyAndRelease& orders);
   void start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders);
 
   NodeId node_;

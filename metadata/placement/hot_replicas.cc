@@ -41,13 +41,10 @@ void HotReplicas::advance(const Directory& directory, std::span<const NodeView> 
                           std::uint64_t now_ns, CopyAndRelease& orders) {
   if (!keys_.window_over(now_ns)) return;
   look_at_extras(directory, nodes, now_ns, orders);
-  LocateAnswer found;
   for (const HotKey& hot : keys_.advise(directory, now_ns)) {
     if (ledger_.full() || extras_.size() + ledger_.count() >= options_.max_extras) return;
     if (ledger_.contains(hot.hash)) continue;
-    directory.locate({&hot.hash, 1}, found);
-    const Located& key = found.keys[0];
-    const CopyPlan plan = plan_copy(hot.hash, key, found.holders_of(key), nodes, ledger_);
+    const CopyPlan plan = plan_copy(directory.about(hot.hash), 0, nodes, ledger_);
     // A key that stays hot is advised on again.
     if (plan.state != CopyPlan::State::kReady) continue;
     ledger_.start(plan.job);

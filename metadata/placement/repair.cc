@@ -32,16 +32,18 @@ void RepairPlanner::scan(const Directory& directory, std::uint64_t buckets, std:
     wanted_ = false;
   }
   if (!position_) return;
-  position_ = directory.walk(*position_, buckets, [this](const WalkedKey& key) { consider(key); });
+  position_ = directory.walk(*position_, buckets, [this](const KeyView& key) { consider(key); });
 }
 
-void RepairPlanner::consider(const WalkedKey& key) {
-  if (key.attributes.striped || key.holder_count >= key.attributes.replicas) return;
-  enqueue(key.hash, key.holder_count, key.attributes.pin, key.bytes);
+void RepairPlanner::consider(const KeyView& key) {
+  const unsigned held = weakest_part(key).holder_count;
+  // What nobody can read is no object; it may become one, or one again.
+  if (held == 0 || held >= key.attributes.replicas) return;
+  enqueue(key.hash, held, key.attributes.pin, key.bytes);
 }
 
 void RepairPlanner::lacks(const PublishItem& item) {
-  if (!item.attributes.striped) enqueue(item.hash, 1, item.attributes.pin, item.bytes);
+  enqueue(item.hash, 1, item.attributes.pin, item.bytes);
 }
 
 void RepairPlanner::enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t bytes) {
@@ -55,19 +57,17 @@ void RepairPlanner::enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::u
 void RepairPlanner::plan(const Directory& directory, std::span<const NodeView> nodes,
                          std::uint64_t now_ns, std::vector<CopyJob>& jobs) {
   if (directory.recovering()) return;
-  LocateAnswer found;
   // Jobs whose nodes are busy stay; not too many of them are looked at in one call.
   std::uint32_t looks = 4 * options_.limits.max_in_flight;
   for (auto at = queue_.begin(); at != queue_.end() && !ledger_.full() && looks > 0; --looks) {
     const KeyHash hash = std::get<KeyHash>(*at);
-    directory.locate({&hash, 1}, found);
-    const Located& key = found.keys[0];
-    const bool lacking = key.state == Lookup::kFound && key.holder_count < key.attributes.replicas;
-    if (!lacking || ledger_.contains(hash)) {
+    const KeyView key = directory.about(hash);
+    const auto [part, held] = weakest_part(key);
+    if (held == 0 || held >= key.attributes.replicas || ledger_.contains(hash)) {
       at = queue_.erase(at);
       continue;
     }
-    const CopyPlan plan = plan_copy(hash, key, found.holders_of(key), nodes, ledger_);
+    const CopyPlan plan = plan_copy(key, part, nodes, ledger_);
     if (plan.state == CopyPlan::State::kNoPlace) {
       retry(now_ns + options_.unplaced_retry_ns);
       at = queue_.erase(at);
@@ -90,12 +90,7 @@ void RepairPlanner::fail(KeyHash hash, std::uint64_t now_ns) {
 void RepairPlanner::finished(const Directory& directory, KeyHash hash, bool ok,
                              std::uint64_t now_ns) {
   if (!ok) return fail(hash, now_ns);
-  if (!ledger_.finish(hash)) return;
-  LocateAnswer found;
-  directory.locate({&hash, 1}, found);
-  const Located& key = found.keys[0];
-  if (key.state != Lookup::kFound) return;
-  consider({hash, key.version, key.bytes, key.attributes, key.holder_count, {}, {}});
+  if (ledger_.finish(hash)) consider(directory.about(hash));
 }
 
 }  // namespace mc::metadata

@@ -2,7 +2,8 @@
 //
 // What it is: keeps objects at the number of replicas their owners asked for. After a node is lost
 //   the directory is walked in steps; what has too few holders is queued, the most endangered
-//   first, and becomes copy jobs as far as the limits allow.
+//   first, and becomes copy jobs as far as the limits allow. Of an object in stripes each part is
+//   to have that many; the one with fewest is copied first, and none while a part is missing.
 //   The queue is bounded: when it is full the least endangered give way, and are found again by
 //   another pass. Nothing is planned while the directory is recovering, for holders that have not
 //   reported yet would be copied needlessly.
@@ -63,7 +64,7 @@ class RepairPlanner {
   // Fewest holders first, then pinned ones, then small ones, of which more are saved in a while.
   using Urgency = std::tuple<unsigned, unsigned, std::uint64_t, KeyHash>;
 
-  void consider(const WalkedKey& key);
+  void consider(const KeyView& key);
   void enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::uint64_t bytes);
   void fail(KeyHash hash, std::uint64_t now_ns);
   void retry(std::uint64_t at_ns);

@@ -100,6 +100,8 @@ TEST(WireCodec, WhatIsMissingOfAnObjectInStripesComesBack) {
   EXPECT_FALSE(back.keys[1].whole());
   EXPECT_EQ(back.keys[1].attributes, sent.keys[1].attributes);
   EXPECT_EQ(bytes_of(sent).size(), bytes + 2 + sent.keys.size()) << "nothing if nothing is missing";
+  sent.keys[1].attributes = {.striped = true, .replicas = 2, .parts = 8, .part = 7};
+  EXPECT_EQ(through(sent).keys[1].attributes, sent.keys[1].attributes);
   sent.keys[2].missing_parts = kMaxParts + 1;
   EXPECT_TRUE(refused(sent));
 }

@@ -290,7 +290,7 @@ class Pair {
     std::size_t walked = 0;
     std::optional<std::uint64_t> at = 0;
     while (at.has_value()) {
-      at = directory_.walk(*at, 512, [&](const WalkedKey& key) {
+      at = directory_.walk(*at, 512, [&](const KeyView& key) {
         ++walked;
         ASSERT_TRUE(model_.keys.contains(key.hash));
         EXPECT_EQ(key.holder_count, model_.keys[key.hash].holders.size());

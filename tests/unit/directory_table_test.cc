@@ -215,9 +215,11 @@ TEST(Slot, PacksEveryValidSetOfAttributesIntoAByteOfItsOwn) {
       }
     }
   }
-  for (std::uint8_t parts = 1; parts <= kMaxParts; ++parts) {
-    for (std::uint8_t part = 0; part < parts; ++part) {
-      check({.striped = true, .parts = parts, .part = part});
+  for (std::uint8_t replicas = 1; replicas <= kMaxReplicas; ++replicas) {
+    for (std::uint8_t parts = 1; parts <= most_parts(replicas); ++parts) {
+      for (std::uint8_t part = 0; part < parts; ++part) {
+        check({.striped = true, .replicas = replicas, .parts = parts, .part = part});
+      }
     }
   }
   // What none of them is packed into is nothing that is valid.
@@ -225,6 +227,31 @@ TEST(Slot, PacksEveryValidSetOfAttributesIntoAByteOfItsOwn) {
     EXPECT_EQ(valid(unpack(static_cast<std::uint8_t>(byte))),
               bytes.contains(static_cast<std::uint8_t>(byte)))
         << byte;
+  }
+}
+
+// Agents and masters tell each other these bytes.
+TEST(Slot, TheBytesOfAttributesDoNotChange) {
+  EXPECT_EQ(pack({}), 0);
+  EXPECT_EQ(pack({.pin = Pin::kHard, .grouped = true, .replicas = 8}), 0x76);
+  const auto striped = [](std::uint8_t replicas, std::uint8_t parts, std::uint8_t part) {
+    return pack({.striped = true, .replicas = replicas, .parts = parts, .part = part});
+  };
+  EXPECT_EQ(striped(1, 1, 0), 120);
+  EXPECT_EQ(striped(1, 2, 1), 122);
+  EXPECT_EQ(striped(1, 16, 15), 255);
+  EXPECT_EQ(striped(2, 1, 0), 3);
+  EXPECT_EQ(striped(2, 8, 7), 59);
+  EXPECT_EQ(striped(3, 1, 0), 60);
+  EXPECT_EQ(striped(4, 4, 3), 91);
+  EXPECT_EQ(striped(8, 2, 1), 109);
+}
+
+TEST(Slot, AnObjectInStripesHasNoMoreThan16HoldersOfItsParts) {
+  EXPECT_EQ(most_parts(1), kMaxParts);
+  for (std::uint8_t replicas = 1; replicas <= kMaxReplicas; ++replicas) {
+    EXPECT_GE(most_parts(replicas), 2);
+    EXPECT_LE(replicas * most_parts(replicas), 16);
   }
 }
 
@@ -236,7 +263,9 @@ TEST(Slot, AttributesThatCannotBeAreNotValid) {
   EXPECT_FALSE(valid({.striped = true}));
   EXPECT_FALSE(valid({.striped = true, .parts = kMaxParts + 1}));
   EXPECT_FALSE(valid({.striped = true, .parts = 2, .part = 2}));
-  EXPECT_FALSE(valid({.striped = true, .replicas = 2, .parts = 2}));
+  EXPECT_FALSE(valid({.striped = true, .replicas = 0, .parts = 2}));
+  EXPECT_FALSE(valid({.striped = true, .replicas = 2, .parts = 9}));
+  EXPECT_FALSE(valid({.striped = true, .replicas = kMaxReplicas + 1, .parts = 1}));
   EXPECT_FALSE(valid({.pin = Pin::kSoft, .striped = true, .parts = 2}));
 }
 

@@ -411,9 +411,9 @@ TEST(Directory, AHolderOfSeveralPartsIsNamedOnceAndDropsThemOneByOne) {
   std::vector<NodeId> holders;
   EXPECT_TRUE(located(directory, &holders).whole());
   EXPECT_THAT(holders, UnorderedElementsAre(1, 2));
-  std::vector<WalkedKey> walked;
+  std::vector<KeyView> walked;
   for (std::optional<std::uint64_t> at = 0; at;) {
-    at = directory.walk(*at, 1, [&](const WalkedKey& key) { walked.push_back(key); });
+    at = directory.walk(*at, 1, [&](const KeyView& key) { walked.push_back(key); });
   }
   ASSERT_EQ(walked.size(), 1u);
   ASSERT_EQ(walked[0].holder_count, 2u);

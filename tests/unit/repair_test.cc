@@ -15,110 +15,13 @@
 #include "metadata/placement/drain.h"
 #include "metadata/placement/hot_keys.h"
 #include "metadata/placement/hot_replicas.h"
+#include "unit/replica_world.h"
 
 namespace mc::metadata {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-KeyHash key(std::uint64_t number) {
-  static const KeyHasher hasher("secret");
-  return hasher.hash("", std::to_string(number));
-}
-
-// Nodes with a directory over them; what they hold is the truth, and is published.
-class World {
- public:
-  explicit World(NodeId nodes) : directory_({}) {
-    for (NodeId node = 1; node <= nodes; ++node) add(node);
-  }
-
-  void add(NodeId node) {
-    EXPECT_TRUE(directory_.join(node, 1).ok());
-    EXPECT_EQ(directory_.begin_report({node, 1, ++sequence_[node]}), StreamAnswer::kApplied);
-    EXPECT_EQ(directory_.end_report({node, 1, ++sequence_[node]}), StreamAnswer::kApplied);
-    NodeView view;
-    view.node = node;
-    view.host = node;
-    view.capacity_bytes = std::uint64_t{1} << 40;
-    view.free_bytes = std::uint64_t{1} << 39;
-    view.age_ns = kSlowStartNs;
-    views_.push_back(view);
-    held_[node];
-  }
-  void kill(NodeId node) {
-    EXPECT_TRUE(directory_.leave(node, 1));
-    std::erase_if(views_, [node](const NodeView& view) { return view.node == node; });
-    held_.erase(node);
-    sequence_.erase(node);
-  }
-  void hold(NodeId node, std::uint64_t number, unsigned replicas, Pin pin = Pin::kNone) {
-    PublishItem item;
-    item.hash = key(number);
-    item.version = 1;
-    item.bytes = 1000;
-    item.attributes.replicas = static_cast<std::uint8_t>(replicas);
-    item.attributes.pin = pin;
-    publish(node, item);
-    objects_[item.hash] = item;
-  }
-  void hold_part(NodeId node, std::uint64_t number, unsigned parts, unsigned part) {
-    PublishItem item;
-    item.hash = key(number);
-    item.version = 1;
-    item.bytes = 1000;
-    item.attributes.striped = true;
-    item.attributes.parts = static_cast<std::uint8_t>(parts);
-    item.attributes.part = static_cast<std::uint8_t>(part);
-    publish(node, item);
-    objects_[item.hash] = item;
-  }
-  void copy(const CopyJob& job) {
-    ASSERT_TRUE(held_[job.source].contains(job.hash)) << "a source that does not hold the object";
-    PublishItem item = objects_.at(job.hash);
-    item.attributes.part = job.part;
-    publish(job.target, item);
-  }
-  // part: of an object in stripes.
-  void drop(const Holding& holding, std::uint8_t part = 0) {
-    PublishItem item = objects_.at(holding.hash);
-    item.attributes.part = part;
-    item.what = PublishItem::What::kDropped;
-    publish(holding.node, item);
-  }
-  [[nodiscard]] std::size_t replicas(KeyHash hash) const {
-    return static_cast<std::size_t>(std::count_if(
-        held_.begin(), held_.end(), [&](auto& node) { return node.second.contains(hash); }));
-  }
-  NodeView& view(NodeId node) {
-    return *std::find_if(views_.begin(), views_.end(),
-                         [node](const NodeView& view) { return view.node == node; });
-  }
-
-  Directory& directory() { return directory_; }
-  [[nodiscard]] const std::vector<NodeView>& views() const { return views_; }
-  [[nodiscard]] const std::map<KeyHash, PublishItem>& objects() const { return objects_; }
-  [[nodiscard]] const std::set<KeyHash>& held(NodeId node) { return held_.at(node); }
-
- private:
-  void publish(NodeId node, const PublishItem& item) {
-    BatchAnswer answer;
-    directory_.apply({{node, 1, ++sequence_[node]}, directory_.removal(), {&item, 1}}, answer);
-    ASSERT_THAT(answer.verdicts, ElementsAre(Verdict::kAccepted));
-    if (item.what == PublishItem::What::kHolds) {
-      held_[node].insert(item.hash);
-    } else {
-      held_[node].erase(item.hash);
-    }
-  }
-
-  Directory directory_;
-  std::map<NodeId, std::uint64_t> sequence_;
-  std::map<NodeId, std::set<KeyHash>> held_;
-  std::map<KeyHash, PublishItem> objects_;
-  std::vector<NodeView> views_;
-};
 
 TEST(Repair, RestoresEveryReplicaThatCanBeRestored) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
@@ -381,73 +284,6 @@ TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
   planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
   EXPECT_THAT(orders.releases, IsEmpty());
   EXPECT_EQ(orders.copies.size(), 2u);
-}
-
-TEST(Drain, APartGoesToANodeThatHasNothingOfItsObject) {
-  World world(4);
-  for (unsigned part = 0; part < 3; ++part) world.hold_part(part + 1, 1, 3, part);
-  world.view(2).draining = true;
-  DrainPlanner planner(2, {});
-  DrainOrders orders;
-  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
-  ASSERT_EQ(orders.copies.size(), 1u);
-  const CopyJob job = orders.copies[0];
-  EXPECT_EQ(job.source, 2u);
-  EXPECT_EQ(job.target, 4u);
-  EXPECT_EQ(job.parts, 3u);
-  EXPECT_EQ(job.part, 1u);
-  EXPECT_THAT(orders.releases, IsEmpty());
-  world.copy(job);
-  planner.finished(job.hash, true);
-  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
-  EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 2}));
-  EXPECT_FALSE(planner.progress().done);
-  world.drop({key(1), 1, 2}, 1);
-  planner.advance(world.directory(), world.views(), 1'000'000, 2000 * kMs, orders);
-  EXPECT_TRUE(planner.progress().done);
-  EXPECT_EQ(planner.progress().copied, 1u);
-}
-
-TEST(Drain, WhereAllHaveSomeOfTheObjectAPartGoesToOneOfThem) {
-  World world(3);
-  for (unsigned part = 0; part < 3; ++part) world.hold_part(part + 1, 1, 3, part);
-  world.view(1).draining = true;
-  world.view(3).draining = true;
-  DrainPlanner planner(1, {});
-  DrainOrders orders;
-  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
-  ASSERT_EQ(orders.copies.size(), 1u);
-  EXPECT_EQ(orders.copies[0].target, 2u);
-  EXPECT_EQ(orders.copies[0].part, 0u);
-  // Nobody is left.
-  world.view(2).draining = true;
-  DrainPlanner other(1, {});
-  DrainOrders none;
-  other.advance(world.directory(), world.views(), 1'000'000, 0, none);
-  EXPECT_THAT(none.copies, IsEmpty());
-  EXPECT_EQ(other.progress().unplaced, 1u);
-}
-
-TEST(Drain, ReleasesAnObjectsPartsWhenAllOfThemAreHeldElsewhere) {
-  World world(3);
-  world.hold_part(1, 1, 2, 0);
-  world.hold_part(1, 1, 2, 1);
-  world.hold_part(2, 1, 2, 1);
-  world.view(1).draining = true;
-  DrainPlanner planner(1, {});
-  DrainOrders orders;
-  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
-  EXPECT_THAT(orders.releases, IsEmpty());
-  ASSERT_EQ(orders.copies.size(), 1u);
-  EXPECT_EQ(orders.copies[0].part, 0u);
-  EXPECT_EQ(orders.copies[0].target, 3u);
-  world.copy(orders.copies[0]);
-  planner.finished(key(1), true);
-  world.view(2).suspected = true;
-  planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
-  EXPECT_THAT(orders.releases, IsEmpty());
-  ASSERT_EQ(orders.copies.size(), 2u);
-  EXPECT_EQ(orders.copies[1].part, 1u);
 }
 
 TEST(HotKeys, AdviseAReplicaMoreForWhatItsHoldersServeTooOften) {
