@@ -193,9 +193,15 @@ void run_where(Context& context, const KeyOptions& options) {
     fmt::print("no host holds {}{}\n", escape_key(*key),
                flag_field(*answer, "recovering") ? ", as far as the new master knows yet" : "");
   } else {
-    fmt::print("{}, version {}, {} of {} replicas\n", format_bytes(number_field(*answer, "bytes")),
-               number_field(*answer, "version"), array_field(*answer, "holders").size(),
-               number_field(*answer, "replicas_wanted"));
+    const std::size_t holders = array_field(*answer, "holders").size();
+    const std::uint64_t parts = number_field(*answer, "parts");
+    const std::uint64_t wanted = number_field(*answer, "replicas_wanted");
+    const std::string lies =
+        parts == 0 ? fmt::format("{} of {} replicas", holders, wanted)
+                   : fmt::format("in stripes: {} parts ({} missing) on {} hosts, {} wanted of each",
+                                 parts, number_field(*answer, "missing_parts"), holders, wanted);
+    fmt::print("{}, version {}, {}\n", format_bytes(number_field(*answer, "bytes")),
+               number_field(*answer, "version"), lies);
     Table table({"", "NODE", "ADDRESS"});
     for (const Json::Value& holder : array_field(*answer, "holders")) {
       table.add_row({flag_field(holder, "self") ? "*" : "", text_field(holder, "node"),

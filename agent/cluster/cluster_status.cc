@@ -230,11 +230,15 @@ std::string ClusterNode::status_text() {
   stripes["moves_refused"] = u64(moves.refused);
   stripes["moves_late"] = u64(moves.late);
   stripes["moves_failed"] = u64(moves.failed);
-  std::uint64_t here = 0;
+  std::uint64_t here = 0, open = 0;
   for (const auto& tenant : tenants_) {
-    for (const auto& [id, set] : tenant->stripes().all()) here += set.stripes.size();
+    for (const auto& [id, set] : tenant->stripes().all()) {
+      here += set.stripes.size();
+      open += set.sealed ? 0 : set.stripes.size();
+    }
   }
   stripes["stripes_here"] = u64(here);
+  stripes["stripes_open"] = u64(open);  // of these, not sealed yet
   Json::Value& misses = value["misses"];
   misses["nobody"] = u64(fetch.nobody);
   misses["recovering"] = u64(fetch.recovering);

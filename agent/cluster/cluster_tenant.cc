@@ -190,6 +190,7 @@ PublishItem ClusterTenant::item_of(const StripeSet& set) {
   item.version = set.version;
   item.bytes = set.facts.whole_bytes;
   item.attributes.striped = true;
+  item.attributes.replicas = set.replicas;
   item.attributes.parts = set.parts;
   item.attributes.part = set.id.part;
   return item;
@@ -218,6 +219,7 @@ const StripeSet* ClusterTenant::speaks_for(std::uint32_t entry) {
 void ClusterTenant::write_rows(const StripeSet& set) {
   VersionBook::Row row;
   row.version = set.version;
+  row.replicas = set.replicas;
   row.parts = set.parts;
   row.part = static_cast<std::uint8_t>(set.id.part + 1);
   row.stripes_here = static_cast<std::uint8_t>(set.stripes.size());
@@ -256,9 +258,10 @@ void ClusterTenant::adopt_stripes() {
     std::vector<std::byte> end(std::min(length, kMostLabelBytes));
     store().read(entry, length - end.size(), end);
     const auto label = decode_label(end, *name);
+    const auto replicas = std::clamp<std::uint8_t>(row.replicas, 1, metadata::kMaxReplicas);
     const bool sound =
-        label && row.untold == VersionBook::Untold::kNo && row.parts <= metadata::kMaxParts &&
-        row.part >= 1 && row.part <= row.parts &&
+        label && row.untold == VersionBook::Untold::kNo &&
+        row.parts <= metadata::most_parts(replicas) && row.part >= 1 && row.part <= row.parts &&
         length == label->facts.bytes_of(name->number) + label_bytes(label->key.size());
     if (!sound) {
       useless.emplace_back(key);
@@ -270,6 +273,7 @@ void ClusterTenant::adopt_stripes() {
     set.pin = std::min<std::uint8_t>(field.pin, MC_PIN_HARD);
     set.version = row.version;
     set.parts = row.parts;
+    set.replicas = replicas;
     set.sealed = true;
     set.broken |= !set.facts.same_object(label->facts);
     set.stripes[name->number] = {entry, label->own_sum};

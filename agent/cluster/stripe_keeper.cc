@@ -54,6 +54,7 @@ bool StripeKeeper::expect(ClusterTenant& tenant, const PeerMessage& hold, Member
     return false;
   }
   set.pin = row.pin;
+  set.replicas = row.replicas;
   set.writer = writer;
   const metadata::wire::MemberInfo* const member = peers_.find(writer);
   set.writer_incarnation = member != nullptr ? member->descriptor.incarnation : 0;
@@ -95,8 +96,7 @@ void StripeKeeper::seal(ClusterTenant& tenant, const PeerMessage& message, Ended
   }
   if (there(set) != wanted) return ended(MC_NOT_FOUND);
   MC_FAILPOINT("stripes.before_seal");
-  set->version = message.seal.version;
-  set->parts = message.seal.parts;
+  name(*set, message.seal.version, message.seal.parts);
   using What = PublishItem::What;
   offer(tenant, *set, (message.flags & kHoldUpsert) == 0 ? What::kCreates : What::kHolds,
         std::move(ended));
@@ -108,12 +108,19 @@ void StripeKeeper::seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t ver
   if (set == nullptr || set->broken) return ended(MC_NOT_FOUND);
   if (set->offered) return;
   if (set->sealed) return ended(MC_OK);
-  set->version = version;
-  set->parts = parts;
+  name(*set, version, parts);
   // Before the master lets the host go where they were.
   tenant.write_rows(*set);
   MC_FAILPOINT("stripes.before_moved");
   offer(tenant, *set, PublishItem::What::kHolds, std::move(ended));
+}
+
+// What it is published as. A writer that wants more replicas than an object in so many parts can
+// have gets fewer.
+void StripeKeeper::name(StripeSet& set, std::uint64_t version, std::uint8_t parts) {
+  set.version = version;
+  set.parts = parts;
+  while (metadata::most_parts(set.replicas) < parts) --set.replicas;
 }
 
 void StripeKeeper::offer(ClusterTenant& tenant, StripeSet& set, PublishItem::What what,
@@ -263,7 +270,8 @@ void StripeKeeper::look_at_flagged(ClusterTenant& tenant) {
     } else if (set->broken) {
       if (set->sealed) {
         ++counters_.broken;
-        remove(*set);
+        // Where others are to have the part too, somebody has it still, or all will miss it.
+        if (set->replicas == 1) remove(*set);
       }
       tenant.drop_stripes(id, true);
     }

@@ -8,8 +8,9 @@
 //   given it: so a removal or an upsert reaches all stripes, as it does all copies of another
 //   object, and the first of the holders that the master takes decides between two puts. With it
 //   they say which part of the object they have, of how many; the object is there when each has a
-//   holder. One that evicts a stripe removes the object; what nobody can tell the others (a host
-//   that is lost) they find out by asking the master from time to time.
+//   holder. One that evicts a stripe lets its part go, and removes the object unless other hosts
+//   are to have that part too; what nobody can tell the others (a host that is lost) they find out
+//   by asking the master from time to time.
 // Threads: the agent's loop. Owns: when to do what; sets of stripes are the ClusterTenants'.
 // Trusts: what the writer says of an object is compared between its stripes, and at the reader with
 //   the checksum.
@@ -30,7 +31,7 @@ namespace mc::agent {
 struct StripeCounters {
   std::uint64_t sealed = 0;    // parts of objects
   std::uint64_t expired = 0;   // of puts that were not completed
-  std::uint64_t broken = 0;    // objects removed because a stripe of theirs was evicted here
+  std::uint64_t broken = 0;    // parts that went because a stripe of theirs was evicted here
   std::uint64_t orphaned = 0;  // dropped, because other parts were missing for too long
 };
 
@@ -72,6 +73,7 @@ class StripeKeeper {
   std::function<void(const metadata::KeyHash& name, std::uint64_t version)> on_sealed;
 
  private:
+  static void name(StripeSet& set, std::uint64_t version, std::uint8_t parts);
   void offer(ClusterTenant& tenant, StripeSet& set, metadata::PublishItem::What what, Ended ended);
   void on_verdict(std::uint64_t tenant_id, SetId id, const metadata::PublishItem& item,
                   std::optional<metadata::Verdict> verdict, const Ended& ended);

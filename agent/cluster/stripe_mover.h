@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: takes a part of an object in stripes over from another host, on a master's order: it
+// What it is: copies a part of an object in stripes from another host, on a master's order: it
 //   asks where its stripes lie there, pulls each, and seals them here under their version.
 //
 //     Copy ──► kAsking ──all rows in──► kPulling ──all here──► kSealing ──the master knows──► done
 //                 ▲                        │ a stripe that cannot be read, a few times
 //                 └────────────────────────┘
 //
-//   Until the master knows, the other host is the part's only holder, and readers are told of it
-//   alone; what is here is an open set, and goes if the move fails or this agent ends. The other
-//   host lets go when the master says so, not before.
+//   Until the master knows, readers are not told of this host; what is here is an open set, and
+//   goes if the copy fails or this agent ends. The other host stays a holder, unless the master
+//   says otherwise.
 // Threads: the agent's loop. Owns: moves under way; the set is the ClusterTenant's.
 // Trusts: what the holder says of places is checked by the transport and each stripe's checksum.
 #pragma once

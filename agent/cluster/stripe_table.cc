@@ -37,6 +37,7 @@ StripeSet& StripeTable::split(SetId from, SetId to, std::uint64_t stripes) {
   StripeSet& whole = *find(from);
   StripeSet& part = add(to, whole.facts, whole.name, whole.key);
   part.pin = whole.pin;
+  part.replicas = whole.replicas;
   part.writer = whole.writer;
   part.writer_incarnation = whole.writer_incarnation;
   part.until_ns = whole.until_ns;

@@ -41,6 +41,7 @@ struct StripeSet {
   std::uint8_t pin = 0;
   std::uint64_t version = 0;  // that it was sealed with; 0: not yet
   std::uint8_t parts = 0;     // of the object; 0: not known yet
+  std::uint8_t replicas = 1;  // wanted of each part
   bool offered = false;       // to the master, which has not said yet
   bool sealed = false;
   bool broken = false;    // a stripe of it has gone

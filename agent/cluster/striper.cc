@@ -106,17 +106,19 @@ void Striper::choose(Striping& striping) {
 }
 
 // Each stripe to the one of its hosts that has fewest by now; not more hosts than an object may
-// have.
+// have parts with so many replicas.
 void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>>& nodes) {
+  const std::size_t most_hosts = metadata::most_parts(striping.errand->source.order.replicas);
   std::map<MemberId, unsigned> load;
+  const auto keep_to_these = [&](std::vector<MemberId>& mine) {
+    std::erase_if(mine, [&](MemberId node) { return !load.contains(node); });
+    for (const auto& [node, count] : load) {
+      if (std::ranges::find(mine, node) == mine.end()) mine.push_back(node);
+    }
+  };
   for (std::size_t i = 0; i < striping.parts.size(); ++i) {
     std::vector<MemberId> mine = nodes[i];
-    if (load.size() >= metadata::kMaxParts) {
-      std::erase_if(mine, [&](MemberId node) { return !load.contains(node); });
-      for (const auto& [node, count] : load) {
-        if (std::ranges::find(mine, node) == mine.end()) mine.push_back(node);
-      }
-    }
+    if (load.size() >= most_hosts) keep_to_these(mine);
     if (mine.empty()) return fail(striping, MC_NO_SPACE, counters_.nobody);
     std::ranges::stable_sort(mine, {}, [&](MemberId node) {
       const auto at = load.find(node);
@@ -124,6 +126,10 @@ void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>
     });
     ++load[mine.front()];
     striping.parts[i].nodes = std::move(mine);
+  }
+  // Also where one of them has no room.
+  if (load.size() >= most_hosts) {
+    for (Part& part : striping.parts) keep_to_these(part.nodes);
   }
   striping.step = Step::kHolding;
 }
@@ -176,7 +182,7 @@ void Striper::begin_sealing(Striping& striping) {
   for (std::size_t i = 0; i < striping.parts.size(); ++i) {
     striping.hosts[striping.parts[i].node].stripes |= std::uint64_t{1} << i;
   }
-  if (striping.hosts.size() > metadata::kMaxParts) {
+  if (striping.hosts.size() > metadata::most_parts(striping.errand->source.order.replicas)) {
     return fail(striping, MC_NO_SPACE, counters_.nobody);
   }
   std::uint8_t part = 0;

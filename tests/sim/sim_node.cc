@@ -225,7 +225,12 @@ std::vector<SimNode::Stripe> SimNode::stripes() {
     store().read(entry, length - end.size(), end);
     const auto label = agent::decode_label(end, *name);
     if (!label) throw std::runtime_error("a stripe has no label");
-    found.push_back({entry, *label});
+    agent::VersionBook::Row row;
+    const auto at = static_cast<off_t>(entry * sizeof row);
+    if (::pread(cluster_->versions_file(*tenant_).fd(), &row, sizeof row, at) != sizeof row) {
+      throw std::runtime_error("a stripe has no version");
+    }
+    found.push_back({entry, *label, row.untold == agent::VersionBook::Untold::kNo});
   }
   return found;
 }

@@ -63,6 +63,7 @@ class SimNode {
   struct Stripe {
     std::uint32_t entry = 0;
     agent::StripeLabel label;
+    bool sealed = false;
   };
   std::vector<Stripe> stripes();
   // Names what does not add up in the pool, or nothing. quiet: nobody reserves or reads.

@@ -193,6 +193,20 @@ void SimWorld::part(HostId from, HostId to, bool parted) {
   }
 }
 
+// A replica; not counted on where one host is to let go of what others have.
+bool SimWorld::is_held_elsewhere(std::size_t node, const agent::StripeLabel& stripe) const {
+  if (faults_.drained != 0) return false;
+  for (std::size_t other = 0; other < nodes_.size(); ++other) {
+    if (other == node || !nodes_[other]->up()) continue;
+    for (const SimNode::Stripe& held : nodes_[other]->stripes()) {
+      const bool same = held.label.facts.put == stripe.facts.put &&
+                        held.label.facts.number == stripe.facts.number;
+      if (same && held.sealed) return true;
+    }
+  }
+  return false;
+}
+
 void SimWorld::kill(std::size_t node, bool keeps_memory) {
   if (!nodes_[node]->up()) return;
   tell("node " + std::to_string(node + 1) + " is killed" + (keeps_memory ? "" : ", memory lost"));
@@ -203,6 +217,7 @@ void SimWorld::kill(std::size_t node, bool keeps_memory) {
       if (store.index().find(text, store.index().hash(text))) history_.lost(key, now_ns_);
     }
     for (const SimNode::Stripe& stripe : nodes_[node]->stripes()) {
+      if (is_held_elsewhere(node, stripe.label)) continue;
       for (unsigned key = 0; key < key_count_; ++key) {
         if (key_text(key) == stripe.label.key) history_.lost(key, now_ns_);
       }

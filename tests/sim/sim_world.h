@@ -102,6 +102,7 @@ class SimWorld {
   bool passes(HostId from, HostId to) const;
   void part(HostId from, HostId to, bool parted);
   void kill(std::size_t node, bool keeps_memory);
+  bool is_held_elsewhere(std::size_t node, const agent::StripeLabel& stripe) const;
   void restart(std::size_t node);
   void check_nodes(bool quiet);
   void read_everything();

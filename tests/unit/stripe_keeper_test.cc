@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Seal that no master has given a verdict on is said again, and finds the stripes still there.
+// A Seal that no master has given a verdict on is said again, and finds the stripes still there;
+// what is evicted goes with its object, or without it.
 #include "agent/cluster/stripe_keeper.h"
 
 #include <gtest/gtest.h>
@@ -26,31 +27,36 @@ class StripeKeeperTest : public ::testing::Test {
     ASSERT_TRUE(book);
     tenants_.push_back(std::make_unique<ClusterTenant>(made, hasher_, clock_, std::move(*book)));
     made->store->set_listener(tenants_.back().get());
-    hold_the_only_stripe();
   }
   void TearDown() override { tenant().store().set_listener(nullptr); }
   ClusterTenant& tenant() { return *tenants_.front(); }
 
-  void hold_the_only_stripe() {
+  void hold_the_only_stripe(std::uint8_t replicas = 1) {
     PeerMessage hold;
     hold.kind = PeerMessageKind::kHold;
     hold.flags = kHoldStripe;
     hold.stripe = {kPut, 50, 1, 50, 0, 1, 60'000};
     hold.rows.emplace_back().key = "large";
+    hold.rows.back().replicas = replicas;
     ASSERT_TRUE(keeper_.expect(tenant(), hold, 2, 1));
     put_object(tenant().store(), stripe_key({kPut, 0}));
   }
-  void seal() {
+  void seal(std::uint8_t parts = 1) {
     PeerMessage message;
     message.kind = PeerMessageKind::kSeal;
     message.flags = kHoldUpsert;
-    message.seal = {kPut, kVersion, 1, 1, 0};
+    message.seal = {kPut, kVersion, 1, parts, 0};
     keeper_.seal(tenant(), message, [this](mc_status status) { answers_.push_back(status); });
   }
   void answer(Result<std::vector<Verdict>> verdicts) {
     const auto first = std::move(master_.published.front());
     master_.published.pop_front();
     first.done(std::move(verdicts));
+  }
+  void evict() {
+    ASSERT_TRUE(tenant().store().remove(stripe_key({kPut, 0})));
+    keeper_.flush(1'000);
+    announcer_.flush(1'000);
   }
   void expect_it_is_sealed_by(const ScriptedMaster::Published& publish) {
     ASSERT_EQ(publish.items.size(), 1u);
@@ -75,6 +81,7 @@ class StripeKeeperTest : public ::testing::Test {
 };
 
 TEST_F(StripeKeeperTest, ASealWhileNoMasterIsReadyIsLeftOpen) {
+  hold_the_only_stripe();
   master_.is_ready = false;
   seal();
   EXPECT_TRUE(answers_.empty());
@@ -90,6 +97,7 @@ TEST_F(StripeKeeperTest, ASealWhileNoMasterIsReadyIsLeftOpen) {
 }
 
 TEST_F(StripeKeeperTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
+  hold_the_only_stripe();
   seal();
   ASSERT_EQ(master_.published.size(), 1u);
   answer(fail(MC_CLOSED, "the link was lost"));
@@ -108,10 +116,41 @@ TEST_F(StripeKeeperTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
 }
 
 TEST_F(StripeKeeperTest, ASealThatIsRefusedForGoodEndsThePut) {
+  hold_the_only_stripe();
   seal();
   answer(std::vector{Verdict::kInvalid});
   EXPECT_EQ(answers_, std::vector{MC_AGENT_UNAVAILABLE});
   EXPECT_TRUE(tenant().stripes().sets_of(kPut).empty());
+}
+
+TEST_F(StripeKeeperTest, AnEvictedStripeTakesItsObjectAway) {
+  hold_the_only_stripe();
+  seal();
+  expect_it_is_sealed_by(master_.published.front());
+  evict();
+  EXPECT_EQ(master_.removes.size(), 1u);
+}
+
+TEST_F(StripeKeeperTest, AnEvictedStripeOfAPartWithReplicasTakesThatPartAway) {
+  hold_the_only_stripe(2);
+  seal();
+  ASSERT_EQ(master_.published.front().items.at(0).attributes.replicas, 2);
+  expect_it_is_sealed_by(master_.published.front());
+  evict();
+  EXPECT_TRUE(master_.removes.empty());
+  ASSERT_EQ(master_.published.size(), 1u);
+  const PublishItem& gone = master_.published.front().items.at(0);
+  EXPECT_EQ(gone.what, PublishItem::What::kDropped);
+  EXPECT_EQ(gone.version, kVersion);
+  EXPECT_TRUE(tenant().stripes().empty());
+}
+
+TEST_F(StripeKeeperTest, MoreReplicasThanSoManyPartsCanHaveAreFewer) {
+  hold_the_only_stripe(8);
+  seal(3);
+  const metadata::Attributes said = master_.published.front().items.at(0).attributes;
+  EXPECT_TRUE(metadata::valid(said));
+  EXPECT_EQ(said.replicas, 4);
 }
 
 }  // namespace

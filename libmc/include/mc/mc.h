@@ -151,7 +151,9 @@ typedef struct mc_put_options {
   uint32_t upsert; /* 1: replace what is stored under the key; 0: an existing key is a success */
   uint64_t pin_ttl_ms; /* soft pins only; 0: one hour */
   mc_group* group;     /* null, or the group this put belongs to */
-  uint32_t replicas;   /* in a cluster: hosts that shall hold it, 1 to 8; 0: one */
+  /* In a cluster: hosts that shall hold it, 1 to 8; 0: one. Of an object in stripes, which lies on
+   * several hosts: that shall hold each part of it. The others copy it after the put. */
+  uint32_t replicas;
   mc_visibility visibility;
 } mc_put_options;
 #define MC_PUT_OPTIONS_INIT \
