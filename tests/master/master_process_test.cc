@@ -530,6 +530,8 @@ TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
   const auto first = tool(to({stale.address()}));
   const std::uint64_t stale_epoch = (stats(*first), first->epoch());
   MasterProcess leader({});
+  // Until it leads, its clients go to the other one.
+  ASSERT_GT(stats(*tool(to({leader.address()}))).links, 0u);
   const auto client = tool(to({leader.address(), stale.address()}));
   ASSERT_GT(stats(*client).links, 0u);
   const std::uint64_t epoch = client->epoch();
