@@ -294,6 +294,7 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
     if (!made) return made.error();
     spaces.push_back(std::move(*made));
   }
+  for (const ReplayNamespace& space : spaces) space.wait_until_grown(timeout_ns);
   {
     const auto here = open_client((*stage)->sockets()[0], timeout_ns);
     if (!here) return here.error();

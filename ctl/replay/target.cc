@@ -2,9 +2,12 @@
 #include "ctl/replay/target.h"
 
 #include <json/value.h>
+#include <poll.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
 
 namespace mc::ctl {
@@ -62,6 +65,22 @@ std::optional<NamespaceState> ReplayNamespace::state() const {
                           .evictions = number(entry, "evictions")};
   }
   return std::nullopt;
+}
+
+void ReplayNamespace::wait_until_grown(std::uint64_t timeout_ns) const {
+  constexpr int kAskEveryMs = 20;
+  const auto is_growing = [this] {
+    Json::Value request;
+    request["verb"] = "segments";
+    const Result<Json::Value> answer = client::admin_call(socket_, request, timeout_ns_);
+    if (!answer || !answer->isObject() || !(*answer)["segments"].isArray()) return false;
+    return std::ranges::any_of((*answer)["segments"], [this](const Json::Value& entry) {
+      return entry.isObject() && text(entry, "namespace") == name_ && entry["settled"].isBool() &&
+             !entry["settled"].asBool();
+    });
+  };
+  const std::uint64_t until_ns = now_ns() + timeout_ns;
+  while (now_ns() < until_ns && is_growing()) ::poll(nullptr, 0, kAskEveryMs);
 }
 
 Status ReplayNamespace::drop() {

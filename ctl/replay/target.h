@@ -39,6 +39,9 @@ class ReplayNamespace {
   ~ReplayNamespace();
 
   std::optional<NamespaceState> state() const;
+  // Returns when the pool has its size, or cannot get it, or after so long. Until then the agent
+  // fills memory beside what its clients ask for.
+  void wait_until_grown(std::uint64_t timeout_ns) const;
   Status drop();  // once; later calls do nothing
 
  private:
