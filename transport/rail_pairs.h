@@ -2,10 +2,9 @@
 //
 // What it is: which NIC of ours speaks with which NIC of a peer.
 //
-//     ours    0   1   2   3          On rail-optimised fabrics NIC i of every host hangs on the
-//     same
-//             │   │   │   │          leaf switch: i with i stays on one switch and needs n
-//     theirs  0   1   2   3          connections instead of n².
+//     ours    0   1   2   3          On rail-optimised fabrics NIC i of every host hangs on
+//             │   │   │   │          the same leaf switch: i with i stays on one switch and
+//     theirs  0   1   2   3          needs n connections instead of n².
 //
 //   NICs of the same name are partners; what is left is paired in order, the shorter side again
 //   from its beginning.

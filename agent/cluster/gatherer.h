@@ -4,11 +4,12 @@
 //   theirs are, reserves room for the whole here, reads all stripes in parallel, each to its place,
 //   and compares the object's checksum.
 //
-//     gather ──► AskStripes to each ──a row of each──► room ──► reads ──all ended──► sum ──► done
-//                     │                                           ▲ │ a read that fails, a wrong
-//                     sum │                                           └─┴─ another holder of the
-//                     stripe └── a stripe that nobody has (any more), late, no room ──► done,
-//                     without
+//     gather ──► AskStripes ──► room ──► reads ──► sum ──► done
+//                                        ▲   │      │
+//                                        └───┴──────┘  one failed, or its own sum is wrong: of the
+//                                                      stripe's next holder
+//
+//     a stripe that nobody has (any more), late, no room ──► done, without
 //
 //   Each stripe is read once, from one of its holders; those that answer later are for when that
 //   one fails. Only stripes of the one version that the master has named are used, and only if all

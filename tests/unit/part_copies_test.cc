@@ -112,13 +112,19 @@ TEST(PartCopies, NoLossOfOneNodeAfterAnotherTakesAnObject) {
   }
 }
 
-TEST(PartCopies, APartWithEnoughOtherHoldersIsLetGoOfByADrainAtOnce) {
-  World world(4);
-  for (const NodeId node : {1u, 2u, 3u}) world.hold_part(node, 1, 1, 0, 2);
+// What a drain of node 1 begins with.
+DrainOrders drain_first(World& world) {
   world.view(1).draining = true;
   DrainPlanner planner(1, {});
   DrainOrders orders;
   planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  return orders;
+}
+
+TEST(PartCopies, APartWithEnoughOtherHoldersIsLetGoOfByADrainAtOnce) {
+  World world(4);
+  for (const NodeId node : {1u, 2u, 3u}) world.hold_part(node, 1, 1, 0, 2);
+  const DrainOrders orders = drain_first(world);
   EXPECT_THAT(orders.copies, IsEmpty());
   EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 1}));
 }
@@ -126,10 +132,7 @@ TEST(PartCopies, APartWithEnoughOtherHoldersIsLetGoOfByADrainAtOnce) {
 TEST(PartCopies, APartThatWouldHaveTooFewHoldersIsCopiedByADrainFirst) {
   World world(3);
   for (const NodeId node : {1u, 2u}) world.hold_part(node, 1, 1, 0, 2);
-  world.view(1).draining = true;
-  DrainPlanner planner(1, {});
-  DrainOrders orders;
-  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  const DrainOrders orders = drain_first(world);
   EXPECT_THAT(orders.releases, IsEmpty());
   ASSERT_EQ(orders.copies.size(), 1u);
   EXPECT_EQ(orders.copies[0].target, 3u);
@@ -138,10 +141,7 @@ TEST(PartCopies, APartThatWouldHaveTooFewHoldersIsCopiedByADrainFirst) {
 TEST(PartCopies, WithNowhereToGoAPartLivesOnWhereElseItIs) {
   World world(2);
   for (const NodeId node : {1u, 2u}) world.hold_part(node, 1, 1, 0, 2);
-  world.view(1).draining = true;
-  DrainPlanner planner(1, {});
-  DrainOrders orders;
-  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
+  const DrainOrders orders = drain_first(world);
   EXPECT_THAT(orders.copies, IsEmpty());
   EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 1}));
 }

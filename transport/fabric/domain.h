@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an opened domain of libfabric (a NIC): its completion queue, and the endpoint on
-// which
-//   peers reach this agent's memory. Beside regions that memory has a beacon: eight bytes with the
-//   epoch, by which a peer sees that its way leads here.
+// What it is: an opened domain of libfabric (a NIC): its completion queue, and the endpoint by
+//   which peers reach this agent's memory. Beside regions that memory has a beacon: eight bytes
+//   with the epoch, by which a peer sees that its way leads here.
 // Threads: the transport's; register_memory() and what it returns: any.
 // Owns: all of the above. Lanes and memory registered with it must go first.
 // Trusts: the provider.
