@@ -235,7 +235,7 @@ Status Agent::take_over(const OpenCluster& open_cluster) {
       continue;
     }
     session->tenant = found->second;
-    Store& store = *found->second->store;
+    ObjectStore& store = *found->second->store;
     for (const std::uint32_t entry : store.reservations_of(id)) {
       session->reserved.insert(entry);
       session->reserved_bytes +=
@@ -323,7 +323,7 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
     if (!fits_cluster(wanted, *index_file)) continue;
     auto tenant = make_tenant(wanted);
     tenant->temporary = !configured;
-    auto store = Store::recover(
+    auto store = ObjectStore::recover(
         config_for(wanted), pin_collector(tenant_name), std::move(*index_file),
         std::move(*pool_file), [&](std::uint64_t id) {
           const auto found = sessions_.find(id);
@@ -374,8 +374,8 @@ std::shared_ptr<Tenant> Agent::make_tenant(const NamespaceOptions& options) cons
   return tenant;
 }
 
-Store::Config Agent::config_for(const NamespaceOptions& options) const {
-  Store::Config config;
+ObjectStore::Config Agent::config_for(const NamespaceOptions& options) const {
+  ObjectStore::Config config;
   config.pool_bytes = options.pool_bytes != 0 ? options.pool_bytes : options_.pool_bytes;
   config.max_pool_bytes =
       options.max_pool_bytes != 0 ? options.max_pool_bytes : options_.max_pool_bytes;
@@ -397,7 +397,7 @@ Store::Config Agent::config_for(const NamespaceOptions& options) const {
   return config;
 }
 
-Store::CollectPins Agent::pin_collector(const std::string& tenant) {
+ObjectStore::CollectPins Agent::pin_collector(const std::string& tenant) {
   return [this, tenant](std::vector<std::uint64_t>& pins) {
     for (const auto& [id, session] : sessions_) {
       if (session->tenant->name == tenant) session->collect_pins(pins);
@@ -413,7 +413,7 @@ Result<std::shared_ptr<Tenant>> Agent::open_tenant(const NamespaceOptions& optio
     return fail(MC_BUSY, "an agent has at most " + std::to_string(MC_MAX_NAMESPACES) +
                              " namespaces; drop one first");
   }
-  const Store::Config config = config_for(options);
+  const ObjectStore::Config config = config_for(options);
   const std::uint64_t left = available_memory_bytes();
   if (free_huge_page_bytes() < config.pool_bytes && config.pool_bytes > left) {
     return fail(MC_NO_MEMORY, "pool_bytes of namespace " + options.name + " is " +
@@ -423,7 +423,7 @@ Result<std::shared_ptr<Tenant>> Agent::open_tenant(const NamespaceOptions& optio
   }
   auto tenant = make_tenant(options);
   tenant->temporary = temporary;
-  auto store = Store::create(config, pin_collector(options.name));
+  auto store = ObjectStore::create(config, pin_collector(options.name));
   if (!store) return fail(store.error());
   tenant->store = std::move(*store);
   if (Status status = add_tenant(tenant, MemoryFile()); !status.ok()) return fail(status);

@@ -3,7 +3,7 @@
 // What it is: the agent: one loop that accepts clients, serves their rings and keeps the pools. The
 //   composition root: builds everything in order, tears it down in reverse.
 //
-//   listener ──hello──► Session ──rings──► Server ──► Tenant.Store (index, pool, policy)
+//   listener ──hello──► Session ──rings──► Server ──► Tenant.ObjectStore (index, pool, policy)
 //        └────admin───► Admin (JSON)
 //   DescriptorStore keeps every memory file, so that the next agent finds them.
 // Threads: run() is the loop; stop() may be called from anywhere. Helpers with threads of their own
@@ -19,15 +19,15 @@
 #include <string>
 #include <vector>
 
-#include "agent/cluster.h"
-#include "agent/counters_page.h"
-#include "agent/descriptor_store.h"
+#include "agent/admin/counters_page.h"
+#include "agent/keeper/descriptor_store.h"
 #include "agent/node_state.h"
-#include "agent/options.h"
+#include "agent/options/options.h"
 #include "agent/scrubber.h"
-#include "agent/server.h"
-#include "agent/session.h"
-#include "agent/tenant.h"
+#include "agent/server/remote_request.h"
+#include "agent/server/server.h"
+#include "agent/server/session.h"
+#include "agent/server/tenant.h"
 #include "libmc/base/core_sharing.h"
 #include "shm/beacon.h"
 
@@ -84,8 +84,8 @@ class Agent {
   // versions: what the cluster's book of the namespace was, or none.
   Status add_tenant(std::shared_ptr<Tenant> tenant, MemoryFile versions);
   void drop_tenant(const std::string& name);
-  Store::Config config_for(const NamespaceOptions& options) const;
-  Store::CollectPins pin_collector(const std::string& tenant);
+  ObjectStore::Config config_for(const NamespaceOptions& options) const;
+  ObjectStore::CollectPins pin_collector(const std::string& tenant);
   std::shared_ptr<Tenant> make_tenant(const NamespaceOptions& options) const;
 
   // loop.cc
@@ -126,7 +126,7 @@ class Agent {
   Status welcome(Connection& connection, Session& session, bool resumed);
   void on_open_channel(Connection& connection, std::uint64_t number);
   void on_give_back(Connection& connection, std::string_view entries);
-  void ask_for_stock(std::uint64_t now_ns);
+  void ask_for_reservation_cache(std::uint64_t now_ns);
   void on_open_staging(Connection& connection, std::uint64_t bytes);
   void end_session(std::uint64_t session_id);
   bool may_connect(const PeerCredentials& peer, const Tenant* tenant) const;

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "agent/admin.h"
+#include "agent/admin/admin.h"
 #include "agent/agent.h"
 #include "libmc/base/clock.h"
 #include "shm/doorbell.h"
@@ -87,7 +87,7 @@ bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
     // What it waits for may be about to be sent from this very core.
     if (!worked && lively && !served) core_.yield();
   }
-  if (cluster_->take_ended()) server_.finish_errands(now);
+  if (cluster_->take_ended()) server_.finish_remote_requests(now);
   return lively;
 }
 
@@ -312,7 +312,7 @@ void Agent::unwatch(int fd) {
     case Watch::Kind::kCluster:
       cluster_->poll(now_ns());
       cluster_->flush(now_ns());
-      if (cluster_->take_ended()) server_.finish_errands(now_ns());
+      if (cluster_->take_ended()) server_.finish_remote_requests(now_ns());
       if (cluster_->fenced()) {
         spdlog::error("event=fenced cause=\"a newer process has joined the cluster as this node\"");
         stop();
@@ -324,7 +324,7 @@ void Agent::unwatch(int fd) {
 }
 
 void Agent::act_on_findings(const std::string& tenant, Scrubber& scrubber) {
-  Store& store = *tenants_.at(tenant)->store;
+  ObjectStore& store = *tenants_.at(tenant)->store;
   for (const Scrubber::Finding& finding : scrubber.take()) {
     if (store.drop_corrupt(finding.entry, finding.version)) {
       spdlog::error("event=corrupt_object namespace={} entry={}", tenant, finding.entry);
@@ -343,8 +343,8 @@ void Agent::tick(std::uint64_t now) {
     tenant->store->pool().set_idle(idle);
     tenant->store->tick(now);
   }
-  if (server_.anything_away()) server_.finish_errands(now);
-  ask_for_stock(now);
+  if (server_.anything_away()) server_.finish_remote_requests(now);
+  ask_for_reservation_cache(now);
   std::erase_if(scrubbers_, [&](const auto& entry) {
     if (!entry.second->done()) return false;
     act_on_findings(entry.first, *entry.second);  // its last may not have been looked at

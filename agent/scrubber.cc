@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kStepBytes = 1u << 20;  // between looks at the version and at stop
 }
 
-Scrubber::Scrubber(Store& store, int event)
+Scrubber::Scrubber(ObjectStore& store, int event)
     : header_(store.index().header()),
       entries_(&store.index().entry(0)),
       keys_(reinterpret_cast<const std::byte*>(&header_) + header_.keys_offset),

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 
 namespace mc::agent {
 
@@ -23,7 +23,7 @@ class Scrubber {
     std::uint64_t version;
   };
   // event: signalled when there is something to take.
-  Scrubber(Store& store, int event);
+  Scrubber(ObjectStore& store, int event);
   ~Scrubber();
   std::vector<Finding> take();
   std::uint64_t verified() const { return verified_.load(); }

@@ -6,8 +6,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include "ctl/failure.h"
-#include "ctl/size.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/size.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
 

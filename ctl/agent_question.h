@@ -2,7 +2,7 @@
 //
 // What it is: a verb's way to the agent: questions as JSON, and a session of libmc.
 // Threads: the main one. A ClientSession owns its client.
-// Trusts: nothing; answers are read through ctl/json.h.
+// Trusts: nothing; answers are read through ctl/text/json.h.
 #pragma once
 
 #include <optional>

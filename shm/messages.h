@@ -48,7 +48,7 @@ inline constexpr std::uint16_t kFlagLocal = 4;  // puts: do not wait for the clu
 inline constexpr std::uint16_t kFlagElsewhere = 8;
 inline constexpr std::uint16_t kKnownFlags = 15;
 
-// Reservations of the same number of these units are interchangeable: a client's stock is kept by
+// Reservations of the same number of these units are interchangeable: a client's reservation cache is kept by
 // them.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
 
@@ -159,8 +159,9 @@ enum class ControlType : std::uint32_t {
   kAdmin = 6,        // client: JSON text follows
   kGoodbye = 8,      // client: nothing of this session is used any more
   kAdminAnswer = 7,  // agent: a part of the JSON answer follows; value = 1: more parts come
-  kStockWanted = 9,  // agent, unasked: a pool shrinks; what the client has in stock is in the way
-  kGiveBack = 10,    // client: numbers of reservations (32 bits each) follow. Answered like 3
+  kReservationCacheWanted =
+      9,  // agent, unasked: a pool shrinks; what the client has in reservation cache is in the way
+  kGiveBack = 10,  // client: numbers of reservations (32 bits each) follow. Answered like 3
 };
 
 inline constexpr std::uint32_t kControlVersion = 1;
@@ -197,8 +198,9 @@ struct Welcome {
   std::uint64_t index_bytes = 0;
   std::uint64_t pool_max_bytes = 0;
   std::uint64_t session_bytes = 0;
-  std::uint64_t stock_bytes = 0;  // reservations a channel may hold in stock
-  std::uint32_t epoch = 0;        // of the rings
+  std::uint64_t reservation_cache_bytes =
+      0;                    // reservations a channel may hold in reservation cache
+  std::uint32_t epoch = 0;  // of the rings
   std::uint32_t channel_count = 0;
   std::uint32_t isolated = 0;
   std::uint32_t resumed = 0;

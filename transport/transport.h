@@ -33,7 +33,7 @@
 #include "transport/limits.h"
 #include "transport/link.h"
 #include "transport/outcome.h"
-#include "transport/rails.h"
+#include "transport/rails/rails.h"
 #include "transport/region.h"
 
 namespace mc::transport {

@@ -52,7 +52,7 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
                                      identity_.place);
   striper_ = std::make_unique<Striper>(masters_, peers_, clock_, *placer_, identity_.node,
                                        identity_.stripes);
-  keeper_ = std::make_unique<StripeKeeper>(tenants_, masters_, peers_, transport, *announcer_,
+  keeper_ = std::make_unique<StripeHolder>(tenants_, masters_, peers_, transport, *announcer_,
                                            clock_, identity_.stripes.grace_ns);
   mover_ = std::make_unique<StripeMover>(tenants_, peers_, *fetcher_, *keeper_);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
@@ -60,9 +60,10 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
     fetcher_->dropped(name, UINT64_MAX);
   };
   striper_->on_placed = placer_->on_placed;
-  placer_->on_large = [this](const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
-                             transport::RegionId region,
-                             bool must) { return striper_->stripe(errand, tenant, region, must); };
+  placer_->on_large = [this](const std::shared_ptr<RemoteRequest>& remote_request,
+                             ClusterTenant& tenant, transport::RegionId region, bool must) {
+    return striper_->stripe(remote_request, tenant, region, must);
+  };
   keeper_->on_sealed = [this](const metadata::KeyHash& name, std::uint64_t version) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, version);
@@ -71,7 +72,7 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
 
 void ClusterNode::set_masters(std::vector<MasterPort*> ports) {
   masters_.set(std::move(ports));
-  announcer_->begin_talks();
+  announcer_->begin_streams();
 }
 
 void ClusterNode::stop() {
@@ -164,48 +165,51 @@ void ClusterNode::collect_pins(const Tenant& tenant, std::vector<std::uint64_t>&
   if (const ClusterTenant* const one = find(tenant)) one->collect_pins(pins);
 }
 
-// ---- Errands ------------------------------------------------------------------------------------
+// ---- RemoteRequests ------------------------------------------------------------------------------------
 
-void ClusterNode::begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) {
+void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
+                        std::uint64_t now_ns) {
   lively_until_ns_ = now_ns + kLivelyNs;
-  errand->open_count = errand->items.size();
-  ClusterTenant* const tenant = find(*errand->tenant);
+  remote_request->open_count = remote_request->items.size();
+  ClusterTenant* const tenant = find(*remote_request->tenant);
   if (tenant == nullptr) {
-    for (Errand::Item& item : errand->items) errand->settle(item, MC_NOT_FOUND);
+    for (RemoteRequest::Item& item : remote_request->items)
+      remote_request->settle(item, MC_NOT_FOUND);
     ended_ = true;
     return;
   }
-  switch (errand->kind) {
-    case Errand::Kind::kAnnounce:
-      announcer_->await(errand, *tenant);
+  switch (remote_request->kind) {
+    case RemoteRequest::Kind::kAnnounce:
+      announcer_->await(remote_request, *tenant);
       break;
-    case Errand::Kind::kFetch:
-      fetcher_->fetch(errand, *tenant, now_ns);
+    case RemoteRequest::Kind::kFetch:
+      fetcher_->fetch(remote_request, *tenant, now_ns);
       break;
-    case Errand::Kind::kExists:
-      fetcher_->exists(errand, *tenant, now_ns);
+    case RemoteRequest::Kind::kExists:
+      fetcher_->exists(remote_request, *tenant, now_ns);
       break;
-    case Errand::Kind::kRemove:
-      remove(errand, *tenant, now_ns);
+    case RemoteRequest::Kind::kRemove:
+      remove(remote_request, *tenant, now_ns);
       break;
-    case Errand::Kind::kPlace:
+    case RemoteRequest::Kind::kPlace:
       // In order: what is here no more is not what the master names.
       announcer_->flush(now_ns);
-      placer_->place(errand, *tenant, now_ns);
+      placer_->place(remote_request, *tenant, now_ns);
       break;
   }
 }
 
 // The master tells every holder, this one too. What only this one knows goes at once. A master that
 // does not know everything yet is asked again: it would let a later put give way to what is gone.
-void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant,
-                         std::uint64_t now_ns, std::optional<std::uint32_t> share) {
+void ClusterNode::remove(const std::shared_ptr<RemoteRequest>& remote_request,
+                         ClusterTenant& tenant, std::uint64_t now_ns,
+                         std::optional<std::uint32_t> partition) {
   std::vector<metadata::KeyHash> names;
   std::vector<Doomed> doomed;
-  for (std::size_t i = 0; i < errand->items.size(); ++i) {
-    if (!errand->items[i].open) continue;
-    const metadata::KeyHash name = tenant.name_of(errand->items[i].key);
-    if (share && masters_.share_of(name) != *share) continue;
+  for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
+    if (!remote_request->items[i].open) continue;
+    const metadata::KeyHash name = tenant.name_of(remote_request->items[i].key);
+    if (partition && masters_.partition_of(name) != *partition) continue;
     fetcher_->locations().forget(name);
     names.push_back(name);
     const std::uint32_t entry = tenant.find(name);
@@ -222,34 +226,35 @@ void ClusterNode::remove(const std::shared_ptr<Errand>& errand, ClusterTenant& t
       request.items.push_back({names[place], UINT64_MAX});
       asked.push_back(doomed[place]);
     }
-    remove_of_share(part.share, errand, std::move(asked), request);
+    remove_of_partition(part.partition, remote_request, std::move(asked), request);
   }
 }
 
-void ClusterNode::remove_of_share(std::uint32_t share, const std::shared_ptr<Errand>& errand,
-                                  std::vector<Doomed> doomed, const wire::Remove& request) {
-  masters_.at(share).remove(
-      request, errand->deadline_ns,
-      [this, share, errand, doomed = std::move(doomed),
+void ClusterNode::remove_of_partition(std::uint32_t partition,
+                                      const std::shared_ptr<RemoteRequest>& remote_request,
+                                      std::vector<Doomed> doomed, const wire::Remove& request) {
+  masters_.at(partition).remove(
+      request, remote_request->deadline_ns,
+      [this, partition, remote_request, doomed = std::move(doomed),
        alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
         if (alive.expired()) return;
         ended_ = true;
-        end_removal(*errand, doomed, reply);
+        end_removal(*remote_request, doomed, reply);
         const bool undecided = std::ranges::any_of(
-            doomed, [&](const Doomed& one) { return errand->items[one.item].open; });
-        if (undecided) removals_.push_back({errand, share, now_ns_ + kRemoveAgainNs});
+            doomed, [&](const Doomed& one) { return remote_request->items[one.item].open; });
+        if (undecided) removals_.push_back({remote_request, partition, now_ns_ + kRemoveAgainNs});
       });
 }
 
-void ClusterNode::end_removal(Errand& errand, const std::vector<Doomed>& doomed,
+void ClusterNode::end_removal(RemoteRequest& remote_request, const std::vector<Doomed>& doomed,
                               const Result<wire::RemoveReply>& reply) {
-  ClusterTenant* const owner = find(*errand.tenant);
+  ClusterTenant* const owner = find(*remote_request.tenant);
   for (std::size_t i = 0; i < doomed.size(); ++i) {
     const Doomed& what = doomed[i];
-    Errand::Item& item = errand.items[what.item];
+    RemoteRequest::Item& item = remote_request.items[what.item];
     if (!item.open) continue;
     if (!reply || i >= reply->keys.size()) {
-      errand.settle(item, reply ? MC_INTERNAL : reply.error().code());
+      remote_request.settle(item, reply ? MC_INTERNAL : reply.error().code());
       continue;
     }
     if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
@@ -261,7 +266,7 @@ void ClusterNode::end_removal(Errand& errand, const std::vector<Doomed>& doomed,
       owner->drop(entry);
     }
     const bool unsure = reply->unconfirmed != 0;
-    errand.settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
+    remote_request.settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
   }
 }
 
@@ -272,16 +277,18 @@ void ClusterNode::forget_session(std::uint64_t session) {
 
 void ClusterNode::remove_again(std::uint64_t now_ns) {
   while (!removals_.empty() && now_ns >= removals_.front().due_ns) {
-    const std::shared_ptr<Errand> errand = std::move(removals_.front().errand);
-    const std::uint32_t share = removals_.front().share;
+    const std::shared_ptr<RemoteRequest> remote_request =
+        std::move(removals_.front().remote_request);
+    const std::uint32_t partition = removals_.front().partition;
     removals_.pop_front();
-    ClusterTenant* const tenant = find(*errand->tenant);
-    if (errand->abandoned || errand->over()) continue;
-    if (tenant != nullptr && now_ns < errand->deadline_ns) {
-      remove(errand, *tenant, now_ns, share);
+    ClusterTenant* const tenant = find(*remote_request->tenant);
+    if (remote_request->abandoned || remote_request->over()) continue;
+    if (tenant != nullptr && now_ns < remote_request->deadline_ns) {
+      remove(remote_request, *tenant, now_ns, partition);
       continue;
     }
-    for (Errand::Item& item : errand->items) errand->settle(item, MC_TIMEOUT);
+    for (RemoteRequest::Item& item : remote_request->items)
+      remote_request->settle(item, MC_TIMEOUT);
     ended_ = true;
   }
 }
@@ -510,7 +517,7 @@ void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t 
   if (!peers_.id_of(from)) {
     // It has joined a moment ago; nor could it be answered.
     peers_.missed();
-    const std::uint64_t until_ns = now_ns + message.share_ms * kMs;
+    const std::uint64_t until_ns = now_ns + message.partition_ms * kMs;
     if (offers_.size() < kMaxOffers) offers_.push_back({from, message, until_ns});
     return;
   }

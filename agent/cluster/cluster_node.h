@@ -3,13 +3,13 @@
 // What it is: this agent as a member of the cluster: composes what is in this folder, and answers
 //   peers and masters.
 //
-//     Server ── Errands ──► Fetcher ──► Masters, Peers, Transport
+//     Server ── RemoteRequests ──► Fetcher ──► Masters, Peers, Transport
 //     stores ── changes ──► Announcer ──► Masters
 //     puts without room ──► Placer ──► Masters, peers;   theirs: Hold ──► Fetcher
-//     those too large for one host ──► Striper ──► Placer;   theirs: Hold, Seal ──► StripeKeeper
-//     parts of those on a host that is drained ──► StripeMover ──► Fetcher, StripeKeeper
+//     those too large for one host ──► Striper ──► Placer;   theirs: Hold, Seal ──► StripeHolder
+//     parts of those on a host that is drained ──► StripeMover ──► Fetcher, StripeHolder
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
-//     master of a share ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
+//     master of a partition ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
 // Threads: the agent's loop.
 // Owns: everything of the cluster's but the stores. Built by the agent, or by a simulator with
 //   other ports and another transport.
@@ -23,16 +23,16 @@
 
 #include <json/forwards.h>
 
-#include "agent/cluster.h"
-#include "agent/cluster/announcer.h"
-#include "agent/cluster/fetcher.h"
-#include "agent/cluster/index_walks.h"
-#include "agent/cluster/masters.h"
-#include "agent/cluster/peers.h"
-#include "agent/cluster/placer.h"
-#include "agent/cluster/stripe_keeper.h"
-#include "agent/cluster/stripe_mover.h"
-#include "agent/cluster/striper.h"
+#include "agent/cluster/fetch/fetcher.h"
+#include "agent/cluster/master/masters.h"
+#include "agent/cluster/namespace/index_walks.h"
+#include "agent/cluster/peer/peers.h"
+#include "agent/cluster/place/placer.h"
+#include "agent/cluster/publish/announcer.h"
+#include "agent/cluster/stripe/stripe_holder.h"
+#include "agent/cluster/stripe/stripe_mover.h"
+#include "agent/cluster/stripe/striper.h"
+#include "agent/server/remote_request.h"
 
 namespace mc::agent {
 
@@ -54,7 +54,7 @@ class ClusterNode : public Cluster {
   void remove_tenant(const Tenant& tenant) override;
   const MemoryFile& versions_file(const Tenant& tenant) const override;
   void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
-  void begin(const std::shared_ptr<Errand>& errand, std::uint64_t now_ns) override;
+  void begin(const std::shared_ptr<RemoteRequest>& remote_request, std::uint64_t now_ns) override;
   void forget_session(std::uint64_t session) override;
   bool in_stripes(std::uint64_t bytes) const override { return striper_->wants(bytes); }
   bool take_ended() override;
@@ -67,7 +67,7 @@ class ClusterNode : public Cluster {
   bool ask(std::string_view verb, std::string_view request, Answer done) override;
 
  protected:
-  // What the master of a share orders; to be given to its port. Outlives the port.
+  // What the master of a partition orders; to be given to its port. Outlives the port.
   class Orders;
 
   // To be called once, before the first tenant. All outlive this object's use of them: stop().
@@ -75,9 +75,9 @@ class ClusterNode : public Cluster {
   // Others take the place of the masters' ports.
   void set_masters(std::vector<MasterPort*> ports);
   void stop();
-  std::unique_ptr<MasterOrders> orders_of(std::uint32_t share);
-  // A master says in how many shares the keys are.
-  virtual void on_shares(std::uint32_t /*share*/, std::uint32_t /*shares*/) {}
+  std::unique_ptr<MasterOrders> orders_of(std::uint32_t partition);
+  // A master says in how many partitions the keys are.
+  virtual void on_partitions(std::uint32_t /*partition*/, std::uint32_t /*partitions*/) {}
   // It must not serve any more.
   void set_fenced() { fenced_ = true; }
 
@@ -97,9 +97,9 @@ class ClusterNode : public Cluster {
   // cluster_orders.cc
   metadata::Load load() const;
   void drop(const metadata::wire::Drop& order);
-  void drop_matching(std::uint32_t share, const metadata::wire::Match& match,
+  void drop_matching(std::uint32_t partition, const metadata::wire::Match& match,
                      MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
-  void list(std::uint32_t share, const metadata::wire::Match& match,
+  void list(std::uint32_t partition, const metadata::wire::Match& match,
             MasterOrders::Reply<metadata::wire::ListAnswer> reply);
   void copy(const metadata::wire::Copy& order, MasterOrders::Done done);
 
@@ -107,17 +107,18 @@ class ClusterNode : public Cluster {
   void tell_backed();
   ClusterTenant* find(const Tenant& tenant) const;
   ClusterTenant* find(std::string_view name_space) const;
-  // share: of it alone.
-  void remove(const std::shared_ptr<Errand>& errand, ClusterTenant& tenant, std::uint64_t now_ns,
-              std::optional<std::uint32_t> share = std::nullopt);
-  struct Doomed {  // an item of an errand
+  // partition: of it alone.
+  void remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
+              std::uint64_t now_ns, std::optional<std::uint32_t> partition = std::nullopt);
+  struct Doomed {  // an item of an remote request
     std::size_t item = 0;
     std::uint64_t version = 0;     // of what is here, or 0
     std::uint64_t generation = 0;  // the same, of the index
   };
-  void remove_of_share(std::uint32_t share, const std::shared_ptr<Errand>& errand,
-                       std::vector<Doomed> doomed, const metadata::wire::Remove& request);
-  void end_removal(Errand& errand, const std::vector<Doomed>& doomed,
+  void remove_of_partition(std::uint32_t partition,
+                           const std::shared_ptr<RemoteRequest>& remote_request,
+                           std::vector<Doomed> doomed, const metadata::wire::Remove& request);
+  void end_removal(RemoteRequest& remote_request, const std::vector<Doomed>& doomed,
                    const Result<metadata::wire::RemoveReply>& reply);
   void remove_again(std::uint64_t now_ns);
   void on_notified(const transport::Event& event, std::uint64_t now_ns);
@@ -140,7 +141,7 @@ class ClusterNode : public Cluster {
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<Striper> striper_;
-  std::unique_ptr<StripeKeeper> keeper_;
+  std::unique_ptr<StripeHolder> keeper_;
   std::unique_ptr<StripeMover> mover_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;
@@ -153,8 +154,8 @@ class ClusterNode : public Cluster {
   bool ended_ = false;
   std::uint64_t asks_served_ = 0;
   struct Removal {  // that a recovering master could not decide
-    std::shared_ptr<Errand> errand;
-    std::uint32_t share = 0;
+    std::shared_ptr<RemoteRequest> remote_request;
+    std::uint32_t partition = 0;
     std::uint64_t due_ns = 0;
   };
   std::deque<Removal> removals_;

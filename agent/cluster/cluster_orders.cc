@@ -15,17 +15,19 @@ constexpr std::uint64_t kCopyNs = 30'000'000'000;
 
 }  // namespace
 
-std::unique_ptr<MasterOrders> ClusterNode::orders_of(std::uint32_t share) {
-  return std::make_unique<Orders>(*this, share);
+std::unique_ptr<MasterOrders> ClusterNode::orders_of(std::uint32_t partition) {
+  return std::make_unique<Orders>(*this, partition);
 }
 
-void ClusterNode::Orders::on_shares(std::uint32_t shares) { node_.on_shares(share_, shares); }
+void ClusterNode::Orders::on_partitions(std::uint32_t partitions) {
+  node_.on_partitions(partition_, partitions);
+}
 
 metadata::Load ClusterNode::Orders::load() { return node_.load(); }
 
 void ClusterNode::Orders::next_report(bool first, std::vector<metadata::PublishItem>& items) {
-  if (first) node_.fetcher_->report_begun(share_);
-  node_.announcer_->next_report(share_, first, items);
+  if (first) node_.fetcher_->report_begun(partition_);
+  node_.announcer_->next_report(partition_, first, items);
 }
 
 void ClusterNode::Orders::on_report_verdict(const metadata::PublishItem& item,
@@ -40,11 +42,11 @@ void ClusterNode::Orders::on_drop(const wire::Drop& order, Done done) {
 
 void ClusterNode::Orders::on_drop_matching(const wire::Match& match,
                                            Reply<wire::RemoveMatchingAnswer> reply) {
-  node_.drop_matching(share_, match, std::move(reply));
+  node_.drop_matching(partition_, match, std::move(reply));
 }
 
 void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
-  node_.list(share_, match, std::move(reply));
+  node_.list(partition_, match, std::move(reply));
 }
 
 void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
@@ -52,7 +54,7 @@ void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
 }
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {
-  spdlog::warn("event=master_unreachable share={} cause=\"{}\"", share_, why.text());
+  spdlog::warn("event=master_unreachable share={} cause=\"{}\"", partition_, why.text());
 }
 
 void ClusterNode::Orders::on_fenced() { node_.set_fenced(); }
@@ -68,7 +70,7 @@ void ClusterNode::drop(const wire::Drop& order) {
     fetcher_->locations().forget(item.hash);
     fetcher_->dropped(item.hash, item.up_to_version);
     for (const auto& tenant : tenants_) {
-      StripeKeeper::drop(*tenant, item.hash, item.up_to_version);
+      StripeHolder::drop(*tenant, item.hash, item.up_to_version);
       const std::uint32_t entry = tenant->find(item.hash);
       if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
       tenant->drop(entry);
@@ -76,7 +78,7 @@ void ClusterNode::drop(const wire::Drop& order) {
   }
 }
 
-void ClusterNode::drop_matching(std::uint32_t share, const wire::Match& match,
+void ClusterNode::drop_matching(std::uint32_t partition, const wire::Match& match,
                                 MasterOrders::Reply<wire::RemoveMatchingAnswer> reply) {
   ClusterTenant* const tenant = find(match.name_space);
   if (tenant == nullptr) {
@@ -85,7 +87,7 @@ void ClusterNode::drop_matching(std::uint32_t share, const wire::Match& match,
   }
   // Copies under way are of what goes, those begun meanwhile too.
   fetcher_->dropped(*tenant);
-  walks_.remove(*tenant, match, {share, masters_.count()},
+  walks_.remove(*tenant, match, {partition, masters_.count()},
                 [this, name = match.name_space,
                  reply = std::move(reply)](const Result<wire::RemoveMatchingAnswer>& removed) {
                   if (const ClusterTenant* const of = find(name)) fetcher_->dropped(*of);
@@ -93,10 +95,10 @@ void ClusterNode::drop_matching(std::uint32_t share, const wire::Match& match,
                 });
 }
 
-void ClusterNode::list(std::uint32_t share, const wire::Match& match,
+void ClusterNode::list(std::uint32_t partition, const wire::Match& match,
                        MasterOrders::Reply<wire::ListAnswer> reply) {
   if (ClusterTenant* const tenant = find(match.name_space)) {
-    walks_.list(*tenant, match, {share, masters_.count()}, std::move(reply));
+    walks_.list(*tenant, match, {partition, masters_.count()}, std::move(reply));
   } else {
     reply(wire::ListAnswer());
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the master of one share orders an agent to do, carried out by its ClusterNode.
-//   Reports, listings and removals by pattern concern the keys of that share alone.
+// What it is: what the master of one partition orders an agent to do, carried out by its ClusterNode.
+//   Reports, listings and removals by pattern concern the keys of that partition alone.
 // Threads: the agent's loop. Owns: nothing; the node outlives it.
 #pragma once
 
@@ -11,9 +11,9 @@ namespace mc::agent {
 
 class ClusterNode::Orders final : public MasterOrders {
  public:
-  Orders(ClusterNode& node, std::uint32_t share) : node_(node), share_(share) {}
+  Orders(ClusterNode& node, std::uint32_t partition) : node_(node), partition_(partition) {}
 
-  void on_shares(std::uint32_t shares) override;
+  void on_partitions(std::uint32_t partitions) override;
   metadata::Load load() override;
   void next_report(bool first, std::vector<metadata::PublishItem>& items) override;
   void on_report_verdict(const metadata::PublishItem& item, metadata::Verdict verdict) override;
@@ -28,7 +28,7 @@ class ClusterNode::Orders final : public MasterOrders {
 
  private:
   ClusterNode& node_;
-  const std::uint32_t share_;
+  const std::uint32_t partition_;
 };
 
 }  // namespace mc::agent

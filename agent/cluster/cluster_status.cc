@@ -97,10 +97,10 @@ Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost
   return value;
 }
 
-Json::Value share_json(const MasterPort& port, std::uint32_t share,
-                       const Result<wire::StatsAnswer>& answer) {
+Json::Value partition_json(const MasterPort& port, std::uint32_t partition,
+                           const Result<wire::StatsAnswer>& answer) {
   Json::Value value;
-  value["share"] = share;
+  value["share"] = partition;
   value["leader"] = answer ? port.leader() : std::string();
   value["epoch"] = u64(port.epoch());
   value["keys"] = u64(answer ? answer->entries : 0);
@@ -108,16 +108,16 @@ Json::Value share_json(const MasterPort& port, std::uint32_t share,
   return value;
 }
 
-// What each share's master says, and the sum of it.
+// What each partition's master says, and the sum of it.
 void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAnswer>>& answers,
                   Json::Value& value) {
   wire::StatsAnswer sum;
   bool any = false;
   value["shares"] = Json::Value(Json::arrayValue);
-  for (std::uint32_t share = 0; share < answers.size(); ++share) {
-    const Result<wire::StatsAnswer>& answer = answers[share];
-    if (share < masters.count()) {
-      value["shares"].append(share_json(masters.at(share), share, answer));
+  for (std::uint32_t partition = 0; partition < answers.size(); ++partition) {
+    const Result<wire::StatsAnswer>& answer = answers[partition];
+    if (partition < masters.count()) {
+      value["shares"].append(partition_json(masters.at(partition), partition, answer));
     }
     if (!answer) {
       value["master_error"] = answer.error().to_string();

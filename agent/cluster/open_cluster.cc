@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "agent/cluster/cluster_node.h"
-#include "agent/cluster/door.h"
-#include "agent/cluster/master_link.h"
-#include "agent/cluster/one_sided_way.h"
+#include "agent/cluster/master/master_link.h"
+#include "agent/cluster/peer/one_sided_way.h"
+#include "agent/cluster/peer/peer_port.h"
 #include "libmc/base/hash.h"
 #include "transport/choice/choice_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -51,31 +51,31 @@ class NetworkCluster final : public ClusterNode {
     }
     auto address = parse_address(options.listen);
     if (!address) return {MC_INVALID_ARGUMENT, "listen: " + std::string(address.error().text())};
-    DoorOptions door;
-    door.host = address->host;
-    door.port = address->port;
-    door.key = key;
-    door.tls = {options.peer_tls_cert, options.peer_tls_key, options.peer_tls_ca,
-                options.peer_tls_name};
-    door.own.role = rpc::Role::kAgent;
-    door.own.node = identity_.node;
-    door.own.incarnation = identity_.incarnation;
-    door.own.cluster = rpc::cluster_tag(options.cluster_id);
-    auto opened =
-        Door::open(door, [this](transport::NodeId node) { return peers_.address_of(node); });
+    PeerPortOptions peer_port;
+    peer_port.host = address->host;
+    peer_port.port = address->port;
+    peer_port.key = key;
+    peer_port.tls = {options.peer_tls_cert, options.peer_tls_key, options.peer_tls_ca,
+                     options.peer_tls_name};
+    peer_port.own.role = rpc::Role::kAgent;
+    peer_port.own.node = identity_.node;
+    peer_port.own.incarnation = identity_.incarnation;
+    peer_port.own.cluster = rpc::cluster_tag(options.cluster_id);
+    auto opened = PeerPort::open(
+        peer_port, [this](transport::NodeId node) { return peers_.address_of(node); });
     if (!opened) return opened.error();
-    door_ = std::move(*opened);
+    peer_port_ = std::move(*opened);
     transport::tcp::TcpOptions tcp;
     tcp.node = identity_.node;
     tcp.incarnation = identity_.incarnation;
-    auto transport = transport::tcp::TcpTransport::create(tcp, *door_);
+    auto transport = transport::tcp::TcpTransport::create(tcp, *peer_port_);
     if (!transport) return transport.error();
     transport_ = std::move(*transport);
     std::string advertised = options.advertise;
     if (advertised.empty()) {
       const bool v6 = address->host.find(':') != std::string::npos;
-      advertised =
-          (v6 ? "[" + address->host + "]" : address->host) + ":" + std::to_string(door_->port());
+      advertised = (v6 ? "[" + address->host + "]" : address->host) + ":" +
+                   std::to_string(peer_port_->port());
     }
     auto peers_dial = parse_address(advertised);
     if (!peers_dial) {
@@ -86,7 +86,7 @@ class NetworkCluster final : public ClusterNode {
                                        "; say in advertise which address of this host they reach"};
     }
     if (Status status = open_one_sided(options, peers_dial->host); !status.ok()) return status;
-    door_->set_transport(transport::LinkProtocol::kTcp, *transport_);
+    peer_port_->set_transport(transport::LinkProtocol::kTcp, *transport_);
     master_.masters = split_list(options.masters);
     master_.store = options.cluster_store;
     master_.cluster_id = options.cluster_id;
@@ -103,10 +103,11 @@ class NetworkCluster final : public ClusterNode {
 
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll_) return {MC_NO_MEMORY, errno_text("epoll_create1", errno)};
-    for (const int fd : {transport_->wait_fd(), door_->listening_fd(), door_->shaking_fd()}) {
+    for (const int fd :
+         {transport_->wait_fd(), peer_port_->listening_fd(), peer_port_->shaking_fd()}) {
       if (Status status = watch(fd); !status.ok()) return status;
     }
-    // The master of share 0 says how many shares there are.
+    // The master of partition 0 says how many partitions there are.
     if (Status status = open_links(0); !status.ok()) return status;
     connect(ports(), *transport_);
     spdlog::info("event=cluster_open node={} listen={} advertise={} cluster={}", identity_.node,
@@ -117,13 +118,14 @@ class NetworkCluster final : public ClusterNode {
   int wait_fd() const override { return epoll_.get(); }
 
   bool poll(std::uint64_t now_ns) override {
-    if (now_ns >= next_door_ns_ || door_->shaking()) {
-      door_->poll(now_ns);
-      next_door_ns_ = now_ns + kDoorNs;
+    if (now_ns >= next_peer_port_ns_ || peer_port_->shaking()) {
+      peer_port_->poll(now_ns);
+      next_peer_port_ns_ = now_ns + kPeerPortNs;
     }
     bool heard = false;
     // One may say that there are more.
-    for (std::size_t share = 0; share < links_.size(); ++share) heard |= links_[share].port->poll();
+    for (std::size_t partition = 0; partition < links_.size(); ++partition)
+      heard |= links_[partition].port->poll();
     return ClusterNode::poll(now_ns) || heard;
   }
 
@@ -135,19 +137,19 @@ class NetworkCluster final : public ClusterNode {
 
  protected:
   // Of another number than before the cluster has been made anew; those who are bound to the old
-  // one are refused, and share 0 tells.
-  void on_shares(std::uint32_t share, std::uint32_t shares) override {
-    if (share != 0 || shares == links_.size()) return;
+  // one are refused, and partition 0 tells.
+  void on_partitions(std::uint32_t partition, std::uint32_t partitions) override {
+    if (partition != 0 || partitions == links_.size()) return;
     std::vector<MasterOf> old;
     while (links_.size() > 1) {
       old.push_back(std::move(links_.back()));
       links_.pop_back();
     }
-    if (Status status = open_links(shares); !status.ok()) {
+    if (Status status = open_links(partitions); !status.ok()) {
       spdlog::critical("event=no_way_to_masters error=\"{}\"", status.to_string());
       return set_fenced();
     }
-    spdlog::info("event=shares count={}", shares);
+    spdlog::info("event=shares count={}", partitions);
     set_masters(ports());
     // What is open on them ends, when nobody uses them any more.
     for (const MasterOf& link : old) link.port->end();
@@ -155,16 +157,17 @@ class NetworkCluster final : public ClusterNode {
 
  private:
   // Lanes are dialed seldom; one that waits for this has waited for a network.
-  static constexpr std::uint64_t kDoorNs = 1'000'000;
+  static constexpr std::uint64_t kPeerPortNs = 1'000'000;
 
   // Beside TCP, where this host can and may. address: that peers dial.
   Status open_one_sided(const Options& options, const std::string& address) {
-    auto way = open_one_sided_way(options, identity_.node, identity_.incarnation, address, *door_);
+    auto way =
+        open_one_sided_way(options, identity_.node, identity_.incarnation, address, *peer_port_);
     if (!way) return way.error();
     without_ = way->why_not;
     if (way->transport == nullptr) return {};
     one_sided_ = way->transport.get();
-    door_->set_transport(one_sided_->protocol(), *one_sided_);
+    peer_port_->set_transport(one_sided_->protocol(), *one_sided_);
     auto choice = transport::choice::ChoiceTransport::create(std::move(transport_),
                                                              std::move(way->transport));
     if (!choice) return choice.error();
@@ -187,17 +190,17 @@ class NetworkCluster final : public ClusterNode {
   }
 
   // Those that are missing; 0: the first one, which asks for their number.
-  Status open_links(std::uint32_t shares) {
+  Status open_links(std::uint32_t partitions) {
     do {
-      master_.share = static_cast<std::uint32_t>(links_.size());
-      master_.shares = master_.share == 0 ? 0 : shares;
-      MasterOf link{orders_of(master_.share), nullptr};
+      master_.partition = static_cast<std::uint32_t>(links_.size());
+      master_.partitions = master_.partition == 0 ? 0 : partitions;
+      MasterOf link{orders_of(master_.partition), nullptr};
       auto port = MasterLink::open(master_, *link.orders);
       if (!port) return port.error();
       link.port = std::move(*port);
       if (Status status = watch(link.port->wait_fd()); !status.ok()) return status;
       links_.push_back(std::move(link));
-    } while (links_.size() < shares);
+    } while (links_.size() < partitions);
     return {};
   }
   std::vector<MasterPort*> ports() const {
@@ -206,15 +209,15 @@ class NetworkCluster final : public ClusterNode {
     return all;
   }
 
-  struct MasterOf {  // a share
+  struct MasterOf {  // a partition
     std::unique_ptr<MasterOrders> orders;
     std::unique_ptr<MasterLink> port;
   };
 
   metadata::MasterClientOptions master_;
   Fd epoll_;
-  std::uint64_t next_door_ns_ = 0;
-  std::unique_ptr<Door> door_;
+  std::uint64_t next_peer_port_ns_ = 0;
+  std::unique_ptr<PeerPort> peer_port_;
   std::unique_ptr<transport::Transport> transport_;
   // What transport_ is then, and has; null: TCP alone, and why.
   transport::choice::ChoiceTransport* choice_ = nullptr;

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "agent/cluster.h"
-#include "agent/options.h"
+#include "agent/options/options.h"
+#include "agent/server/remote_request.h"
 
 namespace mc::agent {
 

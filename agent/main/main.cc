@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "agent/agent.h"
-#include "agent/cluster/inner_master.h"
+#include "agent/cluster/master/inner_master.h"
 #include "agent/cluster/open_cluster.h"
 
 namespace {

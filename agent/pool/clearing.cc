@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a Store makes room at one place. What the policy gives up lies anywhere: in a pool of small
+// How a ObjectStore makes room at one place. What the policy gives up lies anywhere: in a pool of small
 // objects it leaves small holes, and a large object would empty half of the pool before enough of
 // them touch. So as many bytes are evicted as the large object needs, and then a piece of the pool
 // grows from the largest free block outwards: what lies beside it is moved into the holes.
@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "shm/pins.h"
 
 namespace mc::agent {
@@ -46,13 +46,13 @@ using Side = ExtentAllocator::Side;
 
 }  // namespace
 
-bool Store::clears_for(std::uint64_t bytes) const {
+bool ObjectStore::clears_for(std::uint64_t bytes) const {
   return clearing_.wanted_bytes != 0 && clearing_.wanted_bytes == in_granules(bytes);
 }
 
 // Continues clearing a place for this many bytes, or begins. True: here it is. Only one place is
 // cleared at a time, and others wait for it.
-bool Store::clear_place(std::uint64_t bytes, PoolExtents& extents) {
+bool ObjectStore::clear_place(std::uint64_t bytes, PoolExtents& extents) {
   const std::uint64_t wanted_bytes = in_granules(bytes);
   if (clearing_.wanted_bytes == 0) {
     if (clearing_useless_) return false;
@@ -75,7 +75,7 @@ bool Store::clear_place(std::uint64_t bytes, PoolExtents& extents) {
   return true;
 }
 
-void Store::give_up_clearing(bool until_tick) {
+void ObjectStore::give_up_clearing(bool until_tick) {
   for (std::uint32_t i = 0; i < clearing_.held.count; ++i) pool_->free(clearing_.held.at[i]);
   const bool asked = clearing_.asked;
   clearing_ = Clearing{};
@@ -83,7 +83,7 @@ void Store::give_up_clearing(bool until_tick) {
   clearing_useless_ = until_tick;
 }
 
-void Store::clear_step() {
+void ObjectStore::clear_step() {
   const std::uint64_t missing_bytes = clearing_.wanted_bytes - clearing_.held.bytes();
   if (pool_->free_bytes() < missing_bytes) {
     free_missing(missing_bytes - pool_->free_bytes());
@@ -104,7 +104,7 @@ void Store::clear_step() {
 }
 
 // What the policy gives up first. The pins of readers can delay it; then more has to go.
-void Store::free_missing(std::uint64_t missing_bytes) {
+void ObjectStore::free_missing(std::uint64_t missing_bytes) {
   const std::uint64_t start = counters_.evicted_bytes;
   const std::uint64_t wanted = std::min(missing_bytes, kStepBytes);
   std::uint64_t count = 0;
@@ -117,7 +117,7 @@ void Store::free_missing(std::uint64_t missing_bytes) {
   if (count == 0) give_up_clearing(true);
 }
 
-bool Store::begin_piece() {
+bool ObjectStore::begin_piece() {
   PoolExtent& piece = clearing_.held.at[0];
   if (!pool_->take_largest(clearing_.wanted_bytes, piece)) return false;
   clearing_.held.count = 1;
@@ -126,7 +126,7 @@ bool Store::begin_piece() {
 }
 
 // Takes the free blocks beside the piece. True: there was one.
-bool Store::absorb_beside() {
+bool ObjectStore::absorb_beside() {
   PoolExtent& piece = clearing_.held.at[clearing_.held.count - 1];
   bool grew = false;
   for (const Side side : {Side::kBehind, Side::kBefore}) {
@@ -140,7 +140,7 @@ bool Store::absorb_beside() {
 }
 
 // Whether an object can be moved or evicted now.
-bool Store::can_leave(std::uint32_t entry_id) const {
+bool ObjectStore::can_leave(std::uint32_t entry_id) const {
   if (entry_id >= index_->entry_count()) return false;
   const shm::Entry& entry = index_->entry(entry_id);
   const std::uint64_t version = entry.version.load_relaxed();
@@ -151,7 +151,7 @@ bool Store::can_leave(std::uint32_t entry_id) const {
 }
 
 // False: a hard pin keeps it, and there is no room for it elsewhere.
-bool Store::make_leave(std::uint32_t entry_id) {
+bool ObjectStore::make_leave(std::uint32_t entry_id) {
   const shm::Entry& entry = index_->entry(entry_id);
   if (entry.length.load_relaxed() <= kMaxMoveBytes && move_away(entry_id)) return true;
   if (pin_of(entry) == MC_PIN_HARD) return false;
@@ -161,9 +161,9 @@ bool Store::make_leave(std::uint32_t entry_id) {
 }
 
 // What lies beside the piece, up to what cannot leave.
-Store::Outlook Store::look_beside(const PoolExtent& piece, Side side) const {
+ObjectStore::Outlook ObjectStore::look_beside(const PoolExtent& piece, Side side) const {
   Outlook outlook;
-  NodeId at = piece.node;
+  BlockId at = piece.node;
   for (unsigned i = 0; i < kLookBlocks; ++i) {
     const auto beside = pool_->neighbour(piece, at, side);
     if (beside.kind == Kind::kNone) break;
@@ -179,14 +179,14 @@ Store::Outlook Store::look_beside(const PoolExtent& piece, Side side) const {
 
 // Moves away what lies on one side of the piece, a bounded part of it: the side with the greater
 // share of holes.
-void Store::empty_beside() {
+void ObjectStore::empty_beside() {
   const PoolExtent piece = clearing_.held.at[clearing_.held.count - 1];
   const Outlook behind = look_beside(piece, Side::kBehind);
   const Outlook before = look_beside(piece, Side::kBefore);
   const Side side = behind.used_share() <= before.used_share() ? Side::kBehind : Side::kBefore;
   const std::uint64_t missing_bytes = clearing_.wanted_bytes - clearing_.held.bytes();
   std::uint64_t passed_bytes = 0, left_bytes = 0, count = 0;
-  NodeId at = piece.node;
+  BlockId at = piece.node;
   while (passed_bytes < missing_bytes && left_bytes < kStepBytes && count < kStepObjects) {
     const auto beside = pool_->neighbour(piece, at, side);
     if (beside.kind == Kind::kNone) break;
@@ -205,7 +205,7 @@ void Store::empty_beside() {
 
 // The piece is kept if it is large enough to be one of those an object may have, and the next
 // begins behind what ended it.
-void Store::hop_over_obstacle() {
+void ObjectStore::hop_over_obstacle() {
   PoolExtents& held = clearing_.held;
   const PoolExtent piece = held.at[held.count - 1];
   const std::uint64_t left_bytes = clearing_.wanted_bytes - held.bytes();
@@ -231,7 +231,7 @@ void Store::hop_over_obstacle() {
 }
 
 // A hint only: what is pinned after this look waits in limbo as ever.
-void Store::look_at_pins() {
+void ObjectStore::look_at_pins() {
   clearing_.pins.clear();
   collect_pins_(clearing_.pins);
   std::sort(clearing_.pins.begin(), clearing_.pins.end());

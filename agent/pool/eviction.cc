@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a Store makes room: eviction, limbo, soft pins that run out, and shrinking.
+// How a ObjectStore makes room: eviction, limbo, soft pins that run out, and shrinking.
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 #include "shm/pins.h"
@@ -37,7 +37,7 @@ constexpr std::uint64_t kExpiryPeriodNs = 1000000000;
 
 }  // namespace
 
-bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
+bool ObjectStore::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
   if (pool_->allocate(bytes, false, extents)) return true;
   if (limbo_count() > 0) {
     reclaim();
@@ -57,7 +57,7 @@ bool Store::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
   return clear_place(bytes, extents);
 }
 
-bool Store::make_room(std::uint64_t bytes) {
+bool ObjectStore::make_room(std::uint64_t bytes) {
   if (bytes > capacity_bytes_) return false;
   while (live_bytes_ + bytes > capacity_bytes_) {
     const std::uint32_t victim = policy().evict();
@@ -68,7 +68,7 @@ bool Store::make_room(std::uint64_t bytes) {
 }
 
 // Evicts until an object of this length under this key keeps the pool within its capacity.
-bool Store::make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length) {
+bool ObjectStore::make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length) {
   for (;;) {
     // Looked up every time: eviction may take the very object that is to be replaced.
     const auto replaced = index_->find(key, hash);
@@ -82,7 +82,7 @@ bool Store::make_capacity(std::string_view key, std::uint64_t hash, std::uint64_
 
 // Does what the last answers left to be done, while their clients go on. In small steps: the next
 // request may be there already.
-void Store::catch_up() {
+void ObjectStore::catch_up() {
   admit_pending();
   const std::uint64_t share = granted_since_ + 1;
   granted_since_ = 0;
@@ -100,7 +100,7 @@ void Store::catch_up() {
 
 // Evicts until extents of this many bytes are gone, and no fewer objects than one fence should
 // serve. False: nothing could be evicted.
-bool Store::evict_some(std::uint64_t bytes) {
+bool ObjectStore::evict_some(std::uint64_t bytes) {
   const std::uint64_t most = std::clamp<std::uint64_t>(live_count() / 64, 1, kEvictBatch);
   const std::uint64_t start = counters_.evicted_bytes;
   std::uint64_t count = 0;
@@ -113,7 +113,7 @@ bool Store::evict_some(std::uint64_t bytes) {
 }
 
 // Evicts this many objects and their groups. Returns how many of them there were.
-std::uint64_t Store::evict_batch(std::uint64_t most) {
+std::uint64_t ObjectStore::evict_batch(std::uint64_t most) {
   std::array<std::uint32_t, kEvictBatch> victims;
   std::size_t count = 0;
   while (count < most) {
@@ -137,7 +137,7 @@ std::uint64_t Store::evict_batch(std::uint64_t most) {
 
 // Takes an object out that the policy has forgotten, and with it the rest of its group, since a
 // part of a group is of no use.
-void Store::evict_one(std::uint32_t victim) {
+void ObjectStore::evict_one(std::uint32_t victim) {
   const auto group =
       std::bit_cast<shm::AttributeField>(index_->entry(victim).attributes.load_relaxed()).group;
   const auto evict = [this](std::uint32_t id) {
@@ -161,7 +161,7 @@ void Store::evict_one(std::uint32_t victim) {
 }
 
 // REQUIRES: the object is in no table and unknown to the policy.
-void Store::to_limbo(std::uint32_t entry_id) {
+void ObjectStore::to_limbo(std::uint32_t entry_id) {
   shm::Entry& entry = index_->entry(entry_id);
   entry.version.store_release(
       shm::make_version(shm::sequence_of(entry.version.load_relaxed()), shm::EntryState::kLimbo));
@@ -175,7 +175,7 @@ void Store::to_limbo(std::uint32_t entry_id) {
   if (listener_ != nullptr) listener_->on_gone(entry_id);
 }
 
-void Store::forget_group_member(std::uint32_t entry_id) {
+void ObjectStore::forget_group_member(std::uint32_t entry_id) {
   const auto group =
       std::bit_cast<shm::AttributeField>(index_->entry(entry_id).attributes.load_relaxed()).group;
   const auto found = groups_.find(group);
@@ -184,14 +184,14 @@ void Store::forget_group_member(std::uint32_t entry_id) {
   if (found->second.empty()) groups_.erase(found);
 }
 
-void Store::reclaim() {
+void ObjectStore::reclaim() {
   if (!limbo_.empty()) check_limbo();
   free_cleared(cleared_.size());
 }
 
 // Readers wrote a pin and then checked the version; we changed the version and now read the pins:
 // what has none now will never have one.
-void Store::check_limbo() {
+void ObjectStore::check_limbo() {
   shm::heavy_fence();
   std::vector<std::uint64_t> pins;
   collect_pins_(pins);
@@ -209,7 +209,7 @@ void Store::check_limbo() {
 
 // Starts loading what freeing the objects after the next will need. Each step needs what the one
 // before it loads.
-void Store::prefetch_frees() const {
+void ObjectStore::prefetch_frees() const {
   const auto after = [this](std::size_t distance) {
     return cleared_.size() > distance ? cleared_[cleared_.size() - 1 - distance] : kNoEntry;
   };
@@ -231,7 +231,7 @@ void Store::prefetch_frees() const {
   }
 }
 
-void Store::free_cleared(std::uint64_t most) {
+void ObjectStore::free_cleared(std::uint64_t most) {
   for (; most > 0 && !cleared_.empty(); --most) {
     prefetch_frees();
     const std::uint32_t id = cleared_.back();
@@ -242,7 +242,7 @@ void Store::free_cleared(std::uint64_t most) {
   }
 }
 
-void Store::tick(std::uint64_t now_ns) {
+void ObjectStore::tick(std::uint64_t now_ns) {
   if (!soft_pins_.empty() && now_ns >= next_expiry_ns_) expire_soft_pins(now_ns);
   reclaim();
   if (clearing_.wanted_bytes != 0 && !clearing_.asked) give_up_clearing(false);
@@ -252,7 +252,7 @@ void Store::tick(std::uint64_t now_ns) {
   if (shrinking_) continue_shrink();
 }
 
-void Store::expire_soft_pins(std::uint64_t now_ns) {
+void ObjectStore::expire_soft_pins(std::uint64_t now_ns) {
   const auto now_s = static_cast<std::uint32_t>(now_ns / 1000000000u);
   std::erase_if(soft_pins_, [&](const auto& pin) {
     if (pin.second > now_s) return false;
@@ -268,7 +268,7 @@ void Store::expire_soft_pins(std::uint64_t now_ns) {
 
 // ---- Shrinking ----------------------------------------------------------------------------------
 
-void Store::resize(std::uint64_t pool_bytes) {
+void ObjectStore::resize(std::uint64_t pool_bytes) {
   give_up_clearing(false);
   pool_->resize(pool_bytes);
   capacity_bytes_ = capacity_option_ != 0 ? capacity_option_ : ~std::uint64_t{0};
@@ -278,7 +278,7 @@ void Store::resize(std::uint64_t pool_bytes) {
 
 // Empties the tails a little at a time: what lies there is moved to the front, or evicted when
 // there is no room. Reservations are waited for, pinned objects too.
-void Store::continue_shrink() {
+void ObjectStore::continue_shrink() {
   std::uint64_t moved_bytes = 0;
   for (std::uint64_t i = 0; i < kShrinkStep * 16 && moved_bytes < kShrinkStepBytes; ++i) {
     if (shrink_cursor_ >= index_->entry_count()) {
@@ -302,7 +302,7 @@ void Store::continue_shrink() {
   if (pool_->finish_shrinking()) shrinking_ = false;
 }
 
-std::uint64_t Store::tail_bytes(std::uint32_t entry_id) const {
+std::uint64_t ObjectStore::tail_bytes(std::uint32_t entry_id) const {
   const PoolExtents lies = extents(entry_id);
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < lies.count; ++i) {
@@ -312,7 +312,7 @@ std::uint64_t Store::tail_bytes(std::uint32_t entry_id) const {
   return bytes;
 }
 
-std::uint64_t Store::limbo_tail_bytes() const {
+std::uint64_t ObjectStore::limbo_tail_bytes() const {
   std::uint64_t bytes = 0;
   for (const std::uint32_t id : limbo_) bytes += tail_bytes(id);
   return bytes;
@@ -320,7 +320,7 @@ std::uint64_t Store::limbo_tail_bytes() const {
 
 // Copies an object to new extents under a new entry, replaces the old one in one store, and leaves
 // the old bytes to their readers. False: no room.
-bool Store::move_away(std::uint32_t old_id) {
+bool ObjectStore::move_away(std::uint32_t old_id) {
   const shm::Entry& old_entry = index_->entry(old_id);
   const std::uint64_t length = old_entry.length.load_relaxed();
   PoolExtents to;

@@ -28,7 +28,7 @@ std::uint32_t bits_above(std::uint32_t bit) { return 0xfffffffeu << bit; }
 ExtentAllocator::ExtentAllocator() {
   chunks_.push_back(std::make_unique_for_overwrite<Node[]>(kChunkNodes));
   node_count_ = 1;
-  at(kRing) = Node{0, kRing, kRing, kRingMark, kNoNode};
+  at(kRing) = Node{0, kRing, kRing, kRingMark, kNoBlock};
 }
 
 // ---- bins --------------------------------------------------------------------------------------
@@ -37,43 +37,43 @@ std::uint32_t ExtentAllocator::bin_of(const Node& node) const {
   return node.first >= limit_ ? kWithdrawnBin : size_class(granules(node));
 }
 
-void ExtentAllocator::put_in_bin(NodeId id, std::uint32_t bin) {
+void ExtentAllocator::put_in_bin(BlockId id, std::uint32_t bin) {
   Node& node = at(id);
-  node.bin_prev = kNoNode;
+  node.bin_prev = kNoBlock;
   node.bin_next = bins_[bin];
-  if (node.bin_next != kNoNode) at(node.bin_next).bin_prev = id;
+  if (node.bin_next != kNoBlock) at(node.bin_next).bin_prev = id;
   bins_[bin] = id;
   if (bin == kWithdrawnBin) return;
   filled_bins_[bin / 32] |= 1u << (bin % 32);
   filled_rows_ |= 1u << (bin / 32);
 }
 
-[[gnu::hot]] void ExtentAllocator::take_from_bin(NodeId id, std::uint32_t bin) {
+[[gnu::hot]] void ExtentAllocator::take_from_bin(BlockId id, std::uint32_t bin) {
   const Node& node = at(id);
-  if (node.bin_next != kNoNode) at(node.bin_next).bin_prev = node.bin_prev;
-  if (node.bin_prev != kNoNode) {
+  if (node.bin_next != kNoBlock) at(node.bin_next).bin_prev = node.bin_prev;
+  if (node.bin_prev != kNoBlock) {
     at(node.bin_prev).bin_next = node.bin_next;
     return;
   }
   bins_[bin] = node.bin_next;
-  if (node.bin_next != kNoNode || bin == kWithdrawnBin) return;
+  if (node.bin_next != kNoBlock || bin == kWithdrawnBin) return;
   filled_bins_[bin / 32] &= ~(1u << (bin % 32));
   if (filled_bins_[bin / 32] == 0) filled_rows_ &= ~(1u << (bin / 32));
 }
 
-[[gnu::hot]] void ExtentAllocator::move_bin(NodeId id, std::uint32_t old_bin) {
+[[gnu::hot]] void ExtentAllocator::move_bin(BlockId id, std::uint32_t old_bin) {
   const std::uint32_t bin = bin_of(at(id));
   if (bin == old_bin) return;
   take_from_bin(id, old_bin);
   put_in_bin(id, bin);
 }
 
-NodeId ExtentAllocator::fit_in_bin(std::uint32_t bin, std::uint32_t wanted, int tries) const {
-  NodeId id = bins_[bin];
-  for (; id != kNoNode && tries > 0; --tries, id = at(id).bin_next) {
+BlockId ExtentAllocator::fit_in_bin(std::uint32_t bin, std::uint32_t wanted, int tries) const {
+  BlockId id = bins_[bin];
+  for (; id != kNoBlock && tries > 0; --tries, id = at(id).bin_next) {
     if (granules(at(id)) >= wanted) return id;
   }
-  return kNoNode;
+  return kNoBlock;
 }
 
 std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
@@ -91,9 +91,9 @@ std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
 // ---- blocks ------------------------------------------------------------------------------------
 
 // A used block that begins at `first`, inside the block before `next`, and takes that one's rest.
-[[gnu::hot]] NodeId ExtentAllocator::insert_used_before(NodeId next, std::uint32_t first) {
-  NodeId id = spare_;
-  if (id != kNoNode) {
+[[gnu::hot]] BlockId ExtentAllocator::insert_used_before(BlockId next, std::uint32_t first) {
+  BlockId id = spare_;
+  if (id != kNoBlock) {
     spare_ = at(id).next;
   } else {
     id = node_count_++;
@@ -101,7 +101,7 @@ std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
       chunks_.push_back(std::make_unique_for_overwrite<Node[]>(kChunkNodes));
     }
   }
-  const NodeId prev = at(next).prev;
+  const BlockId prev = at(next).prev;
   at(id) = Node{first, prev, next, kUsedMark, kNoOwner};
   at(prev).next = id;
   at(next).prev = id;
@@ -109,7 +109,7 @@ std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
 }
 
 // Its granules fall to the block before it.
-void ExtentAllocator::erase(NodeId id) {
+void ExtentAllocator::erase(BlockId id) {
   Node& node = at(id);
   at(node.prev).next = node.next;
   at(node.next).prev = node.prev;
@@ -119,16 +119,16 @@ void ExtentAllocator::erase(NodeId id) {
 }
 
 // Turns a used block into free or withdrawn space, in two parts when it crosses the limit.
-void ExtentAllocator::release(NodeId id) {
+void ExtentAllocator::release(BlockId id) {
   const Node& node = at(id);
   if (node.first < limit_ && limit_ < end(node)) {
-    const NodeId beyond = insert_used_before(node.next, static_cast<std::uint32_t>(limit_));
+    const BlockId beyond = insert_used_before(node.next, static_cast<std::uint32_t>(limit_));
     release_on_one_side(beyond);
   }
   release_on_one_side(id);
 }
 
-void ExtentAllocator::release_on_one_side(NodeId id) {
+void ExtentAllocator::release_on_one_side(BlockId id) {
   const Node& node = at(id);
   const std::uint32_t freed = granules(node);
   used_ -= freed;
@@ -137,8 +137,8 @@ void ExtentAllocator::release_on_one_side(NodeId id) {
   } else {
     free_ += freed;
   }
-  const NodeId prev = node.prev;
-  const NodeId next = node.next;
+  const BlockId prev = node.prev;
+  const BlockId next = node.next;
   const bool join_prev = is_free(at(prev)) && node.first != limit_;
   const bool join_next = is_free(at(next)) && at(next).first != limit_;
   if (join_prev) {
@@ -171,20 +171,20 @@ bool ExtentAllocator::grow(std::uint64_t more) {
   return true;
 }
 
-[[gnu::hot]] NodeId ExtentAllocator::take(std::uint64_t wanted) {
-  if (wanted == 0 || wanted > free_ || out_of_nodes()) return kNoNode;
+[[gnu::hot]] BlockId ExtentAllocator::take(std::uint64_t wanted) {
+  if (wanted == 0 || wanted > free_ || out_of_nodes()) return kNoBlock;
   const auto count = static_cast<std::uint32_t>(wanted);
   const std::uint32_t own_bin = size_class(count);
   std::uint32_t bin = own_bin;
-  NodeId id = fit_in_bin(bin, count, kQuickTries);
-  if (id == kNoNode) {
+  BlockId id = fit_in_bin(bin, count, kQuickTries);
+  if (id == kNoBlock) {
     bin = next_filled_bin(own_bin);
     if (bin != kWithdrawnBin) {
       id = bins_[bin];
     } else {
       bin = own_bin;
       id = fit_in_bin(bin, count, kLastTries);
-      if (id == kNoNode) return kNoNode;
+      if (id == kNoBlock) return kNoBlock;
     }
   }
   used_ += count;
@@ -197,7 +197,7 @@ bool ExtentAllocator::grow(std::uint64_t more) {
     return id;
   }
   // The rest keeps the node, and while it stays in its size class also its place in the bin.
-  const NodeId used = insert_used_before(id, node.first);
+  const BlockId used = insert_used_before(id, node.first);
   node.first += count;
   move_bin(id, bin);
   return used;
@@ -209,20 +209,20 @@ std::uint64_t ExtentAllocator::largest_free() const {
   const auto column = static_cast<std::uint32_t>(std::bit_width(filled_bins_[row])) - 1;
   // Only blocks that allocate() looks at too.
   std::uint32_t largest = 0;
-  NodeId id = bins_[row * 32 + column];
-  for (int tries = kQuickTries; id != kNoNode && tries > 0; --tries, id = at(id).bin_next) {
+  BlockId id = bins_[row * 32 + column];
+  for (int tries = kQuickTries; id != kNoBlock && tries > 0; --tries, id = at(id).bin_next) {
     largest = std::max(largest, granules(at(id)));
   }
   return largest;
 }
 
-bool ExtentAllocator::free(NodeId id) {
+bool ExtentAllocator::free(BlockId id) {
   if (!is_used(id)) return false;
   release(id);
   return true;
 }
 
-bool ExtentAllocator::trim(NodeId id, std::uint64_t new_granules) {
+bool ExtentAllocator::trim(BlockId id, std::uint64_t new_granules) {
   if (!is_used(id) || out_of_nodes()) return false;
   const Node& node = at(id);
   const std::uint32_t old_granules = granules(node);
@@ -232,16 +232,16 @@ bool ExtentAllocator::trim(NodeId id, std::uint64_t new_granules) {
   return true;
 }
 
-Allocation ExtentAllocator::find(NodeId id) const {
+Allocation ExtentAllocator::find(BlockId id) const {
   if (!is_used(id)) return Allocation{};
   return Allocation{id, at(id).first, granules(at(id))};
 }
 
 // ---- room at one place -------------------------------------------------------------------------
 
-ExtentAllocator::Neighbour ExtentAllocator::neighbour(NodeId id, Side side) const {
+ExtentAllocator::Neighbour ExtentAllocator::neighbour(BlockId id, Side side) const {
   Neighbour beside;
-  const NodeId other = side == Side::kBefore ? at(id).prev : at(id).next;
+  const BlockId other = side == Side::kBefore ? at(id).prev : at(id).next;
   if (other == kRing || at(other).first >= limit_) return beside;
   const Node& node = at(other);
   beside.kind = is_free(node) ? Neighbour::Kind::kFree : Neighbour::Kind::kUsed;
@@ -251,7 +251,7 @@ ExtentAllocator::Neighbour ExtentAllocator::neighbour(NodeId id, Side side) cons
   return beside;
 }
 
-std::uint64_t ExtentAllocator::grow_into(NodeId id, Side side, std::uint64_t most) {
+std::uint64_t ExtentAllocator::grow_into(BlockId id, Side side, std::uint64_t most) {
   if (!is_used(id) || most == 0) return 0;
   const Neighbour beside = neighbour(id, side);
   if (beside.kind != Neighbour::Kind::kFree) return 0;
@@ -270,28 +270,28 @@ std::uint64_t ExtentAllocator::grow_into(NodeId id, Side side, std::uint64_t mos
   return count;
 }
 
-NodeId ExtentAllocator::take_behind(NodeId id, std::uint64_t most, unsigned tries) {
-  if (most == 0 || out_of_nodes()) return kNoNode;
+BlockId ExtentAllocator::take_behind(BlockId id, std::uint64_t most, unsigned tries) {
+  if (most == 0 || out_of_nodes()) return kNoBlock;
   for (; tries > 0; --tries) {
     id = at(id).next;
     if (id == kRing || at(id).first >= limit_) id = at(kRing).next;
-    if (id == kRing) return kNoNode;
+    if (id == kRing) return kNoBlock;
     if (!is_free(at(id)) || at(id).first >= limit_) continue;
     const std::uint64_t count = std::min<std::uint64_t>(most, granules(at(id)));
     return carve(id, at(id).first, static_cast<std::uint32_t>(count));
   }
-  return kNoNode;
+  return kNoBlock;
 }
 
 // ---- recovery ----------------------------------------------------------------------------------
 
 // Makes a part of a free block used.
-NodeId ExtentAllocator::carve(NodeId id, std::uint32_t first, std::uint32_t count) {
+BlockId ExtentAllocator::carve(BlockId id, std::uint32_t first, std::uint32_t count) {
   const std::uint32_t bin = bin_of(at(id));
   const std::uint32_t block_end = end(at(id));
   used_ += count;
   free_ -= count;
-  NodeId used = id;
+  BlockId used = id;
   if (at(id).first == first) {
     take_from_bin(id, bin);
     at(id).bin_prev = kUsedMark;
@@ -301,39 +301,39 @@ NodeId ExtentAllocator::carve(NodeId id, std::uint32_t first, std::uint32_t coun
     move_bin(id, bin);
   }
   if (first + count != block_end) {
-    const NodeId rest = insert_used_before(at(used).next, first + count);
+    const BlockId rest = insert_used_before(at(used).next, first + count);
     put_in_bin(rest, bin_of(at(rest)));
   }
   return used;
 }
 
 // The cursor is a block at or before the range's start, and moves up to the block after it.
-NodeId ExtentAllocator::claim_from(NodeId* cursor, const GranuleRange& range) {
-  if (range.granules == 0 || range.granules > size_ || out_of_nodes()) return kNoNode;
-  if (range.first_granule > size_ - range.granules) return kNoNode;
+BlockId ExtentAllocator::claim_from(BlockId* cursor, const GranuleRange& range) {
+  if (range.granules == 0 || range.granules > size_ || out_of_nodes()) return kNoBlock;
+  if (range.first_granule > size_ - range.granules) return kNoBlock;
   while (end(at(*cursor)) <= range.first_granule) *cursor = at(*cursor).next;
   const Node& node = at(*cursor);
-  if (!is_free(node) || range.first_granule < node.first) return kNoNode;
-  if (range.first_granule + range.granules > end(node)) return kNoNode;
-  const NodeId used = carve(*cursor, static_cast<std::uint32_t>(range.first_granule),
-                            static_cast<std::uint32_t>(range.granules));
+  if (!is_free(node) || range.first_granule < node.first) return kNoBlock;
+  if (range.first_granule + range.granules > end(node)) return kNoBlock;
+  const BlockId used = carve(*cursor, static_cast<std::uint32_t>(range.first_granule),
+                             static_cast<std::uint32_t>(range.granules));
   *cursor = used;
   return used;
 }
 
-std::optional<NodeId> ExtentAllocator::claim(std::uint64_t first_granule, std::uint64_t count) {
+std::optional<BlockId> ExtentAllocator::claim(std::uint64_t first_granule, std::uint64_t count) {
   const GranuleRange range{first_granule, count};
-  const NodeId id = claim_all(std::span(&range, 1)).front();
-  if (id == kNoNode) return std::nullopt;
+  const BlockId id = claim_all(std::span(&range, 1)).front();
+  if (id == kNoBlock) return std::nullopt;
   return id;
 }
 
-std::vector<NodeId> ExtentAllocator::claim_all(std::span<const GranuleRange> sorted_ranges) {
+std::vector<BlockId> ExtentAllocator::claim_all(std::span<const GranuleRange> sorted_ranges) {
   // Without a limit a free block is never in two parts, and a range needs one block only.
   const std::uint64_t limit = limit_;
   set_limit(kMaxGranules);
-  std::vector<NodeId> claimed(sorted_ranges.size(), kNoNode);
-  NodeId cursor = at(kRing).next;
+  std::vector<BlockId> claimed(sorted_ranges.size(), kNoBlock);
+  BlockId cursor = at(kRing).next;
   for (std::size_t i = 0; i < sorted_ranges.size(); ++i) {
     claimed[i] = claim_from(&cursor, sorted_ranges[i]);
   }
@@ -353,8 +353,8 @@ void ExtentAllocator::set_limit(std::uint64_t new_limit) {
   }
   // First everything beyond becomes used or loose, then the loose is released under the new limit,
   // which sorts, cuts and joins it.
-  NodeId id = at(kRing).prev;
-  NodeId lowest_id = kRing;
+  BlockId id = at(kRing).prev;
+  BlockId lowest_id = kRing;
   for (; id != kRing && end(at(id)) > lowest; id = at(id).prev) {
     lowest_id = id;
     Node& node = at(id);
@@ -367,7 +367,7 @@ void ExtentAllocator::set_limit(std::uint64_t new_limit) {
   limit_ = new_limit;
   used_beyond_limit_ = size_ > limit_ ? size_ - limit_ : 0;
   for (id = lowest_id; id != kRing;) {
-    const NodeId next = at(id).next;
+    const BlockId next = at(id).next;
     if (at(id).bin_prev == kLooseMark) release(id);
     id = next;
   }
@@ -376,7 +376,7 @@ void ExtentAllocator::set_limit(std::uint64_t new_limit) {
 std::uint64_t ExtentAllocator::used_beyond(std::uint64_t granule) const {
   if (granule == limit_) return used_beyond_limit_;
   std::uint64_t used = 0;
-  for (NodeId id = at(kRing).prev; id != kRing && end(at(id)) > granule; id = at(id).prev) {
+  for (BlockId id = at(kRing).prev; id != kRing && end(at(id)) > granule; id = at(id).prev) {
     const Node& node = at(id);
     if (!is_free(node)) used += end(node) - std::max<std::uint64_t>(node.first, granule);
   }
@@ -388,7 +388,7 @@ bool ExtentAllocator::truncate(std::uint64_t new_size) {
   if (used_beyond(new_size) != 0) return false;
   // Cuts the free block that may cross the new end, so that all beyond it is withdrawn.
   if (limit_ > new_size) set_limit(new_size);
-  const NodeId tail = at(kRing).prev;
+  const BlockId tail = at(kRing).prev;
   if (at(tail).first == new_size) {
     take_from_bin(tail, kWithdrawnBin);
     erase(tail);
@@ -413,10 +413,10 @@ std::string ExtentAllocator::check() const {
 }
 
 std::string ExtentAllocator::check_blocks(std::uint64_t* free_blocks) const {
-  const auto block = [](NodeId id) { return "block " + std::to_string(id); };
+  const auto block = [](BlockId id) { return "block " + std::to_string(id); };
   if (at(kRing).first != size_ || at(kRing).bin_prev != kRingMark) return "the ring is not closed";
   std::uint64_t used = 0, beyond = 0, usable = 0, blocks = 1, expected_first = 0;
-  for (NodeId id = at(kRing).next; id != kRing; id = at(id).next, ++blocks) {
+  for (BlockId id = at(kRing).next; id != kRing; id = at(id).next, ++blocks) {
     if (id >= node_count_ || blocks >= node_count_) return "the ring does not end";
     const Node& node = at(id);
     if (node.first != expected_first) return block(id) + " does not begin where the last one ends";
@@ -438,7 +438,7 @@ std::string ExtentAllocator::check_blocks(std::uint64_t* free_blocks) const {
   if (used != used_) return "wrong count of used granules";
   if (beyond != used_beyond_limit_) return "wrong count of used granules beyond the limit";
   if (usable != free_) return "wrong count of free granules";
-  for (NodeId id = spare_; id != kNoNode; id = at(id).next, ++blocks) {
+  for (BlockId id = spare_; id != kNoBlock; id = at(id).next, ++blocks) {
     if (blocks >= node_count_) return "the list of spare nodes does not end";
     if (at(id).bin_prev != kSpareMark) return block(id) + " is spare, but not marked so";
   }
@@ -451,12 +451,12 @@ std::string ExtentAllocator::check_bins(std::uint64_t free_blocks) const {
     const std::string name = "bin " + std::to_string(bin);
     if (bin < kWithdrawnBin) {
       const bool marked = (filled_bins_[bin / 32] >> (bin % 32) & 1) != 0;
-      if (marked != (bins_[bin] != kNoNode)) return name + " is marked wrongly";
+      if (marked != (bins_[bin] != kNoBlock)) return name + " is marked wrongly";
       const bool row_marked = (filled_rows_ >> (bin / 32) & 1) != 0;
       if (row_marked != (filled_bins_[bin / 32] != 0)) return name + "'s row is marked wrongly";
     }
-    NodeId prev = kNoNode;
-    for (NodeId id = bins_[bin]; id != kNoNode; prev = id, id = at(id).bin_next) {
+    BlockId prev = kNoBlock;
+    for (BlockId id = bins_[bin]; id != kNoBlock; prev = id, id = at(id).bin_next) {
       if (++binned > free_blocks) return name + " holds a block that is not free, or does not end";
       if (at(id).bin_prev != prev) return name + " has a broken link";
       if (bin_of(at(id)) != bin) return name + " holds a block of another class";

@@ -30,11 +30,11 @@ namespace mc::agent {
 inline constexpr std::uint64_t kGranuleBytes = 256;
 
 // Names an allocation until it is freed; reused afterwards.
-using NodeId = std::uint32_t;
-inline constexpr NodeId kNoNode = 0;
+using BlockId = std::uint32_t;
+inline constexpr BlockId kNoBlock = 0;
 
 struct Allocation {
-  NodeId node = kNoNode;
+  BlockId node = kNoBlock;
   std::uint32_t first_granule = 0;
   std::uint32_t granules = 0;
 };
@@ -61,8 +61,8 @@ class ExtentAllocator {
   [[nodiscard]] std::optional<Allocation> allocate(std::uint64_t granules) {
     // Put together here, in registers: a result read back from memory would wait for every store
     // before it, and those go to cold lines.
-    const NodeId node = take(granules);
-    if (node == kNoNode) return std::nullopt;
+    const BlockId node = take(granules);
+    if (node == kNoBlock) return std::nullopt;
     return Allocation{node, at(node).first, static_cast<std::uint32_t>(granules)};
   }
   // A size that allocate() is sure to grant now; less than the largest free block by 1/32 at most.
@@ -70,48 +70,48 @@ class ExtentAllocator {
   [[nodiscard]] std::uint64_t largest_free() const;
 
   // False, and no change, when the node names no allocation (freed twice, never given).
-  bool free(NodeId node);
+  bool free(BlockId node);
   // Start loading what free() of this node will need: first itself, some time later its neighbours.
-  void prefetch(NodeId node) const { __builtin_prefetch(&at(node)); }
-  void prefetch_neighbours(NodeId node) const {
+  void prefetch(BlockId node) const { __builtin_prefetch(&at(node)); }
+  void prefetch_neighbours(BlockId node) const {
     __builtin_prefetch(&at(at(node).prev), 1);
     __builtin_prefetch(&at(at(node).next), 1);
   }
   // Keeps the first new_granules and gives back the rest. False, and no change, when the node
   // names no allocation or new_granules is 0 or more than it has.
-  bool trim(NodeId node, std::uint64_t new_granules);
+  bool trim(BlockId node, std::uint64_t new_granules);
   // Where an allocation lies; granules is 0 when the node names none.
-  [[nodiscard]] Allocation find(NodeId node) const;
+  [[nodiscard]] Allocation find(BlockId node) const;
 
   // ---- Making room at one place: an allocation is grown over what lies beside it.
   // A number of the caller's for an allocation: whose it is. kNoOwner until it is set.
   static constexpr std::uint32_t kNoOwner = 0xffffffff;
-  void set_owner(NodeId node, std::uint32_t owner) {
+  void set_owner(BlockId node, std::uint32_t owner) {
     if (is_used(node)) at(node).bin_next = owner;
   }
   enum class Side { kBefore, kBehind };
   struct Neighbour {
     enum class Kind { kNone, kFree, kUsed };  // kNone: the range, or what may be allocated, ends
     Kind kind = Kind::kNone;
-    NodeId node = kNoNode;
+    BlockId node = kNoBlock;
     std::uint32_t owner = kNoOwner;  // of a used one
     std::uint64_t granules = 0;
   };
   // What lies beside a block, used or free. Constant time.
-  [[nodiscard]] Neighbour neighbour(NodeId node, Side side) const;
+  [[nodiscard]] Neighbour neighbour(BlockId node, Side side) const;
   // An allocation takes up to `most` granules of the free block beside it. Returns how many; 0 when
   // that one is not free or the node names no allocation.
-  std::uint64_t grow_into(NodeId node, Side side, std::uint64_t most);
+  std::uint64_t grow_into(BlockId node, Side side, std::uint64_t most);
   // Allocates the beginning, up to `most` granules, of the next free block behind this one, passing
   // over at most `tries` blocks and from the end to the start of the range. kNoNode: none there.
-  [[nodiscard]] NodeId take_behind(NodeId node, std::uint64_t most, unsigned tries);
+  [[nodiscard]] BlockId take_behind(BlockId node, std::uint64_t most, unsigned tries);
 
   // Recovery: marks given ranges as used, also beyond the limit. nullopt or kNoNode for one that is
   // empty, out of bounds, or overlaps a used one. claim() walks the blocks; for many ranges use
   // claim_all(), which takes them sorted by first granule, walks once, answers in their order, and
   // of two that overlap accepts the earlier. A range out of order is refused.
-  [[nodiscard]] std::optional<NodeId> claim(std::uint64_t first_granule, std::uint64_t granules);
-  [[nodiscard]] std::vector<NodeId> claim_all(std::span<const GranuleRange> sorted_ranges);
+  [[nodiscard]] std::optional<BlockId> claim(std::uint64_t first_granule, std::uint64_t granules);
+  [[nodiscard]] std::vector<BlockId> claim_all(std::span<const GranuleRange> sorted_ranges);
 
   // From now on nothing at or beyond the limit is allocated: free space there is withdrawn, and so
   // is what is freed or grown there later. A higher limit gives it back. Walks the blocks beyond
@@ -138,24 +138,24 @@ class ExtentAllocator {
  private:
   struct Node {
     std::uint32_t first;  // granule
-    NodeId prev;          // neighbours by address; a spare node's next spare
-    NodeId next;
-    NodeId bin_prev;  // in a bin: the node before, or kNoNode at its head; else a state mark
-    NodeId bin_next;  // used: the owner
+    BlockId prev;         // neighbours by address; a spare node's next spare
+    BlockId next;
+    BlockId bin_prev;  // in a bin: the node before, or kNoNode at its head; else a state mark
+    BlockId bin_next;  // used: the owner
   };
   static_assert(sizeof(Node) == 20, "the promise of 20 bytes per allocation");
 
   // Node 0 closes the ring of neighbours: its first granule is the size, so that the end of any
   // block is the start of its next.
-  static constexpr NodeId kRing = 0;
+  static constexpr BlockId kRing = 0;
   // At this many nodes allocate() and claim() stop; what free() and set_limit() still need fits
   // below the marks, the values of bin_prev that are no node id.
-  static constexpr NodeId kMaxNodes = 0xfffff000;
-  static constexpr NodeId kFirstMark = 0xffffff00;
-  static constexpr NodeId kRingMark = 0xfffffffc;
-  static constexpr NodeId kSpareMark = 0xfffffffd;
-  static constexpr NodeId kLooseMark = 0xfffffffe;  // free, but in no bin while the limit moves
-  static constexpr NodeId kUsedMark = 0xffffffff;
+  static constexpr BlockId kMaxNodes = 0xfffff000;
+  static constexpr BlockId kFirstMark = 0xffffff00;
+  static constexpr BlockId kRingMark = 0xfffffffc;
+  static constexpr BlockId kSpareMark = 0xfffffffd;
+  static constexpr BlockId kLooseMark = 0xfffffffe;  // free, but in no bin while the limit moves
+  static constexpr BlockId kUsedMark = 0xffffffff;
 
   // Nodes come in chunks that never move: no copy of them all when there is one more.
   static constexpr unsigned kChunkBits = 14;
@@ -164,39 +164,39 @@ class ExtentAllocator {
   static constexpr std::uint32_t kRows = 28;  // of 32 bins each
   static constexpr std::uint32_t kWithdrawnBin = kRows * 32;
 
-  [[nodiscard]] Node& at(NodeId id) { return chunks_[id >> kChunkBits][id & (kChunkNodes - 1)]; }
-  [[nodiscard]] const Node& at(NodeId id) const {
+  [[nodiscard]] Node& at(BlockId id) { return chunks_[id >> kChunkBits][id & (kChunkNodes - 1)]; }
+  [[nodiscard]] const Node& at(BlockId id) const {
     return chunks_[id >> kChunkBits][id & (kChunkNodes - 1)];
   }
   [[nodiscard]] std::uint32_t end(const Node& node) const { return at(node.next).first; }
   [[nodiscard]] std::uint32_t granules(const Node& node) const { return end(node) - node.first; }
   [[nodiscard]] static bool is_free(const Node& node) { return node.bin_prev < kFirstMark; }
-  [[nodiscard]] bool is_used(NodeId id) const {
+  [[nodiscard]] bool is_used(BlockId id) const {
     return id < node_count_ && at(id).bin_prev == kUsedMark;
   }
-  [[nodiscard]] bool out_of_nodes() const { return node_count_ >= kMaxNodes && spare_ == kNoNode; }
+  [[nodiscard]] bool out_of_nodes() const { return node_count_ >= kMaxNodes && spare_ == kNoBlock; }
 
-  [[nodiscard]] NodeId take(std::uint64_t granules);
+  [[nodiscard]] BlockId take(std::uint64_t granules);
   [[nodiscard]] std::uint32_t bin_of(const Node& node) const;
-  [[nodiscard]] NodeId fit_in_bin(std::uint32_t bin, std::uint32_t granules, int tries) const;
+  [[nodiscard]] BlockId fit_in_bin(std::uint32_t bin, std::uint32_t granules, int tries) const;
   [[nodiscard]] std::uint32_t next_filled_bin(std::uint32_t bin) const;
-  void put_in_bin(NodeId id, std::uint32_t bin);
-  void take_from_bin(NodeId id, std::uint32_t bin);
-  void move_bin(NodeId id, std::uint32_t old_bin);
+  void put_in_bin(BlockId id, std::uint32_t bin);
+  void take_from_bin(BlockId id, std::uint32_t bin);
+  void move_bin(BlockId id, std::uint32_t old_bin);
 
-  [[nodiscard]] NodeId insert_used_before(NodeId next, std::uint32_t first);
-  void erase(NodeId id);
-  void release(NodeId id);
-  void release_on_one_side(NodeId id);
-  [[nodiscard]] NodeId carve(NodeId id, std::uint32_t first, std::uint32_t granules);
-  [[nodiscard]] NodeId claim_from(NodeId* cursor, const GranuleRange& range);
+  [[nodiscard]] BlockId insert_used_before(BlockId next, std::uint32_t first);
+  void erase(BlockId id);
+  void release(BlockId id);
+  void release_on_one_side(BlockId id);
+  [[nodiscard]] BlockId carve(BlockId id, std::uint32_t first, std::uint32_t granules);
+  [[nodiscard]] BlockId claim_from(BlockId* cursor, const GranuleRange& range);
 
   [[nodiscard]] std::string check_blocks(std::uint64_t* free_blocks) const;
   [[nodiscard]] std::string check_bins(std::uint64_t free_blocks) const;
 
   std::vector<std::unique_ptr<Node[]>> chunks_;
   std::uint32_t node_count_ = 0;  // ever made, the ring's own included
-  NodeId spare_ = kNoNode;
+  BlockId spare_ = kNoBlock;
   std::uint64_t size_ = 0;
   std::uint64_t limit_ = kMaxGranules;
   std::uint64_t used_ = 0;
@@ -204,7 +204,7 @@ class ExtentAllocator {
   std::uint64_t free_ = 0;
   std::uint32_t filled_rows_ = 0;
   std::array<std::uint32_t, kRows> filled_bins_{};
-  std::array<NodeId, kWithdrawnBin + 1> bins_{};  // the head of each list
+  std::array<BlockId, kWithdrawnBin + 1> bins_{};  // the head of each list
 };
 
 }  // namespace mc::agent

@@ -347,8 +347,8 @@ bool ExtentPool::take_largest(std::uint64_t most_bytes, PoolExtent& extent) {
 bool ExtentPool::take_behind(const PoolExtent& from, std::uint64_t most_bytes, unsigned tries,
                              PoolExtent& extent) {
   const std::size_t arena = from.offset_bytes / stride_;
-  const NodeId node = arenas_[arena]->take_behind(from.node, granules_for(most_bytes), tries);
-  if (node == kNoNode) return false;
+  const BlockId node = arenas_[arena]->take_behind(from.node, granules_for(most_bytes), tries);
+  if (node == kNoBlock) return false;
   const Allocation got = arenas_[arena]->find(node);
   extent = {arena * stride_ + got.first_granule * kGranuleBytes, got.granules * kGranuleBytes,
             node};
@@ -374,8 +374,8 @@ void ExtentPool::trim(PoolExtents& extents, std::uint64_t bytes) {
   extents.count = kept;
 }
 
-std::vector<NodeId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> sorted) {
-  std::vector<NodeId> nodes(sorted.size(), kNoNode);
+std::vector<BlockId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> sorted) {
+  std::vector<BlockId> nodes(sorted.size(), kNoBlock);
   std::size_t at = 0;
   for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
     const std::uint64_t base = arena * stride_;
@@ -389,7 +389,7 @@ std::vector<NodeId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> sor
       ranges.push_back({(extent.offset_bytes - base) / kGranuleBytes,
                         whole ? extent.length_bytes / kGranuleBytes : 0});
     }
-    const std::vector<NodeId> claimed = arenas_[arena]->claim_all(ranges);
+    const std::vector<BlockId> claimed = arenas_[arena]->claim_all(ranges);
     std::copy(claimed.begin(), claimed.end(), nodes.begin() + static_cast<std::ptrdiff_t>(first));
   }
   return nodes;

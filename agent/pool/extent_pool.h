@@ -29,7 +29,7 @@ namespace mc::agent {
 struct PoolExtent {
   std::uint64_t offset_bytes;
   std::uint64_t length_bytes;  // whole granules
-  NodeId node;
+  BlockId node;
 };
 
 struct PoolExtents {
@@ -78,7 +78,7 @@ class ExtentPool {
     arenas_[extent.offset_bytes / stride_]->set_owner(extent.node, owner);
   }
   // What lies beside a block, used or free, of the same arena as the extent.
-  Neighbour neighbour(const PoolExtent& extent, NodeId node, Side side) const {
+  Neighbour neighbour(const PoolExtent& extent, BlockId node, Side side) const {
     return arenas_[extent.offset_bytes / stride_]->neighbour(node, side);
   }
   // Grows the extent by up to `most_bytes` of the free block beside it. False: it is not free.
@@ -90,7 +90,7 @@ class ExtentPool {
                    PoolExtent& extent);
 
   // Marks ranges, sorted by offset, as used; node kNoNode where one overlaps or is out of bounds.
-  std::vector<NodeId> claim_all(std::span<const shm::ExtentRecord> sorted);
+  std::vector<BlockId> claim_all(std::span<const shm::ExtentRecord> sorted);
 
   // Changes the target; growing and shrinking go on in the background.
   void resize(std::uint64_t pool_bytes);

@@ -33,7 +33,7 @@ void KeyHeap::add_slabs(std::uint64_t slab_count) {
   }
   slabs_.resize(new_count);
   // The last one in is the first one out: the file fills from its start.
-  for (std::uint32_t slab = new_count; slab-- > old_count;) put_in_list(slab, kStock);
+  for (std::uint32_t slab = new_count; slab-- > old_count;) put_in_list(slab, kReservationCache);
 }
 
 void KeyHeap::put_in_list(std::uint32_t slab, std::uint32_t list) {
@@ -55,7 +55,7 @@ void KeyHeap::take_from_list(std::uint32_t slab, std::uint32_t list) {
   }
 }
 
-// Moves a slab from the stock to a class.
+// Moves a slab from the reservation cache to a class.
 void KeyHeap::assign(std::uint32_t slab, std::uint32_t units) {
   auto records = std::make_unique<Records>();
   records->units = units;
@@ -65,7 +65,7 @@ void KeyHeap::assign(std::uint32_t slab, std::uint32_t units) {
   if (count % 64 != 0) records->free[full_words] = (std::uint64_t{1} << (count % 64)) - 1;
   const std::uint32_t words = (count + 63) / 64;
   records->words_with_free = ~std::uint64_t{0} >> (64 - words);
-  take_from_list(slab, kStock);
+  take_from_list(slab, kReservationCache);
   slabs_[slab].records = std::move(records);
   ++slabs_in_use_;
   put_in_list(slab, units);
@@ -92,15 +92,15 @@ void KeyHeap::mark_free(std::uint32_t slab, std::uint32_t record) {
   take_from_list(slab, records.units);
   slabs_[slab].records.reset();
   --slabs_in_use_;
-  put_in_list(slab, kStock);
+  put_in_list(slab, kReservationCache);
 }
 
 OptionalId KeyHeap::allocate(std::uint32_t bytes) {
   const std::uint32_t units = class_of(bytes);
   if (units == 0) return std::nullopt;
   if (lists_[units] == kNoSlab) {
-    if (lists_[kStock] == kNoSlab && !grow()) return std::nullopt;
-    assign(lists_[kStock], units);
+    if (lists_[kReservationCache] == kNoSlab && !grow()) return std::nullopt;
+    assign(lists_[kReservationCache], units);
   }
   const std::uint32_t slab = lists_[units];
   const Records& records = *slabs_[slab].records;
@@ -189,7 +189,8 @@ std::string KeyHeap::check_list(std::uint32_t list, std::uint64_t* listed) const
     if (++*listed > slabs_.size()) return "does not end";
     if (slabs_[slab].prev != prev) return "has a broken link";
     const Records* records = slabs_[slab].records.get();
-    if ((records == nullptr ? kStock : records->units) != list) return "holds a foreign slab";
+    if ((records == nullptr ? kReservationCache : records->units) != list)
+      return "holds a foreign slab";
     if (records != nullptr && records->words_with_free == 0) return "holds a full slab";
   }
   return "";

@@ -2,7 +2,7 @@
 //
 // What it is: the allocator of key records in a memory file that the agent alone writes. The file
 // is cut into slabs of 64 KiB; a slab in use holds records of one size class (a multiple of 16
-// bytes) without headers, an empty one goes back to the stock that all classes take from. All
+// bytes) without headers, an empty one goes back to the reservation cache that all classes take from. All
 // operations take constant time, but for making the file longer.
 // Threads: one; the owner of the pool calls it.
 // Owns: a bitmap and a count per slab in use, in private memory. It never touches the records; the
@@ -70,8 +70,8 @@ class KeyHeap {
   static_assert(kWords <= 64, "one word tells which words have a free record");
   static constexpr std::uint32_t kClasses = kMaxRecordBytes / kUnitBytes;
   static constexpr std::uint32_t kNoSlab = 0xffffffff;
-  // List 0 is the stock of empty slabs; list c the slabs of class c that have a free record.
-  static constexpr std::uint32_t kStock = 0;
+  // List 0 is the reservation cache of empty slabs; list c the slabs of class c that have a free record.
+  static constexpr std::uint32_t kReservationCache = 0;
 
   struct Records {
     std::uint32_t units;  // of one record: the class
@@ -80,7 +80,7 @@ class KeyHeap {
     std::array<std::uint64_t, kWords> free;  // a bit per record, 1 = free
   };
   struct Slab {
-    std::unique_ptr<Records> records;  // null while in stock
+    std::unique_ptr<Records> records;  // null while in reservation cache
     std::uint32_t prev = kNoSlab;      // in its list
     std::uint32_t next = kNoSlab;
   };

@@ -19,10 +19,11 @@ shm::AttributeField attributes(const shm::Entry& entry) {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::recover(const Config& config, CollectPins collect_pins,
-                                              MemoryFile index, MemoryFile pool,
-                                              const SessionKnown& session_known) {
-  auto store = std::unique_ptr<Store>(new Store(config, std::move(collect_pins)));
+Result<std::unique_ptr<ObjectStore>> ObjectStore::recover(const Config& config,
+                                                          CollectPins collect_pins,
+                                                          MemoryFile index, MemoryFile pool,
+                                                          const SessionKnown& session_known) {
+  auto store = std::unique_ptr<ObjectStore>(new ObjectStore(config, std::move(collect_pins)));
   if (!store->policy_) return fail(MC_INVALID_ARGUMENT, "no policy is named " + config.policy);
   auto adopted = ObjectIndex::adopt(std::move(index));
   if (!adopted) return fail(adopted.error());
@@ -140,22 +141,22 @@ void Recovery::claim_extents() {
   std::vector<shm::ExtentRecord> sorted;
   sorted.reserve(claims.size());
   for (const Claim& claim : claims) sorted.push_back(claim.extent);
-  const std::vector<NodeId> nodes = store_.pool_->claim_all(sorted);
-  store_.nodes_.resize(fates_.size(), kNoNode);
+  const std::vector<BlockId> nodes = store_.pool_->claim_all(sorted);
+  store_.nodes_.resize(fates_.size(), kNoBlock);
   std::vector<std::uint32_t> damaged;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const Claim& claim = claims[i];
     const std::uint32_t count = key_field(index_.entry(claim.id)).extent_count;
-    if (nodes[i] == kNoNode) damaged.push_back(claim.id);
+    if (nodes[i] == kNoBlock) damaged.push_back(claim.id);
     if (claim.part == 0) store_.nodes_[claim.id] = nodes[i];
     // What was refused may name any place.
-    if (nodes[i] != kNoNode) {
+    if (nodes[i] != kNoBlock) {
       store_.pool_->set_owner({claim.extent.offset_bytes, claim.extent.length_bytes, nodes[i]},
                               claim.id);
     }
     if (count > 1) {
-      std::vector<NodeId>& many = store_.many_nodes_[claim.id];
-      many.resize(count, kNoNode);
+      std::vector<BlockId>& many = store_.many_nodes_[claim.id];
+      many.resize(count, kNoBlock);
       many[claim.part] = nodes[i];
     }
   }
@@ -163,7 +164,7 @@ void Recovery::claim_extents() {
     if (fates_[id] == Fate::kFree) continue;
     const PoolExtents extents = store_.extents(id);
     for (std::uint32_t i = 0; i < extents.count; ++i) {
-      if (extents.at[i].node != kNoNode) store_.pool_->free(extents.at[i]);
+      if (extents.at[i].node != kNoBlock) store_.pool_->free(extents.at[i]);
     }
     store_.many_nodes_.erase(id);
     fates_[id] = Fate::kFree;

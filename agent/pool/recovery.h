@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: rebuilding a Store from the files of an agent that was killed. The entries' version
+// What it is: rebuilding a ObjectStore from the files of an agent that was killed. The entries' version
 // words
 //   decide: kLive is an object, kReserved a client's that may still be writing, kLimbo an object
 //   that readers may still hold, all else is free. Each is checked (bounds, overlap, key hash, one
@@ -9,13 +9,13 @@
 // Threads: the agent's loop, before it serves. Trusts: nothing in the files.
 #pragma once
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 
 namespace mc::agent {
 
 class Recovery {
  public:
-  Recovery(Store& store, const Store::SessionKnown& session_known)
+  Recovery(ObjectStore& store, const ObjectStore::SessionKnown& session_known)
       : store_(store), index_(*store.index_), session_known_(session_known) {}
   Status run();
 
@@ -34,9 +34,9 @@ class Recovery {
   void admit_family(std::uint32_t id);
   void admit_one(std::uint32_t id);
 
-  Store& store_;
+  ObjectStore& store_;
   ObjectIndex& index_;
-  const Store::SessionKnown& session_known_;
+  const ObjectStore::SessionKnown& session_known_;
   std::vector<Fate> fates_;
   std::vector<bool> admitted_;
   std::uint64_t last_sequence_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: who hears of objects that come to a Store and leave it: the cluster, which tells the
+// What it is: who hears of objects that come to a ObjectStore and leave it: the cluster, which tells the
 //   master. A store of a host alone has none.
 // Threads: the agent's loop; called from within the store's own calls, so it must not call back.
 #pragma once

@@ -6,7 +6,7 @@
 //   back with what it holds under the versions it held it under.
 //
 //   row   0        8         9         10     11            12      13      16
-//         │ version│ replicas│ untold  │ parts│ stripes here│ part  │ 0 … 0 │
+//         │ version│ replicas│ unannounced  │ parts│ stripes here│ part  │ 0 … 0 │
 //
 //   Of a stripe: in how many parts its object is, which of them it belongs to (1: the first), and
 //   how many stripes of that are here.
@@ -27,11 +27,11 @@ class VersionBook {
  public:
   // A put of which no master has said that it took it. No removal can have meant it.
   // kStripe: of a put that is not complete, and never will be if this agent ends.
-  enum class Untold : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2, kStripe = 3 };
+  enum class Unannounced : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2, kStripe = 3 };
   struct Row {
     std::uint64_t version = 0;
     std::uint8_t replicas = 1;
-    Untold untold = Untold::kNo;
+    Unannounced unannounced = Unannounced::kNo;
     std::uint8_t parts = 0;
     std::uint8_t stripes_here = 0;
     std::uint8_t part = 0;

@@ -10,8 +10,8 @@
 #include "ctl/bench/bare_stream.h"
 #include "ctl/bench/transport_target.h"
 #include "libmc/base/clock.h"
+#include "transport/flow/waiter.h"
 #include "transport/tcp/socket.h"
-#include "transport/waiter.h"
 
 namespace mc::ctl {
 
@@ -26,7 +26,7 @@ constexpr std::uint64_t kSpinNs = 20'000;
 class Asker {
  public:
   static Result<std::unique_ptr<Asker>> create(const TransportPlan& plan, const HostPort& target,
-                                               const TargetCard& card, unsigned number,
+                                               const TargetDescriptor& descriptor, unsigned number,
                                                std::uint64_t timeout_ns) {
     auto memory = BenchMemory::map(*std::ranges::max_element(plan.block_bytes) * plan.batch);
     if (!memory) return fail(memory.error());
@@ -35,7 +35,7 @@ class Asker {
     auto stream = open_stream(target, timeout_ns);
     if (!stream) return fail(stream.error());
     auto made = std::unique_ptr<Asker>(
-        new Asker(plan, card, std::move(*node), std::move(*memory), std::move(*stream)));
+        new Asker(plan, descriptor, std::move(*node), std::move(*memory), std::move(*stream)));
     made->timeout_ns_ = timeout_ns;
     RegionSpec spec;
     spec.data = made->memory_.bytes().data();
@@ -45,7 +45,7 @@ class Asker {
     const auto peer = made->transport().connect({kTargetNode, 4});
     if (!peer) return fail(peer.error());
     made->peer_ = *peer;
-    const auto remote = made->transport().import_region(*peer, card.region);
+    const auto remote = made->transport().import_region(*peer, descriptor.region);
     if (!remote) return fail(remote.error());
     made->remote_ = *remote;
     made->copy_from_.assign(made->copies() ? made->memory_.bytes().size() : 0, std::byte{1});
@@ -58,7 +58,7 @@ class Asker {
   // One batch, from the next place of the target's memory.
   mc_status move(std::uint64_t block, bool write) {
     const std::uint64_t bytes = block * plan_.batch;
-    if (offset_ + bytes > card_.memory_bytes) offset_ = 0;
+    if (offset_ + bytes > descriptor_.memory_bytes) offset_ = 0;
     pieces_.resize(plan_.batch);
     operations_.assign(plan_.batch, {});
     const std::uint64_t deadline_ns = now_ns() + timeout_ns_;
@@ -107,10 +107,10 @@ class Asker {
   const std::string& error() const { return error_; }
 
  private:
-  Asker(const TransportPlan& plan, const TargetCard& card, std::unique_ptr<TransportNode> node,
-        BenchMemory memory, Fd stream)
+  Asker(const TransportPlan& plan, const TargetDescriptor& descriptor,
+        std::unique_ptr<TransportNode> node, BenchMemory memory, Fd stream)
       : plan_(plan),
-        card_(card),
+        descriptor_(descriptor),
         memory_(std::move(memory)),
         node_(std::move(node)),
         stream_(std::move(stream)) {}
@@ -144,7 +144,7 @@ class Asker {
   static constexpr std::uint64_t kMaxSleepNs = 5'000'000;  // handshakes are under way, too
 
   const TransportPlan& plan_;
-  const TargetCard& card_;
+  const TargetDescriptor& descriptor_;
   std::uint64_t timeout_ns_ = 0;
   BenchMemory memory_;
   std::unique_ptr<TransportNode> node_;  // before its memory goes
@@ -268,20 +268,20 @@ Status run_transport_cases(const TransportPlan& plan, std::uint64_t timeout_ns,
     target = own->address();
   }
   if (!target) return {MC_INVALID_ARGUMENT, "--connect: \"" + plan.connect + "\" is not HOST:PORT"};
-  const auto card = ask_card(*target, timeout_ns);
-  if (!card) return card.error();
-  if (card->transport != plan.transport) {
-    return {MC_INVALID_ARGUMENT,
-            "the target serves " + card->transport + "; ask with --transport " + card->transport};
+  const auto descriptor = ask_descriptor(*target, timeout_ns);
+  if (!descriptor) return descriptor.error();
+  if (descriptor->transport != plan.transport) {
+    return {MC_INVALID_ARGUMENT, "the target serves " + descriptor->transport +
+                                     "; ask with --transport " + descriptor->transport};
   }
   const std::uint64_t largest = *std::ranges::max_element(plan.block_bytes) * plan.batch;
-  if (card->memory_bytes < largest) {
+  if (descriptor->memory_bytes < largest) {
     return {MC_INVALID_ARGUMENT, "a batch is larger than the target's memory of " +
-                                     std::to_string(card->memory_bytes) + " bytes"};
+                                     std::to_string(descriptor->memory_bytes) + " bytes"};
   }
   std::vector<std::unique_ptr<Asker>> askers;
   for (unsigned i = 0; i < plan.threads; ++i) {
-    auto made = Asker::create(plan, *target, *card, i, timeout_ns);
+    auto made = Asker::create(plan, *target, *descriptor, i, timeout_ns);
     if (!made) return made.error();
     for (const std::uint64_t block : plan.block_bytes) {
       if (Status status = (*made)->check(block); !status.ok()) return status;

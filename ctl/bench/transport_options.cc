@@ -2,7 +2,7 @@
 #include "ctl/bench/transport_options.h"
 
 #include "ctl/bench/transport_node.h"
-#include "ctl/size.h"
+#include "ctl/text/size.h"
 
 namespace mc::ctl {
 

@@ -16,10 +16,10 @@
 
 #include "ctl/bench/bare_stream.h"
 #include "libmc/base/clock.h"
-#include "transport/control_message.h"
+#include "transport/flow/waiter.h"
 #include "transport/limits.h"
+#include "transport/one_sided/control_message.h"
 #include "transport/tcp/socket.h"
-#include "transport/waiter.h"
 
 namespace mc::ctl {
 
@@ -28,7 +28,7 @@ using namespace transport;  // NOLINT: this file is about nothing else
 namespace {
 
 constexpr std::uint64_t kQuestionMagic = 0x3148434e4542434dull;  // "MCBENCH1"
-constexpr std::uint64_t kWantsCard = 1;
+constexpr std::uint64_t kWantsDescriptor = 1;
 constexpr std::uint64_t kWantsStream = 2;
 constexpr std::uint64_t kFirstBytesNs = 1'000'000'000;  // until a connection has said what it is
 constexpr std::uint64_t kListenNs = 10'000'000;         // between two looks for connections
@@ -45,7 +45,7 @@ struct Question {
 };
 static_assert(sizeof(Question) == 16);
 
-struct CardHead {
+struct DescriptorHead {
   std::uint64_t magic;
   std::uint64_t memory_bytes;
   std::uint32_t name_bytes;
@@ -53,7 +53,7 @@ struct CardHead {
   std::uint32_t region_bytes;
   std::uint32_t reserved;
 };
-static_assert(sizeof(CardHead) == 32);
+static_assert(sizeof(DescriptorHead) == 32);
 
 Result<Fd> ask(const HostPort& target, std::uint64_t kind, std::uint64_t timeout_ns) {
   const auto unreachable = [&](const std::string& why) {
@@ -75,8 +75,8 @@ Result<Fd> ask(const HostPort& target, std::uint64_t kind, std::uint64_t timeout
 // Connections that have not said yet what they are.
 class Door {
  public:
-  Door(const Fd& listener, const TargetCard& card, TransportNode* node)
-      : listener_(listener), card_(encode_card(card)), node_(node) {}
+  Door(const Fd& listener, const TargetDescriptor& descriptor, TransportNode* node)
+      : listener_(listener), descriptor_(encode_descriptor(descriptor)), node_(node) {}
 
   void poll(std::uint64_t now_ns) {
     while (fresh_.size() < kMaxFresh) {
@@ -107,8 +107,8 @@ class Door {
     }
     static_cast<void>(::recv(fresh.socket.get(), &question, sizeof question, 0));
     static_cast<void>(become_blocking(fresh.socket.get(), kStreamIdleNs));
-    if (question.kind == kWantsCard) {
-      static_cast<void>(send_all(fresh.socket.get(), card_.data(), card_.size()));
+    if (question.kind == kWantsDescriptor) {
+      static_cast<void>(send_all(fresh.socket.get(), descriptor_.data(), descriptor_.size()));
     } else if (question.kind == kWantsStream) {
       std::thread([socket = std::move(fresh.socket)] {
         std::vector<std::byte> bytes(kStreamBytes, std::byte{'x'});
@@ -119,7 +119,7 @@ class Door {
   }
 
   const Fd& listener_;
-  const std::vector<std::byte> card_;
+  const std::vector<std::byte> descriptor_;
   TransportNode* node_;
   std::vector<Fresh> fresh_;
 };
@@ -130,24 +130,25 @@ std::uint64_t work_of(const Counters& counters) {
 
 }  // namespace
 
-std::vector<std::byte> encode_card(const TargetCard& card) {
+std::vector<std::byte> encode_descriptor(const TargetDescriptor& descriptor) {
   std::vector<std::byte> bytes;
-  append_value(bytes, CardHead{kQuestionMagic, card.memory_bytes,
-                               static_cast<std::uint32_t>(card.transport.size()),
-                               static_cast<std::uint32_t>(card.error.size()),
-                               static_cast<std::uint32_t>(card.region.size()), 0});
-  for (const std::string* text : {&card.transport, &card.error}) {
+  append_value(bytes, DescriptorHead{kQuestionMagic, descriptor.memory_bytes,
+                                     static_cast<std::uint32_t>(descriptor.transport.size()),
+                                     static_cast<std::uint32_t>(descriptor.error.size()),
+                                     static_cast<std::uint32_t>(descriptor.region.size()), 0});
+  for (const std::string* text : {&descriptor.transport, &descriptor.error}) {
     const auto part = std::as_bytes(std::span(*text));
     bytes.insert(bytes.end(), part.begin(), part.end());
   }
-  bytes.insert(bytes.end(), card.region.begin(), card.region.end());
+  bytes.insert(bytes.end(), descriptor.region.begin(), descriptor.region.end());
   return bytes;
 }
 
-std::optional<TargetCard> decode_card(std::span<const std::byte> bytes) {
-  CardHead head{};
-  if (bytes.size() > kMaxCardBytes || !take_front(bytes, head) || head.magic != kQuestionMagic ||
-      head.reserved != 0 || head.region_bytes > kMaxDescriptorBytes ||
+std::optional<TargetDescriptor> decode_descriptor(std::span<const std::byte> bytes) {
+  DescriptorHead head{};
+  if (bytes.size() > kMaxDescriptorBytes || !take_front(bytes, head) ||
+      head.magic != kQuestionMagic || head.reserved != 0 ||
+      head.region_bytes > kMaxDescriptorBytes ||
       std::uint64_t{head.name_bytes} + head.error_bytes + head.region_bytes != bytes.size()) {
     return std::nullopt;
   }
@@ -156,32 +157,32 @@ std::optional<TargetCard> decode_card(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(size);
     return taken;
   };
-  TargetCard card;
-  card.memory_bytes = head.memory_bytes;
-  card.transport = text(head.name_bytes);
-  card.error = text(head.error_bytes);
-  card.region.assign(bytes.begin(), bytes.end());
-  return card;
+  TargetDescriptor descriptor;
+  descriptor.memory_bytes = head.memory_bytes;
+  descriptor.transport = text(head.name_bytes);
+  descriptor.error = text(head.error_bytes);
+  descriptor.region.assign(bytes.begin(), bytes.end());
+  return descriptor;
 }
 
-Result<TargetCard> ask_card(const HostPort& target, std::uint64_t timeout_ns) {
-  auto socket = ask(target, kWantsCard, timeout_ns);
+Result<TargetDescriptor> ask_descriptor(const HostPort& target, std::uint64_t timeout_ns) {
+  auto socket = ask(target, kWantsDescriptor, timeout_ns);
   if (!socket) return fail(socket.error());
-  std::vector<std::byte> bytes(kMaxCardBytes + 1);
+  std::vector<std::byte> bytes(kMaxDescriptorBytes + 1);
   std::size_t size = 0;
   while (size < bytes.size()) {
     const ssize_t got = ::recv(socket->get(), bytes.data() + size, bytes.size() - size, 0);
     if (got <= 0) break;
     size += static_cast<std::size_t>(got);
   }
-  auto card = decode_card(std::span(bytes).first(size));
-  if (!card) {
+  auto descriptor = decode_descriptor(std::span(bytes).first(size));
+  if (!descriptor) {
     return fail(MC_AGENT_UNAVAILABLE, "what answers at " + target.host + ":" +
                                           std::to_string(target.port) +
                                           " is no target of mcctl bench --transport");
   }
-  if (!card->error.empty()) return fail(MC_UNSUPPORTED, "the target: " + card->error);
-  return std::move(*card);
+  if (!descriptor->error.empty()) return fail(MC_UNSUPPORTED, "the target: " + descriptor->error);
+  return std::move(*descriptor);
 }
 
 Result<Fd> open_stream(const HostPort& target, std::uint64_t timeout_ns) {
@@ -189,24 +190,24 @@ Result<Fd> open_stream(const HostPort& target, std::uint64_t timeout_ns) {
 }
 
 void serve_target(const TransportPlan& plan, const Fd& listener) {
-  TargetCard card;
-  card.transport = plan.transport;
-  card.memory_bytes = plan.target_bytes;
+  TargetDescriptor descriptor;
+  descriptor.transport = plan.transport;
+  descriptor.memory_bytes = plan.target_bytes;
   auto memory = BenchMemory::map(plan.target_bytes);
   auto node = TransportNode::create(plan, kTargetNode, std::nullopt);
-  if (!memory) card.error = memory.error().text();
-  if (!node) card.error = node.error().text();
-  if (card.error.empty()) {
+  if (!memory) descriptor.error = memory.error().text();
+  if (!node) descriptor.error = node.error().text();
+  if (descriptor.error.empty()) {
     RegionSpec spec;
     spec.data = memory->bytes().data();
     spec.size_bytes = memory->bytes().size();
     spec.rights = kRemoteRead | kRemoteWrite;
     const auto region = (*node)->transport().register_region(spec);
-    if (!region) card.error = region.error().text();
-    if (region) card.region = (*node)->transport().describe(*region).value();
+    if (!region) descriptor.error = region.error().text();
+    if (region) descriptor.region = (*node)->transport().describe(*region).value();
   }
-  TransportNode* serving = card.error.empty() ? node->get() : nullptr;
-  Door door(listener, card, serving);
+  TransportNode* serving = descriptor.error.empty() ? node->get() : nullptr;
+  Door door(listener, descriptor, serving);
   Waiter waiter(kSpinNs);
   std::vector<Event> events;
   std::uint64_t work = 0;

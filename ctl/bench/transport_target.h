@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the other end of `mcctl bench --transport`: memory that is read and written, at one
-//   port. A connection begins with a lane's hello, or with a question of 16 bytes: for the card, or
+//   port. A connection begins with a lane's hello, or with a question of 16 bytes: for the descriptor, or
 //   for a bare stream beside which the transport is measured.
 // Threads: serve_target() is the process's loop; streams have threads of their own.
 // Owns: memory, transport, connections.
@@ -21,19 +21,19 @@
 namespace mc::ctl {
 
 // What a target says of itself.
-struct TargetCard {
+struct TargetDescriptor {
   std::string transport;
   std::string error;  // not empty: it cannot serve, and why
   std::uint64_t memory_bytes = 0;
   std::vector<std::byte> region;  // Transport::describe()
 };
-std::vector<std::byte> encode_card(const TargetCard& card);
+std::vector<std::byte> encode_descriptor(const TargetDescriptor& descriptor);
 // Trusts nothing: lengths are checked before anything is taken.
-std::optional<TargetCard> decode_card(std::span<const std::byte> bytes);
-inline constexpr std::size_t kMaxCardBytes = 64 * 1024;
+std::optional<TargetDescriptor> decode_descriptor(std::span<const std::byte> bytes);
+inline constexpr std::size_t kMaxDescriptorBytes = 64 * 1024;
 
 // Errors: MC_AGENT_UNAVAILABLE: nobody answers there; what the target said.
-Result<TargetCard> ask_card(const HostPort& target, std::uint64_t timeout_ns);
+Result<TargetDescriptor> ask_descriptor(const HostPort& target, std::uint64_t timeout_ns);
 // A connection that serve_stream() answers.
 Result<Fd> open_stream(const HostPort& target, std::uint64_t timeout_ns);
 

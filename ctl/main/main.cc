@@ -9,8 +9,8 @@
 
 #include "agent/embedded_connector.h"
 #include "ctl/command.h"
-#include "ctl/failure.h"
-#include "ctl/help.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/help.h"
 
 namespace mc::ctl {
 namespace {

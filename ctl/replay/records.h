@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "ctl/replay/histogram.h"
+#include "ctl/replay/report/histogram.h"
 
 namespace mc::ctl {
 

@@ -15,14 +15,14 @@
 
 #include "agent/pool/policy/policy.h"
 #include "ctl/command.h"
-#include "ctl/progress.h"
 #include "ctl/replay/crew.h"
-#include "ctl/replay/report.h"
+#include "ctl/replay/report/report.h"
+#include "ctl/replay/report/summary.h"
 #include "ctl/replay/stage.h"
-#include "ctl/replay/summary.h"
 #include "ctl/replay/target.h"
 #include "ctl/replay/trace.h"
-#include "ctl/size.h"
+#include "ctl/text/progress.h"
+#include "ctl/text/size.h"
 #include "libmc/client/admin.h"
 
 namespace mc::ctl {

@@ -11,8 +11,8 @@
 #include <fmt/core.h>
 
 #include "ctl/command.h"
-#include "ctl/failure.h"
-#include "ctl/json.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/json.h"
 #include "ctl/topo/topo_view.h"
 #include "transport/topology/device_tree.h"
 #include "transport/topology/hwloc_reader.h"

@@ -9,8 +9,8 @@
 
 #include <fmt/core.h>
 
-#include "ctl/replay/chart.h"
-#include "ctl/size.h"
+#include "ctl/replay/report/chart.h"
+#include "ctl/text/size.h"
 #include "ctl/topo/topo_view.h"
 
 namespace mc::ctl {

@@ -4,8 +4,8 @@
 
 #include <fmt/core.h>
 
-#include "ctl/size.h"
-#include "ctl/table.h"
+#include "ctl/text/size.h"
+#include "ctl/text/table.h"
 #include "ctl/topo/topo_view.h"
 
 namespace mc::ctl {

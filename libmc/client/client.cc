@@ -306,7 +306,7 @@ void Client::watch_agent() {
     nudge_queues();
     if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) {
       // An answer that another thread waits for, or the agent wants something.
-      if (entries[0].revents != 0) give_back_stock(now);
+      if (entries[0].revents != 0) give_back_reservation_cache(now);
       continue;
     }
     reconnect();
@@ -314,21 +314,21 @@ void Client::watch_agent() {
   }
 }
 
-// Gives the agent all reservations that wait in stock, if it has asked for them. They are this
-// thread's from the moment they left the stock: no channel writes there any longer.
-void Client::give_back_stock(const Current& now) {
+// Gives the agent all reservations that wait in reservation cache, if it has asked for them. They are this
+// thread's from the moment they left the reservation cache: no channel writes there any longer.
+void Client::give_back_reservation_cache(const Current& now) {
   std::lock_guard control(control_mutex_);
   Link& link = *now.connection.link;
   take_notice(link);
-  if (!link.stock_wanted.exchange(false, std::memory_order_relaxed)) return;
+  if (!link.reservation_cache_wanted.exchange(false, std::memory_order_relaxed)) return;
   std::vector<std::uint32_t> entries;
   {
     std::lock_guard lock(registry_->mutex);
     for (const auto& channel : registry_->all) {
-      channel->take_all_stock(*now.connection.memory, entries);
+      channel->take_all_reservation_cache(*now.connection.memory, entries);
     }
   }
-  shared_channel_->take_all_stock(*now.connection.memory, entries);
+  shared_channel_->take_all_reservation_cache(*now.connection.memory, entries);
   for (std::size_t at = 0; at < entries.size(); at += kGivenBackAtOnce) {
     const std::size_t count = std::min(kGivenBackAtOnce, entries.size() - at);
     const std::string_view text(reinterpret_cast<const char*>(entries.data() + at),

@@ -19,9 +19,9 @@
 #include <thread>
 #include <vector>
 
-#include "libmc/client/channel.h"
-#include "libmc/client/connection.h"
-#include "libmc/client/staging.h"
+#include "libmc/client/session/channel.h"
+#include "libmc/client/session/connection.h"
+#include "libmc/client/session/staging.h"
 #include "mc/mc.h"
 
 namespace mc::client {
@@ -103,7 +103,7 @@ class Client {
   Status start();
   void watch_agent();
   void nudge_queues();
-  void give_back_stock(const Current& now);
+  void give_back_reservation_cache(const Current& now);
   void reconnect();
   bool stop_within(std::uint64_t ns) const;
   void adopt(Connection connection);

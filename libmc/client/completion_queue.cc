@@ -320,12 +320,13 @@ Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t pi
       item.fields.staging_offset = *offset;
       item.placed = true;
     }
-  } else if (channel_->take_stock(reservation_bytes(item.fields.length), item.reserved)) {
+  } else if (channel_->take_reservation_cache(reservation_bytes(item.fields.length),
+                                              item.reserved)) {
     item.fields.checksum = item.hash;
     if (Status copied =
             copy_into(memory, item.reserved, pieces, piece_count, &item.fields.checksum);
         !copied.ok()) {
-      channel_->give_stock(item.reserved);
+      channel_->give_reservation_cache(item.reserved);
       return copied;
     }
     item.fields.entry = item.reserved.entry;
@@ -426,14 +427,14 @@ void CompletionQueue::on_reserved(Operation& operation, Item& item) {
     return;
   }
   if (operation.cancelled) {
-    channel_->give_stock(granted.front());
+    channel_->give_reservation_cache(granted.front());
     settle(operation, item, MC_CANCELLED);
     return;
   }
   item.memory = &channel_->memory();
   item.reserved = granted.front();
   item.fields.entry = item.reserved.entry;
-  item.fields.want_refill = channel_->stock_wants(item.reserved.length) ? 1 : 0;
+  item.fields.want_refill = channel_->reservation_cache_wants(item.reserved.length) ? 1 : 0;
   const mc_slice whole{item.buffer.data(), item.buffer.size()};
   item.fields.checksum = item.hash;
   // From a buffer of our own: no device can refuse it.

@@ -4,7 +4,7 @@
 // while
 //   their callers do something else. It moves when somebody submits, polls or waits.
 //
-//   put item:   copied ──reservation in stock──► in the pool ──kPut──► done
+//   put item:   copied ──reservation in reservation cache──► in the pool ──kPut──► done
 //                  └──none──► in a private buffer ──kReserve──► in the pool ──kPut──► done
 //   get item:   done at once, or ──kFetch──► lent by the agent ──► copied; exists: ──kExists──►
 //   done

@@ -10,9 +10,9 @@
 #include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 #include "libmc/base/hash.h"
+#include "libmc/client/api/errors.h"
 #include "libmc/client/caller_memory.h"
 #include "libmc/client/client.h"
-#include "libmc/client/errors.h"
 
 namespace mc::client {
 

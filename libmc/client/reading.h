@@ -6,7 +6,7 @@
 // Threads: as the channel that is passed.
 #pragma once
 
-#include "libmc/client/channel.h"
+#include "libmc/client/session/channel.h"
 #include "mc/mc.h"
 
 namespace mc::client {

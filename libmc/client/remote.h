@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "libmc/client/channel.h"
+#include "libmc/client/session/channel.h"
 #include "mc/mc.h"
 #include "shm/index_reader.h"
 

@@ -7,8 +7,8 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
+#include "libmc/client/api/errors.h"
 #include "libmc/client/caller_memory.h"
-#include "libmc/client/errors.h"
 #include "libmc/client/reading.h"
 
 namespace mc::client {
@@ -104,10 +104,10 @@ class PutRun {
     std::uint64_t sum = hash_of_item(index);
     if (Status copied = copy_into(*memory_, reserved, item.pieces, item.piece_count, &sum);
         !copied.ok()) {
-      channel_.give_stock(reserved);
+      channel_.give_reservation_cache(reserved);
       return copied;
     }
-    const bool refill = channel_.stock_wants(bytes, expected_refill_bytes_);
+    const bool refill = channel_.reservation_cache_wants(bytes, expected_refill_bytes_);
     if (refill) expected_refill_bytes_ += bytes;
     MC_FAILPOINT("client.copied");
     Batched& batched = batch_.emplace_back();
@@ -201,13 +201,13 @@ class PutRun {
   // What a session that is lost had granted is gone with it.
   void drop_spare() {
     if (spare_of_ == &channel_.memory()) {
-      for (const Reserved& spare : spare_) channel_.give_stock(spare);
+      for (const Reserved& spare : spare_) channel_.give_reservation_cache(spare);
     }
     spare_.clear();
   }
 
   Status obtain(std::size_t index, std::uint64_t bytes, Reserved& reserved) {
-    if (channel_.take_stock(bytes, reserved)) return {};
+    if (channel_.take_reservation_cache(bytes, reserved)) return {};
     if (spare_.empty() || spare_.back().length != bytes || spare_of_ != &channel_.memory()) {
       drop_spare();
       const std::uint32_t count = same_size_from(index, bytes);
@@ -343,9 +343,10 @@ class PutRun {
 
 namespace {
 
-// The common put: one item whose reservation is in stock. False: put_items() must go the long way;
+// The common put: one item whose reservation is in reservation cache. False: put_items() must go the long way;
 // the item is as it was.
-[[gnu::hot]] bool put_from_stock(Channel& channel, mc_put_item& item, const PutRules& rules) {
+[[gnu::hot]] bool put_from_reservation_cache(Channel& channel, mc_put_item& item,
+                                             const PutRules& rules) {
   const Memory& memory = channel.memory();
   const std::uint64_t length = value_bytes(item);
   if (length <= kWakeAheadBytes) channel.wake_ahead();
@@ -356,12 +357,12 @@ namespace {
     return true;
   }
   Reserved reserved;
-  if (!channel.take_stock(reservation_bytes(length), reserved)) return false;
+  if (!channel.take_reservation_cache(reservation_bytes(length), reserved)) return false;
   auto ticket = channel.prepare(encoded_bytes(item.key.size));
   std::uint64_t sum = hash;
   if (!ticket || !copy_into(memory, reserved, item.pieces, item.piece_count, &sum).ok()) {
     if (ticket) channel.forget(*ticket);
-    channel.give_stock(reserved);
+    channel.give_reservation_cache(reserved);
     return false;
   }
   const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
@@ -398,7 +399,8 @@ namespace {
 
 [[gnu::hot]] mc_status put_items(Client& client, Channel& channel, mc_put_item* items,
                                  std::size_t count, const PutRules& rules) {
-  if (count == 1 && check_item(items[0]) == MC_OK && put_from_stock(channel, items[0], rules)) {
+  if (count == 1 && check_item(items[0]) == MC_OK &&
+      put_from_reservation_cache(channel, items[0], rules)) {
     return items[0].status == MC_OK ? MC_OK : set_error(items[0].status);
   }
   Status first;

@@ -3,17 +3,17 @@
 // What it is: puts: reserve, copy and sum in one pass, ask the agent to publish. In an isolated
 //   namespace: copy to staging, ask the agent to copy and publish.
 //
-//   items ─► exists? ─► reservation (stock, or one request for many) ─► copy ─► kPut, 8 items a
+//   items ─► exists? ─► reservation (reservation cache, or one request for many) ─► copy ─► kPut, 8 items a
 //   request,
-//            while the next ones are being copied ─► results: new reservations for the stock
+//            while the next ones are being copied ─► results: new reservations for the reservation cache
 // Threads: as the channel that is passed.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "libmc/client/channel.h"
 #include "libmc/client/client.h"
+#include "libmc/client/session/channel.h"
 #include "mc/mc.h"
 
 namespace mc::client {

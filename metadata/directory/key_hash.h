@@ -21,7 +21,7 @@
 
 namespace mc::metadata {
 
-// hi's top bits choose the share (share.h), lo the bucket, so that a master with few shares still
+// hi's top bits choose the partition (partition.h), lo the bucket, so that a master with few partitions still
 // fills its table evenly.
 struct KeyHash {
   std::uint64_t hi = 0;

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "libmc/base/clock.h"
-#include "metadata/master/share_count.h"
+#include "metadata/master/partition_count.h"
 
 namespace mc::metadata {
 
@@ -19,14 +19,14 @@ constexpr std::uint64_t kVacantEveryNs = 50 * kMs;
 }  // namespace
 
 Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-                 Share share, Callbacks callbacks)
+                 Partition partition, Callbacks callbacks)
     : store_(std::move(store)),
       address_(std::move(address)),
       ttl_ms_(ttl_ms),
-      share_(share),
-      prefix_(share.number == 0 ? "" : "shares/" + std::to_string(share.number) + "/"),
+      partition_(partition),
+      prefix_(partition.number == 0 ? "" : "shares/" + std::to_string(partition.number) + "/"),
       callbacks_(std::move(callbacks)),
-      lock_(*store_, address_, ttl_ms, now_ns, share.number),
+      lock_(*store_, address_, ttl_ms, now_ns, partition.number),
       thread_([this] { run(); }) {}
 
 Elector::~Elector() {
@@ -62,7 +62,7 @@ void Elector::wait(std::uint64_t nanoseconds) {
 
 void Elector::run() {
   if (store_->capabilities().watch) {
-    auto watch = store_->watch(leader_key(share_.number), 0, [this](const WatchEvent&) {
+    auto watch = store_->watch(leader_key(partition_.number), 0, [this](const WatchEvent&) {
       {
         const std::lock_guard lock(mutex_);
         changed_ = true;
@@ -88,8 +88,8 @@ void Elector::run() {
 
 // Whether it is this master's turn; one that is not only looks who leads.
 bool Elector::may_try(std::uint64_t deadline_ns) {
-  if (share_.roster == nullptr) return true;
-  const auto found = find_leader(*store_, deadline_ns, share_.number);
+  if (partition_.roster == nullptr) return true;
+  const auto found = find_leader(*store_, deadline_ns, partition_.number);
   if (!found && found.error().code() != MC_NOT_FOUND) {
     callbacks_.trouble(found.error());
     return false;
@@ -101,7 +101,7 @@ bool Elector::may_try(std::uint64_t deadline_ns) {
   }
   const std::uint64_t now = now_ns();
   if (vacant_since_ns_ == 0) vacant_since_ns_ = now;
-  return share_.roster->may_take(share_.number, now - vacant_since_ns_);
+  return partition_.roster->may_take(partition_.number, now - vacant_since_ns_);
 }
 
 void Elector::tell_leader(const std::string& leader) {
@@ -120,7 +120,7 @@ bool Elector::campaign() {
     return false;
   }
   if (!*won) {
-    const auto found = find_leader(*store_, deadline_ns, share_.number);
+    const auto found = find_leader(*store_, deadline_ns, partition_.number);
     tell_leader(found ? found->value : std::string());
     return false;
   }
@@ -134,7 +134,8 @@ bool Elector::campaign() {
 Result<Term> Elector::read_term(std::uint64_t epoch) {
   const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
   Term term{.epoch = epoch, .members = {}, .away = {}, .removed = {}, .removals = 0};
-  if (const Status status = fix_share_count(*store_, share_.of, deadline_ns); !status.ok()) {
+  if (const Status status = fix_partition_count(*store_, partition_.of, deadline_ns);
+      !status.ok()) {
     return fail(status);
   }
   for (const auto& [prefix, entries] :
@@ -194,7 +195,7 @@ void Elector::lead() {
 }
 
 bool Elector::gives_up() {
-  return share_.roster != nullptr && share_.roster->gives_up(share_.number, now_ns());
+  return partition_.roster != nullptr && partition_.roster->gives_up(partition_.number, now_ns());
 }
 
 void Elector::write_saved() {

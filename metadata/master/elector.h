@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the part of a master that talks to the cluster store, which blocks: it campaigns for
-//   one share, renews, finds out who leads, and keeps the little that outlives a leader there:
+//   one partition, renews, finds out who leads, and keeps the little that outlives a leader there:
 //   members' descriptors under "members/", what absence.h says under "away/" and "removed/", and
-//   how far removals have been numbered. Those of share 0 lie where they lay before there were
-//   shares, those of share 3 below "shares/3/".
+//   how far removals have been numbered. Those of partition 0 lie where they lay before there were
+//   partitions, those of partition 3 below "shares/3/".
 // Threads: its own does all store calls; callbacks come from it. save() and leads() from any.
 // Owns: the store, the thread. Queued writes are bounded: one for each key, the latest wins.
 // Trusts: the store; values are decoded by their reader.
@@ -50,7 +50,7 @@ class Elector {
     std::function<void(const Status&)> trouble;
   };
 
-  struct Share {
+  struct Partition {
     std::uint32_t number = 0;
     std::uint32_t of = 1;
     Roster* roster = nullptr;  // outlives this; none: whatever nobody leads is to be led
@@ -58,7 +58,7 @@ class Elector {
 
   // address: how others find this master.
   Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-          Share share, Callbacks callbacks);
+          Partition partition, Callbacks callbacks);
   // Resigns, so that a standby leads at once.
   ~Elector();
 
@@ -82,7 +82,7 @@ class Elector {
   std::unique_ptr<ClusterStore> store_;
   const std::string address_;
   const std::uint32_t ttl_ms_;
-  const Share share_;
+  const Partition partition_;
   const std::string prefix_;  // of what is kept for the next leader
   const Callbacks callbacks_;
   LeaderLock lock_;

@@ -4,8 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include "libmc/base/clock.h"
-#include "metadata/directory/share.h"
-#include "metadata/master/share_count.h"
+#include "metadata/directory/partition.h"
+#include "metadata/master/partition_count.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/open_store.h"
 #include "metadata/wire/codec.h"
@@ -53,9 +53,9 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
   return master;
 }
 
-// Links that close ask for their seats: those go last.
+// Links that close ask for their partition masters: those go last.
 Master::~Master() {
-  for (const auto& seat : seats_) seat->stop();
+  for (const auto& partition_master : partition_masters_) partition_master->stop();
   listener_.reset();
 }
 
@@ -70,30 +70,32 @@ Result<std::unique_ptr<ClusterStore>> Master::open_store() const {
 }
 
 Status Master::sit_down() {
-  const auto shares = static_cast<std::uint32_t>(options_.shares);
+  const auto partitions = static_cast<std::uint32_t>(options_.partitions);
   auto first = open_store();
   if (!first) return first.error();
   // A store that is away now says it to whoever leads first.
-  const Status count = check_share_count(**first, shares, now_ns() + kLookNs);
+  const Status count = check_partition_count(**first, partitions, now_ns() + kLookNs);
   if (count.code() == MC_INVALID_ARGUMENT) return count;
-  if (shares > 1) {
-    roster_ = std::make_unique<Roster>(std::move(*first), address_, shares,
+  if (partitions > 1) {
+    roster_ = std::make_unique<Roster>(std::move(*first), address_, partitions,
                                        static_cast<std::uint32_t>(options_.leader_ttl_ms));
   }
-  for (std::uint32_t share = 0; share < shares; ++share) {
-    auto store = shares == 1 ? std::move(first) : open_store();
+  for (std::uint32_t partition = 0; partition < partitions; ++partition) {
+    auto store = partitions == 1 ? std::move(first) : open_store();
     if (!store) return store.error();
-    seats_.push_back(std::make_unique<Seat>(
-        io_, options_, address_, Elector::Share{share, shares, roster_.get()}, std::move(*store),
-        Seat::Outside{.ended = [this, share] { close_links(share); },
-                      .store_trouble =
-                          [this](const Status& status) {
-                            const std::lock_guard lock(trouble_mutex_);
-                            if (!may_log(trouble_logged_ns_)) return;
-                            spdlog::warn("event=cluster_store error=\"{}\"", status.to_string());
-                          },
-                      .link_count = [this] { return listener_->link_count(); },
-                      .refused_links = [this] { return listener_->refused_count(); }}));
+    partition_masters_.push_back(std::make_unique<PartitionMaster>(
+        io_, options_, address_, Elector::Partition{partition, partitions, roster_.get()},
+        std::move(*store),
+        PartitionMaster::Outside{.ended = [this, partition] { close_links(partition); },
+                                 .store_trouble =
+                                     [this](const Status& status) {
+                                       const std::lock_guard lock(trouble_mutex_);
+                                       if (!may_log(trouble_logged_ns_)) return;
+                                       spdlog::warn("event=cluster_store error=\"{}\"",
+                                                    status.to_string());
+                                     },
+                                 .link_count = [this] { return listener_->link_count(); },
+                                 .refused_links = [this] { return listener_->refused_count(); }}));
   }
   return {};
 }
@@ -108,10 +110,10 @@ bool Master::may_log(std::uint64_t& last_ns) {
 void Master::run() { io_.run(); }
 void Master::stop() { io_.stop(); }
 
-void Master::close_links(std::uint32_t share) {
+void Master::close_links(std::uint32_t partition) {
   std::vector<std::shared_ptr<rpc::Link>> about;
   for (const auto& [link, attending] : links_) {
-    if (attending.share == share) about.push_back(attending.link);
+    if (attending.partition == partition) about.push_back(attending.link);
   }
   for (const auto& link : about) link->close({MC_CLOSED, "this master does not lead now"});
 }
@@ -120,7 +122,7 @@ void Master::tick() {
   tick_.expires_after(kTick);
   tick_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    for (const auto& seat : seats_) seat->tick();
+    for (const auto& partition_master : partition_masters_) partition_master->tick();
     tick();
   });
 }
@@ -134,10 +136,10 @@ void Master::on_refused(const Status& why, const std::string& address) {
   }
 }
 
-Seat& Master::seat_of(const rpc::Link& link) const {
-  if (seats_.size() == 1) return *seats_.front();
+PartitionMaster& Master::partition_master_of(const rpc::Link& link) const {
+  if (partition_masters_.size() == 1) return *partition_masters_.front();
   const auto attending = links_.find(&link);
-  return *seats_[attending == links_.end() ? 0 : attending->second.share];
+  return *partition_masters_[attending == links_.end() ? 0 : attending->second.partition];
 }
 
 void Master::refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text) {
@@ -147,41 +149,44 @@ void Master::refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::st
 }
 
 void Master::attend(rpc::Link& link, const rpc::Request& request) {
-  const std::size_t shares = seats_.size();
+  const std::size_t partitions = partition_masters_.size();
   wire::Attend wanted;
   const Status status = wire::decode(request.body, wanted);
   if (!status.ok()) return refuse(link, request.id, status.code(), std::string(status.text()));
-  if (wanted.shares != 0 && wanted.shares != shares) {
+  if (wanted.partitions != 0 && wanted.partitions != partitions) {
     return refuse(link, request.id, MC_INVALID_ARGUMENT,
-                  "the keys of this cluster are in " + std::to_string(shares) +
+                  "the keys of this cluster are in " + std::to_string(partitions) +
                       " shares; ask share 0 for their number");
   }
-  const Seat& seat = *seats_[wanted.share];
-  if (!seat.leads()) return seats_[wanted.share]->on_request(link, request);
+  const PartitionMaster& partition_master = *partition_masters_[wanted.partition];
+  if (!partition_master.leads())
+    return partition_masters_[wanted.partition]->on_request(link, request);
   Attending& attending = links_[&link];
-  attending.share = wanted.share;
+  attending.partition = wanted.partition;
   attending.said = true;
   std::string body;
-  wire::encode(wire::AttendAnswer{static_cast<std::uint32_t>(shares)}, body);
-  link.answer(request.id, 0, std::move(body), seat.epoch());
+  wire::encode(wire::AttendAnswer{static_cast<std::uint32_t>(partitions)}, body);
+  link.answer(request.id, 0, std::move(body), partition_master.epoch());
 }
 
 void Master::on_request(rpc::Link& link, const rpc::Request& request) {
   const auto method = static_cast<wire::Method>(request.method);
   if (method == wire::Method::kAttend) return attend(link, request);
-  if (method == wire::Method::kJoin && seats_.size() > 1 && !links_[&link].said) {
+  if (method == wire::Method::kJoin && partition_masters_.size() > 1 && !links_[&link].said) {
     return refuse(link, request.id, MC_VERSION_MISMATCH,
                   "the keys of this cluster are in several shares, which this agent does not know "
                   "of; upgrade it");
   }
-  seat_of(link).on_request(link, request);
+  partition_master_of(link).on_request(link, request);
 }
 
-void Master::on_cancel(rpc::Link& link, std::uint32_t id) { seat_of(link).on_cancel(link, id); }
+void Master::on_cancel(rpc::Link& link, std::uint32_t id) {
+  partition_master_of(link).on_cancel(link, id);
+}
 
 void Master::on_closed(rpc::Link& link, const Status& why) {
   spdlog::debug("event=link_closed node={} error=\"{}\"", link.peer().node, why.to_string());
-  seat_of(link).on_closed(link);
+  partition_master_of(link).on_closed(link);
   links_.erase(&link);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one mc-master: the port, and a Seat for each share of the keys, which leads it or
-//   stands by. A link is about one share: the one it names first (Attend), else share 0.
+// What it is: one mc-master: the port, and a PartitionMaster for each partition of the keys, which leads it or
+//   stands by. A link is about one partition: the one it names first (Attend), else partition 0.
 //
-//     links ──► Seat 0, Seat 1 … ──► Elector, Reign          Roster ──► which to lead
+//     links ──► PartitionMaster 0, PartitionMaster 1 … ──► Elector, LeaderState          Roster ──► which to lead
 // Threads: run() is the loop's thread; electors and roster have their own; stop() may come from
 // any. Owns: everything, built and torn down in one order. Trusts: links that have proven the
-// cluster key, as far as reign.h says.
+// cluster key, as far as leader state.h says.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "metadata/master/master_options.h"
+#include "metadata/master/partition_master.h"
 #include "metadata/master/roster.h"
-#include "metadata/master/seat.h"
 #include "metadata/rpc/listener.h"
 
 namespace mc::metadata {
@@ -43,17 +43,17 @@ class Master final : public rpc::ListenerHandler {
  private:
   struct Attending {
     std::shared_ptr<rpc::Link> link;
-    std::uint32_t share = 0;
-    bool said = false;  // that it is about this share
+    std::uint32_t partition = 0;
+    bool said = false;  // that it is about this partition
   };
 
   explicit Master(const MasterOptions& options) : options_(options), tick_(io_) {}
-  // Takes all seats.
+  // Takes all partition masters.
   Status sit_down();
   Result<std::unique_ptr<ClusterStore>> open_store() const;
   void attend(rpc::Link& link, const rpc::Request& request);
-  void close_links(std::uint32_t share);
-  Seat& seat_of(const rpc::Link& link) const;
+  void close_links(std::uint32_t partition);
+  PartitionMaster& partition_master_of(const rpc::Link& link) const;
   void refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text);
   void tick();
   // At most one line a second of each kind.
@@ -65,8 +65,8 @@ class Master final : public rpc::ListenerHandler {
   boost::asio::steady_timer tick_;
   std::unique_ptr<rpc::Listener> listener_;
   std::map<const rpc::Link*, Attending> links_;
-  std::unique_ptr<Roster> roster_;  // none: there is one share
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::unique_ptr<Roster> roster_;  // none: there is one partition
+  std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
   std::uint64_t refused_logged_ns_ = 0;
   std::mutex trouble_mutex_;
   std::uint64_t trouble_logged_ns_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/master_options.h"
 
-#include "metadata/directory/share.h"
+#include "metadata/directory/partition.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/checks.h"
 
@@ -68,9 +68,10 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
                           "name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'"),
       row<&O::store>("store", text(),
                      "cluster store: memory:// (one master), redis://host:port, etcd://host:port"),
-      row<&O::shares>("shares", count(1, kMaxShares),
-                      "into so many shares the keys are cut, each led by one of the masters; the "
-                      "same at all of them, and fixed by the first one that leads"),
+      row<&O::partitions>(
+          "shares", count(1, kMaxPartitions),
+          "into so many shares the keys are cut, each led by one of the masters; the "
+          "same at all of them, and fixed by the first one that leads"),
       row<&O::key_file>("key_file", text(),
                         "file with the cluster's key, mode 0600 (openssl rand -hex 32)"),
       row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),

@@ -20,7 +20,7 @@ struct MasterOptions {
   std::string advertise;  // empty: listen
   std::string cluster_id = "default";
   std::string store = "memory://";
-  std::uint64_t shares = 1;
+  std::uint64_t partitions = 1;
   std::string key_file;
   std::string tls_cert;
   std::string tls_key;

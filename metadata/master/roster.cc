@@ -2,7 +2,7 @@
 #include "metadata/master/roster.h"
 
 #include "libmc/base/clock.h"
-#include "metadata/placement/share_spread.h"
+#include "metadata/placement/partition_spread.h"
 #include "metadata/store/leader_lock.h"
 
 namespace mc::metadata {
@@ -12,17 +12,17 @@ namespace {
 constexpr std::uint64_t kReadEveryNs = 200 * kMs;
 // What the list gives to another master is that one's for so long.
 constexpr std::uint64_t kHoldOffNs = 300 * kMs;
-// A share moves when nothing else has for so long: each move is a recovery for its keys.
+// A partition moves when nothing else has for so long: each move is a recovery for its keys.
 constexpr std::uint64_t kSettleNs = 3'000 * kMs;
 constexpr std::string_view kMastersPrefix = "masters/";
 
 }  // namespace
 
-Roster::Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t shares,
+Roster::Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t partitions,
                std::uint32_t ttl_ms)
     : store_(std::move(store)),
       address_(std::move(address)),
-      shares_(shares),
+      partitions_(partitions),
       ttl_ms_(ttl_ms),
       thread_([this] { run(); }) {}
 
@@ -35,15 +35,15 @@ Roster::~Roster() {
   thread_.join();
 }
 
-bool Roster::may_take(std::uint32_t share, std::uint64_t vacant_ns) const {
+bool Roster::may_take(std::uint32_t partition, std::uint64_t vacant_ns) const {
   if (vacant_ns >= kHoldOffNs) return true;
   const std::lock_guard lock(mutex_);
-  return !wanted_.empty() && wanted_[share] == address_;
+  return !wanted_.empty() && wanted_[partition] == address_;
 }
 
-bool Roster::gives_up(std::uint32_t share, std::uint64_t now_ns) {
+bool Roster::gives_up(std::uint32_t partition, std::uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
-  if (wanted_.empty() || wanted_[share] == address_) return false;
+  if (wanted_.empty() || wanted_[partition] == address_) return false;
   if (now_ns < settled_ns_ + kSettleNs) return false;
   settled_ns_ = now_ns;
   return true;
@@ -81,17 +81,17 @@ void Roster::read(std::uint64_t deadline_ns) {
   const auto masters = store_->list(kMastersPrefix, deadline_ns);
   const auto locks = store_->list(kLeaderKey, deadline_ns);
   if (!masters || !locks) return;
-  std::vector<std::string> names, leaders(shares_);
+  std::vector<std::string> names, leaders(partitions_);
   for (const Entry& entry : masters->entries) {
     names.push_back(entry.key.substr(kMastersPrefix.size()));
   }
-  for (std::uint32_t share = 0; share < shares_; ++share) {
-    const std::string key = leader_key(share);
+  for (std::uint32_t partition = 0; partition < partitions_; ++partition) {
+    const std::string key = leader_key(partition);
     for (const Entry& entry : locks->entries) {
-      if (entry.key == key) leaders[share] = entry.value;
+      if (entry.key == key) leaders[partition] = entry.value;
     }
   }
-  std::vector<std::string> wanted = spread_shares(names, leaders);
+  std::vector<std::string> wanted = spread_partitions(names, leaders);
   const std::lock_guard lock(mutex_);
   if (names != masters_ || leaders != leaders_) settled_ns_ = now_ns();
   masters_ = std::move(names);

@@ -5,7 +5,7 @@
 
 namespace mc::metadata::rpc {
 
-Handshake::Handshake(boost::asio::any_io_executor executor, std::shared_ptr<Transport> transport,
+Handshake::Handshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport,
                      Hello own, ClusterKey key, bool dialer, bool full, Done done)
     : timer_(executor),
       transport_(std::move(transport)),

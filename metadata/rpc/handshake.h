@@ -9,8 +9,8 @@
 #include <functional>
 #include <memory>
 
+#include "metadata/rpc/byte_stream.h"
 #include "metadata/rpc/hello.h"
-#include "metadata/rpc/transport.h"
 
 namespace mc::metadata::rpc {
 
@@ -19,7 +19,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   using Done = std::function<void(Result<Hello>)>;  // the peer's
 
   // own: without its nonce. full: a listener that has no room says so, to who has the key.
-  Handshake(boost::asio::any_io_executor executor, std::shared_ptr<Transport> transport, Hello own,
+  Handshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport, Hello own,
             ClusterKey key, bool dialer, bool full, Done done);
 
   void start(std::uint64_t timeout_ns);
@@ -42,7 +42,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   [[nodiscard]] std::string text(bool of_dialer) const;
 
   boost::asio::steady_timer timer_;
-  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<ByteStream> transport_;
   Hello own_;
   Hello peer_;
   ClusterKey key_;

@@ -24,8 +24,8 @@
 #include <string>
 #include <string_view>
 
+#include "libmc/auth/cluster_key.h"
 #include "mc/status.h"
-#include "metadata/rpc/cluster_key.h"
 
 namespace mc::metadata::rpc {
 

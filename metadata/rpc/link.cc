@@ -21,7 +21,7 @@ std::uint32_t milliseconds_until(std::uint64_t deadline_ns, std::uint64_t now) {
 
 }  // namespace
 
-Link::Link(boost::asio::any_io_executor executor, std::shared_ptr<Transport> transport, Hello peer,
+Link::Link(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport, Hello peer,
            bool dialer, const LinkOptions& options, LinkHandler& handler)
     : executor_(executor),
       transport_(std::move(transport)),

@@ -25,9 +25,9 @@
 #include <utility>
 #include <vector>
 
+#include "metadata/rpc/byte_stream.h"
 #include "metadata/rpc/frame.h"
 #include "metadata/rpc/hello.h"
-#include "metadata/rpc/transport.h"
 
 namespace mc::metadata::rpc {
 
@@ -71,7 +71,7 @@ class Link : public std::enable_shared_from_this<Link> {
  public:
   using Done = std::function<void(Result<Answer>)>;
 
-  Link(boost::asio::any_io_executor executor, std::shared_ptr<Transport> transport, Hello peer,
+  Link(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport, Hello peer,
        bool dialer, const LinkOptions& options, LinkHandler& handler);
 
   void start();
@@ -116,7 +116,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void arm_ping();
 
   boost::asio::any_io_executor executor_;
-  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<ByteStream> transport_;
   const Hello peer_;
   const bool dialer_;
   const LinkOptions options_;

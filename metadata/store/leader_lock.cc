@@ -3,21 +3,22 @@
 
 namespace mc::metadata {
 
-std::string leader_key(std::uint32_t share) {
-  return share == 0 ? std::string(kLeaderKey)
-                    : std::string(kLeaderKey) + "s/" + std::to_string(share);
+std::string leader_key(std::uint32_t partition) {
+  return partition == 0 ? std::string(kLeaderKey)
+                        : std::string(kLeaderKey) + "s/" + std::to_string(partition);
 }
 
-Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns, std::uint32_t share) {
-  auto entry = store.get(leader_key(share), deadline_ns);
+Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns,
+                           std::uint32_t partition) {
+  auto entry = store.get(leader_key(partition), deadline_ns);
   if (!entry) return fail(entry.error());
   return Leader{std::move(entry->value), entry->revision};
 }
 
 LeaderLock::LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
-                       std::function<std::uint64_t()> clock, std::uint32_t share)
+                       std::function<std::uint64_t()> clock, std::uint32_t partition)
     : store_(store),
-      key_(leader_key(share)),
+      key_(leader_key(partition)),
       value_(std::move(value)),
       wanted_ttl_ms_(ttl_ms),
       clock_(std::move(clock)) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: leadership of a share of a cluster's keys: a key of the store, held under a lease,
+// What it is: leadership of a partition of a cluster's keys: a key of the store, held under a lease,
 //   whose revision is the fencing epoch: each leader's is above those of all before it. Who is told
-//   to act by a leader refuses an epoch below the highest it has seen of that share.
+//   to act by a leader refuses an epoch below the highest it has seen of that partition.
 // Threads: one at a time; leads() and epoch() need the same care.
 // Owns: a lease of the store while it leads; resign() or its TTL ends it.
 // Trusts: the store. What others wrote into the key is the caller's to decode.
@@ -16,22 +16,23 @@
 
 namespace mc::metadata {
 
-inline constexpr std::string_view kLeaderKey = "leader";  // of share 0
-// Of any share: all of them begin with kLeaderKey, so that one list() tells who leads what.
-std::string leader_key(std::uint32_t share);
+inline constexpr std::string_view kLeaderKey = "leader";  // of partition 0
+// Of any partition: all of them begin with kLeaderKey, so that one list() tells who leads what.
+std::string leader_key(std::uint32_t partition);
 
 struct Leader {
   std::string value;  // as it was given to its LeaderLock
   Revision epoch = 0;
 };
 // MC_NOT_FOUND: nobody leads.
-Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns, std::uint32_t share = 0);
+Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns,
+                           std::uint32_t partition = 0);
 
 class LeaderLock {
  public:
   // value: how others find this leader. clock: now_ns() or a simulator's.
   LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
-             std::function<std::uint64_t()> clock, std::uint32_t share = 0);
+             std::function<std::uint64_t()> clock, std::uint32_t partition = 0);
 
   // One attempt. False: another leads (watch its leader_key(), try again when it is removed).
   // MC_UNSUPPORTED: the store cannot elect.

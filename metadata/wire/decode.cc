@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "master.pb.h"
-#include "metadata/directory/share.h"
+#include "metadata/directory/partition.h"
 #include "metadata/wire/codec.h"
 #include "metadata/wire/wire_limits.h"
 
@@ -97,21 +97,21 @@ Status take_removals(const char* name, const Message& message, std::vector<Remov
 Status decode(std::string_view bytes, Attend& value) {
   pb::Attend message;
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("Attend", "not such a message");
-  if (message.shares() > kMaxShares) return wrong("Attend", "more than 64 shares");
-  if (message.share() >= std::max(message.shares(), 1u)) {
+  if (message.partitions() > kMaxPartitions) return wrong("Attend", "more than 64 partitions");
+  if (message.partition() >= std::max(message.partitions(), 1u)) {
     return wrong("Attend", "a share that is not one of all");
   }
-  value = {message.share(), message.shares()};
+  value = {message.partition(), message.partitions()};
   return {};
 }
 
 Status decode(std::string_view bytes, AttendAnswer& value) {
   pb::AttendAnswer message;
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("AttendAnswer", "not such a message");
-  if (message.shares() == 0 || message.shares() > kMaxShares) {
+  if (message.partitions() == 0 || message.partitions() > kMaxPartitions) {
     return wrong("AttendAnswer", "not 1 to 64 shares");
   }
-  value = {message.shares()};
+  value = {message.partitions()};
   return {};
 }
 

@@ -57,14 +57,14 @@ void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
 
 void encode(const Attend& value, std::string& bytes) {
   pb::Attend message;
-  message.set_share(value.share);
-  message.set_shares(value.shares);
+  message.set_partition(value.partition);
+  message.set_partitions(value.partitions);
   write(message, bytes);
 }
 
 void encode(const AttendAnswer& value, std::string& bytes) {
   pb::AttendAnswer message;
-  message.set_shares(value.shares);
+  message.set_partitions(value.partitions);
   write(message, bytes);
 }
 

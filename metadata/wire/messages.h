@@ -15,12 +15,12 @@
 namespace mc::metadata::wire {
 
 struct Attend {
-  std::uint32_t share = 0;
-  std::uint32_t shares = 0;  // 0: the caller does not know yet, and asks
+  std::uint32_t partition = 0;
+  std::uint32_t partitions = 0;  // 0: the caller does not know yet, and asks
   bool operator==(const Attend&) const = default;
 };
 struct AttendAnswer {
-  std::uint32_t shares = 1;
+  std::uint32_t partitions = 1;
 };
 
 struct JoinAnswer {

@@ -30,7 +30,7 @@ void run_extents(benchmark::State& state, const std::vector<std::uint32_t>& size
   for (std::uint32_t i = 0; i < live_count; ++i) total += sizes[i % kDice];
   ExtentAllocator allocator;
   if (!allocator.grow(total + total / 8 + 100'000)) return state.SkipWithError("too large");
-  std::vector<NodeId> live;
+  std::vector<BlockId> live;
   live.reserve(live_count);
   for (std::uint32_t i = 0; i < live_count; ++i) {
     live.push_back(allocator.allocate(sizes[i % kDice])->node);
@@ -39,10 +39,10 @@ void run_extents(benchmark::State& state, const std::vector<std::uint32_t>& size
   std::uint32_t i = 0;
   std::uint64_t refused = 0;
   for (auto _ : state) {
-    NodeId& node = live[victims[i % kDice]];
+    BlockId& node = live[victims[i % kDice]];
     allocator.free(node);
     const auto got = allocator.allocate(sizes[i * 7 % kDice]);
-    node = got ? got->node : kNoNode;
+    node = got ? got->node : kNoBlock;
     refused += got ? 0 : 1;
     ++i;
   }

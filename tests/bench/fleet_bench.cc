@@ -53,16 +53,16 @@ class Meter {
   // Until the master has acknowledged it.
   void put(SimNode& node, const std::string& key) {
     const std::uint64_t before_ns = processor_ns();
-    const auto errand = fleet_.put(node, key, kValueBytes);
+    const auto remote_request = fleet_.put(node, key, kValueBytes);
     cost_ns_ += processor_ns() - before_ns;
-    finish(*errand, node, node);
+    finish(*remote_request, node, node);
   }
   void get(SimNode& node, SimNode& holder, const std::string& key) {
     shm::Word64 pin{};
     const std::uint64_t before_ns = processor_ns();
-    const auto errand = fleet_.get(node, key, pin);
+    const auto remote_request = fleet_.get(node, key, pin);
     cost_ns_ += processor_ns() - before_ns;
-    finish(*errand, node, holder);
+    finish(*remote_request, node, holder);
     shm::clear_pin(pin);
   }
 
@@ -76,9 +76,9 @@ class Meter {
   }
 
  private:
-  void finish(const agent::Errand& errand, SimNode& node, SimNode& holder) {
-    while (!errand.over()) {
-      if (fleet_.now_ns() > errand.deadline_ns) {
+  void finish(const agent::RemoteRequest& remote_request, SimNode& node, SimNode& holder) {
+    while (!remote_request.over()) {
+      if (fleet_.now_ns() > remote_request.deadline_ns) {
         throw std::runtime_error("an operation does not end");
       }
       fleet_.step();
@@ -88,7 +88,8 @@ class Meter {
       fleet_.turn_links();
       cost_ns_ += processor_ns() - before_ns;
     }
-    if (errand.items[0].status != MC_OK) throw std::runtime_error("an operation has failed");
+    if (remote_request.items[0].status != MC_OK)
+      throw std::runtime_error("an operation has failed");
     // What all have to say to the master, and its answers, are heard before anything else is
     // measured.
     if (fleet_.now_ns() < next_background_ns_) return;

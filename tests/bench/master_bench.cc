@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A real mc-master on loopback: keys a second that one client publishes and locates in batches of
-// 128 with 32 batches in flight, the same through one and two masters of two shares, seconds until
+// 128 with 32 batches in flight, the same through one and two masters of two partitions, seconds until
 // a report of a million objects is in, and what the wire's encoding and decoding of a batch cost by
 // themselves.
 #include <benchmark/benchmark.h>
@@ -46,9 +46,9 @@ std::vector<PublishItem> batch_of(std::uint64_t first, std::size_t count) {
 class Process {
  public:
   // number: of those that run at once.
-  explicit Process(int number = 0, std::uint32_t shares = 1)
+  explicit Process(int number = 0, std::uint32_t partitions = 1)
       : port_(20000 + static_cast<int>(::getpid() % 20000) + number),
-        shares_(std::to_string(shares)) {
+        partitions_(std::to_string(partitions)) {
     start();
   }
   ~Process() { stop(); }
@@ -59,7 +59,7 @@ class Process {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::execl(program.c_str(), "mc-master", "--listen", address.c_str(), "--recover-ms", "0",
-              "--log-level", "warn", "--shares", shares_.c_str(), nullptr);
+              "--log-level", "warn", "--shares", partitions_.c_str(), nullptr);
       ::_exit(127);
     }
   }
@@ -78,7 +78,7 @@ class Process {
 
  private:
   int port_;
-  const std::string shares_;
+  const std::string partitions_;
   pid_t pid_ = 0;
 };
 
@@ -111,10 +111,10 @@ class Agent final : public AgentSide {
 };
 
 std::unique_ptr<MasterClient> client_of(const Process& process, AgentSide* agent,
-                                        std::uint32_t share = 0, std::uint32_t shares = 0) {
+                                        std::uint32_t partition = 0, std::uint32_t partitions = 0) {
   MasterClientOptions options;
-  options.share = share;
-  options.shares = shares;
+  options.partition = partition;
+  options.partitions = partitions;
   options.masters = {process.address()};
   options.descriptor = {1, 1, "127.0.0.1:9", 1, 0, 1ull << 40};
   auto client = MasterClient::create(options, agent);
@@ -184,23 +184,23 @@ void locate_over_loopback(benchmark::State& state) {
 }
 BENCHMARK(locate_over_loopback)->UseRealTime()->Unit(benchmark::kMillisecond)->Iterations(4);
 
-// Two shares of the keys, led by one master or by two; an agent has a client for each.
-class TwoShares {
+// Two partitions of the keys, led by one master or by two; an agent has a client for each.
+class TwoPartitions {
  public:
-  static constexpr std::uint32_t kShares = 2;
-  TwoShares(benchmark::State& state, std::uint64_t reported)
+  static constexpr std::uint32_t kPartitions = 2;
+  TwoPartitions(benchmark::State& state, std::uint64_t reported)
       : masters_(static_cast<std::size_t>(state.range(0))) {
     for (std::size_t i = 0; i < masters_; ++i) {
-      processes_.push_back(std::make_unique<Process>(static_cast<int>(i), kShares));
+      processes_.push_back(std::make_unique<Process>(static_cast<int>(i), kPartitions));
     }
-    for (std::uint32_t share = 0; share < kShares; ++share) {
-      agents_.push_back(std::make_unique<Agent>(reported / kShares));
-      clients_.push_back(
-          client_of(*processes_[share % masters_], agents_.back().get(), share, kShares));
+    for (std::uint32_t partition = 0; partition < kPartitions; ++partition) {
+      agents_.push_back(std::make_unique<Agent>(reported / kPartitions));
+      clients_.push_back(client_of(*processes_[partition % masters_], agents_.back().get(),
+                                   partition, kPartitions));
     }
     before_ns_ = spent_ns();
   }
-  MasterClient& client(std::uint64_t batch) { return *clients_[batch % kShares]; }
+  MasterClient& client(std::uint64_t batch) { return *clients_[batch % kPartitions]; }
   void end(benchmark::State& state, std::uint64_t keys) const {
     state.SetItemsProcessed(static_cast<std::int64_t>(keys));
     state.counters["master_ns_per_key"] =
@@ -222,7 +222,7 @@ class TwoShares {
 };
 
 void publish_through_masters(benchmark::State& state) {
-  TwoShares cluster(state, 0);
+  TwoPartitions cluster(state, 0);
   std::uint64_t first = 0;
   constexpr std::uint64_t kBatches = 4096;
   for (auto _ : state) {
@@ -246,14 +246,14 @@ BENCHMARK(publish_through_masters)
     ->Iterations(4);
 
 void locate_through_masters(benchmark::State& state) {
-  TwoShares cluster(state, kReported);
+  TwoPartitions cluster(state, kReported);
   std::uint64_t asked = 0;
   constexpr std::uint64_t kBatches = 4096;
   for (auto _ : state) {
     pump(kBatches, [&](std::uint64_t batch, auto done) {
       wire::Locate request;
       for (std::size_t i = 0; i < kBatch; ++i) {
-        request.keys.push_back(key_of(mix64(asked + i) % (kReported / TwoShares::kShares)));
+        request.keys.push_back(key_of(mix64(asked + i) % (kReported / TwoPartitions::kPartitions)));
       }
       asked += kBatch;
       cluster.client(batch).locate(request, now_ns() + kDeadlineNs,

@@ -9,11 +9,11 @@
 #include <sstream>
 #include <string>
 
-#include "conformance/memory_arena.h"
-#include "conformance/rdma_pair.h"
-#include "conformance/serving_process.h"
+#include "conformance/transport/memory_arena.h"
+#include "conformance/transport/rdma_pair.h"
+#include "conformance/transport/serving_process.h"
 #include "libmc/base/clock.h"
-#include "transport/waiter.h"
+#include "transport/flow/waiter.h"
 
 namespace {
 

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "conformance/memory_arena.h"
-#include "conformance/rdma_pair.h"
-#include "conformance/verbs_fabric.h"
+#include "conformance/transport/memory_arena.h"
+#include "conformance/transport/rdma_pair.h"
+#include "conformance/transport/verbs_fabric.h"
 
 namespace {
 

@@ -26,11 +26,11 @@
 #include <vector>
 
 #include "bench/iperf3.h"
-#include "conformance/authority.h"
-#include "conformance/tcp_node.h"
+#include "conformance/transport/authority.h"
+#include "conformance/transport/tcp_node.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/memory_file.h"
-#include "transport/waiter.h"
+#include "transport/flow/waiter.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "conformance/agent_fixture.h"
+#include "conformance/client/agent_fixture.h"
 #include "master/master_host.h"
 
 namespace mc::cluster {

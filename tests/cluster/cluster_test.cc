@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 
 namespace mc::cluster {
 namespace {

@@ -16,7 +16,7 @@
 #include "cluster/cluster_fixture.h"
 #include "cluster/network.h"
 #include "cluster/probe.h"
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
 
 namespace mc::cluster {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "cluster/cluster_fixture.h"
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
 
 namespace mc::cluster {

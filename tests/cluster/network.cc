@@ -10,7 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 
 namespace mc::cluster {
 

@@ -2,8 +2,8 @@
 //
 // Agents whose lanes speak TLS, as their users see it.
 #include "cluster/cluster_fixture.h"
-#include "conformance/authority.h"
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
+#include "conformance/transport/authority.h"
 
 namespace mc::cluster {
 namespace {

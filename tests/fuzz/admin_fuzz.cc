@@ -3,7 +3,7 @@
 // The text of an admin request, from a peer without rights and from one with them, answered by an
 // agent inside this process. Every answer is a JSON object, and none without rights changes
 // anything. The messages around the text are those of control_fuzz.
-#include "agent/admin.h"
+#include "agent/admin/admin.h"
 
 #include <json/reader.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "agent/session.h"
+#include "agent/server/session.h"
 #include "bytes.h"
 #include "libmc/base/clock.h"
 #include "libmc/client/client.h"
@@ -27,9 +27,9 @@ constexpr std::uint64_t kPoolBytes = 1 << 20;
 class FalseAgent {
  public:
   FalseAgent() {
-    mc::agent::Store::Config config;
+    mc::agent::ObjectStore::Config config;
     config.pool_bytes = config.max_pool_bytes = kPoolBytes;
-    store_ = std::move(*mc::agent::Store::create(config, [](std::vector<std::uint64_t>&) {}));
+    store_ = std::move(*mc::agent::ObjectStore::create(config, [](std::vector<std::uint64_t>&) {}));
     while (store_->pool().growing()) store_->pool().on_chunk();
     session_ = std::move(*mc::agent::Session::create(1, 1, 2, 1, 1));
     for (mc::Fd& bell : bells_) bell = std::move(*mc::make_eventfd());
@@ -115,7 +115,7 @@ class FalseAgent {
     welcome.index_bytes = store_->index().file().size_bytes();
     welcome.pool_max_bytes = store_->pool().file().size_bytes();
     welcome.session_bytes = session_->file().size_bytes();
-    welcome.stock_bytes = 65536;
+    welcome.reservation_cache_bytes = 65536;
     welcome.epoch = session_->epoch();
     welcome.channel_count = 2;
     const int pool = store_->pool().file().fd();
@@ -128,7 +128,7 @@ class FalseAgent {
     require(mc::send_message(socket_.get(), std::as_bytes(std::span(&welcome, 1)), fds).ok());
   }
 
-  std::unique_ptr<mc::agent::Store> store_;
+  std::unique_ptr<mc::agent::ObjectStore> store_;
   std::unique_ptr<mc::agent::Session> session_;
   mc::Fd bells_[2];
   mc::Fd socket_;

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/counters_page.h"
+#include "agent/admin/counters_page.h"
 #include "bytes.h"
 #include "shm/layout.h"
 

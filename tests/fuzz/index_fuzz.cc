@@ -4,7 +4,7 @@
 // outside the file, name bytes outside it, or go on for ever.
 #include <memory>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "bytes.h"
 #include "shm/index_reader.h"
 
@@ -20,20 +20,20 @@ std::string key_of(std::uint64_t i) {
 // A small index with objects in it, as its agent left it, packed into memory of exactly its size.
 struct Image {
   Image() {
-    mc::agent::Store::Config config;
+    mc::agent::ObjectStore::Config config;
     config.pool_bytes = config.max_pool_bytes = 1 << 20;
-    store = std::move(*mc::agent::Store::create(config, [](std::vector<std::uint64_t>&) {}));
+    store = std::move(*mc::agent::ObjectStore::create(config, [](std::vector<std::uint64_t>&) {}));
     while (store->pool().growing()) store->pool().on_chunk();
     for (std::uint64_t i = 0; i < kObjects; ++i) {
       std::uint32_t entry = 0;
       mc::fuzz::require(store->reserve(1, 256 + i * 16, true, entry) ==
-                        mc::agent::Store::Reserve::kOk);
+                        mc::agent::ObjectStore::Reserve::kOk);
       mc::agent::PutOrder order;
       const std::string key = key_of(i);
       order.key = key;
       order.entry = entry;
       order.length = 200 + i * 16;
-      mc::fuzz::require(store->publish(1, order) == mc::agent::Store::Put::kStored);
+      mc::fuzz::require(store->publish(1, order) == mc::agent::ObjectStore::Put::kStored);
     }
     const auto& file = store->index().file();
     bytes = file.size_bytes();
@@ -50,7 +50,7 @@ struct Image {
     base = copy.get() + (kAlign - reinterpret_cast<std::uintptr_t>(copy.get()) % kAlign) % kAlign;
     std::memcpy(base, mapping.data(), bytes);
   }
-  std::unique_ptr<mc::agent::Store> store;
+  std::unique_ptr<mc::agent::ObjectStore> store;
   mc::Mapping mapping;
   std::uint64_t bytes = 0, seed = 0, table = 0, entries = 0, keys = 0;
   std::unique_ptr<std::byte[]> copy;

@@ -2,16 +2,16 @@
 //
 // What it is: the invariant that every byte of a pool is free, reserved or live, exactly one of
 // them
-//   (I4), checked on a whole Store.
+//   (I4), checked on a whole ObjectStore.
 // Threads: the store's.
 #pragma once
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "bytes.h"
 
 namespace mc::fuzz {
 
-inline void check_ledger(agent::Store& store) {
+inline void check_ledger(agent::ObjectStore& store) {
   std::vector<shm::ExtentRecord> extents;
   std::uint64_t live = 0, live_bytes = 0, reserved = 0, limbo = 0;
   for (std::uint32_t id = 0; id < store.index().entry_count(); ++id) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/option_table.h"
+#include "agent/options/option_table.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 //
 // What an agent's peer says: questions, places, offers. What is decoded is within its limits, and
 // says the same when it is encoded again.
-#include "agent/cluster/peer_messages.h"
+#include "agent/cluster/peer/peer_messages.h"
 
 #include "bytes.h"
 #include "shm/messages.h"

@@ -4,7 +4,7 @@
 // them, the new store's ledger is right and it goes on working.
 #include <fcntl.h>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "bytes.h"
 #include "ledger.h"
 #include "shm/atomic.h"
@@ -12,13 +12,13 @@
 namespace {
 
 using mc::fuzz::require;
-using Store = mc::agent::Store;
+using ObjectStore = mc::agent::ObjectStore;
 
 constexpr std::uint64_t kPoolBytes = 256 * 1024;
 constexpr std::uint64_t kPart = 4096;
 
-Store::Config config_of() {
-  Store::Config config;
+ObjectStore::Config config_of() {
+  ObjectStore::Config config;
   config.pool_bytes = config.max_pool_bytes = kPoolBytes;
   return config;
 }
@@ -31,9 +31,9 @@ std::string key_of(std::uint32_t number) {
   return "key-" + std::to_string(number) + std::string(more, '.');
 }
 
-void put(Store& store, std::uint32_t number, std::uint32_t group) {
+void put(ObjectStore& store, std::uint32_t number, std::uint32_t group) {
   std::uint32_t entry = 0;
-  if (store.reserve(7, 256 + number % 8 * 300, true, entry) != Store::Reserve::kOk) return;
+  if (store.reserve(7, 256 + number % 8 * 300, true, entry) != ObjectStore::Reserve::kOk) return;
   if (number % 9 == 8) return;  // stays reserved
   const std::string key = key_of(number % 14);
   mc::agent::PutOrder order;
@@ -45,7 +45,7 @@ void put(Store& store, std::uint32_t number, std::uint32_t group) {
   order.pin = static_cast<mc_pin>(number % 3);
   order.pin_ttl_s = 60;
   order.parent_hash = number % 4 == 0 ? 0 : store.index().hash(key_of(number % 5));
-  if (store.publish(7, order) != Store::Put::kStored) store.abandon(7, entry);
+  if (store.publish(7, order) != ObjectStore::Put::kStored) store.abandon(7, entry);
 }
 
 // What a store of many sizes, pins, groups and reservations leaves, in files that are made once and
@@ -54,7 +54,7 @@ class Image {
  public:
   Image() {
     require(mc::shm::register_for_heavy_fences());
-    auto store = std::move(*Store::create(config_of(), no_pins));
+    auto store = std::move(*ObjectStore::create(config_of(), no_pins));
     while (store->pool().growing()) store->pool().on_chunk();
     for (std::uint32_t i = 0; i < 36; ++i) put(*store, i, i % 8 == 0 ? 1 + i / 8 : 0);
     const auto& file = store->index().file();
@@ -143,8 +143,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   mc::fuzz::Bytes bytes(data, size);
   image->restore();
   image->damage(bytes);
-  auto store = Store::recover(config_of(), no_pins, image->index(), image->pool(),
-                              [](std::uint64_t session) { return session == 7; });
+  auto store = ObjectStore::recover(config_of(), no_pins, image->index(), image->pool(),
+                                    [](std::uint64_t session) { return session == 7; });
   if (!store) return 0;
   mc::fuzz::check_ledger(**store);
   for (std::uint32_t i = 0; i < 16 && !bytes.empty(); ++i) put(**store, bytes.below(200), 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's side of a ring, whole: Store, Session and Server under requests, arguments, pins and
+// The agent's side of a ring, whole: ObjectStore, Session and Server under requests, arguments, pins and
 // touches made of the input. After each input every request has been answered exactly once, the
 // ledger is right, and what the session held comes back to the last byte.
 #include <unordered_set>
 
-#include "agent/server.h"
+#include "agent/server/server.h"
 #include "bytes.h"
 #include "ledger.h"
 #include "libmc/base/clock.h"
@@ -25,14 +25,14 @@ class Rig {
  public:
   Rig() {
     require(shm::register_for_heavy_fences());
-    agent::Store::Config config;
+    agent::ObjectStore::Config config;
     config.pool_bytes = kPoolBytes;
     config.max_pool_bytes = 2 * kPoolBytes;
     config.arenas = 2;
     tenant_->name = "default";
     tenant_->quota_option_bytes = kPoolBytes * 3 / 4;
     tenant_->store =
-        std::move(*agent::Store::create(config, [this](std::vector<std::uint64_t>& pins) {
+        std::move(*agent::ObjectStore::create(config, [this](std::vector<std::uint64_t>& pins) {
           if (session_) session_->collect_pins(pins);
         }));
     while (store().pool().growing()) store().pool().on_chunk();
@@ -69,7 +69,7 @@ class Rig {
   }
 
  private:
-  agent::Store& store() { return *tenant_->store; }
+  agent::ObjectStore& store() { return *tenant_->store; }
 
   void pin(Bytes& bytes) {
     shm::Word64& slot = channel_->pins[bytes.below(64)];

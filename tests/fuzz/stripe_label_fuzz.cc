@@ -2,7 +2,7 @@
 //
 // The end of what may be a stripe of a large object, in a pool that clients write. What is decoded
 // is within its limits, and says the same when it is encoded again.
-#include "agent/cluster/stripe.h"
+#include "agent/cluster/stripe/stripe.h"
 #include "bytes.h"
 #include "mc/limits.h"
 

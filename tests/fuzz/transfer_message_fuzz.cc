@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a transfer engine's peer says: its card, its region table, a notification.
+// What a transfer engine's peer says: its engine descriptor, its region table, a notification.
 #include <cstring>
 #include <span>
 
 #include "bytes.h"
 #include "libmc/base/hash.h"
-#include "libmc/transfer/directory.h"
-#include "libmc/transfer/notification.h"
+#include "transport/engine/directory.h"
+#include "transport/engine/notification.h"
 #include "transport/region.h"
 
 using namespace mc::transfer;  // NOLINT: a program's only file
@@ -31,8 +31,9 @@ void check(const Directory& directory) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
-  if (const auto card = decode_card(bytes)) {
-    require(card->node != 0 && card->directory_bytes <= kMaxDirectoryBytes);
+  if (const auto engine_descriptor = decode_engine_descriptor(bytes)) {
+    require(engine_descriptor->node != 0 &&
+            engine_descriptor->directory_bytes <= kMaxDirectoryBytes);
   }
   if (const auto note = decode_notification(bytes)) {
     require(note->name.size() + note->message.size() + kNotificationHeadBytes == size);

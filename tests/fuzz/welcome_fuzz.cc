@@ -7,7 +7,7 @@
 
 #include "bytes.h"
 #include "libmc/base/memory_file.h"
-#include "libmc/client/connection.h"
+#include "libmc/client/session/connection.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <regex>
 #include <thread>
 
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
 
 namespace mc::metadata {

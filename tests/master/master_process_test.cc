@@ -11,7 +11,7 @@
 #include <map>
 #include <regex>
 
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
 #include "master/master_host.h"
 #include "master/rpc_ends.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 #include "master/rpc_ends.h"
 #include "unit/golden_file.h"
 

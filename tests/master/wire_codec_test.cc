@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "metadata/directory/share.h"
+#include "metadata/directory/partition.h"
 #include "metadata/wire/method.h"
 #include "unit/golden_file.h"
 
@@ -164,15 +164,16 @@ TEST(WireCodec, MoreItemsThanABatchAreRefused) {
   EXPECT_TRUE(refused(place));
 }
 
-TEST(WireCodec, SharesOutsideTheirRangesAreRefused) {
-  EXPECT_EQ(through(Attend{kMaxShares - 1, kMaxShares}), (Attend{kMaxShares - 1, kMaxShares}));
+TEST(WireCodec, PartitionsOutsideTheirRangesAreRefused) {
+  EXPECT_EQ(through(Attend{kMaxPartitions - 1, kMaxPartitions}),
+            (Attend{kMaxPartitions - 1, kMaxPartitions}));
   EXPECT_EQ(through(Attend{0, 0}), (Attend{0, 0}));
   EXPECT_TRUE(refused(Attend{1, 0}));
   EXPECT_TRUE(refused(Attend{4, 4}));
-  EXPECT_TRUE(refused(Attend{0, kMaxShares + 1}));
-  EXPECT_EQ(through(AttendAnswer{kMaxShares}).shares, kMaxShares);
+  EXPECT_TRUE(refused(Attend{0, kMaxPartitions + 1}));
+  EXPECT_EQ(through(AttendAnswer{kMaxPartitions}).partitions, kMaxPartitions);
   EXPECT_TRUE(refused(AttendAnswer{0}));
-  EXPECT_TRUE(refused(AttendAnswer{kMaxShares + 1}));
+  EXPECT_TRUE(refused(AttendAnswer{kMaxPartitions + 1}));
 }
 
 TEST(WireCodec, DescriptorsOutsideTheirRangesAreRefused) {

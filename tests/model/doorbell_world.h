@@ -2,7 +2,7 @@
 //
 // What it is: a client and an agent over rings and doorbells, with the product's shm functions
 // called in
-//   the order in which libmc/client/channel.cc, completion_queue.cc and agent/loop.cc call them.
+//   the order in which libmc/client/session/channel.cc, completion_queue.cc and agent/loop.cc call them.
 //   Those files are bound to sockets and epoll; each function here names the one it mirrors.
 //   Nothing times out: a wake-up that is lost is a thread that waits for ever.
 // Threads: those of the machine.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libmc/client/owner_lock.h"
+#include "libmc/client/session/owner_lock.h"
 #include "tests/model/scenario.h"
 
 namespace mc::model {
@@ -18,7 +18,7 @@ void use(OwnerLockWorld& world) {
   world.inside.store_relaxed(0);
 }
 
-// As Channel's StockLock and StockVisit do it.
+// As Channel's ReservationCacheLock and ReservationCacheVisit do it.
 Build owner_and_visitor(int uses, int visits) {
   return [=](Machine& machine) {
     auto* world = shared<OwnerLockWorld>();

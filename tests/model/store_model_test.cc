@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's Store against readers in place: pins, limbo, reuse of extents, entries and key
-// records, replacement, eviction for room, moving. The Store, its index, tables, key heap and
+// The agent's ObjectStore against readers in place: pins, limbo, reuse of extents, entries and key
+// records, replacement, eviction for room, moving. The ObjectStore, its index, tables, key heap and
 // policy are the product's; only the allocator of extents is simpler.
 #include <string>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "libmc/base/hash.h"
 #include "shm/index_reader.h"
 #include "shm/pins.h"
@@ -26,10 +26,10 @@ std::uint64_t content(char key, std::uint64_t put) {
 struct StoreWorld {
   StoreWorld(Machine& machine, std::uint64_t extents) {
     pins = shared<shm::Word64>(kReaders);
-    agent::Store::Config config;
+    agent::ObjectStore::Config config;
     config.pool_bytes = extents * agent::kGranuleBytes;
     config.policy = "lru";
-    store = std::move(*agent::Store::create(
+    store = std::move(*agent::ObjectStore::create(
         config, [this](std::vector<std::uint64_t>& found) { collect_pins(found); }));
     const MemoryFile& file = store->index().file();
     reader = *shm::IndexReader::open(file.base(), file.size_bytes());
@@ -65,7 +65,7 @@ struct StoreWorld {
   // Reserve, write, commit. False: no room.
   bool put(char key, bool upsert = false, bool evict = false) {
     std::uint32_t entry = 0;
-    if (store->reserve(kSession, kObjectBytes, evict, entry) != agent::Store::Reserve::kOk) {
+    if (store->reserve(kSession, kObjectBytes, evict, entry) != agent::ObjectStore::Reserve::kOk) {
       return false;
     }
     const std::uint64_t word = content(key, ++puts);
@@ -78,7 +78,7 @@ struct StoreWorld {
     order.length = kObjectBytes;
     order.checksum = word;
     order.upsert = upsert;
-    return store->publish(kSession, order) == agent::Store::Put::kStored;
+    return store->publish(kSession, order) == agent::ObjectStore::Put::kStored;
   }
 
   // As read_object: find, pin, copy, release. The put that was read, 0 for a miss.
@@ -99,7 +99,7 @@ struct StoreWorld {
   }
 
   shm::Word64* pins;
-  std::unique_ptr<agent::Store> store;
+  std::unique_ptr<agent::ObjectStore> store;
   shm::IndexReader reader;
   std::uint64_t puts = 0;
 };

@@ -44,7 +44,7 @@ struct TableWorld {
     machine.name(entries, kEntries * sizeof(shm::Entry), "entry");
   }
 
-  // As Store::publish_new: the entry, live, with the key's number as its checksum's upper half.
+  // As ObjectStore::publish_new: the entry, live, with the key's number as its checksum's upper half.
   void make_entry(std::uint32_t id, std::uint64_t key, std::uint64_t put) {
     char text[8];
     std::snprintf(text, sizeof text, "key%03u", static_cast<unsigned>(key));
@@ -126,7 +126,7 @@ TEST(TableModel, AKeyInAnOverflowBucketIsNeverMissedWhileOthersComeAndGo) {
   expect_holds(Memory::kTotalStoreOrder, table(4, 8, churn_overflow, {finds(6), finds(2)}));
 }
 
-// As Store does it: a heavy fence lies between the end of an object and the reuse of its entry.
+// As ObjectStore does it: a heavy fence lies between the end of an object and the reuse of its entry.
 void reuse_entry(TableWorld& world) {
   world.remove(1, 1);
   shm::heavy_fence();

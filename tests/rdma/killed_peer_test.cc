@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "conformance/serving_process.h"
+#include "conformance/transport/serving_process.h"
 #include "libmc/base/clock.h"
 #include "rdma/rdma_hosts.h"
 

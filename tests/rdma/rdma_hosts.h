@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "conformance/rdma_pair.h"
-#include "conformance/transport_fixture.h"
+#include "conformance/transport/rdma_pair.h"
+#include "conformance/transport/transport_fixture.h"
 
 namespace mc::transport::testing {
 

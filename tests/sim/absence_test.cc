@@ -27,9 +27,9 @@ class Absence : public testing::Test, private Quiet {
   static bool holds(SimNode& node, const std::string& key) {
     return node.store().index().find(key, node.store().index().hash(key)).has_value();
   }
-  mc_status end_of(const Fleet::ErrandPointer& errand) {
-    EXPECT_TRUE(fleet_.turn_until([&] { return errand->over(); }, kSoonNs));
-    return errand->items[0].status;
+  mc_status end_of(const Fleet::RemoteRequestPointer& remote_request) {
+    EXPECT_TRUE(fleet_.turn_until([&] { return remote_request->over(); }, kSoonNs));
+    return remote_request->items[0].status;
   }
   void put_on_all(const std::string& key) {
     ASSERT_EQ(end_of(fleet_.put(writer(), key, kBytes, 3)), MC_OK);

@@ -10,14 +10,14 @@
 
 namespace mc::sim {
 
-using agent::Errand;
-using agent::Store;
+using agent::ObjectStore;
+using agent::RemoteRequest;
 
 namespace {
 
 constexpr std::uint64_t kStepNs = 500'000;
 constexpr std::uint64_t kJoinNs = 4'000 * kMs;
-constexpr std::uint64_t kErrandNs = 2'000 * kMs;
+constexpr std::uint64_t kRemoteRequestNs = 2'000 * kMs;
 constexpr std::uint64_t kSession = 1000;
 
 }  // namespace
@@ -51,20 +51,21 @@ Fleet::~Fleet() {
   io_.poll();
 }
 
-Fleet::ErrandPointer Fleet::begin(SimNode& node, Errand::Kind kind, Errand::Item item) {
-  auto errand = std::make_shared<Errand>();
-  errand->kind = kind;
-  errand->tenant = node.tenant();
-  errand->deadline_ns = now_ns_ + kErrandNs;
-  errand->items.push_back(std::move(item));
-  node.cluster().begin(errand, now_ns_);
+Fleet::RemoteRequestPointer Fleet::begin(SimNode& node, RemoteRequest::Kind kind,
+                                         RemoteRequest::Item item) {
+  auto remote_request = std::make_shared<RemoteRequest>();
+  remote_request->kind = kind;
+  remote_request->tenant = node.tenant();
+  remote_request->deadline_ns = now_ns_ + kRemoteRequestNs;
+  remote_request->items.push_back(std::move(item));
+  node.cluster().begin(remote_request, now_ns_);
   node.flush(now_ns_);
-  return errand;
+  return remote_request;
 }
 
-Fleet::ErrandPointer Fleet::put(SimNode& node, const std::string& key, std::uint64_t bytes,
-                                std::uint8_t replicas) {
-  Store& store = node.store();
+Fleet::RemoteRequestPointer Fleet::put(SimNode& node, const std::string& key, std::uint64_t bytes,
+                                       std::uint8_t replicas) {
+  ObjectStore& store = node.store();
   std::string value;
   while (value.size() < bytes) value += key;
   agent::PutOrder order;
@@ -72,31 +73,31 @@ Fleet::ErrandPointer Fleet::put(SimNode& node, const std::string& key, std::uint
   order.length = bytes;
   order.checksum = checksum(store.index().hash(key), value.data(), bytes);
   order.replicas = replicas;
-  if (store.reserve(kSession, bytes, true, order.entry) != Store::Reserve::kOk) {
+  if (store.reserve(kSession, bytes, true, order.entry) != ObjectStore::Reserve::kOk) {
     throw std::runtime_error("a pool has no room");
   }
   std::memcpy(store.pool().data() + store.extents(order.entry).at[0].offset_bytes, value.data(),
               bytes);
-  if (store.publish(kSession, order) != Store::Put::kStored) {
+  if (store.publish(kSession, order) != ObjectStore::Put::kStored) {
     throw std::runtime_error("a put was refused");
   }
-  Errand::Item item;
+  RemoteRequest::Item item;
   item.entry = order.entry;
-  return begin(node, Errand::Kind::kAnnounce, std::move(item));
+  return begin(node, RemoteRequest::Kind::kAnnounce, std::move(item));
 }
 
-Fleet::ErrandPointer Fleet::get(SimNode& node, const std::string& key, shm::Word64& pin) {
+Fleet::RemoteRequestPointer Fleet::get(SimNode& node, const std::string& key, shm::Word64& pin) {
   pin.store_relaxed(shm::kPinWanted);
-  Errand::Item item;
+  RemoteRequest::Item item;
   item.key = key;
   item.pin = &pin;
-  return begin(node, Errand::Kind::kFetch, std::move(item));
+  return begin(node, RemoteRequest::Kind::kFetch, std::move(item));
 }
 
-Fleet::ErrandPointer Fleet::remove(SimNode& node, const std::string& key) {
-  Errand::Item item;
+Fleet::RemoteRequestPointer Fleet::remove(SimNode& node, const std::string& key) {
+  RemoteRequest::Item item;
   item.key = key;
-  return begin(node, Errand::Kind::kRemove, std::move(item));
+  return begin(node, RemoteRequest::Kind::kRemove, std::move(item));
 }
 
 void Fleet::step() {

@@ -21,7 +21,7 @@ namespace mc::sim {
 
 class Fleet {
  public:
-  using ErrandPointer = std::shared_ptr<agent::Errand>;
+  using RemoteRequestPointer = std::shared_ptr<agent::RemoteRequest>;
 
   // Until all have joined, and know each other. Throws std::runtime_error, as all here.
   explicit Fleet(std::uint64_t size, std::uint64_t pool_bytes = 1u << 20);
@@ -33,11 +33,11 @@ class Fleet {
   std::uint64_t now_ns() const { return now_ns_; }
 
   // Operations, begun. A put's bytes are its key's, repeated.
-  ErrandPointer put(SimNode& node, const std::string& key, std::uint64_t bytes,
-                    std::uint8_t replicas = 1);
+  RemoteRequestPointer put(SimNode& node, const std::string& key, std::uint64_t bytes,
+                           std::uint8_t replicas = 1);
   // pin: the reader's, to be cleared by the caller.
-  ErrandPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
-  ErrandPointer remove(SimNode& node, const std::string& key);
+  RemoteRequestPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
+  RemoteRequestPointer remove(SimNode& node, const std::string& key);
 
   // Time goes on, and what is on its way arrives.
   void step();
@@ -50,7 +50,8 @@ class Fleet {
   bool turn_until(const std::function<bool()>& done, std::uint64_t most_ns);
 
  private:
-  ErrandPointer begin(SimNode& node, agent::Errand::Kind kind, agent::Errand::Item item);
+  RemoteRequestPointer begin(SimNode& node, agent::RemoteRequest::Kind kind,
+                             agent::RemoteRequest::Item item);
 
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;

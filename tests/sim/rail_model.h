@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: hosts with several NICs behind switches, in simulated time, and a receiver that pulls
-//   objects from them by the rules of transport/rails.h, credits.h and priority.h, as a transport
+//   objects from them by the rules of transport/rails/rails.h, credits.h and priority.h, as a transport
 //   does.
 //
 //     sender s, NIC i ──► line ──► switch port of the receiver's NIC i: a buffer that overflows
@@ -19,7 +19,7 @@
 #include <queue>
 #include <vector>
 
-#include "transport/rails.h"
+#include "transport/rails/rails.h"
 
 namespace mc::sim {
 

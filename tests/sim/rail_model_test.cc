@@ -126,7 +126,7 @@ TEST(RailModel, ManySendersDoNotOverrunOneReceiver) {
       << "the model has no incast, so the test above shows nothing";
 }
 
-TEST(RailModel, SendersShareTheReceiverEvenly) {
+TEST(RailModel, SendersPartitionTheReceiverEvenly) {
   RailModelOptions options;
   options.senders = 16;
   RailModel model(options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients do, through Store and Cluster as the agent's server does it for them.
+// What clients do, through ObjectStore and Cluster as the agent's server does it for them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace mc::sim {
 
-using agent::Errand;
-using agent::Store;
+using agent::ObjectStore;
+using agent::RemoteRequest;
 
 namespace {
 
@@ -36,7 +36,7 @@ void SimWorld::act(Client& client) {
     case Client::Doing::kPublishing:
       return go_on_putting(client);
     case Client::Doing::kWaiting:
-      return look_at_errand(client);
+      return look_at_remote_request(client);
   }
 }
 
@@ -51,17 +51,17 @@ void SimWorld::begin_something(Client& client) {
   } else if (dice <= 82) {
     begin_get(client);
   } else if (dice <= 90) {
-    send_errand(client, Errand::Kind::kExists);
+    send_remote_request(client, RemoteRequest::Kind::kExists);
   } else {
     client.remove =
         history_.begin_remove(client.keys[0], master_of(client.keys[0]).memory(), now_ns_);
-    send_errand(client, Errand::Kind::kRemove);
+    send_remote_request(client, RemoteRequest::Kind::kRemove);
   }
 }
 
 void SimWorld::end(Client& client) {
   client.doing = Client::Doing::kNothing;
-  client.errand.reset();
+  client.remote_request.reset();
   client.next_ns = now_ns_ + random_.between(0, 20) * kMs;
 }
 
@@ -97,11 +97,11 @@ void SimWorld::place_elsewhere(Client& client) {
   order.upsert = client.upsert;
   order.replicas = random_.chance(0.2) ? 2 : 1;
   client.local = false;
-  client.was_ready = node.ready(share_of(client.keys[0]));
-  client.reign = master_of(client.keys[0]).reign();
-  client.errand = std::make_shared<Errand>();
-  client.errand->source = {session_of(client.id), &client.staging, 0, order};
-  send_errand(client, Errand::Kind::kPlace);
+  client.was_ready = node.ready(partition_of(client.keys[0]));
+  client.leader_state = master_of(client.keys[0]).leader_state();
+  client.remote_request = std::make_shared<RemoteRequest>();
+  client.remote_request->source = {session_of(client.id), &client.staging, 0, order};
+  send_remote_request(client, RemoteRequest::Kind::kPlace);
 }
 
 // A put in stripes that does not come to its end, because somebody died or was cut off while it was
@@ -109,7 +109,7 @@ void SimWorld::place_elsewhere(Client& client) {
 // no host takes as a whole is cut into stripes however small it is.
 void SimWorld::may_have_replaced(const Client& client) {
   const bool in_stripes =
-      client.kind == Errand::Kind::kPlace && history_.put(client.put).size > kStripeUnit;
+      client.kind == RemoteRequest::Kind::kPlace && history_.put(client.put).size > kStripeUnit;
   if (in_stripes && !history_.calm(client.begin_ns, now_ns_)) {
     history_.lost(client.keys[0], now_ns_);
   }
@@ -117,14 +117,14 @@ void SimWorld::may_have_replaced(const Client& client) {
 
 void SimWorld::end_put(Client& client, History::Ending ending) {
   if (ending == History::Ending::kRefused) may_have_replaced(client);
-  const std::uint32_t share = share_of(client.keys[0]);
-  const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready(share);
-  history_.end_put(client.put, ending, announced, masters_[share]->memory(), now_ns_);
+  const std::uint32_t partition = partition_of(client.keys[0]);
+  const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready(partition);
+  history_.end_put(client.put, ending, announced, masters_[partition]->memory(), now_ns_);
   end(client);
 }
 
 void SimWorld::go_on_putting(Client& client) {
-  Store& store = nodes_[client.node]->store();
+  ObjectStore& store = nodes_[client.node]->store();
   const std::uint64_t session = session_of(client.id);
   if (now_ns_ >= client.deadline_ns) {
     if (client.doing != Client::Doing::kReserving) store.abandon(session, client.entry);
@@ -133,8 +133,8 @@ void SimWorld::go_on_putting(Client& client) {
   if (client.doing == Client::Doing::kReserving) {
     const std::uint64_t size = history_.put(client.put).size;
     const auto result = store.reserve(session, size, true, client.entry);
-    if (result == Store::Reserve::kWait || result == Store::Reserve::kAgain) return;
-    if (result != Store::Reserve::kOk) return end_put(client, History::Ending::kRefused);
+    if (result == ObjectStore::Reserve::kWait || result == ObjectStore::Reserve::kAgain) return;
+    if (result != ObjectStore::Reserve::kOk) return end_put(client, History::Ending::kRefused);
     client.doing = Client::Doing::kWriting;
     return;
   }
@@ -155,7 +155,7 @@ void SimWorld::go_on_putting(Client& client) {
 }
 
 void SimWorld::publish(Client& client) {
-  Store& store = nodes_[client.node]->store();
+  ObjectStore& store = nodes_[client.node]->store();
   const std::string key = key_text(client.keys[0]);
   const std::vector<std::byte> bytes = history_.bytes_of(client.put);
   agent::PutOrder order;
@@ -165,73 +165,74 @@ void SimWorld::publish(Client& client) {
   order.checksum = checksum(store.index().hash(key), bytes.data(), bytes.size());
   order.upsert = client.upsert;
   order.replicas = random_.chance(0.2) ? 2 : 1;
-  const Store::Put result = store.publish(session_of(client.id), order);
-  if (result == Store::Put::kNoSpace) return;  // again, until the deadline
-  if (result == Store::Put::kExisted) {
+  const ObjectStore::Put result = store.publish(session_of(client.id), order);
+  if (result == ObjectStore::Put::kNoSpace) return;  // again, until the deadline
+  if (result == ObjectStore::Put::kExisted) {
     store.abandon(session_of(client.id), client.entry);
     return end_put(client, History::Ending::kExisted);
   }
-  if (result != Store::Put::kStored) return end_put(client, History::Ending::kRefused);
+  if (result != ObjectStore::Put::kStored) return end_put(client, History::Ending::kRefused);
   client.was_ready = nodes_[client.node]->ready();
   if (client.local) return end_put(client, History::Ending::kStored);
-  send_errand(client, Errand::Kind::kAnnounce);
+  send_remote_request(client, RemoteRequest::Kind::kAnnounce);
 }
 
-// ---- Errands ------------------------------------------------------------------------------------
+// ---- RemoteRequests ------------------------------------------------------------------------------------
 
-void SimWorld::send_errand(Client& client, Errand::Kind kind) {
+void SimWorld::send_remote_request(Client& client, RemoteRequest::Kind kind) {
   client.kind = kind;
-  if (kind != Errand::Kind::kPlace) client.errand = std::make_shared<Errand>();
-  client.errand->kind = kind;
-  client.errand->tenant = nodes_[client.node]->tenant();
-  client.errand->deadline_ns = client.deadline_ns;
+  if (kind != RemoteRequest::Kind::kPlace)
+    client.remote_request = std::make_shared<RemoteRequest>();
+  client.remote_request->kind = kind;
+  client.remote_request->tenant = nodes_[client.node]->tenant();
+  client.remote_request->deadline_ns = client.deadline_ns;
   for (std::size_t i = 0; i < client.keys.size(); ++i) {
-    Errand::Item item;
-    if (kind == Errand::Kind::kAnnounce) {
+    RemoteRequest::Item item;
+    if (kind == RemoteRequest::Kind::kAnnounce) {
       item.entry = client.entry;
     } else {
       item.key = key_text(client.keys[i]);
     }
-    if (kind == Errand::Kind::kFetch) {
+    if (kind == RemoteRequest::Kind::kFetch) {
       item.pin = &client.held[i].pin;
       item.pin->store_relaxed(shm::kPinWanted);
     }
-    client.errand->items.push_back(std::move(item));
+    client.remote_request->items.push_back(std::move(item));
   }
   client.doing = Client::Doing::kWaiting;
-  nodes_[client.node]->cluster().begin(client.errand, now_ns_);
+  nodes_[client.node]->cluster().begin(client.remote_request, now_ns_);
 }
 
-void SimWorld::look_at_errand(Client& client) {
-  Errand& errand = *client.errand;
+void SimWorld::look_at_remote_request(Client& client) {
+  RemoteRequest& remote_request = *client.remote_request;
   // The server never waits longer for an announcement; the master may.
-  const bool cuts = client.server_cuts || client.kind == Errand::Kind::kAnnounce;
-  const bool same_reign =
-      client.kind != Errand::Kind::kPlace || client.reign == master_of(client.keys[0]).reign();
-  if (!errand.over() && cuts && now_ns_ >= client.deadline_ns) {
-    errand.abandoned = true;
-    for (Errand::Item& item : errand.items) errand.settle(item, MC_TIMEOUT);
+  const bool cuts = client.server_cuts || client.kind == RemoteRequest::Kind::kAnnounce;
+  const bool same_leader_state = client.kind != RemoteRequest::Kind::kPlace ||
+                                 client.leader_state == master_of(client.keys[0]).leader_state();
+  if (!remote_request.over() && cuts && now_ns_ >= client.deadline_ns) {
+    remote_request.abandoned = true;
+    for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, MC_TIMEOUT);
   }
-  if (!errand.over()) {
+  if (!remote_request.over()) {
     // A host that stood still has its second after that.
     const std::uint64_t due_ns =
         std::max(client.deadline_ns, nodes_[client.node]->paused_until_ns) + 1'000 * kMs;
     if (now_ns_ < due_ns) return;
-    history_.fail("I7 an errand of kind " + std::to_string(static_cast<int>(errand.kind)) +
+    history_.fail("I7 an errand of kind " + std::to_string(static_cast<int>(remote_request.kind)) +
                   " by client " + std::to_string(client.id) + ", begun at " +
                   std::to_string(client.begin_ns / 1000) + " us, has not ended " +
                   "1 s after its deadline");
-    errand.abandoned = true;
-    for (Errand::Item& item : errand.items) errand.settle(item, MC_TIMEOUT);
+    remote_request.abandoned = true;
+    for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, MC_TIMEOUT);
   }
-  const mc_status status = errand.items[0].status;
+  const mc_status status = remote_request.items[0].status;
   history_.note(static_cast<std::uint64_t>(status) + now_ns_);
   switch (client.kind) {
-    case Errand::Kind::kPlace:
+    case RemoteRequest::Kind::kPlace:
       // Whoever holds it may have to report it first.
-      client.was_ready &= same_reign;
+      client.was_ready &= same_leader_state;
       [[fallthrough]];
-    case Errand::Kind::kAnnounce:
+    case RemoteRequest::Kind::kAnnounce:
       if (status == MC_TIMEOUT) {  // it may still be there
         may_have_replaced(client);
         end(client);
@@ -239,13 +240,13 @@ void SimWorld::look_at_errand(Client& client) {
         end_put(client, status == MC_OK ? History::Ending::kStored : History::Ending::kRefused);
       }
       return;
-    case Errand::Kind::kFetch:
+    case RemoteRequest::Kind::kFetch:
       return end_get(client);
-    case Errand::Kind::kRemove:
+    case RemoteRequest::Kind::kRemove:
       history_.end_remove(client.remove, status == MC_OK || status == MC_NOT_FOUND, status == MC_OK,
                           now_ns_);
       return end(client);
-    case Errand::Kind::kExists:
+    case RemoteRequest::Kind::kExists:
       return end(client);
   }
 }
@@ -259,7 +260,7 @@ void SimWorld::begin_get(Client& client) {
   }
   const auto other = static_cast<unsigned>(random_.next() % key_count_);
   if (other != client.keys[0] && random_.chance(0.3)) client.keys.push_back(other);
-  Store& store = nodes_[client.node]->store();
+  ObjectStore& store = nodes_[client.node]->store();
   std::vector<unsigned> missing;
   for (const unsigned key : client.keys) {
     const std::string text = key_text(key);
@@ -279,15 +280,15 @@ void SimWorld::begin_get(Client& client) {
   let_go(client.held[0]);
   let_go(client.held[1]);
   client.keys = missing;
-  send_errand(client, Errand::Kind::kFetch);
+  send_remote_request(client, RemoteRequest::Kind::kFetch);
 }
 
 void SimWorld::end_get(Client& client) {
-  for (std::size_t i = 0; i < client.errand->items.size(); ++i) {
-    const Errand::Item& item = client.errand->items[i];
+  for (std::size_t i = 0; i < client.remote_request->items.size(); ++i) {
+    const RemoteRequest::Item& item = client.remote_request->items[i];
     Held& held = client.held[i];
     if (item.status != MC_OK || item.entry == agent::kNoEntry) {
-      if (held.pin.load_relaxed() != shm::kPinWanted && !client.errand->abandoned) {
+      if (held.pin.load_relaxed() != shm::kPinWanted && !client.remote_request->abandoned) {
         history_.fail("I5 a get that failed has left a pin");
       }
       held.pin.store_relaxed(0);
@@ -301,7 +302,7 @@ void SimWorld::end_get(Client& client) {
   end(client);
 }
 
-std::vector<std::byte> SimWorld::bytes_at(Store& store, std::uint32_t entry) {
+std::vector<std::byte> SimWorld::bytes_at(ObjectStore& store, std::uint32_t entry) {
   std::vector<std::byte> bytes;
   std::uint64_t left = store.index().entry(entry).length.load_relaxed();
   const agent::PoolExtents lies = store.extents(entry);
@@ -317,7 +318,7 @@ std::vector<std::byte> SimWorld::bytes_at(Store& store, std::uint32_t entry) {
 // Reads what the pin names, and keeps it pinned for a while.
 std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsigned key,
                                               std::uint32_t entry) {
-  Store& store = nodes_[client.node]->store();
+  ObjectStore& store = nodes_[client.node]->store();
   const std::uint64_t version = store.index().entry(entry).version.load_relaxed();
   const auto state = shm::state_of(version);
   if (held.pin.load_relaxed() != shm::pin_value(entry, version) ||
@@ -340,7 +341,7 @@ std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsign
 }
 
 bool SimWorld::still_there(Client& client, const Held& held) {
-  Store& store = nodes_[client.node]->store();
+  ObjectStore& store = nodes_[client.node]->store();
   const std::uint64_t version = store.index().entry(held.entry).version.load_relaxed();
   const bool same = held.pin.load_relaxed() == shm::pin_value(held.entry, version) &&
                     bytes_at(store, held.entry) == held.bytes;
@@ -364,10 +365,10 @@ void SimWorld::node_died(std::size_t node, bool keeps_memory) {
     if (client->node != node) continue;
     if (client->doing != Client::Doing::kNothing) {
       may_have_replaced(*client);
-      if (client->errand) {
-        client->errand->abandoned = true;
+      if (client->remote_request) {
+        client->remote_request->abandoned = true;
         for (std::size_t i = 0; i < client->keys.size(); ++i) {
-          if (client->kind == Errand::Kind::kFetch) client->held[i].pin.store_relaxed(0);
+          if (client->kind == RemoteRequest::Kind::kFetch) client->held[i].pin.store_relaxed(0);
         }
       }
       end(*client);

@@ -13,17 +13,17 @@
 #include <string>
 #include <vector>
 
-#include "metadata/rpc/transport.h"
+#include "metadata/rpc/byte_stream.h"
 #include "sim/sim_random.h"
 
 namespace mc::sim {
 
 using HostId = std::uint64_t;
-inline constexpr HostId kMasterHost = 0;  // of share 0
+inline constexpr HostId kMasterHost = 0;  // of partition 0
 inline constexpr HostId kMoreMasters = 100;
-// Each share's master has a host of its own.
-constexpr HostId master_host(std::uint32_t share) {
-  return share == 0 ? kMasterHost : kMoreMasters + share;
+// Each partition's master has a host of its own.
+constexpr HostId master_host(std::uint32_t partition) {
+  return partition == 0 ? kMasterHost : kMoreMasters + partition;
 }
 constexpr bool is_master_host(HostId host) { return host == kMasterHost || host > kMoreMasters; }
 

@@ -67,9 +67,9 @@ void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
   now_ns_ = now_ns;
   next_tick_ns_ = now_ns;
   ++reigns_;
-  reign_ = std::make_unique<metadata::Reign>(
+  leader_state_ = std::make_unique<metadata::LeaderState>(
       options_, term,
-      metadata::Reign::Outside{
+      metadata::LeaderState::Outside{
           .save =
               [this](std::string key, std::optional<std::string> value,
                      const std::function<void()>& done) {
@@ -91,7 +91,7 @@ void SimMaster::stop() {
     link->close({MC_CLOSED, "the master is gone"});
     std::erase(links_, link);
   }
-  reign_.reset();
+  leader_state_.reset();
 }
 
 std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handler) {
@@ -110,19 +110,19 @@ std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handle
 
 void SimMaster::tick(std::uint64_t now_ns) {
   now_ns_ = now_ns;
-  if (reign_ == nullptr || now_ns < next_tick_ns_) return;
+  if (leader_state_ == nullptr || now_ns < next_tick_ns_) return;
   next_tick_ns_ = now_ns + kMasterTickNs;
-  reign_->tick(now_ns);
+  leader_state_->tick(now_ns);
 }
 
 void SimMaster::on_request(rpc::Link& link, const rpc::Request& request) {
-  if (reign_ != nullptr) reign_->on_request(link, request, now_ns_);
+  if (leader_state_ != nullptr) leader_state_->on_request(link, request, now_ns_);
 }
 void SimMaster::on_cancel(rpc::Link& link, std::uint32_t id) {
-  if (reign_ != nullptr) reign_->on_cancel(link, id);
+  if (leader_state_ != nullptr) leader_state_->on_cancel(link, id);
 }
 void SimMaster::on_closed(rpc::Link& link, const Status&) {
-  if (reign_ != nullptr) reign_->on_closed(link);
+  if (leader_state_ != nullptr) leader_state_->on_closed(link);
   std::erase(links_, link.shared_from_this());
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the host of a share's master: the real Reign, on links of the simulated network, and
+// What it is: the host of a partition's master: the real LeaderState, on links of the simulated network, and
 // the cluster
 //   store's content. It comes up, leads, and ends like a process that is killed; the next one
 //   leads with a higher epoch, with what the store has, or with nothing.
-// Threads: the simulator's. Owns: links of the reign.
+// Threads: the simulator's. Owns: links of the leader state.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "metadata/master/reign.h"
+#include "metadata/master/leader_state.h"
 #include "sim/sim_links.h"
 
 namespace mc::sim {
@@ -28,9 +28,9 @@ class SimMaster : private metadata::rpc::LinkHandler {
   // keeps_store: the cluster store has kept what the last leader wrote.
   void start(bool keeps_store, std::uint64_t now_ns);
   void stop();
-  bool leads() const { return reign_ != nullptr; }
+  bool leads() const { return leader_state_ != nullptr; }
   // Counts the reigns.
-  std::uint64_t reign() const { return reigns_; }
+  std::uint64_t leader_state() const { return reigns_; }
   // Counts those that began without what the one before had in the store.
   std::uint64_t memory() const { return memories_; }
 
@@ -60,7 +60,7 @@ class SimMaster : private metadata::rpc::LinkHandler {
   std::uint64_t memories_ = 0;
   std::uint64_t now_ns_ = 0;
   std::uint64_t next_tick_ns_ = 0;
-  std::unique_ptr<metadata::Reign> reign_;
+  std::unique_ptr<metadata::LeaderState> leader_state_;
 };
 
 }  // namespace mc::sim

@@ -43,12 +43,13 @@ class SimNode::Cluster final : public agent::ClusterNode {
     about.host = identity.place.host;
     about.capacity_bytes = options.pool_bytes;
     std::vector<agent::MasterPort*> all;
-    for (std::uint32_t share = 0; share < options.shares; ++share) {
-      orders.push_back(orders_of(share));
-      const auto dial_share = [dial, share](metadata::rpc::LinkHandler& handler) {
-        return dial(share, handler);
+    for (std::uint32_t partition = 0; partition < options.partitions; ++partition) {
+      orders.push_back(orders_of(partition));
+      const auto dial_partition = [dial, partition](metadata::rpc::LinkHandler& handler) {
+        return dial(partition, handler);
       };
-      ports.push_back(std::make_unique<SimPort>(about, *orders.back(), dial_share, options.faults));
+      ports.push_back(
+          std::make_unique<SimPort>(about, *orders.back(), dial_partition, options.faults));
       all.push_back(ports.back().get());
     }
     connect(all, transport);
@@ -63,7 +64,7 @@ class SimNode::Cluster final : public agent::ClusterNode {
     return ClusterNode::poll(now_ns);
   }
 
-  std::vector<std::unique_ptr<agent::MasterOrders>> orders;  // of each share
+  std::vector<std::unique_ptr<agent::MasterOrders>> orders;  // of each partition
   std::vector<std::unique_ptr<SimPort>> ports;
 };
 
@@ -115,7 +116,7 @@ class SimNode::LaxGuardTransport final : public transport::Transport,
 };
 
 SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, Dial dial,
-                 agent::Store::CollectPins client_pins)
+                 agent::ObjectStore::CollectPins client_pins)
     : options_(options),
       network_(network),
       dial_(std::move(dial)),
@@ -142,7 +143,7 @@ void SimNode::start() {
   tenant_ = std::make_shared<agent::Tenant>();
   tenant_->name = kNameSpace;
   tenant_->clustered = true;
-  agent::Store::Config config;
+  agent::ObjectStore::Config config;
   config.pool_bytes = options_.pool_bytes;
   config.node_id = id();
   config.incarnation = incarnation_;
@@ -153,9 +154,10 @@ void SimNode::start() {
   };
   // Clients outlive their agent; its own reservations are of nobody after that.
   const auto known = [](std::uint64_t session) { return session != agent::kClusterSession; };
-  tenant_->store = kept_index_ ? take(agent::Store::recover(config, collect, std::move(kept_index_),
-                                                            std::move(kept_pool_), known))
-                               : take(agent::Store::create(config, collect));
+  tenant_->store = kept_index_
+                       ? take(agent::ObjectStore::recover(config, collect, std::move(kept_index_),
+                                                          std::move(kept_pool_), known))
+                       : take(agent::ObjectStore::create(config, collect));
   // Its memory comes from another thread: all of it, before anything goes on.
   while (store().pool().growing()) {
     pollfd chunk{store().pool().event_fd(), POLLIN, 0};
@@ -194,7 +196,9 @@ void SimNode::flush(std::uint64_t now_ns) {
   store().tick(now_ns);
 }
 
-bool SimNode::ready(std::uint32_t share) const { return up() && cluster_->ports[share]->ready(); }
+bool SimNode::ready(std::uint32_t partition) const {
+  return up() && cluster_->ports[partition]->ready();
+}
 
 bool SimNode::ready() const {
   return up() &&
@@ -230,13 +234,13 @@ std::vector<SimNode::Stripe> SimNode::stripes() {
     if (::pread(cluster_->versions_file(*tenant_).fd(), &row, sizeof row, at) != sizeof row) {
       throw std::runtime_error("a stripe has no version");
     }
-    found.push_back({entry, *label, row.untold == agent::VersionBook::Untold::kNo});
+    found.push_back({entry, *label, row.unannounced == agent::VersionBook::Unannounced::kNo});
   }
   return found;
 }
 
 std::string SimNode::check_sums(bool quiet) {
-  agent::Store& pool = store();
+  agent::ObjectStore& pool = store();
   std::uint64_t sum = pool.held_bytes(), live = 0, reserved = 0;
   for (std::uint32_t entry = 0; entry < pool.index().entry_count(); ++entry) {
     const auto state = shm::state_of(pool.index().entry(entry).version.load_relaxed());

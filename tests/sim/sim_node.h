@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host: a Store, its Tenant and a ClusterNode, all real, on the simulated network.
+// What it is: a host: a ObjectStore, its Tenant and a ClusterNode, all real, on the simulated network.
 //   It can be killed, and started again with the pool's memory or without.
 // Threads: the simulator's. Owns: everything of the host's but its clients' pins.
 #pragma once
@@ -24,7 +24,7 @@ struct NodeOptions {
   std::uint64_t node = 0;
   std::uint64_t pool_bytes = 512u << 10;
   std::uint64_t seed = 0;
-  std::uint32_t shares = 1;
+  std::uint32_t partitions = 1;
   std::uint64_t stripe_bytes = 0;  // of larger objects; 0: none go in stripes
   transport::fault::FaultPlan plan;
   SimPort::Faults faults;
@@ -34,12 +34,12 @@ struct NodeOptions {
 
 class SimNode {
  public:
-  // Connects to the master of a share, or gives null.
+  // Connects to the master of a partition, or gives null.
   using Dial = std::function<std::shared_ptr<metadata::rpc::Link>(
-      std::uint32_t share, metadata::rpc::LinkHandler& handler)>;
+      std::uint32_t partition, metadata::rpc::LinkHandler& handler)>;
 
   SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, Dial dial,
-          agent::Store::CollectPins client_pins);
+          agent::ObjectStore::CollectPins client_pins);
   ~SimNode();
 
   void start();
@@ -49,13 +49,13 @@ class SimNode {
   void flush(std::uint64_t now_ns);
 
   bool up() const { return cluster_ != nullptr; }
-  // All masters have its reports; or that of a share.
+  // All masters have its reports; or that of a partition.
   bool ready() const;
-  bool ready(std::uint32_t share) const;
+  bool ready(std::uint32_t partition) const;
   // That it has told a master of. REQUIRES: up().
   std::uint64_t latest_version() const;
   std::uint64_t id() const { return options_.node; }
-  agent::Store& store() { return *tenant_->store; }
+  agent::ObjectStore& store() { return *tenant_->store; }
   agent::Cluster& cluster();
   const std::shared_ptr<agent::Tenant>& tenant() const { return tenant_; }
   transport::fault::FaultTransport& transport() { return *transport_; }
@@ -80,7 +80,7 @@ class SimNode {
   const NodeOptions options_;
   transport::loop::LoopNetwork& network_;
   const Dial dial_;
-  const agent::Store::CollectPins client_pins_;
+  const agent::ObjectStore::CollectPins client_pins_;
   std::uint64_t incarnation_ = 0;
   std::uint64_t next_tick_ns_ = 0;
   transport::fault::FaultPlan plan_ = options_.plan;

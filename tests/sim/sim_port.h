@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/cluster/master_port.h"
+#include "agent/cluster/master/master_port.h"
 #include "metadata/membership/epoch_fence.h"
 #include "metadata/rpc/link.h"
 #include "metadata/wire/method.h"

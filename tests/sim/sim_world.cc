@@ -20,16 +20,17 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     : seed_(seed),
       bugs_(bugs),
       random_(seed),
-      share_random_(seed ^ 0x77),
+      partition_random_(seed ^ 0x77),
       drain_random_(seed ^ 0x99),
       history_(seed),
       links_(io_, Random(seed ^ 0x11),
              [this](HostId from, HostId to) { return passes(from, to); }) {
   clock_.set(now_ns_);
-  const std::uint32_t shares =
-      share_random_.chance(0.5) ? 1 : static_cast<std::uint32_t>(share_random_.between(2, 3));
-  for (std::uint32_t share = 0; share < shares; ++share) {
-    masters_.push_back(std::make_unique<SimMaster>(io_, links_, master_host(share)));
+  const std::uint32_t partitions =
+      partition_random_.chance(0.5) ? 1
+                                    : static_cast<std::uint32_t>(partition_random_.between(2, 3));
+  for (std::uint32_t partition = 0; partition < partitions; ++partition) {
+    masters_.push_back(std::make_unique<SimMaster>(io_, links_, master_host(partition)));
   }
   faults_.noise = random_.chance(0.6);
   faults_.slow_links = random_.chance(0.3);
@@ -71,13 +72,13 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     options.faults.lies_about_drops = bugs_.drops_are_lies;
     options.faults.takes_a_part_for_the_whole = bugs_.parts_are_wholes;
     options.stripe_bytes = stripe_bytes_;
-    options.shares = shares;
+    options.partitions = partitions;
     options.checks_no_generations = bugs_.guards_are_lax;
-    const auto dial = [this, node = options.node](std::uint32_t share,
+    const auto dial = [this, node = options.node](std::uint32_t partition,
                                                   metadata::rpc::LinkHandler& handler) {
-      const HostId master = master_host(share);
+      const HostId master = master_host(partition);
       const bool there = passes(node, master) && passes(master, node);
-      return there ? masters_[share]->dial(node, handler) : nullptr;
+      return there ? masters_[partition]->dial(node, handler) : nullptr;
     };
     const auto pins = [this, i](std::vector<std::uint64_t>& all) {
       for (const auto& client : clients_) {
@@ -211,7 +212,7 @@ void SimWorld::kill(std::size_t node, bool keeps_memory) {
   if (!nodes_[node]->up()) return;
   tell("node " + std::to_string(node + 1) + " is killed" + (keeps_memory ? "" : ", memory lost"));
   if (!keeps_memory) {
-    agent::Store& store = nodes_[node]->store();
+    agent::ObjectStore& store = nodes_[node]->store();
     for (unsigned key = 0; key < key_count_; ++key) {
       const std::string text = key_text(key);
       if (store.index().find(text, store.index().hash(text))) history_.lost(key, now_ns_);
@@ -256,7 +257,7 @@ void SimWorld::schedule_faults() {
   later(kJoinedNs + 1'000 * kMs, [this] {
     for (const auto& node : nodes_) {
       if (!node->up()) continue;
-      agent::Store& store = node->store();
+      agent::ObjectStore& store = node->store();
       for (std::uint32_t entry = 0; entry < store.index().entry_count(); ++entry) {
         const auto version = store.index().entry(entry).version.load_relaxed();
         if (shm::state_of(version) != shm::EntryState::kLive) continue;
@@ -273,11 +274,11 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
   const bool one_way = random_.chance(0.4);
   const bool keeps = !faults_.memory_losses || random_.chance(0.5);
   const bool keeps_store = !faults_.store_losses || random_.chance(0.5);
-  const auto share = static_cast<std::uint32_t>(share_random_.next() % masters_.size());
+  const auto partition = static_cast<std::uint32_t>(partition_random_.next() % masters_.size());
   const std::uint64_t dice = random_.next() % (nodes_.size() + 1);  // 0: a master
-  const HostId other = dice == 0 ? master_host(share) : dice;
+  const HostId other = dice == 0 ? master_host(partition) : dice;
   const std::string master =
-      masters_.size() == 1 ? "the master" : "the master of share " + std::to_string(share);
+      masters_.size() == 1 ? "the master" : "the master of share " + std::to_string(partition);
   const std::string whom = dice == 0 ? master : std::to_string(dice);
   const auto jump_ns =
       static_cast<std::int64_t>(random_.between(0, 2 * kMostOffsetNs / kMs) * kMs) -
@@ -335,17 +336,18 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
     });
   }
   if (faults_.outages) {
-    kinds.push_back([this, keeps_store, share, master](std::uint64_t from_ns, std::uint64_t to_ns) {
-      history_.disturbed(from_ns, to_ns);
-      later(from_ns, [this, share, master] {
-        tell(master + " is killed");
-        masters_[share]->stop();
-      });
-      later(to_ns, [this, keeps_store, share, master] {
-        tell(master + (keeps_store ? " leads anew" : " leads anew, the store is empty"));
-        masters_[share]->start(keeps_store, now_ns_);
-      });
-    });
+    kinds.push_back(
+        [this, keeps_store, partition, master](std::uint64_t from_ns, std::uint64_t to_ns) {
+          history_.disturbed(from_ns, to_ns);
+          later(from_ns, [this, partition, master] {
+            tell(master + " is killed");
+            masters_[partition]->stop();
+          });
+          later(to_ns, [this, keeps_store, partition, master] {
+            tell(master + (keeps_store ? " leads anew" : " leads anew, the store is empty"));
+            masters_[partition]->start(keeps_store, now_ns_);
+          });
+        });
   }
   if (kinds.empty()) return;
   const std::uint64_t lasts_ns = random_.between(1, random_.chance(0.5) ? 200 : 1'500) * kMs;
@@ -442,10 +444,10 @@ std::string SimWorld::drain_left() const {
   return left == 0 ? std::string() : who + " is drained and holds " + std::to_string(left);
 }
 
-std::uint32_t SimWorld::share_of(unsigned key) const {
+std::uint32_t SimWorld::partition_of(unsigned key) const {
   static const metadata::KeyHasher hasher(kSecret);
-  return metadata::share_of(hasher.hash(kNameSpace, key_text(key)),
-                            static_cast<std::uint32_t>(masters_.size()));
+  return metadata::partition_of(hasher.hash(kNameSpace, key_text(key)),
+                                static_cast<std::uint32_t>(masters_.size()));
 }
 
 // What is left of objects in stripes that are not whole; or nothing.
@@ -484,11 +486,12 @@ void SimWorld::read_everything() {
   for (const auto& reader : clients_) {
     reader->begin_ns = now_ns_;
     reader->deadline_ns = deadline_ns;
-    send_errand(*reader, agent::Errand::Kind::kFetch);
+    send_remote_request(*reader, agent::RemoteRequest::Kind::kFetch);
   }
   while (now_ns_ < deadline_ns + 1'500 * kMs && history_.failures().empty()) {
     bool all = true;
-    for (const auto& reader : clients_) all &= reader->errand == nullptr || reader->errand->over();
+    for (const auto& reader : clients_)
+      all &= reader->remote_request == nullptr || reader->remote_request->over();
     if (all) break;
     step(10 * kMs);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one run: hosts, a master for each share of the keys, clients and a schedule of
+// What it is: one run: hosts, a master for each partition of the keys, clients and a schedule of
 // faults, all from one seed.
 //
 //   0 s            1.2 s                        4.2 s                       about 10 s
@@ -72,16 +72,16 @@ class SimWorld {
     std::size_t node = 0;
     Doing doing = Doing::kNothing;
     std::uint64_t next_ns = 0, begin_ns = 0, deadline_ns = 0;
-    agent::Errand::Kind kind{};
+    agent::RemoteRequest::Kind kind{};
     std::vector<unsigned> keys;
     // A put.
     History::Number put = 0;
     bool upsert = false, local = false, was_ready = false;
-    MemoryFile staging;       // whose bytes another host is to hold
-    std::uint64_t reign = 0;  // when that was asked for
+    MemoryFile staging;              // whose bytes another host is to hold
+    std::uint64_t leader_state = 0;  // when that was asked for
     std::uint32_t entry = 0;
     std::size_t remove = 0;
-    std::shared_ptr<agent::Errand> errand;
+    std::shared_ptr<agent::RemoteRequest> remote_request;
     bool is_last = false;      // its one read is for the end of the history
     bool server_cuts = false;  // at the deadline, as the agent's server does
     Held held[2];
@@ -120,8 +120,8 @@ class SimWorld {
   void publish(Client& client);
   void end_put(Client& client, History::Ending ending);
   void may_have_replaced(const Client& client);
-  void send_errand(Client& client, agent::Errand::Kind kind);
-  void look_at_errand(Client& client);
+  void send_remote_request(Client& client, agent::RemoteRequest::Kind kind);
+  void look_at_remote_request(Client& client);
   void end_get(Client& client);
   std::optional<History::Number> hold(Client& client, Held& held, unsigned key,
                                       std::uint32_t entry);
@@ -129,16 +129,17 @@ class SimWorld {
   void let_go(Held& held);
   void end(Client& client);
   void node_died(std::size_t node, bool keeps_memory);
-  std::vector<std::byte> bytes_at(agent::Store& store, std::uint32_t entry);
+  std::vector<std::byte> bytes_at(agent::ObjectStore& store, std::uint32_t entry);
   void note_evictions(std::size_t node);
-  std::uint32_t share_of(unsigned key) const;
-  SimMaster& master_of(unsigned key) const { return *masters_[share_of(key)]; }
+  std::uint32_t partition_of(unsigned key) const;
+  SimMaster& master_of(unsigned key) const { return *masters_[partition_of(key)]; }
   std::string key_text(unsigned key) const { return "key-" + std::to_string(key); }
 
   const std::uint64_t seed_;
   const Bugs bugs_;
   Random random_;
-  Random share_random_;  // of its own: a run with one share is what it was before there were more
+  Random
+      partition_random_;  // of its own: a run with one partition is what it was before there were more
   Random drain_random_;  // the same
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
@@ -156,7 +157,7 @@ class SimWorld {
   boost::asio::io_context io_;
   std::set<std::pair<HostId, HostId>> parted_;  // from, to
   LinkWorld links_;
-  std::vector<std::unique_ptr<SimMaster>> masters_;  // of each share
+  std::vector<std::unique_ptr<SimMaster>> masters_;  // of each partition
   transport::loop::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::uint64_t> evictions_seen_;

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <thread>
 
-#include "libmc/transfer/staging.h"
 #include "mc/transfer.h"
 #include "transfer/device/fake_cuda.h"
+#include "transport/engine/local/staging.h"
 
 namespace mc::transfer::testing {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "libmc/transfer/address.h"
-#include "libmc/transfer/card.h"
-#include "libmc/transfer/directory.h"
-#include "libmc/transfer/notification.h"
+#include "transport/engine/address.h"
+#include "transport/engine/directory.h"
+#include "transport/engine/engine_descriptor.h"
+#include "transport/engine/notification.h"
 #include "unit/golden_file.h"
 
 namespace mc::transfer {
@@ -19,18 +19,18 @@ void fill(T* bytes, unsigned first) {
   for (auto& byte : *bytes) byte = static_cast<std::byte>(first++);
 }
 
-Card sample_card() {
-  Card card = blank_card();
-  card.node = 0x1122334455667788;
-  card.incarnation = 0x99;
-  fill(&card.directory, 0xa0);
-  card.directory_bytes = 0x10000;
-  fill(&card.boot_id, 0x10);
-  card.pid_namespace = 0xf0000001;
-  card.pid = 4711;
-  card.directory_address = 0x7f0011223344;
-  fill(&card.nonce, 0xc0);
-  return card;
+EngineDescriptor sample_engine_descriptor() {
+  EngineDescriptor engine_descriptor = blank_engine_descriptor();
+  engine_descriptor.node = 0x1122334455667788;
+  engine_descriptor.incarnation = 0x99;
+  fill(&engine_descriptor.directory, 0xa0);
+  engine_descriptor.directory_bytes = 0x10000;
+  fill(&engine_descriptor.boot_id, 0x10);
+  engine_descriptor.pid_namespace = 0xf0000001;
+  engine_descriptor.pid = 4711;
+  engine_descriptor.directory_address = 0x7f0011223344;
+  fill(&engine_descriptor.nonce, 0xc0);
+  return engine_descriptor;
 }
 
 std::vector<DirectoryEntry> sample_entries() {
@@ -40,13 +40,13 @@ std::vector<DirectoryEntry> sample_entries() {
 }
 
 golden::Bytes sample_directory() {
-  DirectoryWriter writer(sample_card().nonce);
+  DirectoryWriter writer(sample_engine_descriptor().nonce);
   writer.publish(sample_entries());
   return {writer.data(), writer.data() + kDirectoryHeadBytes + 2 * kDirectoryEntryBytes};
 }
 
 std::map<std::string, golden::Bytes> samples() {
-  return {{"card", golden::bytes_of(sample_card())},
+  return {{"card", golden::bytes_of(sample_engine_descriptor())},
           {"directory", sample_directory()},
           {"notification", encode_notification("name", "message")}};
 }
@@ -66,9 +66,9 @@ TEST(TransferMessages, HaveTheBytesOfVersionOne) {
 
 TEST(TransferMessages, WhatTheFileHoldsIsUnderstood) {
   golden::Sections sections = golden::read("transfer-v1.txt");
-  const auto card = decode_card(sections["card"]);
-  ASSERT_TRUE(card);
-  EXPECT_EQ(card->pid, 4711u);
+  const auto engine_descriptor = decode_engine_descriptor(sections["card"]);
+  ASSERT_TRUE(engine_descriptor);
+  EXPECT_EQ(engine_descriptor->pid, 4711u);
   const auto directory = decode_directory(sections["directory"]);
   ASSERT_TRUE(directory);
   EXPECT_EQ(directory->entries.size(), 2u);
@@ -80,18 +80,23 @@ TEST(TransferMessages, WhatTheFileHoldsIsUnderstood) {
 
 TEST(TransferMessages, ACardOutOfRangeIsRefused) {
   const auto refuses = [](auto change) {
-    Card card = sample_card();
-    change(card);
-    return !decode_card(std::as_bytes(std::span(&card, 1)));
+    EngineDescriptor engine_descriptor = sample_engine_descriptor();
+    change(engine_descriptor);
+    return !decode_engine_descriptor(std::as_bytes(std::span(&engine_descriptor, 1)));
   };
-  EXPECT_FALSE(refuses([](Card&) {}));
-  EXPECT_TRUE(refuses([](Card& card) { card.magic ^= 1; }));
-  EXPECT_TRUE(refuses([](Card& card) { ++card.version; }));
-  EXPECT_TRUE(refuses([](Card& card) { --card.size_bytes; }));
-  EXPECT_TRUE(refuses([](Card& card) { card.node = 0; }));
-  EXPECT_TRUE(refuses([](Card& card) { card.directory_bytes = kMaxDirectoryBytes + 1; }));
-  EXPECT_TRUE(refuses([](Card& card) { card.directory_bytes = kDirectoryHeadBytes - 1; }));
-  EXPECT_TRUE(refuses([](Card& card) { card.reserved2[2] = 1; }));
+  EXPECT_FALSE(refuses([](EngineDescriptor&) {}));
+  EXPECT_TRUE(refuses([](EngineDescriptor& engine_descriptor) { engine_descriptor.magic ^= 1; }));
+  EXPECT_TRUE(refuses([](EngineDescriptor& engine_descriptor) { ++engine_descriptor.version; }));
+  EXPECT_TRUE(refuses([](EngineDescriptor& engine_descriptor) { --engine_descriptor.size_bytes; }));
+  EXPECT_TRUE(refuses([](EngineDescriptor& engine_descriptor) { engine_descriptor.node = 0; }));
+  EXPECT_TRUE(refuses([](EngineDescriptor& engine_descriptor) {
+    engine_descriptor.directory_bytes = kMaxDirectoryBytes + 1;
+  }));
+  EXPECT_TRUE(refuses([](EngineDescriptor& engine_descriptor) {
+    engine_descriptor.directory_bytes = kDirectoryHeadBytes - 1;
+  }));
+  EXPECT_TRUE(
+      refuses([](EngineDescriptor& engine_descriptor) { engine_descriptor.reserved2[2] = 1; }));
 }
 
 // Writes a table as the owner would, but with what a hostile owner would put in it.

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <thread>
 
-#include "conformance/store_servers.h"
+#include "conformance/store/store_servers.h"
 #include "libmc/base/fd.h"
 #include "mc/transfer.h"
 

@@ -14,7 +14,7 @@ constexpr NodeId kAway = 7;
 constexpr NodeId kOther = 8;
 
 // As the elector has it: one value a key, the latest wins.
-class Store {
+class ObjectStore {
  public:
   Absence::Save save() {
     return [this](std::string key, std::optional<std::string> value, std::function<void()> done) {
@@ -64,7 +64,7 @@ void remove_many(Absence& absence, std::uint64_t count) {
 }
 
 TEST(Absence, WritesNothingWhileAllAreHere) {
-  Store store;
+  ObjectStore store;
   Absence absence({}, store.save());
   absence.joined(kAway, 5);
   absence.reported(kAway);
@@ -75,7 +75,7 @@ TEST(Absence, WritesNothingWhileAllAreHere) {
 }
 
 TEST(Absence, TellsTheNextLeaderWhatWasRemovedUntilAllHaveReported) {
-  Store store;
+  ObjectStore store;
   Absence first({}, store.save());
   first.gone(kAway);
   // Of two holders.
@@ -96,7 +96,7 @@ TEST(Absence, TellsTheNextLeaderWhatWasRemovedUntilAllHaveReported) {
 }
 
 TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
-  Store store;
+  ObjectStore store;
   Absence absence({}, store.save());
   absence.unheard(kAway);
   EXPECT_EQ(store.size(), 0u);
@@ -108,7 +108,7 @@ TEST(Absence, AMemberWithoutALinkCountsAndLeavesNothingWhenItIsBack) {
 }
 
 TEST(Absence, AnswersWhenTheStoreHasIt) {
-  Store store;
+  ObjectStore store;
   store.at_once = false;
   Absence absence({}, store.save());
   absence.gone(kAway);
@@ -143,7 +143,7 @@ TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
 }
 
 TEST(Absence, OfTooManyRemovalsItSaysOnlyThatTheyWere) {
-  Store store;
+  ObjectStore store;
   Absence first({}, store.save());
   first.gone(kAway);
   remove_many(first, 4096);
@@ -169,7 +169,7 @@ TEST(Absence, OfTooManyRemovalsItSaysOnlyThatTheyWere) {
 }
 
 TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
-  Store store;
+  ObjectStore store;
   Absence absence({}, store.save());
   absence.gone(kAway);
   absence.removed(holding(1, 2), [] {});
@@ -186,7 +186,7 @@ TEST(Absence, RemovalsStayUntilTheStoreHasTheMarksInTheirPlace) {
 }
 
 TEST(Absence, TheListOfTheGoneHasAnEnd) {
-  Store store;
+  ObjectStore store;
   Absence absence({}, store.save());
   for (NodeId node = 1; node <= 5000; ++node) absence.gone(node);
   EXPECT_EQ(store.size(), 4096u);
@@ -203,7 +203,7 @@ TEST(Absence, WhatIsNotOursInTheStoreIsLeftAlone) {
     term.removed.back().key = "removed/1";
     term.removed.back().value = value;
   }
-  Store store;
+  ObjectStore store;
   Absence absence(term, store.save());
   EXPECT_TRUE(absence.removed_before().empty());
   absence.removed(holding(1, 2), [] {});

@@ -41,14 +41,14 @@ class Host final : public ClusterNode {
     flush(now_ns());
   }
   void put(const std::string& key, std::span<const std::byte> bytes) {
-    Store& store = *tenant->store;
+    ObjectStore& store = *tenant->store;
     PutOrder order;
-    ASSERT_EQ(store.reserve(7, bytes.size(), true, order.entry), Store::Reserve::kOk);
+    ASSERT_EQ(store.reserve(7, bytes.size(), true, order.entry), ObjectStore::Reserve::kOk);
     store.write(order.entry, 0, bytes);
     order.key = key;
     order.length = bytes.size();
     order.checksum = checksum(store.index().hash(key), bytes.data(), bytes.size());
-    ASSERT_EQ(store.publish(7, order), Store::Put::kStored);
+    ASSERT_EQ(store.publish(7, order), ObjectStore::Put::kStored);
   }
   bool holds() const { return tenant->store->live_count() != 0; }
   void copy(const metadata::wire::Copy& order, MasterOrders::Done done) {

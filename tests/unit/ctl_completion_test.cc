@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "ctl/command_tree.h"
-#include "ctl/completion.h"
-#include "ctl/help.h"
+#include "ctl/text/command_tree.h"
+#include "ctl/text/help.h"
+#include "ctl/verbs/completion.h"
 
 namespace mc::ctl {
 namespace {

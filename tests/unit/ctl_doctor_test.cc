@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ctl/doctor_checks.h"
+#include "ctl/doctor/doctor_checks.h"
 
 namespace mc::ctl {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ctl/size.h"
+#include "ctl/text/size.h"
 
 namespace mc::ctl {
 namespace {

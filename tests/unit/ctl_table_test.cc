@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "ctl/json.h"
-#include "ctl/key_text.h"
-#include "ctl/nearest.h"
-#include "ctl/progress.h"
-#include "ctl/status_view.h"
-#include "ctl/table.h"
+#include "ctl/text/json.h"
+#include "ctl/text/key_text.h"
+#include "ctl/text/nearest.h"
+#include "ctl/text/progress.h"
+#include "ctl/text/status_view.h"
+#include "ctl/text/table.h"
 
 namespace mc::ctl {
 namespace {

@@ -230,7 +230,7 @@ TEST(ExtentAllocator, ManagesUpToItsLargestRangeAndNoMore) {
 TEST(ExtentAllocator, AFullPoolOfEqualObjectsTakesOneMoreForOneLess) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(1000 * 1000));  // 1000 is no size class's lower edge
-  std::vector<NodeId> nodes;
+  std::vector<BlockId> nodes;
   while (const auto got = allocator.allocate(1000)) nodes.push_back(got->node);
   ASSERT_EQ(nodes.size(), 1000u);
   for (int i = 0; i < 1000; i += 7) {
@@ -277,10 +277,10 @@ TEST(ExtentAllocator, RefusesNodesThatNameNoAllocation) {
   EXPECT_TRUE(allocator.free(got->node));
   EXPECT_FALSE(allocator.free(got->node));
   EXPECT_FALSE(allocator.trim(got->node, 1));
-  EXPECT_FALSE(allocator.free(kNoNode));
+  EXPECT_FALSE(allocator.free(kNoBlock));
   EXPECT_FALSE(allocator.free(0xffffffff));
   EXPECT_EQ(allocator.find(got->node).granules, 0u);
-  for (NodeId node = 0; node < 10; ++node) EXPECT_FALSE(allocator.free(node));
+  for (BlockId node = 0; node < 10; ++node) EXPECT_FALSE(allocator.free(node));
   EXPECT_EQ(allocator.check(), "");
 }
 
@@ -402,13 +402,13 @@ TEST(ExtentAllocator, ClaimAllAcceptsExactlyWhatFits) {
     std::sort(ranges.begin(), ranges.end(), [](const GranuleRange& a, const GranuleRange& b) {
       return a.first_granule < b.first_granule;
     });
-    const std::vector<NodeId> nodes = pair.allocator.claim_all(ranges);
+    const std::vector<BlockId> nodes = pair.allocator.claim_all(ranges);
     ASSERT_EQ(nodes.size(), ranges.size());
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const auto& [first, granules] = ranges[i];
       const bool fits =
           granules < (1 << 21) && first < (1 << 21) && pair.model.is_free(first, granules);
-      ASSERT_EQ(nodes[i] != kNoNode, fits) << first << " " << granules;
+      ASSERT_EQ(nodes[i] != kNoBlock, fits) << first << " " << granules;
       if (!fits) continue;
       pair.model.use(first, granules);
       pair.live.push_back(
@@ -425,10 +425,10 @@ TEST(ExtentAllocator, ClaimAllRefusesWhatIsOutOfOrder) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
   const std::vector<GranuleRange> ranges{{50, 10}, {20, 10}, {60, 10}};
-  const std::vector<NodeId> nodes = allocator.claim_all(ranges);
-  EXPECT_NE(nodes[0], kNoNode);
-  EXPECT_EQ(nodes[1], kNoNode);
-  EXPECT_NE(nodes[2], kNoNode);
+  const std::vector<BlockId> nodes = allocator.claim_all(ranges);
+  EXPECT_NE(nodes[0], kNoBlock);
+  EXPECT_EQ(nodes[1], kNoBlock);
+  EXPECT_NE(nodes[2], kNoBlock);
   EXPECT_EQ(allocator.check(), "");
 }
 
@@ -443,7 +443,7 @@ TEST(ExtentAllocator, ARestartFindsTheSameRanges) {
   });
   ExtentAllocator restarted;
   ASSERT_TRUE(restarted.grow(pair.model.size()));
-  for (const NodeId node : restarted.claim_all(ranges)) ASSERT_NE(node, kNoNode);
+  for (const BlockId node : restarted.claim_all(ranges)) ASSERT_NE(node, kNoBlock);
   restarted.set_limit(pair.model.limit());
   EXPECT_EQ(restarted.check(), "");
   EXPECT_EQ(restarted.used_granules(), pair.allocator.used_granules());
@@ -481,9 +481,9 @@ using Kind = ExtentAllocator::Neighbour::Kind;
 TEST(ExtentAllocatorTest, AnAllocationGrowsIntoTheFreeBlocksBesideIt) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
-  const NodeId first = allocator.allocate(30)->node;
-  const NodeId middle = allocator.allocate(10)->node;
-  const NodeId last = allocator.allocate(60)->node;
+  const BlockId first = allocator.allocate(30)->node;
+  const BlockId middle = allocator.allocate(10)->node;
+  const BlockId last = allocator.allocate(60)->node;
   EXPECT_EQ(allocator.neighbour(middle, Side::kBefore).node, first);
   EXPECT_EQ(allocator.neighbour(first, Side::kBefore).kind, Kind::kNone);
   EXPECT_EQ(allocator.neighbour(last, Side::kBehind).kind, Kind::kNone);
@@ -509,20 +509,20 @@ TEST(ExtentAllocatorTest, AnAllocationGrowsIntoTheFreeBlocksBesideIt) {
 TEST(ExtentAllocatorTest, NothingGrowsOverTheLimit) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
-  const NodeId node = allocator.allocate(10)->node;
+  const BlockId node = allocator.allocate(10)->node;
   allocator.set_limit(40);
   EXPECT_EQ(allocator.grow_into(node, Side::kBehind, 90), 30u);
   EXPECT_EQ(allocator.grow_into(node, Side::kBehind, 90), 0u);
   EXPECT_EQ(allocator.neighbour(node, Side::kBehind).kind, Kind::kNone);
-  EXPECT_EQ(allocator.take_behind(node, 10, 100), kNoNode);
+  EXPECT_EQ(allocator.take_behind(node, 10, 100), kNoBlock);
   EXPECT_EQ(allocator.check(), "");
 }
 
 TEST(ExtentAllocatorTest, AnOwnerStaysWithItsAllocationOnly) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(20));
-  const NodeId first = allocator.allocate(10)->node;
-  const NodeId second = allocator.allocate(10)->node;
+  const BlockId first = allocator.allocate(10)->node;
+  const BlockId second = allocator.allocate(10)->node;
   EXPECT_EQ(allocator.neighbour(first, Side::kBehind).owner, ExtentAllocator::kNoOwner);
   allocator.set_owner(second, 77);
   EXPECT_EQ(allocator.neighbour(first, Side::kBehind).owner, 77u);
@@ -536,16 +536,16 @@ TEST(ExtentAllocatorTest, AnOwnerStaysWithItsAllocationOnly) {
 TEST(ExtentAllocatorTest, TheNextFreeBlockBehindIsFoundPastTheEnd) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(50));
-  std::vector<NodeId> nodes;
+  std::vector<BlockId> nodes;
   for (int i = 0; i < 5; ++i) nodes.push_back(allocator.allocate(10)->node);
   ASSERT_TRUE(allocator.free(nodes[1]));
-  EXPECT_EQ(allocator.take_behind(nodes[3], 4, 2), kNoNode) << "too far";
-  const NodeId taken = allocator.take_behind(nodes[3], 4, 3);
-  ASSERT_NE(taken, kNoNode);
+  EXPECT_EQ(allocator.take_behind(nodes[3], 4, 2), kNoBlock) << "too far";
+  const BlockId taken = allocator.take_behind(nodes[3], 4, 3);
+  ASSERT_NE(taken, kNoBlock);
   EXPECT_EQ(allocator.find(taken).first_granule, 10u);
   EXPECT_EQ(allocator.find(taken).granules, 4u);
   EXPECT_EQ(allocator.check(), "");
-  const NodeId rest = allocator.take_behind(taken, 100, 1);
+  const BlockId rest = allocator.take_behind(taken, 100, 1);
   EXPECT_EQ(allocator.find(rest).granules, 6u);
   EXPECT_EQ(allocator.check(), "");
 }

@@ -2,7 +2,7 @@
 //
 // A reader of stripes that two hosts hold: each stripe is read from one of them, and from the other
 // when that one fails.
-#include "agent/cluster/gatherer.h"
+#include "agent/cluster/stripe/gatherer.h"
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ struct Host {
     tenant->region = *transport->register_region(spec);
   }
   ~Host() { store().set_listener(nullptr); }
-  Store& store() { return tenant->store(); }
+  ObjectStore& store() { return tenant->store(); }
 
   // All stripes of the object, as one part of it.
   void hold() {
@@ -70,11 +70,11 @@ struct Host {
       order.key = key;
       order.length = facts.bytes_of(number);
       ASSERT_EQ(store().reserve(kClusterSession, order.length, true, order.entry),
-                Store::Reserve::kOk);
+                ObjectStore::Reserve::kOk);
       store().write(order.entry, 0, {from, order.length});
       order.checksum = checksum(store().index().hash(key), from, order.length);
       set.stripes[number].sum = order.checksum;
-      ASSERT_EQ(store().publish(kClusterSession, order), Store::Put::kStored);
+      ASSERT_EQ(store().publish(kClusterSession, order), ObjectStore::Put::kStored);
     }
   }
   void answer(const PeerMessage& ask, std::uint64_t now_ns) {

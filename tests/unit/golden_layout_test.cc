@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "agent/pool/store.h"
+#include "agent/pool/object_store.h"
 #include "libmc/base/checksum.h"
 #include "libmc/base/hash.h"
 #include "shm/index_reader.h"
@@ -218,11 +218,11 @@ TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionTwo) {
   IndexFile index = golden_index();
   auto pool = MemoryFile::create("golden-pool", kPoolMaxBytes);
   ASSERT_TRUE(pool);
-  agent::Store::Config config;
+  agent::ObjectStore::Config config;
   config.pool_bytes = kPoolBytes;
   config.max_pool_bytes = kPoolMaxBytes;
   config.policy = "prefix";
-  auto store = agent::Store::recover(
+  auto store = agent::ObjectStore::recover(
       config, [](std::vector<std::uint64_t>&) {}, std::move(index.file), std::move(*pool),
       [](std::uint64_t session) { return session == kSession; });
   ASSERT_TRUE(store) << store.error().to_string();

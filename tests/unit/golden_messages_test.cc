@@ -92,7 +92,7 @@ TEST(GoldenMessages, Welcome) {
   welcome.index_bytes = 0x55;
   welcome.pool_max_bytes = 0x66;
   welcome.session_bytes = 0x77;
-  welcome.stock_bytes = 0x88;
+  welcome.reservation_cache_bytes = 0x88;
   welcome.epoch = 9;
   welcome.channel_count = 10;
   welcome.isolated = 1;
@@ -104,7 +104,7 @@ TEST(GoldenMessages, Welcome) {
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->session_id, 0x11u);
   EXPECT_EQ(decoded->session_secret, 0x2122232425262728u);
-  EXPECT_EQ(decoded->stock_bytes, 0x88u);
+  EXPECT_EQ(decoded->reservation_cache_bytes, 0x88u);
   EXPECT_EQ(decoded->epoch, 9u);
   EXPECT_EQ(decoded->channel_count, 10u);
   EXPECT_EQ(decoded->isolated, 1u);

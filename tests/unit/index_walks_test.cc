@@ -2,14 +2,14 @@
 //
 // Listings and removals by pattern: a bounded part a turn, and nothing is missed that is there all
 // the time, wherever it goes meanwhile.
-#include "agent/cluster/index_walks.h"
+#include "agent/cluster/namespace/index_walks.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
 #include <optional>
 #include <set>
-#include "metadata/directory/share.h"
+#include "metadata/directory/partition.h"
 
 namespace mc::agent {
 namespace {
@@ -23,9 +23,9 @@ class IndexWalksTest : public ::testing::Test {
   void SetUp() override {
     auto made = std::make_shared<Tenant>();
     made->name = "walked";
-    Store::Config config;
+    ObjectStore::Config config;
     config.pool_bytes = 8 << 20;
-    auto store = Store::create(config, [](std::vector<std::uint64_t>&) {});
+    auto store = ObjectStore::create(config, [](std::vector<std::uint64_t>&) {});
     ASSERT_TRUE(store);
     made->store = std::move(*store);
     while (made->store->pool().growing()) {
@@ -38,17 +38,17 @@ class IndexWalksTest : public ::testing::Test {
     tenant_ = std::make_unique<ClusterTenant>(made, hasher_, clock_, std::move(*book));
     made->store->set_listener(tenant_.get());
   }
-  Store& store() { return tenant_->store(); }
+  ObjectStore& store() { return tenant_->store(); }
 
   void put(const std::string& key, bool upsert = false) {
     std::uint32_t entry = 0;
-    ASSERT_EQ(store().reserve(kSession, 100, true, entry), Store::Reserve::kOk);
+    ASSERT_EQ(store().reserve(kSession, 100, true, entry), ObjectStore::Reserve::kOk);
     PutOrder order;
     order.key = key;
     order.entry = entry;
     order.length = 100;
     order.upsert = upsert;
-    ASSERT_EQ(store().publish(kSession, order), Store::Put::kStored);
+    ASSERT_EQ(store().publish(kSession, order), ObjectStore::Put::kStored);
   }
   void put_many(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) put(key_of(i));
@@ -67,11 +67,11 @@ class IndexWalksTest : public ::testing::Test {
     return made;
   }
   void list(std::uint32_t limit) {
-    walks_.list(*tenant_, match("key ", limit), share_,
+    walks_.list(*tenant_, match("key ", limit), partition_,
                 [this](const Result<wire::ListAnswer>& answer) { listed_ = *answer; });
   }
   void remove(const std::string& pattern, wire::Match::Kind kind) {
-    walks_.remove(*tenant_, match(pattern, 0, kind), share_,
+    walks_.remove(*tenant_, match(pattern, 0, kind), partition_,
                   [this](Result<wire::RemoveMatchingAnswer> answer) { removed_ = answer; });
   }
   std::size_t turns() {
@@ -84,7 +84,7 @@ class IndexWalksTest : public ::testing::Test {
   VersionClock clock_{1};
   std::unique_ptr<ClusterTenant> tenant_;
   IndexWalks walks_;
-  IndexWalks::Share share_;  // all keys, until a test says otherwise
+  IndexWalks::Partition partition_;  // all keys, until a test says otherwise
   std::optional<wire::ListAnswer> listed_;
   std::optional<Result<wire::RemoveMatchingAnswer>> removed_;
 };
@@ -149,17 +149,17 @@ TEST_F(IndexWalksTest, AWalkOfAShareMeetsItsKeysAlone) {
   put_many(kKeys);
   std::set<std::string> met;
   std::size_t in_first = 0;
-  for (share_ = {0, 3}; share_.number < 3; ++share_.number) {
+  for (partition_ = {0, 3}; partition_.number < 3; ++partition_.number) {
     list(1024);
     turns();
     for (const wire::ListedKey& key : listed_->keys) {
-      EXPECT_EQ(metadata::share_of(tenant_->name_of(key.key), 3), share_.number);
+      EXPECT_EQ(metadata::partition_of(tenant_->name_of(key.key), 3), partition_.number);
       EXPECT_TRUE(met.insert(key.key).second) << key.key;
     }
-    if (share_.number == 0) in_first = listed_->keys.size();
+    if (partition_.number == 0) in_first = listed_->keys.size();
   }
   EXPECT_EQ(met.size(), kKeys);
-  share_.number = 0;
+  partition_.number = 0;
   remove("key", wire::Match::Kind::kPrefix);
   turns();
   ASSERT_TRUE(removed_ && *removed_);

@@ -2,7 +2,7 @@
 //
 // Memory of a sparse region with devices that come later: registered beside the loop, with what
 // lacks it alone.
-#include "transport/local_regions.h"
+#include "transport/one_sided/local_regions.h"
 
 #include <gtest/gtest.h>
 

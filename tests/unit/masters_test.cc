@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The masters of several shares: whom a key concerns, and what becomes of several answers.
-#include "agent/cluster/masters.h"
+// The masters of several partitions: whom a key concerns, and what becomes of several answers.
+#include "agent/cluster/master/masters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ class MastersTest : public ::testing::Test {
     for (ScriptedMaster& port : ports_) all.push_back(&port);
     masters_.set(all);
   }
-  static KeyHash key_of(std::uint64_t share, std::uint64_t number) {
-    return {share * (UINT64_MAX / 3 + 1) + number, number};
+  static KeyHash key_of(std::uint64_t partition, std::uint64_t number) {
+    return {partition * (UINT64_MAX / 3 + 1) + number, number};
   }
   static metadata::LocateAnswer held(const std::vector<MemberId>& nodes) {
     metadata::LocateAnswer answer;
@@ -54,13 +54,13 @@ class MastersTest : public ::testing::Test {
   Masters masters_;
 };
 
-TEST_F(MastersTest, ABatchIsSplitByShareInOrder) {
+TEST_F(MastersTest, ABatchIsSplitByPartitionInOrder) {
   const std::vector<KeyHash> names = {key_of(2, 1), key_of(0, 1), key_of(2, 2), key_of(0, 2)};
   const auto parts = masters_.split(names);
   ASSERT_EQ(parts.size(), 2u);
-  EXPECT_EQ(parts[0].share, 0u);
+  EXPECT_EQ(parts[0].partition, 0u);
   EXPECT_THAT(parts[0].places, ElementsAre(1u, 3u));
-  EXPECT_EQ(parts[1].share, 2u);
+  EXPECT_EQ(parts[1].partition, 2u);
   EXPECT_THAT(parts[1].places, ElementsAre(0u, 2u));
   EXPECT_EQ(&masters_.of(names[0]), &ports_[2]);
   EXPECT_TRUE(masters_.split({}).empty());
@@ -117,7 +117,7 @@ TEST_F(MastersTest, MembersAreAnErrorOnlyIfNobodyAnswers) {
   EXPECT_FALSE(all->has_value());
 }
 
-TEST_F(MastersTest, ADrainIsDoneWhenItIsInAllShares) {
+TEST_F(MastersTest, ADrainIsDoneWhenItIsInAllPartitions) {
   std::optional<Result<wire::DrainAnswer>> sum;
   const auto ask = [&] {
     sum.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/near_devices.h"
+#include "agent/cluster/peer/near_devices.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which transport an agent takes beside TCP, and what it says where it takes none.
-#include "agent/cluster/one_sided_way.h"
+#include "agent/cluster/peer/one_sided_way.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

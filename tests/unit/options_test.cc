@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/options.h"
+#include "agent/options/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <set>
 
-#include "agent/option_table.h"
+#include "agent/options/option_table.h"
 #include "agent/pool/policy/policy.h"
 #include "libmc/options/option_file.h"
 

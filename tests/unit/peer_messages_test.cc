@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What agents say to each other: what was said is heard, and what cannot be is not.
-#include "agent/cluster/peer_messages.h"
+#include "agent/cluster/peer/peer_messages.h"
 
 #include <gtest/gtest.h>
 

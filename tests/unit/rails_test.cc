@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/rails.h"
+#include "transport/rails/rails.h"
 
 #include <gtest/gtest.h>
 
 #include "transport/limits.h"
-#include "transport/rail_pairs.h"
+#include "transport/rails/rail_pairs.h"
 
 namespace mc::transport {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What peers are told of a region: what is registered, within which limits, and by which addresses.
-#include "transport/region_descriptor.h"
+#include "transport/one_sided/region_descriptor.h"
 
 #include <gtest/gtest.h>
 

@@ -29,11 +29,11 @@ class RemovalTest : public ::testing::Test {
   void TearDown() override { node_.remove_tenant(*tenant_); }
 
   void begin() {
-    errand_->kind = Errand::Kind::kRemove;
-    errand_->tenant = tenant_;
-    errand_->deadline_ns = UINT64_MAX;
-    errand_->items.emplace_back().key = "key";
-    node_.begin(errand_, 1);
+    remote_request_->kind = RemoteRequest::Kind::kRemove;
+    remote_request_->tenant = tenant_;
+    remote_request_->deadline_ns = UINT64_MAX;
+    remote_request_->items.emplace_back().key = "key";
+    node_.begin(remote_request_, 1);
     ASSERT_EQ(master_.removes.size(), 1u);
   }
   void answer(metadata::Lookup state) {
@@ -49,14 +49,14 @@ class RemovalTest : public ::testing::Test {
   std::unique_ptr<transport::Transport> transport_ = network_.make(1);
   Node node_{master_, *transport_};
   std::shared_ptr<Tenant> tenant_;
-  std::shared_ptr<Errand> errand_ = std::make_shared<Errand>();
+  std::shared_ptr<RemoteRequest> remote_request_ = std::make_shared<RemoteRequest>();
 };
 
 TEST_F(RemovalTest, WhatNoMasterKnowsGoesHere) {
   put_object(*tenant_->store, "key");
   begin();
   answer(metadata::Lookup::kMiss);
-  EXPECT_EQ(errand_->items[0].status, MC_OK);
+  EXPECT_EQ(remote_request_->items[0].status, MC_OK);
   EXPECT_FALSE(is_here());
 }
 
@@ -66,7 +66,7 @@ TEST_F(RemovalTest, APutThatCameMeanwhileStaysAndIsNotWhatWasRemoved) {
   begin();
   put_object(*tenant_->store, "key");
   answer(metadata::Lookup::kMiss);
-  EXPECT_EQ(errand_->items[0].status, MC_NOT_FOUND);
+  EXPECT_EQ(remote_request_->items[0].status, MC_NOT_FOUND);
   EXPECT_TRUE(is_here());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/histogram.h"
+#include "ctl/replay/report/histogram.h"
 
 #include <gtest/gtest.h>
 

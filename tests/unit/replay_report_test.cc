@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/report.h"
+#include "ctl/replay/report/report.h"
 
 #include <gtest/gtest.h>
 #include <json/reader.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "ctl/replay/chart.h"
+#include "ctl/replay/report/chart.h"
 
 namespace mc::ctl {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which shares a master should lead, by what masters read of each other in the cluster store.
+// Which partitions a master should lead, by what masters read of each other in the cluster store.
 #include "metadata/master/roster.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace mc::metadata {
 namespace {
 
-constexpr std::uint32_t kShares = 4;
+constexpr std::uint32_t kPartitions = 4;
 constexpr std::uint32_t kTtlMs = 1'000;
 constexpr std::uint64_t kLongNs = 3'600'000'000'000;
 
@@ -33,15 +33,16 @@ bool until(const std::function<bool()>& holds) {
 class RosterTest : public ::testing::Test {
  protected:
   std::unique_ptr<Roster> sign_up(const std::string& address) {
-    return std::make_unique<Roster>(store(), address, kShares, kTtlMs);
+    return std::make_unique<Roster>(store(), address, kPartitions, kTtlMs);
   }
   std::unique_ptr<ClusterStore> store() { return std::make_unique<MemoryStore>(state_, "test"); }
-  void lead(std::uint32_t share, const std::string& who) {
-    ASSERT_TRUE(store()->put(leader_key(share), who, kNoLease, now_ns() + kLongNs).has_value());
+  void lead(std::uint32_t partition, const std::string& who) {
+    ASSERT_TRUE(store()->put(leader_key(partition), who, kNoLease, now_ns() + kLongNs).has_value());
   }
   static unsigned may_take(const Roster& roster) {
     unsigned count = 0;
-    for (std::uint32_t share = 0; share < kShares; ++share) count += roster.may_take(share, 0);
+    for (std::uint32_t partition = 0; partition < kPartitions; ++partition)
+      count += roster.may_take(partition, 0);
     return count;
   }
 
@@ -50,28 +51,28 @@ class RosterTest : public ::testing::Test {
 
 TEST_F(RosterTest, OneMasterTakesAllAndTwoTakeHalfEach) {
   const auto one = sign_up("one");
-  EXPECT_TRUE(until([&] { return may_take(*one) == kShares; }));
+  EXPECT_TRUE(until([&] { return may_take(*one) == kPartitions; }));
   auto two = sign_up("two");
   EXPECT_TRUE(until([&] { return may_take(*one) == 2 && may_take(*two) == 2; }));
-  for (std::uint32_t share = 0; share < kShares; ++share) {
-    EXPECT_NE(one->may_take(share, 0), two->may_take(share, 0)) << share;
+  for (std::uint32_t partition = 0; partition < kPartitions; ++partition) {
+    EXPECT_NE(one->may_take(partition, 0), two->may_take(partition, 0)) << partition;
   }
   // It goes, and says so.
   two.reset();
-  EXPECT_TRUE(until([&] { return may_take(*one) == kShares; }));
+  EXPECT_TRUE(until([&] { return may_take(*one) == kPartitions; }));
 }
 
 TEST_F(RosterTest, WhatNobodyLeadsForLongAnybodyMayTake) {
   const auto one = sign_up("one");
   const auto two = sign_up("two");
-  for (std::uint32_t share = 0; share < kShares; ++share) {
-    EXPECT_TRUE(one->may_take(share, kLongNs));
-    EXPECT_TRUE(two->may_take(share, kLongNs));
+  for (std::uint32_t partition = 0; partition < kPartitions; ++partition) {
+    EXPECT_TRUE(one->may_take(partition, kLongNs));
+    EXPECT_TRUE(two->may_take(partition, kLongNs));
   }
 }
 
-TEST_F(RosterTest, WhoLeadsTooMuchGivesUpOneShareAtATime) {
-  for (std::uint32_t share = 0; share < kShares; ++share) lead(share, "one");
+TEST_F(RosterTest, WhoLeadsTooMuchGivesUpOnePartitionAtATime) {
+  for (std::uint32_t partition = 0; partition < kPartitions; ++partition) lead(partition, "one");
   const auto one = sign_up("one");
   const auto two = sign_up("two");
   ASSERT_TRUE(until([&] { return may_take(*two) == 2; }));

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/cluster/master_port.h"
-#include "agent/tenant.h"
+#include "agent/cluster/master/master_port.h"
+#include "agent/server/tenant.h"
 
 namespace mc::agent {
 
@@ -74,10 +74,10 @@ class ScriptedMaster final : public MasterPort {
 inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_t hash_seed) {
   auto made = std::make_shared<Tenant>();
   made->name = name;
-  Store::Config config;
+  ObjectStore::Config config;
   config.pool_bytes = 8u << 20;
   config.hash_seed = hash_seed;
-  auto store = Store::create(config, [](std::vector<std::uint64_t>&) {});
+  auto store = ObjectStore::create(config, [](std::vector<std::uint64_t>&) {});
   if (!store) return nullptr;
   made->store = std::move(*store);
   while (made->store->pool().growing()) {
@@ -88,13 +88,13 @@ inline std::shared_ptr<Tenant> make_tenant(const std::string& name, std::uint64_
   return made;
 }
 
-inline void put_object(Store& store, const std::string& key) {
+inline void put_object(ObjectStore& store, const std::string& key) {
   constexpr std::uint64_t kPutter = 7;
   PutOrder order;
-  ASSERT_EQ(store.reserve(kPutter, 100, true, order.entry), Store::Reserve::kOk);
+  ASSERT_EQ(store.reserve(kPutter, 100, true, order.entry), ObjectStore::Reserve::kOk);
   order.key = key;
   order.length = 100;
-  ASSERT_EQ(store.publish(kPutter, order), Store::Put::kStored);
+  ASSERT_EQ(store.publish(kPutter, order), ObjectStore::Put::kStored);
 }
 
 }  // namespace mc::agent

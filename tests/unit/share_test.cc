@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/directory/share.h"
+#include "metadata/directory/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "metadata/placement/share_spread.h"
+#include "metadata/placement/partition_spread.h"
 
 namespace mc::metadata {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Stripes of large objects: their keys and labels, and what a host knows of those that it holds.
-#include "agent/cluster/stripe.h"
+#include "agent/cluster/stripe/stripe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/cluster.h"
-#include "agent/cluster/stripe_table.h"
+#include "agent/cluster/stripe/stripe_table.h"
+#include "agent/server/remote_request.h"
 #include "mc/limits.h"
 
 namespace mc::agent {

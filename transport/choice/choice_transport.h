@@ -21,7 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/one_sided.h"
+#include "transport/one_sided/one_sided.h"
 
 namespace mc::transport::choice {
 

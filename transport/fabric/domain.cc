@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "libmc/base/hash.h"
-#include "transport/registrar.h"
+#include "transport/one_sided/registrar.h"
 
 namespace mc::transport::fabric {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "transport/fabric/domain.h"
-#include "transport/registrar.h"
+#include "transport/one_sided/registrar.h"
 
 namespace mc::transport::fabric {
 

@@ -17,8 +17,8 @@
 
 #include "transport/fabric/requester.h"
 #include "transport/fabric/responder.h"
-#include "transport/one_sided.h"
-#include "transport/workers.h"
+#include "transport/flow/workers.h"
+#include "transport/one_sided/one_sided.h"
 
 namespace mc::transport::fabric {
 

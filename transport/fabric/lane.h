@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "transport/fabric/domain.h"
-#include "transport/operations.h"
+#include "transport/flow/operations.h"
 
 namespace mc::transport::fabric {
 

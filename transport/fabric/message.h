@@ -31,10 +31,10 @@
 #include <string>
 #include <vector>
 
-#include "transport/control_message.h"
 #include "transport/limits.h"
+#include "transport/one_sided/control_message.h"
+#include "transport/one_sided/region_descriptor.h"
 #include "transport/outcome.h"
-#include "transport/region_descriptor.h"
 
 namespace mc::transport::fabric {
 

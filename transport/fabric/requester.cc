@@ -157,7 +157,7 @@ void Requester::on_completion(Peer& peer, std::size_t at, const Completion& comp
     return on_looked(peer, at, completion.error == 0, now_ns);
   }
   peer.rails.on_done(at, slice.size_bytes);
-  wake_thirsty();
+  wake_waiting_for_credit();
   if (completion.error != 0) {
     const std::string why =
         place.lane->domain().library().error_text("a request failed", completion.error);

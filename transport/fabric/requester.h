@@ -23,15 +23,15 @@
 #include <string>
 #include <vector>
 
-#include "transport/asking_link.h"
-#include "transport/due_peers.h"
-#include "transport/edges.h"
 #include "transport/fabric/domain_registrar.h"
 #include "transport/fabric/lane.h"
-#include "transport/local_regions.h"
-#include "transport/queue.h"
-#include "transport/rails.h"
-#include "transport/remote_regions.h"
+#include "transport/flow/due_peers.h"
+#include "transport/flow/edges.h"
+#include "transport/flow/queue.h"
+#include "transport/one_sided/asking_link.h"
+#include "transport/one_sided/local_regions.h"
+#include "transport/one_sided/remote_regions.h"
+#include "transport/rails/rails.h"
 
 namespace mc::transport::fabric {
 
@@ -162,9 +162,9 @@ class Requester {
     std::vector<HeldWrite> held;
     std::uint64_t usable_ns = 0;  // the last time that there was a way
     bool lost = false;
-    bool listed = false;   // in due_
-    bool thirsty = false;  // in thirsty_
-    bool active = false;   // in active_
+    bool listed = false;              // in due_
+    bool waiting_for_credit = false;  // in waiting_for_credit_
+    bool active = false;              // in active_
   };
 
   Peer* find(PeerId id) const;
@@ -192,8 +192,9 @@ class Requester {
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);
   // Freed credit goes first to those who waited for it.
-  void wake_thirsty() {
-    thirsty_.take([this](PeerId id) { return find(id); }, [this](Peer& peer) { pump_later(peer); });
+  void wake_waiting_for_credit() {
+    waiting_for_credit_.take([this](PeerId id) { return find(id); },
+                             [this](Peer& peer) { pump_later(peer); });
   }
   void try_again(std::uint64_t now_ns);
   void pump_later(Peer& peer) { due_.add(peer); }
@@ -245,8 +246,8 @@ class Requester {
   std::map<PeerId, std::unique_ptr<Peer>> peers_;
   PeerId next_peer_ = 1;
   DuePeers<Peer, &Peer::listed> due_;
-  DuePeers<Peer, &Peer::thirsty> thirsty_;  // wait for credit
-  std::vector<PeerId> active_;              // lanes of theirs owe something
+  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;  // wait for credit
+  std::vector<PeerId> active_;                                    // lanes of theirs owe something
   std::vector<Broken> broken_;
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "transport/fabric/requester.h"
-#include "transport/rail_pairs.h"
+#include "transport/rails/rail_pairs.h"
 
 namespace mc::transport::fabric {
 
@@ -132,7 +132,7 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
   place.why = std::move(why);
   place.full = false;
   peer.rails.on_failed(at, now_ns);
-  wake_thirsty();
+  wake_waiting_for_credit();
   for (const Slice& slice : slices) take_back(peer, place, slice);
   pump_later(peer);
   next_look_ns_ = 0;

@@ -42,7 +42,7 @@ void Requester::pump_notices(Peer& peer) {
 std::optional<std::size_t> Requester::choose(Peer& peer, std::uint64_t bytes) {
   const auto rail = peer.rails.choose(bytes);
   if (!rail) {
-    if (peer.rails.lacks_credit(bytes)) thirsty_.add(peer);
+    if (peer.rails.lacks_credit(bytes)) waiting_for_credit_.add(peer);
     return std::nullopt;
   }
   const Place& place = peer.places[*rail];

@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/control_link.h"
-#include "transport/edges.h"
 #include "transport/fabric/domain_registrar.h"
-#include "transport/inbox.h"
-#include "transport/local_regions.h"
+#include "transport/flow/edges.h"
+#include "transport/flow/inbox.h"
+#include "transport/one_sided/control_link.h"
+#include "transport/one_sided/local_regions.h"
 
 namespace mc::transport::fabric {
 

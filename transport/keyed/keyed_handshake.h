@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "metadata/rpc/cluster_key.h"
+#include "libmc/auth/cluster_key.h"
 #include "metadata/rpc/hello.h"
 #include "transport/tcp/hello.h"
 

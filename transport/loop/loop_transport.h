@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "transport/inbox.h"
-#include "transport/queue.h"
+#include "transport/flow/inbox.h"
+#include "transport/flow/queue.h"
 #include "transport/transport.h"
 
 namespace mc::transport::loop {

@@ -8,9 +8,9 @@
 #include <array>
 #include <memory>
 
+#include "transport/one_sided/registrar.h"
 #include "transport/rdma/device.h"
 #include "transport/rdma/message.h"
-#include "transport/registrar.h"
 
 namespace mc::transport::rdma {
 

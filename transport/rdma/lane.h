@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "transport/operations.h"
+#include "transport/flow/operations.h"
 #include "transport/rdma/queue_pair.h"
 
 namespace mc::transport::rdma {

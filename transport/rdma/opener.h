@@ -12,8 +12,8 @@
 #include <memory>
 #include <utility>
 
+#include "transport/flow/workers.h"
 #include "transport/rdma/queue_pair.h"
-#include "transport/workers.h"
 
 namespace mc::transport::rdma {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/inbox.h"
-#include "transport/one_sided.h"
+#include "transport/flow/inbox.h"
+#include "transport/one_sided/one_sided.h"
 #include "transport/rdma/requester.h"
 #include "transport/rdma/responder.h"
 

@@ -154,7 +154,7 @@ void Requester::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
     on_slices(first.operation, i - begin, bytes, Outcome::kDone);
   }
   lane.pop(count);
-  if (!thirsty_.empty()) wake_thirsty();
+  if (!waiting_for_credit_.empty()) wake_waiting_for_credit();
   place.since_ns = now_ns;
   if (place.state == LaneState::kProbing) {
     place.state = LaneState::kUp;

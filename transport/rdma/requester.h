@@ -22,16 +22,16 @@
 #include <string>
 #include <vector>
 
-#include "transport/asking_link.h"
-#include "transport/due_peers.h"
-#include "transport/edges.h"
-#include "transport/local_regions.h"
-#include "transport/queue.h"
-#include "transport/rails.h"
+#include "transport/flow/due_peers.h"
+#include "transport/flow/edges.h"
+#include "transport/flow/queue.h"
+#include "transport/one_sided/asking_link.h"
+#include "transport/one_sided/local_regions.h"
+#include "transport/one_sided/remote_regions.h"
+#include "transport/rails/rails.h"
 #include "transport/rdma/device_registrar.h"
 #include "transport/rdma/lane.h"
 #include "transport/rdma/opener.h"
-#include "transport/remote_regions.h"
 
 namespace mc::transport::rdma {
 
@@ -131,8 +131,8 @@ class Requester {
     std::vector<HeldWrite> held;
     std::uint64_t usable_ns = 0;  // the last time that there was a way
     bool lost = false;
-    bool listed = false;   // in due_
-    bool thirsty = false;  // in thirsty_
+    bool listed = false;              // in due_
+    bool waiting_for_credit = false;  // in waiting_for_credit_
   };
   // Where the next slices of one priority go, and how many bytes, before another place is chosen.
   struct Run {
@@ -199,8 +199,9 @@ class Requester {
   // From queues to lanes.
   void wake(Peer& peer, std::uint64_t now_ns);
   // Freed credit goes first to those who waited for it.
-  void wake_thirsty() {
-    thirsty_.take([this](PeerId id) { return find(id); }, [this](Peer& peer) { pump_later(peer); });
+  void wake_waiting_for_credit() {
+    waiting_for_credit_.take([this](PeerId id) { return find(id); },
+                             [this](Peer& peer) { pump_later(peer); });
   }
   void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
@@ -272,7 +273,7 @@ class Requester {
   std::vector<LaneOwner> lanes_;
   std::vector<std::uint32_t> free_lanes_;
   DuePeers<Peer, &Peer::listed> due_;
-  DuePeers<Peer, &Peer::thirsty> thirsty_;  // wait for credit
+  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;  // wait for credit
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

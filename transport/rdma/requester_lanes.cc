@@ -135,7 +135,7 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
     peer.usable_ns = now_ns;
   }
   place.rails->on_failed(place.rail, now_ns);
-  wake_thirsty();
+  wake_waiting_for_credit();
   if (error != nullptr) {
     // Requests end in their order: those before the one that failed are done.
     for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {

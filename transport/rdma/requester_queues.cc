@@ -46,7 +46,7 @@ bool Requester::choose(Peer& peer, std::uint64_t bytes, bool small, const Operat
   const Rails& rails = on_small ? peer.small : peer.bulk;
   const auto chosen = rails.choose_run(bytes, near_rails(peer, operation), operation.priority);
   if (!chosen) {
-    if (rails.lacks_credit(bytes, operation.priority)) thirsty_.add(peer);
+    if (rails.lacks_credit(bytes, operation.priority)) waiting_for_credit_.add(peer);
     return false;
   }
   run = {on_small ? chosen->rail : chosen->rail + peer.paths.size(), chosen->bytes,

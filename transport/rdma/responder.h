@@ -13,9 +13,9 @@
 #include <optional>
 #include <unordered_map>
 
-#include "transport/control_link.h"
-#include "transport/edges.h"
-#include "transport/local_regions.h"
+#include "transport/flow/edges.h"
+#include "transport/one_sided/control_link.h"
+#include "transport/one_sided/local_regions.h"
 #include "transport/rdma/device_registrar.h"
 #include "transport/rdma/opener.h"
 #include "transport/rdma/queue_pair.h"

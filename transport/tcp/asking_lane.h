@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/queue.h"
+#include "transport/flow/queue.h"
 #include "transport/tcp/lane.h"
 #include "transport/tcp/send_queue.h"
 #include "transport/tcp/slice.h"

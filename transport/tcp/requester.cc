@@ -93,7 +93,7 @@ void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
   Peer* peer = find(lane.peer());
   const RailSlice done{slice.size_bytes, slice.asked_ns, slice.priority};
   rails_of(*peer, lane.index()).on_done(rail_of(lane.index()), done, now_ns);
-  wake_thirsty();
+  wake_waiting_for_credit();
   pump_later(*peer);
   OperationState* operation = operations_.find(slice.operation);
   if (operation == nullptr) return;
@@ -139,7 +139,7 @@ AskingLane* Requester::choose(Peer& peer, std::uint64_t bytes, bool small, Prior
   }
   const auto rail = peer.bulk.choose(bytes, Rails::kAllNear, priority);
   if (!rail) {
-    if (peer.bulk.lacks_credit(bytes, priority)) thirsty_.add(peer);
+    if (peer.bulk.lacks_credit(bytes, priority)) waiting_for_credit_.add(peer);
     return nullptr;
   }
   AskingLane* lane = peer.lanes[*rail + 1].get();
@@ -231,8 +231,9 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
 }
 
 // Freed credit goes first to those who waited for it.
-void Requester::wake_thirsty() {
-  thirsty_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump_later(peer); });
+void Requester::wake_waiting_for_credit() {
+  waiting_for_credit_.take([&](PeerId id) { return find(id); },
+                           [&](Peer& peer) { pump_later(peer); });
 }
 
 }  // namespace mc::transport::tcp

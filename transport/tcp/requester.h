@@ -17,8 +17,8 @@
 #include <memory>
 #include <vector>
 
-#include "transport/due_peers.h"
-#include "transport/rails.h"
+#include "transport/flow/due_peers.h"
+#include "transport/rails/rails.h"
 #include "transport/tcp/asking_lane.h"
 
 namespace mc::transport::tcp {
@@ -81,8 +81,8 @@ class Requester : public SliceSink {
     std::vector<Cut> cuts;
     std::uint64_t heard_ns = 0;  // while no lane is up
     bool lost = false;
-    bool listed = false;   // in due_
-    bool thirsty = false;  // in thirsty_
+    bool listed = false;              // in due_
+    bool waiting_for_credit = false;  // in waiting_for_credit_
   };
 
   Peer* find(PeerId id);
@@ -99,7 +99,7 @@ class Requester : public SliceSink {
   void pump_small(Peer& peer, std::uint64_t now_ns);
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
   bool ask_next(Peer& peer, Priority priority, std::uint64_t now_ns);
-  void wake_thirsty();
+  void wake_waiting_for_credit();
   bool resend(Peer& peer, std::uint64_t now_ns);
   void ask_cuts(Peer& peer, std::uint64_t now_ns);
   void take_back(Peer& peer, AskingLane& lane);
@@ -126,7 +126,7 @@ class Requester : public SliceSink {
   std::vector<std::uint32_t> peer_generations_;
   DuePeers<Peer, &Peer::listed> due_;
   Credits credits_;
-  DuePeers<Peer, &Peer::thirsty> thirsty_;  // wait for credits
+  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;  // wait for credits
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

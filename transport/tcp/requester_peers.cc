@@ -77,7 +77,7 @@ void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
   loop_.forget(&lane);
   const std::unique_ptr<AskingLane> owned = std::move(peer->lanes[index]);
   take_back(*peer, *owned);
-  wake_thirsty();
+  wake_waiting_for_credit();
   pump_later(*peer);
   next_look_ns_ = 0;
 }
@@ -148,7 +148,7 @@ void Requester::close_peer(PeerId id) {
     rails_of(*peer, lane->index()).on_failed(rail_of(lane->index()), lane->heard_ns());
     lane.reset();
   }
-  wake_thirsty();
+  wake_waiting_for_credit();
   for (OperationState& operation : operations_.slots()) {
     if (operation.id != kNoOperation && operation.peer == id) end(operation, Outcome::kCancelled);
   }

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/queue.h"
+#include "transport/flow/queue.h"
 #include "transport/region.h"
 #include "transport/tcp/frame.h"
 #include "transport/tcp/wire.h"

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/flow/queue.h"
 #include "transport/link.h"
-#include "transport/queue.h"
 #include "transport/tcp/lane.h"
 #include "transport/tcp/send_queue.h"
 #include "transport/transport.h"

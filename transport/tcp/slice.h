@@ -4,7 +4,7 @@
 // Threads: a value.
 #pragma once
 
-#include "transport/operations.h"
+#include "transport/flow/operations.h"
 #include "transport/priority.h"
 #include "transport/tcp/frame.h"
 

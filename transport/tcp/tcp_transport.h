@@ -11,7 +11,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "transport/inbox.h"
+#include "transport/flow/inbox.h"
 #include "transport/tcp/requester.h"
 #include "transport/tcp/serving_lane.h"
 #include "transport/transport.h"

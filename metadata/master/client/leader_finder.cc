@@ -12,9 +12,10 @@ constexpr std::uint64_t kAskForNs = 500'000'000;
 
 }  // namespace
 
-LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t share, Found found)
+LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t partition,
+                           Found found)
     : store_(std::move(store)),
-      share_(share),
+      partition_(partition),
       found_(std::move(found)),
       thread_([this] { run(); }) {}
 
@@ -43,7 +44,7 @@ void LeaderFinder::run() {
       if (stopping_) return;
       wanted_ = false;
     }
-    auto leader = find_leader(*store_, now_ns() + kAskForNs, share_);
+    auto leader = find_leader(*store_, now_ns() + kAskForNs, partition_);
     found_(leader ? Result<std::string>(std::move(leader->value)) : fail(leader.error()));
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one way for agents and tools to talk to the master of a share: finds its leader,
+// What it is: the one way for agents and tools to talk to the master of a partition: finds its leader,
 //   proves the key, joins, reports, heartbeats, and does it all again when link or leader are lost.
 //   Calls wait meanwhile, in order, until their deadlines.
 //
@@ -51,10 +51,10 @@ class AgentSide {
   using Done = std::function<void(Status)>;
 
   virtual ~AgentSide() = default;
-  // The cluster's keys are in so many shares; said before the first report, and when it changes.
-  virtual void on_shares(std::uint32_t /*shares*/) {}
+  // The cluster's keys are in so many partitions; said before the first report, and when it changes.
+  virtual void on_partitions(std::uint32_t /*partitions*/) {}
   virtual Load load() = 0;
-  // The next of all objects of the share that it holds, 1 to MC_MAX_BATCH_ITEMS; none: that was
+  // The next of all objects of the partition that it holds, 1 to MC_MAX_BATCH_ITEMS; none: that was
   // all. first: begin again. An object dropped before it is named must not be named; one dropped
   // later is published as dropped afterwards.
   virtual void next_report(bool first, std::vector<PublishItem>& items) = 0;
@@ -82,8 +82,8 @@ struct MasterClientOptions {
   rpc::TlsOptions tls;
   rpc::Role role = rpc::Role::kTool;
   Descriptor descriptor;  // of a member
-  std::uint32_t share = 0;
-  std::uint32_t shares = 0;  // of the cluster; 0: not known, for share 0 only
+  std::uint32_t partition = 0;
+  std::uint32_t partitions = 0;  // of the cluster; 0: not known, for partition 0 only
 };
 
 class MasterClient final : rpc::LinkHandler {
@@ -170,7 +170,7 @@ class MasterClient final : rpc::LinkHandler {
   void dial_to(const std::string& address);
   void dialled(Result<std::shared_ptr<rpc::Link>> link);
   void attend();
-  void attended(std::uint32_t shares);
+  void attended(std::uint32_t partitions);
   void join();
   void begin_report();
   void stream_report();
@@ -222,7 +222,7 @@ class MasterClient final : rpc::LinkHandler {
   std::uint64_t pause_ms_ = 0;
   std::uint64_t generation_ = 0;  // of links: what an older one says is not for this one
   EpochFence fence_;
-  std::uint32_t shares_ = 0;  // as heard
+  std::uint32_t partitions_ = 0;  // as heard
   std::uint64_t sequence_ = 0;
   std::uint32_t heartbeat_ms_ = 200;
   std::size_t report_in_flight_ = 0;

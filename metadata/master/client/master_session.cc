@@ -61,7 +61,7 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
   }
   client->tls_ = std::move(*tls);
   if (store != nullptr) {
-    client->finder_ = std::make_unique<LeaderFinder>(std::move(store), options.share,
+    client->finder_ = std::make_unique<LeaderFinder>(std::move(store), options.partition,
                                                      [self](const Result<std::string>& leader) {
                                                        boost::asio::post(self->io_, [self, leader] {
                                                          if (self->woken_)
@@ -195,30 +195,30 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
   attend();
 }
 
-// Says which share the link is about, and hears how many there are.
+// Says which partition the link is about, and hears how many there are.
 void MasterClient::attend() {
-  link_->call(static_cast<std::uint8_t>(Method::kAttend),
-              wire::encoded(wire::Attend{options_.share, options_.shares}), now_ns() + kStepNs, 0,
-              [this, generation = generation_](const Result<rpc::Answer>& answer) {
-                if (generation != generation_ || (answer && !believe(*answer))) return;
-                wire::AttendAnswer heard;
-                // A master of before there were shares has all keys.
-                const bool old = answer && answer->status == MC_UNSUPPORTED && options_.share == 0;
-                const bool taken =
-                    answer && answer->status == 0 && wire::decode(answer->body, heard).ok();
-                if (!old && !taken) return lose({MC_CLOSED, "the master does not have that share"});
-                attended(heard.shares);
-              });
+  link_->call(
+      static_cast<std::uint8_t>(Method::kAttend),
+      wire::encoded(wire::Attend{options_.partition, options_.partitions}), now_ns() + kStepNs, 0,
+      [this, generation = generation_](const Result<rpc::Answer>& answer) {
+        if (generation != generation_ || (answer && !believe(*answer))) return;
+        wire::AttendAnswer heard;
+        // A master of before there were partitions has all keys.
+        const bool old = answer && answer->status == MC_UNSUPPORTED && options_.partition == 0;
+        const bool taken = answer && answer->status == 0 && wire::decode(answer->body, heard).ok();
+        if (!old && !taken) return lose({MC_CLOSED, "the master does not have that share"});
+        attended(heard.partitions);
+      });
 }
 
-void MasterClient::attended(std::uint32_t shares) {
+void MasterClient::attended(std::uint32_t partitions) {
   if (member_ == nullptr) {
     usable_ = true;
     ready_ = true;
     pump();
     return;
   }
-  if (std::exchange(shares_, shares) != shares) member_->on_shares(shares);
+  if (std::exchange(partitions_, partitions) != partitions) member_->on_partitions(partitions);
   join();
 }
 

@@ -21,7 +21,7 @@ namespace mc::agent {
 struct PoolExtent {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
-  NodeId node = kNoNode;
+  BlockId node = kNoBlock;
 };
 
 struct PoolExtents {
@@ -62,7 +62,7 @@ class ExtentPool {
   using Side = ExtentAllocator::Side;
   using Neighbour = ExtentAllocator::Neighbour;
   void set_owner(const PoolExtent&, std::uint32_t) {}
-  Neighbour neighbour(const PoolExtent&, NodeId, Side) const { return {}; }
+  Neighbour neighbour(const PoolExtent&, BlockId, Side) const { return {}; }
   bool grow_into(PoolExtent&, Side, std::uint64_t) { return false; }
   bool take_largest(std::uint64_t, PoolExtent&) { return false; }
   bool take_behind(const PoolExtent&, std::uint64_t, unsigned, PoolExtent&) { return false; }

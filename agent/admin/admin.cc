@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/admin/admin.h"
+
+#include <json/reader.h>
+#include <json/writer.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "agent/server/remote_request.h"
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+namespace {
+
+// What the cluster answers.
+constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes",     "where", "drain",
+                                              "ping",    "replicate", "rails"};
+constexpr const char* kNotYours = "only root and the agent's user may do that";
+
+bool may_change(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == ::geteuid(); }
+
+constexpr std::size_t kListLimit = 256;
+constexpr std::size_t kListBytes = 128 * 1024;
+
+Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
+
+Json::Value failure(mc_status code, const std::string& cause) {
+  Json::Value value;
+  value["error"] = mc_status_name(code);
+  value["code"] = static_cast<int>(code);
+  value["cause"] = cause;
+  return value;
+}
+
+std::string text_of(const Json::Value& value) {
+  Json::StreamWriterBuilder builder;
+  builder["indentation"] = "";
+  return Json::writeString(builder, value);
+}
+
+Json::Value value_of(const std::string& text) {
+  Json::CharReaderBuilder builder;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value value;
+  std::string errors;
+  reader->parse(text.data(), text.data() + text.size(), &value, &errors);
+  return value;
+}
+
+// Keys are bytes; JSON wants text.
+std::string printable(std::string_view key) {
+  static constexpr char kDigits[] = "0123456789ABCDEF";
+  std::string text;
+  for (const char c : key) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte > 0x20 && byte < 0x7f && c != '%') {
+      text += c;
+    } else {
+      text += '%';
+      text += kDigits[byte >> 4];
+      text += kDigits[byte & 15];
+    }
+  }
+  return text;
+}
+
+std::uint64_t number(const Json::Value& request, const char* name) {
+  const Json::Value& value = request[name];
+  return value.isUInt64() ? value.asUInt64() : 0;
+}
+
+std::string word(const Json::Value& request, const char* name) {
+  const Json::Value& value = request[name];
+  return value.isString() ? value.asString() : std::string();
+}
+
+}  // namespace
+
+void Admin::answer(std::string_view text, const PeerCredentials& peer,
+                   const Cluster::Answer& done) {
+  Json::CharReaderBuilder builder;
+  Json::CharReaderBuilder::strictMode(&builder.settings_);
+  builder["stackLimit"] = 16;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value request;
+  std::string errors;
+  bool parsed = false;
+  try {
+    parsed = reader->parse(text.data(), text.data() + text.size(), &request, &errors);
+  } catch (const Json::Exception& error) {  // jsoncpp's answer to nesting beyond stackLimit
+    errors = error.what();
+  }
+  if (!parsed || !request.isObject()) {
+    done(text_of(failure(MC_INVALID_ARGUMENT, "the request is not a JSON object: " + errors)));
+    return;
+  }
+  const std::string verb = word(request, "verb");
+  if (std::find(std::begin(kClusterVerbs), std::end(kClusterVerbs), verb) ==
+      std::end(kClusterVerbs)) {
+    done(answer_now(verb, request, peer));
+    return;
+  }
+  if ((verb == "drain" || verb == "replicate") && !may_change(peer)) {
+    done(text_of(failure(MC_PERMISSION_DENIED, kNotYours)));
+    return;
+  }
+  if (!agent_.cluster_) {
+    done(text_of(failure(MC_UNSUPPORTED,
+                         "this agent is alone; start it with --masters or --cluster-store")));
+    return;
+  }
+  try {
+    agent_.cluster_->ask(verb, text, done);
+  } catch (const Json::Exception& error) {  // a value of another type, read before anything is done
+    done(text_of(failure(MC_INVALID_ARGUMENT, error.what())));
+  }
+}
+
+std::string Admin::answer_now(std::string_view verb, const Json::Value& request,
+                              const PeerCredentials& peer) {
+  if (verb == "status") return text_of(status());
+  if (verb == "ls") return text_of(list(request, peer));
+  if (verb == "segments") return text_of(segments());
+  if (verb == "config") return text_of(config());
+  if (!may_change(peer)) return text_of(failure(MC_PERMISSION_DENIED, kNotYours));
+  if (verb == "resize") return text_of(resize(request));
+  if (verb == "create_namespace") return text_of(create_namespace(request));
+  if (verb == "drop_namespace") return text_of(drop_namespace(request));
+  return text_of(failure(MC_UNSUPPORTED, "no verb '" + std::string(verb) + "'"));
+}
+
+std::string Admin::counters_text() { return text_of(status()); }
+
+Json::Value Admin::status() {
+  Json::Value value;
+  value["version"] = mc_version();
+  value["pid"] = ::getpid();
+  value["uptime_s"] = u64((now_ns() - agent_.started_ns_) / 1000000000u);
+  value["node_id"] = u64(agent_.node_->node_id());
+  value["incarnation"] = u64(agent_.node_->incarnation());
+  value["socket"] = agent_.options_.socket;
+  value["ready"] = true;
+  if (agent_.cluster_) value["cluster"] = value_of(agent_.cluster_->status_text());
+  value["namespaces"] = Json::Value(Json::arrayValue);
+  for (const auto& [name, tenant] : agent_.tenants_) {
+    value["namespaces"].append(tenant_status(*tenant));
+  }
+  value["sessions"] = Json::Value(Json::arrayValue);
+  for (const auto& [id, session] : agent_.sessions_) {
+    value["sessions"].append(session_status(*session));
+  }
+  return value;
+}
+
+Json::Value Admin::tenant_status(const Tenant& tenant) {
+  ObjectStore& store = *tenant.store;
+  const StoreCounters& counters = store.counters();
+  Json::Value value;
+  value["name"] = tenant.name;
+  value["mode"] = tenant.isolated ? "isolated" : "direct";
+  value["clustered"] = tenant.clustered;
+  value["policy"] = std::string(store.policy_name());
+  value["pool_bytes"] = u64(store.pool().target_bytes());
+  value["reserved_bytes"] = u64(store.pool().reserved_bytes());
+  value["used_bytes"] = u64(store.pool().used_bytes());
+  value["live_bytes"] = u64(store.live_bytes());
+  const std::uint64_t capacity = store.capacity_bytes();
+  value["capacity_bytes"] = u64(capacity == ~std::uint64_t{0} ? 0 : capacity);
+  value["objects"] = u64(store.live_count());
+  value["limbo"] = u64(store.limbo_count());
+  value["limbo_bytes"] = u64(store.limbo_bytes());
+  value["reservations"] = u64(store.reserved_count());
+  value["index_bytes"] = u64(store.bookkeeping_bytes());
+  value["puts"] = u64(counters.puts);
+  value["put_bytes"] = u64(counters.put_bytes);
+  value["put_existing"] = u64(counters.put_existing);
+  value["evictions"] = u64(counters.evictions);
+  value["evicted_bytes"] = u64(counters.evicted_bytes);
+  value["removes"] = u64(counters.removes);
+  value["moves"] = u64(counters.moves);
+  value["no_space"] = u64(counters.no_space);
+  value["touches"] = u64(counters.touches);
+  value["recovered"] = u64(counters.recovered);
+  value["set_aside"] = u64(counters.set_aside);
+  value["verified"] = u64(counters.verified);
+  value["corrupt"] = u64(counters.corrupt);
+  return value;
+}
+
+Json::Value Admin::session_status(const Session& session) {
+  Json::Value value;
+  value["id"] = u64(session.id);
+  value["pid"] = session.pid;
+  value["uid"] = session.uid;
+  value["label"] = session.label;
+  value["namespace"] = session.tenant->name;
+  Json::UInt open = 0;
+  for (const ChannelState& channel : session.channels) open += channel.open ? 1 : 0;
+  value["channels"] = open;
+  value["connected"] = session.connection_fd >= 0;
+  value["suspected"] = session.suspected;
+  value["reserved_bytes"] = u64(session.reserved_bytes);
+  value["reservations"] = u64(session.reserved.size());
+  value["staging_bytes"] = u64(session.staging_bytes());
+  value["pinned_objects"] = u64(session.pinned_count());
+  value["requests"] = u64(session.request_count);
+  value["bad_requests"] = u64(session.bad_request_count);
+  value["age_s"] = u64((now_ns() - session.opened_ns) / 1000000000u);
+  return value;
+}
+
+Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer) {
+  const auto found = agent_.tenants_.find(word(request, "namespace"));
+  // Keys are their tenant's own business: to others the namespace is not there.
+  if (found == agent_.tenants_.end() || !agent_.may_connect(peer, found->second.get())) {
+    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
+  }
+  std::uint64_t cursor = number(request, "cursor");
+  const std::uint64_t wanted = number(request, "limit");
+  std::size_t limit = wanted == 0 || wanted > kListLimit ? kListLimit : wanted;
+  // Long keys make fewer objects an answer.
+  limit = std::min(limit, kListBytes / (3 * MC_MAX_KEY_BYTES + 128));
+  Json::Value value;
+  value["objects"] = Json::Value(Json::arrayValue);
+  for (const ListedObject& object :
+       found->second->store->list(word(request, "prefix"), limit, cursor)) {
+    // A part of an object that lies on several hosts.
+    if (object.key.starts_with(kStripePrefix)) continue;
+    Json::Value item;
+    item["key"] = printable(object.key);
+    item["length"] = u64(object.length);
+    item["version"] = u64(object.version);
+    item["pin"] = object.pin == MC_PIN_HARD ? "hard" : object.pin == MC_PIN_SOFT ? "soft" : "none";
+    item["extents"] = object.extent_count;
+    item["group"] = object.group;
+    value["objects"].append(item);
+  }
+  value["cursor"] = u64(cursor);
+  return value;
+}
+
+Json::Value Admin::segment(const Tenant& tenant) {
+  ExtentPool& pool = tenant.store->pool();
+  Json::Value value;
+  value["namespace"] = tenant.name;
+  value["mode"] = tenant.isolated ? "isolated" : "direct";
+  value["pool_bytes"] = u64(pool.target_bytes());
+  value["target_bytes"] = u64(pool.target_bytes());
+  value["reserved_bytes"] = u64(pool.reserved_bytes());
+  value["used_bytes"] = u64(pool.used_bytes());
+  value["max_bytes"] = u64(pool.max_bytes());
+  value["resident_bytes"] = u64(pool.file().resident_bytes());
+  value["arenas"] = u64(pool.arena_count());
+  value["huge_pages"] = pool.file().huge();
+  value["settled"] = !pool.shrinking() && !pool.growing();
+  if (pool.shrinking()) value["waits_for"] = waits_for(tenant);
+  if (!pool.growth_status().ok()) value["problem"] = std::string(pool.growth_status().text());
+  return value;
+}
+
+// What a shrinking pool cannot move: reservations of clients, and objects that are being read.
+Json::Value Admin::waits_for(const Tenant& tenant) {
+  Json::Value value;
+  value["being_read_bytes"] = u64(tenant.store->limbo_tail_bytes());
+  value["sessions"] = Json::Value(Json::arrayValue);
+  for (const auto& [id, session] : agent_.sessions_) {
+    if (session->tenant.get() != &tenant) continue;
+    const std::uint64_t bytes = Server::reserved_in_tail_bytes(*session);
+    if (bytes == 0) continue;
+    Json::Value item;
+    item["id"] = u64(id);
+    item["pid"] = session->pid;
+    item["label"] = session->label;
+    item["connected"] = session->connection_fd >= 0;
+    item["reserved_bytes"] = u64(bytes);
+    value["sessions"].append(item);
+  }
+  return value;
+}
+
+Json::Value Admin::segments() {
+  Json::Value value;
+  value["segments"] = Json::Value(Json::arrayValue);
+  for (const auto& [name, tenant] : agent_.tenants_) value["segments"].append(segment(*tenant));
+  return value;
+}
+
+Json::Value Admin::resize(const Json::Value& request) {
+  const auto found = agent_.tenants_.find(word(request, "namespace"));
+  if (found == agent_.tenants_.end()) {
+    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
+  }
+  ExtentPool& pool = found->second->store->pool();
+  const std::uint64_t bytes = number(request, "pool_bytes");
+  if (bytes < (1u << 20) || bytes > pool.max_bytes()) {
+    return failure(MC_INVALID_ARGUMENT,
+                   "pool_bytes must lie between 1 MiB and the segment's max_bytes, " +
+                       std::to_string(pool.max_bytes()) +
+                       "; to go beyond, restart the agent with a larger max_pool_bytes");
+  }
+  if (bytes > pool.target_bytes() && bytes - pool.target_bytes() > available_memory_bytes()) {
+    return failure(MC_NO_MEMORY, "only " + std::to_string(available_memory_bytes() >> 20) +
+                                     " MiB of memory are available on this host");
+  }
+  found->second->store->resize(bytes);
+  return segment(*found->second);
+}
+
+Json::Value Admin::create_namespace(const Json::Value& request) {
+  NamespaceOptions options;
+  options.name = word(request, "name");
+  options.pool_bytes = number(request, "pool_bytes");
+  options.capacity_bytes = number(request, "capacity_bytes");
+  options.policy = word(request, "policy");
+  options.isolated = word(request, "mode") == "isolated";
+  options.local = !request.get("clustered", false).asBool();
+  const bool plain = !options.name.empty() && options.name.size() <= MC_MAX_NAMESPACE_BYTES &&
+                     options.name.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU"
+                         "VWXYZ0123456789._-") == std::string::npos;
+  if (!plain) {
+    return failure(MC_INVALID_ARGUMENT, "a namespace's name has 1 to 64 of A-Z a-z 0-9 . _ -");
+  }
+  if (agent_.tenants_.contains(options.name)) {
+    return failure(MC_INVALID_ARGUMENT, "namespace '" + options.name + "' exists");
+  }
+  if (options.pool_bytes != 0 && options.pool_bytes < (1u << 20)) {
+    return failure(MC_INVALID_ARGUMENT, "pool_bytes must be at least 1 MiB");
+  }
+  auto tenant = agent_.open_tenant(options, true);
+  if (!tenant) return failure(tenant.error().code(), std::string(tenant.error().text()));
+  return segment(**tenant);
+}
+
+Json::Value Admin::drop_namespace(const Json::Value& request) {
+  const auto found = agent_.tenants_.find(word(request, "name"));
+  if (found == agent_.tenants_.end()) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace");
+  if (!found->second->temporary) {
+    return failure(MC_INVALID_ARGUMENT,
+                   "that namespace stands in the configuration; remove it there");
+  }
+  agent_.drop_tenant(found->first);
+  return Json::Value(Json::objectValue);
+}
+
+Json::Value Admin::config() {
+  Json::Value value;
+  value["options"] = Json::Value(Json::arrayValue);
+  for (const OptionText& option : agent_.loaded_.text) {
+    Json::Value item;
+    item["name"] = option.name;
+    item["value"] = option.value;
+    item["default"] = option.default_value;
+    item["source"] = option.source;
+    item["help"] = option.help;
+    value["options"].append(item);
+  }
+  return value;
+}
+
+}  // namespace mc::agent

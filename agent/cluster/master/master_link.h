@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: MasterPort over a MasterClient that the agent's loop drives.
+// Threads: the agent's loop. Owns: the client.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "agent/cluster/master/master_port.h"
+
+namespace mc::agent {
+
+class MasterLink final : public MasterPort {
+ public:
+  // orders must outlive it. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY.
+  static Result<std::unique_ptr<MasterLink>> open(const metadata::MasterClientOptions& options,
+                                                  MasterOrders& orders);
+  ~MasterLink() override;
+
+  // Ends all that is open, and tells whoever asked. Nothing else may be called afterwards.
+  void end() { client_.reset(); }
+
+  int wait_fd() const { return client_->wait_fd(); }
+  // True: the master has said something, or was told.
+  bool poll() { return client_->poll(); }
+  std::uint64_t next_poll_ns() const { return client_->next_poll_ns(); }
+
+  void publish(std::vector<metadata::PublishItem> items, std::uint64_t removals_seen,
+               std::uint64_t deadline_ns,
+               MasterPort::Done<std::vector<metadata::Verdict>> done) override;
+  void locate(const metadata::wire::Locate& request, std::uint64_t deadline_ns,
+              MasterPort::Done<metadata::LocateAnswer> done) override;
+  void place(const metadata::wire::Place& request, std::uint64_t deadline_ns,
+             MasterPort::Done<metadata::wire::PlaceAnswer> done) override;
+  void remove(const metadata::wire::Remove& request, std::uint64_t deadline_ns,
+              MasterPort::Done<metadata::wire::RemoveReply> done) override;
+  void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+                       MasterPort::Done<metadata::wire::RemoveMatchingAnswer> done) override;
+  void list(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+            MasterPort::Done<metadata::wire::ListAnswer> done) override;
+  void members(std::uint64_t deadline_ns,
+               MasterPort::Done<metadata::wire::MembersAnswer> done) override;
+  void stats(std::uint64_t deadline_ns,
+             MasterPort::Done<metadata::wire::StatsAnswer> done) override;
+  void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,
+             MasterPort::Done<metadata::wire::DrainAnswer> done) override;
+  void report_unreachable(metadata::wire::Unreachable peer) override;
+  std::uint64_t removals_seen() const override { return client_->removals_seen(); }
+  std::uint64_t refused_up_to() const override { return client_->refused_up_to(); }
+  std::uint64_t epoch() const override { return client_->epoch(); }
+  bool ready() const override { return client_->ready(); }
+  const std::string& leader() const override { return client_->leader(); }
+
+ private:
+  MasterLink() = default;
+  // What ends because this does is told to nobody.
+  template <typename Answer>
+  metadata::MasterClient::Done<Answer> unless_closing(MasterPort::Done<Answer> done);
+
+  bool closing_ = false;
+  std::unique_ptr<metadata::MasterClient> client_;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the master of one partition of the keys as the agent's loop sees it: questions whose
+// answers come back into the
+//   loop, and orders that arrive there. MasterLink is the one over the network; a simulator has
+//   another.
+// Threads: the agent's loop, callbacks and MasterOrders included.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "metadata/master/client/master_client.h"
+
+namespace mc::agent {
+
+// The cluster's name for an agent; the pool has a NodeId of its own.
+using MemberId = metadata::NodeId;
+
+// What a master orders this agent to do.
+using MasterOrders = metadata::AgentSide;
+
+class MasterPort {
+ public:
+  template <typename Answer>
+  using Done = std::function<void(Result<Answer>)>;
+
+  virtual ~MasterPort() = default;
+  virtual void publish(std::vector<metadata::PublishItem> items, std::uint64_t removals_seen,
+                       std::uint64_t deadline_ns, Done<std::vector<metadata::Verdict>> done) = 0;
+  virtual void locate(const metadata::wire::Locate& request, std::uint64_t deadline_ns,
+                      Done<metadata::LocateAnswer> done) = 0;
+  virtual void place(const metadata::wire::Place& request, std::uint64_t deadline_ns,
+                     Done<metadata::wire::PlaceAnswer> done) = 0;
+  virtual void remove(const metadata::wire::Remove& request, std::uint64_t deadline_ns,
+                      Done<metadata::wire::RemoveReply> done) = 0;
+  virtual void remove_matching(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+                               Done<metadata::wire::RemoveMatchingAnswer> done) = 0;
+  virtual void list(const metadata::wire::Match& match, std::uint64_t deadline_ns,
+                    Done<metadata::wire::ListAnswer> done) = 0;
+  virtual void members(std::uint64_t deadline_ns, Done<metadata::wire::MembersAnswer> done) = 0;
+  virtual void stats(std::uint64_t deadline_ns, Done<metadata::wire::StatsAnswer> done) = 0;
+  virtual void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,
+                     Done<metadata::wire::DrainAnswer> done) = 0;
+  virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
+
+  [[nodiscard]] virtual std::uint64_t removals_seen() const = 0;
+  // The latest version that something published was too old for: a put that shall be taken needs a
+  // later one.
+  [[nodiscard]] virtual std::uint64_t refused_up_to() const = 0;
+  [[nodiscard]] virtual std::uint64_t epoch() const = 0;
+  // Joined, and all that is held of the partition has been reported.
+  [[nodiscard]] virtual bool ready() const = 0;
+  // Whom it talks to, or seeks; empty: nobody yet.
+  [[nodiscard]] virtual const std::string& leader() const = 0;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent's one port, and the way to the peers' ports: accepts and dials, shakes
+//   hands, and gives each link to the transport that it is for.
+// Threads: the agent's loop. Owns: the listening socket and those that are not lanes yet.
+// Trusts: nobody before transport/keyed/keyed_handshake.h is through; their number and their time
+// are limited.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "libmc/auth/cluster_key.h"
+#include "metadata/rpc/hello.h"
+#include "transport/tcp/handshakes.h"
+#include "transport/tls/identity.h"
+#include "transport/transport.h"
+
+namespace mc::agent {
+
+struct PeerPortOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: any
+  metadata::rpc::ClusterKey key;
+  metadata::rpc::Hello own;   // of an agent
+  transport::tls::Files tls;  // none: plain
+};
+
+class PeerPort final : public transport::Dialer, private transport::tcp::LinkSink {
+ public:
+  // Where a node listens, "host:port" with a literal address; empty: unknown.
+  using AddressOf = std::function<std::string(transport::NodeId)>;
+
+  // Errors: MC_INVALID_ARGUMENT (a port that others can reach and no key; a certificate that cannot
+  // be used), MC_BUSY (taken).
+  static Result<std::unique_ptr<PeerPort>> open(const PeerPortOptions& options,
+                                                AddressOf address_of);
+
+  // Who gets the links of a protocol; told to peers from then on.
+  void set_transport(transport::LinkProtocol protocol, transport::Transport& transport);
+  std::uint16_t port() const { return port_; }
+  void dial(const transport::DialRequest& request) override;
+  void poll(std::uint64_t now_ns);
+  // Each readable when poll() has something to do.
+  int listening_fd() const { return listener_->wait_fd(); }
+  int shaking_fd() const { return handshakes_->wait_fd(); }
+  bool shaking() const { return handshakes_->count() != 0; }
+  std::uint64_t refused_count() const { return refused_; }
+
+ private:
+  PeerPort(const PeerPortOptions& options, AddressOf address_of)
+      : options_(options), address_of_(std::move(address_of)) {}
+  transport::Transport& transport_of(transport::LinkProtocol protocol) const {
+    return *transports_[static_cast<std::size_t>(protocol)];
+  }
+  void on_link(transport::Link link) override;
+  void on_failed(std::optional<transport::DialRequest> dialed, const Status& status) override;
+
+  const PeerPortOptions options_;
+  const AddressOf address_of_;
+  transport::tcp::Self self_;
+  std::uint16_t port_ = 0;
+  std::unique_ptr<transport::tls::Identity> tls_;  // null: plain
+  std::optional<transport::tcp::Handshakes> handshakes_;
+  std::optional<transport::tcp::Listener> listener_;
+  std::array<transport::Transport*, transport::kLastLinkProtocol + 1> transports_{};
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t refused_ = 0;
+  std::uint64_t next_line_ns_ = 0;
+};
+
+// "host:port" or "[v6]:port" with a literal address. Errors: MC_INVALID_ARGUMENT.
+struct Address {
+  std::string host;
+  std::uint16_t port = 0;
+};
+Result<Address> parse_address(const std::string& text);
+
+}  // namespace mc::agent

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/stripe/gatherer.h"
+
+#include <algorithm>
+
+#include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+using transport::Outcome;
+
+namespace {
+
+constexpr std::uint64_t kMostAskNs = 500 * kMs;
+constexpr std::uint64_t kCheckNs = kMs;
+// A holder that brings less than 1 MB/s is as one that is gone.
+constexpr std::uint64_t kSlowNsPerByte = 1'000;
+constexpr std::uint64_t kLeastReadNs = 50 * kMs;
+
+}  // namespace
+
+Gatherer::Gather* Gatherer::find(std::uint64_t id) {
+  const auto at = gathers_.find(id);
+  return at == gathers_.end() ? nullptr : &at->second;
+}
+
+std::uint64_t Gatherer::gather(ClusterTenant& tenant, Wanted wanted, Done done) {
+  const std::uint64_t id = next_id_++;
+  Gather& gather = gathers_[id];
+  gather.id = id;
+  gather.tenant = &tenant;
+  gather.wanted = std::move(wanted);
+  gather.done = std::move(done);
+  gather.to_ask = gather.wanted.holders;
+  return id;
+}
+
+// ---- Where the stripes are ----------------------------------------------------------------------
+
+void Gatherer::ask(Gather& gather) {
+  if (gather.answers_by_ns == 0) {
+    gather.answers_by_ns = std::min(gather.wanted.deadline_ns, now_ns_ + kMostAskNs);
+  }
+  const auto asked = [&](MemberId node) {
+    if (node == self_) {
+      take_own(gather);
+      return true;
+    }
+    PeerMessage message;
+    message.kind = PeerMessageKind::kAskStripes;
+    message.request = next_ask_;
+    message.name_space = gather.tenant->id();
+    message.keys.push_back(gather.wanted.name);
+    message.seal.version = gather.wanted.version;
+    // It may have joined a moment ago, or too much is in flight.
+    if (!peers_.id_of(node)) peers_.missed();
+    if (!peers_.notify(node, message, kAskCookie | next_ask_, gather.answers_by_ns, now_ns_)) {
+      return false;
+    }
+    asks_.emplace(next_ask_++, Ask{gather.id, node});
+    ++gather.answers_due;
+    ++counters_.asked;
+    return true;
+  };
+  std::erase_if(gather.to_ask, asked);
+}
+
+void Gatherer::take_own(Gather& gather) {
+  const metadata::KeyHash name = gather.wanted.name;
+  for (const StripeSet* set : gather.tenant->stripes().sealed(name, gather.wanted.version)) {
+    std::vector<PlaceRow> rows;
+    for (const auto& [number, stripe] : set->stripes) {
+      rows.push_back(gather.tenant->place_of(*set, number));
+      // What is made room for here must not be these.
+      gather.tenant->store().touch(stripe.entry);
+    }
+    take_rows(gather, self_, 0, set->facts, rows);
+  }
+}
+
+bool Gatherer::take_rows(Gather& gather, MemberId from, std::uint64_t region,
+                         const StripeFacts& facts, const std::vector<PlaceRow>& rows) {
+  if (gather.stripes.empty()) gather.facts = facts;
+  if (facts.whole_bytes != gather.wanted.bytes || !gather.facts.same_object(facts)) return false;
+  for (const PlaceRow& row : rows) {
+    if (row.version != gather.wanted.version) return false;
+    gather.stripes[row.number].sources.push_back(
+        {from, static_cast<transport::RemoteRegionId>(region), row});
+  }
+  return true;
+}
+
+void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
+  const auto at = asks_.find(message.request);
+  if (at == asks_.end() || at->second.node != from) return;
+  Gather* const gather = find(at->second.gather);
+  if (gather == nullptr || gather->step == Step::kCancelled) {
+    asks_.erase(at);
+    return;
+  }
+  const auto region = peers_.region_of(from, message.region);
+  const bool taken = region && !message.rows.empty() &&
+                     take_rows(*gather, from, *region, message.stripe, message.rows);
+  auto& due = gather->rows_due.try_emplace(from, message.stripe.number).first->second;
+  due = static_cast<std::uint16_t>(due - std::min<std::size_t>(due, message.rows.size()));
+  if (!taken || due == 0) {
+    asks_.erase(at);
+    --gather->answers_due;
+  }
+  look_at_answers(*gather);
+}
+
+void Gatherer::look_at_answers(Gather& gather) {
+  if (gather.step != Step::kAsking) return;
+  // Of a part that several hosts have, one will do.
+  if (gather.stripes.empty() || gather.stripes.size() != gather.facts.count) {
+    if (!gather.to_ask.empty() || gather.answers_due > 0) return;
+    return end(gather, MC_NOT_FOUND, counters_.lacking);
+  }
+  gather.step = Step::kRoom;
+  seek_room(gather);
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+void Gatherer::seek_room(Gather& gather) {
+  ObjectStore& store = gather.tenant->store();
+  const ObjectStore::Reserve result =
+      store.reserve(kClusterSession, gather.facts.whole_bytes, true, gather.entry);
+  if (result == ObjectStore::Reserve::kOk) {
+    gather.step = Step::kReading;
+    for (const auto& [number, stripe] : gather.stripes) gather.to_read.push_back(number);
+    MC_FAILPOINT("gather.before_read");
+    return read(gather);
+  }
+  gather.entry = kNoEntry;
+  const bool wait = result == ObjectStore::Reserve::kAgain ||
+                    (result == ObjectStore::Reserve::kWait && store.room_may_come());
+  if (!wait) end(gather, MC_NO_SPACE, counters_.no_room);
+}
+
+bool Gatherer::more_may_answer(const Gather& gather) const {
+  return gather.answers_due > 0 && now_ns_ < gather.answers_by_ns;
+}
+
+// Of its holders this one, or the one of which fewest stripes are read. False: it has none.
+bool Gatherer::choose(Gather& gather, Stripe& stripe) {
+  std::erase_if(stripe.sources, [&](const Source& source) {
+    return source.node != self_ && !peers_.id_of(source.node);
+  });
+  if (stripe.sources.empty()) return false;
+  const auto load = [&](const Source& source) {
+    const unsigned stripes = source.node == self_ ? 0 : 1 + gather.chosen[source.node];
+    return std::pair(peers_.is_lost(source.node), stripes);
+  };
+  std::iter_swap(stripe.sources.begin(), std::ranges::min_element(stripe.sources, {}, load));
+  ++gather.chosen[stripe.sources.front().node];
+  stripe.chosen = true;
+  ++counters_.stripes_read;
+  counters_.failed_over += stripe.left ? 1 : 0;
+  return true;
+}
+
+bool Gatherer::copy_own(Gather& gather, std::uint16_t number) {
+  // Making room may have taken it.
+  const StripeSet* const set = gather.tenant->stripes().set_of({gather.facts.put, number});
+  if (set == nullptr || !set->sealed || set->version != gather.wanted.version) return false;
+  if (set->stripes.at(number).entry == kNoEntry) return false;
+  ObjectStore& store = gather.tenant->store();
+  std::uint64_t offset = number * gather.facts.stripe_bytes;
+  const PlaceRow lies = gather.tenant->place_of(*set, number);
+  for (const shm::ExtentRecord& extent : lies.extents) {
+    store.write(gather.entry, offset,
+                {store.pool().data() + extent.offset_bytes, extent.length_bytes});
+    offset += extent.length_bytes;
+  }
+  return offset - number * gather.facts.stripe_bytes == gather.facts.bytes_of(number);
+}
+
+// Submits what the transport takes of the stripes that are still to be read; the rest when some of
+// those have ended.
+void Gatherer::read(Gather& gather) {
+  while (!gather.to_read.empty() && !gather.lost) {
+    const std::uint16_t number = gather.to_read.back();
+    Stripe& stripe = gather.stripes.at(number);
+    if (!stripe.chosen && !choose(gather, stripe)) {
+      if (more_may_answer(gather)) return;
+      lose(gather);
+      break;
+    }
+    if (stripe.sources.front().node == self_) {
+      gather.to_read.pop_back();
+      if (!copy_own(gather, number)) leave(gather, number, stripe);
+      continue;
+    }
+    const auto peer = peers_.id_of(stripe.sources.front().node);
+    if (!peer) {
+      fail(gather, number, stripe);
+    } else if (submit(gather, number, stripe, *peer)) {
+      gather.to_read.pop_back();
+    } else {
+      return;
+    }
+  }
+  if (gather.reads.empty()) on_read(gather);
+}
+
+// False: the transport takes no more now.
+bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
+                      transport::PeerId peer) {
+  ObjectStore& store = gather.tenant->store();
+  const PoolExtents to = store.extents(gather.entry);
+  const Source& source = stripe.sources.front();
+  const std::uint64_t left_ns =
+      gather.wanted.deadline_ns - std::min(gather.wanted.deadline_ns, now_ns_);
+  // Half of the time while there is somebody else, or may be.
+  const bool is_last = stripe.sources.size() == 1 && !more_may_answer(gather);
+  const std::uint64_t share_ns = is_last ? left_ns : left_ns / 2;
+  const std::uint64_t until_ns =
+      now_ns_ +
+      std::max(kLeastReadNs, std::min(share_ns, gather.facts.whole_bytes * kSlowNsPerByte));
+  // One operation for each extent of the source, in pieces as the reservation lies.
+  std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
+  std::vector<transport::Operation> operations;
+  std::uint64_t offset = number * gather.facts.stripe_bytes;
+  for (const shm::ExtentRecord& extent : source.row.extents) {
+    std::vector<transport::Piece>& here = pieces[operations.size()];
+    std::uint64_t begins = 0;
+    const std::uint64_t end = offset + extent.length_bytes;
+    for (std::uint32_t i = 0; i < to.count && offset < end; ++i) {
+      const std::uint64_t ends = begins + to.at[i].length_bytes;
+      if (offset < ends) {
+        const std::uint64_t step = std::min(ends, end) - offset;
+        std::byte* const at = store.pool().data() + to.at[i].offset_bytes + (offset - begins);
+        here.push_back({at, step, gather.tenant->region});
+        offset += step;
+      }
+      begins = ends;
+    }
+    transport::Operation& operation = operations.emplace_back();
+    operation.peer = peer;
+    operation.cookie = kReadCookie | gather.id;
+    operation.deadline_ns = until_ns;
+    operation.region = source.region;
+    operation.generation = source.row.generation;
+    operation.offset_bytes = extent.offset_bytes;
+    operation.pieces = here;
+  }
+  const std::span<transport::Operation> left =
+      std::span(operations).subspan(stripe.operations_begun);
+  const std::size_t taken = transport_.submit(left, now_ns_);
+  for (std::size_t i = 0; i < taken; ++i) gather.reads.emplace(left[i].id, number);
+  stripe.operations_begun += taken;
+  stripe.reads_open += static_cast<std::uint32_t>(taken);
+  return taken == left.size();
+}
+
+void Gatherer::on_event(const transport::Event& event) {
+  if ((event.cookie & kAskCookie) != 0) {
+    if (event.outcome == Outcome::kDone) return;
+    const auto at = asks_.find(static_cast<std::uint32_t>(event.cookie));
+    if (at == asks_.end()) return;
+    Gather* const gather = find(at->second.gather);
+    asks_.erase(at);
+    if (gather == nullptr) return;
+    --gather->answers_due;
+    return look_at_answers(*gather);
+  }
+  Gather* const gather = find(event.cookie & ~kReadCookie);
+  if (gather == nullptr) return;
+  const auto read = gather->reads.find(event.id);
+  if (read == gather->reads.end()) return;
+  const std::uint16_t number = read->second;
+  gather->reads.erase(read);
+  Stripe& stripe = gather->stripes.at(number);
+  --stripe.reads_open;
+  const bool over = gather->lost || gather->step == Step::kCancelled;
+  if (over) {
+    // Nothing of it is of use.
+  } else if (event.outcome != Outcome::kDone && !stripe.failed) {
+    fail(*gather, number, stripe);
+  } else if (stripe.failed && stripe.reads_open == 0) {
+    leave(*gather, number, stripe);
+  }
+  if (gather->reads.empty()) on_read(*gather);
+}
+
+// A read of it has failed; the others are of no use any more.
+void Gatherer::fail(Gather& gather, std::uint16_t number, Stripe& stripe) {
+  std::erase(gather.to_read, number);
+  stripe.failed = true;
+  for (const auto& [id, of] : gather.reads) {
+    if (of == number) transport_.cancel(id);
+  }
+  if (stripe.reads_open == 0) leave(gather, number, stripe);
+}
+
+// What has been chosen does not bring it. REQUIRES: nothing of the stripe is being read.
+void Gatherer::leave(Gather& gather, std::uint16_t number, Stripe& stripe) {
+  stripe.sources.erase(stripe.sources.begin());
+  stripe.chosen = stripe.failed = false;
+  stripe.operations_begun = 0;
+  stripe.left = true;
+  gather.to_read.push_back(number);
+}
+
+void Gatherer::lose(Gather& gather) {
+  gather.lost = true;
+  for (const auto& [id, number] : gather.reads) transport_.cancel(id);
+}
+
+// Of so many bytes of what has been read.
+std::uint64_t Gatherer::sum_of(const Gather& gather, std::uint64_t seed, std::uint64_t from,
+                               std::uint64_t bytes) const {
+  const ObjectStore& store = gather.tenant->store();
+  const PoolExtents lies = store.extents(gather.entry);
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < lies.count && bytes > 0; ++i) {
+    const std::uint64_t ends = begins + lies.at[i].length_bytes;
+    if (from < ends) {
+      const std::uint64_t step = std::min(ends - from, bytes);
+      seed = checksum(
+          seed, gather.tenant->store().pool().data() + lies.at[i].offset_bytes + (from - begins),
+          step);
+      from += step;
+      bytes -= step;
+    }
+    begins = ends;
+  }
+  return seed;
+}
+
+// Stripes whose own sum is wrong are to be read from another holder. False: one has no other.
+bool Gatherer::leave_corrupt(Gather& gather) {
+  const StripeFacts& facts = gather.facts;
+  std::vector<std::uint16_t> corrupt;
+  for (const auto& [number, stripe] : gather.stripes) {
+    const std::uint64_t seed = gather.tenant->store().index().hash(stripe_key({facts.put, number}));
+    const std::uint64_t sum =
+        sum_of(gather, seed, number * facts.stripe_bytes, facts.bytes_of(number));
+    if (sum == stripe.sources.front().row.checksum) continue;
+    if (stripe.sources.size() == 1 && !more_may_answer(gather)) return false;
+    corrupt.push_back(number);
+  }
+  for (const std::uint16_t number : corrupt) leave(gather, number, gather.stripes.at(number));
+  return !corrupt.empty();
+}
+
+void Gatherer::on_read(Gather& gather) {
+  if (gather.step == Step::kCancelled) {
+    gather.tenant->store().abandon(kClusterSession, gather.entry);
+    gathers_.erase(gather.id);
+    return;
+  }
+  if (gather.lost) return end(gather, MC_NOT_FOUND, counters_.failed);
+  if (!gather.to_read.empty()) return;  // flush() goes on
+  const StripeFacts& facts = gather.facts;
+  // The key's hash, with which every sum begins.
+  const std::uint64_t sum = sum_of(gather, gather.wanted.name.lo, 0, facts.whole_bytes);
+  if (sum != facts.whole_sum) {
+    if (!leave_corrupt(gather)) return end(gather, MC_NOT_FOUND, counters_.corrupt);
+    ++counters_.corrupt;
+    return;
+  }
+  counters_.gathered_bytes += facts.whole_bytes;
+  end(gather, MC_OK, counters_.gathered);
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------
+
+void Gatherer::end(Gather& gather, mc_status status, std::uint64_t& reason) {
+  ++reason;
+  const Done done = std::move(gather.done);
+  const StripeFacts facts = gather.facts;
+  const std::uint32_t entry = gather.entry;
+  if (status != MC_OK && entry != kNoEntry) {
+    gather.tenant->store().abandon(kClusterSession, entry);
+  }
+  gathers_.erase(gather.id);
+  done(status, status == MC_OK ? entry : kNoEntry, facts);
+}
+
+void Gatherer::cancel(std::uint64_t id) {
+  Gather* const gather = find(id);
+  if (gather == nullptr || gather->step == Step::kCancelled) return;
+  gather->step = Step::kCancelled;
+  if (!gather->reads.empty()) {
+    for (const auto& [id_of, number] : gather->reads) transport_.cancel(id_of);
+    return;
+  }
+  if (gather->entry != kNoEntry) gather->tenant->store().abandon(kClusterSession, gather->entry);
+  gathers_.erase(id);
+}
+
+bool Gatherer::reads_into(const ClusterTenant& tenant) const {
+  return std::ranges::any_of(gathers_, [&](const auto& each) {
+    return each.second.tenant == &tenant && !each.second.reads.empty();
+  });
+}
+
+void Gatherer::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, gather] : gathers_) ids.push_back(id);
+  for (const std::uint64_t id : ids) {
+    Gather* gather = find(id);
+    if (gather == nullptr) continue;
+    switch (gather->step) {
+      case Step::kAsking:
+        if (!gather->to_ask.empty()) ask(*gather);
+        if (now_ns >= gather->answers_by_ns) {
+          end(*gather, MC_NOT_FOUND, counters_.late);
+        } else {
+          look_at_answers(*gather);
+        }
+        break;
+      case Step::kRoom:
+        if (now_ns >= gather->wanted.deadline_ns) {
+          end(*gather, MC_NO_SPACE, counters_.no_room);
+        } else {
+          seek_room(*gather);
+        }
+        break;
+      case Step::kReading:
+        if (!gather->to_read.empty()) read(*gather);
+        break;
+      case Step::kCancelled:
+        break;
+    }
+  }
+  std::erase_if(asks_, [&](const auto& ask) { return find(ask.second.gather) == nullptr; });
+}
+
+std::uint64_t Gatherer::next_ns() const {
+  return gathers_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/stripe/stripe_holder.h"
+
+#include <algorithm>
+
+#include "libmc/base/clock.h"
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+using metadata::PublishItem;
+using metadata::Verdict;
+
+namespace {
+
+constexpr std::uint64_t kCheckNs = 20 * kMs;
+constexpr std::uint64_t kOfferNs = 5'000 * kMs;
+constexpr std::uint64_t kRemoveNs = 5'000 * kMs;
+constexpr std::uint64_t kMostKeepMs = 3'600'000;
+constexpr std::size_t kQuestions = 256;       // of one round
+constexpr std::uint64_t kRoundsPerGrace = 8;  // at least
+
+}  // namespace
+
+ClusterTenant* StripeHolder::find(std::uint64_t tenant_id) const {
+  for (const auto& tenant : tenants_) {
+    if (tenant->id() == tenant_id) return tenant.get();
+  }
+  return nullptr;
+}
+
+// ---- What a writer says -------------------------------------------------------------------------
+
+bool StripeHolder::expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
+                          std::uint64_t now_ns, std::uint8_t part) {
+  const StripeFacts& facts = hold.stripe;
+  const PlaceRow& row = hold.rows.front();
+  const SetId id{facts.put, part};
+  StripeTable& table = tenant.stripes();
+  StripeSet* const owner = table.set_of({facts.put, facts.number});
+  if (owner != nullptr && owner->id != id) {
+    if (!owner->facts.same_object(facts) || owner->key != row.key) return false;
+    // Said again, of what has been sealed; or left over from the put, and of use now.
+    if (part == kNoPart || !owner->open()) return true;
+    table.split(owner->id, id, std::uint64_t{1} << facts.number);
+  }
+  if (table.find(id) == nullptr) {
+    const auto open =
+        std::ranges::count_if(table.all(), [](const auto& each) { return !each.second.sealed; });
+    if (static_cast<std::size_t>(open) >= kMaxOpen) return false;
+  }
+  StripeSet& set = table.add(id, facts, tenant.name_of(row.key), row.key);
+  if (!set.open() || !set.facts.same_object(facts) || set.key != row.key) {
+    return false;
+  }
+  set.pin = row.pin;
+  set.replicas = row.replicas;
+  set.writer = writer;
+  const metadata::wire::MemberInfo* const member = peers_.find(writer);
+  set.writer_incarnation = member != nullptr ? member->descriptor.incarnation : 0;
+  const std::uint64_t keep_ms = std::min<std::uint64_t>(facts.keep_ms, kMostKeepMs);
+  set.until_ns = std::max(set.until_ns, now_ns + keep_ms * kMs);
+  set.stripes[facts.number].sum = row.checksum;
+  return true;
+}
+
+void StripeHolder::seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended) {
+  StripeTable& table = tenant.stripes();
+  if ((message.flags & kSealDrop) != 0) {
+    for (const SetId& id : table.sets_of(message.seal.put)) tenant.drop_stripes(id, true);
+    return;
+  }
+  const auto there = [&](const StripeSet* set) {
+    std::uint64_t bits = 0;
+    if (set == nullptr || set->broken) return bits;
+    for (const auto& [number, stripe] : set->stripes) {
+      if (stripe.entry != kNoEntry) bits |= std::uint64_t{1} << number;
+    }
+    return bits;
+  };
+  const std::uint64_t wanted = message.seal.stripes;
+  const SetId id{message.seal.put, message.seal.part};
+  StripeSet* set = table.find(id);
+  if (set == nullptr) {
+    // What was too slow is held by another host: it stays behind, until its time is over.
+    const SetId unsealed{message.seal.put};
+    if ((there(table.find(unsealed)) & wanted) != wanted) return ended(MC_NOT_FOUND);
+    set = &table.split(unsealed, id, wanted);
+  }
+  if (set->broken) return ended(MC_NOT_FOUND);
+  if (set->offered || set->sealed) {
+    // Said twice; while it is offered, the first one is to be answered.
+    const bool same = set->version == message.seal.version;
+    if (!same || set->sealed) ended(same ? MC_OK : MC_NOT_FOUND);
+    return;
+  }
+  if (there(set) != wanted) return ended(MC_NOT_FOUND);
+  MC_FAILPOINT("stripes.before_seal");
+  name(*set, message.seal.version, message.seal.parts);
+  using What = PublishItem::What;
+  offer(tenant, *set, (message.flags & kHoldUpsert) == 0 ? What::kCreates : What::kHolds,
+        std::move(ended));
+}
+
+void StripeHolder::seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version,
+                              std::uint8_t parts, Ended ended) {
+  StripeSet* const set = tenant.stripes().find(id);
+  if (set == nullptr || set->broken) return ended(MC_NOT_FOUND);
+  if (set->offered) return;
+  if (set->sealed) return ended(MC_OK);
+  name(*set, version, parts);
+  // Before the master lets the host go where they were.
+  tenant.write_rows(*set);
+  MC_FAILPOINT("stripes.before_moved");
+  offer(tenant, *set, PublishItem::What::kHolds, std::move(ended));
+}
+
+// What it is published as. A writer that wants more replicas than an object in so many parts can
+// have gets fewer.
+void StripeHolder::name(StripeSet& set, std::uint64_t version, std::uint8_t parts) {
+  set.version = version;
+  set.parts = parts;
+  while (metadata::most_parts(set.replicas) < parts) --set.replicas;
+}
+
+void StripeHolder::offer(ClusterTenant& tenant, StripeSet& set, PublishItem::What what,
+                         Ended ended) {
+  set.offered = true;
+  PublishItem item = ClusterTenant::item_of(set);
+  item.what = what;
+  announcer_.offer(item, now_ns_ + kOfferNs,
+                   [this, item, tenant_id = tenant.id(), id = set.id, ended = std::move(ended),
+                    alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
+                     if (!alive.expired()) on_verdict(tenant_id, id, item, verdict, ended);
+                   });
+}
+
+void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishItem& item,
+                              std::optional<Verdict> verdict, const Ended& ended) {
+  ClusterTenant* const tenant = find(tenant_id);
+  StripeSet* const set = tenant == nullptr ? nullptr : tenant->stripes().find(id);
+  if (set == nullptr || !set->offered || set->version != item.version) {
+    // Removed or replaced meanwhile, or evicted, or given up by its writer.
+    if (verdict == Verdict::kAccepted) {
+      if (tenant != nullptr) make_way(*tenant, item.hash, item.version);
+      announcer_.withdraw(item);
+    }
+    return ended(MC_NOT_FOUND);
+  }
+  set->offered = false;
+  if (!verdict) {
+    // It may have been taken, and what it replaces may have gone by what another host has told:
+    // given up now, neither would be left. Still open, and no answer, so that the Seal is said
+    // again.
+    set->version = 0;
+    announcer_.withdraw(item);
+    return;
+  }
+  switch (*verdict) {
+    case Verdict::kAccepted:
+      set->sealed = true;
+      clock_.saw(set->version);
+      tenant->write_rows(*set);
+      MC_FAILPOINT("stripes.sealed");
+      make_way(*tenant, item.hash, item.version);
+      ++counters_.sealed;
+      if (on_sealed) on_sealed(item.hash, item.version);
+      return ended(MC_OK);
+    case Verdict::kStale:
+      if (item.what == PublishItem::What::kCreates) {
+        // The key exists: the put succeeds and changes nothing.
+        tenant->drop_stripes(id, false);
+        return ended(MC_OK);
+      }
+      [[fallthrough]];
+    case Verdict::kRemoved:
+    case Verdict::kBehind:
+    case Verdict::kUncertain:
+      // Still open, for a Seal with a later version.
+      set->version = 0;
+      return ended(MC_CANCELLED);
+    default:
+      tenant->drop_stripes(id, false);
+      return ended(MC_AGENT_UNAVAILABLE);
+  }
+}
+
+// What the put replaces here: the master has forgotten it, and tells only the other holders.
+void StripeHolder::make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
+                            std::uint64_t version) {
+  for (const SetId& id : tenant.stripes().sets_of(name)) {
+    const StripeSet& set = *tenant.stripes().find(id);
+    if (set.sealed && set.version < version) tenant.drop_stripes(id, false);
+  }
+  const std::uint32_t entry = tenant.find(name);
+  if (entry == kNoEntry) return;
+  const VersionBook::Row row = tenant.book().row(entry);
+  if (row.version < version && row.unannounced != VersionBook::Unannounced::kPut)
+    tenant.drop(entry);
+}
+
+// ---- What a reader asks -------------------------------------------------------------------------
+
+std::vector<PeerMessage> StripeHolder::places(ClusterTenant& tenant, const PeerMessage& ask) const {
+  constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
+  std::vector<PeerMessage> answers;
+  const bool of_part = (ask.flags & kAskForPart) != 0;
+  if (of_part) MC_FAILPOINT("stripes.asked_for_part");
+  const auto begin = [&] {
+    PeerMessage& answer = answers.emplace_back();
+    answer.kind = PeerMessageKind::kStripes;
+    answer.flags = ask.flags;
+    answer.request = ask.request;
+    answer.name_space = tenant.id();
+    if (auto text = transport_.describe(tenant.region)) answer.region = std::move(*text);
+    return kHeadBytes;
+  };
+  std::size_t bytes = begin();
+  std::uint16_t count = 0;
+  StripeFacts facts;
+  for (const StripeSet* const set : tenant.stripes().sealed(ask.keys.front(), ask.seal.version)) {
+    if (of_part && set->id.part != ask.seal.part) continue;
+    facts = set->facts;
+    for (const auto& [number, stripe] : set->stripes) {
+      PlaceRow row = tenant.place_of(*set, number);
+      if (of_part) row.key = set->key;
+      bytes += encoded_row_bytes(row);
+      if (bytes > transport::kMaxNotificationBytes) bytes = begin() + encoded_row_bytes(row);
+      answers.back().rows.push_back(std::move(row));
+      tenant.store().touch(stripe.entry);
+      ++count;
+    }
+  }
+  for (PeerMessage& answer : answers) {
+    answer.stripe = facts;
+    answer.stripe.number = count;
+  }
+  return answers;
+}
+
+// ---- What goes ----------------------------------------------------------------------------------
+
+void StripeHolder::drop(ClusterTenant& tenant, const metadata::KeyHash& name,
+                        std::uint64_t up_to_version) {
+  if (tenant.stripes().empty()) return;
+  for (const SetId& id : tenant.stripes().sets_of(name)) {
+    const StripeSet& set = *tenant.stripes().find(id);
+    // One that is open belongs to a put which nobody can have meant yet.
+    const bool told = set.sealed || set.offered;
+    // To the master it may be a holder still: what is only released here stays elsewhere.
+    if (!told || set.version > up_to_version) continue;
+    MC_FAILPOINT("stripes.before_drop");
+    tenant.drop_stripes(id, true);
+  }
+}
+
+void StripeHolder::remove(const StripeSet& set) {
+  metadata::wire::Remove request;
+  request.items.push_back({set.name, set.version});
+  // Should nobody hear it, the other holders will miss this one.
+  masters_.of(set.name).remove(request, now_ns_ + kRemoveNs,
+                               [](const Result<metadata::wire::RemoveReply>&) {});
+}
+
+void StripeHolder::look_at_flagged(ClusterTenant& tenant) {
+  for (const SetId& id : tenant.stripes().take_flagged()) {
+    const StripeSet* const set = tenant.stripes().find(id);
+    if (set == nullptr) continue;
+    if (set->replaced) {
+      tenant.drop_stripes(id, false);
+    } else if (set->broken) {
+      if (set->sealed) {
+        ++counters_.broken;
+        // Where others are to have the part too, somebody has it still, or all will miss it.
+        if (set->replicas == 1) remove(*set);
+      }
+      tenant.drop_stripes(id, true);
+    }
+  }
+}
+
+void StripeHolder::look_at_open(ClusterTenant& tenant) {
+  std::vector<SetId> over;
+  for (const auto& [id, set] : tenant.stripes().all()) {
+    if (!set.open()) continue;
+    const metadata::wire::MemberInfo* const writer = peers_.find(set.writer);
+    const bool gone =
+        set.writer_incarnation != 0 &&
+        (writer == nullptr || writer->descriptor.incarnation != set.writer_incarnation);
+    if (gone || now_ns_ >= set.until_ns) over.push_back(id);
+  }
+  counters_.expired += over.size();
+  for (const SetId& id : over) tenant.drop_stripes(id, false);
+}
+
+// Whether the object is still whole, as far as the master knows.
+void StripeHolder::ask_for_the_rest(ClusterTenant& tenant) {
+  std::vector<metadata::KeyHash> names;
+  std::vector<SetId> ids;
+  const StripeTable::Sets& sets = tenant.stripes().all();
+  SetId& cursor = tenant.stripes().asked_up_to;
+  for (auto at = sets.upper_bound(cursor); at != sets.end() && ids.size() < kQuestions; ++at) {
+    cursor = at->first;
+    const bool complete = at->second.sealed && !at->second.broken;
+    if (!complete || !masters_.of(at->second.name).ready()) continue;
+    names.push_back(at->second.name);
+    ids.push_back(at->first);
+  }
+  if (sets.upper_bound(cursor) == sets.end()) cursor = {};
+  for (const Masters::Part& part : masters_.split(names)) {
+    metadata::wire::Locate request;
+    std::vector<SetId> asked;
+    for (const std::size_t place : part.places) {
+      request.keys.push_back(names[place]);
+      asked.push_back(ids[place]);
+    }
+    masters_.at(part.partition)
+        .locate(request, now_ns_ + kOfferNs,
+                [this, asked, tenant_id = tenant.id(),
+                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                  if (!alive.expired() && answer && answer->keys.size() == asked.size()) {
+                    on_located(tenant_id, asked, *answer);
+                  }
+                });
+  }
+}
+
+void StripeHolder::on_located(std::uint64_t tenant_id, const std::vector<SetId>& ids,
+                              const metadata::LocateAnswer& answer) {
+  ClusterTenant* const tenant = find(tenant_id);
+  if (tenant == nullptr) return;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    StripeSet* const set = tenant->stripes().find(ids[i]);
+    if (set == nullptr || !set->sealed) continue;
+    const metadata::Located& found = answer.keys[i];
+    const bool whole = found.whole() && found.version == set->version;
+    if (whole || found.state == metadata::Lookup::kRecovering) {
+      set->lacking_since_ns = 0;
+    } else if (set->lacking_since_ns == 0) {
+      set->lacking_since_ns = now_ns_;
+    } else if (now_ns_ >= set->lacking_since_ns + grace_ns_) {
+      ++counters_.orphaned;
+      remove(*set);
+      tenant->drop_stripes(ids[i], true);
+    }
+  }
+}
+
+// ---- Time ---------------------------------------------------------------------------------------
+
+void StripeHolder::flush(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  for (const auto& tenant : tenants_) {
+    if (tenant->stripes().anything_flagged()) look_at_flagged(*tenant);
+  }
+  if (now_ns < next_check_ns_) return;
+  next_check_ns_ = now_ns + kCheckNs;
+  for (const auto& tenant : tenants_) look_at_open(*tenant);
+  if (now_ns < next_question_ns_) return;
+  next_question_ns_ = now_ns + grace_ns_ / kRoundsPerGrace;
+  for (const auto& tenant : tenants_) ask_for_the_rest(*tenant);
+}
+
+std::uint64_t StripeHolder::next_ns() const {
+  for (const auto& tenant : tenants_) {
+    if (tenant->stripes().anything_flagged()) return 0;
+    for (const auto& [id, set] : tenant->stripes().all()) {
+      if (!set.sealed) return next_check_ns_;
+    }
+    if (!tenant->stripes().empty()) return std::max(next_check_ns_, next_question_ns_);
+  }
+  return UINT64_MAX;
+}
+
+}  // namespace mc::agent

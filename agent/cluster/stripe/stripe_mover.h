@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: copies a part of an object in stripes from another host, on a master's order: it
+//   asks where its stripes lie there, pulls each, and seals them here under their version.
+//
+//     Copy ──► kAsking ──all rows in──► kPulling ──all here──► kSealing ──the master knows──► done
+//                 ▲                        │ a stripe that cannot be read, a few times
+//                 └────────────────────────┘
+//
+//   Until the master knows, readers are not told of this host; what is here is an open set, and
+//   goes if the copy fails or this agent ends. The other host stays a holder, unless the master
+//   says otherwise.
+// Threads: the agent's loop. Owns: moves under way; the set is the ClusterTenant's.
+// Trusts: what the holder says of places is checked by the transport and each stripe's checksum.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "agent/cluster/fetch/fetcher.h"
+#include "agent/cluster/stripe/stripe_holder.h"
+
+namespace mc::agent {
+
+struct MoveCounters {
+  std::uint64_t asked = 0, moved = 0, moved_bytes = 0;
+  std::uint64_t no_room = 0, refused = 0, late = 0, failed = 0;
+};
+
+class StripeMover {
+ public:
+  using Ended = std::function<void(mc_status)>;
+  static constexpr std::size_t kMaxMoves = 64;
+  static constexpr std::size_t kMaxOpen = 4;  // stripes of one part that are being read at once
+
+  StripeMover(StripeHolder::Tenants& tenants, Peers& peers, Fetcher& fetcher, StripeHolder& keeper)
+      : tenants_(tenants), peers_(peers), fetcher_(fetcher), keeper_(keeper) {}
+
+  // REQUIRES: order.parts != 0. One that is ordered again goes on, and ended is called instead of
+  // the earlier one.
+  void move(const metadata::wire::Copy& order, std::uint64_t now_ns, Ended ended);
+  // False: not an answer to this class.
+  bool on_answer(MemberId from, const PeerMessage& message);
+  void forget(const ClusterTenant& tenant);
+  void flush(std::uint64_t now_ns);
+  std::uint64_t next_ns() const;
+  const MoveCounters& counters() const { return counters_; }
+
+ private:
+  enum class Step : std::uint8_t { kAsking, kPulling, kSealing, kFailed };
+  struct Row {
+    PlaceRow lies;
+    bool asked = false;
+    std::uint64_t again_ns = 0;
+  };
+  struct Move {
+    std::uint32_t id = 0;
+    metadata::wire::Copy order;
+    Ended ended;
+    Step step = Step::kAsking;
+    mc_status failure = MC_OK;
+    unsigned tries = 0;
+    std::uint64_t deadline_ns = 0;
+    std::uint64_t again_ns = 0;  // to ask, or to seal
+    ClusterTenant* tenant = nullptr;
+    StripeFacts facts;
+    std::vector<std::byte> region;
+    std::map<std::uint16_t, Row> rows;
+    SetId set() const { return {facts.put, order.part}; }
+  };
+
+  Move* find(std::uint32_t id);
+  void ask(Move& move);
+  void pull(Move& move);
+  void pull_one(Move& move, std::uint16_t number, Row& row);
+  void on_pulled(Move& move, mc_status status);
+  void seal(Move& move);
+  bool is_offered(const Move& move) const;
+  void fail(Move& move, mc_status status);
+  void end(Move& move, mc_status status, std::uint64_t& reason);
+
+  StripeHolder::Tenants& tenants_;
+  Peers& peers_;
+  Fetcher& fetcher_;
+  StripeHolder& keeper_;
+  MoveCounters counters_;
+  std::map<std::uint32_t, Move> moves_;
+  std::uint32_t next_id_ = 1u << 31;  // the Gatherer's questions are below
+  std::uint64_t now_ns_ = 0;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <systemd/sd-daemon.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "agent/keeper/descriptor_store.h"
+#include "agent/keeper/store_name.h"
+
+namespace mc::agent {
+namespace {
+
+struct NameList {
+  char** names = nullptr;
+  ~NameList() {
+    for (char** name = names; name != nullptr && *name != nullptr; ++name) std::free(*name);
+    std::free(names);
+  }
+};
+
+Status sent(int result) {
+  if (result > 0) return {};
+  if (result == 0) {
+    return {MC_UNSUPPORTED,
+            "NOTIFY_SOCKET is no longer set; start mc-agent by systemd, or set "
+            "descriptor_store to keeper"};
+  }
+  return {MC_AGENT_UNAVAILABLE, errno_text("tell systemd", -result)};
+}
+
+// Systemd keeps what it was given until it is told to remove it, over any number of restarts, but
+// lets go of it when the unit is stopped for good.
+class SystemdStore final : public DescriptorStore {
+ public:
+  Result<std::map<std::string, Fd>> take_all() override;
+  Status put(const std::string& name, int fd) override;
+  Status drop(const std::string& name) override;
+  Status drop_all() override;
+  int death_fd() const override { return -1; }
+  Status restart() override { return {}; }
+
+ private:
+  static Status remove(const std::string& name);
+
+  std::set<std::string> names_;  // what systemd holds for us
+};
+
+Result<std::map<std::string, Fd>> SystemdStore::take_all() {
+  NameList list;
+  const int count = sd_listen_fds_with_names(1, &list.names);
+  if (count < 0) return fail(MC_INTERNAL, errno_text("read what systemd kept", -count));
+  std::map<std::string, Fd> kept;
+  for (int i = 0; i < count; ++i) {
+    // Owned first: what has no name of ours (a socket unit's, say) is closed here.
+    Fd fd(SD_LISTEN_FDS_START + i);
+    const std::string name = list.names[i];
+    if (is_store_name(name)) kept.insert_or_assign(name, std::move(fd));
+  }
+  for (const auto& [name, fd] : kept) names_.insert(name);
+  return kept;
+}
+
+Status SystemdStore::remove(const std::string& name) {
+  return sent(sd_pid_notify(0, 0, ("FDSTOREREMOVE=1\nFDNAME=" + name).c_str()));
+}
+
+Status SystemdStore::put(const std::string& name, int fd) {
+  if (auto status = check_store_entry(name, fd); !status.ok()) return status;
+  // Systemd would keep both under the name.
+  if (names_.contains(name)) {
+    if (auto status = remove(name); !status.ok()) return status;
+  }
+  // FDPOLL=0: systemd otherwise watches the descriptor and drops it at the first hang-up.
+  const std::string text = "FDSTORE=1\nFDNAME=" + name + "\nFDPOLL=0";
+  auto status = sent(sd_pid_notify_with_fds(0, 0, text.c_str(), &fd, 1));
+  if (status.ok()) names_.insert(name);
+  return status;
+}
+
+Status SystemdStore::drop(const std::string& name) {
+  if (auto status = check_store_name(name); !status.ok()) return status;
+  auto status = remove(name);
+  if (status.ok()) names_.erase(name);
+  return status;
+}
+
+Status SystemdStore::drop_all() {
+  while (!names_.empty()) {
+    if (auto status = drop(*names_.begin()); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DescriptorStore>> make_systemd_store() {
+  const char* const socket = std::getenv("NOTIFY_SOCKET");
+  if (socket == nullptr || *socket == '\0') {
+    return fail(MC_UNSUPPORTED,
+                "not started by systemd (NOTIFY_SOCKET is not set); use the unit mc-agent.service, "
+                "or set descriptor_store to keeper");
+  }
+  return std::make_unique<SystemdStore>();
+}
+
+}  // namespace mc::agent

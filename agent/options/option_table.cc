@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/options/option_table.h"
+
+#include "agent/pool/policy/policy.h"
+
+namespace mc::agent {
+namespace {
+
+constexpr std::uint64_t kMaxAnyPoolBytes = kMaxPoolBytesPerArena * kMaxArenas;
+// So that <runtime_dir>/keeper.sock, the longest name in it, is a socket path too.
+constexpr std::uint64_t kMaxRuntimeDirBytes = kMaxSocketPathBytes - sizeof("/keeper.sock") + 1;
+constexpr std::uint64_t kMaxUrlBytes = 4096;
+constexpr std::uint64_t kMaxKeyPathBytes = 4095;
+constexpr std::uint64_t kMaxAddressBytes = 255;
+constexpr std::uint32_t kMaxAckTimeout = 22;  // 17 s
+constexpr std::uint32_t kMaxSpinUs = 1000000;
+constexpr std::uint32_t kMaxKeepSeconds = 7 * 86400;
+constexpr std::uint64_t kLeastStripe = 1 << 20;
+
+template <auto kMember>
+OptionRow<Options> row(std::string_view name, ValueDomain domain, std::string_view help) {
+  return row_of<kMember, Options>(name, std::move(domain), help);
+}
+
+template <auto kMember>
+OptionRow<NamespaceOptions> tenant_row(std::string_view name, ValueDomain domain,
+                                       std::string_view help) {
+  return row_of<kMember, NamespaceOptions>(name, std::move(domain), help);
+}
+
+ValueDomain text(std::uint64_t max_bytes) { return {ValueKind::kText, 0, max_bytes, true, {}}; }
+ValueDomain path(std::uint64_t max_bytes) { return {ValueKind::kPath, 0, max_bytes, true, {}}; }
+ValueDomain choice(std::vector<std::string_view> words, bool may_be_empty = false) {
+  return {ValueKind::kChoice, 0, 0, may_be_empty, std::move(words)};
+}
+ValueDomain size(std::uint64_t lowest, std::uint64_t highest, bool may_be_zero) {
+  return {ValueKind::kSize, lowest, highest, may_be_zero, {}};
+}
+ValueDomain count(std::uint64_t lowest, std::uint64_t highest) {
+  return {ValueKind::kCount, lowest, highest, false, {}};
+}
+ValueDomain toggle() { return {ValueKind::kSwitch, 0, 1, true, {}}; }
+ValueDomain uids() { return {ValueKind::kUids, 0, 0, true, {}}; }
+
+constexpr std::string_view kHugePageWords[] = {"off", "try", "require"};
+
+OptionValue get_huge_pages(const Options& options) {
+  return std::string(kHugePageWords[static_cast<std::size_t>(options.huge_pages)]);
+}
+
+void set_huge_pages(Options& options, const OptionValue& value) {
+  const auto& word = std::get<std::string>(value);
+  options.huge_pages = word == "off"   ? HugePages::kOff
+                       : word == "try" ? HugePages::kTry
+                                       : HugePages::kRequire;
+}
+
+OptionValue get_isolated(const NamespaceOptions& options) {
+  return std::string(options.isolated ? "isolated" : "direct");
+}
+
+void set_isolated(NamespaceOptions& options, const OptionValue& value) {
+  options.isolated = std::get<std::string>(value) == "isolated";
+}
+
+std::vector<OptionRow<Options>> make_agent_rows() {
+  using O = Options;
+  const auto pool = size(kMinPoolBytes, kMaxAnyPoolBytes, false);
+  const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
+  return {
+      row<&O::runtime_dir>("runtime_dir", path(kMaxRuntimeDirBytes),
+                           "where the socket and the agent's state live; closed to others"),
+      row<&O::socket>("socket", path(kMaxSocketPathBytes),
+                      "the socket clients connect to; empty: agent.sock in runtime_dir"),
+      row<&O::socket_mode>("socket_mode", {ValueKind::kOctal, 0600, 0777, false, {}},
+                           "who may open the socket; users are checked besides"),
+      row<&O::allow_uids>("allow_uids", uids(),
+                          "users that may connect beside the agent's own and root"),
+      row<&O::pool_bytes>("pool_bytes", pool, "memory of the pool; at most 1TiB per arena"),
+      row<&O::max_pool_bytes>("max_pool_bytes", pool_or_zero,
+                              "how far the pool may be resized; 0: this host's memory"),
+      row<&O::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
+                              "live objects never exceed it; 0: the pool's size"),
+      row<&O::arenas>("arenas", count(1, kMaxArenas),
+                      "parts of the pool that are allocated independently"),
+      row<&O::policy>("policy", choice(policy_names(), true), "what a full pool gives up first"),
+      row<&O::mode>("mode", choice({"direct", "isolated"}),
+                    "direct: clients write into the pool themselves, at what was reserved for "
+                    "them; isolated: the agent copies"),
+      {"huge_pages", choice({"off", "try", "require"}), get_huge_pages, set_huge_pages,
+       "huge pages for the pool: try takes what there is, require refuses to start without"},
+      row<&O::session_quota_bytes>("session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
+                                   "reservations and staging of one client; 0: half of the "
+                                   "pool"),
+      row<&O::max_sessions_per_user>("max_sessions_per_user", count(1, MC_MAX_SESSIONS),
+                                     "clients that one user may have open; each namespace counts"),
+      row<&O::spin_us>("spin_us", count(0, kMaxSpinUs),
+                       "how long an idle agent looks at its rings before it sleeps, in "
+                       "microseconds"),
+      row<&O::descriptor_store>("descriptor_store", choice({"auto", "systemd", "keeper", "none"}),
+                                "who keeps the pool's memory while no agent runs"),
+      row<&O::keep_seconds>("keep_seconds", count(1, kMaxKeepSeconds),
+                            "how long the keeper waits for an agent to come back"),
+      row<&O::repeatable>("repeatable", toggle(),
+                          "the same calls by one client lead to the same evictions: a fixed hash "
+                          "seed, and no note of a use is taken in between; for replays"),
+      row<&O::isolated_allow_same_user>("isolated_allow_same_user", toggle(),
+                                        "isolated namespaces admit clients that run as the "
+                                        "agent's own user, who could read its memory anyway"),
+      row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
+                         "the least severe log lines that are written"),
+      row<&O::cluster_store>("cluster_store", text(kMaxUrlBytes),
+                             "where the cluster's leader is found: redis://, etcd://, or "
+                             "http://host:port/metadata; empty: only masters"),
+      row<&O::masters>("masters", text(kMaxUrlBytes),
+                       "addresses of masters, host:port with commas between them; without this, "
+                       "cluster_store and master_listen the agent is alone"),
+      row<&O::master_listen>("master_listen", text(kMaxAddressBytes),
+                             "IP address and port of a master that runs inside this agent; empty: "
+                             "none"),
+      row<&O::cluster_id>("cluster_id", {ValueKind::kName, 1, 0, false, {}},
+                          "the cluster's name in its store"),
+      row<&O::cluster_key_file>("cluster_key_file", path(kMaxKeyPathBytes),
+                                "the secret all members prove, of mode 0600; needed when listen "
+                                "is not local"),
+      row<&O::peer_tls_cert>("peer_tls_cert", path(kMaxKeyPathBytes),
+                             "PEM certificate chain; with peer_tls_key and peer_tls_ca, agents "
+                             "speak TLS 1.3 to each other and accept nobody who does not, and "
+                             "bytes come by TCP alone"),
+      row<&O::peer_tls_key>("peer_tls_key", path(kMaxKeyPathBytes),
+                            "PEM private key of peer_tls_cert"),
+      row<&O::peer_tls_ca>("peer_tls_ca", path(kMaxKeyPathBytes),
+                           "PEM certificates of who signs those of the cluster's agents"),
+      row<&O::peer_tls_name>("peer_tls_name", text(kMaxAddressBytes),
+                             "what the certificates of peers must be for; empty: the address that "
+                             "they advertise"),
+      row<&O::master_tls_ca>("master_tls_ca", path(kMaxKeyPathBytes),
+                             "PEM certificates of who signs those of the masters (their tls_cert); "
+                             "with it masters are spoken to under TLS 1.3 alone, and a master "
+                             "inside this agent shows peer_tls_cert"),
+      row<&O::master_tls_name>("master_tls_name", text(kMaxAddressBytes),
+                               "what the certificates of masters must be for; empty: the host of "
+                               "their address"),
+      row<&O::listen>("listen", text(kMaxAddressBytes),
+                      "IP address and port for peers; port 0: any"),
+      row<&O::advertise>("advertise", text(kMaxAddressBytes),
+                         "IP address and port that peers dial; empty: as listen"),
+      row<&O::zone>("zone", text(kMaxAddressBytes),
+                    "where this host stands, as a rack's or zone's name: near holders are read "
+                    "first"),
+      row<&O::transports>("transports", choice({"auto", "tcp", "rdma", "fabric"}),
+                          "how bytes come from peers: auto takes RDMA or an EFA where both hosts "
+                          "have it, else TCP; rdma and fabric (libfabric) refuse to start without "
+                          "a device"),
+      row<&O::rdma_devices>("rdma_devices", text(kMaxUrlBytes),
+                            "RDMA devices to use, as rdma link shows them, with commas between "
+                            "them; empty: all that have an active port"),
+      row<&O::fabric_provider>("fabric_provider",
+                               {ValueKind::kText, 1, kMaxAddressBytes, false, {}},
+                               "provider of libfabric, as fi_info names it: efa, or for instance "
+                               "tcp;ofi_rxm; the same at all hosts"),
+      row<&O::stripe_bytes>("stripe_bytes", size(kLeastStripe, kMaxAnyPoolBytes, true),
+                            "objects larger than this are put in stripes of this size on several "
+                            "hosts; 0: only those that no host has room for"),
+      row<&O::stripe_grace_seconds>("stripe_grace_seconds", count(1, kMaxKeepSeconds),
+                                    "how long stripes are kept while another host of their object "
+                                    "is lost, which may come back with its own"),
+      row<&O::rdma_ack_timeout>("rdma_ack_timeout", count(1, kMaxAckTimeout),
+                                "how long a packet may be unanswered before RDMA sends it again: "
+                                "4.096 us * 2^N; 14 is 67 ms"),
+  };
+}
+
+std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
+  using N = NamespaceOptions;
+  const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
+  return {
+      tenant_row<&N::name>("name", {ValueKind::kName, 1, 0, false, {}}, "what clients ask for"),
+      {"mode", choice({"direct", "isolated"}), get_isolated, set_isolated,
+       "direct: clients write into the pool themselves; isolated: the agent copies"},
+      tenant_row<&N::pool_bytes>("pool_bytes", pool_or_zero,
+                                 "memory of this namespace; 0: as the agent's pool_bytes"),
+      tenant_row<&N::max_pool_bytes>("max_pool_bytes", pool_or_zero,
+                                     "how far it may be resized; 0: this host's memory"),
+      tenant_row<&N::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
+                                     "live objects never exceed it; 0: the pool's size"),
+      tenant_row<&N::policy>("policy", choice(policy_names(), true),
+                             "what it gives up first; empty: as the agent's policy"),
+      tenant_row<&N::allow_uids>("allow_uids", uids(),
+                                 "users that may connect; empty: as the agent's allow_uids"),
+      tenant_row<&N::local>("local", toggle(),
+                            "true: of this host alone, though the agent is in a cluster"),
+  };
+}
+
+}  // namespace
+
+const std::vector<OptionRow<Options>>& agent_rows() {
+  static const auto rows = make_agent_rows();
+  return rows;
+}
+
+const std::vector<OptionRow<NamespaceOptions>>& namespace_rows() {
+  static const auto rows = make_namespace_rows();
+  return rows;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent's side of the rings: takes requests, carries them out on the session's
+// ObjectStore,
+//   answers each exactly once. A request that finds no room waits here until there is, until its
+//   deadline, or until it is cancelled.
+// Threads: the agent's loop.
+// Owns: requests that wait. Trusts: nothing; every record and argument is copied, then checked.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "agent/server/remote_request.h"
+#include "agent/server/session.h"
+#include "shm/messages.h"
+
+namespace mc::agent {
+
+class Server {
+ public:
+  // Null: this host is alone.
+  void set_cluster(Cluster* cluster) { cluster_ = cluster; }
+  // Serves up to kTurn requests of a channel. True if there were any.
+  bool serve(Session& session, std::uint32_t channel);
+  // Continues what waits; finishes what is past its deadline.
+  void retry_waiting(std::uint64_t now_ns);
+  bool anything_waits() const { return !waiting_.empty(); }
+  // Answers what has ended elsewhere in the cluster, and what is past its deadline.
+  void finish_remote_requests(std::uint64_t now_ns);
+  bool anything_away() const { return !away_.empty(); }
+  // Something that waits could go on at once: it only let others have a turn.
+  bool wants_turn() const { return wants_turn_; }
+  // Channels that got completions, for the loop to wake their clients and then to clear. Not only
+  // those it looks at: what has waited is answered when its channel may be asleep.
+  struct Answered {
+    Session* session;
+    std::uint32_t channel;
+  };
+  std::vector<Answered>& answered() { return answered_; }
+  // Forgets what the session's rings asked for: they start afresh, or the session is gone.
+  void forget(const Session& session);
+  // The session's client comes back: what it asks again was granted to it unheard, and goes back.
+  void expect_repeats(Session& session);
+  // Gives back one reservation. False: it is not the session's.
+  bool give_back(Session& session, std::uint32_t entry);
+  // Bytes of the session's reservations that a shrinking pool waits for.
+  static std::uint64_t reserved_in_tail_bytes(const Session& session);
+  // Gives back everything the session held. REQUIRES: its process is gone or said goodbye.
+  void release(Session& session);
+
+ private:
+  // A member of a staged group, copied into a reservation and not published yet.
+  struct Copied {
+    std::string key;
+    PutOrder order;  // its key is not to be used
+  };
+  // The item at hand, when another host is to hold it: how far its bytes are summed, who is asked,
+  // and when to ask again.
+  struct Elsewhere {
+    std::uint64_t summed_bytes = 0;
+    std::uint64_t sum = 0;
+    std::shared_ptr<RemoteRequest> remote_request;
+    std::uint64_t next_ns = 0;
+  };
+  // A request in progress; items before next are done.
+  struct Work {
+    Session* session = nullptr;
+    std::uint32_t channel = 0;
+    shm::Request request{};
+    shm::ArgumentReader reader;
+    std::uint32_t next = 0;
+    mc_status first_failure = MC_OK;
+    shm::ItemResult last{};
+    // The item that waits, and how far its bytes are copied (kPutStaged).
+    bool has_item = false;
+    shm::ArgumentReader::Item item;
+    std::uint64_t copied_bytes = 0;
+    std::uint64_t sum = 0;
+    std::uint32_t entry = shm::kNoRefill;
+    std::vector<Copied> group{};
+    std::shared_ptr<RemoteRequest> remote_request{};  // what is done elsewhere
+    std::uint64_t begun_ns = 0;                       // the item's wait for room
+    Elsewhere elsewhere{};
+  };
+  enum class Step { kDone, kWait, kAgain, kAway };
+  static constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
+  static mc_status status_of(ObjectStore::Put put);
+  static Step waiting_step(ObjectStore::Reserve result);
+  static PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request);
+
+  void start(Session& session, std::uint32_t channel, const shm::Request& request);
+  Step proceed(Work& work);
+  Step put(Work& work);
+  void prefetch_items(const Work& work);
+  Step put_group(Work& work);
+  Step publish_group(Work& work, std::vector<PutOrder>& orders);
+  void end_group(Work& work, mc_status status, std::size_t failed);
+  Step reserve(Work& work);
+  void abandon(Work& work);
+  Step remove(Work& work);
+  Step ask_cluster(Work& work, RemoteRequest::Kind kind);
+  void announce(Work& work, std::uint32_t number, std::uint32_t entry);
+  Step finish_put(Work& work);
+  Step send_away(Work& work);
+  // server_staged.cc
+  Step put_staged(Work& work);
+  Step put_staged_group(Work& work);
+  static bool item_is_sound(const Work& work);
+  Step begin_copy(Work& work, mc_status& failure);
+  Step copy_part(Work& work);
+  Step copy_staged(Work& work);
+  void give_back_copy(Work& work);
+  // server_elsewhere.cc: objects that find no room here.
+  bool may_go_elsewhere(Work& work, ObjectStore::Reserve result);
+  bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
+  bool capacity_for(const Work& work, std::uint64_t bytes);
+  Step place_elsewhere(Work& work);
+  bool take_placed(Work& work, mc_status& status);
+  void finish_remote_request(Work& work);
+  void set_pin(Work& work);
+  mc_status cancel(const Session& session, std::uint32_t channel, std::uint64_t request_id);
+
+  bool next_item(Work& work);
+  void finish_item(Work& work, mc_status status, shm::ItemResult result = kNothing);
+  void complete(Work& work, mc_status status);
+  void refill(Work& work, std::uint64_t bytes, shm::ItemResult& result);
+  static bool over_quota(const Session& session, std::uint64_t bytes);
+  ObjectStore::Reserve grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry);
+  void take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id);
+  using Waiting = std::list<Work>::iterator;
+  Waiting stop_waiting(std::list<Work>& list, Waiting at);
+  void drop_from_ledger(Session& session, std::uint32_t entry, std::uint64_t bytes);
+
+  Cluster* cluster_ = nullptr;
+  std::list<Work> waiting_;  // for room
+  std::list<Work> away_;     // for the cluster
+  bool wants_turn_ = false;
+  std::uint64_t turn_ = 1;
+  std::vector<Answered> answered_;
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/server/session.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "libmc/base/failpoint.h"
+#include "shm/beacon.h"
+#include "shm/doorbell.h"
+
+namespace mc::agent {
+
+Result<std::unique_ptr<Session>> Session::create(std::uint64_t id, std::uint64_t secret,
+                                                 std::uint32_t channel_count, std::uint64_t node_id,
+                                                 std::uint64_t incarnation) {
+  auto session = std::unique_ptr<Session>(new Session(id, secret));
+  const std::uint64_t size = shm::session_file_bytes(channel_count);
+  auto file = MemoryFile::create("mc-session", size);
+  if (!file) return fail(file.error());
+  session->file_ = std::move(*file);
+  if (Status status = session->file_.reserve(0, sizeof(shm::SessionHeader)); !status.ok()) {
+    return fail(status);
+  }
+  auto mapping = Mapping::map(session->file_.fd(), size, Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  session->mapping_ = std::move(*mapping);
+  shm::SessionHeader& header = *session->header();
+  header.file = shm::make_header(shm::FileKind::kSession, size, node_id, incarnation);
+  header.session_id = id;
+  header.channel_count = channel_count;
+  shm::init_beacon(header);
+  session->channels.resize(channel_count);
+  session->restart_rings(incarnation);
+  return session;
+}
+
+Result<std::unique_ptr<Session>> Session::adopt(std::uint64_t id, std::uint64_t secret,
+                                                MemoryFile file) {
+  auto session = std::unique_ptr<Session>(new Session(id, secret));
+  session->file_ = std::move(file);
+  const std::uint64_t size = session->file_.size_bytes();
+  // The client can write its header, so the number of channels comes from the sealed size.
+  const std::uint64_t channel_bytes = size - shm::session_file_bytes(0);
+  if (size < shm::session_file_bytes(1) || channel_bytes % sizeof(shm::Channel) != 0 ||
+      channel_bytes / sizeof(shm::Channel) > MC_MAX_CHANNELS) {
+    return fail(MC_CORRUPT, "a kept session file has a size that no session has");
+  }
+  auto mapping = Mapping::map(session->file_.fd(), size, Mapping::Access::kReadWrite);
+  if (!mapping) return fail(mapping.error());
+  session->mapping_ = std::move(*mapping);
+  session->channels.resize(channel_bytes / sizeof(shm::Channel));
+  // A client with the descriptor could have punched holes; touching one must not raise SIGBUS.
+  if (Status status = session->file_.reserve(0, sizeof(shm::SessionHeader)); !status.ok()) {
+    return fail(status);
+  }
+  for (std::uint32_t number = 0; number < session->channels.size(); ++number) {
+    // A channel that was never opened is a hole in the file.
+    const auto begin = static_cast<off_t>(shm::channel_offset(number));
+    const off_t data = ::lseek(session->file_.fd(), begin, SEEK_DATA);
+    session->channels[number].opened_once =
+        data >= begin && data < begin + static_cast<off_t>(sizeof(shm::Channel));
+  }
+  return session;
+}
+
+void Session::restart_rings(std::uint64_t incarnation) {
+  ++restarts_;
+  epoch_ = static_cast<std::uint32_t>((incarnation * 1024 + restarts_) & 0xffffff);
+  if (epoch_ == 0) epoch_ = 1;
+  for (ChannelState& channel : channels) {
+    const bool opened_once = channel.opened_once;
+    channel = ChannelState{};
+    channel.opened_once = opened_once;
+  }
+}
+
+Status Session::open_channel(std::uint32_t number) {
+  if (number >= channels.size()) {
+    return {MC_INVALID_ARGUMENT,
+            "channel " + std::to_string(number) + " of " + std::to_string(channels.size())};
+  }
+  ChannelState& state = channels[number];
+  if (state.open) return {MC_INVALID_ARGUMENT, "the channel is open already"};
+  if (Status status = file_.reserve(shm::channel_offset(number), sizeof(shm::Channel));
+      !status.ok()) {
+    return status;
+  }
+  MC_FAILPOINT("session.channel_reserved");
+  state.shared = reinterpret_cast<shm::Channel*>(mapping_.data() + shm::channel_offset(number));
+  state.requests = shm::RingConsumer(state.shared->requests, epoch_);
+  state.completions = shm::RingProducer(state.shared->completions, epoch_);
+  state.touches = shm::TouchReader(state.shared);
+  // Closed eyes: the first request rings the bell.
+  shm::announce_agent_sleep(state.shared->header);
+  state.shared->header.epoch.store_release(epoch_);
+  state.open = true;
+  state.opened_once = true;
+  return {};
+}
+
+Status Session::open_staging(std::uint64_t bytes) {
+  if (staging_file_) return {MC_BUSY, "the session has staging memory already"};
+  if (bytes == 0 || bytes > MC_MAX_STAGING_BYTES || bytes > tenant->session_quota_bytes()) {
+    return {MC_QUOTA_EXCEEDED, "staging of " + std::to_string(bytes) +
+                                   " bytes is more than the session's quota of " +
+                                   std::to_string(tenant->session_quota_bytes()) +
+                                   "; lower staging_bytes or raise session_quota_bytes"};
+  }
+  auto file = MemoryFile::create("mc-staging", bytes);
+  if (!file) return file.error();
+  if (Status status = file->reserve(0, file->size_bytes()); !status.ok()) return status;
+  return adopt_staging(std::move(*file));
+}
+
+Status Session::adopt_staging(MemoryFile file) {
+  auto mapping = Mapping::map(file.fd(), file.size_bytes(), Mapping::Access::kRead);
+  if (!mapping) return mapping.error();
+  staging_file_ = std::move(file);
+  staging_mapping_ = std::move(*mapping);
+  return {};
+}
+
+void Session::collect_pins(std::vector<std::uint64_t>& pins) const {
+  for (std::uint32_t number = 0; number < channels.size(); ++number) {
+    if (!channels[number].opened_once) continue;
+    const auto* channel =
+        reinterpret_cast<const shm::Channel*>(mapping_.data() + shm::channel_offset(number));
+    for (const shm::Word64& slot : channel->pins) {
+      const std::uint64_t pin = slot.load_relaxed();
+      if (pin != 0) pins.push_back(pin);
+    }
+  }
+}
+
+void Session::take_touches() {
+  for (ChannelState& channel : channels) {
+    if (!channel.open) continue;
+    const auto use = [this](std::uint32_t entry) { tenant->store->touch(entry); };
+    if (!channel.touches.drain_all(use)) continue;
+    shm::Word32& round = channel.shared->header.touch_round;
+    round.store_relaxed(round.load_relaxed() + 1);
+  }
+}
+
+std::uint64_t Session::pinned_count() const {
+  std::vector<std::uint64_t> pins;
+  collect_pins(pins);
+  return pins.size();
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a client as its agent sees it: the shared session file, its channels, and the ledger
+// of
+//   what it holds.
+//
+//   connected ──socket closed──► detached ──hello with id and secret──► connected
+//       └──goodbye, or its process ended (pidfd)──► gone: everything it held comes back at once
+// Threads: the agent's loop.
+// Owns: descriptors and mappings. Trusts: nothing in the session file; see shm/messages.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/unordered/unordered_flat_set.hpp>
+
+#include "agent/server/tenant.h"
+#include "libmc/base/fd.h"
+#include "libmc/base/memory_file.h"
+#include "shm/layout.h"
+#include "shm/ring.h"
+#include "shm/touch_ring.h"
+
+namespace mc::agent {
+
+struct ChannelState {
+  shm::Channel* shared = nullptr;
+  shm::RingConsumer requests;
+  shm::RingProducer completions;
+  shm::TouchReader touches;
+  bool open = false;
+  bool opened_once = false;  // its pin slots may be in use, also while it is closed
+  bool active = false;       // looked at in every round; else its client rings first
+  bool needs_wake = false;   // got a completion in this round
+  std::uint64_t last_work_ns = 0;
+  std::uint32_t waiting = 0;  // requests of it that wait in the Server
+};
+
+class Session {
+ public:
+  // A new session file for this many channels. Errors: MC_NO_MEMORY.
+  static Result<std::unique_ptr<Session>> create(std::uint64_t id, std::uint64_t secret,
+                                                 std::uint32_t channel_count, std::uint64_t node_id,
+                                                 std::uint64_t incarnation);
+  // The file of an earlier agent. Errors: MC_CORRUPT.
+  static Result<std::unique_ptr<Session>> adopt(std::uint64_t id, std::uint64_t secret,
+                                                MemoryFile file);
+
+  // Takes memory for the channel and starts its rings afresh under epoch().
+  Status open_channel(std::uint32_t number);
+  // Takes memory for staging. Errors: MC_QUOTA_EXCEEDED, MC_NO_MEMORY, MC_BUSY if there is some.
+  Status open_staging(std::uint64_t bytes);
+  Status adopt_staging(MemoryFile file);
+  // Closes all channels and counts the rings' epoch up.
+  void restart_rings(std::uint64_t incarnation);
+  void collect_pins(std::vector<std::uint64_t>& pins) const;
+  std::uint64_t pinned_count() const;
+  // Passes on to the policy what the client's threads noted since the last time.
+  void take_touches();
+
+  shm::SessionHeader* header() const {
+    return reinterpret_cast<shm::SessionHeader*>(mapping_.data());
+  }
+  std::uint32_t epoch() const { return epoch_; }
+  std::uint64_t staging_bytes() const { return staging_mapping_.size_bytes(); }
+  const std::byte* staging() const { return staging_mapping_.data(); }
+  const MemoryFile& file() const { return file_; }
+  const MemoryFile& staging_file() const { return staging_file_; }
+
+  const std::uint64_t id;
+  const std::uint64_t secret;
+  std::uint32_t uid = 0;
+  int pid = 0;
+  std::string label;
+  std::shared_ptr<Tenant> tenant;
+  int connection_fd = -1;  // -1: detached
+  bool beacon_watched = false;
+  bool unused = false;  // made by this agent, and never had a channel or staging
+  Fd pidfd;
+  Fd agent_event;   // the client signals it
+  Fd client_event;  // the agent signals it
+  std::vector<ChannelState> channels;
+  bool suspected = false;
+  std::uint64_t opened_ns = 0;
+  std::uint64_t request_count = 0;
+  std::uint64_t bad_request_count = 0;
+
+  // The ledger.
+  boost::unordered_flat_set<std::uint32_t> reserved;
+  std::uint64_t reserved_bytes = 0;
+  // Reservations of before the client came back, by the request whose answer may have been lost. A
+  // client that asks the same again has not heard of them.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> unheard;
+
+ private:
+  Session(std::uint64_t session_id, std::uint64_t session_secret)
+      : id(session_id), secret(session_secret) {}
+
+  MemoryFile file_;
+  Mapping mapping_;
+  MemoryFile staging_file_;
+  Mapping staging_mapping_;
+  std::uint32_t epoch_ = 0;
+  std::uint32_t restarts_ = 0;
+};
+
+}  // namespace mc::agent

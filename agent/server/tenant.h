@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a namespace of the agent: a pool of its own, its rules, and who may use it.
+// Threads: the agent's loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/pool/object_store.h"
+
+namespace mc::agent {
+
+struct Tenant {
+  std::string name;
+  bool isolated = false;
+  bool clustered = false;  // other hosts' objects are found too
+  bool temporary = false;  // made by an admin verb, not by the configuration
+  std::vector<std::uint32_t> allow_uids;
+  std::uint64_t quota_option_bytes = 0;  // 0: half of the pool, whatever its size is now
+  std::uint64_t next_reservation_cache_question_ns = 0;  // while it shrinks
+  std::unique_ptr<ObjectStore> store;
+
+  std::uint64_t session_quota_bytes() const {
+    return quota_option_bytes != 0 ? quota_option_bytes : store->pool().target_bytes() / 2;
+  }
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include "ctl/doctor/doctor_checks.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::uint32_t kOthersAny = 0007;
+constexpr std::uint32_t kOthersWrite = 0002;
+constexpr std::uint32_t kGroupWrite = 0020;
+
+// Neither us, nor root, nor the user of the agent that answered (whose socket file it is).
+bool strange_owner(const PathFacts& path, const AgentFacts& agent) {
+  return path.uid != 0 && path.uid != agent.our_uid &&
+         !(agent.answered && path.uid == agent.socket_facts.uid);
+}
+
+std::string mode_text(const PathFacts& path) {
+  return fmt::format("mode {:04o}, owner {}", path.mode, path.uid);
+}
+
+}  // namespace
+
+Verdict check_directory(const AgentFacts& agent) {
+  const PathFacts& path = agent.directory_facts;
+  const std::string name = "directory";
+  const std::string finding = agent.directory + ": " + mode_text(path);
+  if (!path.exists || !path.is_directory) {
+    return {name, agent.answered ? Health::kWarn : Health::kFail,
+            agent.directory + (path.exists ? " is no directory" : " does not exist"),
+            "start mc-agent, which makes it, or mkdir -m 0700 " + agent.directory};
+  }
+  if (strange_owner(path, agent)) {
+    return {name, Health::kFail, finding + ": somebody else could pose as the agent",
+            "another --runtime-dir, owned by the agent's user, mode 0700"};
+  }
+  if ((path.mode & (kOthersWrite | kGroupWrite)) != 0) {
+    return {name, Health::kFail, finding + ": others can replace the socket",
+            "chmod 0700 " + agent.directory};
+  }
+  // systemd's unit lets a group in (0750), so that its members may connect.
+  if ((path.mode & kOthersAny) != 0) {
+    return {name, Health::kWarn, finding + ": every user can reach the socket",
+            "chmod 0700 " + agent.directory + ", or 0750 to let a group in"};
+  }
+  return {name, Health::kOk, finding, {}};
+}
+
+Verdict check_socket(const AgentFacts& agent) {
+  const PathFacts& path = agent.socket_facts;
+  const std::string name = "socket";
+  if (!path.exists) {
+    return {name, Health::kFail, agent.socket + " does not exist",
+            "start mc-agent, or name its socket with --agent or MC_AGENT"};
+  }
+  if (!path.is_socket) {
+    return {name, Health::kFail, agent.socket + " is no socket",
+            "name the agent's socket, usually RUNTIME-DIR/agent.sock"};
+  }
+  const std::string finding = agent.socket + ": " + mode_text(path);
+  const bool reachable_by_all = (agent.directory_facts.mode & 0001) != 0;
+  if ((path.mode & kOthersWrite) != 0 && reachable_by_all) {
+    return {name, Health::kWarn, finding + ": every user may connect", "chmod o= " + agent.socket};
+  }
+  return {name, Health::kOk, finding, {}};
+}
+
+Verdict check_agent(const AgentFacts& agent) {
+  const std::string name = "agent";
+  if (!agent.answered) {
+    return {name, Health::kFail, "does not answer: " + agent.error,
+            "start mc-agent, or name its socket with --agent or MC_AGENT"};
+  }
+  const std::string finding = fmt::format("answers, pid {}", agent.pid);
+  if (!agent.ready) {
+    return {name, Health::kWarn, finding + ", still recovering",
+            "wait a moment; mcctl status shows when it is ready"};
+  }
+  return {name, Health::kOk, finding, {}};
+}
+
+Verdict check_agent_version(const AgentFacts& agent) {
+  const std::string name = "version";
+  if (!agent.answered) {
+    return {name, Health::kWarn, "mcctl " + agent.our_version + ", agent unknown",
+            "start mc-agent, then run this again"};
+  }
+  if (agent.version != agent.our_version) {
+    return {name, Health::kWarn,
+            fmt::format("mcctl {}, agent {}", agent.our_version, agent.version),
+            "install both from one release, then restart the agent: it keeps its objects"};
+  }
+  return {name, Health::kOk, "mcctl and agent " + agent.version, {}};
+}
+
+Verdict check_transports(const HostFacts& host, const AgentFacts& agent) {
+  const std::string name = "transports";
+  if (!agent.answered) {
+    return {name, Health::kWarn, "how bytes come from peers is unknown",
+            "start mc-agent, then run this again"};
+  }
+  if (!agent.in_cluster) return {name, Health::kOk, "none: the agent is in no cluster", {}};
+  const std::string& obstacles = agent.one_sided_obstacles;
+  if (agent.one_sided.empty()) {
+    const std::string finding = "TCP alone" + (obstacles.empty() ? "" : ": " + obstacles);
+    if (obstacles.empty() || host.rdma_devices.empty()) return {name, Health::kOk, finding, {}};
+    return {
+        name, Health::kWarn, fmt::format("{}; this host has {}", finding, host.rdma_devices),
+        "mend what is named, then restart the agent: it keeps its objects; if TCP is meant, say "
+        "transports = \"tcp\""};
+  }
+  const std::string finding =
+      fmt::format("TCP, and {} for large reads ({})", agent.one_sided, agent.one_sided_devices);
+  if (obstacles.empty()) return {name, Health::kOk, finding, {}};
+  return {name, Health::kWarn, finding + "; not used: " + obstacles,
+          "mend what is named, then restart the agent: it keeps its objects; mcctl rails shows "
+          "each way"};
+}
+
+}  // namespace mc::ctl

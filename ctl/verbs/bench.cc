@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: `mcctl bench`: this host's data path beside the machine's own limit in the same run.
+// Threads: the main one. Owns: the client, the helper processes and the memory of a run.
+#include <json/value.h>
+#include <json/writer.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctl/bench/cases.h"
+#include "ctl/bench/remote.h"
+#include "ctl/bench/transport_case.h"
+#include "ctl/bench/transport_options.h"
+#include "ctl/command.h"
+#include "ctl/text/size.h"
+#include "ctl/text/table.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::uint64_t kMaxKeys = 100'000'000;
+constexpr std::uint64_t kQuickPoolBytes = std::uint64_t{512} << 20;
+constexpr std::uint64_t kPoolBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kMinObjectBytes = 64;
+constexpr std::uint64_t kMaxObjectBytes = std::uint64_t{1} << 30;
+constexpr double kQuickSeconds = 0.3;
+constexpr unsigned kQuickRounds = 3;
+constexpr std::uint64_t kWarmUpBatch = 32;
+constexpr std::size_t kWarmUpBytes = std::size_t{256} << 10;
+
+struct BenchOptions {
+  std::vector<std::string> cases;
+  std::vector<std::string> sizes;
+  std::string keys = "1000";
+  double seconds = 2;
+  unsigned rounds = 5;
+  bool quick = false;
+  bool embedded = false;
+  bool remote = false;
+  std::string pool_bytes;
+  TransportOptions transport;
+};
+
+// A case at a size.
+struct Step {
+  std::size_t size;
+  std::function<CaseResult(BenchRig&)> run;
+};
+
+int stop(Context& context, int exit_code, const std::string& text) {
+  std::fprintf(stderr, "mcctl bench: %s\n", text.c_str());
+  return context.exit_code = exit_code;
+}
+
+// "1000", "64k", "1M", "10M": powers of 1000.
+std::optional<std::uint64_t> parse_key_count(const std::string& text) {
+  std::size_t digits = 0;
+  std::uint64_t value = 0;
+  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9' && digits < 10) {
+    value = value * 10 + static_cast<std::uint64_t>(text[digits++] - '0');
+  }
+  const std::string unit = text.substr(digits);
+  if (unit == "k" || unit == "K")
+    value *= 1000;
+  else if (unit == "m" || unit == "M")
+    value *= 1'000'000;
+  else if (!unit.empty())
+    return std::nullopt;
+  if (digits == 0 || value == 0 || value > kMaxKeys) return std::nullopt;
+  return value;
+}
+
+std::optional<std::vector<std::size_t>> parse_sizes(const BenchOptions& options) {
+  std::vector<std::size_t> sizes;
+  for (const std::string& text : options.sizes) {
+    const auto size = parse_bytes(text);
+    if (!size || *size < kMinObjectBytes || *size > kMaxObjectBytes) return std::nullopt;
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+std::vector<Step> steps_of(const std::vector<BenchCase>& cases, const BenchOptions& options,
+                           const std::vector<std::size_t>& sizes) {
+  std::vector<Step> steps;
+  for (const BenchCase& one : cases) {
+    const bool wanted =
+        options.cases.empty() ||
+        std::find(options.cases.begin(), options.cases.end(), one.name) != options.cases.end();
+    if (!wanted) continue;
+    const bool sized = one.sizes.front() != 0;
+    for (const std::size_t size : sized && !sizes.empty() ? sizes : one.sizes) {
+      steps.push_back({size, [run = one.run, size](BenchRig& rig) { return run(rig, size); }});
+      if (std::string_view(one.name) != "put_batch") continue;
+      steps.push_back({size, [size](BenchRig& rig) { return run_put_batch(rig, size, 2); }});
+    }
+  }
+  return steps;
+}
+
+std::vector<Step> plan_steps(const BenchOptions& options, const std::vector<std::size_t>& sizes) {
+  std::vector<Step> steps = steps_of(get_cases(), options, sizes);
+  // Cases of one size share their objects, which take longer to store than to get.
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const Step& a, const Step& b) { return a.size < b.size; });
+  // Large values first: a pool full of small ones has no room for a large one in one piece, and
+  // what would be measured is the eviction of half of them.
+  std::vector<Step> puts = steps_of(put_cases(), options, sizes);
+  std::stable_sort(puts.begin(), puts.end(),
+                   [](const Step& a, const Step& b) { return a.size > b.size; });
+  for (Step& step : puts) steps.push_back(std::move(step));
+  return steps;
+}
+
+// ---- output ----
+
+double ratio_of(const CaseResult& result) {
+  return result.of_limit.p50_ns > 0 ? result.ours.p50_ns / result.of_limit.p50_ns : 0;
+}
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f", value);
+  return text;
+}
+
+std::string json_line(const CaseResult& result) {
+  Json::Value json;
+  json["case"] = result.name;
+  json["size"] = Json::UInt64{result.size};
+  json["keys"] = Json::UInt64{result.keys};
+  json["measured_keys"] = Json::UInt64{result.measured_keys};
+  json["batch"] = Json::UInt64{result.batch};
+  json["clients"] = result.clients;
+  if (!result.error.empty()) {
+    json["error"] = result.error;
+  } else {
+    const auto or_null = [](double value) {
+      return value > 0 ? Json::Value(value) : Json::Value();
+    };
+    json["p50_ns"] = result.ours.p50_ns;
+    json["p99_ns"] = result.ours.p99_ns;
+    json["bytes_per_s"] = or_null(result.bytes_per_s);
+    json["limit"] = result.limit;
+    json["limit_p50_ns"] = or_null(result.of_limit.p50_ns);
+    json["limit_p99_ns"] = or_null(result.of_limit.p99_ns);
+    json["limit_bytes_per_s"] = or_null(result.limit_bytes_per_s);
+    json["ratio"] = or_null(ratio_of(result));
+    if (result.bytes_per_s > 0 && result.limit_bytes_per_s > 0) {
+      json["share_of_limit"] = result.bytes_per_s / result.limit_bytes_per_s;
+    }
+    if (result.copy_p50_ns > 0) {
+      json["memcpy_p50_ns"] = result.copy_p50_ns;
+      json["share_of_memcpy"] = result.copy_p50_ns / result.ours.p50_ns;
+    }
+    if (result.target_ns > 0) json["target_ns"] = result.target_ns;
+  }
+  Json::StreamWriterBuilder builder;
+  builder["indentation"] = "";
+  builder["precision"] = 6;
+  return Json::writeString(builder, json) + "\n";
+}
+
+std::vector<std::string> table_row(const CaseResult& result) {
+  std::string name = result.name;
+  if (result.batch > 1) name += " x" + std::to_string(result.batch);
+  if (result.clients > 1) name += ", " + std::to_string(result.clients) + " clients";
+  const std::string size = result.size == 0 ? "-" : format_bytes(result.size);
+  if (!result.error.empty()) return {name, size, "failed"};
+  const auto rate = [](double value) {
+    return value > 0 ? format_bytes(static_cast<std::uint64_t>(value)) + "/s" : "-";
+  };
+  std::string limit = result.limit;
+  if (result.target_ns > 0) limit = "target " + format_duration_ns(result.target_ns);
+  const bool limited = result.of_limit.p50_ns > 0;
+  return {name,
+          size,
+          format_duration_ns(result.ours.p50_ns),
+          format_duration_ns(result.ours.p99_ns),
+          rate(result.bytes_per_s),
+          limited ? format_duration_ns(result.of_limit.p50_ns) : "-",
+          rate(result.limit_bytes_per_s),
+          limited ? number(ratio_of(result)) : "-",
+          limit};
+}
+
+// ---- the run ----
+
+// What must be made before a client is opened comes first.
+struct Helpers {
+  Fd region_file;
+  std::optional<PingPeer> ping;
+  std::optional<PutPeer> second;
+};
+
+Status start_helpers(Helpers& helpers, const BenchOptions& options, const Context& context) {
+  Result<Fd> file = make_region_file();
+  if (!file) return file.error();
+  helpers.region_file = std::move(*file);
+  Result<PingPeer> ping = PingPeer::start();
+  if (!ping) return ping.error();
+  helpers.ping.emplace(std::move(*ping));
+  if (options.embedded) return {};
+  std::signal(SIGPIPE, SIG_IGN);  // an order to a helper that died is a failed case, no more
+  const PutPeerPlan plan{.agent = context.agent,
+                         .name_space = context.name_space,
+                         .timeout_ns = context.timeout_ms * 1'000'000};
+  Result<PutPeer> second = PutPeer::start(plan, helpers.region_file);
+  if (!second) return second.error();
+  helpers.second.emplace(std::move(*second));
+  return {};
+}
+
+struct ClientCloser {
+  void operator()(mc_client* client) const { mc_close(client); }
+};
+using Client = std::unique_ptr<mc_client, ClientCloser>;
+
+Result<Client> open_client(const BenchOptions& options, const Context& context) {
+  std::uint64_t pool_bytes = options.quick ? kQuickPoolBytes : kPoolBytes;
+  if (!options.pool_bytes.empty()) {
+    const auto parsed = parse_bytes(options.pool_bytes);
+    if (!parsed) return fail(MC_INVALID_ARGUMENT, "--pool-bytes is not a size");
+    pool_bytes = *parsed;
+  }
+  const std::string config = "pool_bytes=" + std::to_string(pool_bytes) + "\n";
+  mc_open_options open = MC_OPEN_OPTIONS_INIT;
+  open.agent = options.embedded        ? "embedded"
+               : context.agent.empty() ? nullptr
+                                       : context.agent.c_str();
+  open.name_space = context.name_space.c_str();
+  open.label = "mcctl-bench";
+  open.timeout_ns = context.timeout_ms * 1'000'000;
+  if (options.embedded) open.embedded_config = config.c_str();
+  mc_client* client = nullptr;
+  if (const mc_status status = mc_open(&open, &client); status != MC_OK) {
+    return fail(status, mc_last_error());
+  }
+  return Client(client);
+}
+
+// Puts as many bytes as the pool holds, so that no put that is measured meets an untouched page.
+Status touch_pool(mc_client* client, std::uint64_t pool_bytes) {
+  const std::vector<unsigned char> value(kWarmUpBytes, 1);
+  const mc_slice piece{value.data(), value.size()};
+  const std::uint64_t seed = random_seed();
+  std::vector<BenchKey> keys(kWarmUpBatch);
+  std::vector<mc_put_item> items(kWarmUpBatch);
+  for (std::uint64_t number = 0; number * kWarmUpBytes < pool_bytes; number += kWarmUpBatch) {
+    for (std::uint64_t i = 0; i < kWarmUpBatch; ++i) {
+      keys[i] = bench_key(seed, number + i);
+      items[i] = mc_put_item{};
+      items[i].key = keys[i].slice();
+      items[i].pieces = &piece;
+      items[i].piece_count = 1;
+    }
+    const mc_status status = mc_put_batch(client, items.data(), items.size(), nullptr);
+    if (status != MC_OK) return Status(status, mc_last_error());
+  }
+  // All of them go again: they would only be in the way of the objects to get.
+  std::vector<mc_slice> slices(kWarmUpBatch);
+  std::vector<mc_status> statuses(kWarmUpBatch);
+  for (std::uint64_t number = 0; number * kWarmUpBytes < pool_bytes; number += kWarmUpBatch) {
+    for (std::uint64_t i = 0; i < kWarmUpBatch; ++i) {
+      keys[i] = bench_key(seed, number + i);
+      slices[i] = keys[i].slice();
+    }
+    mc_remove_batch(client, slices.data(), slices.size(), statuses.data(), 0);
+  }
+  return {};
+}
+
+// A line for each result, or all of them in a table at the end.
+class Results {
+ public:
+  explicit Results(Context& context) : context_(context) {}
+  void take(const CaseResult& result) {
+    if (!result.error.empty()) {
+      stop(context_, 1, result.name + " " + format_bytes(result.size) + ": " + result.error);
+    }
+    if (context_.json) {
+      std::printf("%s", json_line(result).c_str());
+      std::fflush(stdout);
+    }
+    table_.add_row(table_row(result));
+  }
+  int finish() const {
+    if (!context_.json) std::printf("%s", table_.to_string().c_str());
+    return context_.exit_code;
+  }
+
+ private:
+  Context& context_;
+  Table table_{{"case", "size", "p50", "p99", "rate", "limit p50", "limit rate", "ratio", "limit"}};
+};
+
+int run_steps(const std::vector<Step>& steps, BenchRig& rig, Context& context) {
+  Results results(context);
+  for (const Step& step : steps) results.take(step.run(rig));
+  return results.finish();
+}
+
+int bench_remote(const SamplePlan& plan, Context& context) {
+  Results results(context);
+  const Status status =
+      run_remote_cases(plan, context.timeout_ms * 1'000'000,
+                       [&results](const CaseResult& result) { results.take(result); });
+  if (!status.ok()) return stop(context, 1, status.to_string());
+  return results.finish();
+}
+
+int bench_transport(const TransportOptions& options, const SamplePlan& sample, Context& context) {
+  const auto plan = plan_transport(options, sample);
+  if (!plan) {
+    return stop(context, plan.error().code() == MC_INVALID_ARGUMENT ? 2 : 1,
+                plan.error().to_string());
+  }
+  if (!options.listen.empty()) {
+    std::fprintf(stderr, "mcctl bench: %s serves %s of memory at %s\n", options.transport.c_str(),
+                 options.target_bytes.c_str(), options.listen.c_str());
+    return stop(context, 1, listen_as_target(*plan, options.listen).to_string());
+  }
+  Results results(context);
+  const Status status =
+      run_transport_cases(*plan, context.timeout_ms * 1'000'000,
+                          [&results](const CaseResult& result) { results.take(result); });
+  if (!status.ok()) return stop(context, 1, status.to_string());
+  return results.finish();
+}
+
+int bench(const BenchOptions& options, Context& context) {
+  const auto keys = parse_key_count(options.keys);
+  if (!keys) return stop(context, 2, "--keys: \"" + options.keys + "\" is not a count up to 100M");
+  const auto sizes = parse_sizes(options);
+  if (!sizes) return stop(context, 2, "--sizes: sizes from 64 B to 1 GiB, such as 4KiB,1MiB");
+  BenchRig rig;
+  rig.plan.keys = *keys;
+  rig.plan.sample.seconds = options.quick ? kQuickSeconds : options.seconds;
+  rig.plan.sample.rounds = options.quick ? kQuickRounds : options.rounds;
+
+  if (!options.transport.transport.empty()) {
+    return bench_transport(options.transport, rig.plan.sample, context);
+  }
+  if (options.remote) return bench_remote(rig.plan.sample, context);
+  Helpers helpers;
+  if (const Status started = start_helpers(helpers, options, context); !started.ok()) {
+    return stop(context, 1, started.to_string());
+  }
+  const Result<Client> client = open_client(options, context);
+  if (!client) return stop(context, 1, client.error().to_string());
+  mc_client_info info{};
+  info.struct_size = sizeof(info);
+  if (const mc_status status = mc_get_client_info(client->get(), &info); status != MC_OK) {
+    return stop(context, 1, mc_last_error());
+  }
+  const std::uint64_t quick_bytes = options.quick ? kQuickPoolBytes : info.pool_bytes;
+  const std::uint64_t used_bytes = std::min<std::uint64_t>(info.pool_bytes, quick_bytes);
+  const Result<SharedRegion> region =
+      SharedRegion::map(helpers.region_file, region_bytes_for(used_bytes));
+  if (!region) return stop(context, 1, region.error().to_string());
+  if (const Status touched = touch_pool(client->get(), used_bytes); !touched.ok()) {
+    return stop(context, 1, touched.to_string());
+  }
+  rig.client = client->get();
+  rig.pool_bytes = used_bytes;
+  rig.ping = &*helpers.ping;
+  rig.region = &*region;
+  rig.second = helpers.second ? &*helpers.second : nullptr;
+  const int exit_code = run_steps(plan_steps(options, *sizes), rig, context);
+  rig.dataset.reset();  // while the client is open
+  return exit_code;
+}
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& cases : {get_cases(), put_cases()}) {
+    for (const BenchCase& one : cases) names.emplace_back(one.name);
+  }
+  return names;
+}
+
+std::string footer() {
+  std::string text = "Cases:\n";
+  for (const auto& cases : {get_cases(), put_cases()}) {
+    for (const BenchCase& one : cases) {
+      std::string name = one.name;
+      name.resize(12, ' ');
+      text += "  " + name + one.what + "\n";
+    }
+  }
+  return text +
+         "\nEach is measured in rounds that alternate with the machine's own limit: memcpy of the "
+         "same\n"
+         "blocks, or a bare round trip between two processes. ratio: p50 over the limit's p50.\n"
+         "Objects of the namespace may be evicted: bench fills the pool.";
+}
+
+}  // namespace
+
+void register_bench(CLI::App& app, Context& context) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* verb = app.add_subcommand(
+      "bench", "Measure put and get on this host beside the machine's own limits");
+  verb->footer(footer());
+  verb->add_option("--cases", options->cases, "Only these, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(case_names()));
+  verb->add_option("--sizes", options->sizes, "Object sizes in place of each case's own")
+      ->delimiter(',');
+  verb->add_option("--keys", options->keys, "Objects stored for the get cases, such as 1M")
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "Time for each case, its limit included")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  verb->add_option("--rounds", options->rounds, "Alternations; the median of them is reported")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str();
+  verb->add_flag("--quick", options->quick, "All cases in less than ten seconds, more roughly");
+  verb->add_flag("--embedded", options->embedded, "Without an agent: a pool inside this process");
+  verb->add_flag("--remote", options->remote,
+                 "Start a master and two agents, each in a network namespace of its own, and "
+                 "measure gets of the other host's objects beside a bare TCP connection");
+  verb->add_option("--pool-bytes", options->pool_bytes, "With --embedded: size of the pool");
+  add_transport_options(*verb, options->transport);
+  verb->callback([options, &context] { bench(*options, context); });
+}
+
+}  // namespace mc::ctl

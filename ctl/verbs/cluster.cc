@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The verbs about other hosts: cluster status, nodes, where, replicate, drain, ping.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "ctl/agent_question.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/json.h"
+#include "ctl/text/key_text.h"
+#include "ctl/text/progress.h"
+#include "ctl/text/size.h"
+#include "ctl/text/table.h"
+#include "ctl/verbs/objects.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::chrono::milliseconds kDrainPoll{200};
+constexpr unsigned kMaxPings = 1000;
+
+constexpr std::string_view kClusterDescription =
+    "The cluster this host's agent is in\n"
+    "\n"
+    "\"mcctl cluster status\" shows what the agent has to do with it: whether a master knows it,\n"
+    "what it fetched from other hosts and why it missed; and what the master knows.";
+
+constexpr std::string_view kStatusDescription =
+    "What this agent and the master know of each other\n"
+    "\n"
+    "FETCHED is what other hosts' agents gave, SERVED what this one gave them. LENT objects were\n"
+    "read once and are gone again; KEPT ones were asked for a second time and are copies here "
+    "from\n"
+    "then on. MISSES are counted by reason: nobody (no host holds the key), recovering (a new\n"
+    "master does not know everything yet), master_away, holders_failed (all were asked in vain),\n"
+    "late (past the deadline), no_room (the pool is full of what must stay), corrupt (the bytes\n"
+    "did not match their checksum).\n"
+    "\n"
+    "Where the keys are in several shares, each is listed with the master that leads it. STATE is "
+    "ok,\n"
+    "recovering (not all agents have reported to a new leader) or no leader: then only the keys "
+    "of\n"
+    "that share are not found at other hosts.";
+
+constexpr std::string_view kNodesDescription =
+    "List the members of the cluster\n"
+    "\n"
+    "STATE is ok, suspected (not heard for 600 ms) or draining, REACHABLE whether this host's "
+    "agent\n"
+    "has a lane to it, or would try. * marks this host's agent.";
+
+constexpr std::string_view kWhereDescription =
+    "Show which hosts hold an object\n"
+    "\n"
+    "Asks the master. VERSION names the put that made the object, and is the same at all holders.";
+
+constexpr std::string_view kReplicateDescription =
+    "Change how many hosts shall hold an object\n"
+    "\n"
+    "To be asked on a host that holds it (see \"mcctl where\"). The master then has it copied to\n"
+    "other hosts, which takes a moment.";
+
+constexpr std::string_view kDrainDescription =
+    "Move everything a node holds to others\n"
+    "\n"
+    "NODE is a node id or an address, as \"mcctl nodes\" shows them. Objects that nobody else "
+    "holds\n"
+    "are copied first, and released only when their copy is known, so nothing is lost. The node\n"
+    "takes no new objects from others meanwhile. When it is done the agent there can be stopped.";
+
+constexpr std::string_view kPingDescription =
+    "Measure the way to another agent\n"
+    "\n"
+    "NODE is a node id or an address, as \"mcctl nodes\" shows them. The round trip goes from "
+    "this\n"
+    "host's agent over the data network to the other one and back. If it fails, the steps show\n"
+    "how far it came: this agent, the master's list, the peer.";
+
+constexpr std::string_view kExit =
+    "EXIT STATUS\n"
+    "  0 done; 1 the agent, the master or the peer did not answer; 2 wrong usage; 3 not found";
+
+std::optional<Json::Value> ask(Context& context, const std::string& verb,
+                               const std::string& question, Json::Value request = {}) {
+  request["verb"] = question;
+  return ask_agent(context, verb, request);
+}
+
+void print_counters(const Json::Value& object) {
+  Table table({"COUNTER", "VALUE"});
+  for (const std::string& name : object.getMemberNames()) {
+    table.add_row({name, format_count(number_field(object, name))});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+void print_shares(const Json::Value& shares) {
+  Table table({"SHARE", "LEADER", "EPOCH", "KEYS", "STATE"});
+  for (const Json::Value& share : shares) {
+    const std::string leader = text_field(share, "leader");
+    table.add_row({text_field(share, "share"), leader.empty() ? "-" : leader,
+                   text_field(share, "epoch"), format_count(number_field(share, "keys")),
+                   text_field(share, "state")});
+  }
+  fmt::print("\n{}", table.to_string());
+}
+
+std::string who_knows(const Json::Value& agent) {
+  const bool ready = flag_field(agent, "master_ready");
+  const std::uint64_t shares = number_field(agent, "shares");
+  if (shares > 1 && !ready) return "not the masters of all shares know it: see below";
+  if (shares > 1) return fmt::format("the masters of all {} shares know it", shares);
+  return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
+               : "no master knows it: hits and puts of this host go on";
+}
+
+void run_cluster_status(Context& context) {
+  const auto answer = ask(context, "cluster status", "cluster");
+  if (!answer) return;
+  if (context.json) {
+    print_json(*answer);
+    return;
+  }
+  const Json::Value& agent = field(*answer, "agent");
+  const Json::Value& counters = field(agent, "counters");
+  const Json::Value& misses = field(agent, "misses");
+  fmt::print("node {}, {} members, {}\n", number_field(agent, "node"),
+             number_field(agent, "members"), who_knows(agent));
+  fmt::print("fetched {} objects, {}; lent {}, kept {}; served {} to others\n",
+             format_count(number_field(counters, "read_objects")),
+             format_bytes(number_field(counters, "read_bytes")),
+             format_count(number_field(counters, "lent")),
+             format_count(number_field(counters, "copies_kept")),
+             format_bytes(number_field(counters, "served_bytes")));
+  std::string reasons;
+  for (const std::string& reason : misses.getMemberNames()) {
+    const std::uint64_t count = number_field(misses, reason);
+    if (count != 0) reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", reason, count);
+  }
+  fmt::print("misses: {}\n", reasons.empty() ? "none" : reasons);
+  const std::string problem = text_field(*answer, "master_error");
+  if (!problem.empty()) fmt::print("master: {}\n", problem);
+  const bool several = array_field(*answer, "shares").size() > 1;
+  if (several) print_shares(array_field(*answer, "shares"));
+  if (!answer->isMember("master")) return;
+  fmt::print("\n{}:\n", several ? "The masters together" : "The master");
+  print_counters(field(*answer, "master"));
+}
+
+void run_nodes(Context& context) {
+  const auto answer = ask(context, "nodes", "nodes");
+  if (!answer) return;
+  if (context.json) {
+    print_json(*answer);
+    return;
+  }
+  Table table({"", "NODE", "ADDRESS", "STATE", "REACHABLE", "USED", "CAPACITY", "OBJECTS"});
+  for (const Json::Value& node : array_field(*answer, "nodes")) {
+    table.add_row({flag_field(node, "self") ? "*" : "", text_field(node, "node"),
+                   text_field(node, "address"), text_field(node, "state"),
+                   flag_field(node, "reachable") ? "yes" : "no",
+                   format_bytes(number_field(node, "used_bytes")),
+                   format_bytes(number_field(node, "capacity_bytes")),
+                   format_count(number_field(node, "objects"))});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+struct KeyOptions {
+  std::string key;
+  bool escaped = false;
+  unsigned replicas = 2;
+};
+
+void run_where(Context& context, const KeyOptions& options) {
+  const auto key = key_from_text(context, "where", options.key, options.escaped);
+  if (!key) return;
+  Json::Value request;
+  request["key"] = escape_key(*key);
+  request["namespace"] = context.name_space;
+  const auto answer = ask(context, "where", "where", request);
+  if (!answer) return;
+  const bool found = flag_field(*answer, "found");
+  if (context.json) {
+    print_json(*answer);
+  } else if (!found) {
+    fmt::print("no host holds {}{}\n", escape_key(*key),
+               flag_field(*answer, "recovering") ? ", as far as the new master knows yet" : "");
+  } else {
+    const std::size_t holders = array_field(*answer, "holders").size();
+    const std::uint64_t parts = number_field(*answer, "parts");
+    const std::uint64_t wanted = number_field(*answer, "replicas_wanted");
+    const std::string lies =
+        parts == 0 ? fmt::format("{} of {} replicas", holders, wanted)
+                   : fmt::format("in stripes: {} parts ({} missing) on {} hosts, {} wanted of each",
+                                 parts, number_field(*answer, "missing_parts"), holders, wanted);
+    fmt::print("{}, version {}, {}\n", format_bytes(number_field(*answer, "bytes")),
+               number_field(*answer, "version"), lies);
+    Table table({"", "NODE", "ADDRESS"});
+    for (const Json::Value& holder : array_field(*answer, "holders")) {
+      table.add_row({flag_field(holder, "self") ? "*" : "", text_field(holder, "node"),
+                     text_field(holder, "address")});
+    }
+    fmt::print("{}", table.to_string());
+  }
+  if (!found) context.exit_code = kExitNotFound;
+}
+
+void run_replicate(Context& context, const KeyOptions& options) {
+  const auto key = key_from_text(context, "replicate", options.key, options.escaped);
+  if (!key) return;
+  Json::Value request;
+  request["key"] = escape_key(*key);
+  request["namespace"] = context.name_space;
+  request["replicas"] = options.replicas;
+  const auto answer = ask(context, "replicate", "replicate", request);
+  if (!answer) return;
+  if (context.json) {
+    print_json(*answer);
+  } else {
+    fmt::print("{} shall have {} {}\n", escape_key(*key), options.replicas,
+               options.replicas == 1 ? "holder" : "holders");
+  }
+}
+
+struct NodeOptions {
+  std::string node;
+  bool stop = false;
+  bool no_wait = false;
+  unsigned count = 5;
+};
+
+Json::Value node_value(const std::string& text) {
+  const bool number =
+      !text.empty() && text.size() <= 20 &&
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return number ? Json::Value(Json::UInt64{std::stoull(text)}) : Json::Value(text);
+}
+
+void run_drain(Context& context, const NodeOptions& options) {
+  Json::Value request;
+  request["node"] = node_value(options.node);
+  request["stop"] = options.stop;
+  auto answer = ask(context, "drain", "drain", request);
+  if (!answer) return;
+  if (!options.stop && !options.no_wait) {
+    Progress progress("draining", 0);
+    while (!flag_field(*answer, "done")) {
+      progress.update(
+          number_field(*answer, "copied"),
+          fmt::format("{} copied, {} seen, {} found no place", number_field(*answer, "copied"),
+                      number_field(*answer, "seen"), number_field(*answer, "unplaced")));
+      std::this_thread::sleep_for(kDrainPoll);
+      answer = ask(context, "drain", "drain", request);
+      if (!answer) return;
+    }
+  }
+  if (context.json) {
+    print_json(*answer);
+    return;
+  }
+  fmt::print("{}: {} copied, {} failed, {} found no place\n",
+             options.stop                  ? "stopped"
+             : flag_field(*answer, "done") ? "drained"
+                                           : "draining",
+             number_field(*answer, "copied"), number_field(*answer, "failed"),
+             number_field(*answer, "unplaced"));
+}
+
+void run_ping(Context& context, const NodeOptions& options) {
+  std::vector<std::uint64_t> took;
+  for (unsigned i = 0; i < options.count; ++i) {
+    Json::Value request;
+    request["node"] = node_value(options.node);
+    const auto answer = ask(context, "ping", "ping", request);
+    if (!answer) {
+      const auto nodes = ask(context, "ping", "nodes");
+      const bool listed =
+          nodes && std::ranges::any_of(array_field(*nodes, "nodes"), [&](const Json::Value& node) {
+            return text_field(node, "node") == options.node ||
+                   text_field(node, "address") == options.node;
+          });
+      fmt::print(stderr, "  this agent: answers\n  the master's list: {}\n  the peer: {}\n",
+                 !nodes   ? "no answer"
+                 : listed ? "has it"
+                          : "does not have it",
+                 listed ? "does not answer this agent" : "was not asked");
+      return;
+    }
+    took.push_back(number_field(*answer, "round_trip_ns"));
+    if (!context.json) {
+      fmt::print("{}: {:.1f} us\n", options.node, static_cast<double>(took.back()) / 1000);
+    }
+  }
+  std::sort(took.begin(), took.end());
+  if (context.json) {
+    Json::Value document;
+    document["node"] = options.node;
+    document["round_trip_p50_ns"] = Json::UInt64(took[took.size() / 2]);
+    document["round_trip_min_ns"] = Json::UInt64(took.front());
+    document["round_trip_max_ns"] = Json::UInt64(took.back());
+    print_json(document);
+  } else {
+    fmt::print("median {:.1f} us, from {:.1f} to {:.1f}\n",
+               static_cast<double>(took[took.size() / 2]) / 1000,
+               static_cast<double>(took.front()) / 1000, static_cast<double>(took.back()) / 1000);
+  }
+}
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, std::string_view description,
+                   const std::string& examples) {
+  CLI::App* verb = app.add_subcommand(name, std::string(description));
+  verb->footer("EXAMPLES\n" + examples + "\n\n" + std::string(kExit));
+  return verb;
+}
+
+}  // namespace
+
+void register_cluster(CLI::App& app, Context& context) {
+  CLI::App* cluster = add_verb(app, "cluster", kClusterDescription, "  mcctl cluster status");
+  cluster->require_subcommand(1);
+  add_verb(*cluster, "status", kStatusDescription, "  mcctl cluster status --json")
+      ->callback([&context] { run_cluster_status(context); });
+
+  add_verb(app, "nodes", kNodesDescription, "  mcctl nodes")->callback([&context] {
+    run_nodes(context);
+  });
+
+  auto where = std::make_shared<KeyOptions>();
+  CLI::App* verb = add_verb(app, "where", kWhereDescription, "  mcctl where greeting");
+  verb->add_option("KEY", where->key, "The key of the object")->required();
+  verb->add_flag("--escaped", where->escaped, std::string(kEscapedHelp));
+  verb->callback([where, &context] { run_where(context, *where); });
+
+  auto replicate = std::make_shared<KeyOptions>();
+  verb =
+      add_verb(app, "replicate", kReplicateDescription, "  mcctl replicate greeting --replicas 3");
+  verb->add_option("KEY", replicate->key, "The key of the object")->required();
+  verb->add_option("--replicas", replicate->replicas, "Hosts that shall hold it")
+      ->check(CLI::Range(1u, MC_MAX_REPLICAS))
+      ->capture_default_str();
+  verb->add_flag("--escaped", replicate->escaped, std::string(kEscapedHelp));
+  verb->callback([replicate, &context] { run_replicate(context, *replicate); });
+
+  auto drain = std::make_shared<NodeOptions>();
+  verb = add_verb(app, "drain", kDrainDescription,
+                  "  mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop");
+  verb->add_option("NODE", drain->node, "Which node")->required();
+  verb->add_flag("--stop", drain->stop, "Take it back: the node serves as before");
+  verb->add_flag("--no-wait", drain->no_wait, "Only begin");
+  verb->callback([drain, &context] { run_drain(context, *drain); });
+
+  auto ping = std::make_shared<NodeOptions>();
+  verb = add_verb(app, "ping", kPingDescription, "  mcctl ping 10.0.0.7:7400 --count 100");
+  verb->add_option("NODE", ping->node, "Which node")->required();
+  verb->add_option("--count", ping->count, "How often")
+      ->check(CLI::Range(1u, kMaxPings))
+      ->capture_default_str();
+  verb->callback([ping, &context] { run_ping(context, *ping); });
+}
+
+}  // namespace mc::ctl

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "ctl/agent_question.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/json.h"
+#include "ctl/text/key_text.h"
+#include "ctl/verbs/objects.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::string_view kDescription =
+    "Say which keys have an object\n"
+    "\n"
+    "Prints \"yes KEY\" or \"no KEY\" for each, in the order given. Looks into the shared index "
+    "only;\n"
+    "the bytes are not read. An object may be evicted right after.";
+
+constexpr std::string_view kFooter =
+    "EXAMPLES\n"
+    "  mcctl exists greeting && echo there\n"
+    "  mcctl exists block/1 block/2 block/3 --json\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 all exist; 1 failed; 2 wrong usage; 3 at least one does not exist";
+
+struct ExistsOptions {
+  std::vector<std::string> keys;
+  bool escaped = false;
+};
+
+void run_exists(Context& context, const ExistsOptions& options) {
+  const auto keys = keys_from_texts(context, "exists", options.keys, options.escaped);
+  if (!keys) return;
+  const ClientSession session(context, "exists");
+  if (session.client() == nullptr) return;
+  std::vector<mc_slice> slices(keys->size());
+  std::transform(keys->begin(), keys->end(), slices.begin(), slice_of);
+  std::vector<mc_status> statuses(keys->size(), MC_NOT_FOUND);
+  for (std::size_t at = 0; at < slices.size(); at += MC_MAX_BATCH_ITEMS) {
+    const std::size_t count = std::min<std::size_t>(MC_MAX_BATCH_ITEMS, slices.size() - at);
+    const mc_status status = mc_exists_batch(session.client(), &slices[at], count, &statuses[at]);
+    if (status != MC_OK) {
+      report_last_error(context, "exists", status);
+      return;
+    }
+  }
+  Json::Value document;
+  for (std::size_t i = 0; i < keys->size(); ++i) {
+    const bool there = statuses[i] == MC_OK;
+    if (!there) context.exit_code = kExitNotFound;
+    if (context.json) {
+      Json::Value entry;
+      entry["key"] = escape_key((*keys)[i]);
+      entry["exists"] = there;
+      document["keys"].append(entry);
+    } else {
+      fmt::print("{} {}\n", there ? "yes" : "no ", escape_key((*keys)[i]));
+    }
+  }
+  if (context.json) print_json(document);
+}
+
+}  // namespace
+
+void register_exists(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ExistsOptions>();
+  CLI::App* verb = app.add_subcommand("exists", std::string(kDescription));
+  verb->add_option("KEY", options->keys, "The keys to look for")->required();
+  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
+  verb->footer(std::string(kFooter));
+  verb->callback([options, &context] { run_exists(context, *options); });
+}
+
+}  // namespace mc::ctl

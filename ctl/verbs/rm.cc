@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "ctl/agent_question.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/json.h"
+#include "ctl/text/key_text.h"
+#include "ctl/text/progress.h"
+#include "ctl/text/size.h"
+#include "ctl/verbs/objects.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::string_view kDescription =
+    "Remove objects by key, by prefix, or all\n"
+    "\n"
+    "Removes the objects with the keys given, or those whose key starts with a prefix, or all of\n"
+    "the namespace. Views that other processes hold of a removed object stay valid until they are\n"
+    "released; its memory is reused after that.\n"
+    "\n"
+    "--prefix and --all first show how much they would remove and ask; without a terminal to ask\n"
+    "on, they need --yes. They remove what was there when they looked: objects put meanwhile stay.";
+
+constexpr std::string_view kFooter =
+    "EXAMPLES\n"
+    "  mcctl rm greeting\n"
+    "  mcctl rm --prefix model-a/\n"
+    "  mcctl --namespace chat rm --all --yes\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 removed (with --prefix or --all, even if there was nothing); 1 failed, or the answer was\n"
+    "  no; 2 wrong usage; 3 at least one of the keys given has no object";
+
+struct RmOptions {
+  std::vector<std::string> keys;
+  std::string prefix;
+  bool all = false;
+  bool yes = false;
+  bool escaped = false;
+};
+
+struct Doomed {
+  std::vector<std::string> keys;
+  std::uint64_t bytes = 0;
+};
+
+std::optional<Doomed> find_doomed(Context& context, std::string_view prefix) {
+  Doomed out;
+  const bool complete = for_each_object(context, "rm", prefix, [&](const Json::Value& object) {
+    if (auto key = unescape_key(text_field(object, "key")); key && !key->empty()) {
+      out.keys.push_back(std::move(*key));
+      out.bytes += number_field(object, "length");
+    }
+    return true;
+  });
+  if (!complete) return std::nullopt;
+  return out;
+}
+
+// False: the answer was no, or nobody could be asked; either was reported.
+bool confirmed(Context& context, const Doomed& doomed, bool yes) {
+  if (yes) return true;
+  const std::string what =
+      fmt::format("{} objects ({}) from namespace {}", format_count(doomed.keys.size()),
+                  format_bytes(doomed.bytes), context.name_space);
+  if (isatty(STDIN_FILENO) != 1) {
+    report_usage(context, "rm",
+                 fmt::format("this would remove {}, and there is no terminal to ask on", what),
+                 "add --yes");
+    return false;
+  }
+  fmt::print(stderr, "remove {}? [y/N] ", what);
+  std::fflush(stderr);
+  char line[16] = {};
+  if (std::fgets(line, sizeof line, stdin) != nullptr && (line[0] == 'y' || line[0] == 'Y')) {
+    return true;
+  }
+  report(context, "rm", kExitFailed, {"nothing was removed: the answer was not y", ""});
+  return false;
+}
+
+struct Outcome {
+  std::uint64_t removed = 0;
+  std::vector<std::string> not_found;
+  mc_status failure = MC_OK;
+  std::string failure_text;
+};
+
+Outcome remove_keys(Context& context, mc_client* client, const std::vector<std::string>& keys) {
+  Outcome out;
+  std::vector<mc_slice> slices(keys.size());
+  std::transform(keys.begin(), keys.end(), slices.begin(), slice_of);
+  std::vector<mc_status> statuses(MC_MAX_BATCH_ITEMS);
+  Progress progress("removing", keys.size());
+  for (std::size_t at = 0; at < keys.size() && out.failure == MC_OK; at += MC_MAX_BATCH_ITEMS) {
+    const std::size_t count = std::min<std::size_t>(MC_MAX_BATCH_ITEMS, keys.size() - at);
+    // What the call leaves untouched counts as not done.
+    std::fill(statuses.begin(), statuses.end(), MC_INTERNAL);
+    const mc_status status =
+        mc_remove_batch(client, &slices[at], count, statuses.data(), timeout_ns(context));
+    const std::string text = mc_last_error();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (statuses[i] == MC_OK) {
+        ++out.removed;
+      } else if (statuses[i] == MC_NOT_FOUND) {
+        out.not_found.push_back(keys[at + i]);
+      } else if (out.failure == MC_OK) {
+        out.failure = status != MC_OK && status != MC_NOT_FOUND ? status : statuses[i];
+        out.failure_text = status == out.failure ? text : std::string();
+      }
+    }
+    progress.update(at + count);
+  }
+  return out;
+}
+
+void print_outcome(Context& context, const Outcome& outcome, bool by_key) {
+  if (context.json) {
+    Json::Value document;
+    document["removed"] = Json::UInt64(outcome.removed);
+    document["not_found"] = Json::Value(Json::arrayValue);
+    for (const std::string& key : outcome.not_found) document["not_found"].append(escape_key(key));
+    print_json(document);
+  } else {
+    fmt::print("removed {} {}\n", format_count(outcome.removed),
+               outcome.removed == 1 ? "object" : "objects");
+    if (by_key) {
+      for (const std::string& key : outcome.not_found) {
+        fmt::print(stderr, "mcctl: rm: no object has the key {}\n", escape_key(key));
+      }
+    }
+  }
+  if (by_key && !outcome.not_found.empty()) context.exit_code = kExitNotFound;
+}
+
+void run_rm(Context& context, const RmOptions& options) {
+  const int ways =
+      (options.keys.empty() ? 0 : 1) + (options.prefix.empty() ? 0 : 1) + (options.all ? 1 : 0);
+  if (ways != 1) {
+    report_usage(context, "rm", "what to remove must be given in exactly one way",
+                 "one of KEY..., --prefix TEXT, --all");
+    return;
+  }
+  Doomed doomed;
+  if (options.keys.empty()) {
+    std::string prefix;
+    if (!options.prefix.empty()) {
+      auto text = key_from_text(context, "rm", options.prefix, options.escaped);
+      if (!text) return;
+      prefix = std::move(*text);
+    }
+    auto found = find_doomed(context, prefix);
+    if (!found) return;
+    doomed = std::move(*found);
+    if (!doomed.keys.empty() && !confirmed(context, doomed, options.yes)) return;
+  } else {
+    auto keys = keys_from_texts(context, "rm", options.keys, options.escaped);
+    if (!keys) return;
+    doomed.keys = std::move(*keys);
+  }
+  Outcome outcome;
+  if (!doomed.keys.empty()) {
+    const ClientSession session(context, "rm");
+    if (session.client() == nullptr) return;
+    outcome = remove_keys(context, session.client(), doomed.keys);
+  }
+  if (outcome.failure != MC_OK) {
+    report_status(context, "rm", outcome.failure, outcome.failure_text);
+    if (!context.json) fmt::print("removed {} before that\n", format_count(outcome.removed));
+    return;
+  }
+  print_outcome(context, outcome, !options.keys.empty());
+}
+
+}  // namespace
+
+void register_rm(CLI::App& app, Context& context) {
+  auto options = std::make_shared<RmOptions>();
+  CLI::App* verb = app.add_subcommand("rm", std::string(kDescription));
+  verb->add_option("KEY", options->keys, "The keys of the objects to remove");
+  verb->add_option("--prefix", options->prefix, "Remove what has a key that starts with this")
+      ->type_name("TEXT");
+  verb->add_flag("--all", options->all, "Remove everything in the namespace");
+  verb->add_flag("--yes,-y", options->yes, "Do not ask");
+  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
+  verb->footer(std::string(kFooter));
+  verb->callback([options, &context] { run_rm(context, *options); });
+}
+
+}  // namespace mc::ctl

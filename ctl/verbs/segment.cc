@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "ctl/agent_question.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/json.h"
+#include "ctl/text/progress.h"
+#include "ctl/text/size.h"
+#include "ctl/text/table.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::string_view kDescription =
+    "List the agent's memory, or resize it while it serves\n"
+    "\n"
+    "A segment is the pool of one namespace on this host. \"mcctl segment list\" shows them all,\n"
+    "\"mcctl segment resize SIZE\" changes the one of --namespace.";
+
+constexpr std::string_view kFooter =
+    "EXAMPLES\n"
+    "  mcctl segment list\n"
+    "  mcctl segment resize 8GiB\n"
+    "  mcctl --namespace chat segment resize 512MiB --no-wait";
+
+constexpr std::string_view kListDescription =
+    "List the segments: size, target, use\n"
+    "\n"
+    "NOW is the memory the pool has, TARGET the size being worked towards, USED the bytes in\n"
+    "objects, RESIDENT what the system has really given, MAX the largest size the segment can get\n"
+    "without a restart of the agent. STATE is \"settled\", \"growing\", \"shrinking\", or says "
+    "why\n"
+    "growing has stopped.";
+
+constexpr std::string_view kListFooter =
+    "EXAMPLES\n"
+    "  mcctl segment list\n"
+    "  mcctl segment list --json\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 listed; 1 the agent did not answer; 2 wrong usage";
+
+constexpr std::string_view kResizeDescription =
+    "Grow or shrink a pool while it serves\n"
+    "\n"
+    "Growing takes memory from the system and stops when there is too little. Shrinking\n"
+    "moves or evicts what lies in the tail and gives its pages back to the system; objects that\n"
+    "are being read or are pinned hold it up until they are released.\n"
+    "\n"
+    "Waits until the new size is reached. An interrupted or expired wait stops nothing: the agent\n"
+    "goes on, and \"mcctl segment list\" shows how far it is.";
+
+constexpr std::string_view kResizeFooter =
+    "EXAMPLES\n"
+    "  mcctl segment resize 4GiB\n"
+    "  mcctl segment resize 1.5G --wait 1m\n"
+    "  mcctl --namespace chat segment resize 512MiB --no-wait\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 the size was reached (with --no-wait: the agent began); 1 it was not; 2 wrong usage";
+
+struct ResizeOptions {
+  std::string size;
+  std::string wait = "10m";
+  bool no_wait = false;
+};
+
+std::string bytes_field(const Json::Value& segment, std::string_view name) {
+  return format_bytes(number_field(segment, name));
+}
+
+bool settled(const Json::Value& segment) {
+  const Json::Value& said = field(segment, "settled");
+  if (said.isBool()) return said.asBool();
+  return number_field(segment, "reserved_bytes") == number_field(segment, "target_bytes");
+}
+
+std::string state_text(const Json::Value& segment) {
+  const std::string problem = text_field(segment, "problem");
+  if (!problem.empty()) return problem;
+  if (settled(segment)) return "settled";
+  const std::uint64_t now_bytes = number_field(segment, "reserved_bytes");
+  return now_bytes > number_field(segment, "target_bytes") ? "shrinking" : "growing";
+}
+
+std::string segment_text(const Json::Value& segments) {
+  Table table(
+      {"NAMESPACE", "NOW", "TARGET", "USED", "RESIDENT", "MAX", "ARENAS", "HUGE PAGES", "STATE"});
+  for (const Json::Value& segment : segments) {
+    table.add_row({text_field(segment, "namespace"), bytes_field(segment, "reserved_bytes"),
+                   bytes_field(segment, "target_bytes"), bytes_field(segment, "used_bytes"),
+                   bytes_field(segment, "resident_bytes"), bytes_field(segment, "max_bytes"),
+                   format_count(number_field(segment, "arenas")),
+                   flag_field(segment, "huge_pages") ? "yes" : "no", state_text(segment)});
+  }
+  return table.to_string();
+}
+
+void run_list(Context& context) {
+  Json::Value request;
+  request["verb"] = "segments";
+  const auto answer = ask_agent(context, "segment list", request);
+  if (!answer) return;
+  if (context.json) {
+    print_json(*answer);
+  } else {
+    fmt::print("{}", segment_text(array_field(*answer, "segments")));
+  }
+}
+
+// The segment of the context's namespace as it is now; null after a reported failure.
+Json::Value ask_segment(Context& context) {
+  Json::Value request;
+  request["verb"] = "segments";
+  const auto answer = ask_agent(context, "segment resize", request);
+  if (!answer) return {};
+  for (const Json::Value& entry : array_field(*answer, "segments")) {
+    if (text_field(entry, "namespace") == context.name_space) return entry;
+  }
+  report_status(context, "segment resize", MC_NO_SUCH_NAMESPACE, "");
+  return {};
+}
+
+std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
+
+// What a shrinking pool waits for, in words.
+std::string waits_text(const Json::Value& segment) {
+  constexpr Json::ArrayIndex kMostNamed = 8;
+  const Json::Value& waits = field(segment, "waits_for");
+  if (!waits.isObject()) return "what is left is pinned or being read";
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const Json::Value& sessions = array_field(waits, "sessions");
+  for (Json::ArrayIndex i = 0; i < std::min(sessions.size(), kMostNamed); ++i) {
+    add(fmt::format("{} reserved by session {} (pid {}, {})",
+                    bytes_field(sessions[i], "reserved_bytes"), number_field(sessions[i], "id"),
+                    number_field(sessions[i], "pid"), text_field(sessions[i], "label")));
+  }
+  if (sessions.size() > kMostNamed) {
+    add(fmt::format("reservations of {} more sessions", sessions.size() - kMostNamed));
+  }
+  if (number_field(waits, "being_read_bytes") > 0) {
+    add(bytes_field(waits, "being_read_bytes") + " that clients are reading");
+  }
+  return text.empty() ? "it is still moving what lies there, or that has hard pins"
+                      : "it waits for " + text;
+}
+
+// A growth that stopped, or a wait that ended first.
+void report_unfinished(Context& context, const Json::Value& segment) {
+  const std::string now = bytes_field(segment, "reserved_bytes");
+  const std::string target = bytes_field(segment, "target_bytes");
+  if (const std::string problem = text_field(segment, "problem"); !problem.empty()) {
+    Failure failure = explain(MC_NO_MEMORY, problem);
+    failure.cause =
+        fmt::format("the pool stopped growing at {} of {}: {}", now, target, failure.cause);
+    report(context, "segment resize", kExitFailed, failure);
+    return;
+  }
+  const bool shrinks = state_text(segment) == "shrinking";
+  report(context, "segment resize", kExitFailed,
+         {fmt::format("the pool has {} and not yet {}{}", now, target,
+                      shrinks ? ": " + waits_text(segment) : ""),
+          "mcctl segment list shows whether it got there, mcctl status who reads objects"});
+}
+
+// Asks until the pool has its target size. Returns the last answer; null after a reported failure.
+Json::Value wait_for_target(Context& context, Json::Value segment, std::uint64_t wait_ns) {
+  constexpr std::chrono::milliseconds kAskEvery{50};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(wait_ns);
+  const std::uint64_t start_bytes = number_field(segment, "reserved_bytes");
+  const std::uint64_t target_bytes = number_field(segment, "target_bytes");
+  Progress progress("resizing " + context.name_space, distance(start_bytes, target_bytes));
+  while (true) {
+    const bool stopped = !text_field(segment, "problem").empty();
+    if (settled(segment) && !stopped) return segment;
+    progress.update(distance(start_bytes, number_field(segment, "reserved_bytes")),
+                    bytes_field(segment, "reserved_bytes") + " of " + format_bytes(target_bytes));
+    if (stopped || std::chrono::steady_clock::now() >= deadline) {
+      progress.finish();
+      report_unfinished(context, segment);
+      return {};
+    }
+    std::this_thread::sleep_for(kAskEvery);
+    segment = ask_segment(context);
+    if (segment.isNull()) return segment;
+  }
+}
+
+void run_resize(Context& context, const ResizeOptions& options) {
+  constexpr std::string_view kVerb = "segment resize";
+  const auto size_bytes = parse_bytes(options.size);
+  if (!size_bytes || *size_bytes == 0) {
+    report_usage(context, kVerb, fmt::format("'{}' is not a size", options.size),
+                 "a number and a unit, such as 512MiB, 4GiB or 1.5G");
+    return;
+  }
+  const auto wait_ns = parse_duration_ns(options.wait);
+  constexpr std::uint64_t kLongestWaitNs = 30ull * 86400 * 1000000000;
+  if (!wait_ns || *wait_ns > kLongestWaitNs) {
+    report_usage(context, kVerb, fmt::format("--wait: '{}' is not a duration", options.wait),
+                 "a number and a unit, such as 30s, 10m or 2h, at most 30d");
+    return;
+  }
+  Json::Value request;
+  request["verb"] = "resize";
+  request["namespace"] = context.name_space;
+  request["pool_bytes"] = Json::UInt64(*size_bytes);
+  const auto answer = ask_agent(context, std::string(kVerb), request);
+  if (!answer) return;
+  const Json::Value segment =
+      options.no_wait ? *answer : wait_for_target(context, *answer, *wait_ns);
+  if (segment.isNull()) return;
+  if (context.json) {
+    print_json(segment);
+    return;
+  }
+  // The agent rounds to whole pages or chunks, and somebody else may have asked for another size.
+  fmt::print("{}: now {}, target {}\n", context.name_space, bytes_field(segment, "reserved_bytes"),
+             bytes_field(segment, "target_bytes"));
+}
+
+}  // namespace
+
+void register_segment(CLI::App& app, Context& context) {
+  CLI::App* verb = app.add_subcommand("segment", std::string(kDescription));
+  verb->footer(std::string(kFooter));
+  verb->require_subcommand(1);
+
+  CLI::App* list = verb->add_subcommand("list", std::string(kListDescription));
+  list->footer(std::string(kListFooter));
+  list->callback([&context] { run_list(context); });
+
+  auto options = std::make_shared<ResizeOptions>();
+  CLI::App* resize = verb->add_subcommand("resize", std::string(kResizeDescription));
+  resize
+      ->add_option("SIZE", options->size,
+                   "The new size: bytes, or a number with KiB, MiB, GiB, TiB")
+      ->required();
+  resize->add_option("--wait", options->wait, "Wait this long for the new size")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  resize->add_flag("--no-wait", options->no_wait, "Return as soon as the agent has begun");
+  resize->footer(std::string(kResizeFooter));
+  resize->callback([options, &context] { run_resize(context, *options); });
+}
+
+}  // namespace mc::ctl

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ctl/text/status_view.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include "ctl/agent_question.h"
+#include "ctl/text/failure.h"
+#include "ctl/text/json.h"
+#include "ctl/verbs/counters_page.h"
+#include "libmc/client/admin.h"
+
+namespace mc::ctl {
+namespace {
+
+constexpr std::string_view kDescription =
+    "Show the agent, its namespaces and its sessions\n"
+    "\n"
+    "Asks the agent of this host what it holds. POOL is the size of a namespace's pool, USED the\n"
+    "bytes in objects; PUTS, EVICTED, REMOVED, NO SPACE and CORRUPT count since the agent started\n"
+    "(objects; puts that found no room; objects whose bytes did not match their checksum).\n"
+    "PINNED counts the objects a session reads in place right now. A session is \"suspected\" "
+    "when\n"
+    "a thread of its process died, and goes away with the process.\n"
+    "\n"
+    "When the agent does not answer, says so and shows its counters page: memory that stays\n"
+    "readable while the agent is dead. The wait for an answer is --timeout-ms, but 1 s at most.";
+
+constexpr std::string_view kFooter =
+    "EXAMPLES\n"
+    "  mcctl status\n"
+    "  mcctl status --watch 1           again every second, with rates\n"
+    "  mcctl status --json | jq '.namespaces[].used_bytes'\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 the agent answered; 1 it did not (its counters may still be shown); 2 wrong usage";
+
+struct StatusOptions {
+  double watch_s = 0;
+};
+
+void show_dead_agent(Context& context, const Status& why, bool watching) {
+  auto counters = read_counters_page(socket_path(context));
+  if (context.json) {
+    Json::Value document;
+    const Failure failure = explain(why.code(), why.text());
+    document["error"]["verb"] = "status";
+    document["error"]["cause"] = failure.cause;
+    document["error"]["try"] = failure.remedy;
+    if (counters) document["counters"] = *counters;
+    watching ? print_json_line(document) : print_json(document);
+    context.exit_code = kExitFailed;
+    return;
+  }
+  report_status(context, "status", why.code(), why.text());
+  if (counters) {
+    const bool whole = field(*counters, "namespaces").isArray();
+    fmt::print("The agent does not answer. Its counters, as it left them:\n\n{}",
+               whole ? status_text(*counters, Json::Value(), 0) : counters_text(*counters));
+  }
+}
+
+// One look. Returns the answer, or null.
+Json::Value show_status(Context& context, const Json::Value& previous, double elapsed_s,
+                        bool watching) {
+  constexpr std::uint64_t kLongestWaitNs = 1000000000u;
+  Json::Value request;
+  request["verb"] = "status";
+  auto answer = client::admin_call(socket_path(context), request,
+                                   std::min(timeout_ns(context), kLongestWaitNs));
+  const bool redraw = watching && !context.json && isatty(STDOUT_FILENO) == 1;
+  if (redraw) fmt::print("\x1b[H\x1b[2J");
+  if (!answer) {
+    show_dead_agent(context, answer.error(), watching);
+    return Json::Value();
+  }
+  context.exit_code = kExitOk;
+  if (context.json) {
+    watching ? print_json_line(*answer) : print_json(*answer);
+  } else {
+    fmt::print("{}{}", status_text(*answer, previous, elapsed_s), watching && !redraw ? "\n" : "");
+  }
+  return *answer;
+}
+
+void run_status(Context& context, const StatusOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  if (options.watch_s <= 0) {
+    show_status(context, Json::Value(), 0, false);
+    return;
+  }
+  const auto period =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.watch_s));
+  Json::Value previous;
+  auto previous_at = Clock::now();
+  // Ends by a signal, as "watch" and "top" without a terminal do, or when nobody reads on.
+  while (std::ferror(stdout) == 0) {
+    const auto started = Clock::now();
+    const double elapsed_s = std::chrono::duration<double>(started - previous_at).count();
+    previous = show_status(context, previous, elapsed_s, true);
+    previous_at = started;
+    std::fflush(stdout);
+    std::this_thread::sleep_until(started + period);
+  }
+}
+
+}  // namespace
+
+void register_status(CLI::App& app, Context& context) {
+  auto options = std::make_shared<StatusOptions>();
+  CLI::App* verb = app.add_subcommand("status", std::string(kDescription));
+  verb->add_option("--watch", options->watch_s,
+                   "Show it again every so many seconds, until interrupted; with --json one\n"
+                   "document a line")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 86400.0).description(""));
+  verb->footer(std::string(kFooter));
+  verb->callback([options, &context] { run_status(context, *options); });
+}
+
+}  // namespace mc::ctl

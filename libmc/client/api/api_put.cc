@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C ABI over Client: putting, writing in place, groups.
+#include <cstring>
+#include <new>
+
+#include "libmc/base/checksum.h"
+#include "libmc/client/api/api.h"
+#include "libmc/client/caller_memory.h"
+#include "libmc/client/reading.h"
+
+using namespace mc;
+using namespace mc::client;
+
+struct mc_reservation {
+  Client* client;
+  std::shared_ptr<Memory> memory;
+  Reserved reserved;
+  std::shared_ptr<Staging> staging;
+  std::uint64_t staging_offset = 0;
+  std::uint64_t size = 0;
+};
+
+struct mc_group {
+  Client* client;
+  const Memory* memory = nullptr;
+  std::vector<WrittenItem> items;
+  std::shared_ptr<Staging> staging;
+  std::uint16_t flags = shm::kFlagGroup;
+  Status failure;
+};
+
+namespace mc::client {
+
+[[gnu::hot]] Result<PutRules> rules_from(const Client& client, const mc_put_options* options) {
+  PutRules rules;
+  mc_put_options given = MC_PUT_OPTIONS_INIT;
+  if (options != nullptr) {
+    if (options->struct_size < sizeof(std::size_t)) {
+      return fail(MC_INVALID_ARGUMENT,
+                  "set mc_put_options.struct_size, or use MC_PUT_OPTIONS_INIT");
+    }
+    std::memcpy(static_cast<void*>(&given), options, std::min(options->struct_size, sizeof given));
+  }
+  if (given.parent.size > MC_MAX_KEY_BYTES ||
+      (given.parent.size > 0 && given.parent.data == nullptr)) {
+    return fail(MC_INVALID_ARGUMENT, kBadKey);
+  }
+  if (given.pin < MC_PIN_NONE || given.pin > MC_PIN_HARD) {
+    return fail(MC_INVALID_ARGUMENT, "pin is none, soft or hard");
+  }
+  rules.deadline_ns = deadline_in(client, given.timeout_ns);
+  rules.parent = given.parent;
+  rules.pin = given.pin;
+  rules.pin_ttl_s = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>((given.pin_ttl_ms + 999) / 1000, 0x7fffffff));
+  rules.upsert = given.upsert != 0;
+  if (given.replicas > MC_MAX_REPLICAS) {
+    return fail(MC_INVALID_ARGUMENT, "an object has at most 8 replicas (MC_MAX_REPLICAS)");
+  }
+  if (given.visibility != MC_VISIBLE_CLUSTER && given.visibility != MC_VISIBLE_LOCAL) {
+    return fail(MC_INVALID_ARGUMENT, "visibility is cluster or local");
+  }
+  rules.replicas = given.replicas;
+  rules.local = given.visibility == MC_VISIBLE_LOCAL;
+  return rules;
+}
+
+}  // namespace mc::client
+
+namespace {
+
+// Writes one value and remembers it for the group's commit.
+mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const mc_put_item& item,
+                       const PutRules& rules) {
+  if (const mc_status bad = check_item(item); bad != MC_OK) return set_error(bad);
+  if (group.items.size() >= MC_MAX_GROUP_ITEMS) {
+    return set_error(Status(MC_TOO_LARGE, "a group has at most 1024 objects (MC_MAX_GROUP_ITEMS)"));
+  }
+  if (group.memory != nullptr && group.memory != &channel.memory()) {
+    return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
+  }
+  WrittenItem written;
+  written.key.assign(static_cast<const char*>(item.key.data), item.key.size);
+  written.length = value_bytes(item);
+  const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
+  written.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
+  written.pin = rules.pin;
+  written.pin_ttl_s = rules.pin_ttl_s;
+  written.replicas = rules.replicas;
+  if (channel.memory().isolated) {
+    auto staging = client.staging(rules.deadline_ns);
+    if (!staging) return set_error(staging.error());
+    const auto offset = (*staging)->allocate(written.length, now_ns());
+    if (!offset) {
+      return set_error(Status(MC_NO_SPACE,
+                              "the group does not fit in this client's staging memory; "
+                              "open the client with larger staging_bytes"));
+    }
+    if (Status copied = gather((*staging)->at(*offset), item.pieces, item.piece_count);
+        !copied.ok()) {
+      (*staging)->free(*offset);
+      return set_error(copied);
+    }
+    group.staging = *staging;
+    written.staging_offset = *offset;
+    written.staged = true;
+  } else {
+    const std::uint64_t bytes = reservation_bytes(written.length);
+    std::vector<Reserved> granted;
+    if (!channel.take_reservation_cache(bytes, written.reserved)) {
+      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted, true);
+          !status.ok()) {
+        return set_error(status);
+      }
+      written.reserved = granted.front();
+    }
+    written.checksum = hash_of(channel, item.key);
+    if (Status copied = copy_into(channel.memory(), written.reserved, item.pieces, item.piece_count,
+                                  &written.checksum);
+        !copied.ok()) {
+      channel.give_reservation_cache(written.reserved);
+      return set_error(copied);
+    }
+  }
+  group.memory = &channel.memory();
+  group.flags |= rules.flags();
+  group.items.push_back(std::move(written));
+  return MC_OK;
+}
+
+[[gnu::hot]] mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
+                               const mc_put_options* options) {
+  Client& client = of(handle);
+  auto rules = rules_from(client, options);
+  if (!rules) return set_error(rules.error());
+  auto channel = client.channel(rules->deadline_ns);
+  if (!channel) return set_error(channel.error());
+  mc_group* group = group_of(options);
+  if (group == nullptr) return put_items(client, **channel, items, count, *rules);
+  if (group->client != &client) return invalid("the group belongs to another client");
+  mc_status first = MC_OK;
+  for (std::size_t i = 0; i < count; ++i) {
+    items[i].status = add_to_group(client, **channel, *group, items[i], *rules);
+    if (items[i].status == MC_OK) continue;
+    if (first == MC_OK) first = items[i].status;
+    if (group->failure.ok()) group->failure = Status(items[i].status, mc_last_error());
+  }
+  return first;
+}
+
+void drop_group_items(Client& client, mc_group& group) {
+  if (group.staging) {
+    for (const WrittenItem& item : group.items) group.staging->free(item.staging_offset);
+    return;
+  }
+  auto channel = client.channel(now_ns());
+  if (!channel || group.memory != &(*channel)->memory()) return;
+  for (const WrittenItem& item : group.items) (*channel)->give_reservation_cache(item.reserved);
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- Put ----------------------------------------------------------------------------------------
+
+[[gnu::hot]] mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
+                              const mc_put_options* options) {
+  if (client == nullptr) return invalid("client must not be null");
+  // In a group a malformed put is a member that failed: put_all() refuses it and marks the group.
+  if (group_of(options) == nullptr) {
+    if (check_key(key) != MC_OK) return invalid(kBadKey);
+    if (value.data == nullptr || value.size == 0) return invalid("a value has at least 1 byte");
+  }
+  mc_put_item item{key, &value, 1, {nullptr, 0}, MC_OK};
+  return put_all(client, &item, 1, options);
+}
+
+mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
+                       const mc_put_options* options) {
+  if (client == nullptr || items == nullptr) return invalid("client and items must not be null");
+  if (bad_count(count)) return invalid(kBadCount);
+  return put_all(client, items, count, options);
+}
+
+// ---- Writing in place ---------------------------------------------------------------------------
+
+mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
+                     mc_reservation** reservation) {
+  if (client == nullptr || reservation == nullptr) {
+    return invalid("client and reservation must not be null");
+  }
+  *reservation = nullptr;
+  if (size == 0 || size > MC_MAX_OBJECT_BYTES) return invalid("a reservation has 1 B to 1 TiB");
+  const std::uint64_t deadline_ns = deadline_in(of(client), timeout_ns);
+  auto channel = of(client).channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  auto made = std::make_unique<mc_reservation>();
+  made->client = &of(client);
+  made->size = size;
+  const auto reserve_staging = [&]() -> Status {
+    auto staging = of(client).staging(deadline_ns);
+    if (!staging) return staging.error();
+    if (size > (*staging)->size_bytes()) {
+      return {MC_TOO_LARGE,
+              "larger than this client's staging memory; open it with larger staging_bytes"};
+    }
+    const auto offset = (*staging)->allocate(size, deadline_ns);
+    if (!offset) return Status(MC_NO_SPACE);
+    made->staging = *staging;
+    made->staging_offset = *offset;
+    return {};
+  };
+  Status status;
+  if ((*channel)->memory().isolated) {
+    status = reserve_staging();
+  } else {
+    std::vector<Reserved> granted;
+    status = reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
+    if (status.ok()) made->reserved = granted.front();
+    // Another host may have room when it is committed.
+    if (may_offer_elsewhere(**channel, status) && reserve_staging().ok()) status = {};
+  }
+  if (!status.ok()) return set_error(status);
+  made->memory = made->client->current().connection.memory;
+  *reservation = made.release();
+  return MC_OK;
+}
+
+size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans, size_t capacity) {
+  if (reservation == nullptr) return 0;
+  if (reservation->staging) {
+    if (capacity > 0) {
+      spans[0] = {reservation->staging->at(reservation->staging_offset), reservation->size};
+    }
+    return 1;
+  }
+  std::uint64_t left = reservation->size;
+  for (std::uint32_t i = 0; i < reservation->reserved.extent_count; ++i) {
+    const shm::ExtentRecord& extent = reservation->reserved.extents[i];
+    const std::uint64_t part = std::min(left, extent.length_bytes);
+    if (i < capacity) {
+      spans[i] = {reservation->memory->pool_for_writing() + extent.offset_bytes, part};
+    }
+    left -= part;
+  }
+  return reservation->reserved.extent_count;
+}
+
+mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
+                    const mc_put_options* options) {
+  if (reservation == nullptr) return invalid("reservation must not be null");
+  const auto fail_with = [&](const Status& status) {
+    mc_abandon(reservation);
+    return set_error(status);
+  };
+  Client& client = *reservation->client;
+  if (check_key(key) != MC_OK) return fail_with({MC_INVALID_ARGUMENT, kBadKey});
+  if (length == 0 || length > reservation->size) {
+    return fail_with({MC_INVALID_ARGUMENT, "length lies between 1 and the reserved size"});
+  }
+  auto rules = rules_from(client, options);
+  if (!rules) return fail_with(rules.error());
+  if (options != nullptr && options->struct_size >= sizeof *options && options->group != nullptr) {
+    return fail_with({MC_INVALID_ARGUMENT, "a reservation cannot join a group"});
+  }
+  auto channel = client.channel(rules->deadline_ns);
+  if (!channel) return fail_with(channel.error());
+  if (&(*channel)->memory() != reservation->memory.get()) {
+    return fail_with({MC_SESSION_LOST, "the agent lost the session of this reservation"});
+  }
+  WrittenItem item;
+  item.key.assign(static_cast<const char*>(key.data), key.size);
+  item.length = length;
+  item.parent_hash = rules->parent.size > 0 ? hash_of(**channel, rules->parent) : 0;
+  item.pin = rules->pin;
+  item.pin_ttl_s = rules->pin_ttl_s;
+  item.replicas = rules->replicas;
+  item.reserved = reservation->reserved;
+  item.staging_offset = reservation->staging_offset;
+  item.staged = reservation->staging != nullptr;
+  if (!reservation->staging) {
+    item.checksum = hash_of(**channel, key);
+    mc_span spans[MC_MAX_EXTENTS];
+    const std::size_t count = mc_reservation_spans(reservation, spans, MC_MAX_EXTENTS);
+    std::uint64_t left = length;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t part = std::min<std::uint64_t>(left, spans[i].size);
+      item.checksum = checksum(item.checksum, spans[i].data, part);
+      left -= part;
+    }
+  }
+  const Status status = publish_items(**channel, &item, 1, rules->flags(), rules->deadline_ns);
+  // A timeout leaves it open whether the agent still reads the staging: it is not reused then.
+  if (reservation->staging && status.code() != MC_TIMEOUT) {
+    reservation->staging->free(reservation->staging_offset);
+  }
+  delete reservation;
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+void mc_abandon(mc_reservation* reservation) {
+  if (reservation == nullptr) return;
+  if (reservation->staging) {
+    reservation->staging->free(reservation->staging_offset);
+  } else if (auto channel = reservation->client->channel(now_ns())) {
+    if (&(*channel)->memory() == reservation->memory.get()) {
+      (*channel)->give_reservation_cache(reservation->reserved);
+    }
+  }
+  delete reservation;
+}
+
+mc_status mc_alloc(mc_client* client, size_t size, void** memory) {
+  if (client == nullptr || memory == nullptr) return invalid("client and memory must not be null");
+  *memory = nullptr;
+  if (size == 0) return invalid("size must not be 0");
+  const std::uint64_t deadline_ns = deadline_in(of(client), 0);
+  auto channel = of(client).channel(deadline_ns);
+  if (!channel) return set_error(channel.error());
+  auto staging = of(client).staging(deadline_ns);
+  if (!staging) return set_error(staging.error());
+  const auto offset = (*staging)->allocate(size, now_ns());
+  if (!offset) {
+    return set_error(Status(MC_NO_SPACE, "this client's session memory of " +
+                                             std::to_string((*staging)->size_bytes()) +
+                                             " bytes is in use; free some, or open the client with "
+                                             "larger staging_bytes"));
+  }
+  *memory = (*staging)->at(*offset);
+  return MC_OK;
+}
+
+void mc_free(mc_client* client, void* memory) {
+  if (client == nullptr || memory == nullptr) return;
+  const auto staging = of(client).staging_if_any();
+  if (!staging) return;
+  if (const auto offset = staging->offset_of(memory, 1)) staging->free(*offset);
+}
+
+// ---- Groups -------------------------------------------------------------------------------------
+
+mc_status mc_group_begin(mc_client* client, mc_group** group) {
+  if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
+  *group = nullptr;
+  if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
+  *group = new mc_group{.client = &of(client), .items = {}, .staging = nullptr, .failure = {}};
+  return MC_OK;
+}
+
+mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
+  if (group == nullptr) return invalid("group must not be null");
+  const std::unique_ptr<mc_group> owned(group);
+  Client& client = *group->client;
+  if (client.inherited_by_fork()) return set_error(MC_FORKED);
+  const std::uint64_t deadline_ns = deadline_in(client, timeout_ns);
+  Status status = group->failure;
+  if (status.ok() && group->items.empty()) return MC_OK;
+  if (!status.ok()) {
+    drop_group_items(client, *group);
+    return set_error(Status(MC_GROUP_ABORTED, "a put of the group failed: " + status.to_string()));
+  }
+  auto channel = client.channel(deadline_ns);
+  if (!channel || group->memory != &(*channel)->memory()) {
+    drop_group_items(client, *group);
+    if (!channel) return set_error(channel.error());
+    return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
+  }
+  status =
+      publish_items(**channel, group->items.data(), group->items.size(), group->flags, deadline_ns);
+  if (group->staging && status.code() != MC_TIMEOUT) {
+    for (const WrittenItem& item : group->items) group->staging->free(item.staging_offset);
+  }
+  return status.ok() ? MC_OK : set_error(status);
+}
+
+void mc_group_abort(mc_group* group) {
+  if (group == nullptr) return;
+  drop_group_items(*group->client, *group);
+  delete group;
+}
+
+}  // extern "C"

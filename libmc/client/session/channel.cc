@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/session/channel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/clock.h"
+#include "libmc/base/copy.h"
+#include "libmc/base/failpoint.h"
+#include "libmc/client/client.h"
+#include "shm/doorbell.h"
+
+namespace mc::client {
+
+namespace {
+
+// How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
+constexpr std::uint64_t kSpinNs = 20000;
+constexpr unsigned kSpinsBetweenClocks = 256;
+constexpr unsigned kSpinsBetweenLooks = 32;
+// A sleeping caller looks at the connection this often.
+constexpr std::uint64_t kSleepSliceNs = 20000000;
+constexpr std::uint32_t kGivenBackAtOnce = 64;
+
+}  // namespace
+
+// ---- Sessions -----------------------------------------------------------------------------------
+
+Status Channel::join(std::uint64_t deadline_ns) {
+  const Client::Current current = client_->current();
+  if (current.generation == generation_) return {};
+  if (Status status = client_->open_channel(*current.connection.link, number_, deadline_ns);
+      !status.ok()) {
+    return status;
+  }
+  const bool same_session = memory_ == current.connection.memory;
+  if (!same_session) {
+    // At once with the session it is of: numbers of the old one mean others' in the new one.
+    const ReservationCacheLock lock(reservation_cache_lock_);
+    reservation_cache_.clear();
+    reservation_cache_bytes_ = 0;
+    memory_ = current.connection.memory;
+  }
+  link_ = current.connection.link;
+  shared_ = memory_->channel(number_);
+  requests_ = shm::RingProducer(shared_->requests, link_->epoch);
+  completions_ = shm::RingConsumer(shared_->completions, link_->epoch);
+  touches_ = shm::TouchWriter(shared_);
+  generation_ = current.generation;
+  if (!same_session) {
+    lose_all();
+    return {};
+  }
+  for (Pending& pending : pending_) {
+    if (pending.in_use && pending.submitted && !pending.done) publish(pending);
+  }
+  return {};
+}
+
+// The session is a new one: what was asked on the old one has no answer, and its reservation cache is gone.
+void Channel::lose_all() {
+  {
+    const ReservationCacheLock lock(reservation_cache_lock_);
+    reservation_cache_.clear();
+    reservation_cache_bytes_ = 0;
+  }
+  next_pin_ = 1;
+  for (std::uint32_t slot = 0; slot < pending_.size(); ++slot) {
+    Pending& pending = pending_[slot];
+    if (!pending.in_use || !pending.submitted || pending.done) continue;
+    pending.completion = shm::Completion{};
+    pending.completion.status = MC_SESSION_LOST;
+    pending.done = true;
+    if (pending.forgotten) release(slot);
+  }
+}
+
+// ---- Requests -----------------------------------------------------------------------------------
+
+[[gnu::hot]] Result<Channel::Ticket> Channel::prepare(std::uint32_t argument_bytes) {
+  reap();
+  for (std::uint32_t tries = 0; tries < pending_.size(); ++tries) {
+    const std::uint32_t slot = next_slot_++ % static_cast<std::uint32_t>(pending_.size());
+    Pending& pending = pending_[slot];
+    if (pending.in_use) continue;
+    const auto offset = arena_.allocate(std::max(argument_bytes, 8u));
+    if (!offset) break;
+    pending.request = shm::Request{};
+    pending.submitted = pending.done = pending.forgotten = false;
+    pending.in_use = true;
+    pending.argument_offset = *offset;
+    pending.request.argument_offset = *offset;
+    pending.request.argument_bytes = argument_bytes;
+    pending.request.request_id = (next_request_++ << 8) | slot;
+    ++in_flight_;
+    return Ticket{slot};
+  }
+  return fail(MC_BUSY, "too many requests are in flight on this channel; wait for some");
+}
+
+[[gnu::hot]] unsigned char* Channel::arguments(Ticket ticket) {
+  return shared_->arguments + pending_[ticket.slot].argument_offset;
+}
+
+[[gnu::hot]] void Channel::submit(Ticket ticket, shm::Op op, std::uint16_t flags,
+                                  std::uint32_t item_count, std::uint64_t deadline_ns,
+                                  std::uint64_t a) {
+  Pending& pending = pending_[ticket.slot];
+  pending.request.op = static_cast<std::uint16_t>(op);
+  pending.request.flags = flags;
+  pending.request.item_count = item_count;
+  pending.request.deadline_ns = deadline_ns;
+  pending.request.a = a;
+  pending.submitted = true;
+  MC_FAILPOINT("client.before_submit");
+  publish(pending);
+  MC_FAILPOINT("client.after_submit");
+}
+
+[[gnu::hot]] void Channel::wake_ahead() {
+  if (shm::claim_bell(shared_->header)) signal_eventfd(link_->agent_event.get());
+}
+
+[[gnu::hot]] void Channel::publish(Pending& pending) {
+  pending.request.touch_head = touches_.head_for_request();
+  order_copies();  // what the agent is told of is in the pool; once for all items of a request
+  requests_.publish(shm::to_words(pending.request));
+  rang_ = shm::agent_needs_bell(shared_->header);
+  if (rang_) signal_eventfd(link_->agent_event.get());
+}
+
+[[gnu::hot]] void Channel::reap() {
+  shm::RecordWords words;
+  while (completions_.poll(words)) {
+    if (const auto completion = shm::decode_completion(words)) absorb(*completion);
+  }
+}
+
+[[gnu::hot]] void Channel::absorb(const shm::Completion& completion) {
+  const auto slot = static_cast<std::uint32_t>(completion.request_id & 0xff);
+  Pending& pending = pending_[slot];
+  if (!pending.in_use || pending.done || pending.request.request_id != completion.request_id) {
+    return;  // of a request that was asked twice, or none of ours
+  }
+  MC_FAILPOINT("client.completion_seen");
+  pending.completion = completion;
+  pending.done = true;
+  if (!pending.forgotten) return;
+  if (pending.request.op == static_cast<std::uint16_t>(shm::Op::kReserve)) {
+    std::vector<Reserved> granted;
+    take_granted(Ticket{slot}, granted);
+    for (const Reserved& reserved : granted) give_reservation_cache(reserved);
+    return;
+  }
+  release(slot);
+}
+
+[[gnu::hot]] bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
+  const Pending& pending = pending_[ticket.slot];
+  // The clock is first read when the answer is late: most come before.
+  std::uint64_t spin_until_ns = 0;
+  // An agent that had to be woken may need this very core for it: then sleep at once.
+  for (unsigned spins = rang_ ? kSpinsBetweenClocks : 1;; ++spins) {
+    reap();
+    if (pending.done) return true;
+    const bool in_its_way = spins % kSpinsBetweenLooks == 1 && agent_is_here();
+    if (!in_its_way && spins % kSpinsBetweenClocks != 0) {
+      cpu_relax();
+      continue;
+    }
+    const std::uint64_t now = now_ns();
+    if (client_->generation() != generation_) {
+      if (!client_->lost().ok()) {
+        lose_all();
+        return pending.done;
+      }
+      // An agent that is not back yet is waited for like one that is slow.
+      if (!join(deadline_ns).ok() && now >= deadline_ns) return false;
+      continue;
+    }
+    if (now >= deadline_ns) return false;
+    if (spin_until_ns == 0) spin_until_ns = rang_ ? now : now + kSpinNs;
+    // The agent may be waiting for this very core.
+    if (now < spin_until_ns && core_.yield()) continue;
+    shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
+    reap();
+    if (!pending.done) {
+      shm::wait_for_agent(shared_->header, std::min(kSleepSliceNs, deadline_ns - now));
+    }
+    shm::announce_client_awake(shared_->header);
+  }
+}
+
+// On this very processor, so not running: spinning would keep it from answering.
+[[gnu::hot]] bool Channel::agent_is_here() const {
+  return memory_->index.header().agent_core.load_relaxed() == CoreSharing::here();
+}
+
+[[gnu::hot]] shm::ItemResult Channel::item_result(Ticket ticket, std::uint32_t item) const {
+  const Pending& pending = pending_[ticket.slot];
+  const shm::Completion& completion = pending.completion;
+  const shm::ItemResult nothing{completion.status != MC_OK ? completion.status : MC_INTERNAL,
+                                shm::kNoRefill, 0};
+  if (item >= completion.item_count) return nothing;
+  if (pending.request.item_count == 1) return completion.first;
+  shm::ItemResult result;
+  std::memcpy(&result, shared_->arguments + pending.argument_offset + item * sizeof result,
+              sizeof result);
+  result.status = shm::known_status(result.status);
+  return result;
+}
+
+[[gnu::hot]] void Channel::finish(Ticket ticket) { release(ticket.slot); }
+
+void Channel::forget(Ticket ticket) {
+  Pending& pending = pending_[ticket.slot];
+  if (!pending.submitted || pending.done) {
+    release(ticket.slot);
+    return;
+  }
+  pending.forgotten = true;
+}
+
+void Channel::hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std::uint64_t offset) {
+  Pending& pending = pending_[ticket.slot];
+  pending.staging = std::move(staging);
+  pending.staging_offsets.push_back(offset);
+}
+
+[[gnu::hot]] void Channel::release(std::uint32_t slot) {
+  Pending& pending = pending_[slot];
+  arena_.release(pending.argument_offset);
+  for (const std::uint64_t offset : pending.staging_offsets) pending.staging->free(offset);
+  pending.staging_offsets.clear();
+  pending.staging.reset();
+  for (const std::uint32_t pin : pending.pin_slots) shm::clear_pin(shared_->pins[pin]);
+  pending.pin_slots.clear();
+  pending.in_use = false;
+  --in_flight_;
+}
+
+// ---- Reservations -------------------------------------------------------------------------------
+
+Channel::ReservationCacheLock::ReservationCacheLock(OwnerLock& lock) : lock_(lock) {
+  while (!lock_.try_lock()) ::sched_yield();
+}
+
+Channel::ReservationCacheVisit::ReservationCacheVisit(OwnerLock& lock) : lock_(lock) {
+  lock_.want();
+  while (!lock_.owner_is_out()) ::sched_yield();
+}
+
+// REQUIRES of all that look into the reservation cache: its lock is held.
+[[gnu::hot]] Channel::ReservationCacheOf* Channel::reservation_cache_of(std::uint64_t bytes) {
+  for (ReservationCacheOf& reservation_cache : reservation_cache_) {
+    if (reservation_cache.length == bytes) return &reservation_cache;
+  }
+  return nullptr;
+}
+
+[[gnu::hot]] void Channel::put_in_reservation_cache(std::uint64_t length, CachedReservation item) {
+  ReservationCacheOf* reservation_cache = reservation_cache_of(length);
+  if (reservation_cache == nullptr) {
+    std::erase_if(reservation_cache_,
+                  [](const ReservationCacheOf& other) { return other.items.empty(); });
+    reservation_cache_.push_back({length, ++reservation_cache_uses_, {}});
+    reservation_cache = &reservation_cache_.back();
+  }
+  reservation_cache->items.push_back(item);
+  reservation_cache_bytes_ += length;
+}
+
+[[gnu::hot]] bool Channel::take_reservation_cache(std::uint64_t bytes, Reserved& reserved) {
+  const ReservationCacheLock lock(reservation_cache_lock_);
+  ReservationCacheOf* const reservation_cache = reservation_cache_of(bytes);
+  if (reservation_cache == nullptr || reservation_cache->items.empty()) return false;
+  reserved.entry = reservation_cache->items.back().entry;
+  reserved.length = bytes;
+  reserved.extent_count = 1;
+  reserved.extents[0] = {reservation_cache->items.back().offset_bytes, bytes};
+  reservation_cache->items.pop_back();
+  reservation_cache->used = ++reservation_cache_uses_;
+  reservation_cache_bytes_ -= bytes;
+  return true;
+}
+
+void Channel::take_all_reservation_cache(const Memory& memory,
+                                         std::vector<std::uint32_t>& entries) {
+  const ReservationCacheVisit visit(reservation_cache_lock_);
+  if (memory_.get() != &memory) return;
+  for (const ReservationCacheOf& reservation_cache : reservation_cache_) {
+    for (const CachedReservation& item : reservation_cache.items) entries.push_back(item.entry);
+  }
+  reservation_cache_.clear();
+  reservation_cache_bytes_ = 0;
+}
+
+[[gnu::hot]] bool Channel::reservation_cache_wants(std::uint64_t bytes,
+                                                   std::uint64_t expected_bytes) {
+  const ReservationCacheLock lock(reservation_cache_lock_);
+  const ReservationCacheOf* const reservation_cache = reservation_cache_of(bytes);
+  const std::uint64_t held =
+      reservation_cache == nullptr ? 0 : reservation_cache->items.size() * bytes;
+  return held + expected_bytes + bytes <= memory_->reservation_cache_bytes;
+}
+
+[[gnu::hot]] void Channel::give_reservation_cache(const Reserved& reserved) {
+  if (reserved.extent_count != 1 || reserved.length > memory_->reservation_cache_bytes) {
+    give_back(&reserved.entry, 1);
+    return;
+  }
+  bool full = false;
+  {
+    const ReservationCacheLock lock(reservation_cache_lock_);
+    put_in_reservation_cache(reserved.length, {reserved.entry, reserved.extents[0].offset_bytes});
+    full = reservation_cache_bytes_ > memory_->reservation_cache_bytes;
+  }
+  while (full && shrink_reservation_cache()) {
+    const ReservationCacheLock lock(reservation_cache_lock_);
+    full = reservation_cache_bytes_ > memory_->reservation_cache_bytes;
+  }
+}
+
+// Gives back the size that has gone unused the longest, or what is too much of the only one. False:
+// the agent cannot be asked now.
+bool Channel::shrink_reservation_cache() {
+  std::uint64_t length = 0;
+  CachedReservation taken[kGivenBackAtOnce];
+  std::uint32_t count = 0;
+  {
+    const ReservationCacheLock lock(reservation_cache_lock_);
+    const auto oldest =
+        std::min_element(reservation_cache_.begin(), reservation_cache_.end(),
+                         [](const ReservationCacheOf& one, const ReservationCacheOf& other) {
+                           return one.used < other.used;
+                         });
+    if (oldest == reservation_cache_.end()) return false;
+    const std::uint64_t wanted_bytes =
+        reservation_cache_.size() > 1 ? 0 : memory_->reservation_cache_bytes;
+    length = oldest->length;
+    while (count < kGivenBackAtOnce && !oldest->items.empty() &&
+           reservation_cache_bytes_ > wanted_bytes) {
+      taken[count++] = oldest->items.back();
+      oldest->items.pop_back();
+      reservation_cache_bytes_ -= length;
+    }
+    if (oldest->items.empty()) reservation_cache_.erase(oldest);
+  }
+  std::uint32_t entries[kGivenBackAtOnce];
+  for (std::uint32_t i = 0; i < count; ++i) entries[i] = taken[i].entry;
+  if (count == 0 || give_back(entries, count)) return true;
+  const ReservationCacheLock lock(reservation_cache_lock_);
+  for (std::uint32_t i = 0; i < count; ++i) put_in_reservation_cache(length, taken[i]);
+  return false;
+}
+
+[[gnu::hot]] void Channel::give_refill(const shm::ItemResult& result, std::uint64_t length) {
+  if (result.refill_entry == shm::kNoRefill || !memory_->in_pool(result.refill_offset, length))
+    return;
+  Reserved refill;
+  refill.entry = result.refill_entry;
+  refill.length = length;
+  refill.extent_count = 1;
+  refill.extents[0] = {result.refill_offset, length};
+  give_reservation_cache(refill);
+}
+
+// Tells the agent; nobody waits for the answer.
+bool Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
+  const auto bytes =
+      static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
+  auto ticket = prepare(bytes);
+  // A full channel: the agent takes them back when the session ends.
+  if (!ticket) return false;
+  unsigned char* at = arguments(*ticket) + shm::result_bytes(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    shm::PutItem item{};
+    item.entry = entries[i];
+    std::memcpy(at + i * sizeof item, &item, sizeof item);
+  }
+  submit(*ticket, shm::Op::kAbandon, 0, count, now_ns() + MC_DEFAULT_TIMEOUT_NS);
+  forget(*ticket);
+  return true;
+}
+
+void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
+  const Pending& pending = pending_[ticket.slot];
+  const std::uint32_t count = std::min(pending.completion.item_count, pending.request.item_count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    shm::ReservedItem item;
+    std::memcpy(&item, shared_->arguments + pending.argument_offset + i * sizeof item, sizeof item);
+    Reserved reserved;
+    reserved.entry = item.entry;
+    reserved.length = item.length;
+    reserved.extent_count = std::min<std::uint32_t>(item.extent_count, MC_MAX_EXTENTS);
+    std::uint64_t room = 0;
+    bool sound = reserved.extent_count > 0;
+    for (std::uint32_t e = 0; e < reserved.extent_count; ++e) {
+      reserved.extents[e] = item.extents[e];
+      sound &= memory_->in_pool(item.extents[e].offset_bytes, item.extents[e].length_bytes);
+      sound = sound && item.extents[e].length_bytes > 0;
+      if (sound) room += item.extents[e].length_bytes;
+    }
+    // What is written later runs through the extents by the length that was asked for.
+    sound = sound && reserved.length == pending.request.a && reserved.length <= room;
+    if (sound) granted.push_back(reserved);
+  }
+  release(ticket.slot);
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+shm::Word64* Channel::free_pin() {
+  for (std::uint32_t tries = 1; tries < shm::kPinSlots; ++tries) {
+    if (next_pin_ >= shm::kPinSlots) next_pin_ = 1;
+    shm::Word64& slot = shared_->pins[next_pin_++];
+    if (slot.load_relaxed() == 0) return &slot;
+  }
+  return nullptr;
+}
+
+void Channel::free_pins_after(Ticket ticket, const std::uint32_t* slots, std::uint32_t count) {
+  pending_[ticket.slot].pin_slots.assign(slots, slots + count);
+}
+
+void Channel::arm_eventfd() { shm::announce_client_sleep(shared_->header, shm::kClientInPoll); }
+
+}  // namespace mc::client

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libmc/client/session/connection.h"
+
+#include <sys/socket.h>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/failpoint.h"
+
+namespace mc::client {
+
+namespace {
+
+constexpr std::size_t kFdsDirect = 6;
+constexpr std::size_t kFdsIsolated = 5;
+
+Status closed_by_agent() {
+  return {MC_AGENT_UNAVAILABLE, "the agent closed the connection; see its log"};
+}
+
+Result<Message> receive_within(int socket, std::uint64_t timeout_ns) {
+  if (!wait_readable(socket, timeout_ns)) {
+    return fail(MC_TIMEOUT, "the agent accepted the connection but does not answer; see its log");
+  }
+  auto message = receive_message(socket, shm::kMaxControlBytes);
+  if (message && message->bytes.empty()) return fail(closed_by_agent());
+  return message;
+}
+
+// The agent's own words when the message is a refusal.
+std::optional<Status> refusal_in(const Message& message) {
+  std::string_view text;
+  const auto header =
+      shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, &text);
+  if (!header || header->status == MC_OK) return std::nullopt;
+  return Status(static_cast<mc_status>(shm::known_status(header->status)), std::string(text));
+}
+
+bool is_notice(const Message& message) {
+  return shm::decode_control<shm::ControlHeader>(message.bytes,
+                                                 shm::ControlType::kReservationCacheWanted)
+      .has_value();
+}
+
+void copy_text(char* field, std::size_t size, const std::string& text) {
+  std::memcpy(field, text.data(), std::min(text.size(), size - 1));
+}
+
+Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector<Fd>& fds) {
+  const auto map = [](const Fd& fd, std::uint64_t bytes, Mapping::Access access, Mapping& to) {
+    auto mapping = Mapping::map(fd.get(), bytes, access);
+    if (!mapping) return mapping.error();
+    mapping->forget_in_children();
+    to = std::move(*mapping);
+    return Status();
+  };
+  using Access = Mapping::Access;
+  Status status = map(fds[0], welcome.index_bytes, Access::kRead, memory.index_map);
+  if (status.ok()) status = map(fds[1], welcome.pool_max_bytes, Access::kRead, memory.pool_map);
+  if (status.ok()) {
+    status = map(fds[2], welcome.session_bytes, Access::kReadWrite, memory.session_map);
+  }
+  if (status.ok() && !memory.isolated) {
+    status = map(fds[5], welcome.pool_max_bytes, Access::kReadWrite, memory.pool_write_map);
+  }
+  if (!status.ok()) return status;
+  memory.region_touched =
+      std::make_unique<std::atomic<bool>[]>(welcome.pool_max_bytes / kHugePageBytes + 1);
+  const auto reader =
+      shm::IndexReader::open(memory.index_map.data(), memory.index_map.size_bytes());
+  if (!reader) return {MC_VERSION_MISMATCH, "the agent's index file has another layout"};
+  memory.index = *reader;
+  memory.index.set_pool(memory.pool_map.data(), memory.pool_map.size_bytes());
+  if (welcome.session_bytes < shm::session_file_bytes(welcome.channel_count)) {
+    return {MC_VERSION_MISMATCH, "the agent's session file has another layout"};
+  }
+  return {};
+}
+
+}  // namespace
+
+void Memory::touch_region(std::uint64_t region) const {
+  region_touched[region].store(true, std::memory_order_relaxed);
+  // Only what the agent has reserved: touching a hole would take memory that nobody counts.
+  const shm::IndexHeader& header = index.header();
+  const std::uint64_t arenas = header.arena_count.load_relaxed();
+  if (arenas == 0 || arenas > shm::kMaxArenas) return;
+  const std::uint64_t stride = pool_map.size_bytes() / arenas;
+  const std::uint64_t begin = region * kHugePageBytes;
+  const std::uint64_t arena = begin / stride;
+  if (arena >= arenas) return;
+  const std::uint64_t end = arena * stride + header.arena_bytes[arena].load_relaxed();
+  if (begin + kHugePageBytes > end) return;
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  // Where the kernel (before 5.14) has it not, each page takes its own fault as ever.
+  ::madvise(pool_write_map.data() + begin, kHugePageBytes, MADV_POPULATE_WRITE);
+}
+
+Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
+                             const std::shared_ptr<Memory>& resume, std::uint64_t timeout_ns) {
+  shm::Hello hello;
+  hello.header.type = static_cast<std::uint32_t>(shm::ControlType::kHello);
+  hello.channel_count = texts.channel_count;
+  if (resume) {
+    hello.resume_session = resume->session_id;
+    hello.resume_secret = resume->session_secret;
+  }
+  copy_text(hello.name_space, sizeof hello.name_space, texts.name_space);
+  copy_text(hello.label, sizeof hello.label, texts.label);
+  if (Status status = send_message(socket.get(), std::as_bytes(std::span(&hello, 1)));
+      !status.ok()) {
+    // An agent that turns a user away says why and closes, before it reads anything.
+    if (auto last = receive_within(socket.get(), 0)) {
+      if (const auto refusal = refusal_in(*last)) return fail(*refusal);
+    }
+    return fail(status);
+  }
+  MC_FAILPOINT("client.hello_sent");
+  auto message = receive_within(socket.get(), timeout_ns);
+  if (!message) return fail(message.error());
+  if (const auto refusal = refusal_in(*message)) return fail(*refusal);
+  const auto welcome =
+      shm::decode_control<shm::Welcome>(message->bytes, shm::ControlType::kWelcome);
+  const std::size_t wanted = welcome && welcome->isolated != 0 ? kFdsIsolated : kFdsDirect;
+  if (!welcome || message->fds.size() != wanted || welcome->channel_count == 0 ||
+      welcome->channel_count > MC_MAX_CHANNELS) {
+    return fail(MC_VERSION_MISMATCH, "the agent speaks another protocol; upgrade the older side");
+  }
+  Connection connection;
+  connection.memory = resume;
+  if (!resume) {
+    auto memory = std::make_shared<Memory>();
+    memory->session_id = welcome->session_id;
+    memory->session_secret = welcome->session_secret;
+    memory->node_id = welcome->node_id;
+    memory->reservation_cache_bytes = welcome->reservation_cache_bytes;
+    memory->channel_count = welcome->channel_count;
+    memory->isolated = welcome->isolated != 0;
+    memory->clustered = welcome->clustered != 0;
+    if (Status status = map_memory(*memory, *welcome, message->fds); !status.ok()) {
+      return fail(status);
+    }
+    connection.memory = std::move(memory);
+  }
+  connection.link = std::make_shared<Link>();
+  connection.link->socket = std::move(socket);
+  connection.link->agent_event = std::move(message->fds[3]);
+  connection.link->client_event = std::move(message->fds[4]);
+  connection.link->epoch = welcome->epoch;
+  connection.link->incarnation = welcome->incarnation;
+  MC_FAILPOINT("client.mapped");
+  return connection;
+}
+
+Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
+                   std::string_view text) {
+  shm::ControlHeader header;
+  header.type = static_cast<std::uint32_t>(type);
+  header.value = value;
+  header.text_bytes = static_cast<std::uint32_t>(text.size());
+  std::vector<std::byte> question(sizeof header + text.size());
+  std::memcpy(question.data(), &header, sizeof header);
+  if (!text.empty()) std::memcpy(question.data() + sizeof header, text.data(), text.size());
+  const int socket = link.socket.get();
+  if (Status status = send_message(socket, question); !status.ok()) return fail(status);
+  auto message = receive_within(socket, timeout_ns);
+  // Notices are few: each is one wait more.
+  while (message && is_notice(*message)) {
+    link.reservation_cache_wanted.store(true, std::memory_order_relaxed);
+    message = receive_within(socket, timeout_ns);
+  }
+  if (!message) {
+    // A late answer must not be taken for that to the next question: the link begins anew.
+    ::shutdown(socket, SHUT_RDWR);
+    return fail(message.error());
+  }
+  if (const auto refusal = refusal_in(*message)) return fail(*refusal);
+  const auto answer =
+      shm::decode_control<shm::ControlHeader>(message->bytes, shm::ControlType::kAnswer);
+  if (!answer) return fail(MC_VERSION_MISMATCH, "the agent gave an answer of another protocol");
+  Answer result;
+  result.value = answer->value;
+  if (!message->fds.empty()) result.fd = std::move(message->fds.front());
+  return result;
+}
+
+void take_notice(Link& link) {
+  if (!wait_readable(link.socket.get(), 0)) return;
+  auto message = receive_message(link.socket.get(), shm::kMaxControlBytes);
+  if (message && is_notice(*message))
+    link.reservation_cache_wanted.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace mc::client

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a session with an agent, in its two halves. Memory is what was mapped and stays for
+// as long
+//   as anybody reads it; a Link is the socket and the bells, which an agent's restart replaces.
+// Threads: immutable once made; ask() under the client's control lock.
+// Owns: descriptors and mappings. Trusts: the agent, after looking at headers and sizes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "libmc/base/fd.h"
+#include "libmc/base/memory_file.h"
+#include "shm/index_reader.h"
+#include "shm/messages.h"
+
+namespace mc::client {
+
+struct Memory {
+  std::uint64_t session_id = 0;
+  std::uint64_t session_secret = 0;
+  std::uint64_t node_id = 0;
+  std::uint64_t reservation_cache_bytes = 0;
+  std::uint32_t channel_count = 0;
+  bool isolated = false;
+  bool clustered = false;
+  Mapping index_map;
+  Mapping pool_map;        // read-only, always
+  Mapping pool_write_map;  // direct namespaces only
+  Mapping session_map;
+  shm::IndexReader index;
+
+  // Before a write into the pool: takes the faults of whole 2 MiB regions at once, the first time
+  // one is written. One call for 512 pages costs a tenth of 512 faults.
+  void prepare_write(std::uint64_t offset, std::uint64_t bytes) const {
+    const std::uint64_t last = (offset + bytes - 1) / kHugePageBytes;
+    for (std::uint64_t region = offset / kHugePageBytes; region <= last; ++region) {
+      if (!region_touched[region].load(std::memory_order_relaxed)) touch_region(region);
+    }
+  }
+  void touch_region(std::uint64_t region) const;
+  std::unique_ptr<std::atomic<bool>[]> region_touched;  // of pool_write_map
+
+  const std::byte* pool() const { return pool_map.data(); }
+  std::byte* pool_for_writing() const { return pool_write_map.data(); }
+  shm::SessionHeader* session_header() const {
+    return reinterpret_cast<shm::SessionHeader*>(session_map.data());
+  }
+  shm::Channel* channel(std::uint32_t number) const {
+    return reinterpret_cast<shm::Channel*>(session_map.data() + shm::channel_offset(number));
+  }
+  // True if [offset, offset + bytes) lies in the pool file.
+  bool in_pool(std::uint64_t offset, std::uint64_t bytes) const {
+    return offset <= pool_map.size_bytes() && bytes <= pool_map.size_bytes() - offset;
+  }
+};
+
+struct Link {
+  Fd socket;
+  Fd agent_event;
+  Fd client_event;
+  std::uint32_t epoch = 0;
+  std::uint64_t incarnation = 0;
+  // The agent has asked for the client's reservation cache, in a message that somebody met on the way.
+  std::atomic<bool> reservation_cache_wanted{false};
+};
+
+struct Connection {
+  std::shared_ptr<Memory> memory;
+  std::shared_ptr<Link> link;
+};
+
+struct HelloTexts {
+  std::string name_space;
+  std::string label;
+  std::uint32_t channel_count = 16;
+};
+
+// Says hello on a fresh socket. resume: the memory of the session to go on with, or null.
+Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
+                             const std::shared_ptr<Memory>& resume, std::uint64_t timeout_ns);
+
+struct Answer {
+  std::uint64_t value = 0;
+  Fd fd;
+};
+// A control question, with text if any, and its answer.
+Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
+                   std::string_view text = {});
+// Takes in what the agent sent unasked, if anything. REQUIRES: nobody waits for an answer.
+void take_notice(Link& link);
+
+}  // namespace mc::client

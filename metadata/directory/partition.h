@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: which partition of the key space a key belongs to. The partitions are equal intervals of the
+//   hash's upper half, so that one partition's keys are spread evenly over its table (key_hash.h).
+//   Masters and agents must agree: the function never changes (tests/unit/share_test.cc has golden
+//   values), and the number of partitions is fixed for a cluster (metadata/master/partition_count.h).
+// Threads: any; a pure function.
+#pragma once
+
+#include <cstdint>
+
+#include "metadata/directory/key_hash.h"
+
+namespace mc::metadata {
+
+// Each is a thread and a connection to the cluster store, at every master and agent, and a link
+// between them.
+inline constexpr std::uint32_t kMaxPartitions = 64;
+
+// REQUIRES: partitions > 0.
+inline std::uint32_t partition_of(KeyHash hash, std::uint32_t partitions) {
+  return static_cast<std::uint32_t>((static_cast<unsigned __int128>(hash.hi) * partitions) >> 64);
+}
+
+}  // namespace mc::metadata

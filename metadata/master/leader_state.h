@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: all that a master knows while it leads, and what it does with it: the state machines
+//   of directory/, membership/ and placement/, joined to the links of agents. It begins empty with
+//   each leadership and ends with it.
+//
+//     requests ──► Directory, Membership ──► answers
+//     locates  ──► HotReplicas
+//     tick     ──► Membership ──gone──► Directory.leave, RepairPlanner, Fanout.fenced
+//              ──► RepairPlanner, DrainPlanner, HotReplicas ──► Copy and Drop orders to agents
+//     join     ──► PatternRemovals ──what it missed──► DropMatching orders, then its report
+//
+//   RECOVERING: from the beginning until recover_ns have passed and all members that were known
+//   have reported. Misses are kRecovering; a locate may wait for the end of it.
+// Threads: the master's loop. Owns: the state; links belong to themselves.
+// Trusts: what codec.h has decoded is within its limits; state machines check the rest. A member
+//   that proved the key may claim any node id.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "metadata/directory/directory.h"
+#include "metadata/directory/pattern_removals.h"
+#include "metadata/master/absence.h"
+#include "metadata/master/elector.h"
+#include "metadata/master/fanout.h"
+#include "metadata/master/master_options.h"
+#include "metadata/master/open_drops.h"
+#include "metadata/membership/membership.h"
+#include "metadata/placement/drain.h"
+#include "metadata/placement/hot_replicas.h"
+#include "metadata/placement/repair.h"
+#include "metadata/rpc/link.h"
+#include "metadata/wire/messages.h"
+#include "metadata/wire/method.h"
+
+namespace mc::metadata {
+
+class LeaderState {
+ public:
+  struct Outside {
+    Absence::Save save;
+    std::function<std::uint32_t()> link_count;
+    std::function<std::uint64_t()> refused_links;
+  };
+
+  LeaderState(const MasterOptions& options, const Term& term, Outside outside,
+              std::uint64_t now_ns);
+
+  void on_request(rpc::Link& link, const rpc::Request& request, std::uint64_t now_ns);
+  void on_cancel(rpc::Link& link, std::uint32_t id);
+  void on_closed(rpc::Link& link);
+  void tick(std::uint64_t now_ns);
+
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  [[nodiscard]] bool recovering(std::uint64_t now_ns) const {
+    return now_ns < recover_until_ns_ || directory_.recovering();
+  }
+
+ private:
+  // Which agent a link speaks for; in Link::attachment.
+  struct Speaker {
+    NodeId node = kNoNode;
+    Incarnation incarnation = 0;
+    const LeaderState* joined_to = nullptr;
+  };
+  struct Waiting {  // a locate, for the end of the recovery
+    std::weak_ptr<rpc::Link> link;
+    std::uint32_t id = 0;
+    std::uint64_t deadline_ns = 0;
+    wire::Locate request;
+  };
+  // A member that has not carried out all removals by pattern: it is told them, a few at a time.
+  // The beginning of its report is answered behind them, so that it names nothing that they remove.
+  struct CatchUp {
+    std::weak_ptr<rpc::Link> link;
+    std::uint64_t removal = 0;  // it had heard less than this when it joined; 0: it has been here
+    std::set<std::uint64_t> asked;
+    std::optional<std::uint32_t> report;  // the request that waits
+  };
+  struct Draining {
+    std::unique_ptr<DrainPlanner> planner;
+  };
+
+  // reign_requests.cc: one for each method. Each answers, now or later.
+  template <typename Message, typename Handle>
+  void decoded(rpc::Link& link, const rpc::Request& request, Message& message, Handle handle);
+  void join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor);
+  void heartbeat(rpc::Link& link, const rpc::Request& request, const wire::Heartbeat& beat);
+  void leave(rpc::Link& link, const rpc::Request& request);
+  void report(rpc::Link& link, const rpc::Request& request, const wire::Report& report);
+  void publish(rpc::Link& link, const rpc::Request& request);
+  void locate(rpc::Link& link, const rpc::Request& request);
+  void place_objects(rpc::Link& link, const rpc::Request& request, const wire::Place& wanted);
+  void remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted);
+  void remove_matching(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
+  void list(rpc::Link& link, const rpc::Request& request, const wire::Match& match);
+  void members(rpc::Link& link, const rpc::Request& request);
+  void stats(rpc::Link& link, const rpc::Request& request);
+  void drain(rpc::Link& link, const rpc::Request& request, const wire::Drain& wanted);
+
+  Speaker* speaker(rpc::Link& link, const rpc::Request& request);
+  void answer_locate(rpc::Link& link, std::uint32_t id, const wire::Locate& request);
+  template <typename Message>
+  void answer(rpc::Link& link, std::uint32_t id, const Message& message);
+  void refuse(rpc::Link& link, std::uint32_t id, std::uint16_t status, std::string text);
+  [[nodiscard]] std::map<NodeId, std::string> to_all(const std::string& body) const;
+
+  // leader state.cc
+  void handle(const Membership::Events& events);
+  void gone(NodeId node, Incarnation incarnation);
+  void expire_expected();
+  void answer_waiting();
+  void refresh_views();
+  void repair();
+  void advance_drains();
+  void advance_hot();
+  void note_located(KeyHash key);
+  void catch_up(NodeId node);
+  void catch_all_up();
+  void tell_the_late();
+  bool must_forget(const Speaker& who);
+  void copy(const CopyJob& job, std::function<void(bool ok)> done);
+  void release(const std::vector<Holding>& holdings);
+  // finish: when all have dropped, or are gone, or have not answered in time.
+  void drop(const std::vector<Holding>& holdings, std::uint64_t removal,
+            std::function<void()> finish = nullptr);
+  // unconfirmed: how many hosts have neither dropped nor gone in time.
+  void order_drops(const std::vector<Holding>& holdings, std::uint64_t removal,
+                   std::uint64_t deadline_ns, Fanout::Finish finish);
+  void go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal);
+  void want_replicas();
+  void wait_for_open_drops();
+  void note_removals();
+  std::shared_ptr<rpc::Link> link_of(NodeId node) const;
+
+  const MasterOptions options_;
+  const std::uint64_t epoch_;
+  const Outside outside_;
+  const std::uint64_t recover_until_ns_;
+  std::uint64_t now_ns_;
+  Directory directory_;
+  Membership membership_;
+  RepairPlanner repair_;
+  Fanout fanout_;
+  OpenDrops open_drops_;
+  PatternRemovals patterns_;
+  std::map<NodeId, CatchUp> catching_up_;
+  HotReplicas hot_;
+  std::uint32_t sample_ = 1;
+  std::map<NodeId, Draining> drains_;
+  std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
+  std::map<NodeId, Incarnation> expected_;  // known from before, not joined yet
+  Absence absence_;
+  std::vector<NodeView> views_;
+  std::list<Waiting> waiting_;
+  std::uint64_t removals_saved_;
+  std::uint64_t published_ = 0;
+  std::uint64_t located_ = 0;
+  // Answers to copies may come after the end of this leader state; they find nothing then.
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+  // Memory that is used again.
+  wire::Publish publish_;
+  BatchAnswer batch_answer_;
+  wire::Locate locate_;
+  LocateAnswer locate_answer_;
+};
+
+}  // namespace mc::metadata

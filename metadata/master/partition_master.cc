@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "metadata/master/partition_master.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/post.hpp>
+
+#include "libmc/base/clock.h"
+#include "metadata/wire/codec.h"
+
+namespace mc::metadata {
+
+PartitionMaster::PartitionMaster(boost::asio::io_context& io, const MasterOptions& options,
+                                 const std::string& address, Elector::Partition partition,
+                                 std::unique_ptr<ClusterStore> store, Outside outside)
+    : io_(io),
+      options_(options),
+      partition_(partition.number),
+      outside_(std::move(outside)),
+      elector_(std::make_unique<Elector>(std::move(store), address,
+                                         static_cast<std::uint32_t>(options.leader_ttl_ms),
+                                         partition, callbacks())) {}
+
+void PartitionMaster::stop() {
+  elector_.reset();
+  end();
+}
+
+// They come from the elector's thread, and act in the loop.
+Elector::Callbacks PartitionMaster::callbacks() {
+  return {.leading =
+              [this](Term term) {
+                boost::asio::post(io_, [this, term = std::move(term)] { begin(term); });
+              },
+          .lost = [this] { boost::asio::post(io_, [this] { end(); }); },
+          .leader =
+              [this](std::string leader) {
+                boost::asio::post(io_, [this, leader = std::move(leader)] {
+                  leader_ = leader;
+                  spdlog::info("event=standby share={} leader={}", partition_, leader);
+                });
+              },
+          .trouble = outside_.store_trouble};
+}
+
+bool PartitionMaster::leads() const {
+  return leader_state_ != nullptr && elector_->leads(leader_state_->epoch());
+}
+
+void PartitionMaster::begin(const Term& term) {
+  spdlog::info("event=leading share={} epoch={} members_known={}", partition_, term.epoch,
+               term.members.size());
+  leader_state_ = std::make_unique<LeaderState>(
+      options_, term,
+      LeaderState::Outside{.save =
+                               [this](std::string key, std::optional<std::string> value,
+                                      std::function<void()> done) {
+                                 if (done) {
+                                   done = [this, act = std::move(done)] {
+                                     boost::asio::post(io_, act);
+                                   };
+                                 }
+                                 elector_->save(std::move(key), std::move(value), std::move(done));
+                               },
+                           .link_count = outside_.link_count,
+                           .refused_links = outside_.refused_links},
+      now_ns());
+}
+
+void PartitionMaster::end() {
+  if (leader_state_ != nullptr) {
+    spdlog::warn("event=not_leading share={} epoch={}", partition_, leader_state_->epoch());
+  }
+  outside_.ended();
+  leader_state_.reset();
+}
+
+void PartitionMaster::tick() {
+  if (leads()) leader_state_->tick(now_ns());
+}
+
+void PartitionMaster::on_request(rpc::Link& link, const rpc::Request& request) {
+  if (leads()) {
+    leader_state_->on_request(link, request, now_ns());
+    return;
+  }
+  std::string body;
+  wire::encode(wire::Refusal{"this master does not lead; ask the leader", leader_}, body);
+  link.answer(request.id, rpc::kNotLeader, std::move(body), 0);
+}
+
+void PartitionMaster::on_cancel(rpc::Link& link, std::uint32_t id) {
+  if (leader_state_ != nullptr) leader_state_->on_cancel(link, id);
+}
+
+void PartitionMaster::on_closed(rpc::Link& link) {
+  if (leader_state_ != nullptr) leader_state_->on_closed(link);
+}
+
+}  // namespace mc::metadata

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a master's part in one partition of the keys: its election, and a LeaderState while it leads.
+// Threads: the master's loop; the elector has its own.
+// Owns: the Elector, the LeaderState. Trusts: links that have proven the cluster key, as far as leader state.h
+//   says.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "metadata/master/elector.h"
+#include "metadata/master/leader_state.h"
+#include "metadata/master/master_options.h"
+
+namespace mc::metadata {
+
+class PartitionMaster {
+ public:
+  struct Outside {
+    // It does not lead any more: what is open on its links was asked of a leader.
+    std::function<void()> ended;
+    std::function<void(const Status&)> store_trouble;  // from the elector's thread
+    std::function<std::uint32_t()> link_count;
+    std::function<std::uint64_t()> refused_links;
+  };
+
+  // Begins to campaign. address: how others find this master. io, options and the partition's roster
+  // outlive it.
+  PartitionMaster(boost::asio::io_context& io, const MasterOptions& options,
+                  const std::string& address, Elector::Partition partition,
+                  std::unique_ptr<ClusterStore> store, Outside outside);
+  ~PartitionMaster() { stop(); }
+  // Resigns.
+  void stop();
+
+  [[nodiscard]] bool leads() const;
+  // 0: it does not lead.
+  [[nodiscard]] std::uint64_t epoch() const {
+    return leader_state_ == nullptr ? 0 : leader_state_->epoch();
+  }
+  // Another's address, if it is known.
+  [[nodiscard]] const std::string& leader() const { return leader_; }
+
+  void on_request(rpc::Link& link, const rpc::Request& request);
+  void on_cancel(rpc::Link& link, std::uint32_t id);
+  void on_closed(rpc::Link& link);
+  void tick();
+
+ private:
+  Elector::Callbacks callbacks();
+  void begin(const Term& term);
+  void end();
+
+  boost::asio::io_context& io_;
+  const MasterOptions& options_;
+  const std::uint32_t partition_;
+  const Outside outside_;
+  std::string leader_;
+  std::unique_ptr<LeaderState> leader_state_;
+  std::unique_ptr<Elector> elector_;
+};
+
+}  // namespace mc::metadata

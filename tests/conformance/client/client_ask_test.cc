@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Questions to the agent through a client, and whether a read may have to wait.
+#include <thread>
+
+#include "conformance/client/agent_fixture.h"
+
+namespace mc::conformance {
+namespace {
+
+using Ask = ClientTest;
+MC_EVERYWHERE(Ask);
+
+mc_status question(mc_client* client, std::string_view text, std::string* answer = nullptr) {
+  const auto keep = [](void* context, const char* said, size_t size) {
+    if (context != nullptr) static_cast<std::string*>(context)->assign(said, size);
+  };
+  return mc_ask(client, slice(text), keep, answer, 0);
+}
+
+TEST_P(Ask, TheAgentListsTheNamespacesObjects) {
+  serve();
+  mc_client* client = open();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(put(client, "listed." + std::to_string(i), "value"), MC_OK);
+  }
+  ASSERT_EQ(put(client, "other", "value"), MC_OK);
+  std::string answer;
+  const std::string list =
+      R"({"verb":"ls","namespace":"default","prefix":"listed.","cursor":0,"limit":100})";
+  ASSERT_EQ(question(client, list, &answer), MC_OK) << mc_last_error();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NE(answer.find("\"listed." + std::to_string(i) + "\""), std::string::npos) << answer;
+  }
+  EXPECT_EQ(answer.find("other"), std::string::npos) << answer;
+}
+
+TEST_P(Ask, ARefusalIsAStatus) {
+  serve();
+  mc_client* client = open();
+  EXPECT_EQ(question(client, R"({"verb":"ls","namespace":"nobody's"})"), MC_NO_SUCH_NAMESPACE);
+  EXPECT_EQ(question(client, R"({"verb":"dance"})"), MC_UNSUPPORTED);
+  EXPECT_NE(question(client, "no JSON"), MC_OK);
+  EXPECT_EQ(question(client, ""), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(question(client, std::string(MC_MAX_QUESTION_BYTES + 1, ' ')), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_ask(client, slice("{}"), nullptr, nullptr, 0), MC_INVALID_ARGUMENT);
+  EXPECT_EQ(mc_ask(nullptr, slice("{}"), nullptr, nullptr, 0), MC_INVALID_ARGUMENT);
+}
+
+TEST_P(Ask, AThreadIsReadyOnceItHasCalled) {
+  serve();
+  mc_client* client = open();
+  EXPECT_EQ(mc_ready(nullptr), 0);
+  EXPECT_EQ(mc_exists(client, slice("key")), MC_NOT_FOUND);
+  EXPECT_EQ(mc_ready(client), 1);
+  std::thread([&] {
+    EXPECT_EQ(mc_ready(client), 0);
+    EXPECT_EQ(mc_exists(client, slice("key")), MC_NOT_FOUND);
+    EXPECT_EQ(mc_ready(client), 1);
+  }).join();
+}
+
+}  // namespace
+}  // namespace mc::conformance

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent dies, is upgraded, stands still or is gone for good: what its clients see.
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "conformance/client/agent_fixture.h"
+
+namespace mc::conformance {
+namespace {
+
+class Restart : public AgentTest {
+ protected:
+  void put_some(mc_client* client, int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_EQ(put(client, key_of(i), content(key_of(i), size_of(i))), MC_OK) << mc_last_error();
+    }
+  }
+  void expect_some(mc_client* client, int count) {
+    for (int i = 0; i < count; ++i) {
+      EXPECT_TRUE(get(client, key_of(i)) == content(key_of(i), size_of(i))) << i;
+    }
+  }
+  static std::string key_of(int i) { return "kept." + std::to_string(i); }
+  static std::size_t size_of(int i) { return 1 + static_cast<std::size_t>(i) * 311 % 20000; }
+  void end_agent(bool hard) { hard ? agent().kill_hard() : agent().upgrade(); }
+};
+MC_WITH_AGENT(Restart);
+
+TEST_P(Restart, AClientOpenedBeforeGoesOnWithAllObjects) {
+  serve();
+  mc_client* client = open();
+  put_some(client, 300);
+  for (const bool hard : {true, false, true, true, false}) {
+    mc_client_info before{}, after{};
+    before.struct_size = after.struct_size = sizeof before;
+    ASSERT_EQ(mc_get_client_info(client, &before), MC_OK);
+    end_agent(hard);
+    expect_some(client, 300);
+    agent().start();
+    ASSERT_EQ(mc_ping(client, 60 * kSecondNs), MC_OK) << mc_last_error();
+    ASSERT_EQ(mc_get_client_info(client, &after), MC_OK);
+    EXPECT_NE(after.agent_incarnation, before.agent_incarnation);
+    EXPECT_EQ(after.session_id, before.session_id) << "the session was resumed";
+    EXPECT_EQ(after.node_id, before.node_id);
+    expect_some(client, 300);
+    const std::string key = "after." + std::to_string(after.agent_incarnation);
+    EXPECT_EQ(put(client, key, "value"), MC_OK) << mc_last_error();
+    EXPECT_EQ(get(client, key), "value");
+    EXPECT_EQ(remove(client, key), MC_OK);
+    EXPECT_EQ(tenant()["set_aside"].asUInt64(), 0u);
+  }
+  expect_some(open(), 300);
+}
+
+TEST_P(Restart, ViewsAndLocalHitsNeedNoAgent) {
+  serve({{"pool_bytes", "8MiB"}});
+  mc_client* client = open();
+  put_some(client, 100);
+  mc_view views[20] = {};
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(mc_get_view(client, slice(key_of(i)), &views[i]), MC_OK);
+  agent().kill_hard();
+  expect_some(client, 100);
+  mc_view during{};
+  ASSERT_EQ(mc_get_view(client, slice(key_of(50)), &during), MC_OK);
+  EXPECT_EQ(exists(client, key_of(7)), MC_OK);
+  EXPECT_EQ(exists(client, "missing"), MC_NOT_FOUND);
+  EXPECT_EQ(stat(client, key_of(7)).length, size_of(7));
+  agent().start();
+  // The new agent honours the pins, also the one it never heard of.
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 60000)), MC_OK)
+        << mc_last_error();
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(bytes_of(views[i]) == content(key_of(i), size_of(i))) << i;
+    mc_view_release(&views[i]);
+  }
+  EXPECT_TRUE(bytes_of(during) == content(key_of(50), size_of(50)));
+  mc_view_release(&during);
+}
+
+TEST_P(Restart, CallsWaitForTheNewAgentAndSucceed) {
+  serve();
+  mc_client* client = open();
+  put_some(client, 10);
+  for (const bool hard : {true, false}) {
+    end_agent(hard);
+    const std::string name = hard ? "killed" : "upgraded";
+    const mc_put_options patient = put_options(MC_PIN_NONE, 100 * kSecondNs);
+    std::atomic<int> begun{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        const std::string key = name + std::to_string(i);
+        ++begun;
+        EXPECT_EQ(put(client, key, content(key, 100000), &patient), MC_OK) << mc_last_error();
+      });
+    }
+    threads.emplace_back([&] {
+      ++begun;
+      EXPECT_EQ(mc_remove(client, slice(key_of(0)), 100 * kSecondNs), hard ? MC_OK : MC_NOT_FOUND);
+    });
+    until([&] { return begun == 5; });
+    agent().start();
+    for (std::thread& thread : threads) thread.join();
+    for (int i = 0; i < 4; ++i) {
+      const std::string key = name + std::to_string(i);
+      EXPECT_TRUE(get(client, key) == content(key, 100000));
+    }
+  }
+}
+
+TEST_P(Restart, PutsGoOnWhileTheAgentIsKilledAgainAndAgain) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) { o.timeout_ns = 60 * kSecondNs; });
+  std::atomic<bool> stop{false};
+  std::atomic<int> rounds{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; !stop; ++i) {
+        const std::string key = "t" + std::to_string(t) + "." + std::to_string(i % 50);
+        mc_put_options options = put_options();
+        options.upsert = 1;
+        EXPECT_EQ(put(client, key, content(key, 10000), &options), MC_OK) << mc_last_error();
+        EXPECT_TRUE(get(client, key) == content(key, 10000));
+        ++rounds;
+      }
+    });
+  }
+  for (int kill = 0; kill < 5; ++kill) {
+    const int seen = rounds;
+    until([&] { return rounds > seen + 20; });
+    end_agent(kill % 2 == 0);
+    agent().start();
+  }
+  const int seen = rounds;
+  until([&] { return rounds > seen + 20; });
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tenant()["set_aside"].asUInt64(), 0u);
+}
+
+TEST_P(Restart, AsynchronousPutsInFlightEndWithTheirDescriptorAlone) {
+  serve();
+  mc_client* client = open();
+  mc_cq* cq = nullptr;
+  ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
+  const mc_put_options patient = put_options(MC_PIN_NONE, 60 * kSecondNs);
+  agent().pause(true);
+  const auto submit = [&](std::uint64_t i) {
+    const std::string key = "async." + std::to_string(i);
+    const std::string value = content(key, 5000);
+    const mc_slice piece = slice(value);
+    const mc_put_item item{slice(key), &piece, 1, {nullptr, 0}, MC_OK};
+    ASSERT_EQ(mc_put_async(client, cq, &item, 1, &patient, i, nullptr), MC_OK) << mc_last_error();
+  };
+  for (std::uint64_t i = 0; i < 50; ++i) submit(i);
+  agent().kill_hard();
+  for (std::uint64_t i = 50; i < 100; ++i) submit(i);
+  agent().start();
+  std::set<std::uint64_t> seen;
+  while (seen.size() < 100) {
+    pollfd entry{mc_cq_fd(cq), POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, 60000), 1) << seen.size();
+    mc_completion completion{};
+    while (mc_cq_poll(cq, &completion, 1) == 1) {
+      EXPECT_EQ(completion.status, MC_OK) << mc_status_name(completion.status);
+      EXPECT_TRUE(seen.insert(completion.user_data).second);
+    }
+  }
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::string key = "async." + std::to_string(i);
+    EXPECT_TRUE(get(client, key) == content(key, 5000)) << i;
+  }
+  mc_cq_destroy(cq);
+}
+
+TEST_P(Restart, AGroupAndAReservationOfBeforeCanBeCommittedAfter) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) { o.timeout_ns = 60 * kSecondNs; });
+  mc_group* group = nullptr;
+  ASSERT_EQ(mc_group_begin(client, &group), MC_OK);
+  mc_put_options options = put_options();
+  options.group = group;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(put(client, key_of(i), content(key_of(i), size_of(i)), &options), MC_OK);
+  }
+  mc_reservation* reservation = nullptr;
+  ASSERT_EQ(mc_reserve(client, 5, 0, &reservation), MC_OK);
+  mc_span span{};
+  ASSERT_EQ(mc_reservation_spans(reservation, &span, 1), 1u);
+  std::copy_n("hello", 5, static_cast<char*>(span.data));
+  agent().kill_hard();
+  agent().start();
+  EXPECT_EQ(mc_commit(reservation, slice("reserved"), 5, nullptr), MC_OK) << mc_last_error();
+  EXPECT_EQ(mc_group_commit(group, 0), MC_OK) << mc_last_error();
+  EXPECT_EQ(get(client, "reserved"), "hello");
+  expect_some(client, 20);
+}
+
+TEST_P(Restart, PinsGroupsAndParentsSurvive) {
+  serve({{"pool_bytes", "8MiB"}});
+  mc_client* client = open();
+  const mc_put_options hard = put_options(MC_PIN_HARD);
+  const mc_put_options soft = put_options(MC_PIN_SOFT);
+  ASSERT_EQ(put(client, "hard", content("hard", 50000), &hard), MC_OK);
+  ASSERT_EQ(put(client, "soft", content("soft", 50000), &soft), MC_OK);
+  mc_put_options child = put_options();
+  child.parent = slice("hard");
+  ASSERT_EQ(put(client, "child", "value", &child), MC_OK);
+  const mc_stat_info before[] = {stat(client, "hard"), stat(client, "soft"), stat(client, "child")};
+  agent().kill_hard();
+  agent().start();
+  ASSERT_EQ(mc_ping(client, 60 * kSecondNs), MC_OK);
+  const mc_stat_info after[] = {stat(client, "hard"), stat(client, "soft"), stat(client, "child")};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(after[i].pin, before[i].pin);
+    EXPECT_EQ(after[i].version, before[i].version);
+    EXPECT_EQ(after[i].checksum, before[i].checksum);
+    EXPECT_EQ(after[i].parent_hash, before[i].parent_hash);
+  }
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 50000)), MC_OK);
+  }
+  EXPECT_TRUE(get(client, "hard") == content("hard", 50000));
+  EXPECT_TRUE(get(client, "soft") == content("soft", 50000));
+}
+
+TEST_P(Restart, WithoutAnAgentCallsEndAtTheirDeadline) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) { o.timeout_ns = kSecondNs / 5; });
+  put_some(client, 5);
+  mc_cq* cq = nullptr;
+  ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
+  agent().kill_hard();
+  const auto ends = [](mc_status status) {
+    EXPECT_NE(std::string(mc_last_error()), "");
+    return status == MC_TIMEOUT || status == MC_AGENT_UNAVAILABLE;
+  };
+  EXPECT_TRUE(ends(put(client, "new", content("new", 777777))));
+  EXPECT_TRUE(ends(put(client, "new2", content("new", size_of(0)))));
+  EXPECT_TRUE(ends(remove(client, key_of(0))));
+  EXPECT_TRUE(ends(mc_set_pin(client, slice(key_of(0)), MC_PIN_HARD, 0, 0)));
+  EXPECT_TRUE(ends(mc_ping(client, 0)));
+  std::thread([&] {
+    EXPECT_TRUE(ends(put(client, "thread", "a channel that was never open")));
+  }).join();
+  const mc_slice piece = slice("value");
+  const mc_put_item item{slice("async"), &piece, 1, {nullptr, 0}, MC_OK};
+  ASSERT_EQ(mc_put_async(client, cq, &item, 1, nullptr, 3, nullptr), MC_OK);
+  pollfd entry{mc_cq_fd(cq), POLLIN, 0};
+  mc_completion completion{};
+  while (mc_cq_poll(cq, &completion, 1) == 0) ASSERT_EQ(::poll(&entry, 1, 60000), 1);
+  EXPECT_EQ(completion.user_data, 3u);
+  EXPECT_TRUE(completion.status == MC_TIMEOUT || completion.status == MC_AGENT_UNAVAILABLE);
+  expect_some(client, 5);
+  mc_cq_destroy(cq);
+}
+
+TEST_P(Restart, OpeningWithoutAnAgentNamesTheRemedy) {
+  serve();
+  agent().stop();
+  mc_client* client = nullptr;
+  EXPECT_TRUE(says(MC_AGENT_UNAVAILABLE,
+                   try_open(&client, [](mc_open_options& o) { o.timeout_ns = kSecondNs / 20; })));
+  const std::string text = mc_last_error();
+  EXPECT_NE(text.find(agent().socket()), std::string::npos) << text;
+  EXPECT_NE(text.find("mc-agent"), std::string::npos) << "names what to start: " << text;
+  EXPECT_EQ(client, nullptr);
+}
+
+TEST_P(Restart, OpeningWaitsForAnAgentThatIsStarting) {
+  serve();
+  agent().stop();
+  std::atomic<bool> begun{false};
+  std::thread opening([&] {
+    begun = true;
+    mc_client* client = open();
+    EXPECT_EQ(put(client, "key", "value"), MC_OK);
+  });
+  until([&] { return begun.load(); });
+  agent().start();
+  opening.join();
+}
+
+TEST_P(Restart, AfterACleanStopTheClientGoesOnWithAnEmptyPool) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) { o.timeout_ns = 60 * kSecondNs; });
+  put_some(client, 20);
+  mc_view view{};
+  ASSERT_EQ(mc_get_view(client, slice(key_of(3)), &view), MC_OK);
+  agent().stop();
+  EXPECT_TRUE(bytes_of(view) == content(key_of(3), size_of(3)));
+  agent().start();
+  until([&] { return exists(client, key_of(5)) == MC_NOT_FOUND; });
+  EXPECT_TRUE(bytes_of(view) == content(key_of(3), size_of(3))) << "the old memory stays mapped";
+  EXPECT_EQ(mc_view_verify(&view, slice(key_of(3))), MC_OK);
+  put_some(client, 20);
+  expect_some(client, 20);
+  mc_view_release(&view);
+}
+
+TEST_P(Restart, AnAgentThatStandsStillIsWaitedFor) {
+  serve();
+  mc_client* client = open();
+  put_some(client, 5);
+  agent().pause(true);
+  EXPECT_TRUE(says(MC_TIMEOUT, mc_ping(client, kSecondNs / 20)));
+  EXPECT_TRUE(says(MC_TIMEOUT, mc_remove(client, slice(key_of(1)), kSecondNs / 20)));
+  expect_some(client, 1);
+  std::thread waiting([&] { EXPECT_EQ(put(client, "late", content("late", 123456)), MC_OK); });
+  agent().pause(false);
+  waiting.join();
+  EXPECT_TRUE(get(client, "late") == content("late", 123456));
+  // What timed out may have taken effect, or not; the channel is in order again.
+  put_some(client, 5);
+  expect_some(client, 5);
+}
+
+TEST_P(Restart, AQuestionThatIsAnsweredTooLateConfusesNoLaterOne) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) {
+    o.timeout_ns = kSecondNs / 5;
+    o.staging_bytes = 2 * kMiB;
+  });
+  ASSERT_EQ(put(client, "key", "value"), MC_OK);
+  for (int round = 0; round < 3; ++round) {
+    agent().pause(true);
+    // A thread's first call asks the agent for a channel.
+    std::thread([&] {
+      EXPECT_NE(put(client, "late" + std::to_string(round), "value"), MC_OK);
+    }).join();
+    agent().pause(false);
+    const mc_put_options patient = put_options(MC_PIN_NONE, 60 * kSecondNs);
+    std::thread([&] {
+      const std::string key = "again" + std::to_string(round);
+      EXPECT_EQ(put(client, key, content(key, 5000), &patient), MC_OK) << mc_last_error();
+      EXPECT_TRUE(get(client, key) == content(key, 5000));
+    }).join();
+    until([&] { return mc_ping(client, 0) == MC_OK; });
+    void* memory = nullptr;
+    until([&] { return mc_alloc(client, kMiB, &memory) == MC_OK; });
+    mc_free(client, memory);
+  }
+}
+
+}  // namespace
+}  // namespace mc::conformance

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/store/store_fixture.h"
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "libmc/base/clock.h"
+#include "metadata/store/memory/memory_store.h"
+#include "metadata/store/open_store.h"
+
+namespace mc::conformance {
+
+using metadata::WatchEvent;
+
+namespace {
+
+constexpr std::uint64_t kSecond = 1000000000;
+constexpr std::uint64_t kWatchdogS = 60;
+
+}  // namespace
+
+std::string backend_name(const testing::TestParamInfo<Backend>& info) {
+  switch (info.param) {
+    case Backend::kMemory:
+      return "Memory";
+    case Backend::kRedis:
+      return "Redis";
+    case Backend::kEtcd:
+      return "Etcd";
+    case Backend::kHttp:
+      return "Http";
+  }
+  return "";
+}
+
+std::uint64_t soon() { return now_ns() + 30 * kSecond; }
+std::uint64_t at_once() { return now_ns() + kSecond / 4; }
+
+std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
+                                                   const std::string& cluster) {
+  auto store = metadata::open_cluster_store(url, cluster);
+  if (!store) throw std::runtime_error(store.error().to_string());
+  return *std::move(store);
+}
+
+ClusterStoreTest::ClusterStoreTest() {
+  switch (GetParam()) {
+    case Backend::kMemory:
+      memory_ = metadata::MemoryStore::make_state();
+      break;
+    case Backend::kRedis:
+      server_ = std::make_unique<StoreServer>(redis_command());
+      break;
+    case Backend::kEtcd:
+      server_ = std::make_unique<StoreServer>(etcd_command());
+      break;
+    case Backend::kHttp:
+      server_ = std::make_unique<StoreServer>(metadata_command());
+      break;
+  }
+}
+
+std::unique_ptr<metadata::ClusterStore> ClusterStoreTest::open(const std::string& cluster) {
+  switch (GetParam()) {
+    case Backend::kMemory:
+      return std::make_unique<metadata::MemoryStore>(memory_, cluster);
+    case Backend::kRedis:
+      return open_store("redis://" + server_->host(), cluster);
+    case Backend::kEtcd:
+      return open_store("etcd://" + server_->host(), cluster);
+    case Backend::kHttp:
+      return open_store("http://" + server_->host() + "/metadata", cluster);
+  }
+  return nullptr;
+}
+
+metadata::WatchCallback Told::callback() {
+  return [this](const WatchEvent& event) {
+    {
+      const std::lock_guard lock(mutex_);
+      events_.push_back(event);
+    }
+    came_.notify_all();
+  };
+}
+
+WatchEvent Told::wait_for(const std::function<bool(const WatchEvent&)>& wanted) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t watchdog_ns = now_ns() + kWatchdogS * kSecond;
+  for (;;) {
+    for (const WatchEvent& event : events_) {
+      if (wanted(event)) return event;
+    }
+    if (now_ns() > watchdog_ns) break;
+    came_.wait_for(lock, std::chrono::seconds(1));
+  }
+  lock.unlock();
+  throw std::runtime_error("the watch did not tell; it told " + story());
+}
+
+WatchEvent Told::wait_for_put(const std::string& key, const std::string& value) {
+  return wait_for([&](const WatchEvent& event) {
+    return event.kind == WatchEvent::Kind::kPut && event.entry.key == key &&
+           event.entry.value == value;
+  });
+}
+
+WatchEvent Told::wait_for_remove(const std::string& key) {
+  return wait_for([&](const WatchEvent& event) {
+    return event.kind == WatchEvent::Kind::kRemove && event.entry.key == key;
+  });
+}
+
+WatchEvent Told::wait_for_relist() {
+  return wait_for([](const WatchEvent& event) { return event.kind == WatchEvent::Kind::kRelist; });
+}
+
+std::string Told::story() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const WatchEvent& event : events_) {
+    if (!text.empty()) text += ' ';
+    if (event.kind == WatchEvent::Kind::kPut)
+      text += "+" + event.entry.key + "=" + event.entry.value;
+    if (event.kind == WatchEvent::Kind::kRemove) text += "-" + event.entry.key;
+    if (event.kind == WatchEvent::Kind::kRelist) text += "~";
+  }
+  return text;
+}
+
+void until_holds(const std::function<bool()>& holds) {
+  const std::uint64_t watchdog_ns = now_ns() + kWatchdogS * kSecond;
+  while (!holds()) {
+    if (now_ns() > watchdog_ns) throw std::runtime_error("waited in vain");
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace mc::conformance

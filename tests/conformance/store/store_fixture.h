@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the ground of the cluster stores' suite: a server of the wanted kind, stores opened
+// on
+//   it, and what a watch told, to wait for.
+// Threads: the test's thread, unless a member says otherwise. Owns: server and stores.
+// Trusts: nothing that a test asserts; a watchdog ends a test that waits for ever.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "conformance/store/store_servers.h"
+#include "metadata/store/cluster_store.h"
+#include "metadata/store/memory/memory_state.h"
+
+namespace mc::conformance {
+
+enum class Backend { kMemory, kRedis, kEtcd, kHttp };
+std::string backend_name(const testing::TestParamInfo<Backend>& info);
+
+// Deadlines of calls that are to succeed, and of those that are to fail.
+std::uint64_t soon();
+std::uint64_t at_once();
+
+// Opens a store; fails the test when the URL is refused.
+std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
+                                                   const std::string& cluster = "test");
+
+// What a watch told. Any thread.
+class Told {
+ public:
+  metadata::WatchCallback callback();
+  // Waits, under the watchdog, until an event for which this holds has come.
+  metadata::WatchEvent wait_for(const std::function<bool(const metadata::WatchEvent&)>& wanted);
+  metadata::WatchEvent wait_for_put(const std::string& key, const std::string& value);
+  metadata::WatchEvent wait_for_remove(const std::string& key);
+  metadata::WatchEvent wait_for_relist();
+  // "+a=1 -a ~": puts, removals, relists.
+  std::string story() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<metadata::WatchEvent> events_;
+};
+
+class ClusterStoreTest : public testing::TestWithParam<Backend> {
+ public:
+  ClusterStoreTest();
+
+  std::unique_ptr<metadata::ClusterStore> open(const std::string& cluster = "test");
+  // REQUIRES: not kMemory.
+  StoreServer& server() { return *server_; }
+
+ private:
+  std::unique_ptr<StoreServer> server_;
+  std::shared_ptr<metadata::MemoryState> memory_;
+};
+
+// Asks until it holds, under the watchdog.
+void until_holds(const std::function<bool()>& holds);
+
+}  // namespace mc::conformance
+
+// Names what this kind of store lacks, so that the summary of skipped tests shows it.
+#define MC_NEEDS(store, capability)        \
+  if (!(store)->capabilities().capability) \
+  GTEST_SKIP() << "Mooncake's HTTP metadata protocol has no " #capability
+#define MC_NEEDS_SERVER() \
+  if (GetParam() == Backend::kMemory) GTEST_SKIP() << "memory: no server that could be away"

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: two hosts of a libfabric network in one process, stepped by one thread, and the links
+//   between them over loopback.
+// Threads: one. Owns the transports.
+#pragma once
+
+#include <string>
+
+#include "conformance/transport/linked_pair.h"
+#include "transport/fabric/fabric_transport.h"
+
+namespace mc::transport::testing {
+
+class FabricPair : public LinkedPair<fabric::FabricTransport> {
+ public:
+  // Throws if there is no such provider.
+  FabricPair(const fabric::Library& library, const fabric::FabricOptions& a,
+             const fabric::FabricOptions& b);
+
+  // Another incarnation of it.
+  void start_b(const fabric::FabricOptions& options);
+
+  static fabric::FabricOptions options(NodeId node, const std::string& provider,
+                                       const std::string& address);
+
+ private:
+  const fabric::Library library_;
+};
+
+}  // namespace mc::transport::testing

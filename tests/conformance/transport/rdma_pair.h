@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: two hosts of an RDMA network in one process, stepped by one thread: two transports
+//   with devices of their own, and the links between them over loopback.
+// Threads: one. Owns the transports.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "conformance/transport/linked_pair.h"
+#include "transport/rdma/rdma_transport.h"
+
+namespace mc::transport::testing {
+
+class RdmaPair : public LinkedPair<rdma::RdmaTransport> {
+ public:
+  // Throws if there is no such device.
+  RdmaPair(const rdma::Verbs& verbs, const rdma::RdmaOptions& a, const rdma::RdmaOptions& b);
+
+  // Another incarnation of it.
+  void start_b(const rdma::RdmaOptions& options);
+
+  static rdma::RdmaOptions options(NodeId node, std::vector<std::string> devices);
+
+ private:
+  const rdma::Verbs verbs_;
+};
+
+}  // namespace mc::transport::testing

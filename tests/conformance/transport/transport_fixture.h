@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: a world, memory with a pattern at b, and words for what the transport tests do.
+// Threads: one. Owns the memory.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "conformance/transport/memory_arena.h"
+#include "conformance/transport/transport_world.h"
+#include "libmc/base/clock.h"
+
+namespace mc::transport::testing {
+
+// In the arena, which transports that want their pieces registered know as one region.
+using Memory = std::vector<std::byte, ArenaAllocator<std::byte>>;
+
+// Bytes that differ from place to place and from seed to seed.
+Memory pattern(std::size_t size, std::uint64_t seed);
+
+// Pins every access of one generation, and counts.
+class CountingGuard : public RegionGuard {
+ public:
+  Outcome pin(const Access& access, std::uint64_t* ticket) override;
+  Outcome settle(std::uint64_t ticket) override;
+  void unpin(std::uint64_t ticket) override;
+
+  std::uint64_t generation = 1;
+  Outcome answer = Outcome::kDone;
+  Outcome settling = Outcome::kDone;
+  std::uint64_t settled_bytes = 0;
+  std::map<std::uint64_t, std::uint64_t> held;  // ticket to bytes
+  std::uint64_t held_bytes = 0;
+  std::uint64_t most_held_bytes = 0;
+  std::uint64_t pins = 0;
+
+ private:
+  std::uint64_t next_ = 1;
+};
+
+class TransportTest : public ::testing::TestWithParam<WorldKind> {
+ protected:
+  static constexpr std::uint64_t kRegionBytes = 8u << 20;
+  static constexpr std::uint64_t kLongNs = 20'000'000'000;
+
+  void SetUp() override;
+  RemoteRegionId share(Memory& memory, std::uint32_t rights, RegionGuard* guard = nullptr);
+  Operation read(std::uint64_t offset, std::span<const Piece> pieces) const;
+  // Submits one; its cookie is its number.
+  OperationId submit(Operation operation);
+  void step();
+  // Steps until it holds. False: it did not within the watchdog's time.
+  bool wait_for(const std::function<bool()>& holds);
+  // Submits, waits for the event.
+  Event run(const Operation& operation);
+  const Event* event_of(OperationId id) const;
+  std::size_t completed() const;
+
+  // Before the world, which still reads and unpins them as it ends.
+  Memory memory_;
+  CountingGuard guard_;
+  std::unique_ptr<World> world_;
+  PeerId peer_ = kNoPeer;
+  RegionId region_ = kNoRegion;
+  RemoteRegionId remote_ = 0;
+  std::vector<Event> at_a_;
+  std::vector<Event> at_b_;
+  std::vector<Memory> notified_;  // payloads that arrived at b
+};
+
+}  // namespace mc::transport::testing

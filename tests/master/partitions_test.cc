@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A master that leads several partitions: each has its own directory, and whoever thinks that there are
+// more or fewer is told so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/store/store_servers.h"
+#include "master/master_host.h"
+#include "master/rpc_ends.h"
+#include "metadata/wire/codec.h"
+
+namespace mc::metadata {
+namespace {
+
+using ::testing::HasSubstr;
+
+MasterClientOptions to(const std::vector<std::string>& masters, std::uint32_t partition,
+                       std::uint32_t partitions) {
+  MasterClientOptions options;
+  options.masters = masters;
+  options.partition = partition;
+  options.partitions = partitions;
+  return options;
+}
+
+std::unique_ptr<MasterClient> tool(const MasterClientOptions& options) {
+  auto client = MasterClient::create(options, nullptr);
+  EXPECT_TRUE(client.has_value());
+  return std::move(*client);
+}
+
+std::uint64_t soon() { return now_ns() + rpc::kWatchdogNs; }
+
+wire::StatsAnswer stats(MasterClient& client) {
+  return wait_for<wire::StatsAnswer>([&](auto done) { client.stats(soon(), std::move(done)); })
+      .value_or(wire::StatsAnswer{});
+}
+
+// A call of a link without more: status and body.
+struct Called {
+  std::uint16_t status = 0;
+  std::string body;
+};
+
+class RawMember {
+ public:
+  explicit RawMember(const std::string& address) {
+    rpc::DialOptions dialing;
+    dialing.address = address;
+    dialing.own.role = rpc::Role::kAgent;
+    dialing.own.node = 9;
+    dialing.own.incarnation = 1;
+    dialing.own.cluster = rpc::cluster_tag("default");
+    rpc::dial(loop_.io().get_executor(), dialing, soon(), ends_,
+              [this](Result<std::shared_ptr<rpc::Link>> link) {
+                ASSERT_TRUE(link.has_value()) << link.error().to_string();
+                link_ = *link;
+              });
+    EXPECT_TRUE(loop_.until([this] { return link_ != nullptr; }));
+  }
+  template <typename Message>
+  Called call(wire::Method method, const Message& message) {
+    std::string body;
+    wire::encode(message, body);
+    std::optional<Called> called;
+    link_->call(static_cast<std::uint8_t>(method), body, soon(), 0,
+                [&](const Result<rpc::Answer>& answer) {
+                  called = answer ? Called{answer->status, std::string(answer->body)}
+                                  : Called{MC_CLOSED, answer.error().to_string()};
+                });
+    EXPECT_TRUE(loop_.until([&] { return called.has_value(); }));
+    return *called;
+  }
+  Called join() {
+    Descriptor descriptor;
+    descriptor.node = 9;
+    descriptor.incarnation = 1;
+    descriptor.address = "127.0.0.1:9";
+    descriptor.capacity_bytes = 1 << 30;
+    return call(wire::Method::kJoin, descriptor);
+  }
+
+ private:
+  rpc::Loop loop_;
+  rpc::Ends ends_;
+  std::shared_ptr<rpc::Link> link_;
+};
+
+TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
+  const MasterProcess master({"--shares", "2"});
+  HoldingAgent zero(to({master.address()}, 0, 0), 1);
+  HoldingAgent one(to({master.address()}, 1, 2), 1);
+  // What waits for a master that does not lead yet is left to the report.
+  ASSERT_TRUE(zero.until_ready() && one.until_ready());
+  zero.put(names("zero ", 30));
+  one.put(names("one ", 20));
+  const auto tool_of_zero = tool(to({master.address()}, 0, 0));
+  const auto tool_of_one = tool(to({master.address()}, 1, 2));
+  EXPECT_EQ(stats(*tool_of_zero).entries, 30u);
+  EXPECT_EQ(stats(*tool_of_one).entries, 20u);
+  const auto elsewhere = locate(*tool_of_one, {"zero 7"});
+  ASSERT_TRUE(elsewhere.has_value());
+  EXPECT_NE(elsewhere->keys[0].state, Lookup::kFound);
+  EXPECT_NE(tool_of_zero->epoch(), 0u);
+  // Its death is of one partition's link; the other goes on.
+  zero.die();
+  EXPECT_TRUE(until([&] { return stats(*tool_of_zero).members == 0; }));
+  EXPECT_EQ(stats(*tool_of_one).members, 1u);
+}
+
+TEST(MasterPartitions, AMasterOfAnotherNumberDoesNotStart) {
+  const conformance::StoreServer redis(conformance::redis_command());
+  const std::string store = "redis://" + redis.host();
+  const MasterProcess first({"--store", store, "--shares", "2"});
+  for (std::uint32_t partition = 0; partition < 2; ++partition) {
+    EXPECT_EQ(stats(*tool(to({first.address()}, partition, 2))).members, 0u) << "it leads";
+  }
+  for (const char* const other : {"1", "3"}) {
+    const auto [status, said] =
+        run_master_once({"--store", store, "--shares", other, "--listen",
+                         "127.0.0.1:" + std::to_string(conformance::free_port())});
+    EXPECT_EQ(status, 1);
+    EXPECT_THAT(said, HasSubstr("are in 2 shares"));
+    EXPECT_THAT(said, HasSubstr("shares = 2"));
+    EXPECT_THAT(said, HasSubstr("share_count"));
+  }
+  // The same number stands by.
+  EXPECT_EQ(run_master_once({"--store", store, "--shares", "2", "--listen",
+                             "127.0.0.1:" + std::to_string(conformance::free_port())})
+                .first,
+            0);
+}
+
+TEST(MasterPartitions, NoMoreThanTheMostAreTaken) {
+  EXPECT_EQ(run_master_once({"--shares", "0"}).first, 2);
+  EXPECT_EQ(run_master_once({"--shares", "65"}).first, 2);
+}
+
+TEST(MasterPartitions, WhoCountsOtherwiseIsToldSo) {
+  const MasterProcess master({"--shares", "2"});
+  RawMember member(master.address());
+  const auto refused = member.call(wire::Method::kAttend, wire::Attend{2, 3});
+  EXPECT_EQ(refused.status, MC_INVALID_ARGUMENT);
+  wire::Refusal why;
+  ASSERT_TRUE(wire::decode(refused.body, why).ok());
+  EXPECT_THAT(why.text, HasSubstr("in 2 shares"));
+  EXPECT_TRUE(until([&] {
+    const auto asked = member.call(wire::Method::kAttend, wire::Attend{0, 0});
+    wire::AttendAnswer answer;
+    return asked.status == 0 && wire::decode(asked.body, answer).ok() && answer.partitions == 2;
+  }));
+  EXPECT_TRUE(until([&] {
+    return member.call(wire::Method::kAttend, wire::Attend{1, 2}).status == 0;
+  }));
+  EXPECT_EQ(member.join().status, 0);
+}
+
+TEST(MasterPartitions, AMemberThatNamesNoPartitionJoinsOnlyWhereThereIsOne) {
+  const MasterProcess several({"--shares", "2"});
+  RawMember lost(several.address());
+  EXPECT_EQ(lost.join().status, MC_VERSION_MISMATCH);
+  const MasterProcess one({});
+  RawMember old(one.address());
+  EXPECT_TRUE(until([&] { return old.join().status == 0; }));
+}
+
+}  // namespace
+}  // namespace mc::metadata

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Seal that no master has given a verdict on is said again, and finds the stripes still there;
+// what is evicted goes with its object, or without it.
+#include "agent/cluster/stripe/stripe_holder.h"
+
+#include <gtest/gtest.h>
+
+#include "transport/loop/loop_transport.h"
+#include "unit/scripted_master.h"
+
+namespace mc::agent {
+namespace {
+
+using metadata::PublishItem;
+using metadata::Verdict;
+
+constexpr std::uint64_t kPut = 77;
+constexpr std::uint64_t kVersion = 5000;
+
+class StripeHolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto made = make_tenant("striped", 0);
+    ASSERT_TRUE(made);
+    auto book = VersionBook::open({}, made->store->index().header().max_entries);
+    ASSERT_TRUE(book);
+    tenants_.push_back(std::make_unique<ClusterTenant>(made, hasher_, clock_, std::move(*book)));
+    made->store->set_listener(tenants_.back().get());
+  }
+  void TearDown() override { tenant().store().set_listener(nullptr); }
+  ClusterTenant& tenant() { return *tenants_.front(); }
+
+  void hold_the_only_stripe(std::uint8_t replicas = 1) {
+    PeerMessage hold;
+    hold.kind = PeerMessageKind::kHold;
+    hold.flags = kHoldStripe;
+    hold.stripe = {kPut, 50, 1, 50, 0, 1, 60'000};
+    hold.rows.emplace_back().key = "large";
+    hold.rows.back().replicas = replicas;
+    ASSERT_TRUE(keeper_.expect(tenant(), hold, 2, 1));
+    put_object(tenant().store(), stripe_key({kPut, 0}));
+  }
+  void seal(std::uint8_t parts = 1) {
+    PeerMessage message;
+    message.kind = PeerMessageKind::kSeal;
+    message.flags = kHoldUpsert;
+    message.seal = {kPut, kVersion, 1, parts, 0};
+    keeper_.seal(tenant(), message, [this](mc_status status) { answers_.push_back(status); });
+  }
+  void answer(Result<std::vector<Verdict>> verdicts) {
+    const auto first = std::move(master_.published.front());
+    master_.published.pop_front();
+    first.done(std::move(verdicts));
+  }
+  void evict() {
+    ASSERT_TRUE(tenant().store().remove(stripe_key({kPut, 0})));
+    keeper_.flush(1'000);
+    announcer_.flush(1'000);
+  }
+  void expect_it_is_sealed_by(const ScriptedMaster::Published& publish) {
+    ASSERT_EQ(publish.items.size(), 1u);
+    EXPECT_EQ(publish.items[0].what, PublishItem::What::kHolds);
+    EXPECT_EQ(publish.items[0].version, kVersion);
+    answer(std::vector{Verdict::kAccepted});
+    EXPECT_EQ(answers_, std::vector{MC_OK});
+    EXPECT_EQ(tenant().stripes().sealed(tenant().name_of("large"), kVersion).size(), 1u);
+  }
+
+  ScriptedMaster master_;
+  Masters masters_{{&master_}};
+  transport::loop::LoopNetwork network_;
+  std::unique_ptr<transport::Transport> transport_ = network_.make(1);
+  Peers peers_{1, {}};
+  metadata::KeyHasher hasher_{"secret"};
+  VersionClock clock_{1};
+  StripeHolder::Tenants tenants_;
+  Announcer announcer_{tenants_, masters_, clock_};
+  StripeHolder keeper_{tenants_, masters_, peers_, *transport_, announcer_, clock_, 1'000'000'000};
+  std::vector<mc_status> answers_;
+};
+
+TEST_F(StripeHolderTest, ASealWhileNoMasterIsReadyIsLeftOpen) {
+  hold_the_only_stripe();
+  master_.is_ready = false;
+  seal();
+  EXPECT_TRUE(answers_.empty());
+  ASSERT_FALSE(tenant().stripes().sets_of(kPut).empty());
+
+  master_.is_ready = true;
+  master_.published.clear();
+  seal();
+  ASSERT_FALSE(master_.published.empty());
+  // What it says first is that nothing has come of the Seal before.
+  while (master_.published.size() > 1) answer(std::vector{Verdict::kNotHeld});
+  expect_it_is_sealed_by(master_.published.front());
+}
+
+TEST_F(StripeHolderTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
+  hold_the_only_stripe();
+  seal();
+  ASSERT_EQ(master_.published.size(), 1u);
+  answer(fail(MC_CLOSED, "the link was lost"));
+  EXPECT_TRUE(answers_.empty());
+  ASSERT_FALSE(tenant().stripes().sets_of(kPut).empty());
+
+  seal();
+  // The master may have taken the first word: that goes before the second one comes.
+  ASSERT_EQ(master_.published.size(), 2u);
+  const std::vector<PublishItem> back = master_.published.front().items;
+  ASSERT_FALSE(back.empty());
+  EXPECT_EQ(back.back().what, PublishItem::What::kDropped);
+  EXPECT_EQ(back.back().version, kVersion);
+  answer(std::vector(back.size(), Verdict::kAccepted));
+  expect_it_is_sealed_by(master_.published.front());
+}
+
+TEST_F(StripeHolderTest, ASealThatIsRefusedForGoodEndsThePut) {
+  hold_the_only_stripe();
+  seal();
+  answer(std::vector{Verdict::kInvalid});
+  EXPECT_EQ(answers_, std::vector{MC_AGENT_UNAVAILABLE});
+  EXPECT_TRUE(tenant().stripes().sets_of(kPut).empty());
+}
+
+TEST_F(StripeHolderTest, AnEvictedStripeTakesItsObjectAway) {
+  hold_the_only_stripe();
+  seal();
+  expect_it_is_sealed_by(master_.published.front());
+  evict();
+  EXPECT_EQ(master_.removes.size(), 1u);
+}
+
+TEST_F(StripeHolderTest, AnEvictedStripeOfAPartWithReplicasTakesThatPartAway) {
+  hold_the_only_stripe(2);
+  seal();
+  ASSERT_EQ(master_.published.front().items.at(0).attributes.replicas, 2);
+  expect_it_is_sealed_by(master_.published.front());
+  evict();
+  EXPECT_TRUE(master_.removes.empty());
+  ASSERT_EQ(master_.published.size(), 1u);
+  const PublishItem& gone = master_.published.front().items.at(0);
+  EXPECT_EQ(gone.what, PublishItem::What::kDropped);
+  EXPECT_EQ(gone.version, kVersion);
+  EXPECT_TRUE(tenant().stripes().empty());
+}
+
+TEST_F(StripeHolderTest, MoreReplicasThanSoManyPartsCanHaveAreFewer) {
+  hold_the_only_stripe(8);
+  seal(3);
+  const metadata::Attributes said = master_.published.front().items.at(0).attributes;
+  EXPECT_TRUE(metadata::valid(said));
+  EXPECT_EQ(said.replicas, 4);
+}
+
+}  // namespace
+}  // namespace mc::agent

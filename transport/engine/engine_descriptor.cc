@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/engine/engine_descriptor.h"
+
+#include <cstring>
+#include <string>
+
+#include "transport/engine/directory.h"
+
+namespace mc::transfer {
+
+EngineDescriptor blank_engine_descriptor() {
+  EngineDescriptor engine_descriptor{};
+  engine_descriptor.magic = kEngineDescriptorMagic;
+  engine_descriptor.version = kEngineDescriptorVersion;
+  engine_descriptor.size_bytes = sizeof engine_descriptor;
+  return engine_descriptor;
+}
+
+Result<EngineDescriptor> decode_engine_descriptor(std::span<const std::byte> bytes) {
+  EngineDescriptor engine_descriptor;
+  if (bytes.size() != sizeof engine_descriptor)
+    return fail(MC_INVALID_ARGUMENT, "a card has 160 bytes");
+  std::memcpy(&engine_descriptor, bytes.data(), sizeof engine_descriptor);
+  if (engine_descriptor.magic != kEngineDescriptorMagic) {
+    return fail(MC_INVALID_ARGUMENT, "what answers there is not a transfer engine");
+  }
+  if (engine_descriptor.version != kEngineDescriptorVersion ||
+      engine_descriptor.size_bytes != sizeof engine_descriptor) {
+    return fail(MC_VERSION_MISMATCH, "the peer's engine speaks version " +
+                                         std::to_string(engine_descriptor.version) + ", this one " +
+                                         std::to_string(kEngineDescriptorVersion) +
+                                         "; upgrade the older one");
+  }
+  bool zeros = engine_descriptor.reserved0 == 0 && engine_descriptor.reserved1 == 0;
+  for (const std::uint64_t word : engine_descriptor.reserved2) zeros = zeros && word == 0;
+  if (!zeros || engine_descriptor.node == 0 ||
+      engine_descriptor.directory_bytes < kDirectoryHeadBytes ||
+      engine_descriptor.directory_bytes > kMaxDirectoryBytes) {
+    return fail(MC_INVALID_ARGUMENT, "the peer's card has a field out of range");
+  }
+  return engine_descriptor;
+}
+
+}  // namespace mc::transfer

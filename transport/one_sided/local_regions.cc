@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/one_sided/local_regions.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace mc::transport {
+
+std::string locked_memory_remedy() {
+  rlimit limit{};
+  std::string now = "unknown";
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+    now = limit.rlim_cur == RLIM_INFINITY ? "none" : std::to_string(limit.rlim_cur) + " bytes";
+  }
+  return "; the memory is pinned, and the limit of locked memory is " + now +
+         ": raise it (LimitMEMLOCK=infinity in the unit, ulimit -l unlimited), or use a smaller "
+         "pool";
+}
+
+Result<RegionId> LocalRegions::add(const RegionSpec& spec) {
+  if (Status status = regions_.admit(spec); !status.ok()) return fail(std::move(status));
+  if (Status status = registrar_.admit(spec); !status.ok()) return fail(std::move(status));
+  auto region = std::make_unique<Region>();
+  region->spec = spec;
+  // For as many devices as there may ever be: some may come later.
+  region->chunk_shift =
+      chunk_shift_for(registrar_.format(), spec.size_bytes, registrar_.slot_count());
+  const std::uint64_t chunks = ((spec.size_bytes - 1) >> region->chunk_shift) + 1;
+  region->covers.resize(chunks);
+  for (std::uint64_t chunk = 0; chunk < chunks && !spec.sparse; ++chunk) {
+    region->covers[chunk] = whole_chunk(spec.size_bytes, region->chunk_shift, chunk);
+  }
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = 0; slot < registrar_.slot_count(); ++slot) {
+    if (registrar_.device(slot) != nullptr) slots.push_back(slot);
+  }
+  Status status = register_with(*region, slots);
+  if (!status.ok()) return fail(std::move(status));
+  return regions_.add(std::move(region));
+}
+
+std::uint32_t LocalRegions::remove(RegionId id) {
+  Region* region = regions_.at(id);
+  if (region == nullptr) return 0;
+  const std::uint32_t rights = region->spec.rights;
+  for (const auto& [chunk, change] : region->changes) change->abandon();
+  regions_.remove(id);
+  return rights;
+}
+
+MemoryRange LocalRegions::range_of(const Region& region, std::uint64_t chunk, const Cover& cover) {
+  const std::uint64_t begin = (chunk << region.chunk_shift) + cover.from * kCoverPageBytes;
+  const std::uint64_t end =
+      std::min((chunk << region.chunk_shift) + cover.to * kCoverPageBytes, region.spec.size_bytes);
+  return {begin, end - begin};
+}
+
+Status LocalRegions::register_with(Region& region, std::span<const std::size_t> slots) const {
+  const std::uint64_t chunks = region.covers.size();
+  for (const std::size_t slot : slots) region.registered[slot].resize(chunks);
+  std::atomic<std::uint64_t> next{0};
+  std::mutex lock;
+  std::atomic<bool> failed{false};
+  Status status;
+  const auto work = [&] {
+    for (;;) {
+      const std::uint64_t job = next.fetch_add(1);
+      if (job >= chunks * slots.size() || failed.load()) return;
+      const std::size_t slot = slots[job % slots.size()];
+      const std::uint64_t chunk = job / slots.size();
+      if (region.covers[chunk] == Cover{}) continue;
+      auto made = registrar_.register_memory(slot, region.spec,
+                                             range_of(region, chunk, region.covers[chunk]));
+      if (made) {
+        region.registered[slot][chunk] = std::move(*made);
+      } else if (!failed.exchange(true)) {
+        const std::scoped_lock held(lock);
+        status = made.error();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::uint64_t wanted = std::min<std::uint64_t>(threads_, chunks * slots.size());
+  // What a thread would cost pays from two chunks on.
+  if (chunks > 1) {
+    for (std::uint64_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (status.ok()) return status;
+  for (const std::size_t slot : slots) deregister(region, slot);
+  return status;
+}
+
+void LocalRegions::deregister(Region& region, std::size_t slot) {
+  region.registered[slot].clear();
+  region.former[slot].clear();
+}
+
+Status LocalRegions::on_opened(std::size_t slot) {
+  for (auto& region : regions_.rows()) {
+    if (!region) continue;
+    if (region->spec.sparse) {
+      register_beside(*region, slot);
+      continue;
+    }
+    Status status = register_with(*region, {&slot, 1});
+    if (status.ok()) continue;
+    on_closing(slot);
+    return status;
+  }
+  return {};
+}
+
+void LocalRegions::on_closing(std::size_t slot) {
+  for (auto& region : regions_.rows()) {
+    if (!region) continue;
+    deregister(*region, slot);
+    for (const auto& [chunk, change] : region->changes) change->makings[slot].reset();
+  }
+}
+
+Result<std::vector<std::byte>> LocalRegions::describe(RegionId id) const {
+  const Region* region = regions_.at(id);
+  for (const auto& other : regions_.rows()) {
+    if (region == nullptr && other && other->spec.name == id && id != 0) region = other.get();
+  }
+  if (region == nullptr) return fail(MC_INVALID_ARGUMENT, "no such region is registered");
+  RegionDescriptor descriptor;
+  descriptor.region = region->id;
+  descriptor.incarnation = incarnation_;
+  descriptor.base = registrar_.base_of(region->spec.data);
+  descriptor.size_bytes = region->spec.size_bytes;
+  descriptor.rights = region->spec.rights;
+  descriptor.chunk_shift = region->chunk_shift;
+  descriptor.covers = region->covers;
+  for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
+    if (region->registered[slot].empty()) continue;
+    RegionKeys keys{static_cast<std::uint8_t>(slot), registrar_.epoch(slot), {}};
+    for (const Registered& chunk : region->registered[slot]) {
+      keys.keys.push_back(chunk != nullptr ? chunk->remote_key : 0);
+    }
+    descriptor.devices.push_back(std::move(keys));
+  }
+  return descriptor.encode(registrar_.format());
+}
+
+bool LocalRegions::find(std::span<Piece> pieces) const {
+  return std::ranges::all_of(pieces, [&](Piece& piece) {
+    piece.region = regions_.find(piece);
+    return piece.region != kNoRegion;
+  });
+}
+
+LocalRegions::Key LocalRegions::key_of(RegionId id, std::size_t slot, const std::byte* data) const {
+  const Region* region = regions_.at(id);
+  if (region == nullptr || region->registered[slot].empty()) return {};
+  const auto offset = static_cast<std::uint64_t>(data - region->spec.data);
+  const std::uint64_t chunk = offset >> region->chunk_shift;
+  const MemoryRange range = range_of(*region, chunk, region->covers[chunk]);
+  const Registered& registered = region->registered[slot][chunk];
+  // Before the range it wraps around.
+  if (registered == nullptr || offset - range.offset_bytes >= range.size_bytes) return {};
+  return {registered->local_key, range.offset_bytes + range.size_bytes - offset};
+}
+
+}  // namespace mc::transport
