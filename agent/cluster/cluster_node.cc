@@ -517,7 +517,7 @@ void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t 
   if (!peers_.id_of(from)) {
     // It has joined a moment ago; nor could it be answered.
     peers_.missed();
-    const std::uint64_t until_ns = now_ns + message.partition_ms * kMs;
+    const std::uint64_t until_ns = now_ns + message.share_ms * kMs;
     if (offers_.size() < kMaxOffers) offers_.push_back({from, message, until_ns});
     return;
   }

@@ -22,9 +22,7 @@ class Random {
   std::uint64_t between(std::uint64_t from, std::uint64_t to) {
     return from + next() % (to - from + 1);
   }
-  bool chance(double share) {
-    return static_cast<double>(next() >> 11) * 0x1.0p-53 < share;
-  }
+  bool chance(double share) { return static_cast<double>(next() >> 11) * 0x1.0p-53 < share; }
 
  private:
   std::uint64_t state_;

@@ -140,8 +140,7 @@ void StripeMover::pull_one(Move& move, std::uint16_t number, Row& row) {
   hold.name_space = tenant.id();
   hold.region = move.region;
   hold.rows.push_back(row.lies);
-  hold.partition_ms =
-      static_cast<std::uint32_t>(kLeastStripeMs + row.lies.length / kSlowBytesPerMs);
+  hold.share_ms = static_cast<std::uint32_t>(kLeastStripeMs + row.lies.length / kSlowBytesPerMs);
   hold.stripe = move.facts;
   hold.stripe.number = number;
   const std::uint64_t keep_ns = move.deadline_ns + kKeepLongerNs - now_ns_;
