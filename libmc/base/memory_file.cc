@@ -7,17 +7,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/interprocess/detail/os_file_functions.hpp>
+#include <boost/interprocess/mapped_region.hpp>
 #include <cerrno>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 namespace mc {
 
 namespace {
 
-// F_SEAL_SEAL too: a client with a descriptor for writing could otherwise add F_SEAL_FUTURE_WRITE,
-// and neither new clients nor the next agent could map the file for writing any more.
+// F_SEAL_SEAL too: otherwise a client with a writable descriptor could add F_SEAL_FUTURE_WRITE, and
+// neither new clients nor the next agent could map the file for writing.
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -125,29 +128,58 @@ std::uint64_t MemoryFile::resident_bytes() const {
 
 namespace {
 
-// Large mappings begin at a multiple of 2 MiB, so that huge pages of the file can be mapped whole.
-void* map_aligned(int fd, std::uint64_t bytes, int protection) {
-  constexpr int kFlags = MAP_SHARED | MAP_NORESERVE;
-  if (bytes < kHugePageBytes) return ::mmap(nullptr, bytes, protection, kFlags, fd, 0);
-  const std::uint64_t length = round_up(bytes, 4096);
-  void* room = ::mmap(nullptr, length + kHugePageBytes, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return room;
-  const auto base = reinterpret_cast<std::uintptr_t>(room);
-  const std::uintptr_t start = round_up(base, kHugePageBytes);
-  if (start > base) ::munmap(room, start - base);
-  const std::uintptr_t end = base + length + kHugePageBytes;
-  if (end > start + length) ::munmap(reinterpret_cast<void*>(start + length), end - start - length);
-  void* address =
-      ::mmap(reinterpret_cast<void*>(start), bytes, protection, kFlags | MAP_FIXED, fd, 0);
-  if (address == MAP_FAILED) ::munmap(reinterpret_cast<void*>(start), length);
-  return address;
+namespace ipc = boost::interprocess;
+
+// The MemoryMappable (Boost.Interprocess' concept) of a descriptor that the caller owns.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ipc::mapping_handle_t get_mapping_handle() const {
+    return ipc::ipcdetail::mapping_handle_from_file_handle(fd_);
+  }
+
+ private:
+  int fd_;
+};
+
+// An address where `bytes` bytes were free a moment ago: a multiple of 2 MiB.
+const void* find_aligned_gap(const Descriptor& file, std::uint64_t bytes) {
+  const ipc::mapped_region probe(file, ipc::read_only, 0, bytes + kHugePageBytes, nullptr,
+                                 MAP_NORESERVE);
+  const auto base = reinterpret_cast<std::uintptr_t>(probe.get_address());
+  return reinterpret_cast<const void*>(round_up(base, kHugePageBytes));
+}
+
+ipc::mapped_region map_file(const Descriptor& file, std::uint64_t bytes, ipc::mode_t mode) {
+  constexpr int kTries = 8;  // another thread may take the gap first
+  for (int tries = 0; bytes >= kHugePageBytes && tries < kTries; ++tries) {
+    try {
+      return {file,
+              mode,
+              0,
+              bytes,
+              find_aligned_gap(file, round_up(bytes, kHugePageBytes)),
+              MAP_NORESERVE | MAP_FIXED_NOREPLACE};
+    } catch (const ipc::interprocess_exception& error) {
+      if (error.get_native_error() != EEXIST) throw;
+    }
+  }
+  return {file, mode, 0, bytes, nullptr, MAP_NORESERVE};
 }
 
 }  // namespace
 
-Mapping::~Mapping() {
-  if (data_ != nullptr) ::munmap(data_, size_bytes_);
+Mapping::Mapping() = default;
+Mapping::~Mapping() = default;
+Mapping::Mapping(Mapping&& other) noexcept
+    : region_(std::move(other.region_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(region_, other.region_);
+  std::swap(data_, other.data_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
 }
 
 Result<Mapping> Mapping::map(int fd, std::uint64_t bytes, Access access) {
@@ -155,13 +187,16 @@ Result<Mapping> Mapping::map(int fd, std::uint64_t bytes, Access access) {
   if (::fstat(fd, &status) != 0 || static_cast<std::uint64_t>(status.st_size) < bytes) {
     return fail(MC_CORRUPT, "a memory file is shorter than its layout says");
   }
-  const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
-  void* address = map_aligned(fd, bytes, protection);
-  if (address == MAP_FAILED) {
-    return fail(MC_NO_MEMORY, errno_text("map " + std::to_string(bytes) + " bytes", errno));
-  }
   Mapping mapping;
-  mapping.data_ = static_cast<std::byte*>(address);
+  if (bytes == 0) return fail(MC_NO_MEMORY, "cannot map 0 bytes");
+  try {
+    mapping.region_ = std::make_unique<ipc::mapped_region>(map_file(
+        Descriptor(fd), bytes, access == Access::kRead ? ipc::read_only : ipc::read_write));
+  } catch (const ipc::interprocess_exception& error) {
+    return fail(MC_NO_MEMORY,
+                errno_text("map " + std::to_string(bytes) + " bytes", error.get_native_error()));
+  }
+  mapping.data_ = static_cast<std::byte*>(mapping.region_->get_address());
   mapping.size_bytes_ = bytes;
   return mapping;
 }
@@ -174,7 +209,7 @@ Mapping::Collapse Mapping::collapse(std::uint64_t offset, std::uint64_t bytes) c
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;  // Linux 6.1, newer than Debian 12's libc headers
 #endif
-  constexpr int kTries = 3;  // a page that somebody holds for a moment is no reason to give up
+  constexpr int kTries = 3;  // a page may be busy for a moment
   for (int tries = 0; tries < kTries; ++tries) {
     if (::madvise(data_ + offset, bytes, MADV_COLLAPSE) == 0) return Collapse::kDone;
     if (errno != EAGAIN && errno != EBUSY && errno != EINTR) return Collapse::kNever;
