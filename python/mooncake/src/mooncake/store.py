@@ -13,14 +13,14 @@ from typing import Any
 
 from mckv._native import BufferHandle
 
-from mooncake._address_calls import AddressCalls
-from mooncake._life_calls import LifeCalls
+from mooncake._calls.address import AddressCalls
+from mooncake._calls.life import LifeCalls
 from mooncake._memory import MooncakeHostMemAllocator, bind_to_numa_node
-from mooncake._parallel_calls import ParallelCalls
+from mooncake._calls.parallel import ParallelCalls
 from mooncake._parallelism import ParallelAxis, ReadTarget, TensorParallelism
-from mooncake._placement_calls import PlacementCalls
-from mooncake._segment_calls import SegmentCalls
-from mooncake._session_calls import SessionCalls
+from mooncake._calls.placement import PlacementCalls
+from mooncake._calls.segment import SegmentCalls
+from mooncake._calls.session import SessionCalls
 from mooncake._types import (
     Descriptor,
     DiskDescriptor,

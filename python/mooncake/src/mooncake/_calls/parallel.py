@@ -24,7 +24,7 @@ from mckv import _arrays
 from mooncake import _codes, _parallelism, _tensor_header
 from mooncake._base import DEFAULT
 from mooncake._parallelism import KINDS, MODES, Axis, Manifest
-from mooncake._tensor_calls import TensorCalls, over
+from mooncake._calls.tensor import TensorCalls, over
 from mooncake._tensor_header import HEADER_BYTES, Stored
 from mooncake._types import ReplicateConfig
 

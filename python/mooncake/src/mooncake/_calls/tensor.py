@@ -12,7 +12,7 @@ import mckv
 from mckv import _tensors
 
 from mooncake import _codes, _tensor_header
-from mooncake._byte_calls import ByteCalls
+from mooncake._calls.byte import ByteCalls
 from mooncake._parallelism import Axis
 from mooncake._tensor_header import HEADER_BYTES, Stored
 from mooncake._types import ReplicateConfig

@@ -9,7 +9,7 @@ import mckv
 
 from mooncake import _codes
 from mooncake._arguments import bad_key, key_of, keys_of
-from mooncake._byte_calls import ByteCalls
+from mooncake._calls.byte import ByteCalls
 from mooncake._types import ReplicaDescriptor
 
 logger = logging.getLogger("mooncake")
