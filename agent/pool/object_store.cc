@@ -415,8 +415,9 @@ ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vecto
   return result;
 }
 
-bool ObjectStore::lend(std::uint64_t session_id, std::uint32_t entry_id, std::uint64_t length,
-                       std::uint64_t sum, std::span<shm::Word64* const> pins) {
+bool ObjectStore::serve_unpublished(std::uint64_t session_id, std::uint32_t entry_id,
+                                    std::uint64_t length, std::uint64_t sum,
+                                    std::span<shm::Word64* const> pins) {
   if (!is_reserved_by(session_id, entry_id) || length == 0 || length > reserved_length(entry_id)) {
     return false;
   }
@@ -428,7 +429,7 @@ bool ObjectStore::lend(std::uint64_t session_id, std::uint32_t entry_id, std::ui
   entry.hash.store_relaxed(0);
   entry.version.store_release(version);
   for (shm::Word64* pin : pins) pin->store_release(shm::pin_value(entry_id, version));
-  MC_FAILPOINT("lend.after_pins");
+  MC_FAILPOINT("serve_unpublished.after_pins");
   --reserved_count_;
   const std::uint64_t bytes = entry.length.load_relaxed();
   limbo_bytes_ += bytes;

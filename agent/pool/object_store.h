@@ -134,8 +134,8 @@ class ObjectStore {
   Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
   // Hands the bytes in a reservation of this session to readers who hold them by these pins alone:
   // no key leads there, and they are freed with the last pin. False: not its reservation.
-  bool lend(std::uint64_t session_id, std::uint32_t entry, std::uint64_t length,
-            std::uint64_t checksum, std::span<shm::Word64* const> pins);
+  bool serve_unpublished(std::uint64_t session_id, std::uint32_t entry, std::uint64_t length,
+                         std::uint64_t checksum, std::span<shm::Word64* const> pins);
   // Whoever is to hear of objects from now on; null for nobody.
   void set_listener(StoreListener* listener) { listener_ = listener; }
   // Starts loading what publishing this reservation under this key will need.

@@ -102,10 +102,11 @@ Recovery::Fate Recovery::judge(std::uint32_t id) const {
     return field.key_bytes == 0 && session_known_(entry.hash.load_relaxed()) ? Fate::kReserved
                                                                              : Fate::kFree;
   }
-  // Lent: it has no key, and is a reader's as long as that pins it.
-  const bool lent =
+  // A fetched object that was served without being published: it has no key, and lives while a
+  // reader pins it.
+  const bool unpublished =
       state == shm::EntryState::kLimbo && field.key_bytes == 0 && entry.hash.load_relaxed() == 0;
-  if (!lent && !key_is_sound(id)) return Fate::kFree;
+  if (!unpublished && !key_is_sound(id)) return Fate::kFree;
   if (state == shm::EntryState::kLimbo) return Fate::kLimbo;
   const std::uint64_t group = index_.header().committing_group.load_relaxed();
   // A reader may hold a pin on a part of the group that was visible.

@@ -25,7 +25,7 @@ inline constexpr std::string_view kStripePrefix{"\0mc stripe ", 11};
 struct RemoteRequest {
   enum class Kind : std::uint8_t {
     kAnnounce,  // until the master knows the objects in these entries
-    kFetch,     // objects that other hosts hold, to be lent to readers here
+    kFetch,     // objects that other hosts hold, for readers here
     kExists,    // and how long they are, wherever
     kRemove,
     kPlace,  // until another host holds the object, which finds no room here

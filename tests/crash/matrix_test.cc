@@ -27,8 +27,9 @@ bool long_run() { return std::getenv("MC_TEST_LONG") != nullptr; }
 
 // What only an agent in a cluster reaches: tests/cluster kills there.
 bool is_of_cluster(const std::string& name) {
-  return std::ranges::any_of(std::array{"fetch.", "gather.", "lend.", "striper.", "stripes."},
-                             [&](const char* part) { return name.starts_with(part); });
+  return std::ranges::any_of(
+      std::array{"fetch.", "gather.", "serve_unpublished.", "striper.", "stripes."},
+      [&](const char* part) { return name.starts_with(part); });
 }
 
 Names failpoints_in_sources() {

@@ -354,8 +354,9 @@ void Fetcher::deliver(Fetch& fetch) {
   if (kept != kNoEntry) {
     const std::uint64_t version = store.index().entry(kept).version.load_relaxed();
     for (shm::Word64* const pin : pins) pin->store_release(shm::pin_value(kept, version));
-  } else if (!pins.empty() && store.lend(kClusterSession, fetch.entry, fetch.at.row.length,
-                                         fetch.at.row.checksum, pins)) {
+  } else if (!pins.empty() &&
+             store.serve_unpublished(kClusterSession, fetch.entry, fetch.at.row.length,
+                                     fetch.at.row.checksum, pins)) {
     entry = std::exchange(fetch.entry, kNoEntry);
     ++counters_.lent;
   }
