@@ -12,7 +12,7 @@ namespace wire = metadata::wire;
 
 namespace {
 
-// How long after the last traffic the loop keeps looking, as it does for its rings.
+// The loop polls this long after the last traffic, as it does for its rings.
 constexpr std::uint64_t kLivelyNs = 30'000;
 constexpr std::uint64_t kMembersNs = 1'000 * kMs;
 constexpr std::uint64_t kMembersSoonNs = 20 * kMs;
@@ -22,8 +22,9 @@ constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 constexpr std::uint64_t kNoticeCookie = 1;
 constexpr std::size_t kMaxOffers = 64;
 
-// Whether the pool's memory is other than the transport was told. What the pool has given up is
-// told at once, before it takes the same places again; what it gets, when it has stopped growing.
+// True if the transport's knowledge of the pool's memory is out of date and should be renewed now.
+// A loss must be told at once, before the pool reuses the same ranges. A gain is told when the pool
+// has stopped growing.
 bool memory_has_changed(const ClusterTenant& tenant) {
   const ExtentPool& pool = tenant.store().pool();
   return tenant.told_size_changes != pool.size_changes() &&
@@ -106,7 +107,7 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
-  // To this node the master says nothing of what its own put replaced.
+  // The master does not tell this node which objects its own put replaced.
   made->on_put = [this](const metadata::PublishItem& put) { fetcher_->put_here(put); };
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
@@ -135,11 +136,11 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
   mover_->forget(**at);
   striper_->forget(**at);
   placer_->forget(**at);
-  // All that is sent from it or read into it ends, or its peer's lane is cut.
+  // End all transfers from and into the namespace; a lane that does not end is cut.
   while (!fetcher_->forget(**at) || !transport_->close_region((*at)->region)) poll(now_ns());
   (*at)->store().set_listener(nullptr);
-  // What the master still thinks is here is found missing, peer by peer, and named no more by the
-  // next report.
+  // The master still names this host as a holder. Peers find these objects missing one by one, and
+  // the next report no longer names them.
   tenants_.erase(at);
 }
 
@@ -192,15 +193,16 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
       remove(remote_request, *tenant, now_ns);
       break;
     case RemoteRequest::Kind::kPlace:
-      // In order: what is here no more is not what the master names.
+      // Announce drops first, so that the master does not name objects that are gone.
       announcer_->flush(now_ns);
       placer_->place(remote_request, *tenant, now_ns);
       break;
   }
 }
 
-// The master tells every holder, this one too. What only this one knows goes at once. A master that
-// does not know everything yet is asked again: it would let a later put give way to what is gone.
+// The master tells every holder, this host included. Objects that only this host knows are removed
+// at once. A recovering master is asked again: without the removal it would let a later put yield
+// to a removed object.
 void ClusterNode::remove(const std::shared_ptr<RemoteRequest>& remote_request,
                          ClusterTenant& tenant, std::uint64_t now_ns,
                          std::optional<std::uint32_t> partition) {
@@ -217,7 +219,7 @@ void ClusterNode::remove(const std::shared_ptr<RemoteRequest>& remote_request,
     doomed.push_back(
         {i, here ? tenant.book().row(entry).version : 0, here ? tenant.generation_of(entry) : 0});
   }
-  // In order: what was put before is announced before.
+  // Announce earlier puts before the removal.
   announcer_->flush(now_ns);
   for (const Masters::Part& part : masters_.split(names)) {
     wire::Remove request;
@@ -259,7 +261,7 @@ void ClusterNode::end_removal(RemoteRequest& remote_request, const std::vector<D
     }
     if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
     const bool removed = reply->keys[i] == metadata::Lookup::kFound || what.generation != 0;
-    // What has come since then is a later put's: nobody but this host would drop it.
+    // Keep objects that a later put brought since then. No other host would drop this host's copy.
     const std::uint32_t entry = owner == nullptr ? kNoEntry : owner->find(owner->name_of(item.key));
     if (entry != kNoEntry && (owner->generation_of(entry) == what.generation ||
                               owner->book().row(entry).version <= what.version)) {
@@ -450,8 +452,8 @@ void ClusterNode::on_notified(const transport::Event& event, std::uint64_t now_n
 }
 
 void ClusterNode::notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns) {
-  // Lost, or no room: whoever asked tries another holder. One whom the master has not told of yet
-  // is known soon.
+  // If the message cannot be sent, the asker tries another holder. A node that the master has not
+  // named yet is named soon.
   if (!peers_.notify(to, message, kNoticeCookie, now_ns + kNotifyNs, now_ns)) peers_.missed();
 }
 
@@ -512,10 +514,10 @@ void ClusterNode::hold_offers(std::uint64_t now_ns) {
   }
 }
 
-// An object that a client of `from` puts, and for which there is no room there.
+// Holds an object that a client of `from` puts and that has no room there.
 void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t now_ns) {
   if (!peers_.id_of(from)) {
-    // It has joined a moment ago; nor could it be answered.
+    // The writer joined a moment ago. Without its address no answer can be sent.
     peers_.missed();
     const std::uint64_t until_ns = now_ns + message.share_ms * kMs;
     if (offers_.size() < kMaxOffers) offers_.push_back({from, message, until_ns});
@@ -562,7 +564,7 @@ void ClusterNode::seal(MemberId from, const PeerMessage& message, std::uint64_t 
 void ClusterNode::tell_stripes(MemberId from, const PeerMessage& ask, std::uint64_t now_ns) {
   ++asks_served_;
   for (const auto& tenant : tenants_) {
-    // Who moves a part knows only its name.
+    // A host that moves a part knows only the object's name, not the namespace.
     const bool has = ask.name_space == 0 && (ask.flags & kAskForPart) != 0 &&
                      !tenant->stripes().sealed(ask.keys.front(), ask.seal.version).empty();
     if (tenant->id() != ask.name_space && !has) continue;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: this agent as a member of the cluster: composes what is in this folder, and answers
-//   peers and masters.
+// What it is: This agent as a member of the cluster. It composes the classes of this folder, and
+//   answers peers and masters.
 //
 //     Server ── RemoteRequests ──► Fetcher ──► Masters, Peers, Transport
 //     stores ── changes ──► Announcer ──► Masters
-//     puts without room ──► Placer ──► Masters, peers;   theirs: Hold ──► Fetcher
-//     those too large for one host ──► Striper ──► Placer;   theirs: Hold, Seal ──► StripeHolder
-//     parts of those on a host that is drained ──► StripeMover ──► Fetcher, StripeHolder
-//     peers ── Ask ──► ClusterTenant ── Place ──► peers;   their reads: ClusterTenant as guard
+//     puts without room ──► Placer ──► Masters, peers;   peers' Hold ──► Fetcher
+//     puts too large for one host ──► Striper ──► Placer;   peers' Hold, Seal ──► StripeHolder
+//     parts on a draining host ──► StripeMover ──► Fetcher, StripeHolder
+//     peers ── Ask ──► ClusterTenant ── Place ──► peers;   peers' reads: ClusterTenant is the guard
 //     master of a partition ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
-// Threads: the agent's loop.
-// Owns: everything of the cluster's but the stores. Built by the agent, or by a simulator with
+// Threads: The agent's loop.
+// Owns: All cluster state but the stores. The agent builds the node; a simulator builds one with
 //   other ports and another transport.
 #pragma once
 
@@ -39,7 +39,7 @@ namespace mc::agent {
 struct ClusterIdentity {
   MemberId node = 0;
   metadata::Incarnation incarnation = 0;
-  std::string secret;  // of the cluster: the key, or its name where there is none
+  std::string secret;  // the cluster's key; without a key the cluster's name
   metadata::Reader place;
   StripeRules stripes;
 };
@@ -67,25 +67,25 @@ class ClusterNode : public Cluster {
   bool ask(std::string_view verb, std::string_view request, Answer done) override;
 
  protected:
-  // What the master of a partition orders; to be given to its port. Outlives the port.
+  // Orders of one partition's master, to be given to the master's port. Outlives the port.
   class Orders;
 
-  // To be called once, before the first tenant. All outlive this object's use of them: stop().
+  // Call once, before the first tenant. The arguments must live until stop().
   void connect(std::vector<MasterPort*> ports, transport::Transport& transport);
-  // Others take the place of the masters' ports.
+  // Replaces the masters' ports.
   void set_masters(std::vector<MasterPort*> ports);
   void stop();
   std::unique_ptr<MasterOrders> orders_of(std::uint32_t partition);
-  // A master says in how many partitions the keys are.
+  // A master tells the number of partitions of the keys.
   virtual void on_partitions(std::uint32_t /*partition*/, std::uint32_t /*partitions*/) {}
-  // It must not serve any more.
+  // The agent must not serve any more.
   void set_fenced() { fenced_ = true; }
 
-  // What carries large reads beside TCP.
+  // Describes the transport that carries large reads beside TCP.
   struct OneSidedReport {
     std::string_view transport;  // empty: TCP is alone
     std::string devices;
-    std::string obstacles;  // why less goes that way than could; empty: nothing stands against it
+    std::string obstacles;  // why some memory or devices are not used; empty: no obstacle
   };
   virtual OneSidedReport one_sided() const { return {}; }
 
@@ -94,7 +94,7 @@ class ClusterNode : public Cluster {
   Masters masters_;
 
  private:
-  // cluster_orders.cc
+  // Implemented in cluster_orders.cc.
   metadata::Load load() const;
   void drop(const metadata::wire::Drop& order);
   void drop_matching(std::uint32_t partition, const metadata::wire::Match& match,
@@ -103,17 +103,17 @@ class ClusterNode : public Cluster {
             MasterOrders::Reply<metadata::wire::ListAnswer> reply);
   void copy(const metadata::wire::Copy& order, MasterOrders::Done done);
 
-  // Tells the transport which parts of the pools have memory.
+  // Tells the transport which ranges of the pools have memory.
   void tell_backed();
   ClusterTenant* find(const Tenant& tenant) const;
   ClusterTenant* find(std::string_view name_space) const;
-  // partition: of it alone.
+  // partition: removes only keys of this partition.
   void remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
               std::uint64_t now_ns, std::optional<std::uint32_t> partition = std::nullopt);
-  struct Doomed {  // an item of an remote request
+  struct Doomed {  // an item of a remote request
     std::size_t item = 0;
-    std::uint64_t version = 0;     // of what is here, or 0
-    std::uint64_t generation = 0;  // the same, of the index
+    std::uint64_t version = 0;     // of the object on this host, or 0
+    std::uint64_t generation = 0;  // of the object's index entry, or 0
   };
   void remove_of_partition(std::uint32_t partition,
                            const std::shared_ptr<RemoteRequest>& remote_request,
@@ -153,13 +153,13 @@ class ClusterNode : public Cluster {
   bool fenced_ = false;
   bool ended_ = false;
   std::uint64_t asks_served_ = 0;
-  struct Removal {  // that a recovering master could not decide
+  struct Removal {  // a removal that a recovering master could not decide
     std::shared_ptr<RemoteRequest> remote_request;
     std::uint32_t partition = 0;
     std::uint64_t due_ns = 0;
   };
   std::deque<Removal> removals_;
-  struct Offer {  // of a writer that no list of members has named yet
+  struct Offer {  // a Hold whose writer no list of members has named yet
     MemberId from = 0;
     PeerMessage message;
     std::uint64_t until_ns = 0;

@@ -85,7 +85,8 @@ void ClusterNode::drop_matching(std::uint32_t partition, const wire::Match& matc
     reply(wire::RemoveMatchingAnswer());
     return;
   }
-  // Copies under way are of what goes, those begun meanwhile too.
+  // The removal must also end copies under way: both earlier copies and copies that begin during
+  // the walk.
   fetcher_->dropped(*tenant);
   walks_.remove(*tenant, match, {partition, masters_.count()},
                 [this, name = match.name_space,

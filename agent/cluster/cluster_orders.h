@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the master of one partition orders an agent to do, carried out by its ClusterNode.
-//   Reports, listings and removals by pattern concern the keys of that partition alone.
-// Threads: the agent's loop. Owns: nothing; the node outlives it.
+// What it is: Carries out the orders of one partition's master for a ClusterNode. Reports, listings
+//   and removals by pattern concern the keys of that partition alone.
+// Threads: The agent's loop.
+// Owns: Nothing. The node outlives this object.
 #pragma once
 
 #include "agent/cluster/cluster_node.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mcctl's cluster verbs show and ask for, as JSON.
+// Answers mcctl's cluster verbs, as JSON.
 #include <json/reader.h>
 #include <json/value.h>
 #include <json/writer.h>
@@ -38,7 +38,7 @@ std::string failure(const Status& status) {
   return text_of(value);
 }
 
-// A key as libmc/client/admin.h writes it: %XX is a byte.
+// Decodes a key that libmc/client/admin.h encoded: %XX is a byte.
 std::string key_of(const std::string& text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -58,7 +58,7 @@ std::string key_of(const Json::Value& request) {
   return key.isString() ? key_of(key.asString()) : std::string();
 }
 
-// Who holds each of many keys, with as few words as there can be: answers have thousands of them.
+// Holders of many keys, in a compact form: an answer has thousands of them.
 Json::Value holders_json(const metadata::LocateAnswer& answer) {
   Json::Value value;
   value["holders"] = Json::Value(Json::arrayValue);
@@ -70,7 +70,7 @@ Json::Value holders_json(const metadata::LocateAnswer& answer) {
   return value;
 }
 
-// Node ids are numbers of 64 bits; people name nodes by address as well.
+// A node is named by its 64-bit id or by its address.
 MemberId node_named(const Peers& peers, const Json::Value& name) {
   if (name.isUInt64()) return name.asUInt64();
   if (!name.isString()) return 0;
@@ -108,7 +108,7 @@ Json::Value partition_json(const MasterPort& port, std::uint32_t partition,
   return value;
 }
 
-// What each partition's master says, and the sum of it.
+// Each partition's statistics, and their sum.
 void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAnswer>>& answers,
                   Json::Value& value) {
   wire::StatsAnswer sum;

@@ -23,7 +23,7 @@ namespace rpc = metadata::rpc;
 
 std::uint64_t hash_of(const std::string& text) { return hash_key(text.data(), text.size(), 0); }
 
-// Agents of one machine fail together.
+// Agents of one machine fail together, so they have the same host id.
 std::uint64_t host_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -38,7 +38,8 @@ class NetworkCluster final : public ClusterNode {
  public:
   using ClusterNode::ClusterNode;
   ~NetworkCluster() override {
-    links_.clear();  // they call into this object; then what uses the transport ends
+    // The links call into this object: end the links before the users of the transport.
+    links_.clear();
     stop();
   }
 
@@ -107,7 +108,7 @@ class NetworkCluster final : public ClusterNode {
          {transport_->wait_fd(), peer_port_->listening_fd(), peer_port_->shaking_fd()}) {
       if (Status status = watch(fd); !status.ok()) return status;
     }
-    // The master of partition 0 says how many partitions there are.
+    // The master of partition 0 tells the number of partitions.
     if (Status status = open_links(0); !status.ok()) return status;
     connect(ports(), *transport_);
     spdlog::info("event=cluster_open node={} listen={} advertise={} cluster={}", identity_.node,
@@ -123,7 +124,7 @@ class NetworkCluster final : public ClusterNode {
       next_peer_port_ns_ = now_ns + kPeerPortNs;
     }
     bool heard = false;
-    // One may say that there are more.
+    // A poll may add links, so the loop goes by index.
     for (std::size_t partition = 0; partition < links_.size(); ++partition)
       heard |= links_[partition].port->poll();
     return ClusterNode::poll(now_ns) || heard;
@@ -136,8 +137,8 @@ class NetworkCluster final : public ClusterNode {
   }
 
  protected:
-  // Of another number than before the cluster has been made anew; those who are bound to the old
-  // one are refused, and partition 0 tells.
+  // Another number of partitions than before means that the cluster was created anew. Links that
+  // are bound to the old number are refused; partition 0 tells the new number.
   void on_partitions(std::uint32_t partition, std::uint32_t partitions) override {
     if (partition != 0 || partitions == links_.size()) return;
     std::vector<MasterOf> old;
@@ -151,15 +152,16 @@ class NetworkCluster final : public ClusterNode {
     }
     spdlog::info("event=shares count={}", partitions);
     set_masters(ports());
-    // What is open on them ends, when nobody uses them any more.
+    // End the old links' open requests only now, when no user refers to these links any more.
     for (const MasterOf& link : old) link.port->end();
   }
 
  private:
-  // Lanes are dialed seldom; one that waits for this has waited for a network.
+  // Dials are rare, and a dial waits for the network anyway.
   static constexpr std::uint64_t kPeerPortNs = 1'000'000;
 
-  // Beside TCP, where this host can and may. address: that peers dial.
+  // Opens a one-sided transport beside TCP, if the host has one and the options permit one.
+  // address: the address that peers dial.
   Status open_one_sided(const Options& options, const std::string& address) {
     auto way =
         open_one_sided_way(options, identity_.node, identity_.incarnation, address, *peer_port_);
@@ -189,7 +191,7 @@ class NetworkCluster final : public ClusterNode {
     return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
   }
 
-  // Those that are missing; 0: the first one, which asks for their number.
+  // Opens the missing links. partitions 0: only the first link, which asks for their number.
   Status open_links(std::uint32_t partitions) {
     do {
       master_.partition = static_cast<std::uint32_t>(links_.size());
@@ -209,7 +211,7 @@ class NetworkCluster final : public ClusterNode {
     return all;
   }
 
-  struct MasterOf {  // a partition
+  struct MasterOf {  // the link of one partition
     std::unique_ptr<MasterOrders> orders;
     std::unique_ptr<MasterLink> port;
   };
@@ -219,7 +221,8 @@ class NetworkCluster final : public ClusterNode {
   std::uint64_t next_peer_port_ns_ = 0;
   std::unique_ptr<PeerPort> peer_port_;
   std::unique_ptr<transport::Transport> transport_;
-  // What transport_ is then, and has; null: TCP alone, and why.
+  // transport_ when a one-sided transport is open, and that transport. Null: TCP alone; without_
+  // says why.
   transport::choice::ChoiceTransport* choice_ = nullptr;
   transport::OneSidedTransport* one_sided_ = nullptr;
   std::string without_;

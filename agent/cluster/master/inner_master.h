@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a master inside an agent's process, for clusters that want no process more: it
-//   listens, campaigns and leads as mc-master does, and ends with the agent. The agent itself talks
-//   to it over its socket, as to any other.
-// Threads: start and destroy in one; the master has a loop thread of its own here, and its elector.
-// Owns: the master.
+// What it is: A master inside an agent's process, for clusters without separate master processes.
+//   It listens, campaigns and leads as mc-master does, and ends with the agent. The agent reaches
+//   it over its socket, as any other master.
+// Threads: Start and destroy on one thread. The master has its own loop thread here, and its
+//   elector.
+// Owns: The master.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ namespace mc::agent {
 
 class InnerMaster {
  public:
-  // What options.master_listen, cluster_id, cluster_store and cluster_key_file say. Errors: as
+  // Reads options.master_listen, cluster_id, cluster_store and cluster_key_file. Errors: as
   // metadata::Master::create().
   static Result<std::unique_ptr<InnerMaster>> start(const Options& options);
   ~InnerMaster();

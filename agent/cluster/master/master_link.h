@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: MasterPort over a MasterClient that the agent's loop drives.
-// Threads: the agent's loop. Owns: the client.
+// Threads: The agent's loop.
+// Owns: The client.
 #pragma once
 
 #include <memory>
@@ -14,16 +15,16 @@ namespace mc::agent {
 
 class MasterLink final : public MasterPort {
  public:
-  // orders must outlive it. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY.
+  // orders must outlive the link. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY.
   static Result<std::unique_ptr<MasterLink>> open(const metadata::MasterClientOptions& options,
                                                   MasterOrders& orders);
   ~MasterLink() override;
 
-  // Ends all that is open, and tells whoever asked. Nothing else may be called afterwards.
+  // Ends all open requests and calls their callbacks. No other function may be called afterwards.
   void end() { client_.reset(); }
 
   int wait_fd() const { return client_->wait_fd(); }
-  // True: the master has said something, or was told.
+  // True: a message came from the master or went to the master.
   bool poll() { return client_->poll(); }
   std::uint64_t next_poll_ns() const { return client_->next_poll_ns(); }
 
@@ -55,7 +56,7 @@ class MasterLink final : public MasterPort {
 
  private:
   MasterLink() = default;
-  // What ends because this does is told to nobody.
+  // Requests that end because the link is destroyed call no callback.
   template <typename Answer>
   metadata::MasterClient::Done<Answer> unless_closing(MasterPort::Done<Answer> done);
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the master of one partition of the keys as the agent's loop sees it: questions whose
-// answers come back into the
-//   loop, and orders that arrive there. MasterLink is the one over the network; a simulator has
-//   another.
-// Threads: the agent's loop, callbacks and MasterOrders included.
+// What it is: The master of one partition of the keys, as the agent's loop sees the master:
+//   requests whose answers come back into the loop, and orders that arrive there. MasterLink
+//   implements it over the network; the simulator has its own.
+// Threads: The agent's loop, callbacks and MasterOrders included.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +15,10 @@
 
 namespace mc::agent {
 
-// The cluster's name for an agent; the pool has a NodeId of its own.
+// The cluster's id of an agent. The transport has a NodeId of its own.
 using MemberId = metadata::NodeId;
 
-// What a master orders this agent to do.
+// Orders of a master to this agent.
 using MasterOrders = metadata::AgentSide;
 
 class MasterPort {
@@ -47,13 +46,13 @@ class MasterPort {
   virtual void report_unreachable(metadata::wire::Unreachable peer) = 0;
 
   [[nodiscard]] virtual std::uint64_t removals_seen() const = 0;
-  // The latest version that something published was too old for: a put that shall be taken needs a
-  // later one.
+  // The latest version that made the master refuse a published object as too old. A put is accepted
+  // only with a later version.
   [[nodiscard]] virtual std::uint64_t refused_up_to() const = 0;
   [[nodiscard]] virtual std::uint64_t epoch() const = 0;
-  // Joined, and all that is held of the partition has been reported.
+  // The agent has joined and has reported all its objects of the partition.
   [[nodiscard]] virtual bool ready() const = 0;
-  // Whom it talks to, or seeks; empty: nobody yet.
+  // Address of the current or candidate leader; empty if unknown.
   [[nodiscard]] virtual const std::string& leader() const = 0;
 };
 

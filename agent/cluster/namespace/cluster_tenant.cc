@@ -33,7 +33,7 @@ std::uint64_t ClusterTenant::wall_ns() {
                                         .count());
 }
 
-// The low half is the index' own hash of the key, so that no table of names is needed beside it.
+// The low half is the index's own hash of the key. Names therefore need no table beside the index.
 KeyHash ClusterTenant::name_of(std::string_view key) const {
   return {hasher_.hash(tenant_->name, key).hi, store().index().hash(key)};
 }
@@ -130,7 +130,7 @@ void ClusterTenant::drop(std::uint32_t entry) {
       return drop_stripes(set->id, true);
     }
   }
-  // The key's text is the entry's own, and goes with it.
+  // The key's text belongs to the entry and would be freed with the entry, hence this copy.
   const std::string key(store().index().key_of(entry));
   store().remove(key);
 }
@@ -145,7 +145,7 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
     book_->write(entry, row);
     return stripes_.came(*stripe, entry);
   }
-  // What it replaces here may have come from a host with a clock ahead.
+  // The replaced object may come from a host whose clock is ahead.
   if (!copy && !changes_.empty()) {
     const PublishItem& before = changes_.back().item;
     const bool dropped = before.what == PublishItem::What::kDropped;
@@ -160,7 +160,7 @@ void ClusterTenant::on_live(std::uint32_t entry, const PutOrder& order) {
   if (!stripes_.empty() && (copy || order.upsert)) {
     stripes_.replaced(name_of(order.key), row.version);
   }
-  // Without a row it is known here alone, under version 0.
+  // Without a row in the book the object has version 0 and only this host knows the object.
   if (!book_->write(entry, row) || copy) return;
   Change change{item_of(entry), entry};
   if (!order.upsert) change.item.what = PublishItem::What::kCreates;
@@ -242,8 +242,8 @@ void ClusterTenant::drop_stripes(SetId id, bool tell) {
   }
 }
 
-// What an earlier agent held. Of a put that was not complete, or of which a stripe is missing,
-// nothing is kept.
+// Takes over the stripes of an earlier agent. Drops stripes of incomplete puts and of sets that
+// lack a stripe.
 void ClusterTenant::adopt_stripes() {
   ObjectIndex& index = store().index();
   std::vector<std::string> useless;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a namespace as a part of the cluster's: the names and versions of its objects, what
-//   became of them since the master was last told, and its pool as peers may read it.
-// Threads: the agent's loop. Owns: the book of versions, pins of what peers are being sent.
-// Trusts: nothing in what peers ask for: generations and ranges are compared with the entry.
+// What it is: A namespace as a member of the cluster. It keeps the names and versions of the
+//   objects, and the changes since the master was last told. It guards the pool against peers'
+//   reads.
+// Threads: The agent's loop.
+// Owns: The book of versions, and the pins of objects that peers are reading.
+// Trusts: Nothing in peers' requests. Generations and ranges are compared with the entry.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,9 @@
 
 namespace mc::agent {
 
-// Versions of puts: the wall clock's nanoseconds with the node in the lowest bits, always more than
-// any version seen before, so that a later put has a greater one, on whatever node.
+// Makes the versions of puts: the wall clock in nanoseconds, with the node id in the lowest ten
+// bits. Each version is greater than any version seen before. A later put therefore has a greater
+// version on every node.
 class VersionClock {
  public:
   explicit VersionClock(MemberId node) : node_(node & kNodeMask) {}
@@ -33,7 +36,7 @@ class VersionClock {
     last_ = std::max((last_ & ~kNodeMask) + kNodeMask + 1, wall_ns & ~kNodeMask) | node_;
     return last_;
   }
-  // What no clock can have made for some centuries is not believed.
+  // Ignores a version that no clock can reach for centuries.
   void saw(std::uint64_t version) {
     if (version <= kLatest) last_ = std::max(last_, version);
   }
@@ -47,7 +50,7 @@ class VersionClock {
 
 struct Change {
   metadata::PublishItem item;
-  std::uint32_t entry = 0;  // kHolds, kCreates: whose it is; not of stripes
+  std::uint32_t entry = 0;  // kHolds, kCreates: entry of the object; unused for stripes
 };
 
 class ClusterTenant final : public StoreListener, public transport::RegionGuard {
@@ -61,7 +64,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   std::uint64_t id() const { return id_; }  // names the namespace to peers; not 0
   metadata::KeyHash name_of(std::string_view key) const;
   static std::uint64_t wall_ns();
-  // The object with that name, or kNoEntry.
+  // Finds the object with that name; kNoEntry if there is none.
   std::uint32_t find(const metadata::KeyHash& name) const;
   metadata::PublishItem item_of(std::uint32_t entry) const;  // kHolds
   PlaceRow place_of(std::uint32_t entry) const;
@@ -71,39 +74,41 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   static metadata::PublishItem item_of(const StripeSet& set);  // kHolds
   PlaceRow place_of(const StripeSet& set, std::uint16_t number) const;
   bool is_stripe(std::uint32_t entry) const;
-  // Once for each part of an object in stripes, of which this entry is one; else none.
+  // Returns the sealed set for exactly one entry of each part (the part's first stripe); null for
+  // all other entries. A walk over the index thus meets each part once.
   const StripeSet* speaks_for(std::uint32_t entry);
-  // Writes what is known of a set beside its entries. One that is to be sealed: another agent that
-  // starts with this memory holds it.
+  // Writes the set's facts beside the set's entries. If the agent restarts with this memory, the
+  // next agent adopts the set from these rows. Called before the set is sealed.
   void write_rows(const StripeSet& set);
-  // tell: the master does not know that it goes.
+  // tell: report the drop, because the master does not know of it.
   void drop_stripes(SetId id, bool tell);
-  // Of what place_of() has just told.
+  // Bytes of a row that place_of() has just returned.
   std::vector<std::byte> bytes_of(const PlaceRow& row) const;
 
-  // The next object that is published is a copy of this version: the master knows of it already.
+  // The next published object is a copy of this version. The master knows the object already.
   void expect_copy(std::uint64_t version) { expected_version_ = version; }
-  // Names what lies in the entry now, of all that ever did: what a peer's read must match.
+  // Identifies the current content of the entry. A peer's read must carry this generation.
   std::uint64_t generation_of(std::uint32_t entry) const;
-  // Gives a live object another version; false: no memory.
+  // Gives a live object another version. False: no memory.
   bool set_version(std::uint32_t entry, std::uint64_t version);
-  // The master has taken the put.
+  // The master has accepted the put.
   void told(std::uint32_t entry);
   bool unannounced(std::uint32_t entry) const;
-  // Wants that many holders from now on, and says so to the master.
+  // Sets the wanted number of holders and announces the change to the master.
   bool set_replicas(std::uint32_t entry, std::uint8_t replicas);
-  // Of a stripe: with all of its part.
+  // If the entry is a stripe, drops all stripes of the part.
   void drop(std::uint32_t entry);
 
-  // What has changed since it was last emptied, in order.
+  // Changes since the list was last emptied, in order.
   std::vector<Change>& changes() { return changes_; }
   transport::RegionId region = transport::kNoRegion;
-  // Of the pool, as the transport was told last.
-  std::uint64_t told_size_changes = UINT64_MAX;  // nothing yet
+  // The pool's counters when the transport was last told of the pool's memory.
+  std::uint64_t told_size_changes = UINT64_MAX;  // not told yet
   std::uint64_t told_losses = 0;
-  // Hears of each put here.
+  // Called for each put on this host.
   std::function<void(const metadata::PublishItem& put)> on_put;
-  // Hears of each entry that becomes live here: put, copied or moved. None: nobody walks the index.
+  // Called for each entry that becomes live here by a put, a copy or a move. Empty: no walk is
+  // under way.
   std::function<void(std::uint32_t entry, bool is_put)> on_arrival;
 
   void on_live(std::uint32_t entry, const PutOrder& order) override;

@@ -15,7 +15,7 @@ namespace wire = metadata::wire;
 namespace {
 
 constexpr std::size_t kListBytes = 512 * 1024;
-constexpr std::uint32_t kEntriesPerLook = 16;  // at the clock
+constexpr std::uint32_t kEntriesPerLook = 16;  // between two looks at the clock
 
 bool is_live(ObjectIndex& index, std::uint32_t entry) {
   return shm::state_of(index.entry(entry).version.load_relaxed()) == shm::EntryState::kLive;
@@ -31,12 +31,12 @@ class IndexWalks::Walk {
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
-  // False: no further entry is of interest.
+  // False: the walk needs no further entry.
   virtual bool visit(std::uint32_t entry, std::string_view key, std::uint64_t bytes) = 0;
   virtual void finish() = 0;
   virtual bool wants_puts() const = 0;
 
-  // False: it is over.
+  // False: the walk is over.
   bool go_on(std::uint64_t until_ns) {
     ObjectIndex& index = tenant_.store().index();
     for (std::uint32_t i = 0; i < kEntriesPerTurn; ++i) {
@@ -82,7 +82,8 @@ class IndexWalks::Walk {
   std::vector<std::uint32_t> behind_;
 };
 
-// The smallest `limit` keys after match.after: a heap with the largest of them in front.
+// Lists the smallest `limit` keys after match.after: a heap with the largest of these keys in
+// front.
 class IndexWalks::Listing final : public Walk {
  public:
   Listing(ClusterTenant& tenant, const wire::Match& match, Partition partition,
@@ -107,7 +108,7 @@ class IndexWalks::Listing final : public Walk {
   void finish() override {
     std::vector<wire::ListedKey>& keys = answer_.keys;
     std::ranges::sort_heap(keys, before);
-    // One that was moved may have been met twice.
+    // The walk may have met a moved object twice.
     const auto same = [](const wire::ListedKey& one, const wire::ListedKey& other) {
       return one.key == other.key;
     };
@@ -122,7 +123,7 @@ class IndexWalks::Listing final : public Walk {
     }
     reply_(std::move(answer_));
   }
-  // One that is replaced while it is listed is there all the time.
+  // An object that a put replaces during the walk exists all the time and must be listed.
   bool wants_puts() const override { return true; }
 
  private:
@@ -143,7 +144,7 @@ class IndexWalks::Removal final : public Walk {
     if (pattern_) {
       try {
         if (!boost::regex_search(key.begin(), key.end(), *pattern_)) return true;
-      } catch (const std::exception&) {  // more work than Boost grants a pattern
+      } catch (const std::exception&) {  // The pattern takes more work than Boost permits.
         failure_ = {MC_TOO_LARGE, "the pattern takes too long to match; say it simpler"};
         return false;
       }

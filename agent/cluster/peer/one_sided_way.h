@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one-sided transport that carries large reads beside TCP, if this host has one and
-//   its options want it: RDMA before libfabric.
-// Threads: any; before the agent's loop runs.
+// What it is: Opens the one-sided transport that carries large reads beside TCP, if the host has
+//   one and the options permit one. RDMA comes before libfabric.
+// Threads: Any, before the agent's loop runs.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace mc::agent {
 
 struct OneSidedWay {
   std::unique_ptr<transport::OneSidedTransport> transport;  // null: TCP alone
-  std::string why_not;                                      // empty: none is wanted
+  std::string why_not;                                      // empty: the options want none
 };
 
-// address: that this host's peers dial. Errors: what is wrong with the transport that options name,
-// with the remedy.
+// address: the address that this host's peers dial. Errors: the named transport cannot be opened;
+// the text says why, with the remedy.
 Result<OneSidedWay> open_one_sided_way(const Options& options, transport::NodeId node,
                                        std::uint64_t incarnation, const std::string& address,
                                        transport::Dialer& dialer);

@@ -123,7 +123,8 @@ void PeerPort::on_failed(std::optional<transport::DialRequest> dialed, const Sta
   } else {
     ++refused_;
   }
-  // A peer that is away is dialed again and again, and a stranger may knock as often as it likes.
+  // Limit the log: an absent peer is dialed again and again, and a stranger may connect at any
+  // rate.
   if (now_ns_ < next_line_ns_) return;
   next_line_ns_ = now_ns_ + kLinePeriodNs;
   spdlog::info("event=handshake_failed node={} cause=\"{}\"", dialed ? dialed->node : 0,

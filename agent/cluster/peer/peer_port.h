@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's one port, and the way to the peers' ports: accepts and dials, shakes
-//   hands, and gives each link to the transport that it is for.
-// Threads: the agent's loop. Owns: the listening socket and those that are not lanes yet.
-// Trusts: nobody before transport/keyed/keyed_handshake.h is through; their number and their time
-// are limited.
+// What it is: The agent's one listening port, and the dialer of peers' ports. It accepts and dials,
+//   runs the handshake, and gives each link to the link's transport.
+// Threads: The agent's loop.
+// Owns: The listening socket, and sockets whose handshake is under way.
+// Trusts: No peer before transport/keyed/keyed_handshake.h succeeds. Handshakes are limited in
+//   number and time.
 #pragma once
 
 #include <array>
@@ -25,26 +26,26 @@ struct PeerPortOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any
   metadata::rpc::ClusterKey key;
-  metadata::rpc::Hello own;   // of an agent
-  transport::tls::Files tls;  // none: plain
+  metadata::rpc::Hello own;   // this agent's
+  transport::tls::Files tls;  // empty: no TLS
 };
 
 class PeerPort final : public transport::Dialer, private transport::tcp::LinkSink {
  public:
-  // Where a node listens, "host:port" with a literal address; empty: unknown.
+  // A node's listening address, "host:port" with a literal address; empty: unknown.
   using AddressOf = std::function<std::string(transport::NodeId)>;
 
-  // Errors: MC_INVALID_ARGUMENT (a port that others can reach and no key; a certificate that cannot
-  // be used), MC_BUSY (taken).
+  // Errors: MC_INVALID_ARGUMENT (a port that others can reach without a cluster key; an unusable
+  //   certificate), MC_BUSY (the port is taken).
   static Result<std::unique_ptr<PeerPort>> open(const PeerPortOptions& options,
                                                 AddressOf address_of);
 
-  // Who gets the links of a protocol; told to peers from then on.
+  // The transport gets the links of this protocol. Peers are told of the protocol from then on.
   void set_transport(transport::LinkProtocol protocol, transport::Transport& transport);
   std::uint16_t port() const { return port_; }
   void dial(const transport::DialRequest& request) override;
   void poll(std::uint64_t now_ns);
-  // Each readable when poll() has something to do.
+  // Each is readable when poll() has work.
   int listening_fd() const { return listener_->wait_fd(); }
   int shaking_fd() const { return handshakes_->wait_fd(); }
   bool shaking() const { return handshakes_->count() != 0; }
@@ -63,7 +64,7 @@ class PeerPort final : public transport::Dialer, private transport::tcp::LinkSin
   const AddressOf address_of_;
   transport::tcp::Self self_;
   std::uint16_t port_ = 0;
-  std::unique_ptr<transport::tls::Identity> tls_;  // null: plain
+  std::unique_ptr<transport::tls::Identity> tls_;  // null: no TLS
   std::optional<transport::tcp::Handshakes> handshakes_;
   std::optional<transport::tcp::Listener> listener_;
   std::array<transport::Transport*, transport::kLastLinkProtocol + 1> transports_{};
@@ -72,7 +73,7 @@ class PeerPort final : public transport::Dialer, private transport::tcp::LinkSin
   std::uint64_t next_line_ns_ = 0;
 };
 
-// "host:port" or "[v6]:port" with a literal address. Errors: MC_INVALID_ARGUMENT.
+// Parses "host:port" or "[v6]:port" with a literal address. Errors: MC_INVALID_ARGUMENT.
 struct Address {
   std::string host;
   std::uint16_t port = 0;

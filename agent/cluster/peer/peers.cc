@@ -10,7 +10,7 @@ void Peers::update(const metadata::wire::MembersAnswer& answer) {
   for (const metadata::wire::MemberInfo& member : answer.members) {
     members[member.descriptor.node] = member;
   }
-  // One that came back at another place, or as another process, is connected anew.
+  // A member that came back at another address, or as another process, gets a new connection.
   for (auto at = ids_.begin(); at != ids_.end();) {
     const auto now = members.find(at->first);
     const auto before = members_.find(at->first);

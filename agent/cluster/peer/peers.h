@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the other members as this agent knows them: where they are, whether they can be
-//   reached, in which order to read from them, and their regions.
-// Threads: the agent's loop. Owns: names, not connections: those are the transport's.
+// What it is: The other members as this agent knows them: their addresses, whether they can be
+//   reached, the order to read from them, and their regions.
+// Threads: The agent's loop.
+// Owns: Names, no connections. The transport owns the connections.
 #pragma once
 
 #include <map>
@@ -26,30 +27,29 @@ class Peers {
   Peers(MemberId self, metadata::Reader reader) : self_(self), reader_(reader) {}
   void set_transport(transport::Transport& transport) { transport_ = &transport; }
 
-  // What the master says; who is gone from it is closed.
+  // Takes the master's list. Closes peers that the list no longer names.
   void update(const metadata::wire::MembersAnswer& answer);
   const metadata::wire::MemberInfo* find(MemberId node) const;
   std::string address_of(MemberId node) const;
   const std::map<MemberId, metadata::wire::MemberInfo>& all() const { return members_; }
 
-  // Connects on first use. None: not a member, or this node itself.
+  // Connects on first use. Empty: the node is no member, or is this node.
   std::optional<transport::PeerId> id_of(MemberId node);
   MemberId node_of(transport::PeerId peer) const;
-  // Names a region that the node described; the same text gives the same name.
+  // Imports a region that the node described. The same text gives the same id.
   std::optional<transport::RemoteRegionId> region_of(MemberId node,
                                                      std::span<const std::byte> text);
-  // Holders in the order to read from; this node is left out, and nodes that cannot be reached
-  // come last.
+  // Orders holders for reading. Leaves this node out and puts unreachable nodes last.
   std::vector<MemberId> reading_order(const metadata::KeyHash& name,
                                       std::span<const MemberId> holders) const;
 
-  // Sends a short message; false: not a member, or no room now. Its event has the cookie, and
-  // sent() must hear of it.
+  // Sends a short message. False: the node is no member, or there is no room now. The completion
+  // event carries the cookie; pass it to sent().
   bool notify(MemberId node, const PeerMessage& message, std::uint64_t cookie,
               std::uint64_t deadline_ns, std::uint64_t now_ns);
   void sent(transport::OperationId operation) { outbox_.erase(operation); }
 
-  // A node was named that no list of members had yet: they should be asked for.
+  // A message named a node that no list of members has named yet. The list should be read again.
   void missed() { missed_ = true; }
   bool take_missed() { return std::exchange(missed_, false); }
 
@@ -68,7 +68,7 @@ class Peers {
   std::map<RegionText, transport::RemoteRegionId> regions_;
   std::set<MemberId> lost_;
   bool missed_ = false;
-  // Messages on their way, whose bytes the transport still reads.
+  // Messages in flight, whose bytes the transport still reads.
   std::unordered_map<transport::OperationId, std::vector<std::byte>> outbox_;
 };
 

@@ -49,7 +49,7 @@ void Announcer::await(const std::shared_ptr<RemoteRequest>& remote_request, Clus
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
     RemoteRequest::Item& item = remote_request->items[i];
     const std::uint64_t version = tenant.book().row(item.entry).version;
-    // Evicted already, or without a row: nothing will be said of it.
+    // The object was evicted already, or has no row. No verdict will come.
     MasterStream* const stream = version == 0 ? nullptr
                                  : streams_.size() == 1
                                      ? streams_.front().get()
@@ -96,7 +96,7 @@ void Announcer::look(MasterStream& stream) {
   if (stream.was_ready && !ready) stream.reporting = false;
   stream.was_ready = ready;
   if (!ready || stream.reported.empty()) return;
-  // Those that were refused have another version by now, or are gone.
+  // Refused puts have another version by now, or are gone.
   for (const Sent& sent : stream.reported) {
     if (holds(sent)) sent.tenant->told(sent.change.entry);
   }
@@ -159,7 +159,8 @@ void Announcer::send(const std::shared_ptr<MasterStream>& stream) {
             judge(*of, (*batch)[i], (*answer)[i]);
             continue;
           }
-          // It may have arrived or not: said again, unless a report will say it.
+          // The batch may or may not have arrived. It is sent again, unless a report will name
+          // these objects.
           settle(*of, (*batch)[i].change.item.version, MC_OK);
           if (!port_of(*of).ready()) continue;
           const Sent& again = (*batch)[i];
@@ -190,7 +191,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
       return;
     case Verdict::kStale:
       if (item.what == PublishItem::What::kCreates) {
-        // The key exists elsewhere: the put succeeds and changes nothing.
+        // Another host has the key: the put succeeds and changes nothing.
         if (holds(sent)) sent.tenant->drop(sent.change.entry);
         settle(stream, item.version, MC_OK);
         return;
@@ -198,7 +199,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
       [[fallthrough]];
     case Verdict::kBehind:
     case Verdict::kUncertain:
-      // A put that is younger than what it met, but whose clock is behind.
+      // The put is younger than the version it met, but this host's clock is behind.
       if (holds(sent) && sent.tenant->unannounced(sent.change.entry) &&
           stream.retries[item.version] < kMaxRetries) {
         announce_anew(stream, sent);
@@ -219,8 +220,8 @@ void Announcer::announce_anew(MasterStream& stream, const Sent& sent) {
   const std::uint64_t old = sent.change.item.version;
   const unsigned tries = stream.retries[old];
   stream.retries.erase(old);
-  // Just above what it was too old for: were it more, others would be behind this clock, and leap
-  // further still.
+  // Take a version just above the refused limit. A larger leap would put the other hosts' clocks
+  // behind, and each of those hosts would leap further.
   clock_.saw(port_of(stream).refused_up_to());
   const std::uint64_t version = clock_.next(0);
   ++counters_.retried;
@@ -237,7 +238,7 @@ void Announcer::announce_anew(MasterStream& stream, const Sent& sent) {
 // ---- Copies -------------------------------------------------------------------------------------
 
 void Announcer::offer(const PublishItem& item, std::uint64_t deadline_ns, Verdicts done) {
-  // In order: what is queued may say that an earlier copy of the same version has gone.
+  // Flush first: the queue may hold the drop of an earlier copy of the same version.
   MasterPort& port = masters_.of(item.hash);
   if (port.ready()) flush(now_ns_);
   if (!port.ready() || !stream_of(item.hash).queue.empty()) {
@@ -273,14 +274,15 @@ void Announcer::withdraw(const PublishItem& item) {
 void Announcer::next_report(std::uint32_t partition, bool first, std::vector<PublishItem>& items) {
   MasterStream& stream = *streams_[partition];
   if (first) {
-    // What concerns other partitions is still to be said.
+    // Changes of other partitions must still be announced.
     sort_changes();
     stream.report_tenant = 0;
     stream.report_cursor = 0;
     stream.reporting = true;
-    // Whatever was lost was lost before: flush() must not take it for the loss of this one.
+    // The old link was lost before this report. flush() must not read that loss as the loss of this
+    // link.
     stream.was_ready = false;
-    // All that was to be said is in the report.
+    // The report names everything that was queued.
     settle_all(stream);
     stream.queue.clear();
     stream.reported.clear();
@@ -303,7 +305,7 @@ bool Announcer::is_of(const MasterStream& stream, const ClusterTenant& tenant,
          stream.partition;
 }
 
-// A part of a namespace's entries.
+// Names a bounded part of a namespace's entries.
 void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
                              std::vector<PublishItem>& items) {
   ObjectIndex& index = tenant.store().index();
@@ -320,7 +322,7 @@ void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
       continue;
     }
     if (!is_of(stream, tenant, entry)) continue;
-    // Put before this agent was in a cluster, or without memory for its row.
+    // The object was put before this agent joined a cluster, or had no memory for its row.
     if (tenant.book().row(entry).version == 0 && !tenant.set_version(entry, clock_.next(0))) {
       continue;
     }
@@ -332,8 +334,8 @@ void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
       }
       continue;
     }
-    // Not a holder yet: named as one it would replace what others hold. Said again behind the
-    // report.
+    // An unannounced put is no holder yet. If the report named the put, the put would replace other
+    // hosts' objects. It is announced after the report.
     Change change{tenant.item_of(entry), entry};
     change.item.what = PublishItem::What::kCreates;
     tenant.changes().push_back(change);
@@ -354,7 +356,8 @@ void Announcer::on_verdict(const PublishItem& item, Verdict verdict) {
     }
     const std::uint32_t entry = tenant->find(item.hash);
     if (entry == kNoEntry || tenant->book().row(entry).version != item.version) continue;
-    // Another host has a later one: that stays, whoever came first.
+    // kStale: another host has a later version, which stays. This also covers a put that came
+    // first.
     if (tenant->unannounced(entry) && verdict != Verdict::kStale) {
       judge(stream_of(item.hash), {tenant.get(), {item, entry}}, verdict);
       return;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: tells the masters what this agent holds: each change as it happens, in batches, and
-//   all of it when a master asks for a report. What a verdict refuses is dropped here. With the
-//   master of each partition of the keys there is a talk of its own.
+// What it is: Tells the masters which objects this agent holds. Each change is announced in batches
+//   as it happens; a report names all objects when a master asks for one. Objects that a verdict
+//   refuses are dropped here. Each partition's master has a stream of its own.
 //
-//     stores ── changes ──► flush() ──► Talk ──► publish ──► verdicts ──► puts that wait for them
+//     stores ── changes ──► flush() ──► MasterStream ──► publish ──► verdicts ──► waiting puts
 //
-//   While no master can be told, puts complete without it: its report will name them. A put that no
-//   master has taken (Row::unannounced) is what no removal has meant, whatever their versions say: it is
-//   refused only because a clock is behind, and announced anew with a later one.
-// Threads: the agent's loop. Owns: changes that are on their way. Trusts: verdicts, as far as the
-//   entry still holds that version.
+//   While no master can be told, puts complete without a master, and the next report names them.
+//   A put that no master has accepted yet (Row::unannounced) cannot be the target of a removal,
+//   whatever the versions say. A refusal of such a put only means that a clock is behind. The
+//   announcer then announces the put again with a later version.
+// Threads: The agent's loop.
+// Owns: The changes that are on their way to a master.
+// Trusts: The verdicts, as long as the entry still holds that version.
 #pragma once
 
 #include <deque>
@@ -33,21 +35,21 @@ struct AnnouncerCounters {
 class Announcer {
  public:
   using Tenants = std::vector<std::unique_ptr<ClusterTenant>>;
-  // None: nobody could be asked in time.
+  // Empty: no master answered in time.
   using Verdicts = std::function<void(std::optional<metadata::Verdict>)>;
 
   Announcer(Tenants& tenants, const Masters& masters, VersionClock& clock)
       : tenants_(tenants), masters_(masters), clock_(clock) {
     begin_streams();
   }
-  // There is another number of masters, and all of them will ask for reports.
+  // The number of masters has changed. All masters will ask for reports.
   void begin_streams();
 
-  // An remote request of kAnnounce: ends when the master knows the objects.
+  // A request of kind kAnnounce. It ends when the master knows the objects.
   void await(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
-  // An object that this node is about to hold. done may come from within.
+  // Announces an object that this node is about to hold. `done` may run inside this call.
   void offer(const metadata::PublishItem& item, std::uint64_t deadline_ns, Verdicts done);
-  // It will not; unless it holds that very version by now.
+  // Takes an offer back, unless this node holds that very version by now.
   void withdraw(const metadata::PublishItem& item);
   // Namespaces that hold some version of that object.
   std::vector<ClusterTenant*> tenants_of(const metadata::PublishItem& item) const;
@@ -68,18 +70,18 @@ class Announcer {
     ClusterTenant* tenant = nullptr;
     Change change;
   };
-  struct MasterStream {  // with the master of a partition
+  struct MasterStream {  // to the master of one partition
     std::uint32_t partition = 0;
     std::deque<Sent> queue;
     std::size_t in_flight = 0;                            // batches
-    std::uint64_t removals_seen = 0;                      // when the oldest of queue was begun
+    std::uint64_t removals_seen = 0;                      // as of the oldest change in the queue
     std::unordered_map<std::uint64_t, Waiter> waiters;    // by version
-    std::unordered_map<std::uint64_t, unsigned> retries;  // by entry's latest version
-    std::vector<Sent> later;                              // the directory was full
+    std::unordered_map<std::uint64_t, unsigned> retries;  // by the entry's latest version
+    std::vector<Sent> later;                              // the master's directory was full
     std::uint64_t next_later_ns = 0;
     bool was_ready = false;
-    std::vector<Sent> reported;  // unannounced puts that the report under way has named
-    bool reporting = false;      // since a report was begun: changes must be kept
+    std::vector<Sent> reported;  // unannounced puts that the current report has named
+    bool reporting = false;      // a report has begun; changes must be kept
     std::size_t report_tenant = 0;
     std::uint64_t report_cursor = 0;
   };
@@ -110,7 +112,7 @@ class Announcer {
   const Masters& masters_;
   VersionClock& clock_;
   AnnouncerCounters counters_;
-  std::vector<std::shared_ptr<MasterStream>> streams_;  // of each partition
+  std::vector<std::shared_ptr<MasterStream>> streams_;  // by partition
   std::uint64_t now_ns_ = 0;
   bool ended_ = false;
 };
