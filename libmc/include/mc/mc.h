@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * libmc: put and get KV-cache objects in the pool of this host's agent.
+/* libmc: put and get KV-cache objects in the pool of this host's agent.
  *
- * What it is: the C ABI. Structs that grow carry their size first (set it to sizeof, or start from
- * the MC_..._INIT macro); handles are opaque. Threads: every call may come from any thread, except
- * where it says otherwise; each thread gets a channel of its own on first use. A handle must not be
- * used after it was closed. After fork() the child must open a client of its own: every call on an
- * inherited one returns MC_FORKED. Ownership: the caller owns keys and buffers; the library reads
- * them only during the call. Trust: keys and values are the caller's; everything read from shared
- * memory is checked. Errors: every call returns an mc_status. mc_last_error() has the cause and the
- * remedy in words.
+ * What it is: the C ABI of libmc.
+ *   - A struct that may grow starts with its size. Set struct_size to sizeof, or start from the
+ *     MC_..._INIT macro. Handles are opaque.
+ * Threads: any thread may make any call, unless the call's comment says otherwise.
+ *   - Each thread gets a channel to the agent at its first call.
+ *   - A handle must not be used after it was closed.
+ *   - After fork() the child must open its own client. Every call on an inherited client returns
+ *     MC_FORKED.
+ * Owns: the caller owns keys and buffers. The library reads them only during the call.
+ * Trusts: keys and values are the caller's. Everything that is read from shared memory is checked.
+ *
+ * Errors: every call returns an mc_status. mc_last_error() gives the cause and the remedy in words.
  */
 #ifndef MC_MC_H_
 #define MC_MC_H_
@@ -31,25 +34,25 @@ extern "C" {
 
 #define MC_ABI_VERSION 1u
 
-/* ---- Status ------------------------------------------------------------------------------------
- * Grouped by the largest thing that is broken for good: 1-19 the call, 20-39 the object,
- * 40-59 the session (open a new client), 60-79 the agent or its host. */
+/* ---- Status ---------------------------------------------------------------------------------- */
+/* The codes are grouped by the largest thing that is permanently broken: 1-19 the call, 20-39 the
+ * object, 40-59 the session (open a new client), 60-79 the agent or its host. */
 typedef enum mc_status {
   MC_OK = 0,
   /* the call */
   MC_INVALID_ARGUMENT = 1, /* a null, empty, oversized or contradictory argument */
-  MC_TOO_LARGE = 2,        /* larger than the pool, the quota or a limit: will never fit */
+  MC_TOO_LARGE = 2,        /* larger than the pool, the quota or a limit; can never fit */
   MC_BUFFER_TOO_SMALL = 3, /* the object is longer than the buffer; its length was stored */
   MC_TIMEOUT = 4,          /* the deadline passed; the request may still take effect */
   MC_CANCELLED = 5,        /* mc_cancel() came first */
   MC_BUSY = 6,             /* back-pressure: too many requests, views or channels at once */
-  MC_NO_SPACE = 7,         /* no room by the deadline: everything left is pinned or being read */
+  MC_NO_SPACE = 7,         /* no room by the deadline: all objects are pinned or in use */
   MC_QUOTA_EXCEEDED = 8,   /* the session holds as many reservations as its quota allows */
-  MC_UNSUPPORTED = 9,      /* this agent, namespace or build does not do that */
+  MC_UNSUPPORTED = 9,      /* not supported by this agent, namespace or build */
   /* the object */
   MC_NOT_FOUND = 20,     /* a miss */
   MC_CORRUPT = 21,       /* the bytes do not match their checksum; they were not returned */
-  MC_GROUP_ABORTED = 22, /* a member of the group failed, so none was stored */
+  MC_GROUP_ABORTED = 22, /* a member of the group failed, so no member was stored */
   /* the session */
   MC_FORKED = 40,            /* the client was opened before fork() */
   MC_CLOSED = 41,            /* the client was closed */
@@ -57,9 +60,9 @@ typedef enum mc_status {
   MC_PERMISSION_DENIED = 43, /* not on the allow list, or the namespace is not yours */
   MC_VERSION_MISMATCH = 44,  /* libmc and agent do not share a layout version */
   MC_NO_SUCH_NAMESPACE = 45,
-  MC_DEVICE_FAILED = 46, /* a copy to or from memory of a GPU failed; nothing was stored */
+  MC_DEVICE_FAILED = 46, /* a copy to or from GPU memory failed; nothing was stored */
   /* the agent */
-  MC_AGENT_UNAVAILABLE = 60, /* nobody answers at the socket */
+  MC_AGENT_UNAVAILABLE = 60, /* no agent answers at the socket */
   MC_NO_MEMORY = 61,         /* this process or host is out of memory, descriptors or threads */
   MC_INTERNAL = 62           /* a broken invariant; please report it */
 } mc_status;
@@ -73,13 +76,12 @@ typedef enum mc_retry {
 MC_API const char* mc_status_name(mc_status status); /* "MC_NOT_FOUND"; never null */
 MC_API const char* mc_status_text(mc_status status); /* one sentence; never null */
 MC_API mc_retry mc_status_retry(mc_status status);
-/* Cause and remedy of the last call of this thread that failed; "" if none did. Valid until this
- * thread's next call. */
+/* Returns the cause and remedy of this thread's last failed call, or "". The text is valid until
+ * this thread's next call. */
 MC_API const char* mc_last_error(void);
 MC_API const char* mc_version(void); /* "0.1.0" */
 
-/* ---- Bytes ------------------------------------------------------------------------------------
- */
+/* ---- Bytes ----------------------------------------------------------------------------------- */
 typedef struct mc_slice { /* bytes to read */
   const void* data;
   size_t size;
@@ -90,28 +92,27 @@ typedef struct mc_span { /* bytes to write */
   size_t size;
 } mc_span;
 
-/* ---- Client -----------------------------------------------------------------------------------
- */
+/* ---- Client ---------------------------------------------------------------------------------- */
 typedef struct mc_client mc_client;
 
 typedef struct mc_open_options {
   size_t struct_size;
-  const char* agent;      /* socket path, or "embedded" for a pool inside this process; null:
+  const char* agent;           /* socket path, or "embedded" for a pool inside this process; null:
                              $MC_AGENT, else /run/mc/agent.sock, else /dev/shm/mc-UID/agent.sock */
-  const char* name_space; /* null: "default" */
-  const char* label;      /* shown by mcctl status; null: the program's name */
-  uint64_t timeout_ns;    /* default deadline of calls, and the wait for the agent in mc_open() */
-  uint64_t staging_bytes; /* memory for mc_alloc() and isolated puts; 0: 64 MiB on first use */
+  const char* name_space;      /* null: "default" */
+  const char* label;           /* shown by mcctl status; null: the program's name */
+  uint64_t timeout_ns;         /* default deadline of calls; also limits the wait in mc_open() */
+  uint64_t staging_bytes;      /* memory for mc_alloc() and isolated puts; 0: 64 MiB on first use */
   const char* embedded_config; /* only with "embedded": agent options as "name=value" lines */
-  uint32_t channel_count;      /* threads that use the client at once; 0: 16 */
+  uint32_t channel_count;      /* maximum number of threads that use the client at once; 0: 16 */
 } mc_open_options;
 #define MC_OPEN_OPTIONS_INIT \
   { sizeof(mc_open_options), NULL, NULL, NULL, 0, 0, NULL, 0 }
 
-/* Connects to the agent and maps its memory. options may be null (all defaults). Waits up to the
- * timeout for an agent that is starting. */
+/* Connects to the agent and maps the agent's memory. options may be null (all defaults). If the
+ * agent is still starting, mc_open() waits up to the timeout. */
 MC_API mc_status mc_open(const mc_open_options* options, mc_client** client);
-/* Ends the session. Views, reservations and mc_alloc() memory of this client become invalid:
+/* Ends the session. Views, reservations and mc_alloc() memory of this client become invalid, so
  * release them first. Calls of other threads must have returned. Null is ignored. */
 MC_API void mc_close(mc_client* client);
 
@@ -126,19 +127,17 @@ typedef struct mc_client_info {
 } mc_client_info;
 MC_API mc_status mc_get_client_info(mc_client* client, mc_client_info* info);
 
-/* ---- Put --------------------------------------------------------------------------------------
- */
+/* ---- Put ------------------------------------------------------------------------------------- */
 typedef enum mc_pin {
   MC_PIN_NONE = 0,
   MC_PIN_SOFT = 1, /* evicted only when nothing unpinned is left, until pin_ttl_ms has passed */
   MC_PIN_HARD = 2  /* never evicted */
 } mc_pin;
 
-/* When a put returns. In a namespace of one host alone both are the same. */
+/* The time at which a put returns. In a namespace of a single host both values mean the same. */
 typedef enum mc_visibility {
-  MC_VISIBLE_CLUSTER =
-      0,               /* when every host can find it; while no master can be reached, as below */
-  MC_VISIBLE_LOCAL = 1 /* when every client of this host can; the others soon after */
+  MC_VISIBLE_CLUSTER = 0, /* every host can find the object; without a master, like LOCAL */
+  MC_VISIBLE_LOCAL = 1    /* every client of this host can; other hosts soon after */
 } mc_visibility;
 
 typedef struct mc_group mc_group;
@@ -146,71 +145,74 @@ typedef struct mc_group mc_group;
 typedef struct mc_put_options {
   size_t struct_size;
   uint64_t timeout_ns; /* 0: the client's default */
-  mc_slice parent; /* key of the prefix this object extends: never evicted before it; or empty */
+  mc_slice parent;     /* key of the prefix that this object extends, or empty; the parent is never
+                      evicted first */
   mc_pin pin;
   uint32_t upsert; /* 1: replace what is stored under the key; 0: an existing key is a success */
   uint64_t pin_ttl_ms; /* soft pins only; 0: one hour */
   mc_group* group;     /* null, or the group this put belongs to */
-  /* In a cluster: hosts that shall hold it, 1 to 8; 0: one. Of an object in stripes, which lies on
-   * several hosts: that shall hold each part of it. The others copy it after the put. */
+  /* In a cluster: number of replicas, 1 to 8 (0 means 1). For striped objects: replicas of each
+   * part. The put writes the first replica; the other hosts copy the object after the put. */
   uint32_t replicas;
   mc_visibility visibility;
 } mc_put_options;
 #define MC_PUT_OPTIONS_INIT \
   { sizeof(mc_put_options), 0, {NULL, 0}, MC_PIN_NONE, 0, 0, NULL, 0, MC_VISIBLE_CLUSTER }
 
-/* Stores one copy of value under key. Returns when the object is visible to every client of the
- * host. A key that exists is left as it is, and the put succeeds (but see upsert). options may be
- * null. MC_NO_SPACE: nothing could be evicted by the deadline. MC_TOO_LARGE: larger than the pool.
- */
+/* Stores one copy of value under key. Returns when the object is visible as options->visibility
+ * says. If the key exists, the put succeeds and leaves the stored object unchanged (but see
+ * upsert). options may be null. MC_NO_SPACE: nothing could be evicted by the deadline.
+ * MC_TOO_LARGE: the value is larger than the pool. */
 MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                         const mc_put_options* options);
 
-/* Values, and what gets copy into, may lie in memory of a CUDA device, named by its address like
- * any other; a piece lies within one allocation. The driver is the host's libcuda.so.1, which
- * mc_open() loads where there is one. Copies run on the default stream and are over at the return:
- * wait for other streams before. MC_DEVICE_FAILED: the driver refused one. */
+/* Values of puts and buffers of gets may lie in memory of a CUDA device. The library recognises
+ * device memory by its address. Each piece must lie within one allocation. mc_open() loads the
+ * driver (libcuda.so.1) if the host has one. Copies run on the default stream and are complete when
+ * the call returns. Work on other streams that uses the memory must be complete before the call.
+ * MC_DEVICE_FAILED: the driver refused a copy. */
 typedef struct mc_put_item {
   mc_slice key;
-  const mc_slice* pieces; /* the value: the pieces one after the other */
+  const mc_slice* pieces; /* the value is the concatenation of the pieces */
   size_t piece_count;
-  mc_slice parent;  /* as in mc_put_options; overrides it when not empty */
+  mc_slice parent;  /* as in mc_put_options; overrides that parent unless empty */
   mc_status status; /* out */
 } mc_put_item;
-/* Puts count items; options apply to all. MC_OK if every item succeeded, else the first failure;
- * items[i].status has each. */
+/* Puts count items (at most MC_MAX_BATCH_ITEMS). The options apply to all items. Returns MC_OK if
+ * every item succeeded, else the first failure. items[i].status has the result of each item. */
 MC_API mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
                               const mc_put_options* options);
 
-/* ---- Get --------------------------------------------------------------------------------------
- * A local hit runs in the calling process alone. */
+/* ---- Get ------------------------------------------------------------------------------------- */
+/* A hit on the local host runs entirely in the calling process. */
 
-/* Copies the object into buffer. *length gets its length, also with MC_BUFFER_TOO_SMALL. */
+/* Copies the object into buffer and stores the object's length in *length (with
+ * MC_BUFFER_TOO_SMALL, too). */
 MC_API mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
                         size_t* length);
 
 typedef struct mc_get_item {
   mc_slice key;
-  const mc_span* pieces; /* where to: filled one after the other */
+  const mc_span* pieces; /* destination pieces, filled in order */
   size_t piece_count;
-  uint64_t offset;  /* first byte wanted of the object */
+  uint64_t offset;  /* offset of the first wanted byte in the object */
   uint64_t length;  /* in: bytes wanted, 0: to the end; out: bytes copied, or the object's length
                        with MC_BUFFER_TOO_SMALL */
   mc_status status; /* out */
 } mc_get_item;
 MC_API mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count);
 
-/* A view: the object's bytes in the pool itself, read-only, not evicted and not reused until
- * released. data/size are the first span; objects cut into several have span_count > 1. Any thread
- * may release it. */
+/* A view gives read-only access to the object's bytes in the pool. The bytes are neither evicted
+ * nor reused until the view is released. data and size describe the first span; an object that was
+ * cut into several extents has span_count > 1. Any thread may release the view. */
 typedef struct mc_view {
   const void* data;
   size_t size;
-  uint64_t length; /* of the whole object */
+  uint64_t length; /* length of the whole object */
   uint64_t version;
   uint64_t checksum; /* CRC-64/XZ of the object's bytes, seeded with the key's hash */
   uint32_t span_count;
-  uint32_t fetched;  /* 1: from another host, for this call; 0: it was here */
+  uint32_t fetched;  /* 1: fetched from another host by this call; 0: already on this host */
   uint32_t entry;    /* internal */
   uint64_t pin;      /* internal */
   mc_client* client; /* internal */
@@ -219,21 +221,20 @@ MC_API mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view);
 /* views[i] is valid where statuses[i] is MC_OK. */
 MC_API mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t count,
                                    mc_view* views, mc_status* statuses);
-/* Fills up to capacity spans; returns how many there are. */
+/* Fills up to capacity spans and returns the number of spans of the view. */
 MC_API size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity);
-/* MC_OK if the bytes match the checksum made at the put, else MC_CORRUPT. */
+/* Returns MC_OK if the bytes match the checksum of the put, else MC_CORRUPT. */
 MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key);
 MC_API void mc_view_release(mc_view* view); /* a released or zeroed view is ignored */
 
-/* ---- Ask and remove ---------------------------------------------------------------------------
- */
+/* ---- Ask and remove -------------------------------------------------------------------------- */
 MC_API mc_status mc_exists(mc_client* client, mc_slice key); /* MC_OK or MC_NOT_FOUND */
 /* statuses[i] is MC_OK or MC_NOT_FOUND. Returns MC_OK unless the call itself failed. */
 MC_API mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses);
 
-/* Of an object that only other hosts hold, a master is asked and its length is told; all else is 0,
- * extent_count too. */
+/* Metadata of an object. If only other hosts hold the object, the agent asks a master; then only
+ * length is known, and all other fields (extent_count, too) are 0. */
 typedef struct mc_stat_info {
   size_t struct_size;
   uint64_t length;
@@ -250,45 +251,45 @@ MC_API mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info);
 MC_API mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count,
                                mc_stat_info* infos, mc_status* statuses);
 
-/* Views of a removed object stay valid until released. timeout_ns 0: the default. */
+/* Views of a removed object stay valid until they are released. timeout_ns 0: the default. */
 MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns);
 MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses, uint64_t timeout_ns);
-/* Changes an object's pin. pin_ttl_ms as in mc_put_options. */
+/* Changes the pin of an object. pin_ttl_ms as in mc_put_options. */
 MC_API mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_ttl_ms,
                             uint64_t timeout_ns);
 
-/* ---- Writing in place -------------------------------------------------------------------------
- */
+/* ---- Writing in place ------------------------------------------------------------------------ */
 typedef struct mc_reservation mc_reservation;
-/* Reserves size bytes of the pool (isolated namespaces: of this session's staging) to be written by
- * the caller and then committed or abandoned. */
+/* Reserves size bytes of the pool (in isolated namespaces: of this session's staging memory). The
+ * caller writes the bytes, then commits or abandons the reservation. */
 MC_API mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
                             mc_reservation** reservation);
 MC_API size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans,
                                    size_t capacity);
-/* Publishes the first length bytes (1 to the reserved size) under key. Frees the handle, whatever
- * the outcome. options.group must be null. */
+/* Publishes the first length bytes (1 to the reserved size) under key. Frees the handle in every
+ * case. options.group must be null. */
 MC_API mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
                            const mc_put_options* options);
 MC_API void mc_abandon(mc_reservation* reservation);
 
-/* Session memory, shared with the agent: a put from it in an isolated namespace is copied once. */
+/* Allocates session memory, which the agent shares. In an isolated namespace, a put from session
+ * memory costs one copy. */
 MC_API mc_status mc_alloc(mc_client* client, size_t size, void** memory);
 MC_API void mc_free(mc_client* client, void* memory);
 
-/* ---- Groups -----------------------------------------------------------------------------------
- */
-/* Puts whose options name the group are written at once and published together by
- * mc_group_commit(), or not at all; they are also evicted together. One thread at a time. */
+/* ---- Groups ---------------------------------------------------------------------------------- */
+/* A put whose options name the group is written at once. mc_group_commit() publishes all members of
+ * the group together, or none. Members are also evicted together. Only one thread at a time may use
+ * a group. */
 MC_API mc_status mc_group_begin(mc_client* client, mc_group** group);
 MC_API mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns); /* frees the handle */
 MC_API void mc_group_abort(mc_group* group);                            /* frees the handle */
 
-/* ---- Asynchronous forms -----------------------------------------------------------------------
- * A submission copies or pins what it needs before it returns, so keys, values and item arrays may
- * be reused at once, except get buffers and out arrays, which are written until the completion.
- * Every submission that returned MC_OK gives exactly one completion by its deadline (plus 1 s). */
+/* ---- Asynchronous forms ---------------------------------------------------------------------- */
+/* Before a submission returns, it copies or pins its input. The caller may then reuse keys, values
+ * and item arrays. Get buffers and output arrays must stay until the completion. Every submission
+ * that returned MC_OK produces exactly one completion by its deadline (plus 1 s). */
 typedef struct mc_cq mc_cq;
 typedef struct mc_completion {
   uint64_t user_data;
@@ -298,47 +299,52 @@ typedef struct mc_completion {
 } mc_completion;
 
 MC_API mc_status mc_cq_create(mc_client* client, mc_cq** cq);
-/* REQUIRES: no submission to it is outstanding; those that are, are cancelled and waited for. */
+/* Cancels outstanding submissions, waits for their completions, and frees the queue. */
 MC_API void mc_cq_destroy(mc_cq* cq);
-/* Readable while completions wait; may also be when they were taken a moment ago. Use with
- * poll/epoll, then call mc_cq_poll() until 0. */
+/* A descriptor that is readable while completions wait. It may stay readable briefly after the last
+ * completion was taken. Use it with poll or epoll, then call mc_cq_poll() until it returns 0. */
 MC_API int mc_cq_fd(mc_cq* cq);
 MC_API size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity);
-/* Waits for at least one. MC_TIMEOUT: none came. *count gets the number stored. */
+/* Waits for at least one completion and stores the number of completions in *count. MC_TIMEOUT: no
+ * completion came. */
 MC_API mc_status mc_cq_wait(mc_cq* cq, mc_completion* completions, size_t capacity, size_t* count,
                             uint64_t timeout_ns);
 
-/* items' statuses are not written (the completion has the first failure). request may be null. */
+/* The status fields of the items are not written; the completion has the first failure. request may
+ * be null. */
 MC_API mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, size_t count,
                               const mc_put_options* options, uint64_t user_data, uint64_t* request);
-/* What this host has is copied at once; the rest is asked of other hosts of the cluster meanwhile.
- * items with their pieces, and statuses, must stay until the completion, which is when their
- * results are there; keys need not. */
+/* Objects on this host are copied at once. The agent fetches the other objects from other hosts in
+ * the background. items with their pieces, and statuses, must stay until the completion and hold
+ * the results then. Keys may be reused at once. */
 MC_API mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t count,
                               uint64_t user_data, uint64_t* request);
 MC_API mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
                                  mc_status* statuses, uint64_t user_data, uint64_t* request);
 MC_API mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
                                  uint64_t timeout_ns, uint64_t user_data, uint64_t* request);
-/* Asks for an early end; the completion says MC_CANCELLED, or how the request ended before. A
- * cancelled put is afterwards either whole or absent. MC_NOT_FOUND: already complete. */
+/* Requests an early end. The completion has MC_CANCELLED, or the result if the request ended
+ * before. A cancelled put leaves either the whole object or nothing. MC_NOT_FOUND: the request is
+ * already complete. */
 MC_API mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request);
 
-/* ---- For tools --------------------------------------------------------------------------------
- */
-/* A round trip through the ring that does nothing. */
+/* ---- For tools ------------------------------------------------------------------------------- */
+/* A round trip through the ring without any work in the agent. */
 MC_API mc_status mc_ping(mc_client* client, uint64_t timeout_ns);
-/* Asks the agent, embedded or not, what mcctl asks it: {"verb":"status"}, {"verb":"ls","namespace":
- * "default","prefix":"","cursor":0,"limit":0},
- * {"verb":"resize","namespace":"default","pool_bytes":N} and more, as JSON (libmc/client/admin.h
- * lists questions and answers). answer is called once, before the return, with the JSON text of a
- * good answer; a refusal is a status. */
+/* Sends the agent (embedded or not) a question of mcctl, as JSON. libmc/client/admin.h lists all
+ * questions and answers. Examples:
+ *   {"verb":"status"}
+ *   {"verb":"ls","namespace":"default","prefix":"","cursor":0,"limit":0}
+ *   {"verb":"resize","namespace":"default","pool_bytes":N}
+ * On success the library calls answer once, before mc_ask() returns, with the JSON text of the
+ * answer. A refusal is reported as a status. */
 typedef void (*mc_answer_function)(void* context, const char* text, size_t size);
 MC_API mc_status mc_ask(mc_client* client, mc_slice question, mc_answer_function answer,
                         void* context, uint64_t timeout_ns);
-/* 1: the next local read of this thread (get, view, exists, stat) asks nobody and takes no lock.
- * 0: it may wait first, as a thread's first call does, or the first after the agent restarted. For
- * callers that hold a lock of their own (Python's) and let it go only where they must. */
+/* Returns 1 if this thread's next local read (get, view, exists, stat) sends no request and takes
+ * no lock. Returns 0 if the read may wait: at a thread's first call, and after a restart of the
+ * agent. Callers with a lock of their own (such as Python's) release the lock only when mc_ready()
+ * is 0. */
 MC_API int mc_ready(mc_client* client);
 
 #ifdef __cplusplus

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the C++ face of mc.h: the same calls with handles that free themselves, spans, and
-//   Result. Header only; each member is the call of mc.h it is named after, where more is said.
-// Threads: as in mc.h: a Client, and the release of a View, from any thread; a Group, a Reservation
-//   and a Buffer from one thread at a time.
-// Owns: each object its handle. All of them must be gone before their Client is; moving the Client
-//   is fine. A handle that was moved from answers MC_INVALID_ARGUMENT or is empty.
-// Trusts: what mc.h trusts.
+// What it is: the header-only C++ interface of mc.h: the same calls with owning handles, spans and
+//   Result. Each member is documented at the call of mc.h with the same name.
+// Threads: as in mc.h. Any thread may use a Client and release a View. One thread at a time may use
+//   a Group, a Reservation or a Buffer.
+// Owns: each object owns its handle. All other objects must be destroyed before their Client. A
+//   Client may be moved. A moved-from handle is empty or returns MC_INVALID_ARGUMENT.
+// Trusts: as mc.h.
 //
-// Nothing here throws, and nothing allocates, but the text of an error that has one of its own (a
-// plain miss has none). Lengths are bytes. A timeout_ns of 0 means the client's default.
+// No function throws. Only the texts of errors allocate memory; a plain miss has no text. Lengths
+// are bytes. A timeout_ns of 0 means the client's default.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ inline std::span<const std::byte> as_bytes(std::string_view text) noexcept {
 
 namespace detail {
 
-// Without the words when there is no memory for them.
+// Without memory for the text, the status has the code alone.
 inline Status worded(mc_status code, const char* text) noexcept {
   try {
     return {code, text};
@@ -51,7 +51,7 @@ inline Status worded(mc_status code, const char* text) noexcept {
 
 }  // namespace detail
 
-// The status of a call of mc.h that this thread just made, with the words of mc_last_error().
+// The status of this thread's last mc.h call, with the text of mc_last_error().
 inline Status last_status(mc_status code) noexcept {
   if (code == MC_OK) return {};
   const char* text = mc_last_error();
@@ -61,22 +61,22 @@ inline Status last_status(mc_status code) noexcept {
 
 // The strings must live until Client::open() has returned.
 struct Options {
-  const char* agent = nullptr;            // a socket's path, or "embedded"; null: see mc.h
+  const char* agent = nullptr;            // socket path, or "embedded"; null: see mc.h
   const char* name_space = nullptr;       // null: "default"
   const char* label = nullptr;            // null: the program's name
   std::uint64_t timeout_ns = 0;           // 0: MC_DEFAULT_TIMEOUT_NS
-  std::uint64_t staging_bytes = 0;        // 0: 64 MiB, taken at first use
+  std::uint64_t staging_bytes = 0;        // 0: 64 MiB, allocated at first use
   const char* embedded_config = nullptr;  // "name=value" lines
-  std::uint32_t channel_count = 0;        // threads at once; 0: 16
+  std::uint32_t channel_count = 0;        // threads that use the client at once; 0: 16
 };
 
 struct PutOptions {
   std::uint64_t timeout_ns = 0;
-  std::string_view parent = {};  // key of the prefix this object extends
+  std::string_view parent = {};  // key of the prefix that this object extends
   mc_pin pin = MC_PIN_NONE;
   std::uint64_t pin_ttl_ms = 0;  // soft pins only; 0: one hour
   bool upsert = false;           // replace what is stored under the key
-  std::uint32_t replicas = 0;    // in a cluster: hosts that shall hold it; 0: one
+  std::uint32_t replicas = 0;    // in a cluster: number of replicas; 0: one
   mc_visibility visibility = MC_VISIBLE_CLUSTER;
 };
 
@@ -119,7 +119,8 @@ inline Status used_up() noexcept {
 
 }  // namespace detail
 
-// An object's bytes in the pool itself: read-only, neither evicted nor reused while the View lives.
+// Read-only access to an object's bytes in the pool. The bytes are neither evicted nor reused while
+// the View lives.
 class View {
  public:
   // Up to MC_MAX_EXTENTS spans, in order, by value.
@@ -146,13 +147,13 @@ class View {
   }
   ~View() { mc_view_release(&view_); }
 
-  // The whole object when it lies in one span, as nearly all do. Empty, never a part of it, when it
-  // was cut into several (then use spans()), and when the view is.
+  // The whole object if it lies in one span, as nearly all objects do. Empty if the object was cut
+  // into several spans (use spans()) or the view is empty.
   std::span<const std::byte> bytes() const noexcept {
     if (view_.span_count != 1) return {};
     return {static_cast<const std::byte*>(view_.data), view_.size};
   }
-  // The whole object, always.
+  // All spans of the object.
   Spans spans() const noexcept {
     Spans result;
     std::array<mc_slice, MC_MAX_EXTENTS> slices;
@@ -162,7 +163,7 @@ class View {
     }
     return result;
   }
-  // Copies the object into buffer, as much of it as fits; returns the bytes copied.
+  // Copies as much of the object as fits into buffer; returns the number of bytes copied.
   std::size_t copy_to(std::span<std::byte> buffer) const noexcept {
     std::size_t copied = 0;
     for (const std::span<const std::byte> span : spans()) {
@@ -172,7 +173,7 @@ class View {
     }
     return copied;
   }
-  // MC_CORRUPT when the bytes are not those that were put under key.
+  // MC_CORRUPT: the bytes differ from the value that was put under key.
   Status verify(std::string_view key) const noexcept {
     return last_status(mc_view_verify(&view_, as_slice(key)));
   }
@@ -190,23 +191,23 @@ class View {
   mc_view view_{};
 };
 
-// Pool memory (isolated namespaces: session memory) to write an object into. Abandoned when it
-// dies.
+// Pool memory (in isolated namespaces: session memory) for the bytes of a new object. The
+// destructor abandons the reservation.
 class Reservation {
  public:
   Reservation() = default;
 
-  // Where to write: up to spans.size() of them are filled; returns how many there are.
+  // Fills spans with the reserved memory, in order; returns the number of spans of the reservation.
   std::size_t spans(std::span<mc_span> spans) const noexcept {
     return mc_reservation_spans(handle_.get(), spans.data(), spans.size());
   }
-  // The whole reservation when it is one span, else empty.
+  // The whole reservation if it is one span, else empty.
   std::span<std::byte> bytes() const noexcept {
     mc_span span{};
     if (mc_reservation_spans(handle_.get(), &span, 1) != 1) return {};
     return {static_cast<std::byte*>(span.data), span.size};
   }
-  // Publishes the first length bytes under key; the reservation is used up, whatever the outcome.
+  // Publishes the first length bytes under key. The reservation is used up in every case.
   Status commit(std::string_view key, std::uint64_t length,
                 const PutOptions& options = {}) noexcept {
     const mc_put_options given = detail::put_options(options);
@@ -222,25 +223,25 @@ class Reservation {
   detail::Owned<mc_reservation, mc_abandon> handle_;
 };
 
-// Puts that are published together by commit(), or not at all. Aborted when it dies.
+// Puts that commit() publishes together, or not at all. The destructor aborts the group.
 class Group {
  public:
   Group() = default;
 
-  // As Client::put(); the object appears at the commit. A failure makes the commit fail.
+  // As Client::put(). The object appears at the commit. If the put fails, the commit fails.
   Status put(std::string_view key, std::span<const std::byte> value,
              const PutOptions& options = {}) noexcept {
     if (empty()) return detail::used_up();
     const mc_put_options given = detail::put_options(options, handle_.get());
     return last_status(mc_put(client_, as_slice(key), {value.data(), value.size()}, &given));
   }
-  // Each item's status is written; returns the first failure.
+  // Writes each item's status; returns the first failure.
   Status put_batch(std::span<PutItem> items, const PutOptions& options = {}) noexcept {
     if (empty()) return detail::used_up();
     const mc_put_options given = detail::put_options(options, handle_.get());
     return last_status(mc_put_batch(client_, items.data(), items.size(), &given));
   }
-  // The group is used up, whatever the outcome. MC_GROUP_ABORTED: a member failed.
+  // Uses up the group in every case. MC_GROUP_ABORTED: a member failed.
   Status commit(std::uint64_t timeout_ns = 0) noexcept {
     return last_status(mc_group_commit(handle_.release(), timeout_ns));
   }
@@ -255,7 +256,8 @@ class Group {
   detail::Owned<mc_group, mc_group_abort> handle_;
 };
 
-// Session memory, shared with the agent: a put from it in an isolated namespace is copied once.
+// Session memory, which the agent shares. In an isolated namespace, a put from a Buffer costs one
+// copy.
 class Buffer {
  public:
   Buffer() = default;
@@ -281,14 +283,15 @@ class Buffer {
   std::span<std::byte> bytes_;
 };
 
-// Requests that end later. A submission returns the request's number for cancel(); each one that
-// succeeded gives exactly one Completion, with its user_data. Destroying it cancels and waits.
+// Asynchronous requests. A submission returns the request's number for cancel(). Each successful
+// submission produces exactly one Completion with its user_data. The destructor cancels outstanding
+// requests and waits for them.
 class CompletionQueue {
  public:
   CompletionQueue() = default;
 
-  // As in mc.h: keys, values and items may be reused at once; get buffers, GetItems and statuses
-  // belong to the request until its completion.
+  // As in mc.h: the caller may reuse keys, values and items at once. Get buffers, GetItems and
+  // statuses belong to the request until its completion.
   Result<std::uint64_t> put(std::span<const PutItem> items, const PutOptions& options = {},
                             std::uint64_t user_data = 0) noexcept {
     const mc_put_options given = detail::put_options(options);
@@ -303,7 +306,7 @@ class CompletionQueue {
         mc_get_async(client_, handle_.get(), items.data(), items.size(), user_data, &request);
     return detail::result_of(code, request);
   }
-  // statuses: as many as keys, else MC_INVALID_ARGUMENT.
+  // statuses must have the size of keys, else MC_INVALID_ARGUMENT.
   Result<std::uint64_t> exists(std::span<const Slice> keys, std::span<mc_status> statuses,
                                std::uint64_t user_data = 0) noexcept {
     if (keys.size() != statuses.size()) return tl::make_unexpected(detail::unequal());
@@ -319,16 +322,16 @@ class CompletionQueue {
                                            timeout_ns, user_data, &request);
     return detail::result_of(code, request);
   }
-  // Asks for an early end. MC_NOT_FOUND: already complete.
+  // Requests an early end. MC_NOT_FOUND: the request is already complete.
   Status cancel(std::uint64_t request) noexcept {
     return last_status(mc_cancel(client_, handle_.get(), request));
   }
 
-  // The completions that are there, at the front of completions; may be none.
+  // Stores the waiting completions at the front of completions and returns that part; may be empty.
   std::span<Completion> poll(std::span<Completion> completions) noexcept {
     return completions.first(mc_cq_poll(handle_.get(), completions.data(), completions.size()));
   }
-  // Waits for at least one. MC_TIMEOUT: none came within timeout_ns.
+  // Waits for at least one completion. MC_TIMEOUT: no completion came within timeout_ns.
   Result<std::span<Completion>> wait(std::span<Completion> completions,
                                      std::uint64_t timeout_ns) noexcept {
     std::size_t count = 0;
@@ -336,7 +339,7 @@ class CompletionQueue {
         mc_cq_wait(handle_.get(), completions.data(), completions.size(), &count, timeout_ns);
     return detail::result_of(code, completions.first(count));
   }
-  // Readable while completions may wait; -1 when empty.
+  // Readable while completions may wait; -1 if the queue is empty (moved from).
   int fd() const noexcept { return mc_cq_fd(handle_.get()); }
 
  private:
@@ -347,10 +350,11 @@ class CompletionQueue {
   detail::Owned<mc_cq, mc_cq_destroy> handle_;
 };
 
-// A session with this host's agent. Closed when it dies: views, reservations and buffers go first.
+// A session with this host's agent. The destructor ends the session; views, reservations and
+// buffers must be destroyed before.
 class Client {
  public:
-  // Waits up to timeout_ns for an agent that is starting. Errors: MC_AGENT_UNAVAILABLE,
+  // If the agent is still starting, open() waits up to timeout_ns. Errors: MC_AGENT_UNAVAILABLE,
   // MC_PERMISSION_DENIED, MC_NO_SUCH_NAMESPACE, MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT.
   static Result<Client> open(const Options& options = {}) noexcept {
     const mc_open_options given{sizeof(mc_open_options), options.agent,
@@ -363,21 +367,21 @@ class Client {
     return Client(handle);
   }
 
-  // Copies value (at least 1 byte) into the pool. A key that exists is left as it is, and the put
-  // succeeds. Errors: MC_NO_SPACE, MC_TOO_LARGE, MC_TIMEOUT.
+  // Copies value (at least 1 byte) into the pool. If the key exists, the put succeeds and leaves
+  // the stored object unchanged. Errors: MC_NO_SPACE, MC_TOO_LARGE, MC_TIMEOUT.
   Status put(std::string_view key, std::span<const std::byte> value,
              const PutOptions& options = {}) noexcept {
     const mc_put_options given = detail::put_options(options);
     return last_status(mc_put(handle(), as_slice(key), {value.data(), value.size()}, &given));
   }
-  // Up to MC_MAX_BATCH_ITEMS; each item's status is written; returns the first failure.
+  // Up to MC_MAX_BATCH_ITEMS items. Writes each item's status; returns the first failure.
   Status put_batch(std::span<PutItem> items, const PutOptions& options = {}) noexcept {
     const mc_put_options given = detail::put_options(options);
     return last_status(mc_put_batch(handle(), items.data(), items.size(), &given));
   }
 
-  // Copies the object into buffer; returns its length. MC_BUFFER_TOO_SMALL: *length, when given,
-  // has what it takes. MC_NOT_FOUND: a miss.
+  // Copies the object into buffer; returns the object's length. MC_BUFFER_TOO_SMALL: *length (if
+  // given) has the needed size. MC_NOT_FOUND: a miss.
   Result<std::size_t> get(std::string_view key, std::span<std::byte> buffer,
                           std::size_t* length = nullptr) noexcept {
     std::size_t bytes = 0;
@@ -385,40 +389,41 @@ class Client {
     if (length != nullptr) *length = bytes;
     return detail::result_of(code, bytes);
   }
-  // Ranges and scattered buffers; each item's length and status are written; the first failure.
+  // Reads ranges into scattered buffers. Writes each item's length and status; returns the first
+  // failure.
   Status get_batch(std::span<GetItem> items) noexcept {
     return last_status(mc_get_batch(handle(), items.data(), items.size()));
   }
-  // Errors: MC_NOT_FOUND; MC_BUSY beyond MC_MAX_VIEWS_PER_CHANNEL views of this thread.
+  // Errors: MC_NOT_FOUND; MC_BUSY (this thread holds MC_MAX_VIEWS_PER_CHANNEL views).
   Result<View> get_view(std::string_view key) noexcept {
     mc_view view{};
     const mc_status code = mc_get_view(handle(), as_slice(key), &view);
     if (code != MC_OK) return tl::make_unexpected(last_status(code));
     return View(view);
   }
-  // views[i] is set where statuses[i] is MC_OK, else empty; returns the first failure. All three
-  // have one size, up to MC_MAX_BATCH_ITEMS, else MC_INVALID_ARGUMENT.
+  // Sets views[i] if statuses[i] is MC_OK, else empties it; returns the first failure. All three
+  // spans must have one size, up to MC_MAX_BATCH_ITEMS, else MC_INVALID_ARGUMENT.
   Status get_view_batch(std::span<const Slice> keys, std::span<View> views,
                         std::span<mc_status> statuses) noexcept;
 
-  // Errors: not a miss, but that the agent or the session is gone, or a bad key.
+  // A miss is no error. Errors: the agent or the session is gone, or the key is invalid.
   Result<bool> exists(std::string_view key) noexcept {
     const mc_status code = mc_exists(handle(), as_slice(key));
     if (code == MC_NOT_FOUND) return false;
     return detail::result_of(code, true);
   }
-  // statuses[i] is MC_OK or MC_NOT_FOUND. Errors: of the call itself; unequal sizes.
+  // statuses[i] is MC_OK or MC_NOT_FOUND. Errors: failures of the call itself; unequal sizes.
   Status exists_batch(std::span<const Slice> keys, std::span<mc_status> statuses) noexcept {
     if (keys.size() != statuses.size()) return detail::unequal();
     return last_status(mc_exists_batch(handle(), keys.data(), keys.size(), statuses.data()));
   }
-  // Length, version, checksum, pin and so on of an object, without its bytes. MC_NOT_FOUND.
+  // Length, version, checksum, pin and more of an object, without its bytes. MC_NOT_FOUND: a miss.
   Result<Stat> stat(std::string_view key) noexcept {
     Stat info{};
     info.struct_size = sizeof info;
     return detail::result_of(mc_stat(handle(), as_slice(key), &info), info);
   }
-  // Fills infos[i] where statuses[i] is MC_OK; the first failure. Unequal sizes:
+  // Fills infos[i] if statuses[i] is MC_OK; returns the first failure. Unequal sizes:
   // MC_INVALID_ARGUMENT.
   Status stat_batch(std::span<const Slice> keys, std::span<Stat> infos,
                     std::span<mc_status> statuses) noexcept {
@@ -427,11 +432,11 @@ class Client {
     return last_status(
         mc_stat_batch(handle(), keys.data(), keys.size(), infos.data(), statuses.data()));
   }
-  // Views of the object stay valid. MC_NOT_FOUND: there was none.
+  // Views of the object stay valid. MC_NOT_FOUND: no such object.
   Status remove(std::string_view key, std::uint64_t timeout_ns = 0) noexcept {
     return last_status(mc_remove(handle(), as_slice(key), timeout_ns));
   }
-  // One status per key; returns the first failure, a miss included.
+  // Writes one status per key; returns the first failure. A miss is a failure.
   Status remove_batch(std::span<const Slice> keys, std::span<mc_status> statuses,
                       std::uint64_t timeout_ns = 0) noexcept {
     if (keys.size() != statuses.size()) return detail::unequal();
@@ -444,15 +449,15 @@ class Client {
     return last_status(mc_set_pin(handle(), as_slice(key), pin, pin_ttl_ms, timeout_ns));
   }
 
-  // Room for an object of up to size bytes, written in place. MC_NO_SPACE, MC_TOO_LARGE,
-  // MC_QUOTA_EXCEEDED.
+  // Reserves memory for an object of up to size bytes, to be written in place. Errors: MC_NO_SPACE,
+  // MC_TOO_LARGE, MC_QUOTA_EXCEEDED.
   Result<Reservation> reserve(std::uint64_t size, std::uint64_t timeout_ns = 0) noexcept {
     mc_reservation* made = nullptr;
     const mc_status code = mc_reserve(handle(), size, timeout_ns, &made);
     if (code != MC_OK) return tl::make_unexpected(last_status(code));
     return Reservation(made);
   }
-  // Session memory of size bytes. MC_NO_SPACE: all of staging_bytes is in use.
+  // Allocates size bytes of session memory. MC_NO_SPACE: all of staging_bytes is in use.
   Result<Buffer> alloc(std::size_t size) noexcept {
     void* memory = nullptr;
     const mc_status code = mc_alloc(handle(), size, &memory);
@@ -465,7 +470,7 @@ class Client {
     if (code != MC_OK) return tl::make_unexpected(last_status(code));
     return Group(handle(), made);
   }
-  // Errors: MC_NO_MEMORY, and what a first use of a channel meets.
+  // Errors: MC_NO_MEMORY, and the errors of a thread's first call.
   Result<CompletionQueue> create_queue() noexcept {
     mc_cq* made = nullptr;
     const mc_status code = mc_cq_create(handle(), &made);
@@ -478,11 +483,11 @@ class Client {
     info.struct_size = sizeof info;
     return detail::result_of(mc_get_client_info(handle(), &info), info);
   }
-  // A round trip to the agent that does nothing.
+  // A round trip to the agent without any work.
   Status ping(std::uint64_t timeout_ns = 0) noexcept {
     return last_status(mc_ping(handle(), timeout_ns));
   }
-  // For calls of mc.h; null when moved from. Stays this Client's.
+  // The handle for calls of mc.h; null if moved from. The Client keeps its ownership.
   mc_client* handle() const noexcept { return handle_.get(); }
 
  private:
@@ -494,7 +499,7 @@ class Client {
 inline Status Client::get_view_batch(std::span<const Slice> keys, std::span<View> views,
                                      std::span<mc_status> statuses) noexcept {
   if (keys.size() != views.size() || keys.size() != statuses.size()) return detail::unequal();
-  if (keys.size() - 1 >= MC_MAX_BATCH_ITEMS) {  // refused before a view is looked at
+  if (keys.size() - 1 >= MC_MAX_BATCH_ITEMS) {  // refused before a view is examined
     mc_view none{};
     return last_status(
         mc_get_view_batch(handle(), keys.data(), keys.size(), &none, statuses.data()));

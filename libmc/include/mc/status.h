@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one error style of the project: a code of mc.h with cause and remedy in words.
-// Threads: a Status is a value. Owns its text.
+// What it is: the project's error type: a code of mc.h, with cause and remedy in words.
+// Threads: a Status is a value.
+// Owns: a shared, immutable text.
 #pragma once
 
 #include <memory>
@@ -18,13 +19,13 @@ namespace mc {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(mc_status code) : code_(code) {}  // NOLINT: a bare code is a status without words
+  Status(mc_status code) : code_(code) {}  // NOLINT: a bare code is a status without a text
   Status(mc_status code, std::string text)
       : code_(code), text_(std::make_shared<const std::string>(std::move(text))) {}
 
   bool ok() const { return code_ == MC_OK; }
   mc_status code() const { return code_; }
-  // Cause and remedy; the code's own sentence when there is nothing more to say.
+  // Cause and remedy, or the code's own sentence.
   std::string_view text() const { return text_ ? std::string_view(*text_) : mc_status_text(code_); }
   std::string to_string() const {
     return std::string(mc_status_name(code_)) + ": " + std::string(text());
