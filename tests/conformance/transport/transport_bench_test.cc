@@ -104,28 +104,28 @@ TEST(TransportBench, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(parse_host_port("[::1]:7000")->host, "::1");
 }
 
-TEST(TransportBench, CardsThatAreShortLongOrBentAreRefused) {
-  TargetCard card;
-  card.transport = "tcp";
-  card.error = "none";
-  card.memory_bytes = 77;
-  card.region.assign(24, std::byte{3});
-  auto bytes = encode_card(card);
-  const auto decoded = decode_card(bytes);
+TEST(TransportBench, DamagedDescriptorsAreRefused) {
+  TargetDescriptor descriptor;
+  descriptor.transport = "tcp";
+  descriptor.error = "none";
+  descriptor.memory_bytes = 77;
+  descriptor.region.assign(24, std::byte{3});
+  auto bytes = encode_descriptor(descriptor);
+  const auto decoded = decode_descriptor(bytes);
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->transport, "tcp");
   EXPECT_EQ(decoded->error, "none");
   EXPECT_EQ(decoded->memory_bytes, 77u);
-  EXPECT_EQ(decoded->region, card.region);
+  EXPECT_EQ(decoded->region, descriptor.region);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(decode_card(std::span(bytes).first(size))) << size;
+    EXPECT_FALSE(decode_descriptor(std::span(bytes).first(size))) << size;
   }
   bytes.push_back(std::byte{0});
-  EXPECT_FALSE(decode_card(bytes));
-  card.region.resize(transport::kMaxDescriptorBytes);
-  EXPECT_TRUE(decode_card(encode_card(card)));
-  card.region.resize(transport::kMaxDescriptorBytes + 1);
-  EXPECT_FALSE(decode_card(encode_card(card)));
+  EXPECT_FALSE(decode_descriptor(bytes));
+  descriptor.region.resize(transport::kMaxDescriptorBytes);
+  EXPECT_TRUE(decode_descriptor(encode_descriptor(descriptor)));
+  descriptor.region.resize(transport::kMaxDescriptorBytes + 1);
+  EXPECT_FALSE(decode_descriptor(encode_descriptor(descriptor)));
 }
 
 }  // namespace
