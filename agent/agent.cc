@@ -116,7 +116,8 @@ Result<std::unique_ptr<Agent>> Agent::create_embedded(const LoadedOptions& optio
   return agent;
 }
 
-// What only an agent of a whole host has: its directory, the lock on it, and a descriptor store.
+// Only an agent of a whole host has a runtime directory, a lock on that directory and a descriptor
+// store.
 Status Agent::start_host() {
   if (Status status = make_runtime_dir(options_.runtime_dir); !status.ok()) return status;
   const std::string lock_path = options_.runtime_dir + "/agent.lock";
@@ -193,11 +194,11 @@ Status Agent::join_cluster(const OpenCluster& open_cluster) {
   return {};
 }
 
-// Keys and checksums of a cluster's namespace are the same at all its members.
+// All members of a cluster must share the seed of key hashes and checksums of a namespace.
 bool Agent::fits_cluster(const NamespaceOptions& options, const MemoryFile& index_file) const {
   if (!cluster_ || options.local) return true;
   auto mapping = Mapping::map(index_file.fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
-  if (!mapping) return true;  // recovery says what is wrong with it
+  if (!mapping) return true;  // recovery reports the error
   const auto* header = reinterpret_cast<const shm::IndexHeader*>(mapping->data());
   if (header->hash_seed == cluster_->hash_seed(options.name)) return true;
   spdlog::warn(
@@ -226,7 +227,7 @@ Status Agent::take_over(const OpenCluster& open_cluster) {
   if (Status status = join_cluster(open_cluster); !status.ok()) return status;
   adopt_sessions(*kept);
   if (Status status = adopt_tenants(*kept); !status.ok()) return status;
-  // Sessions whose pool could not be taken over have nothing left to come back to.
+  // A session whose pool could not be taken over has no state to resume.
   std::vector<std::uint64_t> lost;
   for (auto& [id, session] : sessions_) {
     const auto found = tenants_.find(session->tenant->name);
@@ -249,7 +250,8 @@ Status Agent::take_over(const OpenCluster& open_cluster) {
   return {};
 }
 
-// What the agent before left half-made or half-dropped would be kept for ever.
+// The previous agent may have died in the middle of a creation or a drop. Without this cleanup the
+// store would keep the leftover descriptors for ever.
 void Agent::drop_orphans(const std::map<std::string, Fd>& kept) {
   std::set<std::string> wanted{"node"};
   for (const auto& [name, tenant] : tenants_) {
@@ -282,7 +284,8 @@ void Agent::adopt_sessions(std::map<std::string, Fd>& kept) {
     (*session)->tenant = std::make_shared<Tenant>();
     (*session)->tenant->name = parsed->tenant;
     const auto pidfd = kept.find(kept_name(**session, "pidfd"));
-    if (pidfd == kept.end() || !pidfd->second) continue;  // its end could not be seen
+    // the end of the process could not be noticed
+    if (pidfd == kept.end() || !pidfd->second) continue;
     (*session)->pidfd = std::move(pidfd->second);
     const auto staging = kept.find(kept_name(**session, "staging"));
     if (staging != kept.end()) {
@@ -309,7 +312,7 @@ Status Agent::adopt_tenants(std::map<std::string, Fd>& kept) {
       if (options.name == tenant_name) wanted = options, configured = true;
     }
     if (!configured) {
-      // Made by an admin verb: its rules stand in the file itself.
+      // An admin verb created this namespace: the index header holds the options.
       auto mapping =
           Mapping::map(index_file->fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
       if (!mapping) continue;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent: one loop that accepts clients, serves their rings and keeps the pools. The
-//   composition root: builds everything in order, tears it down in reverse.
+// What it is: the agent and its composition root. One loop accepts clients, serves the rings of the
+//   clients and owns the pools. The agent builds all parts in order and destroys the parts in
+//   reverse order.
 //
 //   listener ──hello──► Session ──rings──► Server ──► Tenant.ObjectStore (index, pool, policy)
 //        └────admin───► Admin (JSON)
-//   DescriptorStore keeps every memory file, so that the next agent finds them.
-// Threads: run() is the loop; stop() may be called from anywhere. Helpers with threads of their own
-//   (pool growth, beacons, scrubbers) talk to the loop through eventfds.
-// Trusts: peers by their credentials and the allow list, and nothing of what they send.
+//   DescriptorStore keeps every memory file, so that the next agent finds the files.
+// Threads: run() is the loop. Any thread may call stop(). Helpers with a thread of their own (pool
+//   growth, beacons, scrubbers) signal the loop through eventfds.
+// Owns: the sockets, the namespaces, the sessions and the helpers.
+// Trusts: the kernel's credentials of a peer and the allow list. The agent checks all bytes from a
+//   peer.
 #pragma once
 
 #include <atomic>
@@ -37,21 +40,21 @@ struct HelloFacts;
 
 class Agent {
  public:
-  // Where this agent's cluster comes from (cluster/open_cluster.h); null for an agent alone.
+  // Opens the cluster of this agent (cluster/open_cluster.h). Null for an agent without a cluster.
   using OpenCluster = std::function<Result<std::unique_ptr<Cluster>>(
       const Options& options, std::uint64_t node_id, std::uint64_t incarnation,
       std::uint64_t capacity_bytes)>;
-  // Opens the pools, or takes over those of the agent before. Errors say what to do.
+  // Opens the pools, or takes over the pools of the previous agent. Errors name the remedy.
   static Result<std::unique_ptr<Agent>> create(const LoadedOptions& options,
                                                const OpenCluster& open_cluster = nullptr);
-  // A pool inside this process: no runtime directory, no socket file, nothing kept.
+  // A pool inside this process: no runtime directory, no socket file, and no memory kept.
   static Result<std::unique_ptr<Agent>> create_embedded(const LoadedOptions& options);
   ~Agent();
 
-  // Serves until stop(). keep: leave the memory to the next agent, in the descriptor store.
+  // Serves until stop(). With `keep`, the descriptor store keeps the memory for the next agent.
   void run();
   void stop(bool keep = false);
-  // A connection to this agent from its own process. Any thread.
+  // Opens a connection to this agent from the same process. Any thread.
   Result<Fd> connect_embedded();
 
  private:
@@ -59,7 +62,7 @@ class Agent {
   struct Connection {
     Fd socket;
     PeerCredentials peer;
-    std::uint64_t session_id = 0;  // 0: no session (yet)
+    std::uint64_t session_id = 0;  // 0: no session yet
     std::uint64_t opened_ns = 0;
   };
   struct Watch {
@@ -67,7 +70,7 @@ class Agent {
     Kind kind;
     std::uint64_t id = 0;  // session id or descriptor
     std::shared_ptr<Tenant> tenant;
-    std::uint32_t turn = 0;  // tells a descriptor from a later one of the same number
+    std::uint32_t turn = 0;  // tells a descriptor from a later descriptor of the same number
   };
 
   explicit Agent(const LoadedOptions& options);
@@ -81,7 +84,7 @@ class Agent {
   void adopt_sessions(std::map<std::string, Fd>& kept);
   Status open_configured_tenants();
   Result<std::shared_ptr<Tenant>> open_tenant(const NamespaceOptions& options, bool temporary);
-  // versions: what the cluster's book of the namespace was, or none.
+  // versions: the cluster's version book of this namespace, or an empty file.
   Status add_tenant(std::shared_ptr<Tenant> tenant, MemoryFile versions);
   void drop_tenant(const std::string& name);
   ObjectStore::Config config_for(const NamespaceOptions& options) const;
@@ -146,14 +149,14 @@ class Agent {
   CountersPage counters_page_;
   Fd epoll_;
   Fd listener_;
-  Fd spare_;  // given up for a moment when accepting finds no descriptor left
-  Fd wake_;   // stop(), suspicions, scrubbers
+  Fd spare_;  // closed for a moment when accept() finds no free descriptor
+  Fd wake_;   // signalled by stop(), suspected sessions and scrubbers
   std::atomic<bool> stop_{false};
   std::atomic<bool> keep_{false};
   std::uint64_t started_ns_ = 0;
-  bool woken_ = false;  // has answered nobody since it slept
+  bool woken_ = false;  // true from a sleep until the first answer
   std::uint64_t last_work_ns_ = 0;
-  std::uint32_t told_core_ = 0;  // what the indexes say of the loop's processor
+  std::uint32_t told_core_ = 0;  // the processor that the index headers name for the loop
   std::uint64_t next_tick_ns_ = 0;
   std::uint64_t next_page_ns_ = 0;
   std::uint64_t next_refusal_line_ns_ = 0;
@@ -161,7 +164,7 @@ class Agent {
   std::uint64_t refusals_unlogged_ = 0;
 
   std::map<std::string, std::shared_ptr<Tenant>> tenants_;
-  std::unique_ptr<Cluster> cluster_;  // goes before the stores it listens to
+  std::unique_ptr<Cluster> cluster_;  // destroyed before the stores that the cluster listens to
   std::map<std::string, std::unique_ptr<Scrubber>> scrubbers_;
   std::map<int, Connection> connections_;
   std::map<int, Watch> watches_;

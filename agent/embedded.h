@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: an agent inside this process, behind the address "embedded" of mc_open(). The client
-//   speaks to it exactly as to one across the socket.
-// Threads: any. Owns: the agent and its thread, until the last holder lets go.
+//   uses the same protocol as over the socket.
+// Threads: any.
+// Owns: the agent and the agent's thread, until the last holder releases this object.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's loop: rings while there is work, then a short spin, then sleep in epoll.
+// The agent's loop: serves rings while work arrives, spins for a short time, then sleeps in epoll.
 #include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -22,8 +22,8 @@ constexpr std::uint64_t kCountersPeriodNs = 1000000000;
 constexpr std::uint64_t kRetryNs = 200000;
 constexpr std::uint64_t kIdleChannelNs = 1000000;
 constexpr std::uint64_t kIdleAgentNs = 300000000;
-// A look at the clock costs as much as several looks at a ring, and a system call as much as a put:
-// while it spins, the loop does neither in every round.
+// One look at the clock costs as much as several looks at a ring, and a system call costs as much
+// as a put. A spinning loop therefore does neither in every round.
 constexpr unsigned kRoundsBetweenClocks = 16;
 constexpr unsigned kRoundsBetweenPolls = 4;
 constexpr std::uint64_t kEventsPeriodNs = 50000;
@@ -44,7 +44,8 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
       worked |= turn_to_cluster(now, served);
     publish_wakes();
     worked |= served || server_.wants_turn();
-    // A round in which something large took its turn was long enough for a look at everything.
+    // A round with a step of a large request is long enough to justify a look at the clock and the
+    // events.
     if (rounds % kRoundsBetweenClocks != 0 && !server_.wants_turn()) {
       if (!served) cpu_relax();
       continue;
@@ -67,7 +68,7 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
   }
 }
 
-// Clients that wait on the same processor give it up rather than spin.
+// A client on the same processor yields instead of spinning.
 [[gnu::hot]] void Agent::tell_core() {
   const std::uint32_t core = CoreSharing::here();
   if (core == told_core_) return;
@@ -77,23 +78,24 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
   }
 }
 
-// What peers and masters sent, and what the last round has for them. True while there is traffic.
+// Reads the messages of peers and masters, and sends the messages of the last round. Returns true
+// while there is traffic.
 bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
   cluster_->flush(now);
   const bool lively = cluster_->lively(now);
   if (lively || now >= cluster_->next_poll_ns()) {
     const bool worked = cluster_->poll(now);
     cluster_->flush(now);
-    // What it waits for may be about to be sent from this very core.
+    // The sender of the expected message may be waiting for this core.
     if (!worked && lively && !served) core_.yield();
   }
   if (cluster_->take_ended()) server_.finish_remote_requests(now);
   return lively;
 }
 
-// What is due from time to time, with rings busy or not.
+// Does the periodic work, whether the rings are busy or not.
 [[gnu::hot]] void Agent::take_turns(std::uint64_t now, Turns& turns) {
-  // What wants its turn has just had it.
+  // A request that wants its turn was retried in this round already.
   if (server_.anything_waits() && !server_.wants_turn() && now >= turns.next_retry_ns) {
     server_.retry_waiting(now);
     publish_wakes();
@@ -110,13 +112,13 @@ bool Agent::turn_to_cluster(std::uint64_t now, bool served) {
   }
 }
 
-// False: there has been no work for long enough to sleep.
+// Returns false if there was no work for long enough to sleep.
 bool Agent::spin(std::uint64_t now, Turns& turns) {
   const bool lively = cluster_ && cluster_->lively(now);
   const bool idle = now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000};
   if (!lively && (active_.empty() || idle)) return false;
   if (now < turns.next_yield_ns) return true;
-  // Whoever is to give us work may be waiting for this very core.
+  // A client with new work may be waiting for this core.
   turns.next_yield_ns = now + kYieldPeriodNs;
   return core_.yield();
 }
@@ -139,7 +141,7 @@ void Agent::stop(bool keep) {
   return worked;
 }
 
-// One fence for all completions of the round, then a look at who sleeps.
+// One fence serves all completions of the round. Then the sleeping clients are woken.
 [[gnu::hot]] void Agent::publish_wakes() {
   std::vector<Server::Answered>& answered = server_.answered();
   if (answered.empty()) return;
@@ -149,9 +151,9 @@ void Agent::stop(bool keep) {
     channel.needs_wake = false;
     if (shm::wake_client(channel.shared->header)) signal_eventfd(at.session->client_event.get());
   }
-  // Who woke the agent may wait for its answer on this very core.
+  // The client that woke the agent may be waiting for its answer on this core.
   if (std::exchange(woken_, false)) ::sched_yield();
-  // What the answers did not have to wait for.
+  // Work that the answers did not have to wait for.
   for (const Server::Answered& at : answered) at.session->tenant->store->catch_up();
   answered.clear();
 }
@@ -170,7 +172,8 @@ void Agent::deactivate_all(Session& session) {
   for (ChannelState& channel : session.channels) channel.active = false;
 }
 
-// Stops looking at channels that have been idle: from then on their clients ring.
+// Removes idle channels from the polled set. From then on the clients of these channels ring the
+// bell.
 void Agent::put_idle_channels_to_sleep(std::uint64_t now) {
   const auto idle = [&](const Active& active) {
     return now - active.session->channels[active.channel].last_work_ns > kIdleChannelNs;
@@ -194,7 +197,7 @@ void Agent::put_idle_channels_to_sleep(std::uint64_t now) {
   });
 }
 
-// All channels announced asleep, and nothing in any ring after that. False: there is work.
+// Announces sleep on all channels and looks at all rings once more. Returns false if there is work.
 bool Agent::prepare_sleep() {
   if (active_.empty()) return true;
   for (const Active& active : active_) {
@@ -216,9 +219,9 @@ bool Agent::prepare_sleep() {
   return false;
 }
 
-// False: there is work, and no event was looked at.
+// Returns false if there is work; then no event was handled.
 bool Agent::sleep_until_event(std::uint64_t now) {
-  publish_wakes();  // of what an event has ended since the round
+  publish_wakes();  // answers to requests that an event has completed since the round
   if (!prepare_sleep()) return false;
   std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
   if (cluster_) until = std::min(until, cluster_->next_poll_ns());
@@ -232,8 +235,8 @@ bool Agent::sleep_until_event(std::uint64_t now) {
 
 void Agent::watch(int fd, Watch entry) {
   epoll_event event{};
-  // A client's bell is edge-triggered and never read: the client shares its file description, so it
-  // could make a read block by clearing O_NONBLOCK.
+  // The bell of a client is edge-triggered and never read. The client shares the file description,
+  // and could make a read block by clearing O_NONBLOCK.
   event.events = EPOLLIN | (entry.kind == Watch::Kind::kRing ? EPOLLET : 0u);
   entry.turn = ++next_turn_;
   event.data.u64 = (std::uint64_t{entry.turn} << 32) | static_cast<std::uint32_t>(fd);
@@ -250,7 +253,8 @@ void Agent::unwatch(int fd) {
   for (int i = 0; i < count; ++i) {
     const auto fd = static_cast<int>(events[i].data.u64 & 0xffffffffu);
     const auto found = watches_.find(fd);
-    // Closed by an event before it, and perhaps another descriptor has its number by now.
+    // An earlier event of this batch may have closed the descriptor, and the number may be in use
+    // again.
     if (found == watches_.end() || found->second.turn != events[i].data.u64 >> 32) continue;
     if (found->second.kind == Watch::Kind::kConnection) {
       on_message(fd);
@@ -347,7 +351,7 @@ void Agent::tick(std::uint64_t now) {
   ask_for_reservation_cache(now);
   std::erase_if(scrubbers_, [&](const auto& entry) {
     if (!entry.second->done()) return false;
-    act_on_findings(entry.first, *entry.second);  // its last may not have been looked at
+    act_on_findings(entry.first, *entry.second);  // the last findings may be unread
     return true;
   });
   const int store_fd = descriptors_->death_fd();

@@ -13,7 +13,7 @@ struct NodeState::Page {
   std::uint64_t node_id;
   std::uint64_t incarnation;
   std::uint64_t next_session_id;
-  unsigned char secret[192];  // XXH3 wants 136 bytes at least
+  unsigned char secret[192];  // XXH3 requires at least 136 bytes
 };
 
 NodeState::Page& NodeState::page() const { return *reinterpret_cast<Page*>(mapping_.data()); }

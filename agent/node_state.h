@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the little an agent must know about itself across restarts: node id, secret,
-// incarnation,
-//   the next session id. A memory file of one page, kept in the descriptor store.
+// What it is: the facts that an agent keeps across restarts: node id, secret, incarnation and the
+//   next session id. The facts lie in a memory file of one page, which the descriptor store keeps.
 // Threads: the agent's loop.
+// Owns: the file and the mapping of the file.
+// Trusts: nothing in a kept file; a damaged file is replaced.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ namespace mc::agent {
 
 class NodeState {
  public:
-  // file: the kept one, or empty. A damaged one is replaced. Counts the incarnation up.
+  // file: the kept file, or an empty one. A damaged file is replaced. Increments the incarnation.
   static Result<NodeState> open(MemoryFile file);
 
   const MemoryFile& file() const { return file_; }
   std::uint64_t node_id() const;
   std::uint64_t incarnation() const;
   std::uint64_t take_session_id();
-  // What a client must show to resume a session.
+  // The secret that a client must present to resume a session.
   std::uint64_t session_secret(std::uint64_t session_id) const;
 
  private:

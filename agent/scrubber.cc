@@ -12,7 +12,7 @@
 namespace mc::agent {
 
 namespace {
-constexpr std::uint64_t kStepBytes = 1u << 20;  // between looks at the version and at stop
+constexpr std::uint64_t kStepBytes = 1u << 20;  // between two checks of the version and of stop_
 }
 
 Scrubber::Scrubber(ObjectStore& store, int event)
@@ -35,7 +35,7 @@ std::vector<Scrubber::Finding> Scrubber::take() {
 }
 
 void Scrubber::run(std::uint64_t entry_count) {
-  // Only what nobody else wants of a core.
+  // The scrubber must use only idle processor time.
   const sched_param parameter{};
   ::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &parameter);
   for (std::uint64_t id = 0; id < entry_count && !stop_; ++id)
@@ -53,7 +53,8 @@ void Scrubber::check(std::uint32_t id) {
   std::uint64_t left = entry.length.load_relaxed();
   std::uint64_t sum = entry.hash.load_relaxed();
   const std::uint64_t expected = entry.checksum.load_relaxed();
-  // The entry may have been reused while its words were read: they are of one object only if not.
+  // The entry may have been reused during the reads. The words belong to the same object only if
+  // the version is unchanged.
   shm::acquire_fence();
   if (entry.version.load_relaxed() != version) return;
   shm::ExtentRecord records[MC_MAX_EXTENTS] = {{extent, left}};

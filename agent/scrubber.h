@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a thread that reads every object of a store once and compares it with its checksum,
-// after
-//   a restart. It reads as any client does: an object that changes meanwhile is skipped.
-// Threads: start, take and stop from the agent's loop. Owns: its thread.
+// What it is: a thread that reads every object of a store once after a restart and compares the
+//   bytes with the checksum. The scrubber reads like a client: an object that changes during the
+//   read is skipped.
+// Threads: the agent's loop starts, drains and stops the scrubber.
+// Owns: the thread and the findings.
+// Trusts: the index header and the pool, which only this agent writes.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,7 @@ class Scrubber {
     std::uint32_t entry;
     std::uint64_t version;
   };
-  // event: signalled when there is something to take.
+  // event: the scrubber signals this eventfd when findings are ready.
   Scrubber(ObjectStore& store, int event);
   ~Scrubber();
   std::vector<Finding> take();

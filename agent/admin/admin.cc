@@ -16,7 +16,7 @@ namespace mc::agent {
 
 namespace {
 
-// What the cluster answers.
+// Verbs that the cluster answers.
 constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes",     "where", "drain",
                                               "ping",    "replicate", "rails"};
 constexpr const char* kNotYours = "only root and the agent's user may do that";
@@ -51,7 +51,7 @@ Json::Value value_of(const std::string& text) {
   return value;
 }
 
-// Keys are bytes; JSON wants text.
+// Keys are bytes, and JSON requires text.
 std::string printable(std::string_view key) {
   static constexpr char kDigits[] = "0123456789ABCDEF";
   std::string text;
@@ -91,7 +91,7 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
   bool parsed = false;
   try {
     parsed = reader->parse(text.data(), text.data() + text.size(), &request, &errors);
-  } catch (const Json::Exception& error) {  // jsoncpp's answer to nesting beyond stackLimit
+  } catch (const Json::Exception& error) {  // jsoncpp reports nesting beyond stackLimit this way
     errors = error.what();
   }
   if (!parsed || !request.isObject()) {
@@ -115,7 +115,7 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
   }
   try {
     agent_.cluster_->ask(verb, text, done);
-  } catch (const Json::Exception& error) {  // a value of another type, read before anything is done
+  } catch (const Json::Exception& error) {  // a value of a wrong type, found before any change
     done(text_of(failure(MC_INVALID_ARGUMENT, error.what())));
   }
 }
@@ -215,20 +215,21 @@ Json::Value Admin::session_status(const Session& session) {
 
 Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer) {
   const auto found = agent_.tenants_.find(word(request, "namespace"));
-  // Keys are their tenant's own business: to others the namespace is not there.
+  // Only the users of a namespace may see its keys. Other users get the answer for an unknown
+  // namespace.
   if (found == agent_.tenants_.end() || !agent_.may_connect(peer, found->second.get())) {
     return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
   }
   std::uint64_t cursor = number(request, "cursor");
   const std::uint64_t wanted = number(request, "limit");
   std::size_t limit = wanted == 0 || wanted > kListLimit ? kListLimit : wanted;
-  // Long keys make fewer objects an answer.
+  // The limit shrinks so that an answer of objects with the longest keys still fits.
   limit = std::min(limit, kListBytes / (3 * MC_MAX_KEY_BYTES + 128));
   Json::Value value;
   value["objects"] = Json::Value(Json::arrayValue);
   for (const ListedObject& object :
        found->second->store->list(word(request, "prefix"), limit, cursor)) {
-    // A part of an object that lies on several hosts.
+    // A stripe of an object that lies on several hosts.
     if (object.key.starts_with(kStripePrefix)) continue;
     Json::Value item;
     item["key"] = printable(object.key);
@@ -262,7 +263,7 @@ Json::Value Admin::segment(const Tenant& tenant) {
   return value;
 }
 
-// What a shrinking pool cannot move: reservations of clients, and objects that are being read.
+// Lists the obstacles of a shrink: reservations of clients, and objects with readers.
 Json::Value Admin::waits_for(const Tenant& tenant) {
   Json::Value value;
   value["being_read_bytes"] = u64(tenant.store->limbo_tail_bytes());

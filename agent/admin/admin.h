@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's answers to mcctl, as JSON; the verbs are listed in libmc/client/admin.h.
-// Threads: the agent's loop. Trusts: a request is bounded text; orders that change something are
-// only
-//   taken from root and the agent's own user.
+// What it is: the agent's answers to mcctl, as JSON. libmc/client/admin.h lists the verbs.
+// Threads: the agent's loop.
+// Trusts: a request is bounded text. Only root and the agent's own user may request a change.
 #pragma once
 
 #include <string>
@@ -18,9 +17,9 @@ namespace mc::agent {
 class Admin {
  public:
   explicit Admin(Agent& agent) : agent_(agent) {}
-  // done: once, now or, if the cluster has a part in it, from a later turn of the loop.
+  // Calls `done` exactly once: now or, if the cluster takes part, in a later turn of the loop.
   void answer(std::string_view request, const PeerCredentials& peer, const Cluster::Answer& done);
-  // What "status" says, for the counters page.
+  // The answer of the verb "status", for the counters page.
   std::string counters_text();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's side of the socket: who may connect, how sessions begin, resume and end.
+// The agent's side of the socket: decides which users may connect, and begins, resumes and ends
+// sessions.
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -34,7 +35,8 @@ constexpr std::uint64_t kReservationCacheQuestionPeriodNs = 1000000000;
 constexpr std::uint64_t kRefusalLogPeriodNs = 10000000000;
 constexpr unsigned kRefusalLinesPerPeriod = 10;
 
-// Text of a fixed field that ought to end in a zero; nullopt if it does not, or is not plain text.
+// Text of a fixed field that must end in a zero byte. nullopt if the zero is missing or the text is
+// not plain.
 std::optional<std::string> field_text(const char* field, std::size_t size) {
   const std::size_t length = ::strnlen(field, size);
   if (length == size) return std::nullopt;
@@ -50,7 +52,7 @@ void send_text(int fd, shm::ControlHeader header, std::string_view text) {
   std::vector<std::byte> bytes(sizeof header + text.size());
   std::memcpy(bytes.data(), &header, sizeof header);
   if (!text.empty()) std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
-  // A peer that does not read its answer loses it; its connection is closed by its own silence.
+  // A peer that does not read loses the answer, and closes the connection in the end.
   static_cast<void>(send_message(fd, bytes).ok());
 }
 
@@ -76,7 +78,7 @@ void Agent::accept_clients() {
   for (;;) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && spare_) {
-      // Out of descriptors: the one kept for this serves to tell the client, who would otherwise
+      // No descriptor is free. The spare descriptor carries the refusal. Otherwise the client would
       // stay in the backlog and keep the loop awake.
       spare_.reset();
       socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -101,9 +103,9 @@ void Agent::accept_clients() {
     }
     const int size = 1 << 20;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    // No message of a client carries descriptors. One that came would have to be closed here, and
-    // closing somebody's socket can linger. Kernels before 6.16 do not know the option; there they
-    // are closed.
+    // No message of a client carries descriptors. The agent would have to close a received
+    // descriptor, and closing a socket can linger. Kernels before 6.16 ignore the option; the agent
+    // then closes received descriptors.
     const int none = 0;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none);
     const int fd = socket.get();
@@ -113,7 +115,8 @@ void Agent::accept_clients() {
   }
 }
 
-// Makes room for a new connection: the oldest that opened no session goes. False: all have one.
+// Makes room for a new connection by closing the oldest connection without a session. Returns false
+// if all connections have sessions.
 bool Agent::close_idle_connection() {
   const Connection* oldest = nullptr;
   for (const auto& [fd, connection] : connections_) {
@@ -132,7 +135,8 @@ Result<Fd> Agent::connect_embedded() {
   }
   Fd mine(ends[0]);
   Fd theirs(ends[1]);
-  // The loop owns its tables; it picks the new end up from the pipe of pending ones.
+  // Only the loop may change the tables of the loop. The loop takes the new end from the pending
+  // list.
   std::lock_guard lock(embedded_mutex_);
   ::fcntl(mine.get(), F_SETFL, O_NONBLOCK);
   embedded_pending_.push_back(std::move(mine));
@@ -172,8 +176,9 @@ void Agent::close_connection(int fd) {
   if (found_session == sessions_.end()) return;
   Session& session = *found_session->second;
   session.connection_fd = -1;
-  // It stays, detached, until its process is gone: it may still read and write in place. One that
-  // never had a channel holds nothing; most likely its welcome was never read.
+  // The session stays, detached, until its process ends, since the process may still read and write
+  // in place. A session that never had a channel holds nothing; most likely the client never read
+  // the welcome.
   if (session.unused) end_session(session_id);
 }
 
@@ -223,7 +228,7 @@ void Agent::on_message(int fd) {
     case shm::ControlType::kAdmin: {
       const std::uint64_t opened_ns = connection.opened_ns;
       Admin(*this).answer(text, connection.peer, [this, fd, opened_ns](const std::string& reply) {
-        // Another connection may have its number by the time a peer or a master has answered.
+        // Another connection may have the same descriptor by the time a peer or a master answers.
         const auto still = connections_.find(fd);
         if (still != connections_.end() && still->second.opened_ns == opened_ns) {
           answer_admin(fd, reply);
@@ -287,7 +292,7 @@ void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes
   }
 }
 
-// A client that asks again and again must not fill the log.
+// A client that repeats a refused request must not fill the log.
 void Agent::log_refusal(const PeerCredentials& peer, const Status& status) {
   const std::uint64_t now = now_ns();
   if (now >= next_refusal_line_ns_) {
@@ -364,7 +369,7 @@ Result<Session*> Agent::resume_session(Connection& connection, const HelloFacts&
   Session& session = *found->second;
   if (session.connection_fd >= 0) close_connection(session.connection_fd);
   if (session.tenant->isolated) {
-    // Only unfinished copies have reservations here, and those begin again.
+    // Only unfinished copies have reservations here, and these copies start again.
     server_.release(session);
   } else {
     server_.forget(session);
@@ -382,8 +387,8 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   ObjectStore& store = *session.tenant->store;
   auto agent_event = make_eventfd();
   auto client_event = make_eventfd();
-  // The client gets an epoll over its bell: with the eventfd itself it could fill the counter,
-  // clear O_NONBLOCK, and hold the agent's loop up in a write for ever.
+  // The client gets an epoll over the bell instead of the eventfd. With the eventfd, a client could
+  // fill the counter, clear O_NONBLOCK, and block the agent's loop in a write for ever.
   Fd client_bell(::epoll_create1(EPOLL_CLOEXEC));
   auto index = store.index().file().read_only();
   auto pool = store.pool().file().read_only();
@@ -434,7 +439,7 @@ void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
     status =
         session.open_channel(static_cast<std::uint32_t>(std::min<std::uint64_t>(number, 0xffff)));
     if (status.ok()) session.unused = false;
-    // From the first channel on the client holds its beacon.
+    // From the first channel on, the client holds its beacon.
     if (status.ok() && !session.beacon_watched) {
       session.beacon_watched = true;
       beacons_->add(session.id, session.header());
@@ -453,14 +458,14 @@ void Agent::on_give_back(Connection& connection, std::string_view entries) {
   for (std::size_t at = 0; status.ok() && at < entries.size(); at += sizeof(std::uint32_t)) {
     std::uint32_t entry = 0;
     std::memcpy(&entry, entries.data() + at, sizeof entry);
-    // What is not a reservation of this session is passed over.
+    // Entries that are not reservations of this session are ignored.
     server_.give_back(*found->second, entry);
   }
   answer(connection.socket.get(), shm::ControlType::kAnswer, status);
 }
 
-// A client's reservation cache lies where it was granted and is not moved: while it is in a shrinking pool's
-// way, its client is asked for it, now and then.
+// A client's reservation cache stays at the granted place. If the cache lies in the tail of a
+// shrinking pool, the agent asks the client for it from time to time.
 void Agent::ask_for_reservation_cache(std::uint64_t now) {
   for (auto& [name, tenant] : tenants_) {
     if (tenant->isolated || !tenant->store->pool().shrinking()) continue;
@@ -505,7 +510,8 @@ void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
           .ok());
 }
 
-// Everything the session held comes back. REQUIRES: its process has ended, or it said goodbye.
+// Gives back everything that the session held. REQUIRES: the process has ended or the client said
+// goodbye.
 void Agent::end_session(std::uint64_t session_id) {
   const auto found = sessions_.find(session_id);
   if (found == sessions_.end()) return;
@@ -526,7 +532,7 @@ void Agent::end_session(std::uint64_t session_id) {
   spdlog::debug("event=session_ended id={} pid={}", session_id, session.pid);
   const std::shared_ptr<Tenant> tenant = session.tenant;
   sessions_.erase(found);
-  // Its pins are gone with it.
+  // The pins of the session ended with the session.
   tenant->store->reclaim();
   MC_FAILPOINT("session.ended");
 }

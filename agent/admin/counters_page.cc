@@ -18,7 +18,7 @@ constexpr std::uint64_t kPageFileBytes = 256 * 1024;
 
 struct Page {
   shm::FileHeader header;
-  shm::Word64 sequence;  // odd while the text is being written
+  shm::Word64 sequence;  // odd during a write of the text
   shm::Word64 length;
   char text[kPageFileBytes - 128];
 };
@@ -31,7 +31,8 @@ std::string path_of(const std::string& runtime_dir) { return runtime_dir + "/cou
 Result<CountersPage> CountersPage::create(const std::string& runtime_dir, std::uint64_t node_id,
                                           std::uint64_t incarnation) {
   const std::string path = path_of(runtime_dir);
-  // A new file each time: whoever maps the old one keeps the last words of the agent before.
+  // Each agent creates a new file: a reader that maps the old file keeps the last status of the
+  // previous agent.
   ::unlink(path.c_str());
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd) return fail(MC_PERMISSION_DENIED, errno_text("create " + path, errno));
@@ -73,7 +74,7 @@ std::optional<std::string> read_counters_text(const std::string& runtime_dir) {
     const std::uint64_t sequence = page->sequence.load_acquire();
     const std::uint64_t length = page->length.load_relaxed();
     if (length == 0 || length > sizeof page->text) return std::nullopt;
-    // An odd number left by a writer that died in mid-text: nothing whole is there.
+    // An odd number can come from a writer that died during a write; then the text is incomplete.
     if (sequence % 2 != 0) continue;
     std::string text(page->text, length);
     shm::acquire_fence();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keeper's process. One thread, one loop: agents come and go, descriptors stay. It maps nothing
-// and reads no byte of what it keeps.
+// The keeper's process: one thread and one loop. Agents come and go, and the descriptors stay. The
+// keeper maps no memory and reads no byte of the kept files.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -25,9 +25,10 @@
 namespace mc::agent {
 namespace {
 
-// One agent at a time, and a few that are on their way out.
+// One agent at a time, plus a few agents that are just leaving.
 constexpr std::size_t kMaxConnections = 16;
-// Beside what is kept: standard streams, lock, listener, connections, a descriptor on its way in.
+// Descriptors beside the kept ones: standard streams, lock, listener, connections, and an incoming
+// descriptor.
 constexpr std::size_t kOwnDescriptors = 32;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
@@ -64,7 +65,7 @@ void leave_the_agents_world() {
 void close_standard_streams() {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (int stream = 0; null && stream <= 2; ++stream) ::dup2(null.get(), stream);
-  if (::chdir("/") != 0) return;  // it only keeps a directory from being unmounted
+  if (::chdir("/") != 0) return;  // a failure only keeps a directory from being unmounted
 }
 
 class Keeper {
@@ -75,14 +76,14 @@ class Keeper {
         keep_seconds_(keep_seconds),
         max_kept_(max_kept) {}
 
-  // False without an error: a living keeper serves already.
+  // Returns false without an error if a living keeper already serves.
   Result<bool> start();
   void serve();
 
  private:
   Result<bool> lock();
   void accept_agent();
-  // False: the connection is over.
+  // Returns false when the connection is over.
   bool handle(int agent);
   KeeperMessage apply(KeeperMessage request, std::vector<Fd> fds);
   bool send_kept(int agent);
@@ -99,12 +100,13 @@ class Keeper {
   bool told_to_end_ = false;
 };
 
-// The lock on keeper.pid, not the socket, decides who is the keeper: it ends with its holder. The
-// file itself stays, or two keepers could each lock one of that name.
+// The lock on keeper.pid decides which process is the keeper, since the kernel releases a lock at
+// the end of its holder. The file stays: after an unlink, two keepers could each lock a file of
+// that name.
 Result<bool> Keeper::lock() {
   lock_.reset(::open(pid_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_) return fail(MC_PERMISSION_DENIED, errno_text("open " + pid_path_, errno));
-  // The holder either serves or is about to end.
+  // The holder of the lock either serves or is about to end.
   const std::uint64_t deadline_ns = now_ns() + kSecond;
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (connect_unix(socket_path_, 0) || now_ns() >= deadline_ns) return false;
@@ -132,7 +134,7 @@ Result<bool> Keeper::start() {
 void Keeper::leave() {
   ::unlink(socket_path_.c_str());
   listener_.reset();
-  // Last: whoever gets the lock finds the name free.
+  // Last step: the process that gets the lock must find the name free.
   if (::ftruncate(lock_.get(), 0) != 0) return;
   lock_.reset();
 }
@@ -171,13 +173,13 @@ void Keeper::serve() {
 void Keeper::accept_agent() {
   Fd agent(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!agent) {
-    // The system is out of descriptors; poll would report the listener again at once.
+    // The system has no free descriptor; poll() would report the listener again at once.
     if (errno != EAGAIN && errno != EINTR) pause_briefly();
     return;
   }
   const auto peer = peer_credentials(agent.get());
   if (!peer || peer->uid != ::geteuid() || agents_.size() >= kMaxConnections) return;
-  // An agent that stopped in the middle must not hold up the next one for longer.
+  // An agent that stopped in the middle of a message must not block the next agent for longer.
   const timeval wait{static_cast<time_t>(kKeeperTimeoutNs / kSecond), 0};
   ::setsockopt(agent.get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
   ::setsockopt(agent.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -200,7 +202,7 @@ bool Keeper::handle(int agent) {
   const bool end = verb == KeeperVerb::kDropAll && request->value == 1;
   const KeeperMessage reply = apply(std::move(*request), std::move(datagram->fds));
   if (end) {
-    // Before the answer: who acts on it finds the name free.
+    // Before the answer: an agent that acts on the answer must find the name free.
     leave();
     told_to_end_ = true;
   }
@@ -243,7 +245,7 @@ int run_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) {
   Keeper keeper(runtime_dir, keep_seconds, raise_descriptor_limit());
   const auto started = keeper.start();
   if (!started) {
-    // Still the agent's: its last use.
+    // stderr is still the agent's stderr here; this is the last use.
     std::fprintf(stderr, "mc-keeper: %s\n", started.error().to_string().c_str());
     return 1;
   }

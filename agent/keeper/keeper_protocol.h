@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the datagrams between agent and keeper on <runtime_dir>/keeper.sock. All have one
-// shape
-//   and size; the agent asks, the keeper answers each request with one kReply (after the kItems of
-//   a kTakeAll). Version 1 stays understood: an agent meets keepers that an older one started.
+// What it is: the datagrams between agent and keeper on <runtime_dir>/keeper.sock. All datagrams
+//   have the same shape and size. The agent asks, and the keeper answers each request with a kReply
+//   (after the kItems of a kTakeAll). Version 1 must stay understood: an agent meets keepers that
+//   an older agent started.
 //
 //   byte 0     4        6      8        12           16     20         220
 //        magic | version | verb | code   | name_bytes | value | name ... |
@@ -26,20 +26,20 @@ namespace mc::agent {
 
 inline constexpr std::size_t kMaxKeptDescriptors = 4096;
 inline constexpr std::uint64_t kKeeperTimeoutNs = 2'000'000'000;
-// A program starts in milliseconds, but not on a host whose cores and disk are all taken.
+// A program starts in milliseconds, but takes seconds on an overloaded host.
 inline constexpr std::uint64_t kKeeperStartNs = 10'000'000'000;
 inline constexpr std::string_view kKeeperSocketName = "/keeper.sock";
 
 enum class KeeperVerb : std::uint16_t {
-  kPut = 1,      // name, one descriptor
+  kPut = 1,      // name and one descriptor
   kDrop = 2,     // name
   kTakeAll = 3,  // value: keep_seconds from now on
-  kDropAll = 4,  // value: 1 to end the keeper as well
-  kItem = 5,     // name, one descriptor
+  kDropAll = 4,  // value: 1 ends the keeper as well
+  kItem = 5,     // name and one descriptor
   kReply = 6,    // code: an mc_status; value: descriptors kept
 };
 
-// Both ends run on one host, so fields have its byte order.
+// Both ends run on the same host, so the fields have the byte order of that host.
 struct KeeperFrame {
   std::uint32_t magic;
   std::uint16_t version;
@@ -47,7 +47,7 @@ struct KeeperFrame {
   std::uint32_t code;
   std::uint32_t name_bytes;
   std::uint32_t value;
-  std::array<char, kMaxStoreNameBytes> name;  // zeros behind name_bytes
+  std::array<char, kMaxStoreNameBytes> name;  // zeros after name_bytes
 };
 static_assert(offsetof(KeeperFrame, verb) == 6 && offsetof(KeeperFrame, code) == 8 &&
               offsetof(KeeperFrame, name_bytes) == 12 && offsetof(KeeperFrame, value) == 16 &&
@@ -62,7 +62,7 @@ struct KeeperMessage {
 
 // REQUIRES: message.name is empty or a store name.
 KeeperFrame encode_keeper_message(const KeeperMessage& message);
-// descriptor_count: how many came with it. Errors: MC_INVALID_ARGUMENT.
+// descriptor_count: descriptors that came with the datagram. Errors: MC_INVALID_ARGUMENT.
 Result<KeeperMessage> decode_keeper_message(std::span<const std::byte> bytes,
                                             std::size_t descriptor_count);
 

@@ -12,7 +12,7 @@
 namespace mc::agent {
 namespace {
 
-// Between fork and exec other threads' locks may be held for ever: system calls only.
+// Between fork and exec, other threads may hold locks for ever: only system calls are allowed.
 [[noreturn]] void report_and_exit(int report_fd, int error) {
   if (::write(report_fd, &error, sizeof error) < 0) ::_exit(2);
   ::_exit(1);
@@ -23,7 +23,7 @@ namespace {
   const pid_t keeper = ::fork();
   if (keeper < 0) report_and_exit(report_fd, errno);
   if (keeper > 0) ::_exit(0);
-  // The link still leads to the running program after an upgrade replaced the file.
+  // The link leads to the running program, even after an upgrade replaced the file.
   ::execv("/proc/self/exe", arguments);
   report_and_exit(report_fd, errno);
 }
@@ -48,7 +48,7 @@ Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) 
   report_writer.reset();
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  // exec closes the last writer: end of file is success.
+  // exec closes the last writer, so end of file means success.
   int error = 0;
   if (!wait_readable(report.get(), kKeeperStartNs)) {
     return {MC_INTERNAL,

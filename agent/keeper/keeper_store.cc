@@ -17,8 +17,8 @@ namespace {
 
 using Kept = std::map<std::string, Fd>;
 
-// An answer that does not come, or makes no sense, ends the connection: a late answer must not be
-// taken for that to the next request. death_fd() then tells the owner, who calls restart().
+// A missing or malformed answer ends the connection; otherwise a late answer could be taken for the
+// answer to the next request. death_fd() then tells the owner, which calls restart().
 class KeeperStore final : public DescriptorStore {
  public:
   KeeperStore(std::string path, std::uint32_t keep_seconds, KeeperSpawner spawn, Fd epoll)
@@ -47,7 +47,7 @@ class KeeperStore final : public DescriptorStore {
   const std::string path_;
   const std::uint32_t keep_seconds_;
   const KeeperSpawner spawn_;
-  const Fd death_;  // an epoll that watches socket_ for its end only
+  const Fd death_;  // an epoll that watches socket_ for hang-up only
   Fd socket_;
   Fd keeper_;  // pidfd
 };
@@ -81,15 +81,15 @@ Status KeeperStore::adopt(Fd socket) {
     return {MC_NO_MEMORY, errno_text("watch the keeper", errno)};
   }
   socket_ = std::move(socket);
-  // Without one (it just ended, or lives in another pid namespace) only its end is left to wait
-  // for.
+  // Without a pidfd (the keeper just ended, or lives in another pid namespace), the store can only
+  // wait for the hang-up.
   auto keeper = peer_pidfd(socket_.get(), peer->pid);
   keeper_ = keeper ? std::move(*keeper) : Fd();
   return {};
 }
 
 Status KeeperStore::give_up(mc_status code, const std::string& why) {
-  // Not closed: a closed socket leaves the epoll, and death_fd() would stay silent.
+  // The socket stays open: a closed socket leaves the epoll, and death_fd() would stay silent.
   ::shutdown(socket_.get(), SHUT_RDWR);
   return {code, "the keeper at " + path_ + " " + why};
 }
@@ -104,7 +104,7 @@ Result<Kept> KeeperStore::read_answer() {
     }
     auto datagram = receive_message(socket_.get(), sizeof(KeeperFrame));
     if (!datagram) {
-      // The kernel cuts off descriptors that this process has no numbers left for.
+      // The kernel drops descriptors when this process has no free descriptor number.
       const bool cut = datagram.error().code() == MC_INVALID_ARGUMENT;
       return fail(give_up(cut ? MC_NO_MEMORY : datagram.error().code(),
                           cut ? "sent more descriptors than this process may open; raise its "
@@ -145,8 +145,8 @@ Result<Kept> KeeperStore::take_all() {
   const KeeperMessage request{KeeperVerb::kTakeAll, MC_OK, keep_seconds_, {}};
   auto kept = ask(request);
   if (kept || kept.error().code() != MC_AGENT_UNAVAILABLE) return kept;
-  // We met the old keeper at the very moment its time was over. Nothing was put yet, so a new one
-  // is as good.
+  // The old keeper reached the end of its time at this moment. Nothing was put yet, so a new keeper
+  // serves as well.
   disconnect();
   if (auto status = connect_or_spawn(); !status.ok()) return fail(std::move(status));
   return ask(request);
@@ -174,7 +174,8 @@ void KeeperStore::disconnect() {
   socket_.reset();
 }
 
-// A keeper that hangs still owns the socket's name, so it has to go before another can come.
+// A hanging keeper still owns the name of the socket, so the old keeper must end before a new one
+// starts.
 Status KeeperStore::end_old_keeper() {
   if (!keeper_) return {};
   ::syscall(SYS_pidfd_send_signal, keeper_.get(), SIGKILL, nullptr, 0);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the store that speaks with a keeper, with the way a keeper is started left open.
-// Threads: the agent's loop only; starting one forks.
-// Owns: the connection and a pidfd of the keeper. Trusts: answers only after
-// decode_keeper_message().
+// What it is: the store that talks to a keeper. The caller chooses how a keeper is started.
+// Threads: the agent's loop only; starting a keeper forks.
+// Owns: the connection and a pidfd of the keeper.
+// Trusts: an answer only after decode_keeper_message().
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,16 @@
 
 namespace mc::agent {
 
-// Returns once the keeper was started; it need not listen yet. Errors: it could not be started.
+// Returns when the keeper has been started; the keeper need not listen yet. Returns an error if the
+// start failed.
 using KeeperSpawner = std::function<Status()>;
 
 Result<std::unique_ptr<DescriptorStore>> make_keeper_store(const std::string& runtime_dir,
                                                            std::uint32_t keep_seconds,
                                                            KeeperSpawner spawn);
-// This program again, as "--keeper --runtime-dir DIR --keep-seconds N", in a session of its own and
-// a child of init: it outlives the agent however that ends. Errors: MC_NO_MEMORY, MC_INTERNAL.
+// Runs this program as "--keeper --runtime-dir DIR --keep-seconds N", in its own session and as a
+// child of init. The keeper therefore outlives any end of the agent. Errors: MC_NO_MEMORY,
+// MC_INTERNAL.
 Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds);
 
 }  // namespace mc::agent

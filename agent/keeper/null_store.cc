@@ -8,7 +8,7 @@ namespace {
 class NullStore final : public DescriptorStore {
  public:
   Result<std::map<std::string, Fd>> take_all() override { return std::map<std::string, Fd>(); }
-  // Checked as the other stores do, so that a bad name shows wherever the agent is tried first.
+  // Same checks as in the other stores, so that a bad name shows in every configuration.
   Status put(const std::string& name, int fd) override { return check_store_entry(name, fd); }
   Status drop(const std::string& name) override { return check_store_name(name); }
   Status drop_all() override { return {}; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what every descriptor store demands of a name and a descriptor.
-// Threads: any; pure but for a look at the descriptor. Trusts nothing.
+// What it is: the checks of a name and a descriptor that every descriptor store makes.
+// Threads: any; the functions only look at their arguments and the descriptor.
+// Trusts: nothing.
 #pragma once
 
 #include <cstddef>

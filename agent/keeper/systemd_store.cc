@@ -29,8 +29,8 @@ Status sent(int result) {
   return {MC_AGENT_UNAVAILABLE, errno_text("tell systemd", -result)};
 }
 
-// Systemd keeps what it was given until it is told to remove it, over any number of restarts, but
-// lets go of it when the unit is stopped for good.
+// Systemd keeps a descriptor over any number of restarts until FDSTOREREMOVE, and drops all
+// descriptors at a stop of the unit.
 class SystemdStore final : public DescriptorStore {
  public:
   Result<std::map<std::string, Fd>> take_all() override;
@@ -43,7 +43,7 @@ class SystemdStore final : public DescriptorStore {
  private:
   static Status remove(const std::string& name);
 
-  std::set<std::string> names_;  // what systemd holds for us
+  std::set<std::string> names_;  // names that systemd holds for this agent
 };
 
 Result<std::map<std::string, Fd>> SystemdStore::take_all() {
@@ -52,7 +52,8 @@ Result<std::map<std::string, Fd>> SystemdStore::take_all() {
   if (count < 0) return fail(MC_INTERNAL, errno_text("read what systemd kept", -count));
   std::map<std::string, Fd> kept;
   for (int i = 0; i < count; ++i) {
-    // Owned first: what has no name of ours (a socket unit's, say) is closed here.
+    // The Fd takes ownership first: a descriptor with a foreign name (of a socket unit, for
+    // example) is closed here.
     Fd fd(SD_LISTEN_FDS_START + i);
     const std::string name = list.names[i];
     if (is_store_name(name)) kept.insert_or_assign(name, std::move(fd));
@@ -67,11 +68,11 @@ Status SystemdStore::remove(const std::string& name) {
 
 Status SystemdStore::put(const std::string& name, int fd) {
   if (auto status = check_store_entry(name, fd); !status.ok()) return status;
-  // Systemd would keep both under the name.
+  // Systemd would keep both descriptors under the same name.
   if (names_.contains(name)) {
     if (auto status = remove(name); !status.ok()) return status;
   }
-  // FDPOLL=0: systemd otherwise watches the descriptor and drops it at the first hang-up.
+  // FDPOLL=0: by default systemd watches the descriptor and drops it at the first hang-up.
   const std::string text = "FDSTORE=1\nFDNAME=" + name + "\nFDPOLL=0";
   auto status = sent(sd_pid_notify_with_fds(0, 0, text.c_str(), &fd, 1));
   if (status.ok()) names_.insert(name);
