@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the words that two processes see at once, and the two fences between them. Everything
-// in shm/ goes through this header, so that the model checker in tests/model can put its own in its
-// place and try every interleaving, store buffers included. Threads: any.
+// Words that two processes access at once, and the asymmetric fence. All code in shm/ uses this
+// header; the model checker in tests/model replaces it and tries every interleaving, store buffers
+// included. Threads: any.
 //
-// The asymmetric fence: where a frequent reader ("light") and a rare agent ("heavy") each write one
-// word and then read the other's, a store-load fence is needed on both sides. The agent's
-// membarrier() runs one on every core that runs a registered process, so the reader's side costs
-// nothing.
+// The asymmetric fence: a frequent reader ("light") and a rare agent ("heavy") each write one word
+// and then read the other's word. Both sides need a store-load fence. The agent's membarrier() runs
+// a fence on every core that runs a registered process, so the reader's side costs nothing.
 #pragma once
 
 #include <atomic>
@@ -46,11 +45,11 @@ using Word16 = Word<std::uint16_t>;
 using Word32 = Word<std::uint32_t>;
 using Word64 = Word<std::uint64_t>;
 
-// Loads before it stay before loads after it.
+// Orders earlier loads before later loads.
 inline void acquire_fence() { std::atomic_thread_fence(std::memory_order_acquire); }
 
-// A bit for each of the words whose upper 16 bits are those of value; each word is loaded whole,
-// with acquire. Without a branch: which one matches cannot be predicted.
+// Returns a bit mask of the words whose upper 16 bits equal those of value. Loads each word whole,
+// with acquire. Uses no branch, because the matching word is unpredictable.
 template <std::size_t kCount>
 inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t value) {
   unsigned matches = 0;
@@ -59,7 +58,7 @@ inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t 
   const __m128i wanted = _mm_set1_epi64x(static_cast<long long>(value));
 #pragma GCC unroll 4
   for (std::size_t i = 0; i < kCount; i += 2) {
-    // x86-64 never tears a word of such a load: it lies within one line.
+    // x86-64 never tears a word of this load: the pair lies within one cache line.
     const __m128i pair = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&words[i]));
     const __m128i same = _mm_cmpeq_epi16(pair, wanted);
     matches |= static_cast<unsigned>(_mm_movemask_pd(_mm_castsi128_pd(same))) << i;
@@ -74,14 +73,14 @@ inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t 
   return matches;
 }
 
-// Stores before it are visible before loads after it.
+// Orders earlier stores before later loads.
 inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-// The cheap side of an asymmetric pair: stops the compiler only.
+// The frequent side of an asymmetric pair: a compiler barrier only.
 inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-// The dear side: a full fence here and on every core that runs a registered process.
+// The rare side: a full fence here and on every core that runs a registered process.
 void heavy_fence();
-// Makes this process' light fences count in the heavy fences of others. False: the kernel has no
-// membarrier; then nothing here may run, since light fences would be none.
+// Registers this process with the heavy fences of other processes. False: the kernel has no
+// membarrier, light fences have no effect, and the process must not use shm/.
 bool register_for_heavy_fences();
 
 }  // namespace mc::shm

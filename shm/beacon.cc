@@ -24,7 +24,7 @@ pthread_mutex_t* mutex_of(SessionHeader& header) {
   return reinterpret_cast<pthread_mutex_t*>(header.beacon);
 }
 
-// The futex word of glibc's mutex is its first int: owner's thread id and the kernel's flag bits.
+// The futex word is the first int of glibc's mutex: the owner's thread id and the kernel's flags.
 Word32& word_of(SessionHeader& header) { return *reinterpret_cast<Word32*>(header.beacon); }
 
 bool owner_died(std::uint32_t word) { return (word & FUTEX_OWNER_DIED) != 0; }
@@ -38,8 +38,8 @@ struct WaitEntry {
 };
 constexpr std::uint32_t kFutex32 = 2;
 constexpr std::size_t kMaxWaits = 128;
-// A beacon is taken, and dropped when its holder ends. One that changes more often is scribbled on;
-// it would keep the watching thread busy, so it is watched no longer.
+// A correct client takes the beacon once and drops the beacon once. A client that changes the word
+// more often would keep the watching thread busy, so the watch drops that beacon.
 constexpr int kMaxChanges = 64;
 
 }  // namespace
@@ -71,7 +71,7 @@ BeaconWatch::BeaconWatch(Died died) : died_(std::move(died)), thread_([this] { r
 
 BeaconWatch::~BeaconWatch() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   poke();
@@ -80,7 +80,7 @@ BeaconWatch::~BeaconWatch() {
 
 void BeaconWatch::add(std::uint64_t session_id, SessionHeader* header) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (watched_.size() + 2 > kMaxWaits) return;
     auto watched = std::make_unique<Watched>();
     watched->header = header;
@@ -91,7 +91,7 @@ void BeaconWatch::add(std::uint64_t session_id, SessionHeader* header) {
 
 void BeaconWatch::remove(std::uint64_t session_id) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watched_.erase(session_id);
   }
   poke();
@@ -104,24 +104,24 @@ void BeaconWatch::poke() {
 
 void BeaconWatch::run() {
   for (;;) {
-    // Read before stop_: a poke after this makes the wait return at once.
+    // Read before stop_: a poke after this read makes the wait return at once.
     const std::uint32_t changes = changes_.load_acquire();
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stop_) return;
     }
     wait_once(changes);
   }
 }
 
-// Sleeps until one of the words changes. A word without FUTEX_WAITERS gets that bit first, for the
-// kernel wakes nobody without it.
+// Sleeps until one of the words changes. The kernel wakes a waiter only if the word has the bit
+// FUTEX_WAITERS, so the watch sets the bit first.
 void BeaconWatch::wait_once(std::uint32_t changes) {
   std::vector<WaitEntry> waits;
   std::vector<std::uint64_t> dead;
   waits.push_back({changes, reinterpret_cast<std::uint64_t>(changes_.address()), kFutex32, 0});
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto it = watched_.begin(); it != watched_.end();) {
       Word32& word = word_of(*it->second->header);
       std::uint32_t value = word.load_acquire();

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client's sign of life: a robust mutex held by a thread of the client that only
-// sleeps.
-//   When the process dies, the kernel marks the mutex before it frees the process' memory, so the
-//   agent suspects the death within milliseconds however large the process was.
-// Threads: a BeaconHold belongs to one thread of the client; BeaconWatch runs a thread of its own
-// in the agent. Trusts: it is a hint. A client can forge it; only the end of its pidfd frees
-// anything.
+// The beacon: a client's sign of life. A sleeping thread of the client holds a robust mutex. When
+//   the process dies, the kernel marks the mutex before the kernel frees the process' memory. The
+//   agent therefore suspects the death within milliseconds, however large the process was.
+// Threads: a BeaconHold belongs to one thread of the client. BeaconWatch runs its own thread in the
+//   agent.
+// Trusts: nothing. A client can forge a beacon, so the agent treats a dead beacon as a hint. The
+//   agent frees memory only after the client's pidfd reports the end of the process.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "libmc/base/fd.h"
+#include "libmc/base/mutex.h"
 #include "shm/layout.h"
 
 namespace mc::shm {
 
-// Prepares the mutex in a fresh session file. Called by the agent.
+// Initialises the mutex in a new session file. The agent calls this function.
 void init_beacon(SessionHeader& header);
 
-// Holds the beacon of a session for as long as it exists. The thread that makes it must live as
-// long as the client means to, and must be the one that destroys it.
+// Holds the beacon of a session. One thread creates and destroys a BeaconHold; the thread must live
+// as long as the session.
 class BeaconHold {
  public:
   explicit BeaconHold(SessionHeader* header);
@@ -37,16 +37,16 @@ class BeaconHold {
   SessionHeader* header_;
 };
 
-// Calls died(session id) from its own thread, once, when a watched beacon's owner has died. At most
-// 127 sessions are watched at once and only on kernels with futex_waitv (5.16); for the others the
-// end of the pidfd is the first sign.
+// Calls died(session id) once, from the watch's own thread, when the owner of a beacon has died.
+// Limits: 127 sessions, and a kernel with futex_waitv (5.16). For any other session the end of the
+// pidfd is the first sign.
 class BeaconWatch {
  public:
   using Died = std::function<void(std::uint64_t session_id)>;
   explicit BeaconWatch(Died died);
   ~BeaconWatch();
   void add(std::uint64_t session_id, SessionHeader* header);
-  // Afterwards the header is not touched any more.
+  // The watch does not access the header after remove() has returned.
   void remove(std::uint64_t session_id);
 
  private:
@@ -56,10 +56,10 @@ class BeaconWatch {
   void poke();
 
   Died died_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, std::unique_ptr<Watched>> watched_;
-  Word32 changes_;  // bumped to make the waiting thread look at the list again
-  bool stop_ = false;
+  Mutex mutex_;
+  std::map<std::uint64_t, std::unique_ptr<Watched>> watched_ MC_GUARDED_BY(mutex_);
+  Word32 changes_;  // an increment makes the waiting thread read the list again
+  bool stop_ MC_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

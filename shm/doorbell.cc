@@ -12,7 +12,7 @@ namespace mc::shm {
 [[gnu::hot]] void wait_for_agent(ChannelHeader& header, std::uint64_t timeout_ns) {
   const timespec timeout{static_cast<time_t>(timeout_ns / 1000000000u),
                          static_cast<long>(timeout_ns % 1000000000u)};
-  // Not FUTEX_PRIVATE: the agent that wakes us is another process.
+  // Not FUTEX_PRIVATE: the waking agent is another process.
   ::syscall(SYS_futex, header.client_asleep.address(), FUTEX_WAIT, kClientInFutex, &timeout,
             nullptr, 0);
 }

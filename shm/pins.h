@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: pin slots, by which a client says "I read this object in place".
-//   Client: write the slot, light fence, check that the entry still has that version. If it has
-//   not,
-//     clear the slot and look the key up again.
-//   Agent: bump the entry's version, heavy fence, read all slots. An extent with a pin waits in
-//   limbo. Whoever comes second sees the other's store, so no extent is reused under a reader.
-// Threads: set_pin by the channel's owner; clear_pin by anyone.
-// Trusts: the agent treats a slot as a hint that may keep memory of this client's namespace in
-// limbo
-//   until the client is gone, and counts it; it never follows one.
+// Pin slots. A client pins an object to read the object's bytes in place.
+//   Client: writes the slot, runs a light fence, and checks that the entry still has the version.
+//     If the version has changed, the client clears the slot and looks the key up again.
+//   Agent: changes the entry's version, runs a heavy fence, and reads all slots. A pinned extent
+//     stays in limbo.
+//   Invariant: the later side sees the store of the earlier side, so the agent never reuses an
+//     extent that a client reads.
+// Threads: the channel's owner calls set_pin(); any thread calls clear_pin().
+// Trusts: nothing. A forged pin keeps memory of the client's own namespace in limbo until the
+//   client is gone. The agent counts pins and never uses a pin as an address.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace mc::shm {
 
-// Names one version of one object: the entry's number plus one, and the low half of its sequence.
+// The pin of one version of one object: entry number + 1, and the low half of the sequence.
 inline constexpr std::uint64_t pin_value(std::uint32_t entry, std::uint64_t version) {
   return (std::uint64_t{entry + 1} << 32) | (sequence_of(version) & 0xffffffffu);
 }
@@ -27,9 +27,9 @@ inline void set_pin(Word64& slot, std::uint64_t pin) {
   slot.store_relaxed(pin);
   light_fence();
 }
-// In a slot that waits for a pin which the agent will write. Names no entry there can be.
+// Value of a slot in which the client expects a pin from the agent. No entry has this number.
 inline constexpr std::uint64_t kPinWanted = ~std::uint64_t{0};
-// Reads of the object stay before the release.
+// The release orders the client's reads of the object before the cleared slot.
 inline void clear_pin(Word64& slot) { slot.store_release(0); }
 
 }  // namespace mc::shm

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a ring of 64-byte records from one producer to one consumer in another process.
-//   There are no shared indices. The first word of a slot is a stamp of epoch and position; the
-//   consumer knows which stamp comes next and looks at one line until it is there. Room is counted
-//   by the requests in flight, never read from the other side: a client keeps at most kRingSlots
-//   requests without a completion, so neither ring can overrun.
-// Threads: one producer and one consumer, each with its object of its own.
-// Trusts: neither side believes the other. A consumer copies a record once and its owner checks the
-//   copy; a forged stamp makes it accept a forged record or stop, nothing else.
+// A ring of 64-byte records from one producer to one consumer in another process. The sides share no
+//   indices. The first word of a slot is a stamp of epoch and position. The consumer knows the next
+//   stamp and polls one cache line. Neither ring can overrun, because a client keeps at most
+//   kRingSlots requests without a completion; neither side reads a counter of the other side.
+// Threads: one producer and one consumer, each with its own object.
+// Trusts: nothing. A consumer copies a record once, and the caller checks the copy. A forged stamp
+//   makes the consumer accept a forged record or stop.
 #pragma once
 
 #include <array>
@@ -52,7 +51,7 @@ class RingConsumer {
   bool has_record() const {
     return slots_[next_ & (kRingSlots - 1)].words[0].load_acquire() == ring_stamp(epoch_, next_);
   }
-  // Copies the next record out. False: none waits.
+  // Copies the next record. False: the ring has no new record.
   bool poll(RecordWords& record) {
     if (!has_record()) return false;
     const RingSlot& slot = slots_[next_ & (kRingSlots - 1)];

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client's notes for the eviction policy: "I used entry N". The ring may be
-// overrun:
-//   then old notes are lost and the policy knows a little less.
-// Threads: record() by the channel's owner; drain() by the agent's loop.
-// Trusts: the agent bounds every number it reads here.
+// A ring of the client's notes for the eviction policy: "the client used entry N". A full ring loses
+//   the oldest notes; the policy then works with less information.
+// Threads: the channel's owner calls record(); the agent's loop calls drain().
+// Trusts: nothing. The agent bounds every number from the ring.
 #pragma once
 
 #include <array>
@@ -20,8 +19,8 @@ class TouchWriter {
   explicit TouchWriter(Channel* channel)
       : channel_(channel), head_(channel->header.touch_head.load_relaxed()) {}
 
-  // A use of an entry that was noted since the agent last looked tells the policy nothing new and
-  // is left out, as far as a small memory of recent entries knows.
+  // Skips an entry that is noted already since the agent last drained the ring: the policy would
+  // learn nothing new. A small table of recent entries finds most repetitions.
   void record(std::uint32_t entry) {
     const std::uint32_t round = channel_->header.touch_round.load_relaxed() + requests_;
     std::uint64_t& recent = recent_[entry % kRecentSlots];
@@ -31,7 +30,8 @@ class TouchWriter {
     channel_->touches[head_ & (kTouchSlots - 1)].store_relaxed(entry);
     channel_->header.touch_head.store_release(++head_);
   }
-  // The count of notes so far, which travels with a request: the agent drains up to there first.
+  // The count of notes so far. The client sends the count with a request, and the agent first
+  // drains up to that count.
   std::uint32_t head_for_request() {
     ++requests_;
     return head_;
@@ -52,17 +52,17 @@ class TouchReader {
   explicit TouchReader(const Channel* channel)
       : channel_(channel), seen_(channel->header.touch_head.load_acquire()) {}
 
-  // Calls use(entry) for every note before head, a count that came with a request.
+  // Calls use(entry) for every note before head. head: the count in a client's request.
   template <typename Use>
   void drain(std::uint32_t head, Use use) {
-    // A head behind what was seen came with a request older than the last look, or from a liar.
+    // An older head comes from a request before the last drain, or from a hostile client.
     if (head - seen_ > 0x7fffffffu) return;
     if (head - seen_ > kTouchSlots) seen_ = head - kTouchSlots;
     for (; seen_ != head; ++seen_) {
       use(channel_->touches[seen_ & (kTouchSlots - 1)].load_relaxed());
     }
   }
-  // The same for all notes there are, between requests. True if there were any.
+  // Drains all notes, between requests. True: the ring had notes.
   template <typename Use>
   bool drain_all(Use use) {
     const std::uint32_t head = channel_->header.touch_head.load_acquire();
