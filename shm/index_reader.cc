@@ -11,7 +11,7 @@ namespace mc::shm {
 namespace {
 constexpr int kMaxRounds = 4096;
 
-// memcmp() of two keys without its call and its choices: most keys are a few words.
+// memcmp() of two keys without the call and the branches: most keys are a few words long.
 inline bool same_bytes(const std::byte* a, const std::byte* b, std::size_t size) {
   using Words = std::uint64_t __attribute__((vector_size(16)));
   const auto words = [](const std::byte* at) {
@@ -59,7 +59,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
     FoundObject& found) const {
   const Entry& entry = entries_[id];
   found.version = entry.version.load_acquire();
-  // The slot named this entry, but its object has just left or been replaced: look again.
+  // The object left or was replaced after the slot was read: look again.
   if (state_of(found.version) != EntryState::kLive) return Probe::kChanged;
   if (pin != nullptr) set_pin(*pin, pin_value(id, found.version));
   found.entry = id;
@@ -82,15 +82,14 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   return unchanged ? Probe::kMiss : Probe::kChanged;
 }
 
-// Starts loading an object's bytes at the place a slot names. Nobody has pinned it yet, and it may
-// be another object's by now: a load ahead has no effect but time.
+// Prefetches an object's bytes at the place that a slot names. The object is not pinned yet, and the
+// place may belong to another object. A useless prefetch costs time and has no other effect.
 [[gnu::always_inline]] inline void IndexReader::load_ahead(std::uint64_t slot,
                                                            const Word16& granule,
                                                            std::uint64_t bytes) const {
   const std::uint64_t at = slot_hint(slot, granule.load_relaxed()) * kHintUnitBytes;
   if (at >= pool_bytes_) return;
-    // Not by a function: GCC takes one that only prefetches for one that does nothing, and drops
-    // it.
+    // A macro, because GCC removes a function that only prefetches.
 #define MC_LOAD_LINE(line) __builtin_prefetch(reinterpret_cast<const void*>(line))
   std::uintptr_t line = pool_ + at;
   for (; bytes >= 8 * kLineBytes; bytes -= 8 * kLineBytes, line += 8 * kLineBytes) {
@@ -118,7 +117,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
       const int number = std::countr_zero(matches);
       const std::uint64_t slot = bucket.slots[number].load_acquire();
       if (((slot ^ hash) & kSlotTagMask) != 0) return Probe::kChanged;
-      if ((slot & kSlotEntryMask) == 0) continue;  // an empty one, and a hash whose tag is 0
+      if ((slot & kSlotEntryMask) == 0) continue;  // an empty slot, and a hash with tag 0
       const std::uint32_t id = slot_entry(slot);
       if (id >= max_entries_) continue;
       __builtin_prefetch(&entries_[id]);
@@ -126,8 +125,8 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
       if (ahead_bytes != 0) load_ahead(slot, bucket.granules[number], ahead_bytes);
       const Probe result = probe_entry(key, key_bytes, hash, pin, id, found);
       if (result != Probe::kMiss) return result;
-      // Another object's key. Either the tags are the same, or the key was replaced since the slot
-      // was read and its old entry reused; then the slot has changed too, and the key may be there.
+      // The entry holds another key. Either two keys have the same tag, or the agent reused the
+      // entry after the slot was read. In the second case the slot has changed: look again.
       if (bucket.slots[number].load_relaxed() != slot) return Probe::kChanged;
     }
     if (bucket.passed.load_relaxed() == 0) return Probe::kMiss;
@@ -138,13 +137,13 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
 
 bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                        FoundObject& found, std::uint64_t ahead_bytes) const {
-  // Each further round takes a change meanwhile; a damaged table must not keep the caller for ever.
+  // A further round needs a change by the agent. The limit protects against a damaged table.
   for (int round = 0; round < kMaxRounds; ++round) {
     const std::uint64_t generation = header_->generation.load_acquire();
     const Probe result = probe_table(key, key_bytes, hash, pin, generation, found, ahead_bytes);
     if (result == Probe::kHit) return true;
     acquire_fence();
-    // A miss counts only in a table that was current all the time.
+    // A miss counts only if the table stayed current.
     if (result == Probe::kMiss && header_->generation.load_relaxed() == generation) return false;
   }
   return false;
@@ -153,7 +152,7 @@ bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t has
 void IndexReader::prefetch(std::uint64_t hash) const {
   const TableDescriptor& table = header_->tables[header_->generation.load_relaxed() & 1];
   const std::uint64_t at = home_bucket(hash, table.bucket_count.load_relaxed()) * sizeof(Bucket);
-  // A number, not yet a pointer: a torn one loads nothing, and points nowhere either.
+  // An integer, not yet a pointer: a torn value prefetches nothing useful and forms no wild pointer.
   const std::uintptr_t line =
       reinterpret_cast<std::uintptr_t>(base_) + table.offset_bytes.load_relaxed() + at;
   __builtin_prefetch(reinterpret_cast<const void*>(line));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: looking a key up in the node index, wait-free, and pinning what was found.
-// Threads: any; each with pin slots of its own.
-// Owns nothing: the mapping must outlive it.
-// Trusts: the agent, but not blindly: numbers are bounded before they become addresses, so that a
-// torn
-//   or old table is a miss and not a fault.
+// Wait-free lookup of a key in the node index, with a pin on the object found.
+// Threads: any; each thread uses its own pin slots.
+// Owns: nothing. The mapping must outlive the reader.
+// Trusts: the agent, within bounds. The reader bounds each number before the number becomes an
+//   address, so a torn or old table causes a miss, never a fault.
 #pragma once
 
 #include <cstddef>
@@ -35,26 +34,26 @@ class IndexReader {
   std::uint64_t hash_seed() const { return header_->hash_seed; }
   const Entry& entry(std::uint32_t id) const { return entries_[id]; }
 
-  // The mapped pool, for find() to load ahead from.
+  // The mapped pool, from which find() prefetches.
   void set_pool(const std::byte* pool, std::uint64_t pool_bytes) {
     pool_ = reinterpret_cast<std::uintptr_t>(pool);
     pool_bytes_ = pool_bytes;
   }
 
-  // Looks for the live object with this key. pin: where to pin it, or null to only look; on a miss
-  // the slot is left clear. hash: hash_key(key, hash_seed()). ahead_bytes: so much of the object
-  // starts loading while its entry and key are looked at.
+  // Finds the live object with this key. hash: hash_key(key, hash_seed()). pin: the slot that
+  // receives the pin, or null for no pin; a miss leaves the slot clear. ahead_bytes: number of
+  // bytes of the object to prefetch while find() compares entry and key.
   bool find(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
             FoundObject& found, std::uint64_t ahead_bytes = 0) const;
-  // Starts loading the line that find() will look at first.
+  // Prefetches the cache line that find() reads first.
   void prefetch(std::uint64_t hash) const;
-  // When that has come: starts loading what it leads to, and so much of the object.
+  // Call after prefetch(): prefetches the entry, the key and `bytes` bytes of the object.
   void prefetch_object(std::uint64_t hash, std::uint64_t bytes) const;
 
-  // Copies the extents of a pinned object; returns their count. REQUIRES: capacity >=
-  // MC_MAX_EXTENTS.
+  // Copies the extents of a pinned object and returns the number of extents. REQUIRES: records has
+  // room for MC_MAX_EXTENTS.
   std::size_t extents(const FoundObject& found, ExtentRecord* records) const;
-  // True while the version that was found is still live.
+  // True while the found version is live.
   bool still_live(const FoundObject& found) const {
     acquire_fence();
     return entries_[found.entry].version.load_relaxed() == found.version;
@@ -67,7 +66,7 @@ class IndexReader {
   Probe probe_entry(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                     std::uint32_t id, FoundObject& found) const;
   void load_ahead(std::uint64_t slot, const Word16& granule, std::uint64_t bytes) const;
-  // Whether a table of so many buckets can be there.
+  // True if a table of bucket_count buckets fits at this offset.
   bool fits(std::uint64_t bucket_count, std::uint64_t offset) const {
     return bucket_count != 0 && bucket_count <= table_max_bytes_ / sizeof(Bucket) &&
            offset % kLineBytes == 0 && offset <= mapped_bytes_ - table_max_bytes_;
@@ -77,7 +76,8 @@ class IndexReader {
   const IndexHeader* header_ = nullptr;
   const Entry* entries_ = nullptr;
   const std::byte* keys_ = nullptr;
-  std::uint64_t table_max_bytes_ = 0;  // copied, as the two below: the header is not read twice
+  std::uint64_t table_max_bytes_ =
+      0;  // this and the next two: copies, so that the reader reads the header once
   std::uint64_t max_entries_ = 0;
   std::uint64_t max_keys_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;
@@ -85,13 +85,13 @@ class IndexReader {
   std::uint64_t pool_bytes_ = 0;
 };
 
-// Where a hash's home bucket is, and what its slots hold. Shared with the agent's writer.
+// Home bucket of a hash, and layout of a slot. The agent's index writer uses the same functions.
 inline std::uint64_t home_bucket(std::uint64_t hash, std::uint64_t bucket_count) {
   return ((hash & 0xffffffffu) * bucket_count) >> 32;
 }
 inline constexpr std::uint64_t kSlotTagMask = 0xffff000000000000ull;
 inline constexpr std::uint64_t kSlotEntryMask = 0xffffffffull;
-// hint: where the object's bytes begin, in kHintUnitBytes. The slot holds its lower half.
+// hint: offset of the object's bytes in units of kHintUnitBytes. The slot holds the lower half.
 inline std::uint64_t slot_value(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) {
   return (hash & kSlotTagMask) | (std::uint64_t{hint & 0xffffu} << 32) | (entry + 1u);
 }
@@ -104,7 +104,7 @@ inline std::uint32_t slot_entry(std::uint64_t slot) {
 inline std::uint32_t slot_hint(std::uint64_t slot, std::uint16_t upper_half) {
   return static_cast<std::uint32_t>(slot >> 32 & 0xffffu) | std::uint32_t{upper_half} << 16;
 }
-// Longest run of buckets that a key may stand away from home; a table that would need more grows.
+// Largest distance of a key from its home bucket. A table that would need more grows.
 inline constexpr std::uint64_t kMaxProbes = 64;
 
 }  // namespace mc::shm

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the byte map of the files that agent and clients share. Changing anything here
-// changes kLayoutVersion; tests/golden holds a file of each version. Trusts: nothing; a reader
-// checks magic, version and size before it uses an offset (check_header).
+// The byte map of the files that the agent and its clients share. A change here changes
+// kLayoutVersion; tests/golden holds a file of each version. Trusts: nothing. A reader checks magic,
+// version and size before the reader uses an offset (check_header).
 //
 //   index file (agent writes, clients map read-only)
 //     0        IndexHeader           one page
@@ -43,11 +43,11 @@ static_assert(sizeof(FileHeader) == kLineBytes);
 
 // ---- Index ------------------------------------------------------------------------------------
 
-// State of an entry, in the low byte of its version word. One atomic store of that word moves an
-// object from one state to the next; what a crash leaves is always one of them.
+// State of an entry, in the low byte of the entry's version word. One atomic store of that word
+// moves an object to the next state, so a crash always leaves a valid state.
 //
 //   kFree ──reserve──► kReserved ──commit──► kLive ──evict, remove, replace──► kLimbo ──► kFree
-//                          └──────abandon, owner gone──────► kFree   (no reader pins it any more)
+//                          └──────abandon, owner gone──────► kFree   (no reader pins the entry)
 enum class EntryState : std::uint8_t { kFree = 0, kReserved = 1, kLive = 2, kLimbo = 3 };
 
 inline constexpr std::uint64_t make_version(std::uint64_t sequence, EntryState state) {
@@ -58,24 +58,24 @@ inline constexpr EntryState state_of(std::uint64_t version) {
 }
 inline constexpr std::uint64_t sequence_of(std::uint64_t version) { return version >> 8; }
 
-// A line of fields, and beside it a line for the key, which a reader can thus load at once.
+// One cache line of fields and one for a short key. A reader loads both lines in parallel.
 inline constexpr std::size_t kShortKeyBytes = 64;
 struct alignas(2 * kLineBytes) Entry {
   Word64 version;
-  Word64 hash;      // kLive, kLimbo: of the key. kReserved: the owner's session id
-  Word64 extent;    // one extent: its offset in the pool; several: reference of the extent record
-  Word64 length;    // bytes of the object; kReserved: bytes reserved
-  Word64 checksum;  // kReserved: the request it was granted to
-  Word64 key;       // KeyField
-  Word64 parent_hash;  // of the parent's key; 0: none. kReserved: the channel of that request
+  Word64 hash;         // kLive, kLimbo: hash of the key. kReserved: session id of the owner
+  Word64 extent;       // one extent: offset in the pool; several: reference to the extent record
+  Word64 length;       // bytes of the object; kReserved: bytes reserved
+  Word64 checksum;     // kReserved: id of the request that the agent granted
+  Word64 key;          // KeyField
+  Word64 parent_hash;  // hash of the parent's key; 0: none. kReserved: channel of that request
   Word64 attributes;   // AttributeField
   unsigned char short_key[kShortKeyBytes];
 };
 static_assert(sizeof(Entry) == 2 * kLineBytes && offsetof(Entry, short_key) == kLineBytes);
 
-// Entry::key: where the key is. Records are counted in units of 16 bytes.
+// Entry::key: the place of the key. Record numbers count units of 16 bytes.
 struct KeyField {
-  std::uint32_t record;  // of a key that is not short; else 0
+  std::uint32_t record;  // number of a long key's record; 0 for a short key
   std::uint16_t key_bytes;
   std::uint8_t extent_count;
   std::uint8_t pin;  // mc_pin
@@ -90,17 +90,17 @@ static_assert(sizeof(KeyField) == 8 && sizeof(AttributeField) == 8);
 inline constexpr std::uint64_t kRecordUnitBytes = 16;
 inline constexpr std::uint32_t kMaxArenas = 64;
 
-// One extent of an object that has several; an extent record is an array of these.
+// One of several extents of an object. An extent record is an array of ExtentRecord.
 struct ExtentRecord {
   std::uint64_t offset_bytes;
   std::uint64_t length_bytes;
 };
 
-// A bucket: six slots and the number of entries that wanted this bucket, or had to pass it, and
-// stand in a later one. Where an object's bytes begin is told here too, so that a reader can load
-// them while it still waits for the entry. That is a hint: what is read is what the entry says.
+// A bucket: six slots, and the number of entries that overflowed from this bucket into a later
+// bucket. A slot also names the place of the object's bytes, so that a reader can load the bytes
+// while the entry's cache line is on its way. The place is a hint: the entry decides.
 //
-//   slot       63 tag: uppermost bits of the hash 48 │ 47 granule 32 │ 31 entry's number plus one 0
+//   slot       63 tag: uppermost bits of the hash 48 │ 47 granule 32 │ 31 entry number + 1  0
 //   granules   upper 16 bits of the slot's granule: the offset of the only extent, in 256 bytes
 inline constexpr std::size_t kBucketSlots = 6;
 inline constexpr std::uint64_t kHintUnitBytes = 256;
@@ -127,29 +127,29 @@ struct alignas(kLineBytes) IndexHeader {
   std::uint64_t max_entries;
   std::uint64_t keys_offset;
   std::uint64_t max_keys_bytes;
-  // Of the namespace, for an agent that finds the file without a configuration for it.
+  // Facts about the namespace, for an agent that finds the file but no configuration.
   std::uint64_t capacity_bytes;
   std::uint32_t isolated;
   std::uint32_t clustered;
   char policy[16];
   // Written by the agent only.
-  alignas(kLineBytes) Word64 generation;  // its lowest bit chooses the current table
+  alignas(kLineBytes) Word64 generation;  // the lowest bit selects the current table
   TableDescriptor tables[2];
   alignas(kLineBytes) Word64 pool_bytes;  // reserved and usable
   Word64 pool_max_bytes;                  // of the pool file
   Word64 arena_count;
   Word64 next_sequence;        // larger than every version ever published
-  Word64 committing_group;     // not 0: this group is being published
-  Word64 entry_count;          // entries ever used: what recovery must look at
-  Word64 agent_incarnation;    // of the agent that serves now
+  Word64 committing_group;     // the group that the agent is publishing; 0: none
+  Word64 entry_count;          // entries ever used: recovery reads all of these
+  Word64 agent_incarnation;    // incarnation of the agent that serves now
   Word64 keys_reserved_bytes;  // of the key heap
   alignas(kLineBytes) Word64 arena_bytes[kMaxArenas];  // reserved, of each arena
-  // A reservation that is becoming an object: its entry's number plus one (0: none) and its owner,
-  // since the words of the entry that say so are being overwritten.
+  // The reservation that the agent is publishing: entry number + 1 (0: none) and the owner. The
+  // agent overwrites both words of the entry meanwhile.
   alignas(kLineBytes) Word64 publishing_entry;
   Word64 publishing_session;
-  // The processor its loop was last seen on, plus one: who waits there for an answer has to let the
-  // agent have it. 0: not known.
+  // Last known processor of the agent's loop, plus one; 0: unknown. A client that waits on this
+  // processor yields the processor to the agent.
   alignas(kLineBytes) Word32 agent_core;
 };
 static_assert(sizeof(IndexHeader) <= kPageBytes);
@@ -161,7 +161,7 @@ inline constexpr std::uint32_t kPinSlots = MC_MAX_VIEWS_PER_CHANNEL + 1;
 inline constexpr std::uint32_t kTouchSlots = 16384;
 inline constexpr std::uint64_t kArgumentBytes = 1u << 20;
 
-// What travels in a ring: eight words, the first of which publishes the rest.
+// A record of a ring: eight words. The first word publishes the others.
 struct alignas(kLineBytes) RingSlot {
   Word64 words[8];
 };
@@ -173,9 +173,9 @@ inline constexpr std::uint32_t kClientInFutex = 1;  // wake it with a futex
 inline constexpr std::uint32_t kClientInPoll = 2;   // signal its eventfd
 
 struct ChannelHeader {
-  alignas(kLineBytes) Word32 agent_asleep;   // agent: 1 before it stops looking at this ring
+  alignas(kLineBytes) Word32 agent_asleep;   // agent: 1 before the agent stops polling this ring
   Word32 epoch;                              // agent: the rings' epoch; 0: not open
-  Word32 touch_round;                        // agent: counts how often it took the touches in
+  Word32 touch_round;                        // agent: counts drains of the touch ring
   alignas(kLineBytes) Word32 client_asleep;  // client: see above
   alignas(kLineBytes) Word32 touch_head;     // client: touches ever written
   alignas(kLineBytes) Word64 padding;

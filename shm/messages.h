@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client-agent contract: what travels in the rings and over the socket.
+// The contract between client and agent: messages in the rings and on the socket.
 // Threads: values only.
-// Trusts: nothing. Everything the agent receives goes through decode_request(), ArgumentReader or
-//   decode_control(), which copy, check, and give values or nothing.
+// Trusts: nothing. The agent receives bytes only through decode_request(), ArgumentReader and
+//   decode_control(), which copy, check, and return a value or nothing.
 #pragma once
 
 #include <array>
@@ -43,13 +43,13 @@ inline constexpr std::uint16_t kLastOp = 9;
 inline constexpr std::uint16_t kFlagUpsert = 1;
 inline constexpr std::uint16_t kFlagGroup = 2;  // all items or none
 inline constexpr std::uint16_t kFlagLocal = 4;  // puts: do not wait for the cluster to know
-// Reservations: the client will offer the bytes in its staging instead, for another host to hold,
-// so that there is no use in waiting until the deadline.
+// Reservations: do not wait for room until the deadline. If the pool is full, the client offers the
+// bytes in its staging memory, for another host to hold.
 inline constexpr std::uint16_t kFlagElsewhere = 8;
 inline constexpr std::uint16_t kKnownFlags = 15;
 
-// Reservations of the same number of these units are interchangeable: a client's reservation cache is kept by
-// them.
+// Reservations of the same number of units are interchangeable: a client's reservation cache has one
+// list for each number.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
 
 struct Request {
@@ -59,7 +59,7 @@ struct Request {
   std::uint32_t item_count;
   std::uint32_t argument_offset;  // in Channel::arguments
   std::uint32_t argument_bytes;
-  std::uint32_t touch_head;  // drain touches up to here first
+  std::uint32_t touch_head;  // the agent first drains touches up to this count
   std::uint32_t reserved;
   std::uint64_t deadline_ns;
   std::uint64_t a;
@@ -67,12 +67,12 @@ struct Request {
 };
 static_assert(sizeof(Request) == sizeof(RecordWords));
 
-// What became of one item. With item_count == 1 it stands in the completion, else in an array at
-// the start of the arguments.
+// The result of one item. If item_count is 1, the completion holds the result; otherwise an array at
+// the start of the arguments holds the results.
 struct ItemResult {
   std::int32_t status;
   std::uint32_t refill_entry;   // a new reservation of the size just used, or kNoRefill
-  std::uint64_t refill_offset;  // of its only extent; kExists: the object's length, or 0
+  std::uint64_t refill_offset;  // offset of the only extent; kExists: length of the object, or 0
 };
 inline constexpr std::uint32_t kNoRefill = 0xffffffff;
 
@@ -95,7 +95,7 @@ struct PutItem {
   std::uint64_t parent_hash;
   std::uint64_t staging_offset;
   std::uint32_t pin_ttl_s;
-  std::uint32_t replicas;  // wanted in the cluster; 0: 1
+  std::uint32_t replicas;  // number of replicas in the cluster; 0 means 1
   // key bytes follow, padded to 8
 };
 static_assert(sizeof(PutItem) == 48);
@@ -117,17 +117,17 @@ inline std::uint32_t result_bytes(std::uint32_t item_count) {
 inline RecordWords to_words(const Request& request) { return std::bit_cast<RecordWords>(request); }
 inline RecordWords to_words(const Completion& c) { return std::bit_cast<RecordWords>(c); }
 
-// A status that came from another process: a number that none has becomes MC_INTERNAL.
+// A status from another process. An unknown number becomes MC_INTERNAL.
 inline constexpr std::int32_t known_status(std::int32_t status) {
   return status >= MC_OK && status <= MC_INTERNAL ? status : MC_INTERNAL;
 }
 
-// Checks a copied record: operation, flags, counts, and that its arguments lie inside the arena.
+// Checks operation, flags, counts and argument range of a copied record.
 std::optional<Request> decode_request(const RecordWords& words);
 std::optional<Completion> decode_completion(const RecordWords& words);
 
-// Walks the items of a request in memory that the client may change meanwhile: each item and its
-// key are copied out before they are looked at.
+// Reads the items of a request. The client may change the memory at any time, so next() copies an
+// item and its key before checking the copy.
 class ArgumentReader {
  public:
   // arguments: the whole arena; request: as decode_request() returned it.
@@ -136,11 +136,11 @@ class ArgumentReader {
         end_(arguments + request.argument_offset + request.argument_bytes) {}
 
   struct Item {
-    Item() : fields{} {}  // the key's kilobyte is not worth clearing for every request
+    Item() : fields{} {}  // clearing the 1-KiB key for every request would cost time
     PutItem fields;
     alignas(8) unsigned char key[MC_MAX_KEY_BYTES];
   };
-  // False: the arguments end early or an item is malformed. item is then not to be used.
+  // False: the arguments end early or an item is malformed; the caller must not use the item.
   bool next(Item& item);
 
  private:
@@ -157,10 +157,10 @@ enum class ControlType : std::uint32_t {
   kOpenStaging = 4,  // client: value = bytes
   kAnswer = 5,       // agent: to 3 and 4; kOpenStaging carries a descriptor
   kAdmin = 6,        // client: JSON text follows
-  kGoodbye = 8,      // client: nothing of this session is used any more
+  kGoodbye = 8,      // client: the client uses nothing of this session any more
   kAdminAnswer = 7,  // agent: a part of the JSON answer follows; value = 1: more parts come
-  kReservationCacheWanted =
-      9,  // agent, unasked: a pool shrinks; what the client has in reservation cache is in the way
+  // agent, unasked: the pool shrinks; the client must return its cached reservations
+  kReservationCacheWanted = 9,
   kGiveBack = 10,  // client: numbers of reservations (32 bits each) follow. Answered like 3
 };
 
@@ -198,17 +198,17 @@ struct Welcome {
   std::uint64_t index_bytes = 0;
   std::uint64_t pool_max_bytes = 0;
   std::uint64_t session_bytes = 0;
-  std::uint64_t reservation_cache_bytes =
-      0;                    // reservations a channel may hold in reservation cache
-  std::uint32_t epoch = 0;  // of the rings
+  std::uint64_t reservation_cache_bytes = 0;  // limit of a channel's reservation cache
+  std::uint32_t epoch = 0;                    // epoch of the rings
   std::uint32_t channel_count = 0;
   std::uint32_t isolated = 0;
   std::uint32_t resumed = 0;
-  std::uint32_t clustered = 0;  // what is not here may be elsewhere: kFetch, kExists
+  std::uint32_t clustered = 0;  // other hosts may hold an object: kFetch, kExists
   std::uint32_t reserved = 0;
 };
 
-// The fixed part of a message of type T, or nullopt if bytes are not one. text: what follows it.
+// Decodes the fixed part of a message of type T; nullopt if the bytes are no such message. text:
+// receives the text behind the fixed part.
 template <typename T>
 std::optional<T> decode_control(std::span<const std::byte> bytes, ControlType type,
                                 std::string_view* text = nullptr) {
