@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: questions and orders to an agent over its socket, as JSON: what mcctl speaks.
-// Threads: any; each call is a connection of its own.
-// Trusts: nothing the agent says beyond its being JSON; missing fields read as null.
+// What it is: questions and orders to an agent over its socket, in JSON, as mcctl sends them.
+// Threads: any thread. Each call opens a new connection.
+// Trusts: the agent sends JSON. Missing fields read as null.
 //
 // Requests are objects with a "verb". Answers:
 //   {"verb":"status"}    -> {"version","pid","uptime_s","node_id","incarnation","ready",
 //                            "namespaces":[{"name","mode","policy","pool_bytes","reserved_bytes",
 //                              "used_bytes","capacity_bytes","objects","limbo_bytes","reservations",
 //                              "index_bytes","puts","put_bytes","put_existing","evictions",
-//                              "evicted_bytes","removes","no_space","touches","recovered","set_aside",
-//                              "corrupt","verified"}],
+//                              "evicted_bytes","removes","no_space","touches","recovered",
+//                              "set_aside","corrupt","verified"}],
 //                            "sessions":[{"id","pid","uid","label","namespace","channels",
 //                              "reserved_bytes","pinned_objects","suspected","age_s","requests"}]}
 //   {"verb":"ls","namespace","prefix","cursor","limit"}
@@ -20,17 +20,17 @@
 //                              "used_bytes","max_bytes","arenas","huge_pages"}]}
 //   {"verb":"resize","namespace","pool_bytes"} -> the segment, as above, when the work has begun
 //   {"verb":"config"}    -> {"options":[{"name","value","default","source","help"}]}
-// Of an agent in a cluster, answered when a master or a peer has answered:
-//   {"verb":"cluster"}   ->
-//   {"agent":{"node","master_ready","epoch","members","locations","counters",
-//                            "misses"}, "master":{"entries","members",…} or "master_error"}
+// An agent in a cluster also answers these, after a master or a peer has answered:
+//   {"verb":"cluster"}   -> {"agent":{"node","master_ready","epoch","members","locations",
+//                              "counters","misses"},
+//                            "master":{"entries","members",…} or "master_error"}
 //   {"verb":"nodes"}     -> {"nodes":[{"node","incarnation","address","state","self","reachable",
-//                            "capacity_bytes","used_bytes","objects"}]}
-//   {"verb":"where","namespace","key"} ->
-//   {"found","recovering","version","bytes","replicas_wanted","parts","missing_parts",
-//                            "holders":[{"node","address","self"}]}
+//                              "capacity_bytes","used_bytes","objects"}]}
+//   {"verb":"where","namespace","key"}
+//                        -> {"found","recovering","version","bytes","replicas_wanted","parts",
+//                            "missing_parts","holders":[{"node","address","self"}]}
 //   {"verb":"where","namespace","keys"} -> {"holders":[[node,…],…]} for each of at most 256 keys
-//   {"verb":"replicate","namespace","key","replicas"} -> {} when this host holds it
+//   {"verb":"replicate","namespace","key","replicas"} -> {} if this host holds the object
 //   {"verb":"drain","node","stop"} -> {"copied","failed","unplaced","seen","done"}
 //   {"verb":"rails"}     -> {"read_bytes","written_bytes","served_bytes",
 //                            "peers":[{"node","address","reachable","rails":[{"name","health",
@@ -52,14 +52,14 @@
 
 namespace mc::client {
 
-// The socket mc_open() would use for agent = null: $MC_AGENT, else the first that exists of
+// The socket path of mc_open() with agent = null: $MC_AGENT, else the first existing path of
 // /run/mc/agent.sock and /dev/shm/mc-UID/agent.sock, else the latter.
 std::string default_agent_socket();
 
 Result<Json::Value> admin_call(const std::string& socket_path, const Json::Value& request,
                                std::uint64_t timeout_ns = MC_DEFAULT_TIMEOUT_NS);
-// The same as text, on a connection to the agent that is not used for anything else. Errors: also
-// what the agent's answer says.
+// The same with texts, on a connection without other traffic. Errors: also those in the agent's
+// answer.
 Result<std::string> admin_exchange(const Fd& connection, std::string_view request,
                                    std::uint64_t timeout_ns);
 

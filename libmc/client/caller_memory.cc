@@ -9,7 +9,7 @@ namespace mc::client {
 
 namespace {
 
-// The device that has the range; kHost without a driver.
+// The device that owns the range; kHost without a driver.
 Result<int> device_of(const std::byte* address, std::uint64_t bytes) {
   const DeviceDriver* const driver = DeviceDriver::found();
   return driver == nullptr ? DeviceDriver::kHost : driver->device_of(address, bytes);

@@ -26,12 +26,12 @@ constexpr std::uint64_t kFirstBackoffNs = 2000000;
 constexpr std::uint64_t kMaxBackoffNs = 100000000;
 constexpr std::uint64_t kHelloTimeoutNs = 5000000000;
 constexpr int kNudgeMs = 100;
-constexpr std::size_t kGivenBackAtOnce = 2048;  // does not hold the agent's loop up
+constexpr std::size_t kGivenBackAtOnce = 2048;  // limits the time that the agent's loop is blocked
 
 std::atomic<std::uint64_t> next_serial{1};
 std::atomic<EmbeddedFactory> embedded_factory{nullptr};
 
-// Counts the forks that led to this process, so that a child knows its inherited clients.
+// Counts the forks that led to this process, so that a child recognises inherited clients.
 std::atomic<std::uint32_t> fork_generation{0};
 void count_forks() {
   static std::once_flag once;
@@ -66,7 +66,8 @@ struct Client::Registry {
   std::vector<Channel*> idle;
 };
 
-// The channels of one thread. They go back to their clients when the thread ends.
+// The channels of a thread. The destructor returns the channels to their clients when the thread
+// ends.
 struct ThreadChannels {
   struct Held {
     std::uint64_t serial;
@@ -107,7 +108,7 @@ Channel* Client::assign_channel() {
   }
   Channel* channel = lease_channel();
   if (channel == nullptr) return nullptr;
-  // Clients that were closed meanwhile leave dead entries behind.
+  // Closed clients leave expired entries behind.
   std::erase_if(thread_channels.held, [](const auto& held) { return held.registry.expired(); });
   thread_channels.held.push_back({serial_, channel, registry_});
   return channel;
@@ -120,7 +121,7 @@ Channel* Client::lease_channel() {
     registry_->idle.pop_back();
     return channel;
   }
-  // The last one is for all threads that find none of their own.
+  // The last channel is shared by all threads that have no private channel.
   if (registry_->all.size() + 1 >= texts_.channel_count) return nullptr;
   const auto number = static_cast<std::uint32_t>(registry_->all.size());
   registry_->all.push_back(std::make_unique<Channel>(this, number));
@@ -186,7 +187,7 @@ Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
     return fail(MC_UNSUPPORTED,
                 "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
   }
-  DeviceDriver::find();  // before the first address of a device can be passed
+  DeviceDriver::find();  // before the first device address can be passed
   auto client = std::unique_ptr<Client>(new Client(options, std::move(connector)));
   if (Status status = client->start(); !status.ok()) return fail(status);
   return client;
@@ -223,7 +224,8 @@ Status Client::start() {
       adopt(std::move(*connection));
       break;
     }
-    // An agent that ended after it had accepted will be back like one that is starting.
+    // An agent that exited after it accepted the connection is treated like an agent that is
+    // starting.
     const bool again = connection.error().code() == MC_AGENT_UNAVAILABLE;
     if (!again || now_ns() >= deadline_ns || stop_within(kFirstBackoffNs)) {
       return connection.error();
@@ -236,7 +238,7 @@ Status Client::start() {
     held.set_value();
     watch_agent();
   });
-  // Before the first channel opens the agent must find the beacon held.
+  // The agent must find the beacon held before the first channel opens.
   beacon_held.wait();
   return {};
 }
@@ -249,7 +251,8 @@ Client::~Client() {
   const Current now = current();
   if (!inherited_by_fork() && now.connection.link) {
     std::lock_guard lock(control_mutex_);
-    // An agent that does not answer learns of the end from the closed socket and the process' end.
+    // If the agent does not answer, the agent learns of the end from the closed socket or the end
+    // of this process.
     static_cast<void>(
         ask(*now.connection.link, shm::ControlType::kGoodbye, 0, kHelloTimeoutNs).has_value());
   }
@@ -261,7 +264,7 @@ void Client::adopt(Connection connection) {
   if (connection_.memory != connection.memory && staging_) {
     old_staging_.push_back(std::exchange(staging_, nullptr));
   }
-  // Of a session that went on only the bells are old, and channels hold those until they follow.
+  // If the session went on, only the bells are old. Channels hold the old bells until the channels follow.
   std::erase_if(old_connections_,
                 [&](const Connection& old) { return old.memory == connection.memory; });
   connection_ = std::move(connection);
@@ -282,7 +285,7 @@ bool Client::inherited_by_fork() const { return fork_generation_ != fork_generat
 
 bool Client::stop_within(std::uint64_t ns) const { return wait_readable(stop_event_.get(), ns); }
 
-// Holds the beacon and waits for the end of the connection, again and again.
+// Holds the beacon and waits for the end of the connection, in a loop.
 void Client::watch_agent() {
   std::unique_ptr<shm::BeaconHold> hold;
   std::shared_ptr<Memory> held = current().connection.memory;
@@ -305,7 +308,7 @@ void Client::watch_agent() {
     if (entries[2].revents != 0) drain_eventfd(queue_event_.get());
     nudge_queues();
     if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) {
-      // An answer that another thread waits for, or the agent wants something.
+      // Either an answer for another thread arrived, or the agent wants the reservations back.
       if (entries[0].revents != 0) give_back_reservation_cache(now);
       continue;
     }
@@ -314,8 +317,8 @@ void Client::watch_agent() {
   }
 }
 
-// Gives the agent all reservations that wait in reservation cache, if it has asked for them. They are this
-// thread's from the moment they left the reservation cache: no channel writes there any longer.
+// Returns all cached reservations to the agent if the agent asked for them. Once a reservation has
+// left the cache, only this thread uses the reservation; no channel writes there any longer.
 void Client::give_back_reservation_cache(const Current& now) {
   std::lock_guard control(control_mutex_);
   Link& link = *now.connection.link;
@@ -333,8 +336,8 @@ void Client::give_back_reservation_cache(const Current& now) {
     const std::size_t count = std::min(kGivenBackAtOnce, entries.size() - at);
     const std::string_view text(reinterpret_cast<const char*>(entries.data() + at),
                                 count * sizeof entries[0]);
-    // Whether the agent has heard it is unknown after a failure, so they are not used again; the
-    // session's end gives them back.
+    // After a failure, the client does not know whether the agent received the list. So the client
+    // does not use these reservations again; the end of the session returns them.
     if (!ask(link, shm::ControlType::kGiveBack, 0, kHelloTimeoutNs, text)) return;
   }
 }

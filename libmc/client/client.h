@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client of the agent: its connection, which follows the agent across restarts, and
-// the
-//   channels of its threads.
+// What it is: a client of the agent. The client follows the agent across restarts and owns the channels of
+//   the client's threads.
 //
 //   open ──► connected ──agent gone──► reconnecting ──session resumed──► connected
 //                                          ├──session unknown: a new one──► connected
 //                                          └──refused for good──► lost
-// Threads: any; a thread of its own holds the beacon and watches the socket.
-// Owns: channels, connections old and new (old memory stays mapped: views may point there).
+//
+// Threads: any thread may call. The watcher thread holds the beacon and watches the socket.
+// Owns: the channels, the current connection and old connections. Old memory stays mapped, because
+//   views may point into it.
 #pragma once
 
 #include <atomic>
@@ -26,20 +27,20 @@
 
 namespace mc::client {
 
-// Where connections come from: a socket path, or an agent inside this process.
+// Makes connections: to a socket path, or to an agent inside this process.
 class Connector {
  public:
   virtual ~Connector() = default;
   virtual Result<Fd> connect(std::uint64_t timeout_ns) = 0;
 };
 std::unique_ptr<Connector> make_socket_connector(std::string path);
-// Set once by the library that contains the agent core (shared/libmc.cc, or a program's main).
+// Called once by the library that contains the agent core (shared/libmc.cc, or a program's main).
 using EmbeddedFactory = Result<std::unique_ptr<Connector>> (*)(const char* config);
 void set_embedded_factory(EmbeddedFactory factory);
 
 class CompletionQueue;
 
-// A channel for the length of a call. A shared one is locked meanwhile.
+// Use of a channel for the length of a call. A shared channel stays locked for that time.
 class ChannelUse {
  public:
   ChannelUse() = default;
@@ -67,32 +68,33 @@ class Client {
   Current current() const;
   std::uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
   std::uint64_t default_timeout_ns() const { return timeout_ns_; }
-  // MC_OK, or why this client can never be used again.
+  // MC_OK, or the reason why this client can never be used again.
   Status lost() const;
   bool inherited_by_fork() const;
 
-  // This thread's channel. Errors: MC_FORKED, and what lost() says; it waits for an agent that is
-  // away no longer than the deadline.
+  // Returns this thread's channel. If the agent is away, the call waits for the agent until the
+  // deadline. Errors: MC_FORKED, and the status of lost().
   Result<ChannelUse> channel(std::uint64_t deadline_ns);
-  // The same without any check or wait, for a thread that has one: null if anything is unusual.
+  // Returns this thread's channel without any check or wait. Null: the thread has no channel yet,
+  // or the session changed.
   Channel* quick_channel();
-  // A channel nobody else gets, for a completion queue; null when all are in use.
+  // Leases an exclusive channel to a completion queue; null if all channels are in use.
   Channel* lease_channel();
   void return_channel(Channel* channel);
-  // A queue whose owner is to look at it now and then while something is outstanding: its agent may
-  // go away, or come back, without a bell.
+  // Registers a queue for nudges. While requests are outstanding, the owner of the queue must look
+  // at the queue now and then: an agent may go away or come back without ringing the bell.
   void add_queue(CompletionQueue* queue);
   void forget_queue(CompletionQueue* queue);
   Status open_channel(Link& link, std::uint32_t number, std::uint64_t deadline_ns);
 
-  // The session memory, of this connection or an earlier one, in which a pin slot lies; null for
-  // none.
+  // The session memory, of this or an earlier connection, that contains a pin slot; null if none
+  // does.
   std::shared_ptr<Memory> memory_of_pin(const shm::Word64* pin) const;
 
-  // A connection of its own to the agent, for a question of admin.h.
+  // Opens a separate connection to the agent for a question of admin.h.
   Result<Fd> connect_to_ask(std::uint64_t timeout_ns) { return connector_->connect(timeout_ns); }
 
-  // Session memory, made on first use.
+  // Session memory, allocated at first use.
   Result<std::shared_ptr<Staging>> staging(std::uint64_t deadline_ns);
   std::shared_ptr<Staging> staging_if_any() const;
 
@@ -113,7 +115,7 @@ class Client {
   HelloTexts texts_;
   std::uint64_t timeout_ns_;
   std::uint64_t staging_bytes_;
-  std::uint64_t serial_;  // of this client in the process; never reused
+  std::uint64_t serial_;  // number of this client in the process; never reused
   std::uint32_t fork_generation_;
   std::atomic<std::uint64_t> generation_{0};
 
@@ -123,14 +125,14 @@ class Client {
   Status lost_;
   std::shared_ptr<Staging> staging_;
   std::vector<std::shared_ptr<Staging>> old_staging_;
-  std::mutex control_mutex_;  // one question at a time on the socket
+  std::mutex control_mutex_;  // serialises questions on the socket
 
   std::shared_ptr<Registry> registry_;
   std::unique_ptr<Channel> shared_channel_;
   std::mutex shared_channel_mutex_;
   std::mutex queues_mutex_;
   std::vector<CompletionQueue*> queues_;
-  Fd queue_event_;  // the first queue has come
+  Fd queue_event_;  // signalled by the first queue
   Fd stop_event_;
   std::thread watcher_;
 };

@@ -44,7 +44,8 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Client& client)
   if (Status status = queue->begin(now_ns() + client.default_timeout_ns()); !status.ok()) {
     return fail(status);
   }
-  // Asked for now, so that no submission has to wait for it; one that finds none keeps a copy.
+  // Allocate staging now, so that no submission waits for it. A submission without staging keeps a
+  // private copy of the value.
   if (queue->channel_->memory().isolated) {
     static_cast<void>(client.staging(now_ns() + client.default_timeout_ns()).has_value());
   }
@@ -65,7 +66,7 @@ CompletionQueue::~CompletionQueue() {
   client_.return_channel(channel_);
 }
 
-// Cancels what is outstanding and waits for its end, as long as the agent has to answer.
+// Cancels outstanding requests and waits for the end of each, as long as the agent must answer.
 void CompletionQueue::finish_everything() {
   std::vector<std::uint64_t> outstanding;
   {
@@ -87,7 +88,7 @@ void CompletionQueue::finish_everything() {
   }
 }
 
-// Follows the client to its current connection. Errors: as Channel::join.
+// Follows the client to the current connection. Errors: as Channel::join().
 Status CompletionQueue::begin(std::uint64_t deadline_ns) {
   if (client_.inherited_by_fork()) return Status(MC_FORKED);
   if (Status status = client_.lost(); !status.ok()) return status;
@@ -111,14 +112,16 @@ void CompletionQueue::follow_connection() {
 
 int CompletionQueue::fd() { return epoll_.get(); }
 
-// Without the lock: a caller of poll() may hold it, and wait for the client meanwhile.
+// Runs without the lock, because a caller of poll() may hold the lock while it waits for the
+// client.
 void CompletionQueue::nudge() {
   if (outstanding_.load(std::memory_order_relaxed) > 0) signal_eventfd(event_.get());
 }
 
 std::size_t CompletionQueue::poll(mc_completion* completions, std::size_t capacity) {
   std::lock_guard lock(mutex_);
-  // Taken before looking, so that what arrives meanwhile makes the descriptor readable again.
+  // Drain the events before the look at the completions. An arrival after the drain makes the
+  // descriptor readable again.
   epoll_event events[4];
   while (::epoll_wait(epoll_.get(), events, 4, 0) == 4) {
   }
@@ -153,7 +156,7 @@ void CompletionQueue::add_ready(const mc_completion& completion) {
   signal_eventfd(event_.get());
 }
 
-// Takes in what the agent has answered and sends what can be sent.
+// Takes in the agent's answers and sends waiting requests.
 void CompletionQueue::pump() {
   const std::uint64_t now = now_ns();
   const bool connected = begin(now).ok();
@@ -179,7 +182,7 @@ void CompletionQueue::pump() {
     again = false;
     if (connected && channel_->anything_in_flight()) {
       channel_->arm_eventfd();
-      // What was answered before the bell was armed rings no bell.
+      // Answers that came before the bell was armed ring no bell, so look once more.
       for (Operation& operation : operations_) {
         channel_->reap();
         for (const Item& item : operation.items) {
@@ -302,8 +305,8 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
   return {};
 }
 
-// Puts the value where the agent can see it, if there is a place at once; else into a buffer.
-// Errors: those of copies from devices.
+// Copies the value into shared memory if there is room at once, else into a private buffer. Errors:
+// those of copies from devices.
 Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piece_count) {
   const Memory& memory = channel_->memory();
   item.memory = &memory;
@@ -363,7 +366,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
   const bool is_put = item.verb == Verb::kPut;
   const bool staged = channel_->memory().isolated || item.elsewhere;
   if (is_put && !item.placed && !item.buffer.empty() && staged) {
-    // Staging may have come back since.
+    // Staging may have room by now.
     const mc_slice whole{item.buffer.data(), item.buffer.size()};
     if (!place(item, &whole, 1).ok() || !item.placed) return;
   }
@@ -375,7 +378,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
   const std::uint32_t bytes = reserving ? static_cast<std::uint32_t>(sizeof(shm::ReservedItem))
                                         : encoded_bytes(item.key.size());
   auto ticket = channel_->prepare(bytes);
-  if (!ticket) return;  // the ring is full; the next pump tries again
+  if (!ticket) return;  // the ring is full; the next pump() tries again
   item.ticket = *ticket;
   if (reserving) {
     item.phase = Phase::kReserving;
@@ -397,7 +400,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
                    operation.deadline_ns);
 }
 
-// False: nobody else can be asked either.
+// False: no other host can be asked either.
 bool CompletionQueue::offer_elsewhere(Item& item, mc_status status) {
   if (!may_offer_elsewhere(*channel_, Status(status)) || item.elsewhere) return false;
   auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
@@ -437,7 +440,7 @@ void CompletionQueue::on_reserved(Operation& operation, Item& item) {
   item.fields.want_refill = channel_->reservation_cache_wants(item.reserved.length) ? 1 : 0;
   const mc_slice whole{item.buffer.data(), item.buffer.size()};
   item.fields.checksum = item.hash;
-  // From a buffer of our own: no device can refuse it.
+  // The source is a private buffer in host memory, so no device can refuse the copy.
   static_cast<void>(copy_into(*item.memory, item.reserved, &whole, 1, &item.fields.checksum).ok());
   item.buffer = {};
   item.placed = true;
@@ -500,7 +503,7 @@ void CompletionQueue::ask(Operation& operation, Item& item) {
   std::uint32_t slot = 0;
   if (item.verb == Verb::kGet) {
     item.pin = channel_->free_pin();
-    if (item.pin == nullptr) return;  // all are held by questions under way; the next pump
+    if (item.pin == nullptr) return;  // questions in flight hold all pins; retry in the next pump()
     item.pin->store_relaxed(shm::kPinWanted);
     slot = channel_->slot_of(item.pin);
   }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asynchronous forms: a queue with a channel of its own, on which requests go on
-// while
-//   their callers do something else. It moves when somebody submits, polls or waits.
+// What it is: the queue behind the asynchronous calls. The queue has a separate channel. Requests make
+//   progress only when a thread submits, polls or waits.
 //
-//   put item:   copied ──reservation in reservation cache──► in the pool ──kPut──► done
-//                  └──none──► in a private buffer ──kReserve──► in the pool ──kPut──► done
-//   get item:   done at once, or ──kFetch──► lent by the agent ──► copied; exists: ──kExists──►
-//   done
-// Threads: any; one lock. Owns: its channel and everything in flight on it.
+//   put item:  copied ──cached reservation──► in the pool ──kPut──► done
+//                 └──no reservation──► in a private buffer ──kReserve──► in the pool ──kPut──► done
+//   get item:  done at once, or ──kFetch──► pinned by the agent ──► copied ──► done
+//   exists:    done at once, or ──kExists──► done
+//
+// Threads: any thread; one lock (mutex_).
+// Owns: the channel and all requests in flight on the channel.
 #pragma once
 
 #include <atomic>
@@ -39,35 +40,36 @@ class CompletionQueue {
              std::uint64_t user_data, std::uint64_t* request);
   Status remove(const mc_slice* keys, std::size_t count, std::uint64_t deadline_ns,
                 std::uint64_t user_data, std::uint64_t* request);
-  // What an earlier look on this host has left as MC_NOT_FOUND is asked of the cluster. items, and
-  // what they point to, and statuses belong to the queue until the completion.
+  // Asks the cluster about items that an earlier look-up on this host left as MC_NOT_FOUND. items,
+  // the memory that they point to, and statuses belong to the queue until the completion.
   Status get(mc_get_item* items, std::size_t count, std::uint64_t deadline_ns,
              std::uint64_t user_data, std::uint64_t* request);
   Status exists(const mc_slice* keys, std::size_t count, mc_status* statuses,
                 std::uint64_t deadline_ns, std::uint64_t user_data, std::uint64_t* request);
-  // A local operation that is already done.
+  // Adds the completion of a local operation that is already done.
   void complete_now(mc_status status, std::size_t count, std::uint64_t user_data,
                     std::uint64_t* request);
   Status cancel(std::uint64_t request);
-  // Makes the descriptor readable if anything is outstanding: its owner shall look. Any thread.
+  // Makes the descriptor readable if a request is outstanding, so that the owner polls. Any thread.
   void nudge();
 
  private:
   enum class Verb { kPut, kRemove, kGet, kExists };
-  // kAsking: about what may be on another host.
+  // kAsking: the agent asks other hosts.
   enum class Phase { kUnsent, kReserving, kPublishing, kRemoving, kAsking, kDone };
   struct Item {
     Phase phase = Phase::kUnsent;
     Verb verb = Verb::kPut;
-    mc_get_item* get = nullptr;   // kGet
-    mc_status* answer = nullptr;  // kExists
-    shm::Word64* pin = nullptr;   // kGet: while it is asked for
+    mc_get_item* get = nullptr;   // for kGet
+    mc_status* answer = nullptr;  // for kExists
+    shm::Word64* pin = nullptr;   // for kGet, while the agent fetches the object
     std::string key;
     std::uint64_t hash = 0;
     shm::PutItem fields{};
-    std::vector<std::byte> buffer;  // the value, while it has no place in shared memory
-    bool placed = false;            // in the pool, or in staging
-    bool elsewhere = false;         // the pool has no room: offered to other hosts from staging
+    std::vector<std::byte> buffer;  // the value, until a place in shared memory is found
+    bool placed = false;            // the value is in the pool or in staging
+    bool elsewhere = false;         // the pool has no room, so the value is offered to other hosts
+                                    // from staging
     const Memory* memory = nullptr;
     Reserved reserved;
     std::shared_ptr<Staging> staging;
@@ -80,7 +82,7 @@ class CompletionQueue {
     std::uint64_t deadline_ns = 0;
     std::uint16_t flags = 0;
     bool cancelled = false;
-    std::size_t item_count = 0;  // of the caller's; items are those that were not done at once
+    std::size_t item_count = 0;  // items of the caller; `items` has the unfinished
     std::vector<Item> items;
     std::size_t open_items = 0;
     mc_status first_failure = MC_OK;
@@ -112,8 +114,7 @@ class CompletionQueue {
   std::uint64_t watched_generation_ = 0;
   std::shared_ptr<Link> watched_link_;
   Fd event_;  // signalled for completions that need no agent
-  Fd epoll_;  // event_ and the client's eventfd, edge-triggered, so that queues can share the
-              // latter
+  Fd epoll_;  // event_ and the client's eventfd; edge-triggered: queues share the eventfd
   std::list<Operation> operations_;
   std::deque<mc_completion> ready_;
   std::uint64_t next_request_ = 1;

@@ -39,7 +39,7 @@ mc_status scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t o
   return MC_OK;
 }
 
-// The spans of a pinned object; 0 when its extents make no sense.
+// The spans of a pinned object; 0 if the extents are invalid.
 std::size_t spans_of(const Memory& memory, const shm::FoundObject& found, mc_slice* spans) {
   shm::ExtentRecord extents[MC_MAX_EXTENTS];
   const std::size_t count = memory.index.extents(found, extents);
@@ -62,8 +62,8 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
   return hash_key(key.data, key.size, channel.memory().index.hash_seed());
 }
 
-// The uncommon reads: ranges, several pieces, objects of several extents, buffers too small, and
-// all where an address may be a device's.
+// The uncommon reads: ranges, several pieces, objects of several extents, buffers that are too
+// small, and all reads whose address may be device memory.
 [[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
                                         std::uint64_t offset, std::uint64_t* length) {
@@ -244,7 +244,7 @@ mc_status mc_view_verify(const mc_view* view, mc_slice key) {
 
 void mc_view_release(mc_view* view) {
   if (view == nullptr || view->pin == 0) return;
-  // After a fork the pin is the parent's, and its memory is not mapped here.
+  // After a fork the pin belongs to the parent, whose memory is not mapped here.
   if (!inherited(*view)) mc::shm::clear_pin(*reinterpret_cast<mc::shm::Word64*>(view->pin));
   view->pin = 0;
 }

@@ -14,11 +14,11 @@ namespace mc::client {
 
 namespace {
 
-// The agent answers by the deadline; this is for its way back.
+// The agent answers by the deadline; the grace period covers the delivery of the answer.
 constexpr std::uint64_t kGraceNs = 1'000'000'000;
 
-// Asks about keys, waits, and hands each item's result to take(index, result). False: no answer;
-// slots that were offered are freed with the request, whenever that ends.
+// Asks about keys, waits, and passes each item's result to take(index, result). False: no answer
+// came. Offered slots are then freed when the request ends.
 template <typename Take>
 bool ask(Channel& channel, shm::Op op, const mc_slice* keys, std::size_t count,
          const std::uint32_t* slots, std::uint64_t deadline_ns, Take take) {
@@ -137,7 +137,7 @@ mc_status view_fetched(Channel& channel, mc_client* client, const FetchedObject&
   view->fetched = 1;
   view->span_count = 1;
   if (view_spans(channel.memory(), found, view)) {
-    // Of one extent: as long as the object, not as its granules.
+    // A single extent covers whole granules; the view ends with the object.
     if (view->span_count == 1) view->size = found.length;
     return MC_OK;
   }

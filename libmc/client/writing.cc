@@ -15,20 +15,20 @@ namespace mc::client {
 
 namespace {
 
-// Items of one publishing request: few enough that the agent starts while the rest is being copied.
+// Items per publishing request: few, so that the agent starts while later items are being copied.
 constexpr std::uint32_t kItemsPerRequest = 8;
 constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
-// A put whose session was replaced under it is tried again on the new one.
+// If the session is replaced during a put, the put is tried again on the new session.
 constexpr int kTries = 3;
-// How far ahead of a batch's copying its look-ups are begun.
+// Number of items whose look-ups are prefetched ahead of the copy.
 constexpr std::size_t kPrefetchItems = 8;
-// The agent answers at the deadline; its answer may take a moment.
+// The agent answers at the deadline; the grace period covers the delivery of the answer.
 constexpr std::uint64_t kGraceNs = 500000000;
-// What is copied and summed well within the time that an agent looks at its rings after a bell.
+// Values up to this size are copied within the time that an agent polls its rings after a bell.
 constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
 
-// Puts some of a batch's items on one session. Destroying it leaves no request unfinished.
+// Puts items of a batch on one session. The destructor leaves no request unfinished.
 class PutRun {
  public:
   PutRun(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
@@ -36,7 +36,7 @@ class PutRun {
       : client_(client), channel_(channel), items_(items), count_(count), rules_(rules) {}
   ~PutRun() { drop_spare(); }
 
-  // Starts loading what add() will need of an item.
+  // Starts loading the data that add() needs for an item.
   void prefetch(std::size_t index) { channel_.memory().index.prefetch(hash_of_item(index)); }
 
   void add(std::size_t index) {
@@ -55,7 +55,7 @@ class PutRun {
     if (batch_.size() >= kItemsPerRequest || bytes_ >= kBytesPerRequest) submit();
   }
 
-  // Waits for everything; the items' statuses are final afterwards.
+  // Waits for all requests; afterwards the items' statuses are final.
   Status finish() {
     submit();
     for (const Sent& sent : sent_) collect(sent);
@@ -69,7 +69,7 @@ class PutRun {
     shm::PutItem fields{};
     std::uint64_t reserved_bytes = 0;
     std::uint64_t staging_offset = 0;
-    bool staged = false;  // else in the pool
+    bool staged = false;  // false: in the pool
     bool own_staging = false;
   };
   struct Hashed {
@@ -82,7 +82,7 @@ class PutRun {
     std::vector<Batched> items;
   };
 
-  // The hash of an item's key, made once: with the seed of the session that the channel is on.
+  // The hash of an item's key, computed once per seed. The seed belongs to the channel's session.
   std::uint64_t hash_of_item(std::size_t index) {
     Hashed& hashed = hashed_[index % hashed_.size()];
     const std::uint64_t seed = channel_.memory().index.hash_seed();
@@ -99,7 +99,7 @@ class PutRun {
     if (Status status = obtain(index, bytes, reserved); !status.ok()) {
       return status;
     }
-    // What obtain() waited for may have come from another session than the look-up before it.
+    // obtain() may have waited, and the session may have changed since the look-up.
     memory_ = &channel_.memory();
     std::uint64_t sum = hash_of_item(index);
     if (Status copied = copy_into(*memory_, reserved, item.pieces, item.piece_count, &sum);
@@ -120,12 +120,12 @@ class PutRun {
     return {};
   }
 
-  // Where the pool has no room, another host may: the agent asks for it, and its bytes are read
-  // from the staging.
+  // If the pool has no room, another host may have: the agent asks that host, which reads the bytes
+  // from staging.
   Status write_or_offer(std::size_t index) {
     const Status status = write(index);
     if (!may_offer_elsewhere(channel_, status)) return status;
-    submit();  // a request has items of one kind
+    submit();  // all items of a request are of one kind
     if (const Status staged = stage(index); !staged.ok()) {
       return {status.code(), std::string(status.text()) +
                                  "; nor can another host be asked: " + staged.to_string()};
@@ -156,7 +156,7 @@ class PutRun {
                                   "; open the client with larger staging_bytes"};
       }
       auto offset = staging_->allocate(length, now_ns());
-      // What is in flight holds staging: let it land first.
+      // Requests in flight hold staging, so wait for their end.
       if (!offset && (!sent_.empty() || !batch_.empty())) {
         submit();
         for (const Sent& sent : sent_) collect(sent);
@@ -188,7 +188,7 @@ class PutRun {
     fields.replicas = rules_.replicas;
   }
 
-  // How many of the items from here on, itself included, want the same reservation.
+  // Number of items, starting with this one, that need a reservation of the same size.
   std::uint32_t same_size_from(std::size_t index, std::uint64_t bytes) const {
     std::uint32_t same = 1;
     while (same < kReservationsPerRequest && index + same < count_ &&
@@ -198,7 +198,7 @@ class PutRun {
     return same;
   }
 
-  // What a session that is lost had granted is gone with it.
+  // Reservations of a lost session are gone with the session.
   void drop_spare() {
     if (spare_of_ == &channel_.memory()) {
       for (const Reserved& spare : spare_) channel_.give_reservation_cache(spare);
@@ -211,11 +211,11 @@ class PutRun {
     if (spare_.empty() || spare_.back().length != bytes || spare_of_ != &channel_.memory()) {
       drop_spare();
       const std::uint32_t count = same_size_from(index, bytes);
-      // Objects that wait here unpublished cannot be evicted: let them go before waiting for room.
+      // Unpublished objects in this batch cannot be evicted. Publish them before waiting for room.
       submit();
       Status status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
       if (status.code() == MC_BUSY && !sent_.empty()) {
-        // A batch of many different sizes fills the channel by itself.
+        // A batch with many different sizes can fill the channel alone.
         for (const Sent& sent : sent_) collect(sent);
         sent_.clear();
         status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
@@ -343,8 +343,8 @@ class PutRun {
 
 namespace {
 
-// The common put: one item whose reservation is in reservation cache. False: put_items() must go the long way;
-// the item is as it was.
+// The common put: one item with a cached reservation. False: use the general path; the item is
+// unchanged.
 [[gnu::hot]] bool put_from_reservation_cache(Channel& channel, mc_put_item& item,
                                              const PutRules& rules) {
   const Memory& memory = channel.memory();
@@ -407,7 +407,7 @@ namespace {
   for (std::size_t i = 0; i < count; ++i) {
     items[i].status = check_item(items[i]);
     if (items[i].status == MC_OK)
-      items[i].status = MC_SESSION_LOST;  // to be done
+      items[i].status = MC_SESSION_LOST;  // not done yet
     else if (first.ok())
       first = Status(items[i].status);
   }

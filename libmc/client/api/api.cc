@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C ABI over Client: opening, reading, asking, removing.
+// The C ABI over Client: open, read, ask, remove.
 #include "libmc/client/api/api.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ using namespace mc::client;
 
 namespace {
 
-// What was missed here, from elsewhere: items of a batch whose status is MC_NOT_FOUND, some at a
-// time, each taken by take(index, FetchedObject).
+// Fetches the items with status MC_NOT_FOUND from other hosts, in batches, and passes each to
+// take(index, FetchedObject).
 template <typename KeyOf, typename StatusOf, typename Take>
 [[gnu::noinline]] void fetch_missing(mc_client* client, Channel& channel, std::size_t count,
                                      KeyOf key_of, StatusOf status_of, Take take) {
@@ -39,7 +39,7 @@ template <typename KeyOf, typename StatusOf, typename Take>
   }
 }
 
-// A read that no other host could serve is a miss like any other.
+// A read that no other host could serve in time counts as a miss.
 mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND : status; }
 
 [[gnu::noinline]] mc_status get_elsewhere(mc_client* client, mc_slice key, mc_span piece,
@@ -52,15 +52,15 @@ mc_status missed(mc_status status) { return status == MC_TIMEOUT ? MC_NOT_FOUND 
                                  : missed(fetched.status);
 }
 
-// The look-ups of a batch: while one object is read, the next ones are on their way. The index, the
-// entry and the first bytes are cache misses that wait for one another, in a large pool all three.
+// Prefetches the look-ups of a batch: the next objects load while one object is read. The index,
+// the entry and the first bytes are dependent cache misses; in a large pool all three miss.
 template <typename KeyOf>
 class LookAhead {
  public:
   LookAhead(const Channel& channel, std::size_t count, std::uint64_t object_bytes, KeyOf key_of)
       : channel_(channel), count_(count), object_bytes_(object_bytes), key_of_(key_of) {}
 
-  // REQUIRES: i counts up from 0, one by one. The hash of item i, if its key is one.
+  // REQUIRES: i counts up from 0 in steps of 1. Returns the hash of item i if its key is valid.
   std::uint64_t hash(std::size_t i) {
     const shm::IndexReader& index = channel_.memory().index;
     for (; begun_ < std::min(count_, i + kItems); ++begun_) {
@@ -83,7 +83,7 @@ class LookAhead {
   std::array<std::uint64_t, kItems> hashes_{};
 };
 
-// Asks about those that are not here; take(index, length) hears of each that another host has.
+// Asks other hosts about the missing keys; calls take(index, length) for each object that exists.
 template <typename Take>
 void find_elsewhere(mc_client* client, Channel& channel, const mc_slice* keys, std::size_t count,
                     mc_status* statuses, Take take) {
@@ -175,8 +175,8 @@ mc_status mc_open(const mc_open_options* options, mc_client** client) {
 }
 
 void mc_close(mc_client* client) {
-  // An inherited one stays where it is: its thread, its events and an embedded agent are the
-  // parent's, and where its memory was, something of this process may be mapped by now.
+  // An inherited client is leaked on purpose: the client's thread, events and embedded
+  // agent belong to the parent, and this process may have mapped other memory at the addresses.
   if (client == nullptr || of(client).inherited_by_fork()) return;
   delete &of(client);
 }
@@ -348,7 +348,7 @@ mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count, m
                      infos[i] = {};
                      infos[i].struct_size = struct_size;
                      infos[i].length = length;
-                     // The agent is older, and says only that it is there.
+                     // An older agent reports only that the object exists.
                      if (length == 0) statuses[i] = MC_NOT_FOUND;
                    });
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the functions of the C ABI share: how a handle, an argument and a deadline are
-//   taken, and how a failure is told.
-// Threads: any.
-// Trusts: the caller's pointers, as a C function must; sizes, counts and flags are checked.
+// What it is: shared parts of the C ABI: access to handles, arguments, deadlines and errors.
+// Threads: any thread.
+// Trusts: the caller's pointers, as a C function must. Sizes, counts and flags are checked.
 #pragma once
 
 #include <algorithm>
@@ -31,19 +30,19 @@ inline std::uint64_t deadline_in(const Client& client, std::uint64_t timeout_ns)
   return now_ns() + std::min<std::uint64_t>(timeout_ns, MC_MAX_TIMEOUT_NS);
 }
 
-// The thread's channel; the quick way first.
+// Returns the thread's channel; tries the quick path first.
 inline Result<ChannelUse> channel_of(mc_client* client, std::uint64_t timeout_ns = 0) {
   if (Channel* quick = of(client).quick_channel()) return ChannelUse(quick);
   return of(client).channel(deadline_in(of(client), timeout_ns));
 }
 
-// Checked; null options are the defaults. Errors: MC_INVALID_ARGUMENT.
+// Checks and converts the options; null means the defaults. Errors: MC_INVALID_ARGUMENT.
 Result<PutRules> rules_from(const Client& client, const mc_put_options* options);
 
-// What this host has of them; the rest is MC_NOT_FOUND.
+// Reads the objects that this host has; the other items get MC_NOT_FOUND.
 void get_here(Channel& channel, mc_get_item* items, std::size_t count);
 mc_status first_failure(const mc_get_item* items, std::size_t count);
-// False: one of them cannot be a key.
+// False: at least one key is invalid.
 bool exist_here(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses);
 
 inline mc_group* group_of(const mc_put_options* options) {

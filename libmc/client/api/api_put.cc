@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C ABI over Client: putting, writing in place, groups.
+// The C ABI over Client: put, write in place, groups.
 #include <cstring>
 #include <new>
 
@@ -168,7 +168,7 @@ extern "C" {
 [[gnu::hot]] mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                               const mc_put_options* options) {
   if (client == nullptr) return invalid("client must not be null");
-  // In a group a malformed put is a member that failed: put_all() refuses it and marks the group.
+  // In a group, a malformed put is a failed member: put_all() refuses it and marks the group.
   if (group_of(options) == nullptr) {
     if (check_key(key) != MC_OK) return invalid(kBadKey);
     if (value.data == nullptr || value.size == 0) return invalid("a value has at least 1 byte");
@@ -219,7 +219,7 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
     std::vector<Reserved> granted;
     status = reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
     if (status.ok()) made->reserved = granted.front();
-    // Another host may have room when it is committed.
+    // Another host may have room at the commit.
     if (may_offer_elsewhere(**channel, status) && reserve_staging().ok()) status = {};
   }
   if (!status.ok()) return set_error(status);
@@ -292,7 +292,7 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
     }
   }
   const Status status = publish_items(**channel, &item, 1, rules->flags(), rules->deadline_ns);
-  // A timeout leaves it open whether the agent still reads the staging: it is not reused then.
+  // After a timeout the agent may still read the staging range, so the range is not reused.
   if (reservation->staging && status.code() != MC_TIMEOUT) {
     reservation->staging->free(reservation->staging_offset);
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where a channel's requests keep their arguments: a ring of bytes given out in order
-// and
-//   taken back in any.
+// What it is: the memory for the arguments of a channel's requests: a ring of bytes. Ranges are
+//   allocated in order and released in any order.
 // Threads: the channel's owner.
 #pragma once
 
@@ -16,7 +15,7 @@ namespace mc::client {
 
 class ArgumentArena {
  public:
-  // An 8-aligned range of this many bytes, or nullopt until others come back.
+  // Returns an 8-byte-aligned range, or nullopt if the ring is full.
   std::optional<std::uint32_t> allocate(std::uint32_t bytes) {
     bytes = (bytes + 7u) & ~7u;
     if (bytes > shm::kArgumentBytes) return std::nullopt;
@@ -52,7 +51,7 @@ class ArgumentArena {
     return offset;
   }
 
-  std::deque<Range> live_;  // in the order given out
+  std::deque<Range> live_;  // in the order of allocation
   std::uint32_t head_ = 0;
 };
 

@@ -16,11 +16,11 @@ namespace mc::client {
 
 namespace {
 
-// How long a caller spins for its completion before it sleeps: about a wake-up of the agent.
+// A caller spins this long for a completion before sleeping: about the time to wake the agent.
 constexpr std::uint64_t kSpinNs = 20000;
 constexpr unsigned kSpinsBetweenClocks = 256;
 constexpr unsigned kSpinsBetweenLooks = 32;
-// A sleeping caller looks at the connection this often.
+// A sleeping caller checks the connection at this interval.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
 constexpr std::uint32_t kGivenBackAtOnce = 64;
 
@@ -37,7 +37,8 @@ Status Channel::join(std::uint64_t deadline_ns) {
   }
   const bool same_session = memory_ == current.connection.memory;
   if (!same_session) {
-    // At once with the session it is of: numbers of the old one mean others' in the new one.
+    // Both change under the lock: entry numbers of the old session mean other reservations in the
+    // new one.
     const ReservationCacheLock lock(reservation_cache_lock_);
     reservation_cache_.clear();
     reservation_cache_bytes_ = 0;
@@ -59,7 +60,7 @@ Status Channel::join(std::uint64_t deadline_ns) {
   return {};
 }
 
-// The session is a new one: what was asked on the old one has no answer, and its reservation cache is gone.
+// On a new session, requests of the old session get no answer, and cached reservations are gone.
 void Channel::lose_all() {
   {
     const ReservationCacheLock lock(reservation_cache_lock_);
@@ -125,7 +126,7 @@ void Channel::lose_all() {
 
 [[gnu::hot]] void Channel::publish(Pending& pending) {
   pending.request.touch_head = touches_.head_for_request();
-  order_copies();  // what the agent is told of is in the pool; once for all items of a request
+  order_copies();  // the agent may read the pool bytes of the request's items from here on
   requests_.publish(shm::to_words(pending.request));
   rang_ = shm::agent_needs_bell(shared_->header);
   if (rang_) signal_eventfd(link_->agent_event.get());
@@ -142,7 +143,7 @@ void Channel::lose_all() {
   const auto slot = static_cast<std::uint32_t>(completion.request_id & 0xff);
   Pending& pending = pending_[slot];
   if (!pending.in_use || pending.done || pending.request.request_id != completion.request_id) {
-    return;  // of a request that was asked twice, or none of ours
+    return;  // a completion of a request that was sent twice, or not of this channel
   }
   MC_FAILPOINT("client.completion_seen");
   pending.completion = completion;
@@ -159,9 +160,9 @@ void Channel::lose_all() {
 
 [[gnu::hot]] bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
   const Pending& pending = pending_[ticket.slot];
-  // The clock is first read when the answer is late: most come before.
+  // Most answers arrive early, so the clock is not read before the answer is late.
   std::uint64_t spin_until_ns = 0;
-  // An agent that had to be woken may need this very core for it: then sleep at once.
+  // A woken agent may need this core: then sleep at once.
   for (unsigned spins = rang_ ? kSpinsBetweenClocks : 1;; ++spins) {
     reap();
     if (pending.done) return true;
@@ -176,13 +177,13 @@ void Channel::lose_all() {
         lose_all();
         return pending.done;
       }
-      // An agent that is not back yet is waited for like one that is slow.
+      // A restarting agent is waited for like a slow one.
       if (!join(deadline_ns).ok() && now >= deadline_ns) return false;
       continue;
     }
     if (now >= deadline_ns) return false;
     if (spin_until_ns == 0) spin_until_ns = rang_ ? now : now + kSpinNs;
-    // The agent may be waiting for this very core.
+    // The agent may be waiting for this core.
     if (now < spin_until_ns && core_.yield()) continue;
     shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
     reap();
@@ -193,7 +194,7 @@ void Channel::lose_all() {
   }
 }
 
-// On this very processor, so not running: spinning would keep it from answering.
+// The agent last ran on this core, so the agent is not running now. Spinning would delay the answer.
 [[gnu::hot]] bool Channel::agent_is_here() const {
   return memory_->index.header().agent_core.load_relaxed() == CoreSharing::here();
 }
@@ -252,7 +253,7 @@ Channel::ReservationCacheVisit::ReservationCacheVisit(OwnerLock& lock) : lock_(l
   while (!lock_.owner_is_out()) ::sched_yield();
 }
 
-// REQUIRES of all that look into the reservation cache: its lock is held.
+// REQUIRES (all functions that read the reservation cache): the caller holds the cache's lock.
 [[gnu::hot]] Channel::ReservationCacheOf* Channel::reservation_cache_of(std::uint64_t bytes) {
   for (ReservationCacheOf& reservation_cache : reservation_cache_) {
     if (reservation_cache.length == bytes) return &reservation_cache;
@@ -323,8 +324,8 @@ void Channel::take_all_reservation_cache(const Memory& memory,
   }
 }
 
-// Gives back the size that has gone unused the longest, or what is too much of the only one. False:
-// the agent cannot be asked now.
+// Returns the size that was unused for the longest time, or the excess of the only size. False: no
+// request can be sent now.
 bool Channel::shrink_reservation_cache() {
   std::uint64_t length = 0;
   CachedReservation taken[kGivenBackAtOnce];
@@ -367,12 +368,12 @@ bool Channel::shrink_reservation_cache() {
   give_reservation_cache(refill);
 }
 
-// Tells the agent; nobody waits for the answer.
+// Sends the list to the agent without waiting for the answer.
 bool Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
   const auto bytes =
       static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
   auto ticket = prepare(bytes);
-  // A full channel: the agent takes them back when the session ends.
+  // If the channel is full, the agent takes the reservations back when the session ends.
   if (!ticket) return false;
   unsigned char* at = arguments(*ticket) + shm::result_bytes(count);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -403,7 +404,7 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
       sound = sound && item.extents[e].length_bytes > 0;
       if (sound) room += item.extents[e].length_bytes;
     }
-    // What is written later runs through the extents by the length that was asked for.
+    // Later writes run through the extents by the requested length, so the extents must hold that length.
     sound = sound && reserved.length == pending.request.a && reserved.length <= room;
     if (sound) granted.push_back(reserved);
   }

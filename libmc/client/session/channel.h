@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one thread's way to the agent: rings, arguments, pin slots, touch notes, and a reservation cache
-// of
-//   reservations that makes puts free of waiting.
-// Threads: one at a time: the thread that owns it, or whoever holds the lock of a shared one. Only
-//   take_all_stock() is for another thread: what is in reservation cache is written by nobody, and leaves it
-//   under a lock, for its owner or for the agent.
-// Owns: its part of the session file. Trusts: completions are matched with requests; entries and
-// offsets
-//   in them are bounded before use.
+// What it is: one thread's path to the agent: rings, arguments, pin slots, touch notes, and a cache
+//   of reservations that lets most puts proceed without a wait.
+// Threads: one thread at a time: the owner, or the holder of a shared channel's lock. Only
+//   take_all_reservation_cache() is for another thread. The owner does not write to reservations in
+//   the cache. A reservation leaves the cache under a lock, for the owner or for the agent.
+// Owns: a part of the session file.
+// Trusts: no completion. Completions are matched with requests. Entries and offsets in completions are
+//   checked against bounds before use.
 #pragma once
 
 #include <array>
@@ -28,14 +27,14 @@ namespace mc::client {
 class Client;
 class Staging;
 
-// Bytes of the pool this client may write until it commits or abandons them.
+// Pool bytes that this client may write until it commits or abandons the reservation.
 struct Reserved {
   std::uint32_t entry = shm::kNoRefill;
-  std::uint64_t length = 0;  // as reserved
+  std::uint64_t length = 0;  // length of the reservation
   std::uint32_t extent_count = 0;
   shm::ExtentRecord extents[MC_MAX_EXTENTS];
 
-  Reserved() {}  // extents are set when counted: most have one of sixteen
+  Reserved() {}  // extents stay uninitialised: most objects use one of sixteen
 };
 
 class Channel {
@@ -44,10 +43,10 @@ class Channel {
 
   const Memory& memory() const { return *memory_; }
   shm::Channel* shared() const { return shared_; }
-  // Follows the client to its current session and link; opens the channel there. Requests in flight
-  // are asked again on a resumed session, and end with MC_SESSION_LOST on a new one.
+  // Joins the client's current session and link, and opens the channel there. On a resumed session,
+  // requests in flight are sent again. On a new session, such requests end with MC_SESSION_LOST.
   Status join(std::uint64_t deadline_ns);
-  // The client's generation this channel has joined.
+  // The client generation that this channel has joined.
   std::uint64_t generation() const { return generation_; }
 
   // ---- Requests
@@ -56,57 +55,64 @@ class Channel {
     std::uint32_t slot = 0xffffffff;
     bool valid() const { return slot != 0xffffffff; }
   };
-  // Room for arguments and a request. Errors: MC_BUSY.
+  // Takes room for the arguments and a request. Errors: MC_BUSY.
   Result<Ticket> prepare(std::uint32_t argument_bytes);
   unsigned char* arguments(Ticket ticket);
-  // Before a small request is made: an agent that sleeps wakes meanwhile. Costs one read otherwise.
+  // Wakes a sleeping agent before a small request is prepared. If the agent is awake, this costs
+  // one read.
   void wake_ahead();
   void submit(Ticket ticket, shm::Op op, std::uint16_t flags, std::uint32_t item_count,
               std::uint64_t deadline_ns, std::uint64_t a = 0);
-  // Staging to free when the agent is through with the request, however that ends.
+  // Frees the staging range when the agent is done with the request, whatever the outcome.
   void hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std::uint64_t offset);
   std::uint64_t request_id(Ticket ticket) const { return pending_[ticket.slot].request.request_id; }
-  // Takes in the completions that have come.
+  // Takes in completions that have arrived.
   void reap();
   bool done(Ticket ticket) const { return pending_[ticket.slot].done; }
-  // Waits, across restarts of the agent. False: the deadline passed first.
+  // Waits for the completion, across restarts of the agent. False: the deadline passed.
   bool wait(Ticket ticket, std::uint64_t deadline_ns);
   const shm::Completion& completion(Ticket ticket) const {
     return pending_[ticket.slot].completion;
   }
-  // Result of one item of a completed put, abandon, remove.
+  // Result of one item of a completed put, abandon or remove.
   shm::ItemResult item_result(Ticket ticket, std::uint32_t item) const;
-  void finish(Ticket ticket);  // after the results were read
-  void forget(Ticket ticket);  // not waited for any longer
+  void finish(Ticket ticket);  // call after the results were read
+  void forget(Ticket ticket);  // gives up waiting for the request
   bool anything_in_flight() const { return in_flight_ > 0; }
 
   // ---- Reservations
-  // From the reservation cache. False: none of that size.
+  //
+  // Takes a reservation from the cache. False: the cache has none of that size.
   bool take_reservation_cache(std::uint64_t bytes, Reserved& reserved);
-  // For the reservation cache. When that is full, what has gone unused the longest goes back to the agent.
+  // Adds a reservation to the cache. If the cache is full, the size that was unused for the longest
+  // time goes back to the agent.
   void give_reservation_cache(const Reserved& reserved);
-  // The same for a reservation of one extent, as an item's result brings it. Nonsense is ignored.
+  // Adds the single-extent reservation of an item's result to the cache. Invalid results are
+  // ignored.
   void give_refill(const shm::ItemResult& result, std::uint64_t length);
-  // Whether there is room for one more of this size beside others that are on their way.
+  // Whether the cache has room for one more reservation of this size, beside expected_bytes on
+  // their way.
   bool reservation_cache_wants(std::uint64_t bytes, std::uint64_t expected_bytes = 0);
-  // Takes everything out of the reservation cache, for the agent; nothing unless the channel has joined this
-  // session. Any thread, one at a time.
+  // Takes all reservations out of the cache, for the agent. Takes nothing unless the channel has
+  // joined this session. Any thread, one at a time.
   void take_all_reservation_cache(const Memory& memory, std::vector<std::uint32_t>& entries);
-  // False: too much is in flight; the agent takes them back when the session ends.
+  // False: too many requests are in flight. The agent then takes the reservations back when the
+  // session ends.
   bool give_back(const std::uint32_t* entries, std::uint32_t count);
   void take_granted(Ticket ticket, std::vector<Reserved>& granted);
 
   // ---- Reading
   shm::Word64* scratch_pin() { return &shared_->pins[0]; }
-  shm::Word64* free_pin();  // null: all in use
+  shm::Word64* free_pin();  // null: all pins are in use
   std::uint32_t slot_of(const shm::Word64* pin) const {
     return static_cast<std::uint32_t>(pin - shared_->pins);
   }
-  // Slots that a forgotten request's answer may still write: free when that has come.
+  // Frees pin slots of a forgotten request when the answer has come. Until then the agent may write
+  // to the slots.
   void free_pins_after(Ticket ticket, const std::uint32_t* slots, std::uint32_t count);
   void touch(std::uint32_t entry) { touches_.record(entry); }
 
-  // Notes that completions shall signal the client's eventfd.
+  // Asks for a signal on the client's eventfd with each completion.
   void arm_eventfd();
 
  private:
@@ -151,10 +157,10 @@ class Channel {
   };
   struct ReservationCacheOf {
     std::uint64_t length;
-    std::uint64_t used;  // when it last served, by stock_uses_
+    std::uint64_t used;  // value of reservation_cache_uses_ at the last use
     std::vector<CachedReservation> items;
   };
-  // Held for a few instructions. What it guards: the reservation cache, and which session that is of.
+  // Held for a few instructions. Guards the reservation cache and the identity of the cache's session.
   class ReservationCacheLock {
    public:
     explicit ReservationCacheLock(OwnerLock& lock);
@@ -165,7 +171,7 @@ class Channel {
    private:
     OwnerLock& lock_;
   };
-  // The same for take_all_stock(). One at a time.
+  // The visitor's side of the same lock, for take_all_reservation_cache(). One visitor at a time.
   class ReservationCacheVisit {
    public:
     explicit ReservationCacheVisit(OwnerLock& lock);
@@ -180,7 +186,7 @@ class Channel {
   void put_in_reservation_cache(std::uint64_t length, CachedReservation item);
   bool shrink_reservation_cache();
   OwnerLock reservation_cache_lock_;
-  std::vector<ReservationCacheOf> reservation_cache_;  // few sizes are in use at once
+  std::vector<ReservationCacheOf> reservation_cache_;  // few sizes are in use
   std::uint64_t reservation_cache_bytes_ = 0;
   std::uint64_t reservation_cache_uses_ = 0;
 };

@@ -30,7 +30,7 @@ Result<Message> receive_within(int socket, std::uint64_t timeout_ns) {
   return message;
 }
 
-// The agent's own words when the message is a refusal.
+// The agent's own text if the message is a refusal.
 std::optional<Status> refusal_in(const Message& message) {
   std::string_view text;
   const auto header =
@@ -84,7 +84,7 @@ Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector
 
 void Memory::touch_region(std::uint64_t region) const {
   region_touched[region].store(true, std::memory_order_relaxed);
-  // Only what the agent has reserved: touching a hole would take memory that nobody counts.
+  // Touch only what the agent has reserved: a touched hole would take memory that no quota counts.
   const shm::IndexHeader& header = index.header();
   const std::uint64_t arenas = header.arena_count.load_relaxed();
   if (arenas == 0 || arenas > shm::kMaxArenas) return;
@@ -97,7 +97,7 @@ void Memory::touch_region(std::uint64_t region) const {
 #ifndef MADV_POPULATE_WRITE
   constexpr int MADV_POPULATE_WRITE = 23;
 #endif
-  // Where the kernel (before 5.14) has it not, each page takes its own fault as ever.
+  // Kernels before 5.14 do not know this advice; then each page takes a separate fault.
   ::madvise(pool_write_map.data() + begin, kHugePageBytes, MADV_POPULATE_WRITE);
 }
 
@@ -114,7 +114,7 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
   copy_text(hello.label, sizeof hello.label, texts.label);
   if (Status status = send_message(socket.get(), std::as_bytes(std::span(&hello, 1)));
       !status.ok()) {
-    // An agent that turns a user away says why and closes, before it reads anything.
+    // An agent that refuses a user sends the reason and closes before reading anything.
     if (auto last = receive_within(socket.get(), 0)) {
       if (const auto refusal = refusal_in(*last)) return fail(*refusal);
     }
@@ -169,13 +169,13 @@ Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::
   const int socket = link.socket.get();
   if (Status status = send_message(socket, question); !status.ok()) return fail(status);
   auto message = receive_within(socket, timeout_ns);
-  // Notices are few: each is one wait more.
+  // Notices are few. Each costs another wait.
   while (message && is_notice(*message)) {
     link.reservation_cache_wanted.store(true, std::memory_order_relaxed);
     message = receive_within(socket, timeout_ns);
   }
   if (!message) {
-    // A late answer must not be taken for that to the next question: the link begins anew.
+    // A late answer must not be taken for the answer to the next question, so the link starts anew.
     ::shutdown(socket, SHUT_RDWR);
     return fail(message.error());
   }

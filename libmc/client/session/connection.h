@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a session with an agent, in its two halves. Memory is what was mapped and stays for
-// as long
-//   as anybody reads it; a Link is the socket and the bells, which an agent's restart replaces.
-// Threads: immutable once made; ask() under the client's control lock.
-// Owns: descriptors and mappings. Trusts: the agent, after looking at headers and sizes.
+// What it is: a session with an agent, in two halves. Memory has the mappings, which live as long
+//   as any reader uses them. Link has the socket and the bells, which change at a restart of the
+//   agent.
+// Threads: immutable after construction. ask() needs the client's control lock.
+// Owns: descriptors and mappings.
+// Trusts: the agent, after a check of headers and sizes.
 #pragma once
 
 #include <atomic>
@@ -29,13 +30,13 @@ struct Memory {
   bool isolated = false;
   bool clustered = false;
   Mapping index_map;
-  Mapping pool_map;        // read-only, always
-  Mapping pool_write_map;  // direct namespaces only
+  Mapping pool_map;        // always read-only
+  Mapping pool_write_map;  // only in direct namespaces
   Mapping session_map;
   shm::IndexReader index;
 
-  // Before a write into the pool: takes the faults of whole 2 MiB regions at once, the first time
-  // one is written. One call for 512 pages costs a tenth of 512 faults.
+  // Call before a write into the pool. The first write to a 2 MiB region faults in the whole region
+  // with one call. One call for 512 pages costs a tenth of 512 faults.
   void prepare_write(std::uint64_t offset, std::uint64_t bytes) const {
     const std::uint64_t last = (offset + bytes - 1) / kHugePageBytes;
     for (std::uint64_t region = offset / kHugePageBytes; region <= last; ++region) {
@@ -65,7 +66,7 @@ struct Link {
   Fd client_event;
   std::uint32_t epoch = 0;
   std::uint64_t incarnation = 0;
-  // The agent has asked for the client's reservation cache, in a message that somebody met on the way.
+  // The agent asked for the client's reservation cache, in a notice that a thread received.
   std::atomic<bool> reservation_cache_wanted{false};
 };
 
@@ -80,7 +81,7 @@ struct HelloTexts {
   std::uint32_t channel_count = 16;
 };
 
-// Says hello on a fresh socket. resume: the memory of the session to go on with, or null.
+// Says hello on a fresh socket. resume: the memory of the session to resume, or null.
 Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
                              const std::shared_ptr<Memory>& resume, std::uint64_t timeout_ns);
 
@@ -88,10 +89,10 @@ struct Answer {
   std::uint64_t value = 0;
   Fd fd;
 };
-// A control question, with text if any, and its answer.
+// Sends a control question, with an optional text, and waits for the answer.
 Result<Answer> ask(Link& link, shm::ControlType type, std::uint64_t value, std::uint64_t timeout_ns,
                    std::string_view text = {});
-// Takes in what the agent sent unasked, if anything. REQUIRES: nobody waits for an answer.
+// Takes in unsolicited messages of the agent. REQUIRES: no thread waits for an answer.
 void take_notice(Link& link);
 
 }  // namespace mc::client

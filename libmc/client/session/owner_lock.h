@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a lock that one thread, its owner, takes all the time and others nearly never. The
-//   owner pays two plain stores and a load: a locked instruction would wait until all that it has
-//   just written, the bytes of an object among it, has left for memory.
+// What it is: a lock that one thread, the owner, takes very often and other threads (visitors)
+//   almost never. The owner pays two plain stores and a load. A locked instruction would wait until
+//   all earlier stores (the bytes of an object, too) have left for memory.
 //   Owner: in_use = 1, light fence, read wanted.  Visitor: wanted = 1, heavy fence, read in_use.
-//   Whoever comes second sees the other's store.
-// Threads: try_lock() and unlock() by the owner; the rest by visitors, one at a time. Who the owner
-// is
-//   may change under a lock that orders the two.
+//   The second of the two sees the store of the first.
+// Threads: the owner calls try_lock() and unlock(). Visitors, one at a time, call the rest. Another
+//   thread may become the owner under a lock that orders the two.
 #pragma once
 
 #include "shm/atomic.h"
@@ -16,7 +15,7 @@ namespace mc::client {
 
 class OwnerLock {
  public:
-  // False: a visitor is there, or comes; try again later.
+  // False: a visitor is present or comes; try again later.
   bool try_lock() {
     in_use_.store_relaxed(1);
     shm::light_fence();
@@ -26,7 +25,7 @@ class OwnerLock {
   }
   void unlock() { in_use_.store_release(0); }
 
-  // Keeps the owner out. It may still be inside: the visit begins when owner_is_out().
+  // Keeps the owner out. The owner may still be inside; the visit begins when owner_is_out().
   void want() {
     wanted_.store_relaxed(1);
     shm::heavy_fence();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: session memory that this client writes and the agent only reads: for mc_alloc(), and
-// for
-//   puts in an isolated namespace.
-// Threads: any. Owns: the mapping.
+// What it is: session memory that this client writes and the agent only reads. Staging serves mc_alloc()
+//   and puts in isolated namespaces.
+// Threads: any thread.
+// Owns: the mapping.
 #pragma once
 
 #include <condition_variable>
@@ -20,11 +20,11 @@ class Staging {
  public:
   explicit Staging(Mapping mapping);
 
-  // A 64-aligned range, waiting for others to come back until the deadline.
+  // Returns a 64-byte-aligned range. Waits until the deadline for other ranges to be freed.
   std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t deadline_ns);
-  void free(std::uint64_t offset);  // an offset that was not given out is ignored
+  void free(std::uint64_t offset);  // unknown offsets are ignored
   std::byte* at(std::uint64_t offset) const { return mapping_.data() + offset; }
-  // Where [memory, memory + bytes) lies in it, if it does.
+  // The offset of [memory, memory + bytes) if the range lies in this staging.
   std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes) const;
   std::uint64_t size_bytes() const { return mapping_.size_bytes(); }
 

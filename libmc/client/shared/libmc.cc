@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What makes libmc.so whole: the client, and the agent core behind its address "embedded".
+// Links the client and the agent core (behind the address "embedded") into libmc.so.
 #include "agent/embedded_connector.h"
 
 namespace {
