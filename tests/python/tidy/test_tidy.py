@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each check of tests/tidy fails on a bad input and is silent on a good one."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+TABLE = """# Page
+## Include directions
+| folder | may include |
+|---|---|
+| `shm` | `libmc/base` |
+| `libmc/base` | nothing of ours |
+"""
+
+
+def load():
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader("tidy", str(ROOT / "tests" / "tidy"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("tidy", loader))
+    loader.exec_module(module)
+    return module
+
+
+tidy = load()
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Writes files into a folder and returns the violations of one check there, as text."""
+
+    def run(check, files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        violations, _ = tidy.run_checks(tidy.Tree(tmp_path), [check])
+        return [str(v) for v in violations]
+
+    return run
+
+
+def test_the_repository_is_tidy():
+    run = subprocess.run([ROOT / "tests" / "tidy"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+def test_help_names_every_check_and_unknown_options_are_refused():
+    text = subprocess.run([ROOT / "tests" / "tidy", "--help"], capture_output=True, text=True)
+    assert all(check in text.stdout for check in tidy.CHECKS)
+    wrong = subprocess.run([ROOT / "tests" / "tidy", "--onyl"], capture_output=True, text=True)
+    assert wrong.returncode == 2
+
+
+def test_an_include_against_the_table_is_found(found):
+    base = {"shm/ring.h": LICENCE, ".github/ARCHITECTURE.md": TABLE}
+    good = {"libmc/base/fd.h": LICENCE, "shm/pins.h": '#include "libmc/base/fd.h"\n'}
+    assert found("includes", {**base, **good}) == []
+    [violation] = found("includes", {"libmc/base/clock.h": '\n#include "shm/ring.h"\n'})
+    assert violation.startswith("libmc/base/clock.h:2: libmc/base may not include shm; ")
+
+
+def test_a_missing_include_table_is_found(found):
+    assert "no table" in found("includes", {"shm/ring.h": LICENCE})[0]
+
+
+def test_a_folder_without_a_row_is_found(found):
+    files = {
+        ".github/ARCHITECTURE.md": TABLE,
+        "shm/ring.h": LICENCE,
+        "libmc/base/fd.h": LICENCE,
+        "agent/a.h": '#include "shm/ring.h"\n',
+    }
+    assert "agent has no row" in found("includes", files)[0]
+
+
+def test_a_cycle_of_folders_is_found(found):
+    one_way = {"agent/a.h": '#include "shm/b.h"\n', "shm/b.h": LICENCE}
+    assert found("cycles", one_way) == []
+    [violation] = found("cycles", {"shm/b.h": '#include "agent/a.h"\n'})
+    assert "agent -> shm (agent/a.h:1)" in violation
+
+
+def test_a_file_without_licence_is_found(found):
+    assert found("spdx", {"a.h": LICENCE, "b.md": "text\n"}) == []
+    found_lines = found("spdx", {"c.py": "import os\n", "script": "#!/usr/bin/env bash\ntrue\n"})
+    assert [line.split(":")[0] for line in found_lines] == ["c.py", "script"]
+
+
+def test_a_long_file_is_found(found):
+    assert found("file-size", {"a.h": LICENCE * tidy.MAX_FILE_LINES}) == []
+    [violation] = found("file-size", {"a.h": LICENCE * (tidy.MAX_FILE_LINES + 1)})
+    assert "601 lines" in violation
+
+
+@pytest.mark.parametrize(
+    "head", ["int f()", "Status A::f(int x) const noexcept", "A::A(int x) : a_{x}, b_(x)"]
+)
+def test_a_long_function_is_found(found, head):
+    steps = "  if (a) { b({1}); }\n"
+    short = head + " {\n" + steps * (tidy.MAX_FUNCTION_LINES - 2) + "}\n"
+    long = head + " {\n" + steps * (tidy.MAX_FUNCTION_LINES - 1) + "}\n"
+    around = "namespace mc {{\nstruct S {{ int a; }};\n{}}}\n"
+    assert found("function-size", {"agent/a.cc": around.format(short)}) == []
+    [violation] = found("function-size", {"agent/a.cc": around.format(long)})
+    assert violation.startswith("agent/a.cc:3: ") and "81 lines" in violation
+
+
+def test_a_long_python_function_is_found(found):
+    body = "def f():\n" + "    g()\n" * tidy.MAX_FUNCTION_LINES
+    assert "f() has 81 lines" in found("function-size", {"python/a.py": body})[0]
+
+
+def test_a_crowded_folder_is_found(found):
+    files = {f"shm/a{n}.h": LICENCE for n in range(tidy.MAX_FOLDER_FILES)}
+    assert found("folder-size", files) == []
+    assert "27 source files" in found("folder-size", {"shm/more.h": LICENCE})[0]
+
+
+def test_an_orphaned_comment_line_is_found(found):
+    words = "// the agent copies the record once, checks the copy, and then uses the copy\n"
+    assert found("orphans", {"a.h": words * 3 + "// alone.\n"}) == []
+    [violation] = found("orphans", {"a.h": words + "// a lone\n" + words})
+    assert violation.startswith("a.h:2: ")
+
+
+def test_a_long_line_of_markdown_is_found(found):
+    long = "word " * 25
+    exempt = f"| {long} |\n[{long}](https://example.org)\n"
+    assert found("line-length", {"a.md": exempt + "short\n"}) == []
+    assert found("line-length", {"b.md": "\n" + long + "\n"})[0].startswith("b.md:2: ")
+
+
+def test_a_dead_link_is_found(found):
+    good = "# A b\n[self](#a-b) [site](https://example.org) [c](sub/c.md#title) `sub/c.md`\n"
+    assert found("links", {"a.md": good, "sub/c.md": "# Title\n"}) == []
+    assert "gone.md leads nowhere" in found("links", {"b.md": "[b](gone.md)\n"})[0]
+    assert "no heading #no" in found("links", {"b.md": "[b](sub/c.md#no)\n"})[0]
+    assert "`sub/gone.cc` is no file" in found("links", {"b.md": "`sub/gone.cc`\n"})[0]
+
+
+def test_an_undocumented_option_is_found(found):
+    table = "agent/options/option_table.cc", "metadata/master/master_options.cc"
+    row = 'row<&O::pool_bytes>("pool_bytes", size(1, 2), "the size"),\n'
+    files = {table[0]: row, table[1]: LICENCE}
+    assert "option pool_bytes" in found("options", files)[0]
+    assert found("options", {"README.md": "`--pool-bytes 4GiB`\n"}) == []
+
+
+def test_unfinished_work_is_found(found):
+    mark = "TO" + "DO"
+    assert found("todos", {"a.h": LICENCE}) == []
+    assert found("todos", {"a.h": f"// {mark}: later\n"})[0].startswith("a.h:1: ")
+
+
+def test_a_mutex_that_guards_nothing_is_found(found):
+    guarded = "class A {\n  std::mutex mutex_;\n  int a_ MC_GUARDED_BY(mutex_);\n};\n"
+    assert found("mutexes", {"shm/a.h": guarded}) == []
+    [violation] = found("mutexes", {"shm/a.h": "class A {\n  std::mutex mutex_;\n};\n"})
+    assert violation.startswith("shm/a.h:2: ")
+
+
+def test_an_exception_accepts_one_violation_up_to_its_ceiling(found):
+    files = {"a.h": LICENCE * 700, tidy.EXCEPTIONS: "file-size a.h 700 # generated\n"}
+    assert found("file-size", files) == []
+    assert "701 lines, 700 accepted" in found("file-size", {"a.h": LICENCE * 701})[0]
+
+
+def test_an_exception_without_a_reason_is_an_error(found):
+    [violation] = found("spdx", {tidy.EXCEPTIONS: "file-size a.h 700\n"})
+    assert "not an exception" in violation
+
+
+def test_an_exception_that_nothing_needs_is_named(tmp_path):
+    path = tmp_path / tidy.EXCEPTIONS
+    path.parent.mkdir()
+    path.write_text("spdx a.h # a test needs it so\n")
+    assert tidy.run_checks(tidy.Tree(tmp_path), ["spdx"])[1] == [(1, ("spdx", "a.h"))]
