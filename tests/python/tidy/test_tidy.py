@@ -46,11 +46,6 @@ def found(tmp_path):
     return run
 
 
-def test_the_repository_is_tidy():
-    run = subprocess.run([ROOT / "tests" / "tidy"], capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout
-
-
 def test_help_names_every_check_and_unknown_options_are_refused():
     text = subprocess.run([ROOT / "tests" / "tidy", "--help"], capture_output=True, text=True)
     assert all(check in text.stdout for check in tidy.CHECKS)
