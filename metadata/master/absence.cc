@@ -21,7 +21,8 @@ std::string chunk_key(std::uint64_t number) {
   return std::string(kRemovedPrefix) + std::to_string(number);
 }
 
-// The last part of a key, perhaps with the share before it. None: it is no number.
+// The number at the end of a key such as "shares/3/removed/17". None: the last component is no
+// number.
 std::optional<std::uint64_t> number_of(std::string_view key) {
   key.remove_prefix(key.rfind('/') + 1);
   std::uint64_t number = 0;
@@ -88,7 +89,7 @@ void Absence::gone(NodeId node) {
   if (!std::exchange(member.recorded, true)) save_(away_key(node), "", nullptr);
 }
 
-// Where hosts come with ever new ids and go for good, the list of them has an end all the same.
+// Hosts may keep joining with new ids and leave for good, so the list of absent members is bounded.
 void Absence::make_room() {
   if (away_.size() < kMaxGone) return;
   const auto found =
@@ -115,7 +116,7 @@ void Absence::removed(std::span<const Holding> what, std::function<void()> then)
     for (const Holding& one : what) {
       if (chunks_.empty() || chunks_.rbegin()->second.size() >= kChunk) chunks_[next_chunk_++];
       Chunk& chunk = chunks_.rbegin()->second;
-      // Its other holders.
+      // Another holder of the removal that was just recorded.
       if (!chunk.empty() && chunk.back().hash == one.hash &&
           chunk.back().up_to_version == one.version) {
         continue;
@@ -138,7 +139,7 @@ void Absence::removed_by_pattern(std::function<void()> then) {
   when_saved(std::move(then));
 }
 
-// The removals are needed until the store says of everybody that some have passed it by.
+// The chunks are deleted only after the store has marked every absent member.
 void Absence::mark_all() {
   if (unmarked_ == 0) return;
   for (auto& [node, member] : away_) {

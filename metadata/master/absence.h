@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the next leader has to know about members that are away: who they are, and what
-//   was removed or replaced meanwhile, which this leader remembers and the next one would not.
+// What it is: the record of absent members that the next leader needs. This leader remembers which
+//   versions were removed or replaced while a member was away. The next leader would not know, so
+//   the cluster store keeps the absent members and these removals. PROTOCOL.md, "Absence", has the
+//   rules.
 //
-//     gone ──► away/<node> = ""                                its report complete ──► no entry
-//     removal while anybody is away ──► removed/<n> = keys and versions, 256 a value ──► answered
-//     4,096 of them, or one by a pattern ──► away/<node> = "missed removals"; no removed/…
+//     a member is gone ──► away/<node> = ""                 its report is complete ──► no entry
+//     a removal while a member is away ──► removed/<n> = keys and versions, 256 a value ──► answered
+//     over 4,096 removals, or a pattern ──► away/<node> = "missed removals"; no removed/…
 //
-//   Away is who is gone, has no link, or has not reported all it holds.
-//   Who "missed removals" under an earlier leader brings back only what others hold as well.
-// Threads: the master's loop. Owns: the list of who is away, at most 4,096 of them gone; the
-//   removals, at most 4,096. Trusts: the store's content, as a leader has written it.
+// A member is away if it is gone, has no link, or has not reported all objects that it holds.
+// Threads: the master's loop.
+// Owns: the list of absent members (at most 4,096 of them gone) and at most 4,096 removals.
+// Trusts: the store's content, because a leader has written it.
 #pragma once
 
 #include <cstdint>
@@ -31,36 +33,37 @@ namespace mc::metadata {
 
 class Absence {
  public:
-  // done: may be empty; is called in the loop, once the store has this value or a later one.
+  // done may be empty. The loop calls done after the store has this value or a later value.
   using Save = std::function<void(std::string key, std::optional<std::string> value,
                                   std::function<void()> done)>;
 
   Absence(const Term& term, Save save);
 
-  // What was removed under the leaders before, as far as somebody who is away may still hold it.
+  // The removals under earlier leaders that an absent member may have missed.
   [[nodiscard]] std::vector<RemoveItem> removed_before() const;
 
   // ---- Members
-  // Expected from the last leader, or its link is lost.
+  // The last leader named this member, or the member's link is lost.
   void unheard(NodeId node);
-  // removal: the latest one here.
+  // removal: the latest removal number of this leader.
   void joined(NodeId node, std::uint64_t removal);
   void gone(NodeId node);
-  // All that it holds is known, and it hears of every removal.
+  // The member has reported all its objects. It hears of every removal from now on.
   void reported(NodeId node);
-  // Whether there were removals that it had not heard of and that nobody can name any more.
+  // Whether the member missed removals that no master can name any more.
   [[nodiscard]] bool may_have_missed(NodeId node, std::uint64_t removals_seen) const;
 
-  // ---- Removals. then: at once where nobody is away, else when the store has it.
+  // ---- Removals. then is called at once if no member is away, else after the store has the
+  // removal.
   void removed(std::span<const Holding> what, std::function<void()> then);
   void removed_by_pattern(std::function<void()> then);
 
  private:
   struct Member {
     bool here = false;           // joined, and reporting
-    bool recorded = false;       // in the store
-    bool marked = false;         // there, as one that has missed removals
-    bool missed_before = false;  // it was, when this leader began
+    bool recorded = false;       // the store has an entry for this member
+    bool marked = false;         // the store's entry says "missed removals"
+    bool missed_before = false;  // the entry said so when this leader began
     std::uint64_t heard_from = 0;
   };
   using Chunk = std::vector<RemoveItem>;
@@ -76,15 +79,15 @@ class Absence {
 
   Save save_;
   std::map<NodeId, Member> away_;
-  std::size_t unmarked_ = 0;               // of them: for whom removals are written down
-  std::map<std::uint64_t, Chunk> chunks_;  // removed/<number>
+  std::size_t unmarked_ = 0;  // members that are not marked; removals are recorded for them
+  std::map<std::uint64_t, Chunk> chunks_;  // by <number> of removed/<number>
   std::size_t removed_ = 0;
   std::uint64_t next_chunk_ = 0;
   std::uint64_t saves_ = 0;
-  std::set<std::uint64_t> open_;  // of these, not stored yet
-  // To be called when all saves up to the number are stored.
+  std::set<std::uint64_t> open_;  // numbers of saves that the store has not confirmed
+  // Calls to make after all saves up to the number are stored.
   std::deque<std::pair<std::uint64_t, std::function<void()>>> waiting_;
-  // Words of the store may come after the leadership that asked.
+  // The store may answer after this leadership has ended.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

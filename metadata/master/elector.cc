@@ -12,8 +12,9 @@ namespace mc::metadata {
 
 namespace {
 
-constexpr std::uint64_t kCampaignEveryNs = 250 * kMs;  // if no watch has woken it
-// While nobody leads, and it is not this master's turn yet.
+// applies if no watch event wakes the elector first
+constexpr std::uint64_t kCampaignEveryNs = 250 * kMs;
+// While the partition has no leader and other masters go first.
 constexpr std::uint64_t kVacantEveryNs = 50 * kMs;
 
 }  // namespace
@@ -75,7 +76,7 @@ void Elector::run() {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) break;
-      saved_.clear();  // of a leadership that has ended
+      saved_.clear();  // values of an earlier leadership
     }
     if (campaign()) {
       lead();
@@ -86,7 +87,7 @@ void Elector::run() {
   static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
 }
 
-// Whether it is this master's turn; one that is not only looks who leads.
+// Whether this master may campaign now. A master whose turn has not come only looks up the leader.
 bool Elector::may_try(std::uint64_t deadline_ns) {
   if (partition_.roster == nullptr) return true;
   const auto found = find_leader(*store_, deadline_ns, partition_.number);
@@ -97,7 +98,7 @@ bool Elector::may_try(std::uint64_t deadline_ns) {
   tell_leader(found ? found->value : std::string());
   if (found) {
     vacant_since_ns_ = 0;
-    return found->value == address_;  // its own, perhaps, of before the store was away
+    return found->value == address_;  // this master may have led before the store was away
   }
   const std::uint64_t now = now_ns();
   if (vacant_since_ns_ == 0) vacant_since_ns_ = now;
@@ -109,7 +110,7 @@ void Elector::tell_leader(const std::string& leader) {
   last_leader_ = leader;
 }
 
-// True: this process leads.
+// True: this process leads now.
 bool Elector::campaign() {
   if (!may_try(now_ns() + ttl_ms_ * kMs)) return false;
   const std::uint64_t asked_ns = now_ns();
@@ -218,7 +219,7 @@ void Elector::write_saved() {
       for (const auto& done : one.done) done();
       continue;
     }
-    // What is written matters for the next leader only: later, unless something newer is there.
+    // Saved values matter only to the next leader. Retry later, unless a newer value is queued.
     callbacks_.trouble(status);
     if (status.code() != kStoreUnavailable && status.code() != kOutcomeUnknown) continue;
     const std::lock_guard lock(mutex_);

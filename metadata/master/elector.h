@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the part of a master that talks to the cluster store, which blocks: it campaigns for
-//   one partition, renews, finds out who leads, and keeps the little that outlives a leader there:
-//   members' descriptors under "members/", what absence.h says under "away/" and "removed/", and
-//   how far removals have been numbered. Those of partition 0 lie where they lay before there were
-//   partitions, those of partition 3 below "shares/3/".
-// Threads: its own does all store calls; callbacks come from it. save() and leads() from any.
-// Owns: the store, the thread. Queued writes are bounded: one for each key, the latest wins.
-// Trusts: the store; values are decoded by their reader.
+// What it is: the part of a master that calls the cluster store, which blocks. The elector
+//   campaigns for one partition, renews the lease and finds the current leader. The elector also
+//   stores the state that outlives a leader: members' descriptors under "members/", absent members
+//   under "away/" and "removed/" (absence.h), and the highest removal number under "removals". Keys
+//   of partition 0 have no prefix, as before partitions existed. Keys of partition 3 lie below
+//   "shares/3/".
+// Threads: the elector's thread makes all store calls and all callbacks. save() and leads() from
+//   any thread.
+// Owns: the store and the thread. Queued writes are bounded: one for each key, the latest wins.
+// Trusts: the store. Each reader decodes its own values.
 #pragma once
 
 #include <atomic>
@@ -32,13 +34,13 @@ inline constexpr std::string_view kAwayPrefix = "away/";
 inline constexpr std::string_view kRemovedPrefix = "removed/";
 inline constexpr std::string_view kRemovalsKey = "removals";
 
-// What a new leader finds.
+// The state that a new leader finds in the store.
 struct Term {
   std::uint64_t epoch = 0;
   std::vector<Entry> members;
   std::vector<Entry> away;
   std::vector<Entry> removed;
-  std::uint64_t removals = 0;  // numbered so far, at most
+  std::uint64_t removals = 0;  // no leader has given out a higher removal number
 };
 
 class Elector {
@@ -46,17 +48,18 @@ class Elector {
   struct Callbacks {
     std::function<void(Term)> leading;
     std::function<void()> lost;
-    std::function<void(std::string)> leader;  // another's address; empty: nobody leads
+    std::function<void(std::string)> leader;  // another master's address; empty: no leader
     std::function<void(const Status&)> trouble;
   };
 
   struct Partition {
     std::uint32_t number = 0;
     std::uint32_t of = 1;
-    Roster* roster = nullptr;  // outlives this; none: whatever nobody leads is to be led
+    // outlives the elector; null: this master may lead any vacant partition
+    Roster* roster = nullptr;
   };
 
-  // address: how others find this master.
+  // address: how other processes reach this master.
   Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
           Partition partition, Callbacks callbacks);
   // Resigns, so that a standby leads at once.
@@ -64,8 +67,8 @@ class Elector {
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
-  // nullopt: remove it. Written soon, while this process leads; then done, if there is one, is
-  // called from the elector's thread: this or something later is what the store has there.
+  // nullopt removes the key. The elector writes soon, while this process leads. Then the elector's
+  // thread calls done, if any. The store has this value or a later value by then.
   void save(std::string key, std::optional<std::string> value, std::function<void()> done);
 
  private:
@@ -83,14 +86,14 @@ class Elector {
   const std::string address_;
   const std::uint32_t ttl_ms_;
   const Partition partition_;
-  const std::string prefix_;  // of what is kept for the next leader
+  const std::string prefix_;  // of the keys that are kept for the next leader
   const Callbacks callbacks_;
   LeaderLock lock_;
   std::unique_ptr<Watch> watch_;
   std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> valid_until_ns_{0};
   std::string last_leader_ = "?";
-  std::uint64_t vacant_since_ns_ = 0;  // 0: somebody leads
+  std::uint64_t vacant_since_ns_ = 0;  // 0: a master leads
 
   std::mutex mutex_;
   std::condition_variable wake_;

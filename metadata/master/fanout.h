@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one order to several agents, which is complete when each has answered or is fenced:
-//   gone from the cluster, so that nothing it still holds can be read. An agent that loses its link
-//   and comes back is told again, one that is busy every tick. What is open at the deadline is
-//   counted as unconfirmed.
-// Threads: the master's loop. Owns: the open orders, at most max_open.
-// Trusts: agents' answers are decoded by whoever asked.
+// What it is: one order to several agents. The order is complete when each agent has answered or is
+//   fenced. A fenced agent is gone from the cluster, so no reader can read its objects. An agent
+//   that loses its link gets the order again when it joins. A busy agent gets the order again every
+//   tick. Agents that have not answered at the deadline are counted as unconfirmed.
+// Threads: the master's loop.
+// Owns: the open orders, at most max_open.
+// Trusts: nothing; the caller decodes the agents' answers.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +32,12 @@ class Fanout {
 
   [[nodiscard]] bool full() const { return open() >= state_->max_open; }
   [[nodiscard]] std::size_t open() const { return state_->orders.size(); }
-  // take is called for each answer, finish once, possibly at once. REQUIRES: !full().
+  // take is called for each answer; finish is called once, possibly at once. REQUIRES: !full().
   void start(std::uint8_t method, std::map<NodeId, std::string> bodies, std::uint64_t deadline_ns,
              Take take, Finish finish);
-  // It has joined (again): what it has not confirmed is sent.
+  // The node has joined (again). Sends the orders that the node has not confirmed.
   void joined(NodeId node);
-  // It is gone.
+  // The node is gone.
   void fenced(NodeId node);
   void tick(std::uint64_t now_ns);
 
@@ -44,7 +45,7 @@ class Fanout {
   struct Order {
     std::uint8_t method = 0;
     std::map<NodeId, std::string> waiting;
-    std::set<NodeId> busy;  // of those: to be told again
+    std::set<NodeId> busy;  // nodes of `waiting` that get the order again with the next tick
     std::uint64_t deadline_ns = 0;
     Take take;
     Finish finish;
@@ -64,7 +65,7 @@ class Fanout {
                    const Result<rpc::Answer>& answer);
   static void confirm(const std::shared_ptr<State>& state, std::uint64_t id, NodeId node);
 
-  // Answers may come after the leadership that asked; they find nothing then.
+  // An answer may arrive after the leadership has ended. The weak pointer is empty then.
   std::shared_ptr<State> state_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each request does.
+// LeaderState: one function for each request.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
   }
 }
 
-// nullptr: it has been refused, as it has not joined this leader state.
+// nullptr: the request was refused, because its link has not joined this leader.
 LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& request) {
   auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker != nullptr && speaker->joined_to == this) return speaker;
@@ -159,14 +159,14 @@ void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wir
     spdlog::info("event=reported node={} entries={} recovering={}", who->node,
                  directory_.entry_count(), recovering(now_ns_));
     absence_.reported(who->node);
-    // What it held before and did not name may be what others must replace.
+    // Objects that the node held before and did not name may need new replicas.
     repair_.request_pass();
     if (!waiting_.empty()) answer_waiting();
   }
 }
 
-// What a member put before it had heard of removals that it is being told only now may be what they
-// remove.
+// A member may put an object before it hears of a removal that it missed. That removal may cover
+// the object.
 bool LeaderState::must_forget(const Speaker& who) {
   const auto late = catching_up_.find(who.node);
   return late != catching_up_.end() && publish_.removals_seen < late->second.removal;
@@ -204,7 +204,7 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
     want_replicas();
     wait_for_open_drops();
     if (!batch_answer_.drops.empty()) {
-      // What was replaced is told when nobody reads the old version any more.
+      // Answer an upsert after no reader can read the replaced version.
       drop(batch_answer_.drops, 0,
            [this, drops = batch_answer_.drops, weak = link.weak_from_this(), id = request.id,
             result] {
@@ -218,7 +218,8 @@ void LeaderState::publish(rpc::Link& link, const rpc::Request& request) {
   answer(link, request.id, result);
 }
 
-// What is replaced may have been replaced before, and be read until that drop is confirmed.
+// An earlier order may already drop the replaced version. Until that order is confirmed, readers
+// may still read this version.
 void LeaderState::wait_for_open_drops() {
   if (open_drops_.empty()) return;
   for (std::size_t i = 0; i < publish_.items.size(); ++i) {
@@ -229,7 +230,7 @@ void LeaderState::wait_for_open_drops() {
   }
 }
 
-// New objects that shall have more holders than the one that has just told of them.
+// Queues repair for new objects that want more replicas than the one just published.
 void LeaderState::want_replicas() {
   for (std::size_t i = 0; i < publish_.items.size(); ++i) {
     const PublishItem& item = publish_.items[i];
@@ -361,7 +362,7 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
       });
 }
 
-// Members that are here and did not carry out a removal by its deadline.
+// Members that are present but did not carry out a removal before its deadline.
 void LeaderState::tell_the_late() {
   for (const auto& [node, link] : links_) {
     if (!patterns_.unheard(node).empty()) catching_up_.try_emplace(node, CatchUp{link, 0, {}, {}});
@@ -375,7 +376,7 @@ void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire:
   }
   struct Merged {
     std::map<std::string, std::uint64_t> keys;
-    std::optional<std::string> complete_until;  // an agent may have more after this
+    std::optional<std::string> complete_until;  // one agent may have more keys after this key
     std::uint32_t unconfirmed = 0;
   };
   const auto merged = std::make_shared<Merged>();
@@ -394,7 +395,7 @@ void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire:
           merged->complete_until = one.keys.back().key;
         }
         for (wire::ListedKey& key : one.keys) merged->keys.emplace(std::move(key.key), key.bytes);
-        // No more than can be told is kept, however many agents there are.
+        // Keeps at most `limit` keys, however many agents answer.
         while (merged->keys.size() > limit) {
           merged->keys.erase(std::prev(merged->keys.end()));
           merged->complete_until = merged->keys.rbegin()->first;

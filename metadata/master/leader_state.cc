@@ -14,19 +14,21 @@ namespace {
 
 constexpr std::uint64_t kCopyTimeoutNs = 30'000 * kMs;
 constexpr std::uint64_t kDropTimeoutNs = 10'000 * kMs;
-// A turn of the loop takes less than a millisecond, and walks so many buckets of fifteen.
+// A turn of the loop shall take less than a millisecond. It visits at most this many buckets (15
+// slots each).
 constexpr std::uint64_t kSweepBuckets = 4096;
 constexpr std::uint64_t kWalkBuckets = 1024;
 constexpr std::uint64_t kRemovalsAhead = 1u << 20;
 constexpr std::size_t kMaxFanouts = 1024;
-// Of which this many may be for what no user waits for.
+// The share of kMaxFanouts for orders that no caller waits for.
 constexpr std::size_t kMaxQuietFanouts = kMaxFanouts / 2;
 constexpr std::size_t kMaxPatternRemovals = 1024;
 constexpr std::size_t kCatchUpWindow = 8;
-constexpr std::uint32_t kLocateSample = 8;  // one in so many counts, for as many
+constexpr std::uint32_t kLocateSample = 8;  // one locate in eight is sampled, and counts for eight
 
-// Above all numbers that any leader before has given out: it saved how far it went, ahead of time;
-// and a store that lost that counts its epochs by the clock, in microseconds.
+// Higher than every removal number of earlier leaders. Each leader saves a number ahead of its use.
+// A store that lost the number assigns epochs by the clock in microseconds, so the epoch is high
+// enough.
 std::uint64_t first_removal(const Term& term) {
   const std::uint64_t by_epoch = term.epoch < (1ull << 52) ? term.epoch << 12 : term.epoch;
   return std::max(by_epoch, term.removals + 1);
@@ -44,7 +46,7 @@ MembershipOptions membership_options(const MasterOptions& options) {
   MembershipOptions membership;
   membership.suspect_after_ns = options.suspect_ms * kMs;
   membership.gone_after_ns = options.gone_ms * kMs;
-  // With peers' words: what membership.h has, in the same proportion.
+  // The shorter silences after peers' reports keep the proportions of membership.h.
   membership.gone_after_one_report_ns = membership.gone_after_ns * 7 / 10;
   membership.gone_after_two_reports_ns = membership.gone_after_ns / 2;
   membership.suspect_after_one_report_ns = membership.suspect_after_ns / 2;
@@ -52,7 +54,7 @@ MembershipOptions membership_options(const MasterOptions& options) {
   return membership;
 }
 
-// One order for each host, which names a key once.
+// One order for each host. An order names each key once.
 std::map<NodeId, std::string> drop_orders(const std::vector<Holding>& holdings,
                                           std::uint64_t removal) {
   std::map<NodeId, std::map<KeyHash, std::uint64_t>> of;
@@ -107,7 +109,7 @@ std::shared_ptr<rpc::Link> LeaderState::link_of(NodeId node) const {
   return link != nullptr && link->open() ? link : nullptr;
 }
 
-// Saved well before it is reached, so that the next leader starts above it.
+// Saves the number well before it is used up, so that the next leader starts above it.
 void LeaderState::note_removals() {
   if (directory_.removal() + kRemovalsAhead / 2 < removals_saved_) return;
   removals_saved_ = directory_.removal() + kRemovalsAhead;
@@ -146,7 +148,7 @@ void LeaderState::handle(const Membership::Events& events) {
 }
 
 void LeaderState::gone(NodeId node, Incarnation incarnation) {
-  // A newer incarnation may have taken its place already: then only the old one's entries go.
+  // If a newer incarnation has already joined, only the old incarnation's entries are removed.
   if (!directory_.leave(node, incarnation)) return;
   links_.erase(node);
   drains_.erase(node);
@@ -157,13 +159,13 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   for (auto& [drained, draining] : drains_) draining.planner->node_gone(node);
   absence_.gone(node);
   outside_.save(member_key(node), std::nullopt, nullptr);
-  // A newer incarnation may have kept the pool: it is told when it has joined. What waited only for
-  // this one is complete now, and has passed it by.
+  // A newer incarnation may have kept the pool; it gets the order after its join. If the node is
+  // gone, orders that waited only for this node are complete now.
   if (membership_.find(node) == nullptr) fanout_.fenced(node);
 }
 
-// Members of the last leader that have not come: nobody knows whether they live, and heartbeats
-// have been due for long.
+// Members of the last leader that have not come. Their state is unknown, and their heartbeats are
+// long overdue.
 void LeaderState::expire_expected() {
   for (const auto& [node, incarnation] : std::exchange(expected_, {})) {
     if (membership_.find(node) != nullptr) continue;
@@ -199,7 +201,7 @@ void LeaderState::refresh_views() {
          .busy_permille = member.load.busy_permille,
          .age_ns = now_ns_ - std::min(now_ns_, member.joined_ns),
          .draining = member.load.draining || drains_.contains(about.node),
-         // Without a link it cannot be told anything, and may be dead already.
+         // A node without a link cannot receive orders and may be dead already.
          .suspected = member.state == MemberState::kSuspected || link_of(about.node) == nullptr});
   }
 }
@@ -240,13 +242,14 @@ void LeaderState::advance_hot() {
   release(orders.releases);
 }
 
-// Forgotten before it is told: whoever looks for a place to let go of next must not count on it.
+// The directory forgets the holding before the order is sent. Otherwise the next release could
+// count on this holder as a remaining one.
 void LeaderState::release(const std::vector<Holding>& holdings) {
   for (const Holding& holding : holdings) directory_.release(holding);
   drop(holdings, 0);
 }
 
-// At random, for batches repeat themselves.
+// Samples at random, because batches repeat.
 void LeaderState::note_located(KeyHash key) {
   sample_ ^= sample_ << 13;
   sample_ ^= sample_ >> 17;
@@ -254,14 +257,14 @@ void LeaderState::note_located(KeyHash key) {
   if (sample_ % kLocateSample == 0) hot_.note(key, kLocateSample);
 }
 
-// Tells a member what it has not carried out, and lets its report begin when that is all.
+// Sends a member the removals that it has not carried out. Its report may begin after all of them.
 void LeaderState::catch_up(NodeId node) {
   const auto found = catching_up_.find(node);
   if (found == catching_up_.end()) return;
   CatchUp& state = found->second;
   const auto link = state.link.lock();
   if (link == nullptr || !link->open()) {
-    catching_up_.erase(found);  // told when it joins again
+    catching_up_.erase(found);  // the member gets the rest when it joins again
     return;
   }
   const auto unheard = patterns_.unheard(node);
@@ -285,7 +288,7 @@ void LeaderState::catch_up(NodeId node) {
     match.kind = removal->pattern.regex ? wire::Match::Kind::kRegex : wire::Match::Kind::kPrefix;
     wire::encode(match, orders.emplace_back(removal->id, std::string()).second);
   }
-  // Calls may fail at once, and their answers look for what is next.
+  // A call may fail at once, and its callback changes catching_up_. So all orders are built first.
   for (auto& [id, body] : orders) {
     link->call(static_cast<std::uint8_t>(wire::Method::kDropMatching), std::move(body),
                now_ns_ + kCopyTimeoutNs, epoch_,
@@ -297,7 +300,7 @@ void LeaderState::catch_up(NodeId node) {
                  const auto open = catching_up_.find(node);
                  if (open == catching_up_.end() || open->second.link.lock() != of.lock()) return;
                  open->second.asked.erase(id);
-                 if (done) catch_up(node);  // else the next tick tries again
+                 if (done) catch_up(node);  // otherwise the next tick tries again
                });
   }
 }
@@ -308,7 +311,7 @@ void LeaderState::catch_all_up() {
   for (const NodeId node : nodes) catch_up(node);
 }
 
-// done is not called when this leader state has ended.
+// done is not called after this leadership has ended.
 void LeaderState::copy(const CopyJob& job, std::function<void(bool ok)> done) {
   const auto link = link_of(job.target);
   const Member* source = membership_.find(job.source);
@@ -328,7 +331,8 @@ void LeaderState::copy(const CopyJob& job, std::function<void(bool ok)> done) {
       });
 }
 
-// Told again where an agent is busy. What is lost with a link is found by the report after it.
+// A busy agent gets the order again. If a link is lost, the report that follows finds the
+// leftovers.
 void LeaderState::drop(const std::vector<Holding>& holdings, std::uint64_t removal,
                        std::function<void()> finish) {
   std::vector<Holding> linked = holdings;
@@ -357,7 +361,7 @@ void LeaderState::order_drops(const std::vector<Holding>& holdings, std::uint64_
                 });
 }
 
-// Nobody waits any more for these, but whoever removes the same once more shall.
+// No caller waits for these orders any more, but a later removal of the same keys must.
 void LeaderState::go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal) {
   if (fanout_.open() >= kMaxQuietFanouts) return;
   order_drops(holdings, removal, now_ns_ + kDropTimeoutNs, [](std::uint32_t) {});

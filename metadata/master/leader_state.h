@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: all that a master knows while it leads, and what it does with it: the state machines
-//   of directory/, membership/ and placement/, joined to the links of agents. It begins empty with
-//   each leadership and ends with it.
+// What it is: all that a master knows while it leads, and all its decisions. This class joins the
+//   state machines of directory/, membership/ and placement/ to the links of agents. The state
+//   begins empty with each leadership and ends with the leadership.
 //
 //     requests ──► Directory, Membership ──► answers
 //     locates  ──► HotReplicas
 //     tick     ──► Membership ──gone──► Directory.leave, RepairPlanner, Fanout.fenced
 //              ──► RepairPlanner, DrainPlanner, HotReplicas ──► Copy and Drop orders to agents
-//     join     ──► PatternRemovals ──what it missed──► DropMatching orders, then its report
+//     join     ──► PatternRemovals ──missed removals──► DropMatching orders, then the report
 //
-//   RECOVERING: from the beginning until recover_ns have passed and all members that were known
-//   have reported. Misses are kRecovering; a locate may wait for the end of it.
-// Threads: the master's loop. Owns: the state; links belong to themselves.
-// Trusts: what codec.h has decoded is within its limits; state machines check the rest. A member
-//   that proved the key may claim any node id.
+// RECOVERING lasts until recover_ns have passed and all known members have reported. Misses are
+// kRecovering meanwhile; a locate may wait for the end.
+// Threads: the master's loop.
+// Owns: the state. Links own themselves.
+// Trusts: codec.h has checked the limits of all messages; the state machines check the rest. A
+//   member that proved the key may claim any node id.
 #pragma once
 
 #include <functional>
@@ -65,31 +66,32 @@ class LeaderState {
   }
 
  private:
-  // Which agent a link speaks for; in Link::attachment.
+  // The agent that a link speaks for. Stored in Link::attachment.
   struct Speaker {
     NodeId node = kNoNode;
     Incarnation incarnation = 0;
     const LeaderState* joined_to = nullptr;
   };
-  struct Waiting {  // a locate, for the end of the recovery
+  struct Waiting {  // a locate that waits for the end of the recovery
     std::weak_ptr<rpc::Link> link;
     std::uint32_t id = 0;
     std::uint64_t deadline_ns = 0;
     wire::Locate request;
   };
-  // A member that has not carried out all removals by pattern: it is told them, a few at a time.
-  // The beginning of its report is answered behind them, so that it names nothing that they remove.
+  // A member that has not carried out all removals by pattern. The master sends a few at a time and
+  // answers the beginning of the report after the last one, so the report names no removed object.
   struct CatchUp {
     std::weak_ptr<rpc::Link> link;
-    std::uint64_t removal = 0;  // it had heard less than this when it joined; 0: it has been here
+    // the member had heard of lower numbers only when it joined; 0: it never left
+    std::uint64_t removal = 0;
     std::set<std::uint64_t> asked;
-    std::optional<std::uint32_t> report;  // the request that waits
+    std::optional<std::uint32_t> report;  // the waiting request
   };
   struct Draining {
     std::unique_ptr<DrainPlanner> planner;
   };
 
-  // reign_requests.cc: one for each method. Each answers, now or later.
+  // leader_requests.cc: one function for each method. Each answers, now or later.
   template <typename Message, typename Handle>
   void decoded(rpc::Link& link, const rpc::Request& request, Message& message, Handle handle);
   void join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor);
@@ -113,7 +115,7 @@ class LeaderState {
   void refuse(rpc::Link& link, std::uint32_t id, std::uint16_t status, std::string text);
   [[nodiscard]] std::map<NodeId, std::string> to_all(const std::string& body) const;
 
-  // leader state.cc
+  // leader_state.cc
   void handle(const Membership::Events& events);
   void gone(NodeId node, Incarnation incarnation);
   void expire_expected();
@@ -129,10 +131,10 @@ class LeaderState {
   bool must_forget(const Speaker& who);
   void copy(const CopyJob& job, std::function<void(bool ok)> done);
   void release(const std::vector<Holding>& holdings);
-  // finish: when all have dropped, or are gone, or have not answered in time.
+  // finish: called when each holder has dropped the objects, is gone, or has not answered in time.
   void drop(const std::vector<Holding>& holdings, std::uint64_t removal,
             std::function<void()> finish = nullptr);
-  // unconfirmed: how many hosts have neither dropped nor gone in time.
+  // unconfirmed: the number of hosts that neither dropped the objects nor left in time.
   void order_drops(const std::vector<Holding>& holdings, std::uint64_t removal,
                    std::uint64_t deadline_ns, Fanout::Finish finish);
   void go_on_dropping(const std::vector<Holding>& holdings, std::uint64_t removal);
@@ -157,16 +159,16 @@ class LeaderState {
   std::uint32_t sample_ = 1;
   std::map<NodeId, Draining> drains_;
   std::map<NodeId, std::weak_ptr<rpc::Link>> links_;
-  std::map<NodeId, Incarnation> expected_;  // known from before, not joined yet
+  std::map<NodeId, Incarnation> expected_;  // members of the last leader that have not joined yet
   Absence absence_;
   std::vector<NodeView> views_;
   std::list<Waiting> waiting_;
   std::uint64_t removals_saved_;
   std::uint64_t published_ = 0;
   std::uint64_t located_ = 0;
-  // Answers to copies may come after the end of this leader state; they find nothing then.
+  // Answers to copies may arrive after this leadership has ended. The weak pointer is empty then.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
-  // Memory that is used again.
+  // Buffers that are reused.
   wire::Publish publish_;
   BatchAnswer batch_answer_;
   wire::Locate locate_;

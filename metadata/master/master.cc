@@ -53,7 +53,7 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
   return master;
 }
 
-// Links that close ask for their partition masters: those go last.
+// Closing links call their partition masters, so the partition masters are destroyed last.
 Master::~Master() {
   for (const auto& partition_master : partition_masters_) partition_master->stop();
   listener_.reset();
@@ -73,7 +73,7 @@ Status Master::sit_down() {
   const auto partitions = static_cast<std::uint32_t>(options_.partitions);
   auto first = open_store();
   if (!first) return first.error();
-  // A store that is away now says it to whoever leads first.
+  // If the store is away now, the first leader repeats this check.
   const Status count = check_partition_count(**first, partitions, now_ns() + kLookNs);
   if (count.code() == MC_INVALID_ARGUMENT) return count;
   if (partitions > 1) {

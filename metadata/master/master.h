@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one mc-master: the port, and a PartitionMaster for each partition of the keys, which leads it or
-//   stands by. A link is about one partition: the one it names first (Attend), else partition 0.
+// What it is: one mc-master. It has one port, and a PartitionMaster for each partition of the keys,
+//   which leads or stands by. A link belongs to one partition: the partition that its first call
+//   names (Attend), else partition 0.
 //
-//     links ──► PartitionMaster 0, PartitionMaster 1 … ──► Elector, LeaderState          Roster ──► which to lead
-// Threads: run() is the loop's thread; electors and roster have their own; stop() may come from
-// any. Owns: everything, built and torn down in one order. Trusts: links that have proven the
-// cluster key, as far as leader state.h says.
+//     links ──► PartitionMaster 0, 1 … ──► Elector, LeaderState      Roster ──► which partitions to lead
+//
+// Threads: run() is the loop's thread. Electors and roster have their own threads. stop() from any
+//   thread.
+// Owns: everything, built and torn down in one order.
+// Trusts: links that have proven the cluster key, as far as leader_state.h says.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -26,7 +29,7 @@ namespace mc::metadata {
 
 class Master final : public rpc::ListenerHandler {
  public:
-  // Listens, and begins to campaign. Errors: with the remedy, for whoever started it.
+  // Listens, and begins to campaign. Errors: with the remedy, for the operator.
   static Result<std::unique_ptr<Master>> create(const MasterOptions& options);
   ~Master() override;
 
@@ -44,11 +47,11 @@ class Master final : public rpc::ListenerHandler {
   struct Attending {
     std::shared_ptr<rpc::Link> link;
     std::uint32_t partition = 0;
-    bool said = false;  // that it is about this partition
+    bool said = false;  // an Attend call named this partition
   };
 
   explicit Master(const MasterOptions& options) : options_(options), tick_(io_) {}
-  // Takes all partition masters.
+  // Creates all partition masters.
   Status sit_down();
   Result<std::unique_ptr<ClusterStore>> open_store() const;
   void attend(rpc::Link& link, const rpc::Request& request);
@@ -65,7 +68,7 @@ class Master final : public rpc::ListenerHandler {
   boost::asio::steady_timer tick_;
   std::unique_ptr<rpc::Listener> listener_;
   std::map<const rpc::Link*, Attending> links_;
-  std::unique_ptr<Roster> roster_;  // none: there is one partition
+  std::unique_ptr<Roster> roster_;  // null: there is one partition
   std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
   std::uint64_t refused_logged_ns_ = 0;
   std::mutex trouble_mutex_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: all settings of mc-master, and the table by which file, environment and flags are
-//   read and help is printed: a new option is a member and a row in master_options.cc.
-// Threads: values. Trusts: nothing; each row's domain checks its text.
+// What it is: all settings of mc-master, and the table that reads file, environment and flags and
+//   prints the help. A new option is a member here and a row in master_options.cc.
+// Threads: values.
+// Trusts: nothing. Each row's domain checks its text.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +38,14 @@ struct MasterOptions {
 
 const std::vector<options::OptionRow<MasterOptions>>& master_option_rows();
 
-// What the file (none if config_path is empty), then the environment (MC_MASTER_<NAME>), then flags
-// (pairs of option name and text) say; later ones win. Errors: MC_INVALID_ARGUMENT naming the
-// option, where it stands, what it accepts, and for an unknown name the nearest one.
+// Reads the file (none if config_path is empty), then the environment (MC_MASTER_<NAME>), then
+// flags (pairs of option name and text). Later sources win. Errors: MC_INVALID_ARGUMENT names the
+// option, where it stands, what it accepts, and the nearest name if the name is unknown.
 Result<MasterOptions> load_master_options(
     const std::string& config_path, const std::vector<std::pair<std::string, std::string>>& flags,
     const char* const* environment);
 
-// What the rows cannot see: contradictions between options. Errors: MC_INVALID_ARGUMENT.
+// Finds contradictions between options, which the rows cannot see. Errors: MC_INVALID_ARGUMENT.
 Status check_master_options(const MasterOptions& options);
 
 }  // namespace mc::metadata

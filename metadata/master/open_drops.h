@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which holders have been ordered to drop what, and have not all confirmed it. The
-//   directory has forgotten them already; whoever removes or replaces the same key once more must
-//   wait for them too, or it would be read after its removal was complete.
-// Threads: the master's loop. Owns: a copy of what is ordered, as long as that is open.
+// What it is: the ordered drops that some holders have not confirmed. The directory has already
+//   forgotten these holders. A later removal or upsert of the same key must wait for the same
+//   drops, or readers could still read the object after its removal was complete.
+// Threads: the master's loop.
+// Owns: a copy of each order until its end.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ class OpenDrops {
   void begin(const std::vector<Holding>& drops) {
     for (const Holding& drop : drops) open_.emplace(drop.hash, drop);
   }
-  // What began together ends together.
+  // REQUIRES: the same drops as in one earlier begin().
   void end(const std::vector<Holding>& drops) {
     for (const Holding& drop : drops) {
       auto [at, last] = open_.equal_range(drop.hash);
@@ -28,7 +29,7 @@ class OpenDrops {
       if (at != last) open_.erase(at);
     }
   }
-  // Appends what is open of a key, up to that version.
+  // Appends the key's open drops, up to that version.
   void add_to(std::vector<Holding>& drops, KeyHash hash, std::uint64_t up_to_version) const {
     const auto [first, last] = open_.equal_range(hash);
     for (auto at = first; at != last; ++at) {

@@ -29,7 +29,7 @@ Status fix_partition_count(ClusterStore& store, std::uint32_t partitions,
   const auto made =
       store.compare_and_set(kCountKey, 0, std::to_string(partitions), kNoLease, deadline_ns);
   if (made && made->applied) return {};
-  // Somebody was first; or this one, if the answer was lost.
+  // Another master was first, or this master was and the answer was lost.
   if (!made && made.error().code() != kOutcomeUnknown) return made.error();
   return check_partition_count(store, partitions, deadline_ns);
 }

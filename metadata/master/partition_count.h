@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: into how many partitions a cluster's keys are cut. The first leader writes it into the
-//   cluster store; a master that is configured for another number has no place in the cluster:
-//   its keys would be looked for at the wrong masters.
-// Threads: as the store's. Trusts: the store; its value is checked.
+// What it is: the number of partitions of a cluster. The first leader writes the number into the
+//   cluster store. A master with another number cannot take part, because its keys would be looked
+//   up at the wrong masters.
+// Threads: as the store's.
+// Trusts: the store; its value is checked.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@
 
 namespace mc::metadata {
 
-// Nothing is written. Errors: MC_INVALID_ARGUMENT with the remedy, or the store's.
+// Compares without writing. Errors: MC_INVALID_ARGUMENT with the remedy, or the store's error.
 Status check_partition_count(ClusterStore& store, std::uint32_t partitions,
                              std::uint64_t deadline_ns);
-// Writes it where there is none, else as above.
+// Writes the number if the store has none, else compares as above.
 Status fix_partition_count(ClusterStore& store, std::uint32_t partitions,
                            std::uint64_t deadline_ns);
 

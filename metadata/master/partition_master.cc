@@ -26,7 +26,7 @@ void PartitionMaster::stop() {
   end();
 }
 
-// They come from the elector's thread, and act in the loop.
+// Callbacks come from the elector's thread and act in the loop.
 Elector::Callbacks PartitionMaster::callbacks() {
   return {.leading =
               [this](Term term) {

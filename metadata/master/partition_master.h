@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a master's part in one partition of the keys: its election, and a LeaderState while it leads.
-// Threads: the master's loop; the elector has its own.
-// Owns: the Elector, the LeaderState. Trusts: links that have proven the cluster key, as far as leader state.h
-//   says.
+// What it is: a master's part in one partition: its election, and a LeaderState while it leads.
+// Threads: the master's loop. The elector has its own thread.
+// Owns: the Elector and the LeaderState.
+// Trusts: links that have proven the cluster key, as far as leader_state.h says.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -20,15 +20,16 @@ namespace mc::metadata {
 class PartitionMaster {
  public:
   struct Outside {
-    // It does not lead any more: what is open on its links was asked of a leader.
+    // This master has stopped leading. Closes the partition's links, since their open calls were
+    // asked of a leader.
     std::function<void()> ended;
     std::function<void(const Status&)> store_trouble;  // from the elector's thread
     std::function<std::uint32_t()> link_count;
     std::function<std::uint64_t()> refused_links;
   };
 
-  // Begins to campaign. address: how others find this master. io, options and the partition's roster
-  // outlive it.
+  // Begins to campaign. address: how other processes reach this master. io, options and the
+  // partition's roster outlive this object.
   PartitionMaster(boost::asio::io_context& io, const MasterOptions& options,
                   const std::string& address, Elector::Partition partition,
                   std::unique_ptr<ClusterStore> store, Outside outside);
@@ -37,11 +38,11 @@ class PartitionMaster {
   void stop();
 
   [[nodiscard]] bool leads() const;
-  // 0: it does not lead.
+  // 0: this master does not lead.
   [[nodiscard]] std::uint64_t epoch() const {
     return leader_state_ == nullptr ? 0 : leader_state_->epoch();
   }
-  // Another's address, if it is known.
+  // Another master's address, if known.
   [[nodiscard]] const std::string& leader() const { return leader_; }
 
   void on_request(rpc::Link& link, const rpc::Request& request);

@@ -10,9 +10,10 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::uint64_t kReadEveryNs = 200 * kMs;
-// What the list gives to another master is that one's for so long.
+// For this long a partition without a leader is left to the master that the roster assigns.
 constexpr std::uint64_t kHoldOffNs = 300 * kMs;
-// A partition moves when nothing else has for so long: each move is a recovery for its keys.
+// A partition moves only after this long without another change, because each move is a recovery
+// for its keys.
 constexpr std::uint64_t kSettleNs = 3'000 * kMs;
 constexpr std::string_view kMastersPrefix = "masters/";
 
@@ -52,7 +53,7 @@ bool Roster::gives_up(std::uint32_t partition, std::uint64_t now_ns) {
 void Roster::run() {
   for (;;) {
     const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
-    // What cannot be read now is found by time: see may_take().
+    // If the store cannot be read now, may_take() decides by time.
     if (sign_up(deadline_ns).ok()) read(deadline_ns);
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, std::chrono::nanoseconds(kReadEveryNs), [this] { return stopping_; });

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what this master knows of the other masters of a cluster whose keys are in several
-//   partitions, and so which partitions it should lead. Each master keeps its address under "masters/" in
-//   the cluster store, with a lease, and reads there who else is and who leads what.
+// What it is: the list of masters of a cluster with several partitions, and the partitions that
+//   this master should lead. Each master keeps its address under "masters/" in the cluster store,
+//   with a lease, and reads the other masters and all leaders there.
 //
-//     store ──► masters, leaders ──► spread_shares() ──► may_take(), gives_up() ──► Electors
+//     store ──► masters, leaders ──► spread_partitions() ──► may_take(), gives_up() ──► Electors
 //
-//   It advises; the leader's locks decide. A master that reads an old list takes a partition too early
-//   or too late, never one that another leads.
-// Threads: its own does all store calls; the questions from any. Owns: the store, the thread.
-// Trusts: the store; addresses are compared, nothing more.
+// The roster advises; the leaders' locks decide. A master with an outdated list takes a partition
+// too early or too late, but never a partition that another master leads.
+// Threads: the roster's thread makes all store calls. may_take() and gives_up() from any thread.
+// Owns: the store and the thread.
+// Trusts: the store. Addresses are only compared.
 #pragma once
 
 #include <condition_variable>
@@ -28,13 +29,13 @@ class Roster {
  public:
   Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t partitions,
          std::uint32_t ttl_ms);
-  // Takes this master off it.
+  // Removes this master from the list.
   ~Roster();
 
-  // Whether this master should try to lead a partition that nobody has led for so long.
+  // Whether this master should campaign for a partition that has been vacant for vacant_ns.
   [[nodiscard]] bool may_take(std::uint32_t partition, std::uint64_t vacant_ns) const;
-  // Whether it should let another one lead what it leads, as this partition. True once in a while:
-  // partitions move one by one, each when the agents have reported the one before.
+  // Whether this master should hand over a partition that it leads. True once in a while:
+  // partitions move one by one, so that agents can report to the new leader before the next move.
   [[nodiscard]] bool gives_up(std::uint32_t partition, std::uint64_t now_ns);
 
  private:
@@ -53,8 +54,8 @@ class Roster {
   bool stopping_ = false;
   std::vector<std::string> masters_;
   std::vector<std::string> leaders_;
-  std::vector<std::string> wanted_;  // the master of each partition; none: nothing has been read
-  std::uint64_t settled_ns_ = 0;     // since then nothing has moved
+  std::vector<std::string> wanted_;  // the master of each partition; empty: nothing has been read
+  std::uint64_t settled_ns_ = 0;     // nothing has moved since then
   std::thread thread_;
 };
 

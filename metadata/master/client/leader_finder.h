@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: asks the cluster store who leads a partition, in a thread of its own, since stores block.
-// Threads: seek() from any; found is called from its own thread, once for each seek that was not
-//   overtaken by another. Owns: the store, the thread.
-// Trusts: the store's value only as an address to try; the leader must prove the cluster key.
+// What it is: a thread that asks the cluster store for the leader of a partition. Stores block.
+// Threads: seek() from any thread. The finder's thread calls found, once for each seek() that no
+//   later seek() replaced.
+// Owns: the store and the thread.
+// Trusts: the store's value only as an address to try. The leader must prove the cluster key.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +20,7 @@ namespace mc::metadata {
 
 class LeaderFinder {
  public:
-  // Of an address; MC_NOT_FOUND: nobody leads.
+  // Gives an address, or MC_NOT_FOUND if the partition has no leader.
   using Found = std::function<void(Result<std::string>)>;
   LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t partition, Found found);
   ~LeaderFinder();

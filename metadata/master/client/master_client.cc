@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls.
+// MasterClient: its calls.
 #include "metadata/master/client/master_client.h"
 
 #include <algorithm>
@@ -145,7 +145,7 @@ void MasterClient::send(const CallPointer& call) {
   sent_.push_back(call);
   link_->call(static_cast<std::uint8_t>(call->method), std::move(body), call->deadline_ns, 0,
               [this, call, generation = generation_](Result<rpc::Answer> answer) {
-                // Lost with its link: it has been queued again.
+                // The call was queued again when the link was lost.
                 if (generation != generation_) return;
                 if (!answer && answer.error().code() == MC_AGENT_UNAVAILABLE) return;
                 if (answer && !believe(*answer)) return;
@@ -190,7 +190,7 @@ bool MasterClient::believe(const rpc::Answer& answer) {
     lose({MC_CLOSED, "this master does not lead"});
     return false;
   }
-  // The link itself answers without an epoch when it is busy or does not know the method.
+  // The link itself answers without an epoch if it is busy or does not know the method.
   if (answer.epoch == 0 && answer.status != 0) return true;
   if (!fence_.accept(answer.epoch)) {
     ++refused_epochs_;
@@ -201,7 +201,7 @@ bool MasterClient::believe(const rpc::Answer& answer) {
   return true;
 }
 
-// Calls that wait for a link have deadlines too; those that were sent have them at the link.
+// Enforces the deadlines of queued calls. The link enforces the deadlines of sent calls.
 void MasterClient::expire() {
   expire_timer_.expires_after(std::chrono::milliseconds(20));
   expire_timer_.async_wait([this](const boost::system::error_code& error) {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one way for agents and tools to talk to the master of a partition: finds its leader,
-//   proves the key, joins, reports, heartbeats, and does it all again when link or leader are lost.
-//   Calls wait meanwhile, in order, until their deadlines.
+// What it is: the client of agents and tools for the master of one partition. The client finds the
+//   leader, proves the key, joins, reports and sends heartbeats. After a lost link or leader it
+//   repeats all steps. Meanwhile calls wait in order until their deadlines.
 //
-//     seek ──► dial ──► attend ──► join ──► report ──► (calls) ──link lost, NOT_LEADER, old
-//     epoch──► seek
+//     seek ──► dial ──► attend ──► join ──► report ──► (calls) ──link lost, NOT_LEADER, old epoch──► seek
 //                          └─ tools: (calls) at once
 //
-//   Fencing: the highest epoch ever heard is kept; an answer or order of a lower one is refused and
-//   its link dropped, so that a leader of the past is neither believed nor obeyed.
-//   Back-pressure: at most kMaxInFlight calls are sent and kMaxQueued wait; more are MC_BUSY.
-// Threads: kOwnThread: public functions from any; callbacks and AgentSide's functions come from the
-//   client's own thread and must not block. kCaller: all from the one that calls poll().
-// Owns: its thread, if any, link and cluster store. Destruction fails what is open with MC_CLOSED.
+// Fencing: the client keeps the highest epoch that any answer or order carried. The client refuses
+// a lower epoch and drops the link, so a former leader is neither believed nor obeyed.
+// Back-pressure: at most kMaxInFlight calls are sent and kMaxQueued calls wait. Further calls fail
+// with MC_BUSY.
+// Threads: kOwnThread: any thread may call public functions. Callbacks and AgentSide's functions
+//   run in the client's own thread and must not block. kCaller: only the thread that calls poll().
+// Owns: the link, the cluster store and the thread, if any. Destruction fails open calls with
+//   MC_CLOSED.
 // Trusts: the leader, as far as codec.h checks.
 #pragma once
 
@@ -42,8 +43,8 @@
 
 namespace mc::metadata {
 
-// What an agent does for the master. Replies may come later, once each, from any thread (kCaller:
-// from the caller's).
+// The work that an agent does for the master. Each Reply comes once, possibly later, from any
+// thread (kCaller: from the caller's thread).
 class AgentSide {
  public:
   template <typename Answer>
@@ -51,39 +52,40 @@ class AgentSide {
   using Done = std::function<void(Status)>;
 
   virtual ~AgentSide() = default;
-  // The cluster's keys are in so many partitions; said before the first report, and when it changes.
+  // The number of partitions of the cluster. Called before the first report and after a change.
   virtual void on_partitions(std::uint32_t /*partitions*/) {}
   virtual Load load() = 0;
-  // The next of all objects of the partition that it holds, 1 to MC_MAX_BATCH_ITEMS; none: that was
-  // all. first: begin again. An object dropped before it is named must not be named; one dropped
-  // later is published as dropped afterwards.
+  // The next objects of this partition that the agent holds: 1 to MC_MAX_BATCH_ITEMS. No items end
+  // the report. first: start from the beginning. An object that is dropped before the report names
+  // it must not be named. An object that is dropped later is published as dropped afterwards.
   virtual void next_report(bool first, std::vector<PublishItem>& items) = 0;
-  // What the directory did not accept of a report: drop it, but keep what is kFull, and publish
-  // that again later.
+  // An item of a report that the directory did not accept. The agent drops the object, except for
+  // kFull: then the agent keeps the object and publishes it again later.
   virtual void on_report_verdict(const PublishItem& item, Verdict verdict) = 0;
-  // Done when it does not hold these any more and no reader is given them.
+  // Done after the agent holds none of these objects and gives none of them to a reader.
   virtual void on_drop(const wire::Drop& order, Done done) = 0;
   virtual void on_drop_matching(const wire::Match& match,
                                 Reply<wire::RemoveMatchingAnswer> reply) = 0;
   virtual void on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) = 0;
-  // Done after the copy is held and its publish() was accepted.
+  // Done after the agent holds the copy and its publish() was accepted.
   virtual void on_copy(const wire::Copy& order, Done done) = 0;
-  // A master is not reached, and why: said once for each reason, until one is reached.
+  // No master can be reached. Called once for each reason until a master is reached.
   virtual void on_unreachable(const Status& why) { static_cast<void>(why); }
-  // A newer incarnation of this node has joined: this one must stop serving.
+  // A newer incarnation of this node has joined. This incarnation must stop serving.
   virtual void on_fenced() = 0;
 };
 
 struct MasterClientOptions {
-  std::vector<std::string> masters;  // addresses to try, beside what the store says
-  std::string store;                 // cluster store's URL; empty: only `masters`
+  std::vector<std::string> masters;  // addresses to try in addition to the store's answer
+  std::string store;                 // URL of the cluster store; empty: only `masters`
   std::string cluster_id = "default";
   rpc::ClusterKey key;
   rpc::TlsOptions tls;
   rpc::Role role = rpc::Role::kTool;
-  Descriptor descriptor;  // of a member
+  Descriptor descriptor;  // members only
   std::uint32_t partition = 0;
-  std::uint32_t partitions = 0;  // of the cluster; 0: not known, for partition 0 only
+  // the cluster's number of partitions; 0: unknown, valid for partition 0 only
+  std::uint32_t partitions = 0;
 };
 
 class MasterClient final : rpc::LinkHandler {
@@ -94,28 +96,28 @@ class MasterClient final : rpc::LinkHandler {
   template <typename Answer>
   using Done = std::function<void(Result<Answer>)>;
 
-  // Who runs it: a thread of its own, or a loop that calls poll(), and saves two changes of thread
-  // a call.
+  // kOwnThread: the client runs a thread. kCaller: a loop calls poll(), which saves two thread
+  // switches for each call.
   enum class Drive : std::uint8_t { kOwnThread, kCaller };
 
-  // member: null for tools; else it must outlive the client. Errors: MC_INVALID_ARGUMENT,
+  // member: null for tools; an agent's must outlive the client. Errors: MC_INVALID_ARGUMENT,
   // MC_NO_MEMORY.
   static Result<std::unique_ptr<MasterClient>> create(const MasterClientOptions& options,
                                                       AgentSide* member,
                                                       Drive drive = Drive::kOwnThread);
   ~MasterClient() override;
 
-  // kCaller: does what can be done without waiting. True: there was something.
+  // kCaller: does all work that does not block. True: there was work.
   bool poll();
-  // Readable when there is something to do for poll(), but for time, and names being resolved.
+  // Readable when poll() has work. Exceptions: timers and name resolution (see next_poll_ns()).
   [[nodiscard]] int wait_fd() const { return epoll_.get(); }
-  // When to call poll() though nothing was readable.
+  // When to call poll() even if wait_fd() is not readable.
   [[nodiscard]] std::uint64_t next_poll_ns() const { return next_poll_ns_; }
 
-  // At most MC_MAX_BATCH_ITEMS items each. done comes exactly once, with the answer or:
-  // MC_TIMEOUT (changes may still take effect), MC_BUSY, MC_CLOSED, or what the master refused
-  // with. publish(): members only; verdicts are one an item. One that has no answer when the link
-  // is lost fails with MC_CLOSED: it is made good by the next report.
+  // At most MC_MAX_BATCH_ITEMS items each. done is called exactly once, with the answer or with
+  // MC_TIMEOUT (changes may still take effect), MC_BUSY, MC_CLOSED, or the master's refusal.
+  // publish(): members only, one verdict for each item. A publish without an answer fails with
+  // MC_CLOSED when the link is lost. The next report then names what the member holds.
   void publish(std::vector<PublishItem> items, std::uint64_t removals_seen,
                std::uint64_t deadline_ns, Done<std::vector<Verdict>> done);
   void locate(const wire::Locate& request, std::uint64_t deadline_ns, Done<LocateAnswer> done);
@@ -127,19 +129,21 @@ class MasterClient final : rpc::LinkHandler {
   void members(std::uint64_t deadline_ns, Done<wire::MembersAnswer> done);
   void stats(std::uint64_t deadline_ns, Done<wire::StatsAnswer> done);
   void drain(const wire::Drain& request, std::uint64_t deadline_ns, Done<wire::DrainAnswer> done);
-  // Says farewell as a member; nothing is joined again. Done<> also when no master is there.
+  // A member says farewell and does not join again. Done is also called if no master can be
+  // reached.
   void leave(std::uint64_t deadline_ns, AgentSide::Done done);
-  // A peer that could not be reached, for the next heartbeat.
+  // Reports an unreachable peer with the next heartbeat.
   void report_unreachable(wire::Unreachable peer);
 
-  // The latest removal this node has heard of; to be read before a change is begun.
+  // The latest removal that this node has heard of. Read this number before a change begins.
   [[nodiscard]] std::uint64_t removals_seen() const { return removals_seen_; }
-  // The latest version that something published was too old for; known before its verdict.
+  // The highest version that the directory refused a published item for. Set before the item's
+  // verdict arrives.
   [[nodiscard]] std::uint64_t refused_up_to() const { return refused_up_to_; }
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
-  // Of the master that it talks to, or dials. REQUIRES: kCaller.
+  // The master that this client talks to, or dials. REQUIRES: kCaller.
   [[nodiscard]] const std::string& leader() const { return leader_; }
-  // All that it held when this leader came has been reported, or it is a tool with a link.
+  // A member has reported all objects to this leader; a tool has a link.
   [[nodiscard]] bool ready() const { return ready_; }
   [[nodiscard]] std::uint64_t refused_epochs() const { return refused_epochs_; }
 
@@ -148,7 +152,7 @@ class MasterClient final : rpc::LinkHandler {
   struct Call {
     wire::Method method{};
     std::string body;
-    std::optional<wire::Publish> publish;  // encoded when sent, with its sequence
+    std::optional<wire::Publish> publish;  // encoded when sent, with its sequence number
     std::uint64_t deadline_ns = 0;
     Raw done;
   };
@@ -156,7 +160,7 @@ class MasterClient final : rpc::LinkHandler {
 
   MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive);
   void watch(int fd);
-  // Runs it in the next poll(), or in the thread, soon.
+  // Runs the function in the next poll(), or soon in the thread.
   template <typename What>
   void post(What what);
 
@@ -164,7 +168,7 @@ class MasterClient final : rpc::LinkHandler {
   void ask(wire::Method method, std::string body, std::uint64_t deadline_ns, Done<Answer> done);
   void submit(Call call);
 
-  // Life of the link.
+  // The life of the link.
   void seek();
   void found(const Result<std::string>& leader);
   void dial_to(const std::string& address);
@@ -183,7 +187,7 @@ class MasterClient final : rpc::LinkHandler {
   void pump();
   void send(const CallPointer& call);
   void expire();
-  // False: of an old leader; the link is gone now.
+  // False: the answer came from a former leader, and the link is now closed.
   bool believe(const rpc::Answer& answer);
   void internal_call(wire::Method method, std::string body,
                      std::function<void(const rpc::Answer&)> take);
@@ -198,8 +202,8 @@ class MasterClient final : rpc::LinkHandler {
   const MasterClientOptions options_;
   AgentSide* const member_;
   const Drive drive_;
-  Fd epoll_;  // kCaller: the link's socket, and woken_
-  Fd woken_;  // by the finder's thread
+  Fd epoll_;  // kCaller: watches the link's socket and woken_
+  Fd woken_;  // written by the finder's thread
   std::uint64_t next_poll_ns_ = 0;
   rpc::TlsContext tls_;
   boost::asio::io_context io_;
@@ -211,18 +215,18 @@ class MasterClient final : rpc::LinkHandler {
 
   std::shared_ptr<rpc::Link> link_;
   bool seeking_ = false;
-  bool usable_ = false;  // joined, or a tool's
+  bool usable_ = false;  // joined, or connected as a tool
   bool stopping_ = false;
   bool left_ = false;
-  std::string leader_;                          // dialed last
-  std::string dial_failure_;                    // the last one; empty: it did not fail
-  std::map<std::string, std::string> said_of_;  // why masters are not reached, by their addresses
-  std::string hint_;                            // what a standby said
+  std::string leader_;                          // the latest address dialled
+  std::string dial_failure_;                    // why the latest dial failed; empty: it did not
+  std::map<std::string, std::string> said_of_;  // last reported reason for each unreachable address
+  std::string hint_;                            // the leader's address, as a standby said
   std::size_t next_master_ = 0;
   std::uint64_t pause_ms_ = 0;
-  std::uint64_t generation_ = 0;  // of links: what an older one says is not for this one
+  std::uint64_t generation_ = 0;  // counts links; answers of older links are ignored
   EpochFence fence_;
-  std::uint32_t partitions_ = 0;  // as heard
+  std::uint32_t partitions_ = 0;  // as the master said
   std::uint64_t sequence_ = 0;
   std::uint32_t heartbeat_ms_ = 200;
   std::size_t report_in_flight_ = 0;
@@ -230,7 +234,7 @@ class MasterClient final : rpc::LinkHandler {
   std::vector<PublishItem> report_items_;
   std::uint64_t report_removals_seen_ = 0;
   std::deque<CallPointer> queue_;
-  std::deque<CallPointer> sent_;  // in order, so that they go out in order again
+  std::deque<CallPointer> sent_;  // in order, so that they can be sent again in order
   std::vector<wire::Unreachable> unreachable_;
 
   std::atomic<std::size_t> open_calls_{0};

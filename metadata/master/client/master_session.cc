@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of the link: seek, dial, attend, join, report, heartbeat, and what the master orders.
+// MasterClient: the life of its link (seek, dial, attend, join, report, heartbeat) and the master's
+// orders.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -21,7 +22,8 @@ constexpr std::uint64_t kDialNs = 1'000 * kMs;
 constexpr std::uint64_t kStepNs = 5'000 * kMs;  // join, report
 constexpr std::uint64_t kMaxPauseMs = 200;
 constexpr std::size_t kReportWindow = 32;  // batches
-// Timers are looked at so often: heartbeats and deadlines, or pauses and names being resolved.
+// How often kCaller must poll for timers: heartbeats and deadlines; pauses and name resolution;
+// unsent bytes.
 constexpr std::uint64_t kUsablePollNs = 20 * kMs;
 constexpr std::uint64_t kSeekingPollNs = 4 * kMs;
 constexpr std::uint64_t kUnsentPollNs = kMs;
@@ -108,8 +110,8 @@ MasterClient::~MasterClient() {
   finder_.reset();  // after the loop, which asks it
 }
 
-// Asio's own descriptor cannot be waited for. The link's socket can: a dialer always reads, so what
-// is readable there is work. That it is writable again is found by time.
+// Asio's own epoll descriptor cannot be watched, but the link's socket can. A dialer always reads,
+// so readable bytes are work. Writability has no event here; next_poll_ns_ covers that case.
 void MasterClient::watch(int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -125,7 +127,7 @@ bool MasterClient::poll() {
   return worked;
 }
 
-// Hints of standbys first, then the store's word, then the given addresses in turn.
+// Tries a standby's hint first, then the store's answer, then the configured addresses in turn.
 void MasterClient::seek() {
   if (stopping_ || left_ || seeking_) return;
   seeking_ = true;
@@ -195,7 +197,7 @@ void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {
   attend();
 }
 
-// Says which partition the link is about, and hears how many there are.
+// Names the link's partition and learns the number of partitions.
 void MasterClient::attend() {
   link_->call(
       static_cast<std::uint8_t>(Method::kAttend),
@@ -203,7 +205,7 @@ void MasterClient::attend() {
       [this, generation = generation_](const Result<rpc::Answer>& answer) {
         if (generation != generation_ || (answer && !believe(*answer))) return;
         wire::AttendAnswer heard;
-        // A master of before there were partitions has all keys.
+        // A master that predates partitions has all keys.
         const bool old = answer && answer->status == MC_UNSUPPORTED && options_.partition == 0;
         const bool taken = answer && answer->status == 0 && wire::decode(answer->body, heard).ok();
         if (!old && !taken) return lose({MC_CLOSED, "the master does not have that share"});
@@ -222,7 +224,8 @@ void MasterClient::attended(std::uint32_t partitions) {
   join();
 }
 
-// A step of the session itself: it has no caller, and without an answer the link is lost.
+// A step of the session itself. No caller waits for the step, and without an answer the link is
+// lost.
 void MasterClient::internal_call(Method method, std::string body,
                                  std::function<void(const rpc::Answer&)> take) {
   link_->call(
@@ -247,8 +250,8 @@ void MasterClient::join() {
                     return;
                   }
                   heartbeat_ms_ = joined.heartbeat_ms;
-                  // Removals that it was not told of while it was away may be of what it is about
-                  // to report.
+                  // The member may not have heard of removals while it was away. Those may cover
+                  // objects of the coming report, so the report carries the older number.
                   report_removals_seen_ = removals_seen_;
                   removals_seen_ = std::max(removals_seen_.load(), joined.removal);
                   heartbeat();
@@ -273,11 +276,11 @@ void MasterClient::begin_report() {
         member_->next_report(true, report_items_);
         stream_report();
       });
-  usable_ = true;  // what is published from now on comes after the beginning
+  usable_ = true;  // later publishes follow the beginning of the report
   pump();
 }
 
-// report_items_ holds the next batch.
+// REQUIRES: report_items_ holds the next batch.
 void MasterClient::stream_report() {
   while (!report_named_all_ && report_in_flight_ < kReportWindow) {
     if (report_items_.empty()) {
@@ -323,7 +326,7 @@ void MasterClient::end_report() {
       });
 }
 
-// Whatever is wrong with the stream, a new link, a join and a report mend it.
+// A new link, a join and a report repair every fault of the stream.
 void MasterClient::on_stream(StreamAnswer answer) {
   if (answer == StreamAnswer::kStaleIncarnation) {
     left_ = true;
@@ -334,8 +337,8 @@ void MasterClient::on_stream(StreamAnswer answer) {
   lose({MC_CLOSED, "the master asks for a report"});
 }
 
-// What was sent goes out again, before what was queued later. Not what was published: it may be
-// true no more when it goes out, and the report that comes first names what is.
+// Sent calls are queued again, before later calls. A sent publish is not: its content may be
+// outdated by then, and the report that comes first names what the member holds.
 void MasterClient::lose(const Status& why) {
   usable_ = false;
   ready_ = false;
