@@ -8,7 +8,7 @@
 
 namespace mc::sim {
 
-class LinkWorld::End : public metadata::rpc::Transport,
+class LinkWorld::End : public metadata::rpc::ByteStream,
                        public std::enable_shared_from_this<LinkWorld::End> {
  public:
   End(LinkWorld& world, HostId at, HostId from) : at_(at), from_(from), world_(world) {}

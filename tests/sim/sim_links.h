@@ -36,7 +36,7 @@ class LinkWorld {
       : io_(io), random_(random), order_(random.next()), passes_(std::move(passes)) {}
 
   struct Pair {
-    std::shared_ptr<metadata::rpc::Transport> near, far;
+    std::shared_ptr<metadata::rpc::ByteStream> near, far;
   };
   Pair make(HostId near, HostId far);
   // Hands over what has arrived by now.
