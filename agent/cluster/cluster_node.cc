@@ -12,7 +12,7 @@ namespace wire = metadata::wire;
 
 namespace {
 
-// The loop polls this long after the last traffic, as it does for its rings.
+// The loop polls this long after the last traffic, as for the clients' rings.
 constexpr std::uint64_t kLivelyNs = 30'000;
 constexpr std::uint64_t kMembersNs = 1'000 * kMs;
 constexpr std::uint64_t kMembersSoonNs = 20 * kMs;
@@ -107,7 +107,7 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   auto region = transport_->register_region(spec);
   if (!region) return region.error();
   made->region = *region;
-  // The master does not tell this node which objects its own put replaced.
+  // The master does not tell a node which objects the node's put replaced.
   made->on_put = [this](const metadata::PublishItem& put) { fetcher_->put_here(put); };
   tenant->store->set_listener(made.get());
   tenants_.push_back(std::move(made));
@@ -139,8 +139,8 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
   // End all transfers from and into the namespace; a lane that does not end is cut.
   while (!fetcher_->forget(**at) || !transport_->close_region((*at)->region)) poll(now_ns());
   (*at)->store().set_listener(nullptr);
-  // The master still names this host as a holder. Peers find these objects missing one by one, and
-  // the next report no longer names them.
+  // The master still names this host as a holder. Peers find these objects missing, and the next
+  // report no longer names them.
   tenants_.erase(at);
 }
 
@@ -201,8 +201,8 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
 }
 
 // The master tells every holder, this host included. Objects that only this host knows are removed
-// at once. A recovering master is asked again: without the removal it would let a later put yield
-// to a removed object.
+// at once. A recovering master is asked again: otherwise a later put could yield to the removed
+// object.
 void ClusterNode::remove(const std::shared_ptr<RemoteRequest>& remote_request,
                          ClusterTenant& tenant, std::uint64_t now_ns,
                          std::optional<std::uint32_t> partition) {
@@ -517,7 +517,7 @@ void ClusterNode::hold_offers(std::uint64_t now_ns) {
 // Holds an object that a client of `from` puts and that has no room there.
 void ClusterNode::hold(MemberId from, const PeerMessage& message, std::uint64_t now_ns) {
   if (!peers_.id_of(from)) {
-    // The writer joined a moment ago. Without its address no answer can be sent.
+    // The writer joined a moment ago. Without the writer's address no answer can be sent.
     peers_.missed();
     const std::uint64_t until_ns = now_ns + message.share_ms * kMs;
     if (offers_.size() < kMaxOffers) offers_.push_back({from, message, until_ns});

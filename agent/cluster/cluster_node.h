@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: This agent as a member of the cluster. It composes the classes of this folder, and
-//   answers peers and masters.
+// What it is: This agent as a member of the cluster. The node composes the classes of this folder,
+//   and answers peers and masters.
 //
 //     Server ── RemoteRequests ──► Fetcher ──► Masters, Peers, Transport
 //     stores ── changes ──► Announcer ──► Masters
@@ -11,7 +11,7 @@
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   peers' reads: ClusterTenant is the guard
 //     master of a partition ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
 // Threads: The agent's loop.
-// Owns: All cluster state but the stores. The agent builds the node; a simulator builds one with
+// Owns: All cluster state but the stores. The agent builds the node; a simulator builds a node with
 //   other ports and another transport.
 #pragma once
 
@@ -67,7 +67,7 @@ class ClusterNode : public Cluster {
   bool ask(std::string_view verb, std::string_view request, Answer done) override;
 
  protected:
-  // Orders of one partition's master, to be given to the master's port. Outlives the port.
+  // Orders of a partition's master, to be given to the master's port. Outlives the port.
   class Orders;
 
   // Call once, before the first tenant. The arguments must live until stop().

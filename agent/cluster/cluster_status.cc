@@ -58,7 +58,7 @@ std::string key_of(const Json::Value& request) {
   return key.isString() ? key_of(key.asString()) : std::string();
 }
 
-// Holders of many keys, in a compact form: an answer has thousands of them.
+// Holders of many keys, in a compact form: an answer may list thousands.
 Json::Value holders_json(const metadata::LocateAnswer& answer) {
   Json::Value value;
   value["holders"] = Json::Value(Json::arrayValue);
@@ -70,7 +70,7 @@ Json::Value holders_json(const metadata::LocateAnswer& answer) {
   return value;
 }
 
-// A node is named by its 64-bit id or by its address.
+// Requests name a node by id (64 bits) or by address.
 MemberId node_named(const Peers& peers, const Json::Value& name) {
   if (name.isUInt64()) return name.asUInt64();
   if (!name.isString()) return 0;
@@ -108,7 +108,7 @@ Json::Value partition_json(const MasterPort& port, std::uint32_t partition,
   return value;
 }
 
-// Each partition's statistics, and their sum.
+// Statistics of each partition, and the sum.
 void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAnswer>>& answers,
                   Json::Value& value) {
   wire::StatsAnswer sum;

@@ -23,7 +23,7 @@ namespace rpc = metadata::rpc;
 
 std::uint64_t hash_of(const std::string& text) { return hash_key(text.data(), text.size(), 0); }
 
-// Agents of one machine fail together, so they have the same host id.
+// Agents of one machine fail together and therefore share a host id.
 std::uint64_t host_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -160,8 +160,8 @@ class NetworkCluster final : public ClusterNode {
   // Dials are rare, and a dial waits for the network anyway.
   static constexpr std::uint64_t kPeerPortNs = 1'000'000;
 
-  // Opens a one-sided transport beside TCP, if the host has one and the options permit one.
-  // address: the address that peers dial.
+  // Opens a one-sided transport beside TCP, if host and options permit. address: the address that
+  // peers dial.
   Status open_one_sided(const Options& options, const std::string& address) {
     auto way =
         open_one_sided_way(options, identity_.node, identity_.incarnation, address, *peer_port_);
@@ -191,7 +191,8 @@ class NetworkCluster final : public ClusterNode {
     return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
   }
 
-  // Opens the missing links. partitions 0: only the first link, which asks for their number.
+  // Opens the missing links. partitions 0: only the first link, which asks for the number of
+  // partitions.
   Status open_links(std::uint32_t partitions) {
     do {
       master_.partition = static_cast<std::uint32_t>(links_.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Members that were away while something was removed or replaced, and come back to a leader that
-// was not there then.
+// Members that were away while objects were removed or replaced, and that come back to a new
+// leader.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -35,9 +35,9 @@ class Absence : public testing::Test, private Quiet {
     ASSERT_EQ(end_of(fleet_.put(writer(), key, kBytes, 3)), MC_OK);
     ASSERT_TRUE(fleet_.turn_until([&] { return holds(other(), key) && holds(fleet_.node(2), key); },
                                   kSoonNs));
-    turn_for(200 * kMs);  // its verdict
+    turn_for(200 * kMs);  // until the verdict has come
   }
-  // The other host stands still for longer than it counts as a member.
+  // The other host stands still until the master no longer counts the host as a member.
   void let_other_be_away() {
     other().paused_until_ns = UINT64_MAX;
     turn_for(1'500 * kMs);
@@ -66,7 +66,7 @@ class Absence : public testing::Test, private Quiet {
   Fleet fleet_{3};
 };
 
-TEST_F(Absence, WhatWasRemovedMeanwhileDoesNotComeBackToTheNextLeader) {
+TEST_F(Absence, AnObjectRemovedMeanwhileDoesNotComeBackToTheNextLeader) {
   put_on_all("key");
   let_other_be_away();
   ASSERT_EQ(end_of(fleet_.remove(writer(), "key")), MC_OK);
@@ -76,7 +76,7 @@ TEST_F(Absence, WhatWasRemovedMeanwhileDoesNotComeBackToTheNextLeader) {
   EXPECT_EQ(read(fleet_.node(2), "key"), MC_NOT_FOUND);
 }
 
-TEST_F(Absence, NorToOneAfterThatAndNotBeforeItHasReported) {
+TEST_F(Absence, NorToALaterLeaderAndNotBeforeTheMemberHasReported) {
   put_on_all("key");
   let_other_be_away();
   ASSERT_EQ(end_of(fleet_.remove(writer(), "key")), MC_OK);
@@ -84,14 +84,14 @@ TEST_F(Absence, NorToOneAfterThatAndNotBeforeItHasReported) {
   change_leader();
   let_other_come_back();
   EXPECT_FALSE(holds(other(), "key"));
-  // It is a member like any other from then on.
+  // From then on the host is a member like any other.
   put_on_all("later");
   change_leader();
   EXPECT_TRUE(holds(other(), "later"));
   EXPECT_EQ(read(fleet_.node(2), "later"), MC_OK);
 }
 
-TEST_F(Absence, ARemovalUnderALeaderThatItHasNeverMetCountsAsWell) {
+TEST_F(Absence, ARemovalUnderALeaderThatTheMemberNeverMetCountsAsWell) {
   put_on_all("key");
   let_other_be_away();
   change_leader();
@@ -110,7 +110,7 @@ TEST_F(Absence, CostsNothingWhereNothingWasRemoved) {
   EXPECT_EQ(read(fleet_.node(2), "key"), MC_OK);
 }
 
-TEST_F(Absence, WhatOthersHoldToItKeeps) {
+TEST_F(Absence, AnAbsentMemberKeepsObjectsThatOthersHold) {
   put_on_all("kept");
   put_on_all("key");
   let_other_be_away();
@@ -121,8 +121,8 @@ TEST_F(Absence, WhatOthersHoldToItKeeps) {
   EXPECT_FALSE(holds(other(), "key"));
 }
 
-// What was removed is named, so the rest stays, whoever else holds it.
-TEST_F(Absence, WhatNobodyElseHoldsStays) {
+// The store names the removed objects. All other objects stay, even without another holder.
+TEST_F(Absence, AnObjectWithoutAnotherHolderStays) {
   put_on_all("key");
   ASSERT_EQ(end_of(fleet_.put(other(), "only there", kBytes)), MC_OK);
   let_other_be_away();
@@ -134,8 +134,8 @@ TEST_F(Absence, WhatNobodyElseHoldsStays) {
   EXPECT_EQ(read(fleet_.node(2), "only there"), MC_OK);
 }
 
-// As it is after removals by pattern, or very many.
-TEST_F(Absence, WhoMissedRemovalsThatNobodyCanNameKeepsWhatOthersHold) {
+// The store has this mark after removals by pattern, or after very many removals.
+TEST_F(Absence, AMemberThatMissedUnnamedRemovalsKeepsOnlyObjectsThatOthersHold) {
   put_on_all("kept");
   ASSERT_EQ(end_of(fleet_.put(other(), "only there", kBytes)), MC_OK);
   let_other_be_away();
@@ -148,8 +148,8 @@ TEST_F(Absence, WhoMissedRemovalsThatNobodyCanNameKeepsWhatOthersHold) {
   EXPECT_EQ(fleet_.master().store().count("away/2"), 0u);
 }
 
-// No removal can have meant what no master has ever known.
-TEST_F(Absence, WhatItPutMeanwhileStays) {
+// An object that no master has known cannot be the target of a removal.
+TEST_F(Absence, AnObjectPutWhileAwayStays) {
   put_on_all("key");
   other().paused_until_ns = UINT64_MAX;
   const auto alone = fleet_.put(other(), "alone", kBytes);  // nobody hears of it
@@ -162,7 +162,7 @@ TEST_F(Absence, WhatItPutMeanwhileStays) {
   EXPECT_EQ(read(fleet_.node(2), "alone"), MC_OK);
 }
 
-// The store is what knows: without it nothing is taken away, for all may be true.
+// Only the store knows of removals. Without the store no object is removed, for all may be valid.
 TEST_F(Absence, WithAnEmptyStoreNothingIsLost) {
   put_on_all("key");
   let_other_be_away();
@@ -172,8 +172,8 @@ TEST_F(Absence, WithAnEmptyStoreNothingIsLost) {
   EXPECT_TRUE(holds(writer(), "key"));
 }
 
-// That these tests can fail.
-TEST_F(Absence, ALeaderThatDoesNotReadWhoWasAwayBringsItBack) {
+// Shows that these tests can fail.
+TEST_F(Absence, ALeaderThatForgetsAbsentMembersBringsTheObjectBack) {
   fleet_.master().forgets_who_was_away = true;
   put_on_all("key");
   let_other_be_away();

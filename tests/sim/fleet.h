@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a simulated cluster that does what it is told, for tests of one course of events and
-//   for benchmarks: agents and a master, no faults but the caller's. A step is long enough for
-//   every message to arrive.
-// Threads: the simulator's. Owns: everything.
+// What it is: A simulated cluster without faults of its own, for tests of one course of events and
+//   for benchmarks. The fleet has agents and a master; the caller scripts the faults. A step is
+//   long enough for every message to arrive.
+// Threads: The simulator's.
+// Owns: Everything.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -23,7 +24,8 @@ class Fleet {
  public:
   using RemoteRequestPointer = std::shared_ptr<agent::RemoteRequest>;
 
-  // Until all have joined, and know each other. Throws std::runtime_error, as all here.
+  // Returns when all members have joined and know each other. Throws std::runtime_error, as all
+  // functions here.
   explicit Fleet(std::uint64_t size, std::uint64_t pool_bytes = 1u << 20);
   ~Fleet();
 
@@ -32,21 +34,21 @@ class Fleet {
   SimMaster& master() { return master_; }
   std::uint64_t now_ns() const { return now_ns_; }
 
-  // Operations, begun. A put's bytes are its key's, repeated.
+  // These begin operations. A put's bytes are the key's bytes, repeated.
   RemoteRequestPointer put(SimNode& node, const std::string& key, std::uint64_t bytes,
                            std::uint8_t replicas = 1);
-  // pin: the reader's, to be cleared by the caller.
+  // pin: the reader's pin, which the caller must clear.
   RemoteRequestPointer get(SimNode& node, const std::string& key, shm::Word64& pin);
   RemoteRequestPointer remove(SimNode& node, const std::string& key);
 
-  // Time goes on, and what is on its way arrives.
+  // Moves the time on and delivers the messages that are due.
   void step();
-  // What has arrived at the master's links and the agents'.
+  // Delivers messages at the links of the master and the agents.
   void turn_links();
   void turn(SimNode& node);
-  // A step, and a turn of all that do not stand still.
+  // A step, then a turn of all members that do not stand still.
   void turn_all();
-  // As many of them as it takes. False: not within that time.
+  // Repeats turn_all() until done. False: not done within that time.
   bool turn_until(const std::function<bool()>& done, std::uint64_t most_ns);
 
  private:

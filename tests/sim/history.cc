@@ -10,12 +10,12 @@ namespace mc::sim {
 
 namespace {
 
-// How long after a failure things may still be as it left them: nodes are missed, links made
-// again, reports sent, drops told again.
+// The effects of a failure may last this long: members are declared lost, links reconnect, reports
+// are sent, and drops are ordered again.
 constexpr std::uint64_t kAftermathNs = 3'000 * kMs;
 
-// Until a host that died with its memory is missed, the master takes its objects for held, and a
-// put that only creates gives way to them.
+// A host died with its memory. For this long the master may still take the host for a holder, and a
+// put that only creates yields to that holder.
 constexpr std::uint64_t kMissedNs = 1'500 * kMs;
 
 struct Head {
@@ -174,11 +174,11 @@ void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned k
       seen.insert(put);
       who += " node " + std::to_string(node) + ": " + (put ? name(*put) : "a miss");
     }
-    // Any copy may have been the last of its key.
+    // An evicted copy may have been the last copy of its key.
     if (evicted_) continue;
     if (seen.size() > 1) fail("nodes read different things in the end:" + who);
 
-    // I2, I3: a put that was acknowledged, and nothing since then that took it away.
+    // I2, I3: an acknowledged put is there, unless a later operation removed it.
     for (Number number = 0; number < puts_.size(); ++number) {
       const Put& put = puts_[number];
       if (put.key != key || put.ending != Ending::kStored) continue;
@@ -203,9 +203,11 @@ void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned k
         if (!removed) fail(name(*last) + " is read in the end, not the later " + name(number));
       }
       for (const Remove& remove : removes_) {
-        // Versions are of the hosts' clocks: a put may be newer by its clock than the removal.
+        // Versions come from the hosts' clocks. By the clock of its host a put may be newer than
+        // the removal.
         if (remove.key != key || !remove.sure || !put.announced || clocks_differ_) continue;
-        // Whoever comes back: the masters since then, or the store, know of it.
+        // The masters since then, or the store, know of the removal. A returning host cannot bring
+        // the object back.
         if (put.end_ns < remove.begin_ns && remove.memory == memory && put.memory == memory) {
           fail(name(*last) + " is read in the end, though it was removed from " +
                std::to_string(remove.begin_ns / 1000) + " to " +

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what clients did and saw in one run, and the rules it must obey. Each put's bytes
-// name
-//   the put, so that each read shows which put it came from.
-// Threads: the simulator's. Owns: the records; hash() stands for all of them.
+// What it is: The record of the clients' operations in one run, and the rules that the record must
+//   obey. Each put's bytes name the put. A read thus shows which put wrote the bytes.
+// Threads: The simulator's.
+// Owns: The records. hash() identifies the whole history.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class History {
  public:
   using Number = std::uint32_t;
   enum class Ending : std::uint8_t {
-    kOpen,     // or nobody knows how it ended
+    kOpen,     // or the outcome is unknown
     kStored,   // acknowledged
-    kExisted,  // acknowledged; its bytes were not needed
+    kExisted,  // acknowledged; the key existed, so the bytes were not needed
     kRefused,
   };
   struct Put {
@@ -37,8 +37,8 @@ class History {
   struct Remove {
     unsigned key = 0;
     std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
-    bool over = false;  // it will take nothing away any more
-    bool sure = false;  // something was removed, and all holders have confirmed
+    bool over = false;  // the removal removes no more objects from now on
+    bool sure = false;  // an object was removed, and all holders have confirmed
     std::uint64_t memory = 0;
   };
 
@@ -50,22 +50,22 @@ class History {
                std::uint64_t now_ns);
   std::size_t begin_remove(unsigned key, std::uint64_t memory, std::uint64_t now_ns);
   void end_remove(std::size_t remove, bool over, bool sure, std::uint64_t now_ns);
-  // A client read these bytes; returns the put they are of.
+  // A client read these bytes. Returns the put that wrote the bytes.
   std::optional<Number> read(unsigned reader, unsigned key, std::span<const std::byte> bytes,
                              std::uint64_t begin_ns, std::uint64_t now_ns);
   void note(std::uint64_t what) { hash_ = (hash_ ^ what) * 0x100000001b3u; }
-  // Links or processes fail at this time, or time is not what it was.
+  // Links or processes fail in this period, or clocks are disturbed.
   void disturbed(std::uint64_t from_ns, std::uint64_t to_ns);
-  // None of that was so between them.
+  // No disturbance touches this period.
   bool calm(std::uint64_t from_ns, std::uint64_t to_ns) const;
   void clock_jumped() { clocks_differ_ = true; }
-  // What a node held, or was putting, is gone with its memory.
+  // A node's memory is lost, with all objects and puts under way.
   void lost(unsigned key, std::uint64_t now_ns);
   void evicted() { evicted_ = true; }
 
   // ---- At the end: what every node reads when all is well again; none: a miss
   void final_read(unsigned key, std::uint64_t node, std::optional<Number> put);
-  // memory_of: of the masters of that key, in the end.
+  // memory_of: SimMaster::memory() of the key's master at the end.
   void finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& memory_of);
 
   void fail(std::string what);

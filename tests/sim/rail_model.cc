@@ -24,7 +24,7 @@ RailModel::RailModel(const RailModelOptions& options)
   for (std::uint32_t s = 0; s < options_.senders; ++s) {
     auto peer = std::make_unique<Peer>(options_.nics);
     for (std::uint32_t i = 0; i < options_.nics; ++i) {
-      // As a port tells its rate, and a handshake its round trip.
+      // As ports report rates and handshakes report round trips.
       peer->rails.set_traits(i, {.bytes_per_ns = options_.line_bytes_per_ns,
                                  .latency_ns = 2 * options_.one_way_ns,
                                  .local_nic = i});
@@ -33,7 +33,7 @@ RailModel::RailModel(const RailModelOptions& options)
     if (options_.credits) peer->rails.share(&credits_);
     peers_.push_back(std::move(peer));
   }
-  // All peers together may have under way what one alone may.
+  // All peers together get the credit of a single peer.
   for (std::uint32_t i = 0; i < options_.nics; ++i) {
     credits_.set_budget(i, peers_[0]->rails.window_bytes(i));
   }
@@ -92,7 +92,7 @@ void RailModel::keep_reading(Priority priority, std::uint32_t objects, std::uint
   load.bytes = bytes;
   load.near = near;
   for (std::uint32_t i = 0; i < objects; ++i) {
-    // Not all in the same instant.
+    // Do not start all objects in the same instant.
     at(now_ns_ + i * 300, [this, priority] { begin_object(priority); });
   }
 }
@@ -165,7 +165,7 @@ void RailModel::pump(std::uint32_t sender) {
   }
 }
 
-// Freed credit goes to who has waited longest.
+// The peer that has waited longest gets the freed credit.
 void RailModel::pump_thirsty() {
   for (std::size_t i = thirsty_.size(); i > 0; --i) {
     const std::uint32_t sender = thirsty_.front();
@@ -267,7 +267,7 @@ void RailModel::send_packet(std::uint32_t sender, std::uint32_t nic) {
   at(gone_ns, [this, sender, nic] { send_packet(sender, nic); });
 }
 
-// At the last switch, before our NIC.
+// At the last switch, before the receiver's NIC.
 void RailModel::arrive(const SlicePtr& slice, std::uint64_t bytes) {
   if (peers_[slice->sender]->lines[slice->nic].share <= 0) return;
   const auto now = static_cast<double>(now_ns_);

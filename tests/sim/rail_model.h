@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: hosts with several NICs behind switches, in simulated time, and a receiver that pulls
-//   objects from them by the rules of transport/rails/rails.h, credits.h and priority.h, as a transport
-//   does.
+// What it is: Hosts with several NICs behind switches, in simulated time. A receiver pulls objects
+//   from the hosts by the rules of transport/rails/rails.h, credits.h and priority.h, as a
+//   transport does.
 //
 //     sender s, NIC i ──► line ──► switch port of the receiver's NIC i: a buffer that overflows
 //                                   └──► line ──► slice done
 //
-//   Bytes move in packets of 16 KiB. A packet that finds the buffer full is lost, and its slice
-//   comes again after a time-out, as hardware does it. A dead line swallows all.
-// Threads: one. Owns its hosts. Deterministic: the same options give the same events.
+//   Bytes move in packets of 16 KiB. A packet that finds the buffer full is lost. The slice is sent
+//   again after a time-out, as hardware does. A dead line swallows all packets.
+// Threads: One. Deterministic: the same options give the same events.
+// Owns: Its hosts.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct RailModelOptions {
   std::uint64_t one_way_ns = 1'500;
   std::uint64_t port_buffer_bytes = 8u << 20;
   std::uint64_t retransmit_ns = 1'000'000;
-  double lost_packets = 0;  // share lost on the way, by a fixed sequence
+  double lost_packets = 0;  // lost fraction of all packets, by a fixed sequence
   bool credits = true;
 };
 
@@ -38,13 +39,14 @@ class RailModel {
  public:
   explicit RailModel(const RailModelOptions& options);
 
-  // Keeps so many objects of the size under way. near: as Rails::choose() takes it.
+  // Keeps `objects` reads of `bytes` each under way. near: see Rails::choose().
   void keep_reading(transport::Priority priority, std::uint32_t objects, std::uint64_t bytes,
                     std::uint64_t near = transport::Rails::kAllNear);
-  // From then on that sender's NIC sends at this share of its line; 0: swallows everything.
+  // From at_ns on, the sender's NIC sends at this fraction of its line rate. 0: all packets are
+  // lost.
   void set_speed(std::uint64_t at_ns, std::uint32_t sender, std::uint32_t nic, double share);
   void run_until(std::uint64_t until_ns);
-  // What is counted below counts from here.
+  // The counters below count from this call on.
   void mark();
 
   struct Result {
@@ -56,7 +58,7 @@ class RailModel {
     std::uint64_t max_ns = 0;
   };
   Result result(transport::Priority priority) const;
-  // Bytes that came over one NIC of ours, from all senders.
+  // Bytes that came over one of the receiver's NICs, from all senders.
   std::uint64_t nic_bytes(std::uint32_t nic) const { return nic_bytes_[nic]; }
   std::uint64_t packets_lost() const { return packets_lost_; }
   std::uint64_t slices_resent() const { return slices_resent_; }
@@ -78,12 +80,12 @@ class RailModel {
     std::uint64_t begun_ns = 0;
   };
   struct Slice {
-    std::shared_ptr<Object> object;  // none: a probe
+    std::shared_ptr<Object> object;  // null: a probe
     transport::RailSlice sent;
     std::uint32_t sender = 0;
     std::uint32_t nic = 0;
-    std::uint32_t epoch = 0;  // of its rail: a slice of an earlier one is forgotten
-    std::uint64_t left = 0;   // to leave the sender
+    std::uint32_t epoch = 0;  // of its rail: slices of earlier epochs are dropped
+    std::uint64_t left = 0;   // bytes that the sender has not sent yet
     std::uint64_t came = 0;
     bool broken = false;  // a packet is missing
   };
@@ -136,7 +138,8 @@ class RailModel {
   transport::Credits credits_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::deque<std::uint32_t> thirsty_;  // peers that wait for credit, in order
-  std::vector<double> port_free_ns_;   // when our NIC's switch port has sent all it holds
+  // when the switch port of the receiver's NIC has sent its buffer
+  std::vector<double> port_free_ns_;
   Load loads_[transport::kPriorityCount];
   std::uint32_t next_sender_ = 0;
   std::uint64_t packets_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the rails promise, on a model of 8 × 400 Gb/s: all of it in simulated time, so that rates
-// and latencies can be asserted.
+// Promises of the rails, on a model of 8 × 400 Gb/s. The time is simulated, so rates and latencies
+// can be asserted.
 #include "sim/rail_model.h"
 #include "libmc/base/clock.h"
 
@@ -34,7 +34,7 @@ RailModel::Result measured(RailModel& model, std::uint64_t from_ns, std::uint64_
   return result;
 }
 
-TEST(RailModel, EightRailsCarryWhatTheirLinesDo) {
+TEST(RailModel, EightRailsCarryTheirFullLineRate) {
   RailModel model({});
   model.keep_reading(Priority::kForeground, 64, kObject);
   EXPECT_GE(measured(model, 2 * kMs, 10 * kMs).bytes_per_ns, 0.97 * kLine);
@@ -54,7 +54,7 @@ TEST(RailModel, ADeadRailIsLeftAndTheOthersCarryOn) {
   model.set_speed(10 * kMs, 0, 3, 0);
   model.run_until(10 * kMs);
   model.mark();
-  // From the failure on, its discovery included.
+  // The period begins with the failure and includes the discovery.
   model.run_until(60 * kMs);
   const auto result = model.result(Priority::kForeground);
   tell(result);
@@ -83,7 +83,7 @@ TEST(RailModel, ARailThatIsBackIsTakenBackGradually) {
             0.97 * kLine);
 }
 
-TEST(RailModel, ASlowRailKeepsNobodyWaiting) {
+TEST(RailModel, ASlowRailDelaysNoObject) {
   RailModel healthy({});
   healthy.keep_reading(Priority::kForeground, 64, kObject);
   const auto before = measured(healthy, 2 * kMs, 12 * kMs);
@@ -92,7 +92,7 @@ TEST(RailModel, ASlowRailKeepsNobodyWaiting) {
   model.set_speed(5 * kMs, 0, 3, 0.1);
   const auto result = measured(model, 10 * kMs, 30 * kMs);
   EXPECT_GE(result.bytes_per_ns, 0.97 * 7.1 / 8 * kLine);
-  // Of all objects, those with slices on the slow rail too.
+  // Over all objects, including objects with slices on the slow rail.
   EXPECT_LE(static_cast<double>(result.p99_ns), 1.2 * static_cast<double>(before.p99_ns));
   EXPECT_EQ(model.rails(0).status(3).health, RailHealth::kSlow);
 }
@@ -100,7 +100,7 @@ TEST(RailModel, ASlowRailKeepsNobodyWaiting) {
 TEST(RailModel, ACrawlingRailIsLeftForGrowingPauses) {
   RailModel model({});
   model.keep_reading(Priority::kForeground, 64, kObject);
-  // Half a slice in the time that it is given; what is small still comes, so probes succeed.
+  // At this speed half a slice arrives before the time-out. Small probes still succeed.
   model.set_speed(10 * kMs, 0, 3, 0.0005);
   const auto result = measured(model, 10 * kMs, 90 * kMs);
   EXPECT_GE(result.bytes_per_ns, 0.97 * 7 / 8 * kLine);
@@ -142,7 +142,7 @@ TEST(RailModel, SendersPartitionTheReceiverEvenly) {
   EXPECT_GE(static_cast<double>(least), 0.9 * static_cast<double>(most));
 }
 
-TEST(RailModel, ForegroundGoesFirstAndNobodyStarves) {
+TEST(RailModel, ForegroundGoesFirstAndBackgroundIsNotStarved) {
   RailModel alone({});
   alone.keep_reading(Priority::kForeground, 4, kObject);
   const auto before = measured(alone, 2 * kMs, 10 * kMs);
@@ -182,7 +182,7 @@ TEST(RailModel, ARailThatComesAndGoesCostsLittle) {
 
 TEST(RailModel, NearRailsAreFullBeforeFarOnesAreUsed) {
   RailModel model({});
-  // Little enough for the two near ones.
+  // The load is small enough for the two near NICs.
   model.keep_reading(Priority::kForeground, 4, kObject, 0b11);
   measured(model, 2 * kMs, 10 * kMs);
   EXPECT_GT(model.nic_bytes(0) + model.nic_bytes(1), 0u);
@@ -193,7 +193,7 @@ TEST(RailModel, NearRailsAreFullBeforeFarOnesAreUsed) {
   EXPECT_GE(measured(busy, 2 * kMs, 10 * kMs).bytes_per_ns, 0.97 * kLine);
 }
 
-TEST(RailModel, LossCostsWhatItLosesAndNoMore) {
+TEST(RailModel, LossCostsOnlyTheLostBytes) {
   RailModelOptions options;
   options.lost_packets = 1e-4;
   RailModel model(options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients do, through ObjectStore and Cluster as the agent's server does it for them.
+// The clients' operations, through ObjectStore and Cluster, as the agent's server calls both for a
+// client.
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,7 +73,7 @@ void SimWorld::begin_put(Client& client) {
   client.upsert = random_.chance(0.5);
   client.local = random_.chance(0.1);
   client.put = history_.begin_put(client.keys[0], size, client.upsert, now_ns_);
-  // As if there were no room, and no other way to make some.
+  // Act as if the pool had no room and could make none.
   if (random_.chance(faults_.stripes ? 0.4 : 0.15)) return place_elsewhere(client);
   client.doing = Client::Doing::kReserving;
   go_on_putting(client);
@@ -104,9 +105,9 @@ void SimWorld::place_elsewhere(Client& client) {
   send_remote_request(client, RemoteRequest::Kind::kPlace);
 }
 
-// A put in stripes that does not come to its end, because somebody died or was cut off while it was
-// being sealed, may have taken away what it was to replace, or what gave way to it meanwhile. What
-// no host takes as a whole is cut into stripes however small it is.
+// A death or a cut may end a put in stripes during the sealing. The put may have removed the object
+// to be replaced, or a put that yielded meanwhile. An object that no host takes as a whole is cut
+// into stripes, however small the object is.
 void SimWorld::may_have_replaced(const Client& client) {
   const bool in_stripes =
       client.kind == RemoteRequest::Kind::kPlace && history_.put(client.put).size > kStripeUnit;
@@ -166,7 +167,7 @@ void SimWorld::publish(Client& client) {
   order.upsert = client.upsert;
   order.replicas = random_.chance(0.2) ? 2 : 1;
   const ObjectStore::Put result = store.publish(session_of(client.id), order);
-  if (result == ObjectStore::Put::kNoSpace) return;  // again, until the deadline
+  if (result == ObjectStore::Put::kNoSpace) return;  // try again, until the deadline
   if (result == ObjectStore::Put::kExisted) {
     store.abandon(session_of(client.id), client.entry);
     return end_put(client, History::Ending::kExisted);
@@ -205,7 +206,7 @@ void SimWorld::send_remote_request(Client& client, RemoteRequest::Kind kind) {
 
 void SimWorld::look_at_remote_request(Client& client) {
   RemoteRequest& remote_request = *client.remote_request;
-  // The server never waits longer for an announcement; the master may.
+  // The server always ends an announcement at the deadline; the master may take longer.
   const bool cuts = client.server_cuts || client.kind == RemoteRequest::Kind::kAnnounce;
   const bool same_leader_state = client.kind != RemoteRequest::Kind::kPlace ||
                                  client.leader_state == master_of(client.keys[0]).leader_state();
@@ -214,14 +215,14 @@ void SimWorld::look_at_remote_request(Client& client) {
     for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, MC_TIMEOUT);
   }
   if (!remote_request.over()) {
-    // A host that stood still has its second after that.
+    // A host that stood still gets a second after the pause.
     const std::uint64_t due_ns =
         std::max(client.deadline_ns, nodes_[client.node]->paused_until_ns) + 1'000 * kMs;
     if (now_ns_ < due_ns) return;
-    history_.fail("I7 an errand of kind " + std::to_string(static_cast<int>(remote_request.kind)) +
-                  " by client " + std::to_string(client.id) + ", begun at " +
-                  std::to_string(client.begin_ns / 1000) + " us, has not ended " +
-                  "1 s after its deadline");
+    history_.fail(
+        "I7 a remote request of kind " + std::to_string(static_cast<int>(remote_request.kind)) +
+        " by client " + std::to_string(client.id) + ", begun at " +
+        std::to_string(client.begin_ns / 1000) + " us, has not ended " + "1 s after its deadline");
     remote_request.abandoned = true;
     for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, MC_TIMEOUT);
   }
@@ -229,11 +230,11 @@ void SimWorld::look_at_remote_request(Client& client) {
   history_.note(static_cast<std::uint64_t>(status) + now_ns_);
   switch (client.kind) {
     case RemoteRequest::Kind::kPlace:
-      // Whoever holds it may have to report it first.
+      // With another leader the holder may have to report the object first.
       client.was_ready &= same_leader_state;
       [[fallthrough]];
     case RemoteRequest::Kind::kAnnounce:
-      if (status == MC_TIMEOUT) {  // it may still be there
+      if (status == MC_TIMEOUT) {  // the object may still be there
         may_have_replaced(client);
         end(client);
       } else {
@@ -315,7 +316,7 @@ std::vector<std::byte> SimWorld::bytes_at(ObjectStore& store, std::uint32_t entr
   return bytes;
 }
 
-// Reads what the pin names, and keeps it pinned for a while.
+// Reads the bytes that the pin names, and keeps the pin for a while.
 std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsigned key,
                                               std::uint32_t entry) {
   ObjectStore& store = nodes_[client.node]->store();

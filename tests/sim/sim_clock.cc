@@ -22,7 +22,7 @@ thread_local Times times;
 
 namespace mc::sim {
 
-// Not at the time at which another world ended.
+// Do not start at the end time of an earlier world.
 Clock::Clock() { times = {true, 0, kWallStartNs}; }
 Clock::~Clock() { times.simulated = false; }
 
@@ -33,7 +33,7 @@ void Clock::set(std::uint64_t now_ns, std::int64_t wall_offset_ns) {
 
 }  // namespace mc::sim
 
-// A program's own definition goes before the library's, for the libraries it loads too.
+// A program's own definition takes precedence over the library's, in loaded libraries too.
 extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
                                                                     timespec* time) noexcept {
   const bool wall = clock == CLOCK_REALTIME;
@@ -46,7 +46,7 @@ extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t cl
   return 0;
 }
 
-// Asio does without, and then looks at its timers whenever it is polled.
+// Fails on purpose: Asio then checks timers at each poll.
 extern "C" __attribute__((visibility("default"))) int timerfd_create(int clock,
                                                                      int flags) noexcept {
   if (!times.simulated) return static_cast<int>(syscall(SYS_timerfd_create, clock, flags));

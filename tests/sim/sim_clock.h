@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the clocks that code on the simulator's thread reads. While a Clock is there,
-//   clock_gettime() on this thread answers with simulated time, whoever calls it: now_ns(),
-//   std::chrono and Boost.Asio's timers. Other threads and times are the real ones.
-// Threads: one Clock a thread.
+// What it is: The clocks that code on the simulator's thread reads. While a Clock exists,
+//   clock_gettime() on this thread returns simulated time to every caller: now_ns(), std::chrono
+//   and Boost.Asio's timers. Other threads and other clocks read real time.
+// Threads: One Clock a thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Clock {
   Clock(const Clock&) = delete;
   Clock& operator=(const Clock&) = delete;
 
-  // Steady time, and how far the wall clock of whoever runs now is off.
+  // Sets the steady time, and the wall clock's offset of the host that runs now.
   void set(std::uint64_t now_ns, std::int64_t wall_offset_ns = 0);
 };
 

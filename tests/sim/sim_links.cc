@@ -47,7 +47,7 @@ class LinkWorld::End : public metadata::rpc::ByteStream,
     last_due_ns_ = std::max(last_due_ns_, world_.arrival_ns());
     inbox_.push_back({last_due_ns_, std::move(bytes), end});
   }
-  // Both ends hear it, cut off or not, as from their own kernels.
+  // Both ends learn of the break even when cut off, as from a kernel.
   void break_now() { broken_ = true; }
 
   void deliver(std::uint64_t now_ns) {

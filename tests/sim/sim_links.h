@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the connections between agents and the master: real rpc::Links over pipes of bytes in
-//   memory. As over TCP bytes arrive whole and in order, late, and while a path is cut not at all;
-//   what was sent meanwhile arrives when it is joined again.
-// Threads: the simulator's. Owns: pipes, while an end of them is there.
+// What it is: The connections between agents and masters: real rpc::Links over pipes of bytes in
+//   memory. As over TCP, bytes arrive complete, in order and late. While a path is cut no bytes
+//   arrive; the bytes sent meanwhile arrive when the path is joined again.
+// Threads: The simulator's.
+// Owns: Each pipe, as long as an end of the pipe exists.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -19,9 +20,9 @@
 namespace mc::sim {
 
 using HostId = std::uint64_t;
-inline constexpr HostId kMasterHost = 0;  // of partition 0
+inline constexpr HostId kMasterHost = 0;  // host of partition 0's master
 inline constexpr HostId kMoreMasters = 100;
-// Each partition's master has a host of its own.
+// Each partition's master has a separate host.
 constexpr HostId master_host(std::uint32_t partition) {
   return partition == 0 ? kMasterHost : kMoreMasters + partition;
 }
@@ -29,7 +30,7 @@ constexpr bool is_master_host(HostId host) { return host == kMasterHost || host 
 
 class LinkWorld {
  public:
-  // Whether bytes get from one host into the program at another now.
+  // True if bytes of one host can now reach the other host.
   using Passes = std::function<bool(HostId from, HostId to)>;
 
   LinkWorld(boost::asio::io_context& io, Random random, Passes passes)
@@ -39,9 +40,9 @@ class LinkWorld {
     std::shared_ptr<metadata::rpc::ByteStream> near, far;
   };
   Pair make(HostId near, HostId far);
-  // Hands over what has arrived by now.
+  // Hands over the bytes that have arrived by now.
   void deliver(std::uint64_t now_ns);
-  // All connections of that host break, and both sides hear of it.
+  // Breaks all connections of that host. Both ends learn of the break.
   void cut(HostId host);
   // 1: a fast network.
   void set_slowness(std::uint64_t factor) { slowness_ = factor; }
@@ -52,7 +53,7 @@ class LinkWorld {
 
   boost::asio::io_context& io_;
   Random random_;
-  Random order_;  // in which the ends of links are looked at
+  Random order_;  // order in which the ends of links are visited
   Passes passes_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t slowness_ = 1;

@@ -43,7 +43,7 @@ void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
     store_.clear();
     ++memories_;
   }
-  // As a store counts them that has lost its own count: by the clock.
+  // A store without a count takes the epoch from the clock.
   epoch_ = keeps_store && epoch_ != 0 ? epoch_ + 1 : std::max(epoch_ + 1, 1000 + now_ns / 1000);
   metadata::Term term;
   term.epoch = epoch_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the host of a partition's master: the real LeaderState, on links of the simulated network, and
-// the cluster
-//   store's content. It comes up, leads, and ends like a process that is killed; the next one
-//   leads with a higher epoch, with what the store has, or with nothing.
-// Threads: the simulator's. Owns: links of the leader state.
+// What it is: The host of a partition's master: the real LeaderState on simulated links, and the
+//   content of the cluster store. The master comes up, leads, and ends like a killed process. The
+//   next master leads with a higher epoch, with the store's content or with an empty store.
+// Threads: The simulator's.
+// Owns: The links of the leader state.
 #pragma once
 
 #include <map>
@@ -20,28 +20,28 @@ namespace mc::sim {
 
 class SimMaster : private metadata::rpc::LinkHandler {
  public:
-  // max_entries, max_nodes: of the master's options.
+  // max_entries, max_nodes: options of the master.
   SimMaster(boost::asio::io_context& io, LinkWorld& links, HostId host,
             std::uint64_t max_entries = 4096, std::uint64_t max_nodes = 16);
   ~SimMaster() override { stop(); }
 
-  // keeps_store: the cluster store has kept what the last leader wrote.
+  // keeps_store: the cluster store has kept the content of the last leader.
   void start(bool keeps_store, std::uint64_t now_ns);
   void stop();
   bool leads() const { return leader_state_ != nullptr; }
-  // Counts the reigns.
+  // Counts the leaders so far.
   std::uint64_t leader_state() const { return reigns_; }
-  // Counts those that began without what the one before had in the store.
+  // Counts the leaders that began without the previous leader's content of the store.
   std::uint64_t memory() const { return memories_; }
 
-  // What the cluster store has.
+  // Content of the cluster store.
   std::map<std::string, std::string>& store() { return store_; }
 
-  // A connection from that host, or null while no master is there.
+  // Connects from that host; null while no master is there.
   std::shared_ptr<metadata::rpc::Link> dial(HostId from, metadata::rpc::LinkHandler& handler);
   void tick(std::uint64_t now_ns);
 
-  // A deliberate bug: a new leader does not read who was away.
+  // A deliberate bug: a new leader does not read the list of absent members.
   bool forgets_who_was_away = false;
 
  private:
@@ -53,7 +53,7 @@ class SimMaster : private metadata::rpc::LinkHandler {
   LinkWorld& links_world_;
   const HostId host_;
   const metadata::MasterOptions options_;
-  std::vector<std::shared_ptr<metadata::rpc::Link>> links_;  // in the order in which they came
+  std::vector<std::shared_ptr<metadata::rpc::Link>> links_;  // in order of arrival
   std::map<std::string, std::string> store_;
   std::uint64_t epoch_ = 0;
   std::uint64_t reigns_ = 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kNodeTickNs = 10 * kMs;
 
-// A second name for the memory, as the keeper holds one.
+// A second handle on the memory, as the keeper process holds one.
 MemoryFile keep(const MemoryFile& file) {
   auto kept = MemoryFile::adopt(Fd(::dup(file.fd())));
   if (!kept) throw std::runtime_error("a memory file cannot be kept");
@@ -64,11 +64,11 @@ class SimNode::Cluster final : public agent::ClusterNode {
     return ClusterNode::poll(now_ns);
   }
 
-  std::vector<std::unique_ptr<agent::MasterOrders>> orders;  // of each partition
+  std::vector<std::unique_ptr<agent::MasterOrders>> orders;  // by partition
   std::vector<std::unique_ptr<SimPort>> ports;
 };
 
-// A guard that grants everything which lies in the region.
+// A guard that grants every access inside the region.
 class SimNode::LaxGuardTransport final : public transport::Transport,
                                          private transport::RegionGuard {
  public:
@@ -152,13 +152,13 @@ void SimNode::start() {
     client_pins_(pins);
     if (cluster_ != nullptr) cluster_->collect_pins(*tenant_, pins);
   };
-  // Clients outlive their agent; its own reservations are of nobody after that.
+  // Clients outlive the agent. The agent's own reservations have no owner after the restart.
   const auto known = [](std::uint64_t session) { return session != agent::kClusterSession; };
   tenant_->store = kept_index_
                        ? take(agent::ObjectStore::recover(config, collect, std::move(kept_index_),
                                                           std::move(kept_pool_), known))
                        : take(agent::ObjectStore::create(config, collect));
-  // Its memory comes from another thread: all of it, before anything goes on.
+  // Another thread provides the pool's memory. Wait for all the memory.
   while (store().pool().growing()) {
     pollfd chunk{store().pool().event_fd(), POLLIN, 0};
     ::poll(&chunk, 1, 1000);

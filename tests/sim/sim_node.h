@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host: a ObjectStore, its Tenant and a ClusterNode, all real, on the simulated network.
-//   It can be killed, and started again with the pool's memory or without.
-// Threads: the simulator's. Owns: everything of the host's but its clients' pins.
+// What it is: A host: a real ObjectStore, Tenant and ClusterNode, on the simulated network. The
+//   host can be killed and started again, with the pool's memory or without.
+// Threads: The simulator's.
+// Owns: Everything of the host but its clients' pins.
 #pragma once
 
 #include <memory>
@@ -25,16 +26,16 @@ struct NodeOptions {
   std::uint64_t pool_bytes = 512u << 10;
   std::uint64_t seed = 0;
   std::uint32_t partitions = 1;
-  std::uint64_t stripe_bytes = 0;  // of larger objects; 0: none go in stripes
+  std::uint64_t stripe_bytes = 0;  // stripe size of larger objects; 0: no stripes
   transport::fault::FaultPlan plan;
   SimPort::Faults faults;
-  // A deliberate bug: peers read whatever lies there now.
+  // A deliberate bug: peers read the bytes that lie there now, without a check of the generation.
   bool checks_no_generations = false;
 };
 
 class SimNode {
  public:
-  // Connects to the master of a partition, or gives null.
+  // Connects to the master of a partition, or returns null.
   using Dial = std::function<std::shared_ptr<metadata::rpc::Link>(
       std::uint32_t partition, metadata::rpc::LinkHandler& handler)>;
 
@@ -45,28 +46,28 @@ class SimNode {
   void start();
   void kill(bool keeps_memory);
   void poll(std::uint64_t now_ns);
-  // After the clients have had their turn.
+  // Call after the clients' turn.
   void flush(std::uint64_t now_ns);
 
   bool up() const { return cluster_ != nullptr; }
-  // All masters have its reports; or that of a partition.
+  // All masters (or that partition's master) have this host's report.
   bool ready() const;
   bool ready(std::uint32_t partition) const;
-  // That it has told a master of. REQUIRES: up().
+  // The latest version that this host has told a master. REQUIRES: up().
   std::uint64_t latest_version() const;
   std::uint64_t id() const { return options_.node; }
   agent::ObjectStore& store() { return *tenant_->store; }
   agent::Cluster& cluster();
   const std::shared_ptr<agent::Tenant>& tenant() const { return tenant_; }
   transport::fault::FaultTransport& transport() { return *transport_; }
-  // Of large objects, that lie here.
+  // A stripe of a large object on this host.
   struct Stripe {
     std::uint32_t entry = 0;
     agent::StripeLabel label;
     bool sealed = false;
   };
   std::vector<Stripe> stripes();
-  // Names what does not add up in the pool, or nothing. quiet: nobody reserves or reads.
+  // Names a mismatch in the pool's accounts; empty: none. quiet: no client reserves or reads.
   std::string check_sums(bool quiet);
   void set_plan(const transport::fault::FaultPlan& plan);
 

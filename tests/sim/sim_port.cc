@@ -52,7 +52,8 @@ void SimPort::seek() {
   join();
 }
 
-// What is heard waits for the agent's loop, and for nobody when the link is another one by then.
+// An answer waits for the agent's loop. If the link has been replaced by then, the answer is
+// dropped.
 void SimPort::call(Method method, std::string body, std::uint64_t deadline_ns,
                    std::function<void(const Heard&)> take) {
   link_->call(static_cast<std::uint8_t>(method), std::move(body), deadline_ns, 0,
@@ -291,7 +292,7 @@ void SimPort::report_unreachable(wire::Unreachable peer) {
 
 void SimPort::submit(Call made) {
   const auto pointer = std::make_shared<Call>(std::move(made));
-  // Never from within the caller, as through MasterLink.
+  // Never answer inside the caller's call; MasterLink does not either.
   inbox_.push_back([this, pointer] {
     if (now_ns_ >= pointer->deadline_ns) {
       pointer->done(fail(MC_TIMEOUT, "the deadline had passed before the call"));
@@ -341,7 +342,7 @@ void SimPort::answered(const CallPointer& pointer, const Heard& heard) {
     refused_up_to_ = std::max(refused_up_to_, published.refused_up_to);
     if (valid && published.stream != StreamAnswer::kApplied &&
         published.stream != StreamAnswer::kDuplicate) {
-      return on_stream(published.stream);  // the call is queued again, behind a report
+      return on_stream(published.stream);  // The call is queued again, after a report.
     }
   }
   const auto place = std::ranges::find(sent_, pointer);
@@ -377,7 +378,7 @@ void SimPort::on_request(rpc::Link& link, const rpc::Request& request) {
     link.answer(request.id, MC_PERMISSION_DENIED, {}, 0);
     return;
   }
-  // Carried out even if the link is lost meanwhile; then nobody hears of it.
+  // The order is carried out even if the link is lost meanwhile. The reply is then dropped.
   inbox_.push_back([this, generation = generation_, method = request.method,
                     body = std::string(request.body),
                     id = request.id] { carry_out(method, body, id, generation); });

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an agent's way to the master: what metadata/master/client and agent/cluster's
-//   MasterLink do with threads and sockets, done in the simulator's one thread on a link of its
-//   network. Joins, reports, heartbeats and asks again as they do; what arrives waits for poll(),
-//   as it does in MasterLink.
-// Threads: the simulator's. Owns: its link, calls under way.
+// What it is: An agent's connection to a master. SimPort does the work of metadata/master/client
+//   and of agent/cluster's MasterLink, without threads and sockets, on a simulated link. SimPort
+//   joins, reports, sends heartbeats and retries like the originals. Arrived messages wait for
+//   poll(), as in MasterLink.
+// Threads: The simulator's.
+// Owns: The link, and the calls under way.
 #pragma once
 
 #include <deque>
@@ -23,13 +24,13 @@ namespace mc::sim {
 
 class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandler {
  public:
-  // Connects, or gives null: the master is away or out of reach.
+  // Connects; null if the master is away or out of reach.
   using Dial =
       std::function<std::shared_ptr<metadata::rpc::Link>(metadata::rpc::LinkHandler& handler)>;
   struct Faults {
-    // A deliberate bug: says that it has dropped, and has not.
+    // A deliberate bug: confirms drops without dropping.
     bool lies_about_drops = false;
-    // Another: says of a few stripes that they are the object.
+    // A deliberate bug: announces a few stripes as the whole object.
     bool takes_a_part_for_the_whole = false;
   };
 
@@ -60,14 +61,14 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
 
   std::uint64_t removals_seen() const override { return removals_seen_; }
   std::uint64_t refused_up_to() const override { return refused_up_to_; }
-  // The latest version that it has told a master of.
+  // The latest version that this port has told a master.
   std::uint64_t latest_version() const { return latest_version_; }
   std::uint64_t epoch() const override { return fence_.highest(); }
   const std::string& leader() const override { return leader_; }
   bool ready() const override { return ready_; }
 
  private:
-  // An answer, with bytes of its own.
+  // An answer that owns its bytes.
   struct Heard {
     Status error;  // not ok: no answer
     std::uint16_t status = 0;
@@ -77,7 +78,7 @@ class SimPort final : public agent::MasterPort, private metadata::rpc::LinkHandl
   struct Call {
     metadata::wire::Method method{};
     std::string body;
-    std::optional<metadata::wire::Publish> publish;  // encoded when sent, with its sequence
+    std::optional<metadata::wire::Publish> publish;  // encoded when sent, with the sequence number
     std::uint64_t deadline_ns = 0;
     std::function<void(Result<std::string_view>)> done;
   };

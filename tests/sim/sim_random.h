@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one source of chance of a run: SplitMix64 (Vigna), from the seed.
-// Threads: a value; its owner's.
+// What it is: The only source of randomness of a run: SplitMix64 (Vigna), from the seed.
+// Threads: A value, for the owner's thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  // from, to and all between.
+  // Uniform, both ends included.
   std::uint64_t between(std::uint64_t from, std::uint64_t to) {
     return from + next() % (to - from + 1);
   }

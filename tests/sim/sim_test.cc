@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs of the simulated cluster. MC_SIM_SEED=N runs one seed and tells what was done to it;
-// MC_SIM_SEEDS=N runs that many; MC_TEST_LONG=1 runs 100,000.
+// Runs of the simulated cluster. MC_SIM_SEED=N runs that seed and prints the faults; MC_SIM_SEEDS=N
+// runs N seeds; MC_TEST_LONG=1 runs 100,000.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -67,7 +67,7 @@ TEST_F(Sim, OneSeed) {
   EXPECT_TRUE(world.history().failures().empty());
 }
 
-// Whatever ran before it in the process.
+// The history must not depend on earlier runs in the process.
 TEST_F(Sim, OneSeedGivesOneHistory) {
   constexpr std::uint64_t kSeeds = 20;
   std::vector<std::uint64_t> hashes;
@@ -83,7 +83,7 @@ TEST_F(Sim, OneSeedGivesOneHistory) {
   }
 }
 
-// The seed at which the checks find a bug of the simulated world, or 0.
+// The first seed at which the checks find the bug, or 0.
 std::uint64_t found_at(const Bugs& bugs, const std::string& text) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SimWorld world(seed, bugs);

@@ -116,7 +116,7 @@ void SimWorld::tell(const std::string& what) {
 }
 
 void SimWorld::step(std::uint64_t most_ns) {
-  // Short and long steps: what is at once and what has time in between.
+  // Mix short and long steps: simultaneous events, and events with time in between.
   const std::uint64_t scale = random_.between(0, 3);
   now_ns_ += random_.between(10'000, std::max<std::uint64_t>(20'000, most_ns >> (2 * scale)));
   clock_.set(now_ns_);
@@ -178,7 +178,7 @@ bool SimWorld::passes(HostId from, HostId to) const {
   return !parted_.contains({from, to});
 }
 
-// Nothing gets from one host to the other. A pull is the puller's: cut with either direction.
+// Cuts one direction. A pull belongs to the puller and fails if either direction is cut.
 void SimWorld::part(HostId from, HostId to, bool parted) {
   if (parted) {
     parted_.insert({from, to});
@@ -194,7 +194,8 @@ void SimWorld::part(HostId from, HostId to, bool parted) {
   }
 }
 
-// A replica; not counted on where one host is to let go of what others have.
+// True if another host has a replica. Ignored with a drained host, because that host drops objects
+// that others have.
 bool SimWorld::is_held_elsewhere(std::size_t node, const agent::StripeLabel& stripe) const {
   if (faults_.drained != 0) return false;
   for (std::size_t other = 0; other < nodes_.size(); ++other) {
@@ -390,7 +391,8 @@ void SimWorld::run() {
     if (!node->ready()) {
       history_.fail("node " + std::to_string(node->id()) + " has not found back to the master");
     }
-    // What is refused leaps ahead; were it by guesses, clocks would drive each other.
+    // A refused put takes a later version. If hosts guessed that version, clocks would drive each
+    // other ahead.
     if (node->latest_version() > agent::ClusterTenant::wall_ns() + kMostOffsetNs) {
       history_.fail("the versions of node " + std::to_string(node->id()) +
                     " have run ahead of all clocks");
@@ -407,8 +409,8 @@ void SimWorld::run() {
   read_everything();
   history_.finish(key_count_, [this](unsigned key) { return master_of(key).memory(); });
   may_end_drain_ = true;
-  // A copy that the master has ordered may wait 30 s for a word that was lost, and a stripe that a
-  // host was asked to hold and nobody came back to for its time.
+  // Two waits are long. A copy ordered by the master may wait 30 s for a lost message. A stripe
+  // whose writer never came back is held until the put's time is over.
   const std::uint64_t latest_ns = now_ns_ + 40'000 * kMs;
   const auto busy = [](const auto& node) { return !node->check_sums(true).empty(); };
   do {
@@ -420,7 +422,8 @@ void SimWorld::run() {
   if (const std::string left = stripes_left(); !left.empty()) history_.fail(left);
 }
 
-// As a tool does that waits for the end of it: whoever leads by now may not know of it.
+// Repeats the request, as a tool does that waits for the drain's end: a new leader may not know of
+// the drain.
 void SimWorld::go_on_draining() {
   next_drain_ns_ = now_ns_ + 300 * kMs;
   const auto asked = std::ranges::find_if(nodes_, [](const auto& node) { return node->ready(); });
@@ -429,13 +432,14 @@ void SimWorld::go_on_draining() {
   (*asked)->cluster().ask("drain", "{\"node\":" + std::to_string(faults_.drained) + "}",
                           [this](const std::string& answer) {
                             const bool done = answer.find("\"done\":true") != std::string::npos;
-                            // What is put or read there meanwhile is still to be moved.
+                            // Objects that are put or read on the node meanwhile must still be
+                            // moved.
                             drain_dones_ = done && may_end_drain_ ? drain_dones_ + 1 : 0;
                             if (drain_dones_ == 4) drain_done_ = true;
                           });
 }
 
-// What a drained node still holds that has been told to somebody; or nothing.
+// Announced objects that a drained node still holds; empty: none.
 std::string SimWorld::drain_left() const {
   if (faults_.drained == 0) return {};
   const std::string who = "node " + std::to_string(faults_.drained);
@@ -450,7 +454,7 @@ std::uint32_t SimWorld::partition_of(unsigned key) const {
                                 static_cast<std::uint32_t>(masters_.size()));
 }
 
-// What is left of objects in stripes that are not whole; or nothing.
+// Stripes that are left of incomplete objects; empty: none.
 std::string SimWorld::stripes_left() const {
   std::map<std::uint64_t, std::pair<agent::StripeLabel, std::set<std::uint16_t>>> puts;
   for (const auto& node : nodes_) {
@@ -482,7 +486,7 @@ void SimWorld::read_everything() {
     }
   }
   const std::uint64_t deadline_ns = now_ns_ + 2'000 * kMs;
-  clients_.swap(readers);  // their pins count
+  clients_.swap(readers);  // the readers' pins count
   for (const auto& reader : clients_) {
     reader->begin_ns = now_ns_;
     reader->deadline_ns = deadline_ns;
@@ -495,7 +499,7 @@ void SimWorld::read_everything() {
     if (all) break;
     step(10 * kMs);
   }
-  run_until(now_ns_ + 300 * kMs, 10 * kMs);  // until all have let go
+  run_until(now_ns_ + 300 * kMs, 10 * kMs);  // until all readers have released the pins
 }
 
 std::string SimWorld::story() const {

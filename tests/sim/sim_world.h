@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one run: hosts, a master for each partition of the keys, clients and a schedule of
-// faults, all from one seed.
+// What it is: One run: hosts, a master for each partition of the keys, clients and a schedule of
+//   faults, all from one seed.
 //
 //   0 s            1.2 s                        4.2 s                       about 10 s
-//   │ they join    │ operations, under faults   │ all is mended, time goes  │ everybody reads all
+//   │ hosts join   │ operations, under faults   │ faults end, time goes on  │ all keys are read
 //
-//   Each step moves time on by a random bit, delivers what is due, and lets everyone who is up work
-//   once, in a random order.
-// Threads: the simulator's. Owns: everything.
+//   Each step moves the time on by a random amount, delivers due messages, and gives every running
+//   host a turn, in a random order.
+// Threads: The simulator's.
+// Owns: Everything.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -29,23 +30,24 @@
 
 namespace mc::sim {
 
-// Wrong behaviour of the simulated world, to see that the checks find it.
+// Deliberate bugs of the simulated world, to test the checks.
 struct Bugs {
-  bool drops_are_lies = false;       // holders confirm what they have not dropped
-  bool memory_flips_bits = false;    // of live objects, at rest
-  bool guards_are_lax = false;       // peers read whatever lies there now
-  bool memory_is_forgotten = false;  // a restart that should keep the pool's memory does not
-  bool parts_are_wholes = false;     // holders say of a few stripes that they are the object
+  bool drops_are_lies = false;     // holders confirm drops without dropping
+  bool memory_flips_bits = false;  // of live objects, at rest
+  bool guards_are_lax = false;     // peers read the bytes that lie there now
+  // a restart loses the pool's memory that should survive
+  bool memory_is_forgotten = false;
+  bool parts_are_wholes = false;  // holders announce a few stripes as the whole object
 };
 
-// Which kinds of faults a run has; chosen by its seed.
+// The kinds of faults of a run; chosen by its seed.
 struct Faults {
-  bool noise = false;  // of peers' transport: loss, delay, double, reorder, flipped bits
+  bool noise = false;  // of the peers' transport: loss, delay, doubling, reordering, flipped bits
   bool slow_links = false, broken_links = false;
   bool partitions = false, crashes = false, memory_losses = false, pauses = false;
   bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
   bool stripes = false;       // large objects lie on several hosts
-  std::uint64_t drained = 0;  // a node that is emptied from some time on; 0: none
+  std::uint64_t drained = 0;  // node that is drained from some time on; 0: none
 };
 
 class SimWorld {
@@ -55,7 +57,7 @@ class SimWorld {
 
   void run();
   const History& history() const { return history_; }
-  std::string story() const;  // what was done to it
+  std::string story() const;  // the faults of the run
 
  private:
   struct Held {  // an object that a client reads in place
@@ -74,16 +76,16 @@ class SimWorld {
     std::uint64_t next_ns = 0, begin_ns = 0, deadline_ns = 0;
     agent::RemoteRequest::Kind kind{};
     std::vector<unsigned> keys;
-    // A put.
+    // Fields of a put.
     History::Number put = 0;
     bool upsert = false, local = false, was_ready = false;
-    MemoryFile staging;              // whose bytes another host is to hold
-    std::uint64_t leader_state = 0;  // when that was asked for
+    MemoryFile staging;              // the bytes for another host to pull
+    std::uint64_t leader_state = 0;  // the leader when the put was requested
     std::uint32_t entry = 0;
     std::size_t remove = 0;
     std::shared_ptr<agent::RemoteRequest> remote_request;
-    bool is_last = false;      // its one read is for the end of the history
-    bool server_cuts = false;  // at the deadline, as the agent's server does
+    bool is_last = false;      // the client's one read at the end of the history
+    bool server_cuts = false;  // the request ends at the deadline, as in the agent's server
     Held held[2];
   };
   struct Later {
@@ -91,7 +93,7 @@ class SimWorld {
     std::function<void()> what;
   };
 
-  // sim_world.cc: time and faults
+  // Time and faults: sim_world.cc.
   void step(std::uint64_t most_ns);
   void run_until(std::uint64_t ns, std::uint64_t most_step_ns);
   void schedule_faults();
@@ -110,7 +112,7 @@ class SimWorld {
   void go_on_draining();
   std::string drain_left() const;
 
-  // sim_clients.cc
+  // Clients: sim_clients.cc.
   void act(Client& client);
   void begin_something(Client& client);
   void begin_put(Client& client);
@@ -138,26 +140,26 @@ class SimWorld {
   const std::uint64_t seed_;
   const Bugs bugs_;
   Random random_;
-  Random
-      partition_random_;  // of its own: a run with one partition is what it was before there were more
-  Random drain_random_;  // the same
+  // Own streams: histories of one partition stay as before partitions came.
+  Random partition_random_;
+  Random drain_random_;
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;
   Faults faults_;
   unsigned key_count_ = 0;
   std::uint64_t largest_bytes_ = 0;
-  std::uint64_t stripe_bytes_ = 0;  // larger objects that find no room are put in stripes; 0: none
+  std::uint64_t stripe_bytes_ = 0;  // larger objects without room are put in stripes; 0: none
   bool working_ = false;            // clients begin operations
-  std::uint64_t next_drain_ns_ = UINT64_MAX;  // when it is asked for again
-  bool may_end_drain_ = false;                // nothing is put or read any more
-  unsigned drain_dones_ = 0;                  // in a row: the first may be from before
+  std::uint64_t next_drain_ns_ = UINT64_MAX;  // time of the next drain request
+  bool may_end_drain_ = false;                // no client puts or reads any more
+  unsigned drain_dones_ = 0;                  // "done" answers in a row; the first may be outdated
   bool drain_done_ = true;
   std::vector<std::string> story_;
   boost::asio::io_context io_;
   std::set<std::pair<HostId, HostId>> parted_;  // from, to
   LinkWorld links_;
-  std::vector<std::unique_ptr<SimMaster>> masters_;  // of each partition
+  std::vector<std::unique_ptr<SimMaster>> masters_;  // by partition
   transport::loop::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::uint64_t> evictions_seen_;

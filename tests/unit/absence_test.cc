@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a leader writes down of members that are away, with a store that answers when it is told to.
+// Records of a leader about absent members, with a store that answers on the test's command.
 #include "metadata/master/absence.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr NodeId kAway = 7;
 constexpr NodeId kOther = 8;
 
-// As the elector has it: one value a key, the latest wins.
+// Like the elector's store: a value for each key; the latest wins.
 class ObjectStore {
  public:
   Absence::Save save() {
@@ -74,11 +74,11 @@ TEST(Absence, WritesNothingWhileAllAreHere) {
   EXPECT_EQ(store.size(), 0u);
 }
 
-TEST(Absence, TellsTheNextLeaderWhatWasRemovedUntilAllHaveReported) {
+TEST(Absence, TellsTheNextLeaderOfRemovalsUntilAllHaveReported) {
   ObjectStore store;
   Absence first({}, store.save());
   first.gone(kAway);
-  // Of two holders.
+  // Two holders of the first object, a single holder of the second.
   first.removed(std::vector<Holding>{{{1, 2}, 3, kOther}, {{1, 2}, 3, kAway}, {{4, 5}, 6, kOther}},
                 [] {});
   Absence second(store.term(), store.save());
@@ -86,7 +86,7 @@ TEST(Absence, TellsTheNextLeaderWhatWasRemovedUntilAllHaveReported) {
   EXPECT_EQ(second.removed_before()[0].hash, (KeyHash{1, 2}));
   EXPECT_EQ(second.removed_before()[0].up_to_version, 3u);
   EXPECT_EQ(second.removed_before()[1].hash, (KeyHash{4, 5}));
-  // They are named, so nothing else that it brings is in doubt.
+  // The removals are named, so no other object of that member is in doubt.
   second.joined(kAway, 9);
   EXPECT_FALSE(second.may_have_missed(kAway, 0));
   second.removed(holding(10, 11), [] {});
@@ -115,7 +115,7 @@ TEST(Absence, AnswersWhenTheStoreHasIt) {
   std::vector<int> told;
   absence.removed(holding(1, 2), [&] { told.push_back(1); });
   absence.removed(holding(3, 4), [&] { told.push_back(2); });
-  // What is removed once more is so when the first is.
+  // A repeated removal is complete when the first removal is.
   absence.removed({}, [&] { told.push_back(3); });
   EXPECT_TRUE(told.empty());
   store.write();
@@ -142,7 +142,7 @@ TEST(Absence, AnswersInOrderWhateverOrderTheStoreWritesIn) {
   EXPECT_EQ(told, (std::vector{0, 1, 2}));
 }
 
-TEST(Absence, OfTooManyRemovalsItSaysOnlyThatTheyWere) {
+TEST(Absence, TooManyRemovalsAreRecordedOnlyAsMissed) {
   ObjectStore store;
   Absence first({}, store.save());
   first.gone(kAway);
@@ -152,7 +152,7 @@ TEST(Absence, OfTooManyRemovalsItSaysOnlyThatTheyWere) {
   remove_many(first, 1);
   EXPECT_EQ(store.at("away/7"), "missed removals");
   EXPECT_EQ(store.size(), 1u);
-  // Who is away from now on has its own.
+  // A member that goes away from now on has a separate list.
   first.gone(kOther);
   first.removed(holding(1, 2), [] {});
   Absence second(store.term(), store.save());
@@ -192,7 +192,7 @@ TEST(Absence, TheListOfTheGoneHasAnEnd) {
   EXPECT_EQ(store.size(), 4096u);
 }
 
-TEST(Absence, WhatIsNotOursInTheStoreIsLeftAlone) {
+TEST(Absence, ForeignValuesInTheStoreAreLeftAlone) {
   Term term;
   for (const char* key : {"away/x", "away/", "away/99999999999999999999"}) {
     term.away.push_back({});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a host tells the master of a copy that it has been ordered to make.
+// Messages of a host to the master about an ordered copy.
 #include <gtest/gtest.h>
 
 #include "agent/cluster/cluster_node.h"
@@ -64,7 +64,7 @@ class Host final : public ClusterNode {
 
 class CopyTest : public ::testing::Test {
  protected:
-  // Host 1 has an object; host 2 reads it, and has told the master, which has not said yet.
+  // Host 1 has an object. Host 2 has read the object and told the master; no verdict has come yet.
   void SetUp() override {
     source_.put("key", std::vector<std::byte>(100, std::byte{42}));
     ASSERT_TRUE(turn_until([&] { return !source_.master.published.empty(); }));
@@ -98,15 +98,15 @@ class CopyTest : public ::testing::Test {
   std::vector<mc_status> done_;
 };
 
-TEST_F(CopyTest, ItIsHereWhenTheMasterHasTakenIt) {
+TEST_F(CopyTest, ACopyIsHereWhenTheMasterHasAcceptedIt) {
   EXPECT_FALSE(target_.holds());
   answer(std::vector{Verdict::kAccepted});
   EXPECT_EQ(done_, std::vector{MC_OK});
   EXPECT_TRUE(target_.holds());
 }
 
-// The master may have taken it, and let the other host go for that.
-TEST_F(CopyTest, WhatIsNotKeptForWantOfAVerdictIsTakenBack) {
+// The master may have accepted the copy and let the other host drop the object.
+TEST_F(CopyTest, ACopyNotKeptForWantOfAVerdictIsWithdrawn) {
   answer(fail(MC_TIMEOUT, "no answer in time"));
   EXPECT_EQ(done_, std::vector{MC_CANCELLED});
   EXPECT_FALSE(target_.holds());
@@ -117,7 +117,7 @@ TEST_F(CopyTest, WhatIsNotKeptForWantOfAVerdictIsTakenBack) {
   EXPECT_EQ(said.version, told_.version);
 }
 
-TEST_F(CopyTest, NothingIsTakenBackOfWhatWasRefused) {
+TEST_F(CopyTest, ARefusedCopyIsNotWithdrawn) {
   answer(std::vector{Verdict::kRemoved});
   EXPECT_EQ(done_, std::vector{MC_CANCELLED});
   EXPECT_FALSE(target_.holds());

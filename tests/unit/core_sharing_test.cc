@@ -41,7 +41,7 @@ void beside_a_computing_thread(const Body& body) {
   std::thread([&] {
     ASSERT_TRUE(on_the_first_core());
     std::atomic<bool> over{false};
-    std::thread other([&] {  // on the same core: it inherits that
+    std::thread other([&] {  // inherits the same core
       while (!over.load(std::memory_order_relaxed)) {
       }
     });
@@ -65,7 +65,7 @@ TEST(CoreSharing, GoesOnYieldingWhereThatIsCheapAndTriesAgainAfterItWasNot) {
     EXPECT_TRUE(comes_to(core, false));
     sched_param first{};
     first.sched_priority = 1;
-    // From here on nobody takes the core from this thread: its yields return at once.
+    // From here on no thread takes the core from this thread: yields return at once.
     may_preempt = ::sched_setscheduler(0, SCHED_FIFO, &first) == 0;
     if (may_preempt) {
       EXPECT_TRUE(comes_to(core, true));

@@ -15,7 +15,8 @@
 namespace mc::ctl {
 namespace {
 
-// A small program with everything a completion must know: choices, nested verbs, global options.
+// A small program with all features that a completion must know: choices, nested verbs, global
+// options.
 struct Program {
   CLI::App app{"Do things\n\nA longer text.", "tool"};
   std::string agent;
@@ -54,7 +55,7 @@ struct Program {
   }
 };
 
-// What bash would offer for the last of the words.
+// Bash's offers for the last of the words.
 std::string offered(const std::vector<std::string>& words) {
   const Program program;
   const std::string path = testing::TempDir() + "mcctl-completion." + std::to_string(getpid());

@@ -53,7 +53,7 @@ TEST(CtlDoctor, GoodHostPassesEveryCheckWithoutRemedies) {
   }
 }
 
-TEST(CtlDoctor, HostOfWhichNothingIsKnownGetsARemedyForEachComplaint) {
+TEST(CtlDoctor, AnUnknownHostGetsARemedyForEachComplaint) {
   std::set<std::string> names;
   for (const Verdict& verdict : all_checks(HostFacts(), KernelFeatures(), AgentFacts())) {
     EXPECT_TRUE(names.insert(verdict.check).second) << verdict.check << " comes twice";
@@ -62,7 +62,7 @@ TEST(CtlDoctor, HostOfWhichNothingIsKnownGetsARemedyForEachComplaint) {
   }
 }
 
-TEST(CtlDoctor, WhatCarriesLargeReadsIsSaidWithWhatKeepsMoreFromIt) {
+TEST(CtlDoctor, TheOneSidedTransportIsShownWithItsObstacles) {
   HostFacts host = good_host();
   AgentFacts agent = good_agent();
   EXPECT_EQ(check_transports(host, agent).health, Health::kOk);
@@ -88,7 +88,7 @@ TEST(CtlDoctor, WhatCarriesLargeReadsIsSaidWithWhatKeepsMoreFromIt) {
   EXPECT_NE(check_transports(host, agent).finding.find("locked memory"), std::string::npos);
 }
 
-TEST(CtlDoctor, SmallLockLimitIsAWarningThatNamesWhoseItIs) {
+TEST(CtlDoctor, SmallLockLimitIsAWarningThatNamesTheProcess) {
   HostFacts facts = good_host();
   facts.memlock_bytes = 8 << 20;
   EXPECT_EQ(check_memlock(facts).health, Health::kWarn);
@@ -113,7 +113,7 @@ TEST(CtlDoctor, ControlGroupCountsWhenItIsTighterThanTheHost) {
   facts.group_limit_bytes = kGiB;
   facts.group_used_bytes = kGiB / 2;
   EXPECT_EQ(check_memory(facts).health, Health::kWarn);
-  facts.group_used_bytes = 2 * kGiB;  // over its limit, as happens while it is lowered
+  facts.group_used_bytes = 2 * kGiB;  // over the limit, as happens while the limit is lowered
   EXPECT_EQ(check_memory(facts).health, Health::kFail);
 }
 

@@ -28,7 +28,7 @@ TEST(CtlSize, LargestSizeOf64BitsIsReadAndOneMoreIsRefused) {
   EXPECT_FALSE(parse_bytes("16384.0P"));
 }
 
-TEST(CtlSize, WhatIsNoSizeIsRefused) {
+TEST(CtlSize, InvalidSizeIsRefused) {
   for (const char* text :
        {"", "-1", "+1", "M", "1x", "1 2", "0x10", "1e3", "1.2.3", ".", "1,5G", "GiB4"}) {
     EXPECT_FALSE(parse_bytes(text)) << text;

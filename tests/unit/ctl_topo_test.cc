@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mcctl topo, rails and top show.
+// The output of mcctl topo, rails and top.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TopoView machine(const std::string& name) {
   return view;
 }
 
-TEST(CtlTopo, TextShowsWhatHangsWhere) {
+TEST(CtlTopo, TextShowsTheTree) {
   EXPECT_EQ(topo_text(machine("two-socket.tree")),
             "two-socket.tree: 2 NUMA nodes, 2 GPUs, 2 NICs\n"
             "\n"
@@ -61,7 +61,7 @@ TEST(CtlTopo, TextShowsWhatHangsWhere) {
             "hip:0   mlx5_1  mlx5_0\n");
 }
 
-TEST(CtlTopo, AHostWithoutNicsSaysWhatThatMeans) {
+TEST(CtlTopo, AHostWithoutNicsIsExplained) {
   const std::string text = topo_text(machine("no-nic.tree"));
   EXPECT_THAT(text, HasSubstr("1 NUMA node, 0 GPUs, 0 NICs"));
   EXPECT_THAT(text, HasSubstr("No NIC that bytes could go over"));
@@ -118,7 +118,7 @@ Json::Value rails(std::uint64_t done_bytes) {
   return value;
 }
 
-TEST(CtlRails, WhatStandsBesideTcpIsSaidWithWhatKeepsMoreFromIt) {
+TEST(CtlRails, TheTransportBesideTcpIsShownWithItsObstacles) {
   Json::Value value = rails(0);
   EXPECT_THAT(rails_text(value), Not(HasSubstr("TCP")));
   value["one_sided"]["obstacles"] = "no EFA";
@@ -156,7 +156,7 @@ Json::Value status(std::uint64_t puts, std::uint64_t requests) {
   return value;
 }
 
-TEST(CtlTop, RatesAreWhatChangedInASecond) {
+TEST(CtlTop, RatesAreChangesPerSecond) {
   const TopLook before{status(100, 10), rails(1u << 20)};
   const TopLook now{status(300, 30), rails(3u << 20)};
   const Json::Value sample = top_sample(before, now, 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The directory beside a slow one made of std::map, with random calls from many seeds.
+// The directory beside a slow model made of std::map, with random calls from many seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -76,7 +76,8 @@ class Model {
     for (auto key = keys.begin(); key != keys.end();) {
       const auto holder = key->second.holders.find(at.node);
       if (holder != key->second.holders.end()) {
-        // Named by a report that was cut off: gone until the new one names it.
+        // A report that was cut off named this object. Until the new report names the object again,
+        // the object is gone.
         if (node.reported_before && holder->second.named) {
           key->second.holders.erase(holder);
         } else {
@@ -234,7 +235,7 @@ class Pair {
  public:
   explicit Pair(std::uint64_t seed)
       : random_(seed), directory_({.max_entries = 1 << 20, .max_tombstones = kMaxTombstones}) {
-    // Few keys, some of them in one bucket with one tag, so that everything meets.
+    // Few keys, some in the same bucket with the same tag, so that all cases meet.
     for (std::uint64_t i = 0; i < 24; ++i) {
       keys_.push_back(i % 3 == 0 ? KeyHash{0x770000 + (i << 40), 5}
                                  : KeyHash{random_(), random_()});
@@ -308,7 +309,7 @@ class Pair {
     StreamPosition at{node, 1 + pick(4), 1};
     if (known == model_.nodes.end()) return at;
     if (pick(20) != 0) at.incarnation = known->second.incarnation;
-    // Mostly the next one, at times one that came before or one too many.
+    // Mostly the next version; at times an earlier version, or a version too far ahead.
     const std::uint64_t dice = pick(40);
     at.sequence = known->second.sequence + (dice == 0 ? 0 : dice == 1 ? 2 : 1);
     return at;
@@ -413,7 +414,7 @@ TEST(DirectoryModel, AgreesWithASlowDirectoryOverRandomCalls) {
     verdicts.insert(pair.met_verdicts().begin(), pair.met_verdicts().end());
     streams.insert(pair.met_streams().begin(), pair.met_streams().end());
   }
-  // The calls were such that every answer was given, but those of a full directory.
+  // The calls produced every verdict except the verdicts of a full directory.
   EXPECT_EQ(verdicts,
             (std::set{Verdict::kAccepted, Verdict::kStale, Verdict::kRemoved, Verdict::kUncertain,
                       Verdict::kInvalid, Verdict::kNotHeld, Verdict::kBehind}));

@@ -14,7 +14,7 @@ namespace {
 
 KeyHash random_key(std::mt19937_64& random) { return {random(), random()}; }
 
-// What a table of sessions' slots must do, done slowly. A version names a slot.
+// A slow model of the table of sessions' slots. A version names a slot.
 class Twin {
  public:
   explicit Twin(std::uint64_t max_slots, std::uint64_t seed)
@@ -23,7 +23,7 @@ class Twin {
   void insert(std::uint64_t count) {
     table_.prepare(count);
     for (std::uint64_t i = 0; i < count; ++i) {
-      // Now and then a further replica of a key that is there.
+      // Now and then another replica of an existing key.
       const KeyHash hash = live_.empty() || random_() % 4 != 0
                                ? random_key(random_)
                                : live_[random_() % live_.size()].hash;
@@ -48,7 +48,7 @@ class Twin {
     }
   }
 
-  // A new session takes over some; the rest die with the old one.
+  // A new session takes over some slots; the other slots die with the old session.
   void die() {
     const auto next = sessions_.open(1);
     ASSERT_TRUE(next.has_value());
@@ -75,8 +75,8 @@ class Twin {
     }
   }
 
-  // Visits everything while the table changes size under the walk. Each slot that was there at the
-  // beginning and is there at the end was seen once.
+  // Visits all slots while the table changes size during the walk. The walk sees each slot once
+  // that exists from the beginning to the end.
   void walk_while_growing(std::uint64_t insertions_a_visit) {
     std::unordered_map<std::uint64_t, unsigned> seen;
     const std::vector<Slot> before = live_;
@@ -142,7 +142,7 @@ TEST(ReplicaTable, SweepingFreesTheSessionsOfTheDead) {
   EXPECT_EQ(twin.sessions().dead_slots(), 667u);
   while (twin.sessions().dead_slots() != 0) twin.table().sweep(1000);
   twin.compare();
-  // The id comes back: opening and closing goes on for ever.
+  // The id is reused, so sessions can open and close for ever.
   for (int i = 0; i < 200'000; ++i) {
     const auto session = twin.sessions().open(2);
     ASSERT_TRUE(session.has_value());
@@ -155,7 +155,7 @@ TEST(ReplicaTable, SessionsRunOutOnlyWhileTheirSlotsAreUnswept) {
   ReplicaTable table(1'000'000, &sessions);
   std::mt19937_64 random(1);
   std::uint64_t opened = 0;
-  // Room beforehand: a resize would sweep.
+  // Reserve the room first: a resize would sweep.
   for (int i = 0; i < 4; ++i) table.prepare(UINT16_MAX);
   ASSERT_FALSE(table.resizing());
   while (const auto session = sessions.open(3)) {
@@ -168,12 +168,12 @@ TEST(ReplicaTable, SessionsRunOutOnlyWhileTheirSlotsAreUnswept) {
   EXPECT_TRUE(sessions.open(3).has_value());
 }
 
-TEST(ReplicaTable, RefusesWhatDoesNotFitWithinReachAndKeepsTheRest) {
+TEST(ReplicaTable, RefusesASlotThatDoesNotFitWithinReachAndKeepsTheRest) {
   Sessions sessions;
   ReplicaTable table(1'000'000, &sessions);
   const SessionId session = *sessions.open(1);
   std::uint64_t taken = 0;
-  // All forged to have one home.
+  // All hashes are forged to have the same home bucket.
   for (std::uint64_t i = 0; i < 4000; ++i) {
     table.prepare(1);
     taken += table.insert(Slot::make({i + 1, 42}, i, 1, 0, session)) != nullptr;
@@ -222,7 +222,7 @@ TEST(Slot, PacksEveryValidSetOfAttributesIntoAByteOfItsOwn) {
       }
     }
   }
-  // What none of them is packed into is nothing that is valid.
+  // A byte that no valid attributes pack into is invalid.
   for (unsigned byte = 0; byte <= 0xff; ++byte) {
     EXPECT_EQ(valid(unpack(static_cast<std::uint8_t>(byte))),
               bytes.contains(static_cast<std::uint8_t>(byte)))
@@ -230,7 +230,7 @@ TEST(Slot, PacksEveryValidSetOfAttributesIntoAByteOfItsOwn) {
   }
 }
 
-// Agents and masters tell each other these bytes.
+// Agents and masters exchange these bytes.
 TEST(Slot, TheBytesOfAttributesDoNotChange) {
   EXPECT_EQ(pack({}), 0);
   EXPECT_EQ(pack({.pin = Pin::kHard, .grouped = true, .replicas = 8}), 0x76);

@@ -30,7 +30,7 @@ PublishItem held(std::uint64_t number, std::uint64_t version = 1) {
   return item;
 }
 
-// One node's side of its stream.
+// A node's side of the stream.
 class Agent {
  public:
   Agent(Directory* directory, NodeId id, Incarnation incarnation = 1)
@@ -92,7 +92,7 @@ TEST(Directory, AMissIsRecoveringUntilEveryKnownMemberHasReported) {
   Agent expected(&directory, 7);
   expected.report_nothing();
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
-  // One that never comes, and is given up.
+  // This node never comes, and is given up.
   ASSERT_TRUE(directory.expect(9).ok());
   EXPECT_TRUE(directory.leave(9, 0));
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
@@ -148,7 +148,7 @@ TEST(Directory, EntriesDieWithTheirIncarnationAndComeBackWithTheReport) {
   second.end();
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
   EXPECT_THAT(holders_of(directory, 2), ElementsAre(1));
-  EXPECT_FALSE(directory.leave(1, 1));  // of the incarnation before
+  EXPECT_FALSE(directory.leave(1, 1));  // of the earlier incarnation
   EXPECT_TRUE(directory.leave(1, 2));
   EXPECT_EQ(state_of(directory, 2), Lookup::kMiss);
   while (directory.unswept() != 0) directory.sweep(1000);
@@ -168,13 +168,13 @@ TEST(Directory, AnUpsertReplacesTheOlderVersionEverywhere) {
   EXPECT_THAT(three.drops(), UnorderedElementsAre(Holding{key(1), 10, 1}, Holding{key(1), 10, 2}));
   EXPECT_THAT(holders_of(directory, 1), ElementsAre(3));
   EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
-  // Even when the newer one is lost.
+  // Even when the newer version is lost.
   directory.leave(3, 1);
   EXPECT_THAT(one.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
   EXPECT_THAT(one.publish({held(1, 12)}), ElementsAre(Verdict::kAccepted));
 }
 
-// A node offers a copy, puts the key itself meanwhile, is refused, and drops what it put.
+// A node offers a copy, puts the key itself meanwhile, is refused, and drops the put.
 TEST(Directory, DroppingAVersionThatWasRefusedLeavesTheOneThatIsHeld) {
   Directory directory({});
   Agent one(&directory, 1), two(&directory, 2);
@@ -204,14 +204,15 @@ TEST(Directory, ARemovedVersionDoesNotComeBack) {
   EXPECT_THAT(answer.drops, ElementsAre(Holding{key(1), 10, 1}));
   EXPECT_EQ(state_of(directory, 1), Lookup::kMiss);
   EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
-  // Nor does what is older; but that it was removed is not known.
+  // An older version does not come back either, but the directory does not know that version's
+  // removal.
   EXPECT_THAT(two.publish({held(1, 9)}), ElementsAre(Verdict::kBehind));
   EXPECT_EQ(two.refused_up_to(), 10u);
   EXPECT_THAT(two.publish({held(1, 11)}), ElementsAre(Verdict::kAccepted));
 }
 
-// Of three upserts that were made while no master was there, the oldest is told last.
-TEST(Directory, WhatIsOlderThanAReplacedVersionIsStaleThoughNobodyHoldsTheKey) {
+// Three upserts were made while no master was there. The oldest is announced last.
+TEST(Directory, AVersionOlderThanAReplacedOneIsStaleEvenWithoutAHolder) {
   Directory directory({});
   Agent one(&directory, 1);
   Agent two(&directory, 2);
@@ -224,11 +225,11 @@ TEST(Directory, WhatIsOlderThanAReplacedVersionIsStaleThoughNobodyHoldsTheKey) {
   EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kStale));
   EXPECT_EQ(one.refused_up_to(), 10u);
   EXPECT_THAT(two.publish({held(1, 10)}), ElementsAre(Verdict::kRemoved));
-  // A put that creates would be thought to have found the key; it has a slow clock.
+  // A put that creates, from a slow clock. kStale would tell the node that the key exists.
   PublishItem creates = held(1, 5);
   creates.what = PublishItem::What::kCreates;
   EXPECT_THAT(one.publish({creates}), ElementsAre(Verdict::kBehind));
-  // A later removal is what counts.
+  // A later removal decides.
   two.publish({held(1, 30)});
   const RemoveItem item{key(1)};
   RemoveAnswer answer;
@@ -236,8 +237,8 @@ TEST(Directory, WhatIsOlderThanAReplacedVersionIsStaleThoughNobodyHoldsTheKey) {
   EXPECT_THAT(one.publish({held(1, 5)}), ElementsAre(Verdict::kBehind));
 }
 
-// They were removed under another directory.
-TEST(Directory, WhatIsBuriedIsRefused) {
+// These versions were removed under another directory.
+TEST(Directory, ABuriedVersionIsRefused) {
   Directory directory({});
   Agent one(&directory, 1);
   one.report_nothing();
@@ -262,10 +263,10 @@ TEST(Directory, AForgottenRemovalMakesOldNewsUncertainButNotNewOnes) {
     directory.remove({&item, 1}, answer);
   }
   EXPECT_EQ(directory.tombstone_count(), 2u);
-  // Key 1's removal is forgotten, but whoever has not heard of it is recognised.
+  // Key 1's removal is forgotten, but a node that has not heard of the removal is recognised.
   EXPECT_THAT(two.publish({held(1, 10)}, before), ElementsAre(Verdict::kUncertain));
   EXPECT_THAT(two.publish({held(2, 11)}, before), ElementsAre(Verdict::kRemoved));
-  // Others hold this one; newer versions and newer news are not in doubt.
+  // Key 9 has another holder. Newer versions and newer announcements are not in doubt.
   EXPECT_THAT(two.publish({held(9, 5), held(1, 13)}, before), Each(Verdict::kAccepted));
   EXPECT_THAT(two.publish({held(8, 4)}), ElementsAre(Verdict::kAccepted));
 }
@@ -294,7 +295,7 @@ TEST(Directory, AtItsLimitItRefusesNewKeysAndTakesThemWhenThereIsRoom) {
   PublishItem gone = held(7);
   gone.what = PublishItem::What::kDropped;
   EXPECT_THAT(agent.publish({gone, held(100)}), Each(Verdict::kAccepted));
-  // What the dead left behind is room too, once it is swept; a report of the same needs none.
+  // A dead node's slots are room after a sweep. A report of the same objects needs no room.
   Agent again(&directory, 1, 2);
   again.begin();
   EXPECT_THAT(again.publish({held(1), held(2)}), Each(Verdict::kAccepted));
@@ -313,7 +314,7 @@ TEST(Directory, AKeyHasAtMostSoManyHolders) {
   EXPECT_EQ(holders_of(directory, 1).size(), kMaxHolders);
 }
 
-TEST(Directory, RefusesWhatCannotBe) {
+TEST(Directory, RefusesImpossibleItems) {
   Directory directory({.max_nodes = 2});
   EXPECT_EQ(directory.join(0, 1).code(), MC_INVALID_ARGUMENT);
   EXPECT_EQ(directory.join(1, 0).code(), MC_INVALID_ARGUMENT);
@@ -334,7 +335,7 @@ TEST(Directory, RefusesWhatCannotBe) {
   EXPECT_THAT(one.publish({item}), ElementsAre(Verdict::kInvalid));
   item.attributes.replicas = 8;
   EXPECT_THAT(one.publish({item}), ElementsAre(Verdict::kAccepted));
-  // Two sizes of one version are not one object.
+  // Two sizes of the same version are not the same object.
   item.bytes = 17;
   EXPECT_THAT(two.publish({item}), ElementsAre(Verdict::kInvalid));
   const std::vector<PublishItem> many(MC_MAX_BATCH_ITEMS + 1, held(2));
@@ -387,7 +388,7 @@ TEST(Directory, AStripedObjectIsWholeWhenEachOfItsPartsHasAHolder) {
   ASSERT_TRUE(located(directory).attributes.striped);
   EXPECT_EQ(located(directory).missing_parts, 1u);
   EXPECT_FALSE(located(directory).whole());
-  // As many holders as there are parts, but all of the same part.
+  // As many holders as parts, but all hold the same part.
   three.publish({striped(3, 0)});
   EXPECT_FALSE(located(directory).whole());
   two.publish({striped(3, 1)});
@@ -423,7 +424,7 @@ TEST(Directory, AHolderOfSeveralPartsIsNamedOnceAndDropsThemOneByOne) {
   EXPECT_THAT(one.publish({dropped}), ElementsAre(Verdict::kAccepted));
   EXPECT_EQ(located(directory, &holders).missing_parts, 1u);
   EXPECT_THAT(holders, UnorderedElementsAre(1, 2));
-  // In how many parts it is never changes.
+  // The number of parts of an object never changes.
   EXPECT_THAT(two.publish({striped(3, 1, 2)}), ElementsAre(Verdict::kInvalid));
 }
 
@@ -452,7 +453,8 @@ TEST(Directory, APutDoesNotGiveWayToStripesThatAreNotWhole) {
   two.publish({striped(5, 1)});
   EXPECT_THAT(three.publish({creates}), ElementsAre(Verdict::kStale));
   ASSERT_TRUE(directory.leave(2, 1));
-  // Behind what is there: it needs a later version, and must not go.
+  // The put is older than the held version: the node must not drop the put, but give the put a
+  // later version.
   creates.version = 4;
   EXPECT_THAT(three.publish({creates}), ElementsAre(Verdict::kBehind));
   EXPECT_EQ(three.refused_up_to(), 5u);
@@ -469,7 +471,7 @@ TEST(KeyHasher, DependsOnTheSecretTheNamespaceAndTheBorderBetweenThem) {
   EXPECT_NE(one.hash("a", "bc"), one.hash("ab", "c"));
 }
 
-// All overhead is in it: what the directory says it uses, at its fullest and right after growth.
+// Includes all overhead: the directory's own figure, when full and right after growth.
 TEST(Directory, AnEntryTakesAtMost64BytesAtEverySize) {
   constexpr std::uint64_t kEntries = 4'000'000;
   Directory directory({});
@@ -481,7 +483,7 @@ TEST(Directory, AnEntryTakesAtMost64BytesAtEverySize) {
   for (std::uint64_t count = 0; count < kEntries; count += items.size()) {
     for (PublishItem& item : items) item.hash = {random(), random()};
     ASSERT_THAT(agent.publish(items), Each(Verdict::kAccepted));
-    // Below this a table's first step of memory weighs more than what is in it.
+    // Below this size a table's first step of memory outweighs the entries.
     if (directory.entry_count() < 500'000) continue;
     worst = std::max(worst, static_cast<double>(directory.memory_bytes()) /
                                 static_cast<double>(directory.entry_count()));

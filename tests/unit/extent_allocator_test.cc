@@ -15,7 +15,7 @@ namespace {
 using std::uint32_t;
 using std::uint64_t;
 
-// What an allocator must do, done slowly: the used ranges by address.
+// A slow model of the allocator: the used ranges by address.
 class Model {
  public:
   void grow(uint64_t granules) { size_ += granules; }
@@ -68,7 +68,7 @@ class Model {
   uint64_t limit_ = ExtentAllocator::kMaxGranules;
 };
 
-// Drives an allocator and its model through the same random operations.
+// Drives an allocator and a model through the same random operations.
 class Pair {
  public:
   explicit Pair(uint64_t seed) : random_(seed) {}
@@ -126,7 +126,7 @@ class Pair {
     allocator.set_limit(granules);
     model.set_limit(granules);
   }
-  // Where a used block begins or ends.
+  // Sets the limit to the begin or the end of a used block.
   void limit_at_any() {
     if (live.empty()) return;
     const Allocation& one = live[below(live.size())];
@@ -165,7 +165,7 @@ class Pair {
     if (dice < 99'980) return truncate_at(below(model.size() + 1));
     shrink();
   }
-  // As an agent shrinks a pool: limit, empty the tail, truncate.
+  // Shrinks as an agent shrinks a pool: limit, empty the tail, truncate.
   void shrink() {
     const uint64_t target = model.size() - below(model.size() / 4 + 1);
     limit(target);
@@ -388,7 +388,7 @@ TEST(ExtentAllocator, ClaimsBeyondTheLimitKeepTheTailFromGoing) {
   EXPECT_TRUE(allocator.truncate(50));
 }
 
-TEST(ExtentAllocator, ClaimAllAcceptsExactlyWhatFits) {
+TEST(ExtentAllocator, ClaimAllAcceptsExactlyTheRangesThatFit) {
   Pair pair(2);
   pair.grow(1 << 20);
   for (int i = 0; i < 100; ++i) pair.allocate(1 + pair.below(50));  // used before
@@ -421,7 +421,7 @@ TEST(ExtentAllocator, ClaimAllAcceptsExactlyWhatFits) {
   EXPECT_EQ(pair.allocator.largest_free(), uint64_t{1} << 20);
 }
 
-TEST(ExtentAllocator, ClaimAllRefusesWhatIsOutOfOrder) {
+TEST(ExtentAllocator, ClaimAllRefusesRangesOutOfOrder) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
   const std::vector<GranuleRange> ranges{{50, 10}, {20, 10}, {60, 10}};

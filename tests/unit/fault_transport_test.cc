@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// That faults happen, as seldom or often as planned, the same ones for the same seed, and that the
-// contract holds under all of them.
+// Faults happen as often as planned, the same seed gives the same faults, and the contract holds
+// under all faults.
 #include "transport/fault/fault_transport.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class FaultTransportTest : public ::testing::Test {
     peer_ = here_->connect({kThere, 1}).value();
   }
 
-  // count reads of 256 bytes with a deadline of 50 ms, stepped until all have ended.
+  // Makes `count` reads of 256 bytes with a deadline of 50 ms, and steps until all have ended.
   std::vector<Event> run(std::size_t count, Verb verb = Verb::kRead) {
     to_.assign(count * 256, std::byte{0});
     std::vector<Piece> pieces;
@@ -141,7 +141,7 @@ TEST_F(FaultTransportTest, ANodeOutOfReachIsLostUntilItIsJoinedAgain) {
   EXPECT_EQ(count_of(run(10), Outcome::kDone), 10u);
 }
 
-TEST_F(FaultTransportTest, PartingEndsWhatIsUnderWay) {
+TEST_F(FaultTransportTest, PartingEndsOperationsUnderWay) {
   FaultPlan plan;
   plan.delay = 1;
   plan.min_delay_ns = 20 * kMs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A reader of stripes that two hosts hold: each stripe is read from one of them, and from the other
-// when that one fails.
+// A reader of stripes that two hosts hold. If a read from the first host fails, the reader asks the
+// other.
 #include "agent/cluster/stripe/gatherer.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ struct Host {
   ~Host() { store().set_listener(nullptr); }
   ObjectStore& store() { return tenant->store(); }
 
-  // All stripes of the object, as one part of it.
+  // All stripes of the object, as one part of the object.
   void hold() {
     const std::string bytes = whole();
     StripeFacts facts{kPut, bytes.size(), 0, kStripeBytes, 0, kCount, 0};
@@ -123,7 +123,7 @@ class GathererTest : public ::testing::Test {
                      });
     gatherer_.flush(now_ns_);
   }
-  // Moves what is under way for so long. What holders are asked is kept.
+  // Runs the network for this time. Records the questions to holders.
   void run(std::uint64_t for_ns) {
     const std::uint64_t until_ns = now_ns_ + for_ns;
     while (now_ns_ < until_ns && !status_) {
@@ -180,7 +180,7 @@ TEST_F(GathererTest, ReadsEachStripeOnce) {
   EXPECT_EQ(gatherer_.counters().failed_over, 0u);
 }
 
-TEST_F(GathererTest, GoesToTheOtherWhenAHolderHasLetGoSinceItAnswered) {
+TEST_F(GathererTest, ReadsFromTheOtherHolderWhenTheFirstHasDroppedTheStripe) {
   for (Host* const first : {&second_, &third_}) {
     SCOPED_TRACE(first->node);
     Host& other = first == &second_ ? third_ : second_;
@@ -201,7 +201,7 @@ TEST_F(GathererTest, GoesToTheOtherWhenAHolderHasLetGoSinceItAnswered) {
   EXPECT_EQ(gatherer_.counters().failed_over, 2u * kCount);
 }
 
-TEST_F(GathererTest, ReadsOnceMoreWhatHasAWrongSumAndNothingElse) {
+TEST_F(GathererTest, ReadsAgainOnlyTheStripeWithAWrongSum) {
   gather({2, 3});
   run(kWhileNs);
   second_.flip_a_bit(1);
@@ -247,7 +247,7 @@ TEST_F(GathererTest, OneHolderThatFailsIsAMiss) {
   EXPECT_EQ(reader_.store().reserved_count(), 0u);
 }
 
-TEST_F(GathererTest, WhenBothHaveLetGoItIsAMiss) {
+TEST_F(GathererTest, AStripeThatBothHoldersDroppedIsAMiss) {
   gather({2, 3});
   run(kWhileNs);
   second_.answer(asked_.at(2), now_ns_);

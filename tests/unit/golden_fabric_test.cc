@@ -75,7 +75,7 @@ TEST(GoldenFabric, MessagesAndDescriptionsHaveTheBytesOfVersionOne) {
   }
 }
 
-TEST(GoldenFabric, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
+TEST(GoldenFabric, TheFilesBytesAreUnderstoodFromTheRightEndOnly) {
   auto sections = golden::read("fabric-v1.txt");
   for (const auto& [name, bytes] : sections) {
     if (name == "region") continue;

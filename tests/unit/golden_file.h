@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: golden files: named sections of bytes as hexadecimal text, so that a change of a byte
-// is
-//   a line of a diff. Rows of zeros are left out.
+// What it is: Golden files: named sections of bytes as hexadecimal text. A changed byte thus shows
+//   as a changed line of a diff. Rows of zeros are left out.
 //
 //     [entries] 512
 //     0040: 02 09 00 00 00 00 00 00  00 00 00 00 00 00 00 00
-// Threads: values. Trusts: a malformed file fails the test that reads it.
+// Threads: Values.
+// Trusts: A malformed file fails the test that reads the file.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ using Sections = std::map<std::string, Bytes>;
 
 // The sections of tests/golden/<name>.
 Sections read(const std::string& name);
-// The rows of a section, as they stand in the file.
+// The rows of a section, as in the file.
 std::string to_text(std::span<const std::byte> bytes);
 // One section with its head, ready to be pasted into a new file.
 std::string section_text(std::string_view name, std::span<const std::byte> bytes);

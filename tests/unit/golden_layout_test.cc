@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The index file of layout version 2, byte by byte: today's structs make these bytes, and today's
-// reader and agent understand them. When one of these tests fails, a layout has changed: give it a
-// new kLayoutVersion and a new golden file (tests/golden/README.md), and leave the old one as it
-// is.
+// The index file of layout version 2, byte by byte. Today's structs make these bytes, and today's
+// reader and agent understand these bytes. If one of these tests fails, a layout has changed: give
+// the layout a new kLayoutVersion and a new golden file (tests/golden/README.md), and keep the old
+// file unchanged.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -129,8 +129,8 @@ void write_entry(const IndexFile& index, std::uint32_t id, std::uint64_t version
               key.data(), key.size());
 }
 
-// The child's extents stand in the key heap, the parent's in its entry; entry 2 is a reservation
-// whose publication had begun, entry 3 an object that was removed.
+// The child's extents are in the key heap, the parent's extents in the parent's entry. Entry 2 is a
+// reservation whose publication has begun. Entry 3 is a removed object.
 IndexFile written_index() {
   using shm::EntryState;
   IndexFile index;
@@ -193,7 +193,7 @@ TEST(GoldenIndex, AReaderFindsTheObjectsOfAFileOfVersionTwo) {
   EXPECT_FALSE(reader->find(kGone.data(), kGone.size(), hash_of(kGone), nullptr, found));
 }
 
-// Where a slot says that the bytes begin is loaded ahead, and decides nothing.
+// The slot's hint at the place of the bytes is only used to prefetch, and decides nothing.
 TEST(GoldenIndex, AReaderFindsAnObjectWhateverItsSlotSaysOfItsPlace) {
   const IndexFile index = golden_index();
   auto reader = shm::IndexReader::open(index.mapping.data(), kFileBytes);

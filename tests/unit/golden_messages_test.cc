@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages between client and agent of layout version 2, byte by byte: an agent and a libmc of
-// two builds meet over them. When one of these tests fails, see golden_layout_test.cc.
+// The messages between client and agent of layout version 2, byte by byte. An agent and a libmc of
+// two builds exchange these bytes. If one of these tests fails, see golden_layout_test.cc.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -94,7 +94,7 @@ TEST(GoldenRdma, MessagesAndDescriptionsHaveTheBytesOfVersionOne) {
   }
 }
 
-TEST(GoldenRdma, WhatTheFileHoldsIsUnderstoodFromTheRightEndOnly) {
+TEST(GoldenRdma, TheFilesBytesAreUnderstoodFromTheRightEndOnly) {
   for (const auto& [name, bytes] : golden::read("rdma-v1.txt")) {
     if (name == "region") continue;
     const bool from_asker = decode(bytes, true).has_value();

@@ -82,7 +82,7 @@ TEST(GoldenTransport, FramesAndHelloHaveTheBytesOfVersionOne) {
   }
 }
 
-TEST(GoldenTransport, WhatTheFileHoldsIsUnderstood) {
+TEST(GoldenTransport, TheFilesBytesAreUnderstood) {
   Sections sections = golden::read("transport-v1.txt");
   EXPECT_TRUE(decode_hello(sections["hello"]));
   EXPECT_TRUE(decode_hello(sections["hello_rdma"]));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Listings and removals by pattern: a bounded part a turn, and nothing is missed that is there all
-// the time, wherever it goes meanwhile.
+// Listings and removals by pattern: a bounded part a turn. A walk misses no object that exists all
+// the time, even if the object moves meanwhile.
 #include "agent/cluster/namespace/index_walks.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ class IndexWalksTest : public ::testing::Test {
   VersionClock clock_{1};
   std::unique_ptr<ClusterTenant> tenant_;
   IndexWalks walks_;
-  IndexWalks::Partition partition_;  // all keys, until a test says otherwise
+  IndexWalks::Partition partition_;  // all keys, until a test changes this
   std::optional<wire::ListAnswer> listed_;
   std::optional<Result<wire::RemoveMatchingAnswer>> removed_;
 };
@@ -101,7 +101,7 @@ TEST_F(IndexWalksTest, ATurnLooksAtABoundedPartOfTheIndex) {
   EXPECT_EQ(listed_->keys.back().key, key_of(9));
   EXPECT_TRUE(listed_->more);
 
-  // What is left after each turn shows how much a turn has removed.
+  // The keys left after each turn show the amount of work of a turn.
   remove("^key 1", wire::Match::Kind::kRegex);
   std::uint64_t before = store().live_count();
   while (!walks_.idle()) {
@@ -114,7 +114,7 @@ TEST_F(IndexWalksTest, ATurnLooksAtABoundedPartOfTheIndex) {
   EXPECT_EQ(store().live_count(), 0u);
 }
 
-TEST_F(IndexWalksTest, WhatIsReplacedBehindTheCursorIsListedAllTheSame) {
+TEST_F(IndexWalksTest, AKeyReplacedBehindTheCursorIsListedAllTheSame) {
   constexpr std::size_t kKeys = 3 * IndexWalks::kEntriesPerTurn;
   put("zz");
   put_many(kKeys);
@@ -122,7 +122,7 @@ TEST_F(IndexWalksTest, WhatIsReplacedBehindTheCursorIsListedAllTheSame) {
   store().reclaim();
   list(1024);
   walks_.turn(UINT64_MAX);
-  // The last of the first page goes to the entry that the cursor has passed.
+  // The last key of the first page moves to the entry that the cursor has passed.
   put(key_of(kKeys - 1), true);
   put(key_of(1023), true);
   turns();

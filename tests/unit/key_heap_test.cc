@@ -19,7 +19,7 @@ using std::uint64_t;
 
 constexpr uint64_t kMiB = 1024 * 1024;
 
-// The owner of a file of a given size; counts how it is asked for more.
+// The owner of a file of a given size. Counts the requests for more.
 struct File {
   uint64_t max_bytes = KeyHeap::kMaxBytes;
   uint64_t usable_bytes = 0;
@@ -99,7 +99,7 @@ TEST(KeyHeap, AnEmptySlabServesAnotherClass) {
   EXPECT_EQ(heap.check(), "");
 }
 
-TEST(KeyHeap, RefusesToFreeWhatIsNoRecord) {
+TEST(KeyHeap, RefusesToFreeAnInvalidRecord) {
   File file;
   KeyHeap heap(file.make_usable());
   const auto ref = heap.allocate(64);

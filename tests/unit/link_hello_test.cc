@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What two ends of a link agree on before it is one: what both can, and for which transport it is.
+// The agreement of two ends before a link is up: common features, and the transport of the link.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -42,7 +42,7 @@ Ends shake(std::uint32_t dialers_features, std::uint32_t acceptors_features,
   return ends;
 }
 
-TEST(LinkHello, BothSidesLearnWhatBothCan) {
+TEST(LinkHello, BothSidesLearnTheirCommonFeatures) {
   for (const std::uint32_t ours : {0u, kRdma, kRdma | kFabric}) {
     for (const std::uint32_t theirs : {0u, kRdma, kFabric}) {
       const Ends ends = shake(ours, theirs, LinkProtocol::kTcp);
@@ -66,7 +66,7 @@ TEST(LinkHello, ALinkOfAOneSidedTransportIsOneAtBothEnds) {
   }
 }
 
-TEST(LinkHello, WhoDoesNotUseATransportRefusesItsLinks) {
+TEST(LinkHello, AnEndWithoutATransportRefusesItsLinks) {
   for (const auto& [features, protocol] :
        {std::pair(0u, LinkProtocol::kRdma), std::pair(0u, LinkProtocol::kFabric),
         std::pair(kFabric, LinkProtocol::kRdma), std::pair(kRdma, LinkProtocol::kFabric)}) {

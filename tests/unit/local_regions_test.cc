@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of a sparse region with devices that come later: registered beside the loop, with what
-// lacks it alone.
+// Memory of a sparse region with devices that come later. A thread beside the loop registers only
+// the memory that the device lacks.
 #include "transport/one_sided/local_regions.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr DescriptorFormat kFormat{"test", 0x54534554, sizeof(std::uint64_t), 4};
 constexpr std::uint64_t kBytes = 1u << 20;
 
-// Devices that count what they register.
+// Devices that count registrations.
 class CountingRegistrar : public Registrar {
  public:
   const DescriptorFormat& format() const override { return kFormat; }
@@ -57,7 +57,7 @@ class LocalRegionsTest : public ::testing::Test {
     region_ = regions_.add(spec).value();
     regions_.back(region_, kAll);
   }
-  // By slot, of the first chunk; 0: none.
+  // Keys of the first chunk by slot; 0: none.
   std::map<std::size_t, std::uint64_t> keys() const {
     const auto described =
         RegionDescriptor::decode(kFormat, regions_.describe(region_).value()).value();
@@ -65,7 +65,7 @@ class LocalRegionsTest : public ::testing::Test {
     for (const RegionKeys& device : described.devices) keys[device.slot] = device.keys.front();
     return keys;
   }
-  // What the loop does when a thread has registered something.
+  // The loop's reaction when a thread has registered memory.
   void finish(std::size_t slot) { workers_.finish(registrar_.device(slot)); }
 
   static constexpr MemoryRange kAll[] = {{0, kBytes}};
@@ -124,7 +124,7 @@ TEST_F(LocalRegionsTest, ADeviceThatComesLaterAndCannotRegisterIsSaidAndTheOther
   EXPECT_EQ(regions_.backing(region_).code(), MC_NO_MEMORY);
 }
 
-TEST_F(LocalRegionsTest, WhatLosesItsMemoryWhileADeviceComesIsRegisteredWithNone) {
+TEST_F(LocalRegionsTest, ARangeThatLosesItsMemoryWhileADeviceComesIsNotRegistered) {
   finish(0);
   registrar_.open(1);
   EXPECT_TRUE(regions_.on_opened(1).ok());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The masters of several partitions: whom a key concerns, and what becomes of several answers.
+// The masters of several partitions: choice of the master for a key, and the merge of several
+// answers.
 #include "agent/cluster/master/masters.h"
 
 #include <gmock/gmock.h>
@@ -76,7 +77,7 @@ TEST_F(MastersTest, AnswersAreJoinedInTheOrderOfTheQuestion) {
   masters_.locate(request, kSoon, [&](auto answer) { whole = std::move(answer); });
   ASSERT_EQ(ports_[2].locates.size(), 1u);
   EXPECT_THAT(ports_[2].locates[0].keys, ElementsAre(key_of(2, 1), key_of(2, 2)));
-  // The last asked is the first that answers; one does not.
+  // The master asked last answers first; another master does not answer at all.
   ports_[2].locates[0].done(held({21, 22}));
   ports_[0].locates[0].done(held({1}));
   ASSERT_FALSE(whole.has_value());
@@ -108,7 +109,7 @@ TEST_F(MastersTest, MembersAreWhomAnyReadyMasterKnows) {
   EXPECT_EQ(members[2], member(8, 1, 2));
 }
 
-TEST_F(MastersTest, MembersAreAnErrorOnlyIfNobodyAnswers) {
+TEST_F(MastersTest, MembersAreAnErrorOnlyIfNoMasterAnswers) {
   for (ScriptedMaster& port : ports_) port.is_ready = false;
   std::optional<Result<wire::MembersAnswer>> all;
   masters_.members(kSoon, [&](auto answer) { all = std::move(answer); });
@@ -117,7 +118,7 @@ TEST_F(MastersTest, MembersAreAnErrorOnlyIfNobodyAnswers) {
   EXPECT_FALSE(all->has_value());
 }
 
-TEST_F(MastersTest, ADrainIsDoneWhenItIsInAllPartitions) {
+TEST_F(MastersTest, ADrainIsDoneWhenAllPartitionsAreDone) {
   std::optional<Result<wire::DrainAnswer>> sum;
   const auto ask = [&] {
     sum.reset();

@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A cluster whose time is moved by hand.
+// A cluster whose time the test sets.
 class Cluster {
  public:
   explicit Cluster(MembershipOptions options = {}) : membership_(options) {}
@@ -38,7 +38,7 @@ class Cluster {
   void report(NodeId by, NodeId suspect, Incarnation incarnation = 1) {
     membership_.report_unreachable(by, suspect, incarnation, now_ns_, events_);
   }
-  // Ticks every 100 ms; these nodes' heartbeats come every 200.
+  // Ticks every 100 ms; these nodes send heartbeats every 200 ms.
   void run(std::uint64_t ms, const std::vector<NodeId>& alive) {
     for (std::uint64_t end = now_ns_ + ms * kMs; now_ns_ < end;) {
       now_ns_ += 100 * kMs;
@@ -96,7 +96,7 @@ TEST(Membership, OneReportShortensTheSilenceThatIsWaitedFor) {
   cluster.take_events();
   cluster.report(2, 1);
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 1, 1}));
-  cluster.report(2, 1);  // the same peer again is no second word
+  cluster.report(2, 1);  // a second word of the same peer does not count
   cluster.run(300, {2, 3});
   EXPECT_THAT(cluster.take_events(), IsEmpty());
   cluster.run(100, {2, 3});
@@ -127,7 +127,7 @@ TEST(Membership, ANodeThatIsHeardIsNeverGoneWhateverPeersSay) {
   }
   ASSERT_NE(cluster.membership().find(1), nullptr);
   EXPECT_EQ(cluster.state(1), MemberState::kSuspected);
-  // When the words are old, its next heartbeat counts again.
+  // When the words are old, the node's next heartbeat counts again.
   cluster.run(1500, {1, 2, 3, 4});
   EXPECT_EQ(cluster.state(1), MemberState::kOk);
 }
@@ -135,7 +135,7 @@ TEST(Membership, ANodeThatIsHeardIsNeverGoneWhateverPeersSay) {
 TEST(Membership, WordsOfSuspectsStrangersAndTheNodeItselfDoNotCount) {
   Cluster cluster;
   for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
-  cluster.run(600, {1});  // 2 and 3 are silent: they are the ones cut off
+  cluster.run(600, {1});  // 2 and 3 are silent and therefore count as cut off
   cluster.take_events();
   cluster.report(2, 1);
   cluster.report(3, 1);
@@ -143,7 +143,7 @@ TEST(Membership, WordsOfSuspectsStrangersAndTheNodeItselfDoNotCount) {
   cluster.report(99, 1);
   cluster.report(1, 99);
   EXPECT_EQ(cluster.state(1), MemberState::kOk);
-  // Nor does a word about an incarnation before.
+  // A word about an earlier incarnation does not count either.
   cluster.join(4, 7);
   cluster.join(5);
   cluster.report(1, 4, 6);
@@ -151,7 +151,7 @@ TEST(Membership, WordsOfSuspectsStrangersAndTheNodeItselfDoNotCount) {
   EXPECT_EQ(cluster.state(4), MemberState::kOk);
 }
 
-TEST(Membership, APausedMasterBuriesNobody) {
+TEST(Membership, APausedMasterDeclaresNoMemberGone) {
   Cluster cluster;
   for (NodeId node = 1; node <= 3; ++node) cluster.join(node);
   cluster.run(400, {1, 2, 3});
@@ -160,7 +160,7 @@ TEST(Membership, APausedMasterBuriesNobody) {
   cluster.tick();  // before any of the heartbeats that wait in the sockets
   EXPECT_THAT(cluster.take_events(), IsEmpty());
   EXPECT_EQ(cluster.membership().paused_ns(), 60'000 * kMs);
-  // Who died in the meantime is found out as ever.
+  // A member that died in the meantime is found out as usual.
   cluster.run(1100, {1, 2});
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kSuspected, 3, 1},
                                                  MembershipEvent{MemberEvent::kGone, 3, 1}));
@@ -186,7 +186,7 @@ TEST(Membership, AnOlderIncarnationIsRefused) {
   EXPECT_EQ(cluster.join(1, 6), MC_OK);
   EXPECT_THAT(cluster.take_events(), ElementsAre(MembershipEvent{MemberEvent::kGone, 1, 5},
                                                  MembershipEvent{MemberEvent::kJoined, 1, 6}));
-  // Also when the newer one is gone.
+  // Also when the newer incarnation is gone.
   cluster.run(1100, {});
   EXPECT_EQ(cluster.membership().count(), 0u);
   EXPECT_EQ(cluster.join(1, 5), MC_INVALID_ARGUMENT);
@@ -213,8 +213,8 @@ TEST(Membership, RefusesADescriptorThatSaysNothing) {
   EXPECT_THAT(events, IsEmpty());
 }
 
-// Over random histories: events alternate as the picture in membership.h says, nobody is gone
-// sooner than any rule allows, and whoever is silent for a second of ticks is gone.
+// Over random histories: events alternate as the picture in membership.h shows. No member is gone
+// sooner than a rule allows. A member that is silent for a second of ticks is gone.
 TEST(Membership, EventsFollowThePictureInRandomHistories) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

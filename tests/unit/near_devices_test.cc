@@ -15,7 +15,7 @@ TEST(NearDevices, AreThoseOfTheNodeThatTheMemoryIsOn) {
   std::array<std::byte, 3> memory{};
   const NearDevices near = near_devices(
       matrix, [&](const std::byte* data) { return static_cast<int>(data - memory.data()); });
-  // By place in this list, where a place may be empty.
+  // Bits are by place in this list. A place may be empty.
   const std::string devices[] = {"mlx5_2", "", "mlx5_0"};
   EXPECT_EQ(near(&memory[0], devices), 0b100u);
   EXPECT_EQ(near(&memory[1], devices), 0b001u);

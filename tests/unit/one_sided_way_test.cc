@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which transport an agent takes beside TCP, and what it says where it takes none.
+// The agent's choice of a transport beside TCP, and the stated reason if there is none.
 #include "agent/cluster/peer/one_sided_way.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST_F(OneSidedWayTest, AProviderThatThisHostHasNotIsRefusedIfNamedAndElseSaid) 
   EXPECT_THAT(way->why_not, HasSubstr("RDMA")) << "both are looked for";
 }
 
-// Its locks outlive who held them.
+// Locks in shared memory outlive a killed owner.
 TEST_F(OneSidedWayTest, SharedMemoryIsNoWayBetweenAgents) {
   options_.rdma_devices = "none0";
   for (const char* const provider : {"shm", "sm2", "ofi_rxd;shm"}) {

@@ -44,7 +44,7 @@ Result<LoadedOptions> load(std::string_view toml, const Flags& flags = {},
   return load_options_text(toml, "agent.toml", flags, Environment(std::move(environment)).get());
 }
 
-// The error's words, or "" for success.
+// The error's text, or "" for success.
 std::string error_of(const Result<LoadedOptions>& loaded) {
   if (loaded) return "";
   EXPECT_EQ(loaded.error().code(), MC_INVALID_ARGUMENT);
@@ -160,7 +160,7 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
   }
 }
 
-TEST(OptionsTest, RefusalsNameOptionSourceValueAndWhatIsAccepted) {
+TEST(OptionsTest, RefusalsNameOptionSourceValueAndAcceptedValues) {
   EXPECT_THAT(flag_refusal("arenas", "65"),
               AllOf(HasSubstr("arenas = '65'"), HasSubstr("flag --arenas"),
                     HasSubstr("a whole number from 1 to 64")));
@@ -377,7 +377,7 @@ TEST(OptionsTest, ErrorsShowNoControlCharacters) {
   EXPECT_LT(words.size(), 400u);
 }
 
-// Letters at the edges of toml++'s tables of letters and white space, and some in their middle.
+// Letters at the edges of toml++'s tables of letters and white space, and some in the middle.
 const std::string kLetters[] = {"\u00a0", "\u00e9", "\u0499", "\u1680", "\u180e", "\u2000",
                                 "\u200b", "\u2028", "\u202f", "\u205f", "\u2fff", "\u3000",
                                 "\u3001", "\u4e2d", "\ufefe", "\ufeff", "\uff00", "\U0001f600"};

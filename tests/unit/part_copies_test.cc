@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Objects in stripes: parts that get more holders, and parts of a node that is drained.
+// Objects in stripes: parts that get more holders, and parts on a node that is drained.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Carries out what is planned until nothing is; the jobs.
+// Carries out all planned jobs until the plan is empty. Returns the jobs.
 std::vector<CopyJob> repair(World& world, RepairPlanner& planner, std::uint64_t now_ns = 0) {
   std::vector<CopyJob> done;
   for (;;) {
@@ -45,7 +45,7 @@ TEST(PartCopies, EachPartGetsAsManyHoldersAsAreWanted) {
   planner.request_pass();
   const std::vector<CopyJob> jobs = repair(world, planner);
   ASSERT_EQ(jobs.size(), 3u);
-  // First to those that have nothing of the object, then to one that has another part.
+  // First to nodes that have no part of the object, then to a node that has another part.
   EXPECT_GE(jobs[0].target, 4u);
   EXPECT_GE(jobs[1].target, 4u);
   EXPECT_NE(jobs[0].target, jobs[1].target);
@@ -68,7 +68,7 @@ TEST(PartCopies, AnObjectWhosePartsAreAllPublishedIsCompletedWithoutAPass) {
   }
 }
 
-TEST(PartCopies, NothingIsCopiedOfAnObjectThatLacksAPartUntilThatIsBack) {
+TEST(PartCopies, NoPartIsCopiedWhileAnObjectLacksAPart) {
   World world(4);
   world.hold_part(1, 1, 2, 0, 2);
   RepairPlanner planner({});
@@ -112,7 +112,7 @@ TEST(PartCopies, NoLossOfOneNodeAfterAnotherTakesAnObject) {
   }
 }
 
-// What a drain of node 1 begins with.
+// The first orders of a drain of node 1.
 DrainOrders drain_first(World& world) {
   world.view(1).draining = true;
   DrainPlanner planner(1, {});
@@ -138,7 +138,7 @@ TEST(PartCopies, APartThatWouldHaveTooFewHoldersIsCopiedByADrainFirst) {
   EXPECT_EQ(orders.copies[0].target, 3u);
 }
 
-TEST(PartCopies, WithNowhereToGoAPartLivesOnWhereElseItIs) {
+TEST(PartCopies, WithoutATargetAPartStaysWithItsOtherHolders) {
   World world(2);
   for (const NodeId node : {1u, 2u}) world.hold_part(node, 1, 1, 0, 2);
   const DrainOrders orders = drain_first(world);
@@ -182,7 +182,7 @@ TEST(Drain, WhereAllHaveSomeOfTheObjectAPartGoesToOneOfThem) {
   ASSERT_EQ(orders.copies.size(), 1u);
   EXPECT_EQ(orders.copies[0].target, 2u);
   EXPECT_EQ(orders.copies[0].part, 0u);
-  // Nobody is left.
+  // No other node is left.
   world.view(2).draining = true;
   DrainPlanner other(1, {});
   DrainOrders none;

@@ -16,7 +16,7 @@ std::vector<Pattern> missed_by(const PatternRemovals& removals, NodeId node) {
   return patterns;
 }
 
-TEST(PatternRemovals, ANodeIsToldWhatItHasNotCarriedOut) {
+TEST(PatternRemovals, ANodeIsToldOfRemovalsNotYetCarriedOut) {
   PatternRemovals removals(8);
   const auto first = removals.add({"ns", "a", false});
   const auto second = removals.add({"ns", "b.*", true});
@@ -50,7 +50,7 @@ TEST(PatternRemovals, TooManyBecomeOneThatCoversThemAll) {
       << "it has carried out both parts";
   EXPECT_THAT(missed_by(removals, 2),
               ElementsAre(Pattern{"ns", "user/", false}, Pattern{"ns", "tmp", false}));
-  // An answer to an order for one part does not speak for the whole.
+  // An answer to an order for a single part does not confirm the whole removal.
   removals.confirm(two, 3);
   EXPECT_EQ(removals.unheard(3).size(), 2u);
   removals.add({"ns", "x?", true});

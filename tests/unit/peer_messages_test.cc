@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What agents say to each other: what was said is heard, and what cannot be is not.
+// Messages between agents: encoded messages decode to the same values, and invalid bytes are
+// refused.
 #include "agent/cluster/peer/peer_messages.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ PeerMessage place() {
   return message;
 }
 
-TEST(PeerMessages, WhatWasSaidIsHeard) {
+TEST(PeerMessages, EncodedMessagesDecodeToTheSameValues) {
   const auto bytes = encode_peer_message(place());
   const auto heard = decode_peer_message(bytes);
   ASSERT_TRUE(heard);
@@ -78,7 +79,7 @@ TEST(PeerMessages, SmallObjectsComeWithTheirPlace) {
   EXPECT_EQ(heard->rows[0].bytes, message.rows[0].bytes);
   EXPECT_EQ(heard->rows[0].key, "kkk");
   EXPECT_EQ(encode_peer_message(*heard), bytes);
-  // Said to be longer than what came.
+  // The length field says more bytes than there are.
   auto cut = bytes;
   cut.resize(cut.size() - 8);
   EXPECT_FALSE(decode_peer_message(cut));
@@ -127,7 +128,7 @@ TEST(PeerMessages, AnObjectIsOfferedWithItsKeyAndItsTime) {
   EXPECT_FALSE(decode_peer_message(encode_peer_message(held)));
 }
 
-TEST(PeerMessages, OffersThatCannotBeAreRefused) {
+TEST(PeerMessages, ImpossibleOffersAreRefused) {
   const auto refused = [](auto change) {
     PeerMessage message = hold();
     change(message);
@@ -225,7 +226,7 @@ PeerMessage stripes_of_part() {
   return message;
 }
 
-TEST(PeerMessages, WhatIsSaidOfStripesIsHeard) {
+TEST(PeerMessages, EncodedStripeMessagesDecodeToTheSameValues) {
   PeerMessage third = seal();
   third.seal.part = 2;
   for (const PeerMessage& message :
@@ -245,7 +246,7 @@ TEST(PeerMessages, WhatIsSaidOfStripesIsHeard) {
       EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
     }
   }
-  // None are there.
+  // No stripes are there.
   PeerMessage none;
   none.kind = PeerMessageKind::kStripes;
   const auto heard = decode_peer_message(encode_peer_message(none));
@@ -282,8 +283,8 @@ TEST(PeerMessages, StripesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.flags = 4; }));
 }
 
-// As agents of this version say it.
-TEST(PeerMessages, LookAsTheyDidYesterday) {
+// The bytes that agents of this version send.
+TEST(PeerMessages, HaveTheBytesOfTheGoldenFile) {
   golden::Sections sections = golden::read("peers-v1.txt");
   const auto expect = [&](const std::string& name, const PeerMessage& message) {
     const std::vector<std::byte> bytes = encode_peer_message(message);

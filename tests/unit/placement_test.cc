@@ -63,7 +63,7 @@ TEST(Placement, PreferredNodesComeFirstInTheirOrderThenTheAskingHost) {
   EXPECT_THAT(place(asked, nodes), ElementsAre(3, 1, 4, 2));
 }
 
-TEST(Placement, LeavesOutWhoIsDrainingSuspectedExcludedTooSmallOrAHolder) {
+TEST(Placement, LeavesOutNodesThatDrainAreSuspectedExcludedTooSmallOrHolders) {
   std::vector<NodeView> nodes = {node(1), node(2), node(3), node(4), node(5), node(6)};
   nodes[0].draining = true;
   nodes[1].suspected = true;
@@ -88,7 +88,7 @@ TEST(Placement, TwoReplicasShareAHostOnlyWhenThereIsNoOther) {
     ASSERT_THAT(two, SizeIs(2));
     EXPECT_TRUE(two[0] == 4 || two[1] == 4);
     EXPECT_THAT(place(request(key, 4), nodes), UnorderedElementsAre(1, 2, 3, 4));
-    // Nor the host of a node that has it.
+    // Nor the host of a node that has the object.
     const std::vector<NodeId> holders = {1};
     PlacementRequest asked = request(key, 1);
     asked.holders = holders;
@@ -126,7 +126,7 @@ TEST(Placement, ABusyNodeGetsLessButNotNothing) {
   EXPECT_LT(share.at(1), 2000);
 }
 
-TEST(Placement, WhoWouldHaveToEvictComesLast) {
+TEST(Placement, NodesThatWouldHaveToEvictComeLast) {
   const std::vector<NodeView> nodes = {node(1, 0), node(2, 1 << 20), node(3, 0)};
   for (std::uint64_t key = 0; key < 100; ++key) {
     EXPECT_EQ(place(request(key, 3), nodes).front(), 2u);

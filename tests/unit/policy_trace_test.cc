@@ -20,7 +20,7 @@ struct Row {
   double optimal_percent;
 };
 
-// Prefix hits on the recorded conversations as their origin note gives them.
+// Prefix hits on the recorded conversations, from the recording's origin note.
 constexpr Row kPublished[] = {{1'000, 4.45, 19.07},
                               {5'000, 11.18, 34.12},
                               {10'000, 21.16, 36.64},

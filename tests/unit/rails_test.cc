@@ -81,7 +81,7 @@ TEST(Rails, AfterARunOfTheOnlyRailThereIsRoomNowhere) {
 TEST(Rails, APathOfItsOwnHasAWindowThatDoesNotLimitIt) {
   Rails rails(1, 4, Rails::Paths::kSeparate);
   rails.on_up(0);
-  // 40 MB/s: what four of the smallest slices bring in when a turn of the loop takes 6 ms.
+  // 40 MB/s: the rate of four of the smallest slices when a turn of the loop takes 6 ms.
   for (int i = 0; i < 50; ++i) rails.on_measured(0, 256 * 1024, 6'500'000);
   EXPECT_GE(rails.window_bytes(0), 4u << 20);
 }
@@ -161,7 +161,7 @@ TEST(Rails, SmallPartsDoNotCountAsMeasurements) {
   EXPECT_LT(rails.bytes_per_ns(0), before);
 }
 
-// Sends and gets one slice that takes as long as the bandwidth says.
+// Sends and gets a slice that takes as long as the bandwidth says.
 std::uint64_t carry(Rails& rails, std::size_t rail, std::uint64_t bytes, double bytes_per_ns,
                     std::uint64_t now_ns) {
   const RailSlice slice{bytes, now_ns, Priority::kForeground};
@@ -196,7 +196,7 @@ TEST(Rails, SlicesThatEndTogetherAreNoMeasurement) {
       slice = {1u << 20, now_ns, Priority::kForeground};
       rails.on_sent(0, slice);
     }
-    // Read by one turn of a loop: the last three took no time at all.
+    // A single turn of the loop reads all four slices: the last three took no time at all.
     now_ns += 4 * 83'886;
     for (const RailSlice& slice : slices) rails.on_done(0, slice, now_ns);
   }
@@ -234,7 +234,7 @@ TEST(Rails, NearOnesAreFilledBeforeFarOnesAreUsed) {
   EXPECT_GE(given[2], 4u);
 }
 
-TEST(Rails, WhatIsNotUrgentLeavesRoom) {
+TEST(Rails, BackgroundReadsLeaveRoom) {
   Rails rails = up(1);
   const std::uint64_t window = rails.window_bytes(0);
   std::uint64_t sent = 0;
@@ -260,7 +260,7 @@ TEST(Rails, ASlowRailsWindowTakesNoLongerThanTheOthers) {
   EXPECT_NEAR(static_cast<double>(rails.window_bytes(1)) * 10,
               static_cast<double>(rails.window_bytes(0)), 100);
   EXPECT_EQ(rails.status(1).health, RailHealth::kSlow);
-  // When only it is left, it has a window of its own.
+  // If no other rail is left, the rail gets its own window.
   rails.on_failed(0, 1);
   EXPECT_GT(rails.window_bytes(1), 1u << 20);
   EXPECT_EQ(rails.status(1).health, RailHealth::kUp);
@@ -301,7 +301,7 @@ TEST(Rails, OneThatFailedIsTakenBackGradually) {
   rails.on_up(0);
   EXPECT_EQ(rails.status(0).health, RailHealth::kRecovering);
   EXPECT_EQ(rails.window_bytes(0), whole / 4);
-  // Fails again before it has proved itself: the pause is twice as long.
+  // The rail fails again before a success: the pause is twice as long.
   rails.on_failed(0, 2'000);
   EXPECT_EQ(rails.next_probe_ns(), 2'000 + 2 * kRedialMinNs);
   rails.on_up(0);
@@ -330,7 +330,7 @@ TEST(Rails, CreditsAreSharedByAllPeers) {
   one.on_done(0, kMinSliceBytes);
   EXPECT_TRUE(other.choose(kMinSliceBytes));
   EXPECT_FALSE(other.lacks_credit(kMinSliceBytes));
-  // What a failed rail had asked for is free again.
+  // The credit that a failed rail had requested is free again.
   other.on_sent(0, kMinSliceBytes);
   one.on_failed(0, 1);
   other.on_failed(0, 1);
@@ -358,7 +358,7 @@ TEST(Turns, EachClassThatWaitsGetsItsShare) {
   EXPECT_EQ(turns.next(0), std::nullopt);
 }
 
-TEST(Turns, WhoComesLateIsOwedNothing) {
+TEST(Turns, ALateComerIsOwedNothing) {
   Turns turns;
   for (int i = 0; i < 1000; ++i) turns.took(Priority::kForeground, 1 << 20);
   turns.arrived(Priority::kMigration);

@@ -69,7 +69,7 @@ TEST(RdmaAddress, EachDeviceOfTheSideWithMoreIsInARail) {
   EXPECT_EQ(pair_devices(three, one), (std::vector<Path>{{0, 0}, {1, 0}, {2, 0}}));
 }
 
-TEST(RdmaAddress, WhatCannotReachEachOtherMakesNoRail) {
+TEST(RdmaAddress, DevicesThatCannotReachEachOtherMakeNoRail) {
   const auto ib = LinkLayer::kInfiniBand;
   EXPECT_TRUE(pair_devices(std::vector{at(ipv4(0, 1))}, std::vector{at(ipv6(2))}).empty());
   EXPECT_TRUE(pair_devices(std::vector{at(ipv6(1))}, std::vector{at(ipv6(2), ib)}).empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What peers are told of a region: what is registered, within which limits, and by which addresses.
+// A region's descriptor for peers: the registered ranges, the limits, and the addresses.
 #include "transport/one_sided/region_descriptor.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class RegionDescriptorTest : public ::testing::TestWithParam<DescriptorFormat> {
   }
 };
 
-TEST_P(RegionDescriptorTest, WhatIsRegisteredLiesWithinItsChunk) {
+TEST_P(RegionDescriptorTest, ARegistrationLiesWithinItsChunk) {
   const auto refused = [&](Cover cover) {
     RegionDescriptor descriptor = sample();
     descriptor.covers[1] = cover;
@@ -97,7 +97,7 @@ TEST_P(RegionDescriptorTest, ARangeIsCoveredIfAllOfItIsRegistered) {
   EXPECT_TRUE(descriptor.covers_all(kChunk, 4096));
 }
 
-TEST_P(RegionDescriptorTest, DevicesCountFromAnAddressOrFromWhatIsRegistered) {
+TEST_P(RegionDescriptorTest, DevicesCountFromAnAddressOrFromTheRegistration) {
   RegionDescriptor descriptor = sample();
   EXPECT_EQ(descriptor.address_of(8192), 0x7f0000002000u);
   descriptor.base = 0;

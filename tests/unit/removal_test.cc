@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a removal takes away at the host that asks for it.
+// The effect of a removal on the host that asks for the removal.
 #include <gtest/gtest.h>
 
 #include "agent/cluster/cluster_node.h"
@@ -52,7 +52,7 @@ class RemovalTest : public ::testing::Test {
   std::shared_ptr<RemoteRequest> remote_request_ = std::make_shared<RemoteRequest>();
 };
 
-TEST_F(RemovalTest, WhatNoMasterKnowsGoesHere) {
+TEST_F(RemovalTest, AnObjectThatNoMasterKnowsIsRemovedHere) {
   put_object(*tenant_->store, "key");
   begin();
   answer(metadata::Lookup::kMiss);
@@ -60,9 +60,9 @@ TEST_F(RemovalTest, WhatNoMasterKnowsGoesHere) {
   EXPECT_FALSE(is_here());
 }
 
-// Were it taken away, the removal would say that it removed something, though of an older object,
-// of a host that is away, nothing is known and nothing buried.
-TEST_F(RemovalTest, APutThatCameMeanwhileStaysAndIsNotWhatWasRemoved) {
+// If the removal took this put, the removal would report a removed object. The master knows nothing
+// of the older object of an absent host, and buries nothing.
+TEST_F(RemovalTest, APutThatCameMeanwhileStaysAndIsNotCountedAsRemoved) {
   begin();
   put_object(*tenant_->store, "key");
   answer(metadata::Lookup::kMiss);

@@ -83,7 +83,7 @@ TEST(Repair, RestoresEveryReplicaThatCanBeRestored) {
       const std::size_t now = world.replicas(hash);
       EXPECT_TRUE(now == 0 || now == replicas) << now << " of " << replicas;
       if (replicas == 4) {
-        EXPECT_EQ(now, 4u);  // three losses cannot take it
+        EXPECT_EQ(now, 4u);  // three losses cannot remove the object
       }
     }
   }
@@ -126,7 +126,7 @@ TEST(Repair, PlansNothingWhileTheDirectoryIsRecovering) {
   EXPECT_EQ(jobs.size(), 1u);
 }
 
-TEST(Repair, WhatHasNoPlaceIsTriedAgainLaterOrWhenANodeComes) {
+TEST(Repair, AnObjectWithoutAPlaceIsTriedAgainLaterOrWhenANodeComes) {
   World world(2);
   for (NodeId node = 1; node <= 2; ++node) world.hold(node, 1, 3);
   RepairPlanner planner({});
@@ -150,8 +150,8 @@ TEST(Repair, WhatHasNoPlaceIsTriedAgainLaterOrWhenANodeComes) {
   EXPECT_EQ(jobs.size(), 2u);
 }
 
-// Two nodes at once, jobs that fail, a target that dies: at every moment each object has a holder
-// other than by its target's death, and in the end the drained nodes are empty.
+// Two nodes drain at once, jobs fail, and a target dies. At every moment each object has a holder,
+// except after the death of a copy's target. At the end the drained nodes are empty.
 TEST(Drain, EmptiesNodesWithoutEverLosingAnObject) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -182,7 +182,7 @@ TEST(Drain, EmptiesNodesWithoutEverLosingAnObject) {
         const auto [planner, job] = flying.back();
         flying.pop_back();
         const bool ok = random() % 6 != 0;
-        // The other planner may have moved it there meanwhile; to publish twice is no harm.
+        // The other planner may have moved the object meanwhile; publishing twice does no harm.
         if (ok) world.copy(job);
         planner->finished(job.hash, ok);
       }
@@ -212,7 +212,7 @@ TEST(Drain, ReleasesNothingOnAJobsWordAlone) {
   DrainOrders orders;
   planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);
   ASSERT_EQ(orders.copies.size(), 1u);
-  planner.finished(orders.copies[0].hash, true);  // but nobody published it
+  planner.finished(orders.copies[0].hash, true);  // but no node published it
   for (std::uint64_t now_ns = 0; now_ns < 5000 * kMs; now_ns += 100 * kMs) {
     planner.advance(world.directory(), world.views(), 1'000'000, now_ns, orders);
   }
@@ -220,7 +220,7 @@ TEST(Drain, ReleasesNothingOnAJobsWordAlone) {
   EXPECT_FALSE(planner.progress().done);
 }
 
-TEST(Drain, WithNowhereToGoItSaysSoAndKeepsTheObject) {
+TEST(Drain, WithoutAnotherNodeTheObjectStaysAndCountsAsUnplaced) {
   World world(1);
   world.hold(1, 1, 1);
   world.view(1).draining = true;
@@ -231,7 +231,8 @@ TEST(Drain, WithNowhereToGoItSaysSoAndKeepsTheObject) {
   EXPECT_THAT(orders.releases, IsEmpty());
   EXPECT_EQ(planner.progress().unplaced, 1u);
   EXPECT_FALSE(planner.progress().done);
-  // A second node, and it goes on; with as many as there can be, more replicas are not waited for.
+  // With a second node the drain goes on. The drain does not wait for more replicas than there are
+  // nodes.
   world.add(2);
   planner.advance(world.directory(), world.views(), 1'000'000, 1000 * kMs, orders);
   ASSERT_EQ(orders.copies.size(), 1u);
@@ -248,7 +249,7 @@ TEST(Drain, AnObjectThatWantsMoreReplicasThanThereAreNodesStillMoves) {
   EXPECT_THAT(orders.releases, ElementsAre(Holding{key(1), 1, 1}));
 }
 
-// A master's drain goes on until it is stopped, and others may hold millions of objects.
+// A master's drain goes on until stopped, and other nodes may hold millions of objects.
 TEST(Drain, LooksForNothingWhereTheNodeIsEmpty) {
   World world(2);
   for (std::uint64_t i = 0; i < 10'000; ++i) world.hold(2, i, 1);
@@ -263,7 +264,7 @@ TEST(Drain, LooksForNothingWhereTheNodeIsEmpty) {
   EXPECT_EQ(orders.copies.size(), 1u);
 }
 
-// The target of a job that fails has told of a copy that it does not keep.
+// The target of a failed job has announced a copy that the target does not keep.
 TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
   World world(2);
   world.hold(1, 1, 1);
@@ -277,7 +278,8 @@ TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
   ASSERT_EQ(orders.copies.size(), 1u);
   world.copy(orders.copies[0]);
   planner.finished(key(1), false);
-  planner.advance(world.directory(), world.views(), 1'000'000, 0, orders);  // to the pass' end
+  planner.advance(world.directory(), world.views(), 1'000'000, 0,
+                  orders);  // to the end of the pass
   planner.advance(world.directory(), world.views(), 1'000'000, 100 * kMs, orders);
   EXPECT_THAT(orders.releases, IsEmpty());
   world.drop({key(1), 1, 2});
@@ -286,7 +288,7 @@ TEST(Drain, DoesNotCountOnTheCopyOfAJobThatHasFailed) {
   EXPECT_EQ(orders.copies.size(), 2u);
 }
 
-TEST(HotKeys, AdviseAReplicaMoreForWhatItsHoldersServeTooOften) {
+TEST(HotKeys, AdviseOneMoreReplicaForKeysServedTooOften) {
   World world(4);
   for (std::uint64_t i = 0; i < 2000; ++i) world.hold(1 + i % 4, i, 1);
   world.hold(2, 0, 1);  // key 0 has two holders
@@ -296,7 +298,7 @@ TEST(HotKeys, AdviseAReplicaMoreForWhatItsHoldersServeTooOften) {
   for (int i = 0; i < 800; ++i) hot.note(key(0));
   for (int i = 0; i < 600; ++i) hot.note(key(1));
   for (int i = 0; i < 700; ++i) hot.note(key(2));
-  hot.note(key(5000), 900);  // nobody holds it
+  hot.note(key(5000), 900);  // without a holder
   EXPECT_GE(hot.estimate(key(2)), 710u);
   EXPECT_THAT(hot.advise(world.directory(), 2), IsEmpty());
   const std::vector<HotKey> advice = hot.advise(world.directory(), 1000 * kMs + 1);
@@ -304,7 +306,7 @@ TEST(HotKeys, AdviseAReplicaMoreForWhatItsHoldersServeTooOften) {
   EXPECT_EQ(advice[0].hash, key(2));
   EXPECT_EQ(advice[1].hash, key(1));
   EXPECT_EQ(advice[1].holders, 1u);
-  // The next window starts at nothing.
+  // The next window starts at zero.
   EXPECT_EQ(hot.estimate(key(2)), 0u);
   EXPECT_THAT(hot.advise(world.directory(), 3000 * kMs), IsEmpty());
 }
@@ -374,7 +376,7 @@ TEST_F(HotReplicasTest, AnExtraIsReleasedWhenItsKeyHasBeenColdForLong) {
   EXPECT_EQ(hot.extras(), 0u);
 }
 
-TEST_F(HotReplicasTest, WhatTheOthersDoNotHoldIsNotReleased) {
+TEST_F(HotReplicasTest, AnObjectThatTheOthersDoNotHoldIsNotReleased) {
   HotReplicas hot({});
   world_.hold(2, 1, 1);
   window(hot, 0);

@@ -17,7 +17,7 @@ std::vector<unsigned char> block_bytes(std::uint64_t block, std::size_t size) {
 
 BlockContent content_of(std::uint64_t block) { return {BlockKey("test", block), block}; }
 
-TEST(ReplayContent, WhatWasFilledIsRight) {
+TEST(ReplayContent, FilledContentIsRight) {
   for (const std::size_t size : {1u, 7u, 8u, 9u, 16u, 23u, 64u, 4096u, 4099u, 65536u}) {
     const auto bytes = block_bytes(7, size);
     EXPECT_EQ(content_of(7).wrong_bytes(bytes.data(), bytes.size()), 0u) << size;

@@ -82,13 +82,13 @@ TEST(ReplayReport, ClosesEveryElementItOpens) {
   }
 }
 
-TEST(ReplayReport, OfAReplayThatDidNothingIsStillAPage) {
+TEST(ReplayReport, ReportOfAnEmptyReplayIsStillAPage) {
   const std::string html = report_html(ReplaySummary{});
   EXPECT_NE(html.find("Nothing was recorded."), std::string::npos);
   EXPECT_EQ(html.find("nan"), std::string::npos);
 }
 
-TEST(ReplayChart, LeavesOutWhatIsNoNumber) {
+TEST(ReplayChart, LeavesOutInvalidNumbers) {
   Chart chart;
   chart.x.format = chart.y.format = [](double value) { return std::to_string(value); };
   const double nan = std::numeric_limits<double>::quiet_NaN();

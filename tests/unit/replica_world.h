@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: nodes with a directory over them, for tests of what plans copies: what they hold is
-//   the truth, and is published.
-// Threads: the test's. Owns: the directory and the views.
+// What it is: Nodes with a directory over them, for tests of the planners of copies. The nodes'
+//   holdings are the truth, and are published.
+// Threads: The test's.
+// Owns: The directory and the views.
 #pragma once
 
 #include <gmock/gmock.h>

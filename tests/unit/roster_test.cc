@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which partitions a master should lead, by what masters read of each other in the cluster store.
+// The choice of partitions that a master should lead, from the masters' entries in the cluster
+// store.
 #include "metadata/master/roster.h"
 
 #include <gtest/gtest.h>
@@ -57,12 +58,12 @@ TEST_F(RosterTest, OneMasterTakesAllAndTwoTakeHalfEach) {
   for (std::uint32_t partition = 0; partition < kPartitions; ++partition) {
     EXPECT_NE(one->may_take(partition, 0), two->may_take(partition, 0)) << partition;
   }
-  // It goes, and says so.
+  // The master stops, and announces the stop.
   two.reset();
   EXPECT_TRUE(until([&] { return may_take(*one) == kPartitions; }));
 }
 
-TEST_F(RosterTest, WhatNobodyLeadsForLongAnybodyMayTake) {
+TEST_F(RosterTest, AnyMasterMayTakeAPartitionLongWithoutALeader) {
   const auto one = sign_up("one");
   const auto two = sign_up("two");
   for (std::uint32_t partition = 0; partition < kPartitions; ++partition) {
@@ -71,7 +72,7 @@ TEST_F(RosterTest, WhatNobodyLeadsForLongAnybodyMayTake) {
   }
 }
 
-TEST_F(RosterTest, WhoLeadsTooMuchGivesUpOnePartitionAtATime) {
+TEST_F(RosterTest, AMasterThatLeadsTooMuchGivesUpOnePartitionAtATime) {
   for (std::uint32_t partition = 0; partition < kPartitions; ++partition) lead(partition, "one");
   const auto one = sign_up("one");
   const auto two = sign_up("two");

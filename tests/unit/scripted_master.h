@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a MasterPort whose answers a test gives, call by call, and a namespace to go with it.
-// Threads: the test's. Owns: calls that have not been answered.
+// What it is: A MasterPort whose answers come from the test, call by call, and a namespace for the
+//   test.
+// Threads: The test's.
+// Owns: Calls without an answer yet.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -55,7 +57,7 @@ class ScriptedMaster final : public MasterPort {
              Done<metadata::wire::DrainAnswer> done) override {
     drains.push_back(std::move(done));
   }
-  // Nobody asks these here, or nobody waits for the answer.
+  // No test makes these calls, or no test waits for the answer.
   void place(const metadata::wire::Place&, std::uint64_t,
              Done<metadata::wire::PlaceAnswer>) override {}
   void remove_matching(const metadata::wire::Match&, std::uint64_t,

@@ -62,7 +62,7 @@ TEST(StoreUrl, ReadsAPasswordFromAFile) {
   EXPECT_NE(refusal("redis://a?password_file=" + path), "");
 }
 
-TEST(StoreUrl, RefusesWhatMakesNoSense) {
+TEST(StoreUrl, RefusesInvalidUrls) {
   for (const char* text : {"",
                            "redis",
                            "redis:/a",

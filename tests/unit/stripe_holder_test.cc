@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Seal that no master has given a verdict on is said again, and finds the stripes still there;
-// what is evicted goes with its object, or without it.
+// A Seal without a verdict of a master is sent again and finds the stripes still there. After an
+// eviction the object is removed, or another host still has the part.
 #include "agent/cluster/stripe/stripe_holder.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(StripeHolderTest, ASealWhileNoMasterIsReadyIsLeftOpen) {
   master_.published.clear();
   seal();
   ASSERT_FALSE(master_.published.empty());
-  // What it says first is that nothing has come of the Seal before.
+  // The first announcement withdraws the earlier Seal.
   while (master_.published.size() > 1) answer(std::vector{Verdict::kNotHeld});
   expect_it_is_sealed_by(master_.published.front());
 }
@@ -105,7 +105,8 @@ TEST_F(StripeHolderTest, ASealWhoseVerdictIsLostIsTakenBackAndLeftOpen) {
   ASSERT_FALSE(tenant().stripes().sets_of(kPut).empty());
 
   seal();
-  // The master may have taken the first word: that goes before the second one comes.
+  // The master may have accepted the first announcement. That announcement is withdrawn before the
+  // second.
   ASSERT_EQ(master_.published.size(), 2u);
   const std::vector<PublishItem> back = master_.published.front().items;
   ASSERT_FALSE(back.empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stripes of large objects: their keys and labels, and what a host knows of those that it holds.
+// Stripes of large objects: keys, labels, and the host's table of its stripes.
 #include "agent/cluster/stripe/stripe.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ StripeFacts facts(std::uint64_t put = 77) {
   return made;
 }
 
-TEST(Stripe, TheLastOneHasWhatIsLeft) {
+TEST(Stripe, TheLastStripeHasTheRest) {
   EXPECT_TRUE(facts().sound());
   EXPECT_EQ(facts().bytes_of(0), 1000u);
   EXPECT_EQ(facts().bytes_of(1), 1000u);
@@ -67,7 +67,7 @@ TEST(Stripe, ItsKeyIsNoOtherObjectsKey) {
   EXPECT_FALSE(parse_stripe_key(stripe_key({0, 1})));
 }
 
-TEST(Stripe, ItsLabelTellsWhatItIsAPartOf) {
+TEST(Stripe, TheLabelNamesTheWholeObject) {
   for (const std::size_t key_bytes : {1u, 7u, 8u, 9u, MC_MAX_KEY_BYTES}) {
     const StripeLabel label{facts(), 0x1122, std::string(key_bytes, 'k')};
     std::vector<std::byte> object(500, std::byte{9});
@@ -81,7 +81,7 @@ TEST(Stripe, ItsLabelTellsWhatItIsAPartOf) {
     EXPECT_EQ(read->facts.number, 2);
     EXPECT_EQ(read->own_sum, 0x1122u);
     EXPECT_EQ(read->key, label.key);
-    // Of no put of so few stripes; or cut.
+    // A stripe number beyond the put's count is refused, and so is a truncated object.
     EXPECT_FALSE(decode_label(object, {77, 3}));
     EXPECT_FALSE(decode_label(std::span(bytes).subspan(1), {77, 2}));
     EXPECT_FALSE(decode_label(std::span(bytes).first(bytes.size() - 1), {77, 2}));
@@ -122,7 +122,7 @@ class StripeTableTest : public ::testing::Test {
   StripeTable table_;
 };
 
-TEST_F(StripeTableTest, ReadersGetWhatIsSealedUnderTheVersionTheyWant) {
+TEST_F(StripeTableTest, ReadersGetSealedStripesOfTheWantedVersion) {
   add(5, 0);
   add(6, 60);
   add(7, 70);
@@ -135,7 +135,7 @@ TEST_F(StripeTableTest, ReadersGetWhatIsSealedUnderTheVersionTheyWant) {
   EXPECT_THAT(table_.sets_of(kName), ElementsAre(SetId{5}, SetId{6, 0}));
 }
 
-TEST_F(StripeTableTest, WhatIsSealedIsSplitOffAndTheRestStaysOpen) {
+TEST_F(StripeTableTest, SealedStripesAreSplitOffAndTheRestStaysOpen) {
   StripeSet& open = add(6, 0);
   open.pin = 2;
   open.until_ns = 99;
@@ -151,12 +151,12 @@ TEST_F(StripeTableTest, WhatIsSealedIsSplitOffAndTheRestStaysOpen) {
   EXPECT_EQ(table_.set_of({6, 1}), nullptr);
   EXPECT_EQ(table_.set_of({5, 0}), nullptr);
   EXPECT_THAT(table_.sets_of(6), ElementsAre(SetId{6, 3}, SetId{6}));
-  // Nothing is left of the open one.
+  // No stripe of the open set is left.
   table_.split({6}, {6, 1}, 0b1);
   EXPECT_THAT(table_.sets_of(6), ElementsAre(SetId{6, 1}, SetId{6, 3}));
 }
 
-TEST_F(StripeTableTest, ASetOfWhichAStripeHasGoneIsBrokenOnce) {
+TEST_F(StripeTableTest, ASetThatLosesAStripeIsBrokenOnce) {
   StripeSet& set = add(6, 60);
   EXPECT_FALSE(set.open());
   table_.left({6, 2}, 999);  // another entry

@@ -15,7 +15,7 @@ class Builder {
  public:
   explicit Builder(std::uint64_t seed) : random_(seed) {}
 
-  // From 0 to end - 1. Not a std distribution: those differ between libraries.
+  // From 0 to end - 1. Not a std distribution: their results differ between libraries.
   std::size_t below(std::size_t end) { return static_cast<std::size_t>(random_() % end); }
   bool one_in(std::size_t n) { return below(n) == 0; }
   double unit() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
@@ -40,7 +40,7 @@ class Builder {
     const auto tokens = static_cast<std::uint64_t>(blocks.size()) * 512;
     trace_.requests.push_back({trace_.requests.size() * 100, tokens, 100, std::move(blocks)});
   }
-  // The chain with a question of its own behind it.
+  // Requests the chain, followed by a new question.
   void ask(Chain chain, std::size_t question_blocks) {
     extend(chain, question_blocks);
     request(std::move(chain));

@@ -83,7 +83,7 @@ TEST(Topology, ADgxHasANicBesideEachGpu) {
   EXPECT_EQ(left_out(dgx, "mlx5_2"), "its port is down");
   EXPECT_EQ(left_out(dgx, "eno3"), "without RDMA; for TCP only");
   EXPECT_THAT(dgx.nic("mlx5_0")->netdevs, ElementsAre("ibp24s0"));
-  // Two functions of one card.
+  // Two functions of the same card.
   EXPECT_EQ(distance(dgx.nic("mlx5_1")->pci, dgx.nic("mlx5_2")->pci), Distance::kSwitch);
 }
 
@@ -121,7 +121,7 @@ TEST(Topology, VirtualFunctionsServeWhereTheirPhysicalOneDoesNot) {
   EXPECT_EQ(host.nic("mlx5_2")->parent, "0000:81:00.0");
   EXPECT_THAT(used(machine("sr-iov.tree", {{}, {"mlx5_0"}})),
               ElementsAre("mlx5_1", "mlx5_2", "mlx5_3"));
-  // Node 0 has no NIC of its own: the nearest serves.
+  // Node 0 has no NIC: the nearest NIC serves.
   EXPECT_THAT(make_priority_matrix(host).find("cpu:0")->near, ElementsAre("mlx5_0"));
 }
 
@@ -138,7 +138,7 @@ TEST(Topology, AContainerWithoutDevicesHasNone) {
   EXPECT_TRUE(make_priority_matrix(nothing).places.empty());
 }
 
-TEST(Topology, ThisHostCanBeReadWhateverItHas) {
+TEST(Topology, AnyHostsTopologyCanBeRead) {
   const DirectoryTree tree;
   const Topology host = read_topology(tree);
   for (const Nic& nic : host.nics) EXPECT_FALSE(nic.name.empty());
@@ -165,7 +165,7 @@ void expect_same(const Topology& one, const Topology& other) {
   EXPECT_EQ(make_priority_matrix(one).places, make_priority_matrix(other).places);
 }
 
-TEST(DeviceTree, WhatWasRecordedReadsTheSame) {
+TEST(DeviceTree, ARecordedTopologyReadsTheSame) {
   for (const char* name : {"dgx-h100.tree", "sr-iov.tree", "no-nic.tree"}) {
     const RecordedTree tree = tree_of(name);
     const Recorder recorder(tree);
@@ -176,7 +176,7 @@ TEST(DeviceTree, WhatWasRecordedReadsTheSame) {
   }
 }
 
-TEST(DeviceTree, ARecordIsWhatItWas) {
+TEST(DeviceTree, ARecordSurvivesARoundTrip) {
   std::ifstream file(std::string(MC_TEST_GOLDEN) + "/topology-v1.txt");
   std::ostringstream golden;
   golden << file.rdbuf();
@@ -223,7 +223,7 @@ TEST(DeviceTree, LinksThatLeadInCirclesEnd) {
   EXPECT_THAT(tree->list("/a"), IsEmpty());
 }
 
-TEST(DeviceTree, WhatIsNoRecordIsRefusedWithItsLine) {
+TEST(DeviceTree, AnInvalidRecordIsRefusedWithItsLine) {
   EXPECT_FALSE(RecordedTree::parse("mc-tree 2\n"));
   EXPECT_FALSE(RecordedTree::parse(""));
   for (const char* line : {"/a", "a = 1", "/a/../b = 1", "/a//b = 1", "/a -> b", "/a -> /../b"}) {
@@ -286,7 +286,7 @@ TEST(NicChoice, AnElasticFabricAdapterIsAnRdmaDeviceOfAmazons) {
   nic.rdma = true;
   nic.pci.vendor = 0x15b3;
   topology.nics.push_back(nic);
-  nic.rdma = false;  // their Ethernet
+  nic.rdma = false;  // the vendor's Ethernet device
   nic.pci.vendor = 0x1d0f;
   topology.nics.push_back(nic);
   EXPECT_FALSE(has_efa(topology));
@@ -323,7 +323,7 @@ TEST(PriorityMatrix, AFileOfMooncakesFormReplacesPlaces) {
   }
 }
 
-TEST(PriorityMatrix, WhatIsNoMatrixIsRefused) {
+TEST(PriorityMatrix, AnInvalidMatrixIsRefused) {
   for (const char* text :
        {"", "[]", "{", "null", R"({"cpu:0": ["mlx5_0"]})", R"({"cpu:0": []})",
         R"({"cpu:0": [[], [], []]})", R"({"cpu:0": [[1]]})", R"({"cpu:0": [[""]]})",

@@ -20,7 +20,7 @@ class MasterLink final : public MasterPort {
                                                   MasterOrders& orders);
   ~MasterLink() override;
 
-  // Ends all open requests and calls their callbacks. No other function may be called afterwards.
+  // Ends all open requests and calls the callbacks. No other function may be called afterwards.
   void end() { client_.reset(); }
 
   int wait_fd() const { return client_->wait_fd(); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: The master of one partition of the keys, as the agent's loop sees the master:
-//   requests whose answers come back into the loop, and orders that arrive there. MasterLink
-//   implements it over the network; the simulator has its own.
+//   requests whose answers come back into the loop, and orders that arrive there. MasterLink is the
+//   implementation over the network; the simulator has another.
 // Threads: The agent's loop, callbacks and MasterOrders included.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace mc::agent {
 
-// The cluster's id of an agent. The transport has a NodeId of its own.
+// The cluster's id of an agent. The transport has another NodeId.
 using MemberId = metadata::NodeId;
 
 // Orders of a master to this agent.
@@ -50,7 +50,7 @@ class MasterPort {
   // only with a later version.
   [[nodiscard]] virtual std::uint64_t refused_up_to() const = 0;
   [[nodiscard]] virtual std::uint64_t epoch() const = 0;
-  // The agent has joined and has reported all its objects of the partition.
+  // The agent has joined and has reported all objects of the partition.
   [[nodiscard]] virtual bool ready() const = 0;
   // Address of the current or candidate leader; empty if unknown.
   [[nodiscard]] virtual const std::string& leader() const = 0;

@@ -43,7 +43,7 @@ void merge(wire::MemberInfo& known, const wire::MemberInfo& heard) {
     known = heard;
     return;
   }
-  // Each partition counts its own entries. A member that any master hears is alive.
+  // Each partition counts only the partition's entries. A member that any master hears is alive.
   known.entries += heard.entries;
   known.used_bytes = std::max(known.used_bytes, heard.used_bytes);
   known.draining |= heard.draining;
@@ -100,7 +100,7 @@ void Masters::report_unreachable(wire::Unreachable peer) const {
 
 void Masters::members(std::uint64_t deadline_ns, Done<wire::MembersAnswer> done) const {
   if (count() == 1) return ports_.front()->members(deadline_ns, std::move(done));
-  // Leave out masters that are away: their answers would only come at the deadline.
+  // Leave out masters that are away: waiting for such a master would take until the deadline.
   std::vector<MasterPort*> asked = ports_;
   std::erase_if(asked, [](const MasterPort* port) { return !port->ready(); });
   if (asked.empty()) asked = ports_;

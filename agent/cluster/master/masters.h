@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: The masters of all partitions of the keys, with a MasterPort each. A request about a
-//   key goes to of() its name. A request about the cluster goes to all, and their answers become
-//   one answer. A partition without a leader delays only requests about its own keys.
+//   key goes to of(name). A request about the cluster goes to all masters, and the answers are
+//   merged. A partition without a leader delays only requests about that partition's keys.
 // Threads: The agent's loop.
-// Owns: Nothing. The ports outlive this object's use of them.
+// Owns: Nothing. The ports outlive this object.
 #pragma once
 
 #include <functional>
@@ -45,8 +45,8 @@ class Masters {
   std::uint64_t refused_up_to() const;
   void report_unreachable(metadata::wire::Unreachable peer) const;
 
-  // The union of the members that the masters know. Each master knows the members heard since it
-  // became leader. Fails only if no master answers.
+  // The union of the members that the masters know. Each leader knows the members heard since its
+  // election. Fails only if no master answers.
   void members(std::uint64_t deadline_ns, Done<metadata::wire::MembersAnswer> done) const;
   // Done when all partitions are. A repeated request continues the drain.
   void drain(const metadata::wire::Drain& request, std::uint64_t deadline_ns,

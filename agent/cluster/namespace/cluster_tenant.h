@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: A namespace as a member of the cluster. It keeps the names and versions of the
-//   objects, and the changes since the master was last told. It guards the pool against peers'
-//   reads.
+// What it is: A namespace as a member of the cluster. The class keeps the names and versions of the
+//   objects, and the changes since the master was last told. The class checks peers' reads of the
+//   pool.
 // Threads: The agent's loop.
 // Owns: The book of versions, and the pins of objects that peers are reading.
 // Trusts: Nothing in peers' requests. Generations and ranges are compared with the entry.
@@ -80,7 +80,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // Writes the set's facts beside the set's entries. If the agent restarts with this memory, the
   // next agent adopts the set from these rows. Called before the set is sealed.
   void write_rows(const StripeSet& set);
-  // tell: report the drop, because the master does not know of it.
+  // tell: report the drop to the master, who does not know it yet.
   void drop_stripes(SetId id, bool tell);
   // Bytes of a row that place_of() has just returned.
   std::vector<std::byte> bytes_of(const PlaceRow& row) const;

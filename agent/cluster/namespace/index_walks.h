@@ -13,7 +13,7 @@
 // Threads: The agent's loop.
 // Owns: The walks under way.
 // Trusts: Not the patterns. A pattern that is no regular expression, or that takes more work than
-//   Boost permits, ends its walk.
+//   Boost permits, ends the walk.
 #pragma once
 
 #include <deque>
@@ -46,7 +46,7 @@ class IndexWalks {
             Reply<metadata::wire::ListAnswer> reply);
   void remove(ClusterTenant& tenant, const metadata::wire::Match& match, Partition partition,
               Reply<metadata::wire::RemoveMatchingAnswer> reply);
-  // The namespace ends. Its walks answer with the keys found so far.
+  // The namespace ends. All walks over the namespace answer with the keys found so far.
   void forget(ClusterTenant& tenant);
 
   // Does a bounded part of one walk, if a walk is due.

@@ -46,7 +46,7 @@ Opened open_fabric(const Options& options, transport::NodeId node, std::uint64_t
                     "would hang the others; say \"tcp;ofi_rxm\", or transports = \"tcp\", which is "
                     "as fast on one host");
   }
-  // Loading libfabric is expensive (it is large and probes much). Skip it on hosts without an EFA.
+  // libfabric is large and probes much. Hosts without an EFA do not load the library.
   if (options.transports == "auto" && options.fabric_provider == kEfaProvider &&
       !has_efa(transport::read_topology(transport::DirectoryTree()))) {
     return fail(MC_UNSUPPORTED, "no EFA: this host has no such device");
@@ -57,7 +57,7 @@ Opened open_fabric(const Options& options, transport::NodeId node, std::uint64_t
   fabric.node = node;
   fabric.incarnation = incarnation;
   fabric.provider = options.fabric_provider;
-  // Other providers find their devices themselves.
+  // Other providers find the devices themselves.
   if (fabric.provider.starts_with("tcp")) fabric.address = address;
   return as_one_sided(transport::fabric::FabricTransport::create(fabric, *library, dialer));
 }

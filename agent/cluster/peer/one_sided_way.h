@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Opens the one-sided transport that carries large reads beside TCP, if the host has
-//   one and the options permit one. RDMA comes before libfabric.
+// What it is: Opens the one-sided transport that carries large reads beside TCP, if host and
+//   options permit. RDMA comes before libfabric.
 // Threads: Any, before the agent's loop runs.
 #pragma once
 

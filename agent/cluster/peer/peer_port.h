@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The agent's one listening port, and the dialer of peers' ports. It accepts and dials,
-//   runs the handshake, and gives each link to the link's transport.
+// What it is: The agent's only listening port, and the dialer of peers' ports. The class accepts
+//   and dials, runs the handshake, and gives each link to the link's transport.
 // Threads: The agent's loop.
 // Owns: The listening socket, and sockets whose handshake is under way.
 // Trusts: No peer before transport/keyed/keyed_handshake.h succeeds. Handshakes are limited in

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The other members as this agent knows them: their addresses, whether they can be
-//   reached, the order to read from them, and their regions.
+// What it is: The other members as this agent knows the cluster: addresses, reachability, regions,
+//   and the order for reading.
 // Threads: The agent's loop.
 // Owns: Names, no connections. The transport owns the connections.
 #pragma once
@@ -44,7 +44,7 @@ class Peers {
                                       std::span<const MemberId> holders) const;
 
   // Sends a short message. False: the node is no member, or there is no room now. The completion
-  // event carries the cookie; pass it to sent().
+  // event carries the cookie; pass the event's operation to sent().
   bool notify(MemberId node, const PeerMessage& message, std::uint64_t cookie,
               std::uint64_t deadline_ns, std::uint64_t now_ns);
   void sent(transport::OperationId operation) { outbox_.erase(operation); }

@@ -159,7 +159,7 @@ void Announcer::send(const std::shared_ptr<MasterStream>& stream) {
             judge(*of, (*batch)[i], (*answer)[i]);
             continue;
           }
-          // The batch may or may not have arrived. It is sent again, unless a report will name
+          // The batch may or may not have arrived. Send the batch again, unless a report will name
           // these objects.
           settle(*of, (*batch)[i].change.item.version, MC_OK);
           if (!port_of(*of).ready()) continue;
@@ -199,7 +199,7 @@ void Announcer::judge(MasterStream& stream, const Sent& sent, Verdict verdict) {
       [[fallthrough]];
     case Verdict::kBehind:
     case Verdict::kUncertain:
-      // The put is younger than the version it met, but this host's clock is behind.
+      // The put is younger than the refusing version, but this host's clock is behind.
       if (holds(sent) && sent.tenant->unannounced(sent.change.entry) &&
           stream.retries[item.version] < kMaxRetries) {
         announce_anew(stream, sent);
@@ -221,7 +221,7 @@ void Announcer::announce_anew(MasterStream& stream, const Sent& sent) {
   const unsigned tries = stream.retries[old];
   stream.retries.erase(old);
   // Take a version just above the refused limit. A larger leap would put the other hosts' clocks
-  // behind, and each of those hosts would leap further.
+  // behind, and each of these hosts would leap further.
   clock_.saw(port_of(stream).refused_up_to());
   const std::uint64_t version = clock_.next(0);
   ++counters_.retried;
@@ -322,7 +322,7 @@ void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
       continue;
     }
     if (!is_of(stream, tenant, entry)) continue;
-    // The object was put before this agent joined a cluster, or had no memory for its row.
+    // The object was put before this agent joined a cluster, or there was no memory for the row.
     if (tenant.book().row(entry).version == 0 && !tenant.set_version(entry, clock_.next(0))) {
       continue;
     }
@@ -335,7 +335,7 @@ void Announcer::name_entries(MasterStream& stream, ClusterTenant& tenant,
       continue;
     }
     // An unannounced put is no holder yet. If the report named the put, the put would replace other
-    // hosts' objects. It is announced after the report.
+    // hosts' objects. The announcement follows after the report.
     Change change{tenant.item_of(entry), entry};
     change.item.what = PublishItem::What::kCreates;
     tenant.changes().push_back(change);

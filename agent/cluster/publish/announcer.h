@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Tells the masters which objects this agent holds. Each change is announced in batches
-//   as it happens; a report names all objects when a master asks for one. Objects that a verdict
-//   refuses are dropped here. Each partition's master has a stream of its own.
+// What it is: Tells the masters which objects this agent holds. Changes are announced in batches as
+//   they happen. A report names all objects when a master asks. Objects that a verdict refuses are
+//   dropped here. Each partition's master has a separate stream.
 //
 //     stores ── changes ──► flush() ──► MasterStream ──► publish ──► verdicts ──► waiting puts
 //
-//   While no master can be told, puts complete without a master, and the next report names them.
-//   A put that no master has accepted yet (Row::unannounced) cannot be the target of a removal,
-//   whatever the versions say. A refusal of such a put only means that a clock is behind. The
-//   announcer then announces the put again with a later version.
+//   While no master can be told, puts complete without a master, and the next report names them. A
+//   put that no master has accepted yet (Row::unannounced) cannot be the target of a removal,
+//   whatever the versions say. A refusal of an unannounced put only means that a clock is behind.
+//   The announcer then announces the put again with a later version.
 // Threads: The agent's loop.
 // Owns: The changes that are on their way to a master.
 // Trusts: The verdicts, as long as the entry still holds that version.
@@ -45,7 +45,7 @@ class Announcer {
   // The number of masters has changed. All masters will ask for reports.
   void begin_streams();
 
-  // A request of kind kAnnounce. It ends when the master knows the objects.
+  // A request of kind kAnnounce, which ends when the master knows the objects.
   void await(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
   // Announces an object that this node is about to hold. `done` may run inside this call.
   void offer(const metadata::PublishItem& item, std::uint64_t deadline_ns, Verdicts done);
