@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the forms for engines that hold plain addresses: many objects, each gathered from or
-//   scattered to several places, in one call.
-// Threads: any Python thread. Owns: nothing. Trusts: that the addresses are memory of this process
-//   for as long as the call runs; memory_is_mapped() tells roughly.
+// Calls for engines that pass plain addresses: one call moves many objects, and gathers or scatters
+//   each object from or to several addresses.
+// Threads: any Python thread. Owns: nothing.
+// Trusts: the addresses, which must be memory of this process while the call runs.
+//   memory_is_mapped() checks an address approximately.
 #include "addresses.h"
 
 #include <sys/mman.h>
@@ -23,7 +24,7 @@ constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14, newer than Debian 12's li
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
 
-// Numbers run no code of the caller's, so a list cannot change while it is read.
+// Conversion of an int runs no Python code, so the list cannot change during the loop.
 nb::object fast(nb::handle sequence) {
   PyObject* made =
       PySequence_Fast(sequence.ptr(), "needs a sequence of addresses and one of sizes");
@@ -37,7 +38,7 @@ PyObject* item(const nb::object& sequence, std::size_t i) {
   return PySequence_Fast_GET_ITEM(sequence.ptr(), static_cast<Py_ssize_t>(i));
 }
 
-// Calls with (place in the spans, place in the piece, bytes) for every part.
+// Calls with (offset in the spans, offset in the piece, bytes) for every part.
 template <typename Spans, typename Piece, typename Copy>
 bool for_each_part(const Spans& spans, const Piece* pieces,
                    const std::vector<std::uint64_t>& offsets, Copy&& copy) {
@@ -72,7 +73,7 @@ bool memory_is_mapped(std::uint64_t address, std::uint64_t size, bool writable) 
   const std::uint64_t page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t first = address & ~(page - 1);
   const std::uint64_t last = (address + size - 1) & ~(page - 1);
-  // msync() of memory without a file does nothing but look for holes.
+  // msync() of anonymous memory only searches for unmapped holes.
   if (msync(reinterpret_cast<void*>(first), last - first + page, MS_ASYNC) != 0) return false;
   const int rights = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   return madvise(reinterpret_cast<void*>(first), page, rights) == 0 &&
@@ -201,7 +202,7 @@ nb::list put_addresses(const Client& self, nb::handle keys, nb::handle addresses
     if (all_parents.is_valid() && !nb::object(all_parents[i]).is_none()) {
       parent = key_of(nb::object(all_parents[i]));
     }
-    // Without pieces it is refused like any empty value.
+    // An item without pieces fails like an empty value.
     const bool good = pieces.admitted(i, ranges, false);
     items.push_back(
         {names[i], good ? pieces.of(i) : nullptr, good ? pieces.count_of(i) : 0, parent, MC_OK});
@@ -211,7 +212,7 @@ nb::list put_addresses(const Client& self, nb::handle keys, nb::handle addresses
       const mc_status status =
           mc_put_batch(core->client(), items.data() + first, count, &rules.options);
       if (status == MC_OK) return;
-      // A call that failed before it looked at the items left them as they were.
+      // If the call failed before reading the items, the items have no result yet.
       const bool told = std::any_of(items.begin() + static_cast<std::ptrdiff_t>(first),
                                     items.begin() + static_cast<std::ptrdiff_t>(first + count),
                                     [](const mc_put_item& item) { return item.status != MC_OK; });
@@ -231,7 +232,7 @@ nb::list get_addresses(const Client& self, nb::handle keys, nb::handle addresses
   std::vector<mc_get_item> items;
   items.reserve(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
-    // Missing pieces of some size are refused.
+    // Refuses a missing piece that has a size.
     const bool good = pieces.admitted(i, ranges, true);
     items.push_back({names[i], good ? pieces.of(i) : nullptr, good ? pieces.count_of(i) : 1, 0, 0,
                      MC_INTERNAL});
@@ -260,7 +261,7 @@ nb::list get_addresses(const Client& self, nb::handle keys, nb::handle addresses
   return made;
 }
 
-// The same for one object at one address, without lists.
+// One object at one address, without lists.
 std::int64_t get_address(const Client& self, nb::handle key, nb::handle address, nb::handle size,
                          const AddressRanges* ranges) {
   const CorePtr core = self.core();

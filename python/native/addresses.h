@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: plain addresses of this process: pieces to gather from or scatter to, and the ranges
-//   that an engine registered.
-// Threads: with the interpreter's lock. Owns: nothing; the memory is the caller's.
-// Trusts: a registered range for as long as it is registered. Other addresses are looked at with
-//   memory_is_mapped() where the caller gave an AddressRanges, and believed where not.
+// Plain addresses of this process: pieces to gather from or scatter to, and the ranges that an engine
+//   registered.
+// Threads: with the interpreter's lock. Owns: nothing; the caller owns the memory.
+// Trusts: a registered range until the range is unregistered. With an AddressRanges argument,
+//   memory_is_mapped() checks every other address; without the argument, nothing checks.
 #pragma once
 
 #include <map>
@@ -13,25 +13,24 @@
 
 namespace mckv {
 
-// Whether size bytes from address are memory of this process: no holes, and the wanted rights at
-// the first and the last page. A look of about a microsecond.
+// True if [address, address + size) has no unmapped hole and the first and the last page grant the
+// access. Takes about 1 us.
 bool memory_is_mapped(std::uint64_t address, std::uint64_t size, bool writable);
 
 std::uint64_t number_of(PyObject* object);  // raises TypeError, OverflowError
 
 class AddressRanges {
  public:
-  bool add(std::uint64_t address, std::uint64_t size);  // false: overlaps, or is no memory
-  bool remove(std::uint64_t address);                   // false: none begins there
+  bool add(std::uint64_t address, std::uint64_t size);  // false: overlaps a range, or is not mapped
+  bool remove(std::uint64_t address);                   // false: no range begins at address
   bool admits(const void* address, std::uint64_t size, bool writable) const;
   std::size_t count() const { return ranges_.size(); }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // first address to size; they do not overlap
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // first address to size; without overlaps
 };
 
-// Per object one address and size, or a list of each. mc_slice and mc_span differ in constness
-// only.
+// One address and size per object, or a list of both. mc_slice and mc_span differ only in constness.
 template <typename Piece>
 class Pieces {
  public:
@@ -62,8 +61,8 @@ class Pieces {
 extern template class Pieces<mc_slice>;
 extern template class Pieces<mc_span>;
 
-// The parts [offset, offset + size) of something that lies in spans: copied out or in. False: one
-// of them lies beyond the end, and nothing was copied.
+// Copies the parts [offset, offset + size) out of spans, or into spans. False: a part ends beyond
+// the spans; the function then copies nothing.
 bool copy_out(const std::vector<mc_slice>& spans, const mc_span* pieces,
               const std::vector<std::uint64_t>& offsets);
 bool copy_in(const std::vector<mc_span>& spans, const mc_slice* pieces,

@@ -12,7 +12,7 @@ namespace mckv {
 
 namespace {
 
-// A value to put: one object's bytes, or those of a list or tuple one after the other.
+// A value to put: the bytes of one object, or of all objects of a list or tuple in order.
 class Value {
  public:
   explicit Value(nb::handle value) {
@@ -57,7 +57,7 @@ void require_equal(std::size_t keys, std::size_t others, const char* text) {
   raise(MC_BUFFER_TOO_SMALL, text.c_str());
 }
 
-// The default of a getter's `default`, which means: raise.
+// The default of a getter's argument `default`; means: raise.
 PyObject* raises_instead = nullptr;
 bool wants_default(mc_status status, nb::handle fallback) {
   return status == MC_NOT_FOUND && fallback.ptr() != raises_instead;
@@ -106,7 +106,7 @@ nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::h
     const mc_status status = run(false, [&] {
       return mc_put_batch(core->client(), items.data() + first, count, &rules.options);
     });
-    // A call that failed as a whole may have left the items as they were.
+    // If the whole call failed, the items may have no result.
     bool told = status == MC_OK;
     for (std::size_t i = first; i < first + count; ++i) told |= items[i].status != MC_OK;
     if (!told) raise(status, mc_last_error());
@@ -118,7 +118,7 @@ nb::list put_batch(const Client& self, nb::handle keys, nb::handle values, nb::h
 
 // ---- Get ----------------------------------------------------------------------------------------
 
-// The object's bytes; an invalid object with *status set if there are none.
+// Returns the object's bytes, or an invalid object and *status on failure.
 nb::object bytes_of(Core& core, mc_slice key, mc_status* status) {
   mc_view view{};
   *status = run(keeps_lock(core, 0), [&] { return mc_get_view(core.client(), key, &view); });
@@ -439,7 +439,7 @@ CorePtr Client::core() const {
 void bind_client(nb::module_& module) {
   nb::object missing = nb::module_::import_("mckv._errors").attr("RAISE");
   raises_instead = missing.ptr();
-  module.attr("RAISE") = missing;  // keeps it alive
+  module.attr("RAISE") = missing;  // keeps the object alive
 
   nb::class_<Client> client(module, "Client", nb::is_weak_referenceable());
   client

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: mckv's Client as Python sees it: opening, putting, getting, asking, removing.
-// Threads: any Python thread; close() too. A call keeps the client alive until it returns.
-// Owns: a share of the Core. Trusts: of what Python passes only the addresses of the *_addresses
-//   forms, which it cannot check.
+// The Python class Client: open, put, get, query, remove.
+// Threads: any Python thread, also for close(). A call keeps the client alive until the call returns.
+// Owns: a reference to the Core.
+// Trusts: Python's arguments are checked, except the addresses of the *_addresses methods.
 #pragma once
 
 #include "core.h"

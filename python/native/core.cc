@@ -8,8 +8,8 @@
 namespace mckv {
 
 Core::~Core() {
-  // In a forked child mc_close() leaves the parent's client alone. While the interpreter ends the
-  // lock must not be let go; closing then waits for no Python thread.
+  // In a forked child mc_close() does not touch the parent's client. While the interpreter ends, the
+  // lock must stay held; closing then waits for no Python thread.
   if (interpreter_ends() || PyGILState_Check() == 0) {
     mc_close(client_);
     return;
@@ -50,7 +50,7 @@ Keys::Keys(nb::handle keys) {
     PyErr_SetString(PyExc_TypeError, "keys is a sequence of keys; put one key in a list");
     throw nb::python_error();
   }
-  // A tuple of its own: a list of the caller's may shrink while the lock is let go.
+  // A private tuple, because the caller's list may shrink while the lock is released.
   PyObject* tuple = PySequence_Tuple(keys.ptr());
   if (tuple == nullptr) throw nb::python_error();
   sequence_ = nb::steal(tuple);
@@ -118,7 +118,7 @@ HeldBytes::HeldBytes(nb::handle object, Access access) {
                  Py_TYPE(object.ptr())->tp_name);
     throw nb::python_error();
   }
-  // libmc copies to and from memory of CUDA devices itself.
+  // libmc itself copies to and from CUDA device memory.
   const int kind = array.device_type();
   on_device_ = kind == nb::device::cuda::value;
   if (!on_device_ && kind != nb::device::cpu::value && kind != nb::device::cuda_host::value &&

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what every binding needs: the client with its life, statuses as exceptions, and
-//   Python's arguments as bytes of mc.h.
-// Threads: with the interpreter's lock, where a member does not say otherwise.
-// Owns: a Core owns its mc_client and closes it when the last of the Client object, its views,
-//   reservations, groups, buffers and queues, and the calls that run, is gone.
-// Trusts: nothing of what Python passes.
+// The base of every binding: the lifetime of a client, statuses as exceptions, and Python arguments
+//   as the types of mc.h.
+// Threads: with the interpreter's lock, unless a member says otherwise.
+// Owns: a Core owns an mc_client. The last of the Client object, views, reservations, groups,
+//   buffers, queues and running calls closes the mc_client.
+// Trusts: nothing that Python passes.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -32,9 +32,9 @@ class Core {
   Core& operator=(const Core&) = delete;
 
   mc_client* client() const { return client_; }
-  // The client was opened before a fork that led here: its memory is not mapped in this process.
+  // The parent process opened the client before a fork: this process does not map the client's memory.
   bool inherited() const { return forks_ != fork_generation(); }
-  // Whether a read of this thread may have to wait for the agent.
+  // True if a read by this thread may wait for the agent.
   bool may_wait() const { return mc_ready(client_) == 0; }
 
  private:
@@ -43,7 +43,7 @@ class Core {
 };
 using CorePtr = std::shared_ptr<Core>;
 
-// The lock is let go for a large copy, and whenever the call may wait.
+// Releases the lock for a large copy, and for every call that may wait.
 inline bool keeps_lock(const Core& core, std::size_t bytes) {
   return bytes <= kCopyWithLockBytes && !core.may_wait();
 }
@@ -54,10 +54,10 @@ auto run(bool with_lock, Call&& call) {
   return call();
 }
 
-// The exception of mckv for a status. text: what mc_last_error() said, or null for the sentence of
-// the status. Never returns.
+// Raises mckv's exception for a status. text: from mc_last_error(), or null for the status' own text.
+// Never returns.
 [[noreturn]] void raise(mc_status status, const char* text = nullptr);
-// Raises for anything but MC_OK, with the words of this thread's last call.
+// Raises for every status except MC_OK, with the error text of this thread's last call.
 inline void check(mc_status status) {
   if (status != MC_OK) [[unlikely]] {
     raise(status, mc_last_error());
@@ -65,9 +65,9 @@ inline void check(mc_status status) {
 }
 [[noreturn]] void raise_buffer_error(const char* text);
 
-// A key as bytes of the object that holds them: str (as UTF-8) or bytes. The object must live.
+// The bytes of a key, str (as UTF-8) or bytes. The Python object must outlive the result.
 mc_slice key_of(nb::handle key);
-// A list, tuple or other iterable of keys; holds what it must.
+// A list, tuple or other iterable of keys; holds the Python objects.
 class Keys {
  public:
   explicit Keys(nb::handle keys);
@@ -80,12 +80,12 @@ class Keys {
   std::vector<mc_slice> slices_;
 };
 
-// Seconds to nanoseconds: None is 0 (the client's default), 0 is the shortest wait there is.
+// Seconds to nanoseconds. None becomes 0 (the client's default); 0 becomes the shortest wait.
 std::uint64_t nanoseconds(nb::handle seconds);
 std::uint64_t milliseconds(nb::handle seconds);
 
-// The bytes of an object with the buffer protocol, or of a tensor in memory of the host or of a
-// CUDA device (DLPack), held in place while this lives. They must lie in one piece.
+// The contiguous bytes of an object with the buffer protocol, or of a tensor in host or CUDA device
+// memory (DLPack). Keeps the bytes in place for its own lifetime.
 class HeldBytes {
  public:
   enum class Access { kRead, kWrite };
@@ -95,24 +95,24 @@ class HeldBytes {
   ~HeldBytes();
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
-  bool on_device() const { return on_device_; }  // libmc may read and write it, nobody else here
+  bool on_device() const { return on_device_; }  // only libmc may read and write the bytes
 
  private:
   Py_buffer buffer_{};
   bool held_ = false;
-  nb::ndarray<nb::ro> tensor_;  // holds the tensor's memory
+  nb::ndarray<nb::ro> tensor_;  // keeps the tensor's memory alive
   void* data_ = nullptr;
   std::size_t size_ = 0;
   bool on_device_ = false;
 };
 
-// The keywords that all puts share.
+// The keyword arguments of all puts.
 struct PutRules {
   mc_put_options options = MC_PUT_OPTIONS_INIT;
   PutRules(nb::handle parent, nb::handle pin, nb::handle pin_ttl, bool upsert, nb::handle timeout);
 };
 
-// Calls body(first, count) for parts of at most MC_MAX_BATCH_ITEMS items.
+// Calls body(first, count) for chunks of at most MC_MAX_BATCH_ITEMS items.
 template <typename Body>
 void in_batches(std::size_t total, Body&& body) {
   for (std::size_t first = 0; first < total; first += MC_MAX_BATCH_ITEMS) {

@@ -12,14 +12,14 @@ namespace mckv {
 namespace {
 
 std::atomic<bool> ending{false};
-std::atomic<int> coming_back{0};  // threads between their look at `ending` and the lock
+std::atomic<int> coming_back{0};  // threads between the check of `ending` and the lock
 pthread_t main_thread;
 
 std::atomic<unsigned> forks{0};
 const bool counting_forks = [] {
   return pthread_atfork(nullptr, nullptr, [] {
            forks.fetch_add(1, std::memory_order_relaxed);
-           coming_back.store(0);  // those threads stayed in the parent
+           coming_back.store(0);  // the threads exist only in the parent
          }) == 0;
 }();
 

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: letting go of the interpreter's lock (the GIL) for the length of a wait or a copy,
-// and
-//   what becomes of threads that want it back while the interpreter ends.
-// Threads: any that runs Python code. Owns: nothing.
+// Releases the interpreter's lock (GIL) during a wait or a copy, and handles threads that need the
+//   lock again while the interpreter ends.
+// Threads: any thread that runs Python code. Owns: nothing.
 //
-// CPython ends a daemon thread that asks for the lock during finalization by unwinding it, which
-// aborts the process as soon as it meets C++. So from the exit hook on such a thread sleeps for
-// ever instead; the process is about to end anyway.
+// During finalization CPython unwinds a daemon thread that requests the lock. The unwinding aborts
+// the process when it reaches a C++ frame. After the exit hook has run, the thread therefore sleeps
+// until the process ends.
 #pragma once
 
 #include <Python.h>
 
 namespace mckv {
 
-// Copies up to this size are cheaper than a change of the lock's owner.
+// A copy up to this size costs less than a release of the lock.
 inline constexpr std::size_t kCopyWithLockBytes = 8192;
 
 class GilReleased {
@@ -28,13 +27,13 @@ class GilReleased {
   PyThreadState* state_;
 };
 
-// True once the interpreter began to end: nothing may wait for the lock any more.
+// True after the interpreter began to end: no thread may wait for the lock.
 bool interpreter_ends();
-// Called by atexit, in the main thread, with the lock. Returns when no thread of ours is about to
-// take the lock (or after a second).
+// atexit calls this function in the main thread, with the lock. Returns when no thread of this module
+// is about to take the lock, or after 1 s.
 void on_interpreter_exit();
 
-// How many forks led to this process.
+// Number of forks between the first process and this process.
 unsigned fork_generation();
 
 }  // namespace mckv

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: BufferHandle, what mooncake-compatible calls return for an object's bytes: a buffer
-//   with ptr() and size().
-// Threads: with the interpreter's lock. Owns: the buffer of the object it was made of (a View, or a
-//   copy), which therefore stays where it is.
+// BufferHandle: the result of Mooncake-compatible getters, a buffer with ptr() and size().
+// Threads: with the interpreter's lock. Owns: the buffer of the source object (a View or a copy),
+//   whose bytes therefore stay in place.
 #include "client.h"
 
 namespace mckv {

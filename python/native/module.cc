@@ -6,7 +6,7 @@
 #include "writing.h"
 
 NB_MODULE(_native, module) {
-  // Views that outlive the interpreter are the caller's good right.
+  // A view may outlive the interpreter, so leak warnings would be wrong.
   nb::set_leak_warnings(false);
   module.doc() = "libmc for Python; use it through mckv.";
   module.attr("VERSION") = mc_version();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asynchronous forms under mckv.AsyncClient: submissions, one descriptor, and what
-//   is complete. Futures and the event loop are Python's part (mckv/_async.py).
-// Threads: with the interpreter's lock; submit from one thread at a time. Owns: the completion
-//   queue, and everything a submission reads or writes until its completion was taken.
+// The asynchronous calls below mckv.AsyncClient: submissions, one descriptor, and completions. Python
+//   (mckv/_async.py) adds futures and the event loop.
+// Threads: with the interpreter's lock; one thread at a time submits. Owns: the completion queue, and
+//   the buffers of a submission until the caller takes the completion.
 #include <unordered_map>
 
 #include "client.h"
@@ -88,7 +88,7 @@ class Queue {
     });
   }
 
-  // False: it is complete already.
+  // False: the request is complete already.
   bool cancel(std::uint64_t id) {
     const auto found = pending_.find(id);
     if (found == pending_.end()) return false;
@@ -100,7 +100,7 @@ class Queue {
     return true;
   }
 
-  // [(id, status, lengths or None)] of what is complete.
+  // [(id, status, lengths or None)] of the completed requests.
   nb::list poll() {
     nb::list made;
     mc_completion completions[64];
@@ -152,7 +152,7 @@ class Queue {
   std::uint64_t submit(Call&& call) {
     live();
     const std::uint64_t id = next_id_++;
-    Pending& pending = pending_[id];  // references into the map stay good while it grows
+    Pending& pending = pending_[id];  // insertions keep references to map elements valid
     const mc_status status = run(false, [&] { return call(id, pending); });
     if (status != MC_OK) {
       pending_.erase(id);

@@ -7,7 +7,7 @@ namespace mckv {
 
 namespace {
 
-// One piece of a view that the pool cut into several; keeps the view.
+// One span of a view with several spans; keeps the view alive.
 class Span {
  public:
   Span(nb::object view, mc_slice bytes) : view_(std::move(view)), bytes_(bytes) {

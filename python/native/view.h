@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the Python object of a zero-copy view, and of one of its spans.
-// Threads: with the interpreter's lock. Owns: the pin; it ends when the object and every memoryview
-//   or array made of it are gone. Trusts: what mc.h hands out.
+// The Python objects of a zero-copy view and of one of its spans.
+// Threads: with the interpreter's lock. Owns: the pin, until the object and every memoryview or array
+//   of the object are gone. Trusts: the results of mc.h.
 #pragma once
 
 #include "addresses.h"
@@ -17,7 +17,7 @@ class View {
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
-  const mc_view& get() const;  // raises when released or inherited
+  const mc_view& get() const;  // raises after release and after a fork
   bool released() const { return view_.pin == 0; }
   std::size_t length() const { return view_.length; }
   void release();

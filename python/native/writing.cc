@@ -69,7 +69,7 @@ bool Reservation::write_ranges(nb::handle addresses, nb::handle sizes, nb::handl
   const Pieces<mc_slice> from(1, all_addresses, all_sizes);
   const std::vector<std::uint64_t> to = offsets_of(offsets, from.count_of(0));
   if (!from.admitted(0, ranges, false)) return false;
-  ++exports_;  // nobody commits it meanwhile
+  ++exports_;  // prevents a commit meanwhile
   const bool copied =
       run(from.bytes() <= kCopyWithLockBytes, [&] { return copy_in(spans, from.of(0), to); });
   --exports_;
@@ -93,7 +93,7 @@ void Reservation::commit(nb::handle key, nb::handle length, const PutRules& rule
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
   refuse_while_used();
-  // Whatever the outcome, mc_commit() frees the handle; nobody else may use it meanwhile.
+  // mc_commit() frees the handle, also on failure; no other thread may use the handle.
   mc_reservation* handle = std::exchange(handle_, nullptr);
   check(run(false, [&] { return mc_commit(handle, name, bytes, &rules.options); }));
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: writing in place (Reservation), session memory (SessionBuffer) and groups that commit
-//   together (Group) as Python objects.
-// Threads: with the interpreter's lock. A Group that one thread uses refuses another meanwhile.
-// Owns: each its handle of mc.h, and a share of the client. Trusts: nothing of the caller's.
+// Python objects for writing in place (Reservation), session memory (SessionBuffer) and groups that
+//   commit together (Group).
+// Threads: with the interpreter's lock. A Group in use by a thread refuses other threads.
+// Owns: each object owns its handle of mc.h and a reference to the client. Trusts: nothing that the
+//   caller passes.
 #pragma once
 
 #include "addresses.h"
@@ -72,7 +73,7 @@ class Group {
   bool open() const { return handle_ != nullptr; }
 
  private:
-  mc_group* take();  // the handle, which this object then no longer has
+  mc_group* take();  // transfers the handle to the caller
 
   CorePtr core_;
   mc_group* handle_;

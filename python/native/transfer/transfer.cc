@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the extension module mckv._transfer: the transfer engine of transfer.h, apart from
-//   mckv._native, so that who wants the pool alone loads neither sockets nor cluster stores.
-// Threads: any Python thread; the lock is let go for every call of the engine.
-// Owns: an engine, closed when its object and the calls that run are gone; what was registered as a
-//   buffer is held until it is unregistered.
-// Trusts: that addresses and sizes are memory of this process for as long as they are registered or
-//   transferred. All else is checked.
+// The extension module mckv._transfer: the transfer engine of transfer.h. A separate module from
+//   mckv._native, so that users of the pool load neither sockets nor cluster stores.
+// Threads: any Python thread; every call of the engine releases the lock.
+// Owns: an engine, until its Python object and all running calls are gone; registered buffers, until
+//   the caller unregisters them.
+// Trusts: registered or transferred addresses and sizes are memory of this process. All other
+//   arguments are checked.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -34,7 +34,7 @@ using Numbers = std::vector<std::uint64_t>;
 using Text = std::optional<std::string>;
 using Seconds = std::optional<double>;
 
-// The cause is the engine's own words; the remedy is mckv._errors' for such a status.
+// The engine's text gives the cause; mckv._errors gives the remedy for the status.
 [[noreturn]] void raise(mc_status status, const char* text) {
   if (*text == '\0') text = mc_status_text(status);
   nb::object make = nb::module_::import_("mckv._errors").attr("transfer_error_for");
@@ -43,7 +43,7 @@ using Seconds = std::optional<double>;
   throw nb::python_error();
 }
 
-// None: 0, the engine's default; 0: the shortest there is.
+// None becomes 0 (the engine's default); 0 becomes the shortest timeout.
 std::uint64_t nanoseconds(const Seconds& seconds) {
   if (!seconds) return 0;
   if (!(*seconds >= 0.0) || *seconds > 3600.0) {
@@ -52,7 +52,7 @@ std::uint64_t nanoseconds(const Seconds& seconds) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(*seconds * 1e9));
 }
 
-// REQUIRES: text lives as long as what is returned.
+// REQUIRES: text outlives the result.
 const char* words(const std::string& text) {
   if (text.find('\0') != std::string::npos) {
     raise(MC_INVALID_ARGUMENT, "a name or option has no zero byte in it");
@@ -60,7 +60,7 @@ const char* words(const std::string& text) {
   return text.c_str();
 }
 
-// A writable or read-only buffer, held in place.
+// Keeps a writable or read-only buffer in place.
 class Held {
  public:
   Held(nb::handle object, bool writable) {
@@ -116,7 +116,7 @@ class Engine {
     engine_ = EnginePtr(engine, EngineDeleter());
   }
 
-  // Runs a call of the engine without the lock; the engine lives as long.
+  // Runs a call of the engine without the lock and keeps the engine alive meanwhile.
   template <typename Call>
   void call(Call&& body) {
     const EnginePtr engine = this->engine();
@@ -129,7 +129,7 @@ class Engine {
     return info;
   }
   void close() {
-    // Registered buffers are let go after the engine is.
+    // Releases the registered buffers after the engine.
     EnginePtr engine = std::move(engine_);
     engine_.reset();
     engine.reset();
@@ -192,7 +192,7 @@ class Engine {
     return regions;
   }
 
-  // What submit() and run() have in common.
+  // The common part of submit() and run().
   template <typename Call>
   void with_requests(bool write, std::uint64_t segment, const Numbers& local, const Numbers& remote,
                      const Numbers& sizes, const Seconds& timeout,
