@@ -1,40 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what every verb of mcctl gets and gives. A verb is one file with one register_…()
-// function, called from main/main.cc; it adds a CLI11 subcommand whose callback does the work.
+// What it is: the declaration of mcctl's verbs as data. A verb is one file with one function that
+//   returns its Verb. command_line.cc parses the words of the user with these declarations; help.cc
+//   makes the manual pages and the completion scripts from the same declarations.
 // Threads: the main one.
+// Owns: a Verb owns its texts. The value pointers of its options point into an object that the
+//   verb's run function keeps alive.
+// Trusts: nothing; the parser checks each value before a verb runs.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
-
-#include <json/value.h>
-#include <CLI/CLI.hpp>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "mc/mc.h"
 
 namespace mc::ctl {
 
 struct Context {
-  std::string agent;                   // --agent: socket path; empty: the default one
+  std::string agent;                   // --agent: socket path; empty: the default socket
   std::string name_space = "default";  // --namespace
   std::uint64_t timeout_ms = 5000;     // --timeout-ms
   bool json = false;                   // --json
-  bool wait_announced = false;         // that nobody answers yet was said, once is enough
+  bool wait_announced = false;         // the user was told about the wait for the agent
   int exit_code = 0;                   // 0 ok, 1 failed, 2 usage, 3 not found
 };
 
-void register_status(CLI::App& app, Context& context);
-void register_objects(CLI::App& app, Context& context);  // ls stat put get rm exists
-void register_segment(CLI::App& app, Context& context);
-void register_cluster(CLI::App& app, Context& context);  // cluster nodes where replicate drain ping
-void register_rails(CLI::App& app, Context& context);
-void register_top(CLI::App& app, Context& context);
-void register_topo(CLI::App& app, Context& context);
-void register_config(CLI::App& app, Context& context);
-void register_doctor(CLI::App& app, Context& context);
-void register_completion(CLI::App& app, Context& context);
-void register_bench(CLI::App& app, Context& context);
-void register_replay(CLI::App& app, Context& context);
+// An option "--like-this", or a positional argument "KEY" without dashes.
+struct Option {
+  // The place that receives the value. The value before the parse is the default. monostate: --help
+  // and --version, which the parser handles itself. A bool is a flag. A vector takes values that
+  // are separated by commas; as a positional argument, it takes one word per value.
+  using Value = std::variant<std::monostate, bool*, std::string*, std::vector<std::string>*,
+                             unsigned*, std::uint64_t*, double*>;
+
+  std::string name;  // "--yes,-y", "KEY"
+  Value value = {};
+  std::string type = {};  // the placeholder in the help: "DURATION"
+  std::string help;
+  bool required = false;
+  std::optional<std::pair<double, double>> range = {};  // least and largest number
+  std::vector<std::string> choices = {};                // the allowed values; empty: any
+  std::vector<std::string> excludes = {};  // options of the same verb that must not stand beside it
+  // Returns the reason why a text is not allowed; empty: it is allowed.
+  std::function<std::string(const std::string&)> refusal = {};
+  std::string default_text = {};  // set by the parser before it changes the value
+
+  bool is_positional() const { return !name.starts_with('-'); }
+  bool takes_value() const {
+    return !std::holds_alternative<std::monostate>(value) && !std::holds_alternative<bool*>(value);
+  }
+  bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(value); }
+};
+
+struct Verb {
+  std::string name;
+  std::string text;                  // summary line, empty line, paragraphs
+  std::string footer = {};           // sections of the manual page, such as EXAMPLES
+  std::vector<Option> options = {};  // positional arguments in the order of the command line
+  std::vector<Verb> verbs = {};      // if there are any, run is not called
+  std::function<void()> run = {};
+};
+
+// Each takes the context by reference: the context must outlive the Verb.
+Verb status_verb(Context& context);
+Verb ls_verb(Context& context);
+Verb stat_verb(Context& context);
+Verb put_verb(Context& context);
+Verb get_verb(Context& context);
+Verb rm_verb(Context& context);
+Verb exists_verb(Context& context);
+Verb segment_verb(Context& context);
+std::vector<Verb> cluster_verbs(Context& context);  // cluster nodes where replicate drain ping
+Verb rails_verb(Context& context);
+Verb top_verb(Context& context);
+Verb topo_verb(Context& context);
+Verb config_verb(Context& context);
+Verb doctor_verb(Context& context);
+Verb bench_verb(Context& context);
+Verb replay_verb(Context& context);
+// program: the verb that holds all others; it must outlive the returned Verb.
+Verb completion_verb(const Verb& program);
 
 }  // namespace mc::ctl

@@ -6,44 +6,61 @@
 
 namespace mc::ctl {
 
-void add_transport_options(CLI::App& verb, TransportOptions& options) {
-  verb.add_option("--transport", options.transport,
-                  "Without an agent: read or write another process's memory over tcp, rdma or "
-                  "fabric (libfabric), beside bare TCP connections, or memcpy for the provider shm")
-      ->check(CLI::IsMember({"tcp", "rdma", "fabric"}));
-  verb.add_option(
-          "--block-size", options.block_sizes,
-          "With --transport: bytes of an operation, such as 4KiB,1MiB (those two unless told)")
-      ->delimiter(',');
-  verb.add_option("--batch", options.batch, "With --transport: operations submitted together")
-      ->check(CLI::Range(std::uint64_t{1}, kMaxBatch))
-      ->capture_default_str();
-  verb.add_option("--threads", options.threads,
-                  "With --transport: askers, each a thread with a transport of its own")
-      ->check(CLI::Range(1u, kMaxBenchThreads))
-      ->capture_default_str();
-  verb.add_option("--op", options.operation, "With --transport: read or write")
-      ->check(CLI::IsMember({"read", "write"}))
-      ->capture_default_str();
-  verb.add_option("--memory", options.memory, "With --transport: host or device")
-      ->check(CLI::IsMember({"host", "device"}))
-      ->capture_default_str();
-  verb.add_option("--provider", options.provider,
-                  "With --transport fabric: of libfabric, such as efa, tcp;ofi_rxm, shm");
-  verb.add_option("--device", options.devices,
-                  "With --transport: RDMA devices, or domains of the provider")
-      ->delimiter(',');
-  verb.add_option("--address", options.address,
-                  "With --transport fabric: of this host, for providers that speak IP");
-  auto* listen = verb.add_option(
-      "--listen", options.listen,
-      "With --transport, HOST:PORT: be the target, until interrupted; without a key, so "
-      "whoever reaches the port can read and write this memory");
-  verb.add_option("--connect", options.connect,
-                  "With --transport, HOST:PORT of a target; without it one is started on this host")
-      ->excludes(listen);
-  verb.add_option("--target-bytes", options.target_bytes, "With --transport: memory of the target")
-      ->capture_default_str();
+std::vector<Option> transport_options(TransportOptions& options) {
+  return {{.name = "--transport",
+           .value = &options.transport,
+           .help = "Use no agent: read or write the memory of another process over tcp, rdma or "
+                   "fabric (libfabric), beside bare TCP connections (provider shm: beside memcpy)",
+           .choices = {"tcp", "rdma", "fabric"}},
+          {.name = "--block-size",
+           .value = &options.block_sizes,
+           .type = "SIZE,...",
+           .help = "With --transport: bytes of an operation (default: 4KiB,1MiB)"},
+          {.name = "--batch",
+           .value = &options.batch,
+           .type = "COUNT",
+           .help = "With --transport: number of operations submitted together",
+           .range = {{1, kMaxBatch}}},
+          {.name = "--threads",
+           .value = &options.threads,
+           .type = "COUNT",
+           .help = "With --transport: number of requesting threads, each with its own transport",
+           .range = {{1, kMaxBenchThreads}}},
+          {.name = "--op",
+           .value = &options.operation,
+           .help = "With --transport: the operation",
+           .choices = {"read", "write"}},
+          {.name = "--memory",
+           .value = &options.memory,
+           .help = "With --transport: the kind of memory",
+           .choices = {"host", "device"}},
+          {.name = "--provider",
+           .value = &options.provider,
+           .type = "NAME",
+           .help = "With --transport fabric: a provider of libfabric, such as efa, tcp;ofi_rxm, "
+                   "shm"},
+          {.name = "--device",
+           .value = &options.devices,
+           .type = "NAME,...",
+           .help = "With --transport: RDMA devices, or domains of the provider"},
+          {.name = "--address",
+           .value = &options.address,
+           .help = "With --transport fabric: address of this host, for providers that use IP"},
+          {.name = "--listen",
+           .value = &options.listen,
+           .type = "HOST:PORT",
+           .help = "With --transport: serve as the target until interrupted. There is no key: each "
+                   "process that reaches the port can read and write this memory"},
+          {.name = "--connect",
+           .value = &options.connect,
+           .type = "HOST:PORT",
+           .help = "With --transport: address of a target; without it, mcctl starts a target on "
+                   "this host",
+           .excludes = {"--listen"}},
+          {.name = "--target-bytes",
+           .value = &options.target_bytes,
+           .type = "SIZE",
+           .help = "With --transport: memory of the target"}};
 }
 
 Result<TransportPlan> plan_transport(const TransportOptions& options, const SamplePlan& sample) {
@@ -53,7 +70,7 @@ Result<TransportPlan> plan_transport(const TransportOptions& options, const Samp
                 "memory; measure --memory host");
   }
   if (options.transport != "fabric" && (!options.provider.empty() || !options.address.empty())) {
-    return fail(MC_INVALID_ARGUMENT, "--provider and --address are of --transport fabric");
+    return fail(MC_INVALID_ARGUMENT, "--provider and --address need --transport fabric");
   }
   TransportPlan plan;
   plan.transport = options.transport;

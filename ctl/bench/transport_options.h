@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "ctl/bench/transport_plan.h"
+#include "ctl/command.h"
 #include "mc/status.h"
 
 namespace mc::ctl {
@@ -29,7 +28,7 @@ struct TransportOptions {
   std::string target_bytes = "256MiB";
 };
 
-void add_transport_options(CLI::App& verb, TransportOptions& options);
+std::vector<Option> transport_options(TransportOptions& options);
 // Errors: MC_INVALID_ARGUMENT: which flag, and what it takes; MC_UNSUPPORTED: device memory.
 Result<TransportPlan> plan_transport(const TransportOptions& options, const SamplePlan& sample);
 

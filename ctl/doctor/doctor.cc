@@ -15,26 +15,6 @@
 namespace mc::ctl {
 namespace {
 
-constexpr std::string_view kDescription =
-    "Check this host and its agent, with remedies\n"
-    "\n"
-    "Looks at everything mc depends on and says for each whether it is ok, worth a change (warn) "
-    "or\n"
-    "in the way (fail), and what to do: the agent and its version, what carries bytes from its\n"
-    "peers, the rights of its directory and socket, the systemd unit, memory, control group, huge\n"
-    "pages, limits, CPUs, clock, and the kernel's features. Changes nothing and needs no rights.\n"
-    "\n"
-    "Limits are those of the agent's process when it answers, else those of this shell. The wait\n"
-    "for the agent is --timeout-ms, but 1 s at most.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl doctor\n"
-    "  mcctl doctor --json | jq '.checks[] | select(.state != \"ok\")'\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 nothing fails (there may be warnings); 1 something fails; 2 wrong usage";
-
 std::string_view color(Health health) {
   if (isatty(STDOUT_FILENO) != 1 || std::getenv("NO_COLOR") != nullptr) return "";
   switch (health) {
@@ -93,10 +73,27 @@ void run_doctor(Context& context) {
 
 }  // namespace
 
-void register_doctor(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("doctor", std::string(kDescription));
-  verb->footer(std::string(kFooter));
-  verb->callback([&context] { run_doctor(context); });
+Verb doctor_verb(Context& context) {
+  return {
+      .name = "doctor",
+      .text = R"(Check this host and its agent, and suggest remedies
+
+Checks each thing that mc depends on. The result is ok, warn (a change is worth while) or fail (a
+change is necessary), with a remedy. The checks cover the agent and its version, the transports
+to its peers, the permissions of its directory and socket, the systemd unit, memory, control
+group, huge pages, limits, CPUs, clock, and the features of the kernel. The verb changes nothing
+and needs no privileges.
+
+If the agent answers, the limits are those of its process; otherwise they are those of this
+shell. mcctl waits --timeout-ms for the agent, but at most 1 s.)",
+      .footer = R"(EXAMPLES
+  mcctl doctor
+  mcctl doctor --json | jq '.checks[] | select(.state != "ok")'
+
+EXIT STATUS
+  0 no check fails (there may be warnings); 1 a check fails; 2 wrong usage)",
+      .run = [&context] { run_doctor(context); },
+  };
 }
 
 }  // namespace mc::ctl

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -290,65 +289,91 @@ int replay(const ReplayOptions& options, Context& context) {
   return context.exit_code;
 }
 
-std::string join(const std::vector<std::string_view>& names) {
-  std::string out;
-  for (const std::string_view name : names) out += (out.empty() ? "" : ", ") + std::string(name);
-  return out;
-}
-
 }  // namespace
 
-void register_replay(CLI::App& app, Context& context) {
+Verb replay_verb(Context& context) {
   auto options = std::make_shared<ReplayOptions>();
   const std::vector<std::string_view> policies = agent::policy_names();
   if (!policies.empty()) options->policy = std::string(policies.front());
-  CLI::App* verb = app.add_subcommand(
-      "replay", "Replay a trace of inference requests, verify every byte, report hits and latency");
-  verb->footer(
-      "Each worker looks its requests' block chains up, verifies the leading hits, and puts the "
-      "rest.\n"
-      "Workers are processes. With --embedded there is no agent: the pool lives inside mcctl, and "
-      "the\n"
-      "workers are threads sharing one client. Otherwise the replay makes a namespace of its own "
-      "in\n"
-      "the agent and drops it at the end. With one worker the hits and evictions are the same in\n"
-      "every run. Exit code 1: a worker failed, or a byte was wrong.");
-  verb->add_option("trace", options->trace, "JSON lines with timestamp, input_length, hash_ids")
-      ->required()
-      ->check(CLI::ExistingFile);
-  verb->add_option("--workers", options->workers, "Inference engines to stand in for")
-      ->check(CLI::Range(1u, kMaxWorkers))
-      ->capture_default_str();
-  verb->add_option("--block-bytes", options->block_bytes, "Size of a block")->capture_default_str();
-  verb->add_option("--pool-bytes", options->pool_bytes,
-                   "Size of the pool (default: the capacity and slack, else what the trace needs, "
-                   "at most 2 GiB)");
-  verb->add_option("--capacity-blocks", options->capacity_blocks,
-                   "Blocks the pool holds at most; 0: as many as fit")
-      ->capture_default_str();
-  verb->add_option("--policy", options->policy, "Eviction policy: " + join(policies))
-      ->check(CLI::IsMember(std::vector<std::string>(policies.begin(), policies.end())))
-      ->capture_default_str();
-  verb->add_option("--speed-up", options->speed_up,
-                   "Follow the trace's timestamps, this many times faster; 0: as fast as possible")
-      ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str();
-  CLI::Option* copy =
-      verb->add_flag("--copy", options->copy, "Copy blocks out instead of reading them in place");
-  CLI::Option* embedded = verb->add_flag("--embedded", options->embedded,
-                                         "Without an agent: a pool inside this process");
-  verb->add_option("--cluster", options->cluster,
-                   "Start a master and so many agents, each in a network namespace of its own; the "
-                   "workers are spread over them, and capacity and pool are those of all together")
-      ->check(CLI::Range(1u, kMaxStageAgents))
-      ->excludes(embedded)
-      ->excludes(copy);
-  verb->add_option("--limit", options->limit, "Only the first so many requests; 0: all")
-      ->capture_default_str();
-  verb->add_option("--report", options->report, "Where to write the HTML report")
-      ->capture_default_str();
-  verb->add_flag("--no-report", options->no_report, "Write no HTML report");
-  verb->callback([options, &context] { replay(*options, context); });
+  return {
+      .name = "replay",
+      .text = R"(Replay a trace of inference requests, verify every byte, report hits and latency
+
+For each request, a worker looks up the chain of blocks, verifies the leading hits and puts the
+remaining blocks. Each worker is a process. The replay creates its own namespace in the agent and
+drops it at the end.
+
+With --embedded there is no agent: the pool lives inside mcctl, and the workers are threads that
+share one client. With one worker, the hits and evictions are the same in every run.)",
+      .footer = R"(EXAMPLES
+  mcctl replay conversation_trace.jsonl --capacity-blocks 30000
+  mcctl replay conversation_trace.jsonl --cluster 4 --workers 8
+
+EXIT STATUS
+  0 replayed; 1 a worker failed, or a byte was wrong; 2 wrong usage)",
+      .options = {{.name = "TRACE",
+                   .value = &options->trace,
+                   .help = "File of JSON lines with timestamp, input_length, hash_ids",
+                   .required = true,
+                   .refusal =
+                       [](const std::string& file) {
+                         return access(file.c_str(), F_OK) == 0 ? "" : "there is no file " + file;
+                       }},
+                  {.name = "--workers",
+                   .value = &options->workers,
+                   .type = "COUNT",
+                   .help = "Number of inference engines to simulate",
+                   .range = {{1, kMaxWorkers}}},
+                  {.name = "--block-bytes",
+                   .value = &options->block_bytes,
+                   .type = "SIZE",
+                   .help = "Size of a block"},
+                  {.name = "--pool-bytes",
+                   .value = &options->pool_bytes,
+                   .type = "SIZE",
+                   .help = "Size of the pool (default: the capacity and slack; without a capacity, "
+                           "the need of the trace, at most 2 GiB)"},
+                  {.name = "--capacity-blocks",
+                   .value = &options->capacity_blocks,
+                   .type = "COUNT",
+                   .help = "Largest number of blocks in the pool; 0: as many as fit"},
+                  {.name = "--policy",
+                   .value = &options->policy,
+                   .help = "Eviction policy",
+                   .choices = {policies.begin(), policies.end()}},
+                  {.name = "--speed-up",
+                   .value = &options->speed_up,
+                   .type = "FACTOR",
+                   .help = "Follow the timestamps of the trace, this many times faster; 0: as fast "
+                           "as possible",
+                   .range = {{0, 1e9}}},
+                  {.name = "--copy",
+                   .value = &options->copy,
+                   .help = "Copy blocks out instead of reading them in place"},
+                  {.name = "--embedded",
+                   .value = &options->embedded,
+                   .help = "Use no agent, but a pool inside this process"},
+                  {.name = "--cluster",
+                   .value = &options->cluster,
+                   .type = "COUNT",
+                   .help = "Start a master and this many agents, each in its own network "
+                           "namespace. The workers are spread over the agents; capacity and pool "
+                           "are the totals of all agents",
+                   .range = {{1, kMaxStageAgents}},
+                   .excludes = {"--embedded", "--copy"}},
+                  {.name = "--limit",
+                   .value = &options->limit,
+                   .type = "COUNT",
+                   .help = "Replay only the first requests, this many; 0: all"},
+                  {.name = "--report",
+                   .value = &options->report,
+                   .type = "FILE",
+                   .help = "The HTML report to write"},
+                  {.name = "--no-report",
+                   .value = &options->no_report,
+                   .help = "Write no HTML report"}},
+      .run = [options, &context] { replay(*options, context); },
+  };
 }
 
 }  // namespace mc::ctl

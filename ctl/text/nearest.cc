@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/text/nearest.h"
+#include "ctl/text/help.h"
 
 #include <algorithm>
 

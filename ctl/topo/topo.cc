@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -21,37 +20,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Show NICs, GPUs and NUMA nodes, and which are near to each other\n"
-    "\n"
-    "Reads /sys; no agent is needed and nothing is changed. Each NUMA node is shown with what "
-    "hangs\n"
-    "on its PCIe root complexes. The rate of a NIC is what really fits through: its active ports,\n"
-    "or its PCIe link, if that is narrower. Then, for each GPU, how far every NIC is; and for "
-    "each\n"
-    "place of memory (cpu:N is a NUMA node's, cuda:N or hip:N a GPU's, counted by PCI address)\n"
-    "which NICs are near and which are not. Bytes go over the near ones first.\n"
-    "\n"
-    "A NIC is not used when --not-nics names it or --nics does not, when its ports are down, when\n"
-    "it is a virtual function beside its physical one, and when it has no RDMA but others have.\n"
-    "\n"
-    "--from shows another machine: a record that --record wrote there, what \"lstopo --of xml\"\n"
-    "wrote there (without the speed of ports, which hwloc does not know), or a directory with a\n"
-    "copy of its /sys.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl topo\n"
-    "  mcctl topo --svg host.svg\n"
-    "  mcctl topo --nics 'mlx5_*' --not-nics mlx5_bond_0\n"
-    "  mcctl topo --matrix priority.json   '{\"cpu:0\": [[\"mlx5_0\"], [\"mlx5_1\"]]}', Mooncake's "
-    "form\n"
-    "  mcctl topo --record host.tree       to be shown elsewhere with --from host.tree\n"
-    "  mcctl topo --json | jq '.nic_priority_matrix'\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 shown, even if there is no NIC; 1 a file cannot be read or written; 2 wrong usage";
 
 struct TopoOptions {
   std::string from;
@@ -168,30 +136,62 @@ void run_topo(Context& context, const TopoOptions& options) {
 
 }  // namespace
 
-void register_topo(CLI::App& app, Context& context) {
+Verb topo_verb(Context& context) {
   auto options = std::make_shared<TopoOptions>();
-  CLI::App* verb = app.add_subcommand("topo", std::string(kDescription));
-  verb->add_option("--from", options->from,
-                   "Another machine: its record, its hwloc XML, or a directory with its /sys")
-      ->type_name("FILE");
-  verb->add_option("--nics", options->filter.allow,
-                   "Use only these, with * and ?: names, network devices or PCI addresses")
-      ->type_name("PATTERN,...")
-      ->delimiter(',')
-      ->expected(1);
-  verb->add_option("--not-nics", options->filter.deny, "Do not use these; wins over --nics")
-      ->type_name("PATTERN,...")
-      ->delimiter(',')
-      ->expected(1);
-  verb->add_option("--matrix", options->matrix,
-                   "Places of memory and their near and far NICs, instead of what was found; JSON "
-                   "in the form of Mooncake's nic_priority_matrix")
-      ->type_name("FILE");
-  verb->add_option("--svg", options->svg, "Draw it there, too")->type_name("FILE");
-  verb->add_option("--record", options->record, "Write what was read there, for --from elsewhere")
-      ->type_name("FILE");
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_topo(context, *options); });
+  return {
+      .name = "topo",
+      .text = R"(Show NICs, GPUs and NUMA nodes, and which are near to each other
+
+Reads /sys; needs no agent and changes nothing. For each NUMA node, mcctl shows the devices on
+its PCIe root complexes. The rate of a NIC is the lower one of its active ports and its PCIe
+link. Then mcctl shows the distance of every NIC to each GPU, and the near and the far NICs of
+each place of memory. A place of memory is the memory of a NUMA node (cpu:N) or of a GPU (cuda:N
+or hip:N, numbered by PCI address). Transfers use the near NICs first.
+
+A NIC is not used if --not-nics names it, if --nics does not name it, if its ports are down, if
+it is a virtual function beside its physical function, or if it has no RDMA and other NICs have.
+
+--from shows another machine. It takes a record that --record wrote there, the output of "lstopo
+--of xml" (without the speed of ports, which hwloc does not know), or a directory with a copy of
+the machine's /sys.)",
+      .footer = R"(EXAMPLES
+  mcctl topo
+  mcctl topo --svg host.svg
+  mcctl topo --nics 'mlx5_*' --not-nics mlx5_bond_0
+  mcctl topo --matrix priority.json   '{"cpu:0": [["mlx5_0"], ["mlx5_1"]]}', Mooncake's form
+  mcctl topo --record host.tree       for --from host.tree on another machine
+  mcctl topo --json | jq '.nic_priority_matrix'
+
+EXIT STATUS
+  0 shown, also if there is no NIC; 1 a file cannot be read or written; 2 wrong usage)",
+      .options =
+          {{.name = "--from",
+            .value = &options->from,
+            .type = "FILE",
+            .help = "Another machine: its record, its hwloc XML, or a directory with its /sys"},
+           {.name = "--nics",
+            .value = &options->filter.allow,
+            .type = "PATTERN,...",
+            .help = "Use only these NICs: names, network devices or PCI addresses, with * and ?"},
+           {.name = "--not-nics",
+            .value = &options->filter.deny,
+            .type = "PATTERN,...",
+            .help = "Do not use these NICs; overrides --nics"},
+           {.name = "--matrix",
+            .value = &options->matrix,
+            .type = "FILE",
+            .help = "Places of memory with their near and far NICs, instead of those found; "
+                    "JSON in the form of Mooncake's nic_priority_matrix"},
+           {.name = "--svg",
+            .value = &options->svg,
+            .type = "FILE",
+            .help = "Also write a drawing to this file"},
+           {.name = "--record",
+            .value = &options->record,
+            .type = "FILE",
+            .help = "Write all that was read to this file, for --from on another machine"}},
+      .run = [options, &context] { run_topo(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

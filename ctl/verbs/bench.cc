@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -386,8 +385,8 @@ std::vector<std::string> case_names() {
   return names;
 }
 
-std::string footer() {
-  std::string text = "Cases:\n";
+std::string case_list() {
+  std::string text = "CASES\n";
   for (const auto& cases : {get_cases(), put_cases()}) {
     for (const BenchCase& one : cases) {
       std::string name = one.name;
@@ -395,41 +394,71 @@ std::string footer() {
       text += "  " + name + one.what + "\n";
     }
   }
-  return text +
-         "\nEach is measured in rounds that alternate with the machine's own limit: memcpy of the "
-         "same\n"
-         "blocks, or a bare round trip between two processes. ratio: p50 over the limit's p50.\n"
-         "Objects of the namespace may be evicted: bench fills the pool.";
+  return text;
 }
 
 }  // namespace
 
-void register_bench(CLI::App& app, Context& context) {
+Verb bench_verb(Context& context) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "bench", "Measure put and get on this host beside the machine's own limits");
-  verb->footer(footer());
-  verb->add_option("--cases", options->cases, "Only these, separated by commas")
-      ->delimiter(',')
-      ->check(CLI::IsMember(case_names()));
-  verb->add_option("--sizes", options->sizes, "Object sizes in place of each case's own")
-      ->delimiter(',');
-  verb->add_option("--keys", options->keys, "Objects stored for the get cases, such as 1M")
-      ->capture_default_str();
-  verb->add_option("--seconds", options->seconds, "Time for each case, its limit included")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
-  verb->add_option("--rounds", options->rounds, "Alternations; the median of them is reported")
-      ->check(CLI::Range(1u, 1000u))
-      ->capture_default_str();
-  verb->add_flag("--quick", options->quick, "All cases in less than ten seconds, more roughly");
-  verb->add_flag("--embedded", options->embedded, "Without an agent: a pool inside this process");
-  verb->add_flag("--remote", options->remote,
-                 "Start a master and two agents, each in a network namespace of its own, and "
-                 "measure gets of the other host's objects beside a bare TCP connection");
-  verb->add_option("--pool-bytes", options->pool_bytes, "With --embedded: size of the pool");
-  add_transport_options(*verb, options->transport);
-  verb->callback([options, &context] { bench(*options, context); });
+  Verb verb{
+      .name = "bench",
+      .text = R"(Measure put and get on this host beside the machine's own limits
+
+Each case is measured in rounds that alternate with the limit of the machine: memcpy of the same
+blocks, or a bare round trip between two processes. The column ratio is the p50 of the case,
+divided by the p50 of the limit. bench fills the pool: objects of the namespace may be evicted.)",
+      .footer = case_list() + R"(
+EXAMPLES
+  mcctl bench --quick
+  mcctl bench --cases get_copy,put --sizes 4KiB,1MiB
+  mcctl bench --remote
+  mcctl bench --transport tcp --op write
+
+EXIT STATUS
+  0 measured; 1 a case failed; 2 wrong usage)",
+      .options = {{.name = "--cases",
+                   .value = &options->cases,
+                   .help = "Measure only these cases, separated by commas",
+                   .choices = case_names()},
+                  {.name = "--sizes",
+                   .value = &options->sizes,
+                   .type = "SIZE,...",
+                   .help = "Sizes of objects, instead of the sizes of each case"},
+                  {.name = "--keys",
+                   .value = &options->keys,
+                   .type = "COUNT",
+                   .help = "Number of objects stored for the get cases, such as 1M"},
+                  {.name = "--seconds",
+                   .value = &options->seconds,
+                   .type = "SECONDS",
+                   .help = "Time for each case, including the measurement of its limit",
+                   .range = {{0.01, 3600}}},
+                  {.name = "--rounds",
+                   .value = &options->rounds,
+                   .type = "COUNT",
+                   .help = "Number of rounds of a case; the result is their median",
+                   .range = {{1, 1000}}},
+                  {.name = "--quick",
+                   .value = &options->quick,
+                   .help = "Measure all cases in less than ten seconds, with less precision"},
+                  {.name = "--embedded",
+                   .value = &options->embedded,
+                   .help = "Use no agent, but a pool inside this process"},
+                  {.name = "--remote",
+                   .value = &options->remote,
+                   .help = "Start a master and two agents, each in its own network namespace, and "
+                           "measure gets of the other host's objects beside a bare TCP connection"},
+                  {.name = "--pool-bytes",
+                   .value = &options->pool_bytes,
+                   .type = "SIZE",
+                   .help = "With --embedded: size of the pool"}},
+      .run = [options, &context] { bench(*options, context); },
+  };
+  for (Option& option : transport_options(options->transport)) {
+    verb.options.push_back(std::move(option));
+  }
+  return verb;
 }
 
 }  // namespace mc::ctl

@@ -3,7 +3,6 @@
 // The verbs about other hosts: cluster status, nodes, where, replicate, drain, ping.
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,67 +23,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll{200};
 constexpr unsigned kMaxPings = 1000;
-
-constexpr std::string_view kClusterDescription =
-    "The cluster this host's agent is in\n"
-    "\n"
-    "\"mcctl cluster status\" shows what the agent has to do with it: whether a master knows it,\n"
-    "what it fetched from other hosts and why it missed; and what the master knows.";
-
-constexpr std::string_view kStatusDescription =
-    "What this agent and the master know of each other\n"
-    "\n"
-    "FETCHED is what other hosts' agents gave, SERVED what this one gave them. LENT objects were\n"
-    "read once and are gone again; KEPT ones were asked for a second time and are copies here "
-    "from\n"
-    "then on. MISSES are counted by reason: nobody (no host holds the key), recovering (a new\n"
-    "master does not know everything yet), master_away, holders_failed (all were asked in vain),\n"
-    "late (past the deadline), no_room (the pool is full of what must stay), corrupt (the bytes\n"
-    "did not match their checksum).\n"
-    "\n"
-    "Where the keys are in several shares, each is listed with the master that leads it. STATE is "
-    "ok,\n"
-    "recovering (not all agents have reported to a new leader) or no leader: then only the keys "
-    "of\n"
-    "that share are not found at other hosts.";
-
-constexpr std::string_view kNodesDescription =
-    "List the members of the cluster\n"
-    "\n"
-    "STATE is ok, suspected (not heard for 600 ms) or draining, REACHABLE whether this host's "
-    "agent\n"
-    "has a lane to it, or would try. * marks this host's agent.";
-
-constexpr std::string_view kWhereDescription =
-    "Show which hosts hold an object\n"
-    "\n"
-    "Asks the master. VERSION names the put that made the object, and is the same at all holders.";
-
-constexpr std::string_view kReplicateDescription =
-    "Change how many hosts shall hold an object\n"
-    "\n"
-    "To be asked on a host that holds it (see \"mcctl where\"). The master then has it copied to\n"
-    "other hosts, which takes a moment.";
-
-constexpr std::string_view kDrainDescription =
-    "Move everything a node holds to others\n"
-    "\n"
-    "NODE is a node id or an address, as \"mcctl nodes\" shows them. Objects that nobody else "
-    "holds\n"
-    "are copied first, and released only when their copy is known, so nothing is lost. The node\n"
-    "takes no new objects from others meanwhile. When it is done the agent there can be stopped.";
-
-constexpr std::string_view kPingDescription =
-    "Measure the way to another agent\n"
-    "\n"
-    "NODE is a node id or an address, as \"mcctl nodes\" shows them. The round trip goes from "
-    "this\n"
-    "host's agent over the data network to the other one and back. If it fails, the steps show\n"
-    "how far it came: this agent, the master's list, the peer.";
-
-constexpr std::string_view kExit =
-    "EXIT STATUS\n"
-    "  0 done; 1 the agent, the master or the peer did not answer; 2 wrong usage; 3 not found";
 
 std::optional<Json::Value> ask(Context& context, const std::string& verb,
                                const std::string& question, Json::Value request = {}) {
@@ -313,56 +251,118 @@ void run_ping(Context& context, const NodeOptions& options) {
   }
 }
 
-CLI::App* add_verb(CLI::App& app, const std::string& name, std::string_view description,
-                   const std::string& examples) {
-  CLI::App* verb = app.add_subcommand(name, std::string(description));
-  verb->footer("EXAMPLES\n" + examples + "\n\n" + std::string(kExit));
-  return verb;
+std::string footer_of(const std::string& examples) {
+  return "EXAMPLES\n  " + examples + R"(
+
+EXIT STATUS
+  0 success; 1 the agent, the master or the peer did not answer; 2 wrong usage; 3 not found)";
 }
 
 }  // namespace
 
-void register_cluster(CLI::App& app, Context& context) {
-  CLI::App* cluster = add_verb(app, "cluster", kClusterDescription, "  mcctl cluster status");
-  cluster->require_subcommand(1);
-  add_verb(*cluster, "status", kStatusDescription, "  mcctl cluster status --json")
-      ->callback([&context] { run_cluster_status(context); });
-
-  add_verb(app, "nodes", kNodesDescription, "  mcctl nodes")->callback([&context] {
-    run_nodes(context);
-  });
-
+std::vector<Verb> cluster_verbs(Context& context) {
   auto where = std::make_shared<KeyOptions>();
-  CLI::App* verb = add_verb(app, "where", kWhereDescription, "  mcctl where greeting");
-  verb->add_option("KEY", where->key, "The key of the object")->required();
-  verb->add_flag("--escaped", where->escaped, std::string(kEscapedHelp));
-  verb->callback([where, &context] { run_where(context, *where); });
-
   auto replicate = std::make_shared<KeyOptions>();
-  verb =
-      add_verb(app, "replicate", kReplicateDescription, "  mcctl replicate greeting --replicas 3");
-  verb->add_option("KEY", replicate->key, "The key of the object")->required();
-  verb->add_option("--replicas", replicate->replicas, "Hosts that shall hold it")
-      ->check(CLI::Range(1u, MC_MAX_REPLICAS))
-      ->capture_default_str();
-  verb->add_flag("--escaped", replicate->escaped, std::string(kEscapedHelp));
-  verb->callback([replicate, &context] { run_replicate(context, *replicate); });
-
   auto drain = std::make_shared<NodeOptions>();
-  verb = add_verb(app, "drain", kDrainDescription,
-                  "  mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop");
-  verb->add_option("NODE", drain->node, "Which node")->required();
-  verb->add_flag("--stop", drain->stop, "Take it back: the node serves as before");
-  verb->add_flag("--no-wait", drain->no_wait, "Only begin");
-  verb->callback([drain, &context] { run_drain(context, *drain); });
-
   auto ping = std::make_shared<NodeOptions>();
-  verb = add_verb(app, "ping", kPingDescription, "  mcctl ping 10.0.0.7:7400 --count 100");
-  verb->add_option("NODE", ping->node, "Which node")->required();
-  verb->add_option("--count", ping->count, "How often")
-      ->check(CLI::Range(1u, kMaxPings))
-      ->capture_default_str();
-  verb->callback([ping, &context] { run_ping(context, *ping); });
+  const auto key_option = [](KeyOptions& options) {
+    return Option{
+        .name = "KEY", .value = &options.key, .help = "The key of the object", .required = true};
+  };
+  const auto node_option = [](NodeOptions& options) {
+    return Option{.name = "NODE",
+                  .value = &options.node,
+                  .help = "Node id or address, as mcctl nodes shows them",
+                  .required = true};
+  };
+  Verb status{
+      .name = "status",
+      .text = R"(Show what this agent and the masters know of each other
+
+"fetched" counts the objects that other hosts gave to this agent; "served" counts the bytes that
+this agent gave to others. "lent" counts fetched objects that were read once and not published on
+this host. "kept" counts fetched objects that were asked for again and are replicas here since
+then. Misses are counted by reason:
+  nobody          no host holds the key
+  recovering      a new master does not yet know all objects
+  master_away     no master answered
+  holders_failed  all holders were asked in vain
+  late            the deadline passed
+  no_room         the pool is full of objects that must stay
+  corrupt         the bytes did not match their checksum
+
+If the keys are divided into several partitions (SHARE), each partition is listed with the master
+that leads it. STATE is ok, recovering (not all agents have reported to a new leader) or no
+leader. Without a leader, the partition's keys are not found on other hosts.)",
+      .footer = footer_of("mcctl cluster status --json"),
+      .run = [&context] { run_cluster_status(context); },
+  };
+  return {
+      {.name = "cluster",
+       .text = R"(Show the cluster of this host's agent
+
+"mcctl cluster status" shows whether a master knows the agent, what the agent fetched from other
+hosts and why fetches missed, and what the master knows.)",
+       .footer = footer_of("mcctl cluster status"),
+       .verbs = {status}},
+      {.name = "nodes",
+       .text = R"(List the members of the cluster
+
+STATE is ok, suspected (not heard for 600 ms) or draining. REACHABLE tells whether this host's
+agent has a lane to the node, or would try to open one. * marks this host's agent.)",
+       .footer = footer_of("mcctl nodes"),
+       .run = [&context] { run_nodes(context); }},
+      {.name = "where",
+       .text = R"(Show which hosts hold an object
+
+Asks the master. The version identifies the put that made the object; all holders have the same
+version.)",
+       .footer = footer_of("mcctl where greeting"),
+       .options = {key_option(*where), escaped_option(where->escaped)},
+       .run = [where, &context] { run_where(context, *where); }},
+      {.name = "replicate",
+       .text = R"(Change the number of hosts that shall hold an object
+
+Run this verb on a host that holds the object (see "mcctl where"). The master then has the object
+copied to other hosts, which takes a moment.)",
+       .footer = footer_of("mcctl replicate greeting --replicas 3"),
+       .options = {key_option(*replicate),
+                   {.name = "--replicas",
+                    .value = &replicate->replicas,
+                    .type = "COUNT",
+                    .help = "Number of hosts that shall hold the object",
+                    .range = {{1, MC_MAX_REPLICAS}}},
+                   escaped_option(replicate->escaped)},
+       .run = [replicate, &context] { run_replicate(context, *replicate); }},
+      {.name = "drain",
+       .text = R"(Move all objects of a node to other nodes
+
+Objects without a replica elsewhere are copied first. The node releases an object only when the
+master knows the copy, so nothing is lost. Meanwhile the node takes no new objects from other
+nodes. After the drain, the agent of the node can be stopped.)",
+       .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop"),
+       .options = {node_option(*drain),
+                   {.name = "--stop",
+                    .value = &drain->stop,
+                    .help = "Cancel the drain: the node serves as before"},
+                   {.name = "--no-wait",
+                    .value = &drain->no_wait,
+                    .help = "Return as soon as the drain has begun"}},
+       .run = [drain, &context] { run_drain(context, *drain); }},
+      {.name = "ping",
+       .text = R"(Measure the round trip to another agent
+
+The round trip goes from this host's agent over the data network to the other agent and back. If
+it fails, mcctl prints which step failed: this agent, the master's list, the peer.)",
+       .footer = footer_of("mcctl ping 10.0.0.7:7400 --count 100"),
+       .options = {node_option(*ping),
+                   {.name = "--count",
+                    .value = &ping->count,
+                    .type = "COUNT",
+                    .help = "Number of round trips",
+                    .range = {{1, kMaxPings}}}},
+       .run = [ping, &context] { run_ping(context, *ping); }},
+  };
 }
 
 }  // namespace mc::ctl

@@ -1,33 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
 
 #include <fmt/core.h>
 
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
+#include "ctl/text/help.h"
 #include "ctl/text/json.h"
-#include "ctl/text/nearest.h"
 #include "ctl/text/table.h"
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Show the agent's options: value, origin, default\n"
-    "\n"
-    "Asks the running agent for every option it has, what it is set to, and what set it: the\n"
-    "default, the configuration file, the environment or the command line. Options are set where\n"
-    "the agent is started; the size of a pool can also be changed while it serves, with mcctl\n"
-    "segment resize.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl config                     everything\n"
-    "  mcctl config --changed           only what is not at its default\n"
-    "  mcctl config pool-bytes          one option\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 shown; 1 the agent did not answer; 2 wrong usage; 3 there is no option of that name";
 
 struct ConfigOptions {
   std::string name;
@@ -93,13 +75,29 @@ void run_config(Context& context, const ConfigOptions& options) {
 
 }  // namespace
 
-void register_config(CLI::App& app, Context& context) {
+Verb config_verb(Context& context) {
   auto options = std::make_shared<ConfigOptions>();
-  CLI::App* verb = app.add_subcommand("config", std::string(kDescription));
-  verb->add_option("NAME", options->name, "Show this option only");
-  verb->add_flag("--changed", options->changed, "Show only options that are not at their default");
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_config(context, *options); });
+  return {
+      .name = "config",
+      .text = R"(Show the agent's options: value, origin, default
+
+Asks the running agent for each of its options, the value, and the origin of the value: the
+default, the configuration file, the environment or the command line. Options are set where the
+agent is started. The size of a pool can also be changed while the agent serves, with "mcctl
+segment resize".)",
+      .footer = R"(EXAMPLES
+  mcctl config                     all options
+  mcctl config --changed           only options that are not at their default
+  mcctl config pool-bytes          one option
+
+EXIT STATUS
+  0 shown; 1 the agent did not answer; 2 wrong usage; 3 there is no option of that name)",
+      .options = {{.name = "NAME", .value = &options->name, .help = "Show only this option"},
+                  {.name = "--changed",
+                   .value = &options->changed,
+                   .help = "Show only options that are not at their default"}},
+      .run = [options, &context] { run_config(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include <fmt/core.h>
@@ -13,21 +12,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Say which keys have an object\n"
-    "\n"
-    "Prints \"yes KEY\" or \"no KEY\" for each, in the order given. Looks into the shared index "
-    "only;\n"
-    "the bytes are not read. An object may be evicted right after.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl exists greeting && echo there\n"
-    "  mcctl exists block/1 block/2 block/3 --json\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 all exist; 1 failed; 2 wrong usage; 3 at least one does not exist";
 
 struct ExistsOptions {
   std::vector<std::string> keys;
@@ -68,13 +52,27 @@ void run_exists(Context& context, const ExistsOptions& options) {
 
 }  // namespace
 
-void register_exists(CLI::App& app, Context& context) {
+Verb exists_verb(Context& context) {
   auto options = std::make_shared<ExistsOptions>();
-  CLI::App* verb = app.add_subcommand("exists", std::string(kDescription));
-  verb->add_option("KEY", options->keys, "The keys to look for")->required();
-  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_exists(context, *options); });
+  return {
+      .name = "exists",
+      .text = R"(Tell which keys have an object
+
+Prints "yes KEY" or "no KEY" for each key, in the order given. The verb looks into the shared
+index of this host only and does not read the bytes. An object may be evicted right after.)",
+      .footer = R"(EXAMPLES
+  mcctl exists greeting && echo there
+  mcctl exists block/1 block/2 block/3 --json
+
+EXIT STATUS
+  0 all keys exist; 1 failure; 2 wrong usage; 3 at least one key does not exist)",
+      .options = {{.name = "KEY",
+                   .value = &options->keys,
+                   .help = "The keys to look for",
+                   .required = true},
+                  escaped_option(options->escaped)},
+      .run = [options, &context] { run_exists(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

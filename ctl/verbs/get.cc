@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
 #include <cstdio>
-#include <memory>
 #include <vector>
 
 #include <fcntl.h>
@@ -19,22 +18,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Copy an object out of the pool\n"
-    "\n"
-    "Writes the bytes of the object to FILE, or to standard output when it is - or not given. The\n"
-    "bytes are checked against the checksum made at the put before the first is written. A file\n"
-    "appears under its name only when it is complete; one that exists is replaced, and keeps its\n"
-    "content if anything fails.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl get greeting\n"
-    "  mcctl get weights/0 layer0.bin\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 written; 1 failed; 2 wrong usage; 3 no object has this key";
 
 struct GetOptions {
   std::string key;
@@ -131,15 +114,32 @@ void run_get(Context& context, const GetOptions& options) {
 
 }  // namespace
 
-void register_get(CLI::App& app, Context& context) {
+Verb get_verb(Context& context) {
   auto options = std::make_shared<GetOptions>();
-  CLI::App* verb = app.add_subcommand("get", std::string(kDescription));
-  verb->add_option("KEY", options->key, "The object's key")->required();
-  verb->add_option("FILE", options->file, "Where to write it; - is standard output")
-      ->capture_default_str();
-  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_get(context, *options); });
+  return {
+      .name = "get",
+      .text = R"(Copy an object out of the pool
+
+Writes the bytes of the object to FILE. Without FILE, or if FILE is -, mcctl writes to standard
+output. Before the first byte is written, mcctl compares the bytes with the checksum from the
+put. FILE appears only when it is complete. An existing file is replaced, and keeps its content
+if anything fails.)",
+      .footer = R"(EXAMPLES
+  mcctl get greeting
+  mcctl get weights/0 layer0.bin
+
+EXIT STATUS
+  0 written; 1 failure; 2 wrong usage; 3 no object has this key)",
+      .options = {{.name = "KEY",
+                   .value = &options->key,
+                   .help = "The key of the object",
+                   .required = true},
+                  {.name = "FILE",
+                   .value = &options->file,
+                   .help = "The file to write; - is standard output"},
+                  escaped_option(options->escaped)},
+      .run = [options, &context] { run_get(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

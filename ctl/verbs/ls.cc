@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
 
 #include <fmt/core.h>
 
@@ -11,25 +10,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "List the objects of a namespace\n"
-    "\n"
-    "One object a line, in no particular order: length, version, pin, extents, group, key. Bytes\n"
-    "of a key outside printable ASCII, and '%', are printed as %XX; --escaped of the other verbs\n"
-    "reads that back. The list is fetched page by page and never held in memory; objects that "
-    "come\n"
-    "or go meanwhile may be in it or not. Listing does not count as use: it keeps no object from\n"
-    "being evicted.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl ls --limit 20\n"
-    "  mcctl ls --prefix model-a/ --keys | xargs -d '\\n' mcctl exists --escaped\n"
-    "  mcctl ls --json | jq -r .key     one JSON object a line\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 listed, even if there was nothing; 1 failed; 2 wrong usage";
 
 struct LsOptions {
   std::string prefix;
@@ -76,18 +56,36 @@ void run_ls(Context& context, const LsOptions& options) {
 
 }  // namespace
 
-void register_ls(CLI::App& app, Context& context) {
+Verb ls_verb(Context& context) {
   auto options = std::make_shared<LsOptions>();
-  CLI::App* verb = app.add_subcommand("ls", std::string(kDescription));
-  verb->add_option("--prefix", options->prefix, "Only keys that start with this")
-      ->type_name("TEXT");
-  verb->add_option("--limit", options->limit, "At most so many objects; 0: all")
-      ->type_name("COUNT")
-      ->capture_default_str();
-  verb->add_flag("--keys", options->keys_only, "Print the keys alone");
-  verb->add_flag("--escaped", options->escaped, "The prefix is given with %XX escapes");
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_ls(context, *options); });
+  return {
+      .name = "ls",
+      .text = R"(List the objects of a namespace
+
+Prints one object per line, in no particular order: length, version, pin, extents, group, key.
+In a key, the bytes outside printable ASCII, and '%', are printed as %XX. The option --escaped of
+the other verbs reads such keys. mcctl fetches the list page by page and never holds all of the
+list in memory. If an object is stored or removed meanwhile, the list may contain the object or
+not. Listing does not count as use of an object: it does not delay eviction.)",
+      .footer = R"(EXAMPLES
+  mcctl ls --limit 20
+  mcctl ls --prefix model-a/ --keys | xargs -d '\n' mcctl exists --escaped
+  mcctl ls --json | jq -r .key     one JSON object per line
+
+EXIT STATUS
+  0 listed, also if there are no objects; 1 failure; 2 wrong usage)",
+      .options = {{.name = "--prefix",
+                   .value = &options->prefix,
+                   .type = "TEXT",
+                   .help = "List only keys that start with this text"},
+                  {.name = "--limit",
+                   .value = &options->limit,
+                   .type = "COUNT",
+                   .help = "The largest number of objects to list; 0: all"},
+                  {.name = "--keys", .value = &options->keys_only, .help = "Print only the keys"},
+                  escaped_option(options->escaped)},
+      .run = [options, &context] { run_ls(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

@@ -10,6 +10,13 @@
 
 namespace mc::ctl {
 
+Option escaped_option(bool& escaped) {
+  return {
+      .name = "--escaped",
+      .value = &escaped,
+      .help = "In keys, %XX stands for a byte that cannot be typed, as in the output of mcctl ls"};
+}
+
 std::optional<std::string> key_from_text(Context& context, std::string_view verb,
                                          const std::string& text, bool escaped) {
   const auto key = escaped ? unescape_key(text) : std::optional<std::string>(text);
@@ -63,15 +70,6 @@ bool for_each_object(Context& context, const std::string& verb, std::string_view
     }
     request["cursor"] = Json::UInt64(cursor);
   }
-}
-
-void register_objects(CLI::App& app, Context& context) {
-  register_ls(app, context);
-  register_stat(app, context);
-  register_put(app, context);
-  register_get(app, context);
-  register_rm(app, context);
-  register_exists(app, context);
 }
 
 }  // namespace mc::ctl

@@ -17,15 +17,7 @@
 
 namespace mc::ctl {
 
-void register_ls(CLI::App& app, Context& context);
-void register_stat(CLI::App& app, Context& context);
-void register_put(CLI::App& app, Context& context);
-void register_get(CLI::App& app, Context& context);
-void register_rm(CLI::App& app, Context& context);
-void register_exists(CLI::App& app, Context& context);
-
-inline constexpr std::string_view kEscapedHelp =
-    "Keys are given with %XX for bytes that\ncannot be typed, as mcctl ls prints them";
+Option escaped_option(bool& escaped);
 
 inline mc_slice slice_of(std::string_view text) { return {text.data(), text.size()}; }
 

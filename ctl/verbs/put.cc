@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -18,26 +17,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Store a file, or standard input, as an object\n"
-    "\n"
-    "Reads FILE (or standard input, when it is - or not given) to its end, then stores the bytes\n"
-    "under KEY. Returns when every client of this host can see the object. A key that exists is\n"
-    "left as it is, which is a success, unless --upsert asks to replace it.\n"
-    "\n"
-    "A soft pin keeps the object until everything unpinned is evicted or its time is up; a hard\n"
-    "pin keeps it for ever. A parent is the key of the object that this one extends: it is never\n"
-    "evicted before this one.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  echo hello | mcctl put greeting\n"
-    "  mcctl put weights/0 layer0.bin --upsert\n"
-    "  mcctl put system-prompt prompt.kv --pin soft --ttl 10m\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 stored, or the key existed; 1 failed; 2 wrong usage";
 
 struct PutOptions {
   std::string key;
@@ -160,24 +139,53 @@ void run_put(Context& context, const PutOptions& options) {
 
 }  // namespace
 
-void register_put(CLI::App& app, Context& context) {
+Verb put_verb(Context& context) {
   auto options = std::make_shared<PutOptions>();
-  CLI::App* verb = app.add_subcommand("put", std::string(kDescription));
-  verb->add_option("KEY", options->key, "The key to store it under")->required();
-  verb->add_option("FILE", options->file, "What to store; - is standard input")
-      ->capture_default_str();
-  verb->add_flag("--upsert", options->upsert, "Replace what is stored under the key");
-  verb->add_option("--pin", options->pin, "Keep it longer (soft) or for ever (hard); default: none")
-      ->check(CLI::IsMember({"none", "soft", "hard"}))
-      ->type_name("KIND");
-  verb->add_option("--ttl", options->ttl,
-                   "How long a soft pin holds, such as 10m; implies --pin soft; default: 1h")
-      ->type_name("DURATION");
-  verb->add_option("--parent", options->parent, "Key of the object that this one extends")
-      ->type_name("KEY");
-  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_put(context, *options); });
+  return {
+      .name = "put",
+      .text = R"(Store a file, or standard input, as an object
+
+Reads FILE to its end and stores the bytes under KEY. Without FILE, or if FILE is -, mcctl reads
+standard input. The verb returns when every client of this host can see the object. If the key
+exists, the stored object stays as it is and the put counts as a success; --upsert replaces the
+object.
+
+A soft pin keeps the object until the pool holds only pinned objects, or until the time of the
+pin ends. A hard pin keeps the object until somebody removes it. A parent is the key of the
+object that this one extends: the parent is never evicted before this object.)",
+      .footer = R"(EXAMPLES
+  echo hello | mcctl put greeting
+  mcctl put weights/0 layer0.bin --upsert
+  mcctl put system-prompt prompt.kv --pin soft --ttl 10m
+
+EXIT STATUS
+  0 stored, or the key existed; 1 failure; 2 wrong usage)",
+      .options = {{.name = "KEY",
+                   .value = &options->key,
+                   .help = "The key of the new object",
+                   .required = true},
+                  {.name = "FILE",
+                   .value = &options->file,
+                   .help = "The file to store; - is standard input"},
+                  {.name = "--upsert",
+                   .value = &options->upsert,
+                   .help = "Replace the object that has this key"},
+                  {.name = "--pin",
+                   .value = &options->pin,
+                   .help =
+                       "Keep the object longer (soft) or until it is removed (hard); default: none",
+                   .choices = {"none", "soft", "hard"}},
+                  {.name = "--ttl",
+                   .value = &options->ttl,
+                   .type = "DURATION",
+                   .help = "The time of a soft pin, such as 10m; implies --pin soft; default: 1h"},
+                  {.name = "--parent",
+                   .value = &options->parent,
+                   .type = "KEY",
+                   .help = "The key of the object that this one extends"},
+                  escaped_option(options->escaped)},
+      .run = [options, &context] { run_put(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

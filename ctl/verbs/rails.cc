@@ -9,33 +9,6 @@
 namespace mc::ctl {
 namespace {
 
-constexpr std::string_view kDescription =
-    "Show the ways to each peer: health, load, bandwidth, errors\n"
-    "\n"
-    "A rail is a TCP lane, a queue pair between two RDMA devices (ours by its name, the peer's by\n"
-    "its number), or a pair of libfabric's domains; BY says which. HEALTH is up, slow (a pair of\n"
-    "NICs less than half as fast as the fastest to that peer; it gets less to carry), recovering\n"
-    "(it had failed, and gets more and more again) or down (it is tried again after a pause of\n"
-    "10 ms to 1 s). LOAD is what is under way of what may be. MEASURED and LATENCY are this "
-    "agent's own measurements of what\n"
-    "it fetched; 954 MiB/s, which is 1 GB/s, until then. CARRIED and SLICES count since the\n"
-    "peer was connected, FAILURES the times the rail was left, SENT AGAIN the slices that were\n"
-    "under way then and came over another one. Below stands why a rail is not up, what carries\n"
-    "large reads beside TCP (rdma, fabric), and what keeps memory or devices of this host from "
-    "it.\n"
-    "Meanwhile TCP is used.\n"
-    "\n"
-    "Bytes that peers fetch from here are in \"mcctl cluster status\": their rails are theirs.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl rails\n"
-    "  mcctl rails --json | jq '.peers[].rails[] | select(.health != \"up\")'\n"
-    "  mcctl top                           what they carry right now\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 the agent answered; 1 it did not, or is in no cluster; 2 wrong usage";
-
 void run_rails(Context& context) {
   Json::Value request;
   request["verb"] = "rails";
@@ -50,10 +23,38 @@ void run_rails(Context& context) {
 
 }  // namespace
 
-void register_rails(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("rails", std::string(kDescription));
-  verb->footer(std::string(kFooter));
-  verb->callback([&context] { run_rails(context); });
+Verb rails_verb(Context& context) {
+  return {
+      .name = "rails",
+      .text = R"(Show the rails to each peer: health, load, bandwidth, errors
+
+A rail is a TCP lane, a queue pair between two RDMA devices (the local device by name, the
+peer's by number), or a pair of libfabric domains; BY names the transport. HEALTH is one of
+  up          the rail works
+  slow        the pair of NICs is less than half as fast as the fastest pair to this peer, and
+              gets less load
+  recovering  the rail failed before, and gets more and more load again
+  down        the rail is tried again after a pause of 10 ms to 1 s
+LOAD is the number of bytes in flight and the largest number allowed. MEASURED and LATENCY are
+this agent's own measurements of its reads; before the first one, MEASURED is 954 MiB/s (1 GB/s).
+CARRIED and SLICES count since the peer was connected. FAILURES counts how often the rail failed.
+SENT AGAIN counts the slices in flight at a failure that another rail carried.
+
+Below the table, mcctl prints why a rail is not up, which transport carries large reads beside
+TCP (rdma, fabric), and why memory or devices of this host cannot use that transport. TCP is
+used meanwhile.
+
+"mcctl cluster status" counts the bytes that peers fetch from this host: those bytes use the
+peers' rails.)",
+      .footer = R"(EXAMPLES
+  mcctl rails
+  mcctl rails --json | jq '.peers[].rails[] | select(.health != "up")'
+  mcctl top                           the current load of the rails
+
+EXIT STATUS
+  0 the agent answered; 1 it did not, or is in no cluster; 2 wrong usage)",
+      .run = [&context] { run_rails(context); },
+  };
 }
 
 }  // namespace mc::ctl

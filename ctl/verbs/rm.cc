@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <vector>
 
 #include <fmt/core.h>
@@ -17,26 +16,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Remove objects by key, by prefix, or all\n"
-    "\n"
-    "Removes the objects with the keys given, or those whose key starts with a prefix, or all of\n"
-    "the namespace. Views that other processes hold of a removed object stay valid until they are\n"
-    "released; its memory is reused after that.\n"
-    "\n"
-    "--prefix and --all first show how much they would remove and ask; without a terminal to ask\n"
-    "on, they need --yes. They remove what was there when they looked: objects put meanwhile stay.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl rm greeting\n"
-    "  mcctl rm --prefix model-a/\n"
-    "  mcctl --namespace chat rm --all --yes\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 removed (with --prefix or --all, even if there was nothing); 1 failed, or the answer was\n"
-    "  no; 2 wrong usage; 3 at least one of the keys given has no object";
 
 struct RmOptions {
   std::vector<std::string> keys;
@@ -181,17 +160,37 @@ void run_rm(Context& context, const RmOptions& options) {
 
 }  // namespace
 
-void register_rm(CLI::App& app, Context& context) {
+Verb rm_verb(Context& context) {
   auto options = std::make_shared<RmOptions>();
-  CLI::App* verb = app.add_subcommand("rm", std::string(kDescription));
-  verb->add_option("KEY", options->keys, "The keys of the objects to remove");
-  verb->add_option("--prefix", options->prefix, "Remove what has a key that starts with this")
-      ->type_name("TEXT");
-  verb->add_flag("--all", options->all, "Remove everything in the namespace");
-  verb->add_flag("--yes,-y", options->yes, "Do not ask");
-  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_rm(context, *options); });
+  return {
+      .name = "rm",
+      .text = R"(Remove objects by key, by prefix, or all
+
+Removes the objects with the given keys, or the objects whose key starts with a prefix, or all
+objects of the namespace. If another process holds a view of a removed object, the view stays
+valid and the memory is reused only after the view is released.
+
+--prefix and --all first count the objects and ask for confirmation. If there is no terminal to
+ask on, they need --yes. They remove only the objects that existed when they counted.)",
+      .footer = R"(EXAMPLES
+  mcctl rm greeting
+  mcctl rm --prefix model-a/
+  mcctl --namespace chat rm --all --yes
+
+EXIT STATUS
+  0 removed (with --prefix or --all also if there were no objects); 1 failure, or the answer was
+  no; 2 wrong usage; 3 at least one of the given keys has no object)",
+      .options =
+          {{.name = "KEY", .value = &options->keys, .help = "The keys of the objects to remove"},
+           {.name = "--prefix",
+            .value = &options->prefix,
+            .type = "TEXT",
+            .help = "Remove the objects whose key starts with this text"},
+           {.name = "--all", .value = &options->all, .help = "Remove all objects of the namespace"},
+           {.name = "-y,--yes", .value = &options->yes, .help = "Do not ask"},
+           escaped_option(options->escaped)},
+      .run = [options, &context] { run_rm(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
-#include <memory>
 #include <thread>
 
 #include <fmt/core.h>
@@ -14,54 +13,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "List the agent's memory, or resize it while it serves\n"
-    "\n"
-    "A segment is the pool of one namespace on this host. \"mcctl segment list\" shows them all,\n"
-    "\"mcctl segment resize SIZE\" changes the one of --namespace.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl segment list\n"
-    "  mcctl segment resize 8GiB\n"
-    "  mcctl --namespace chat segment resize 512MiB --no-wait";
-
-constexpr std::string_view kListDescription =
-    "List the segments: size, target, use\n"
-    "\n"
-    "NOW is the memory the pool has, TARGET the size being worked towards, USED the bytes in\n"
-    "objects, RESIDENT what the system has really given, MAX the largest size the segment can get\n"
-    "without a restart of the agent. STATE is \"settled\", \"growing\", \"shrinking\", or says "
-    "why\n"
-    "growing has stopped.";
-
-constexpr std::string_view kListFooter =
-    "EXAMPLES\n"
-    "  mcctl segment list\n"
-    "  mcctl segment list --json\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 listed; 1 the agent did not answer; 2 wrong usage";
-
-constexpr std::string_view kResizeDescription =
-    "Grow or shrink a pool while it serves\n"
-    "\n"
-    "Growing takes memory from the system and stops when there is too little. Shrinking\n"
-    "moves or evicts what lies in the tail and gives its pages back to the system; objects that\n"
-    "are being read or are pinned hold it up until they are released.\n"
-    "\n"
-    "Waits until the new size is reached. An interrupted or expired wait stops nothing: the agent\n"
-    "goes on, and \"mcctl segment list\" shows how far it is.";
-
-constexpr std::string_view kResizeFooter =
-    "EXAMPLES\n"
-    "  mcctl segment resize 4GiB\n"
-    "  mcctl segment resize 1.5G --wait 1m\n"
-    "  mcctl --namespace chat segment resize 512MiB --no-wait\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 the size was reached (with --no-wait: the agent began); 1 it was not; 2 wrong usage";
 
 struct ResizeOptions {
   std::string size;
@@ -226,27 +177,66 @@ void run_resize(Context& context, const ResizeOptions& options) {
 
 }  // namespace
 
-void register_segment(CLI::App& app, Context& context) {
-  CLI::App* verb = app.add_subcommand("segment", std::string(kDescription));
-  verb->footer(std::string(kFooter));
-  verb->require_subcommand(1);
-
-  CLI::App* list = verb->add_subcommand("list", std::string(kListDescription));
-  list->footer(std::string(kListFooter));
-  list->callback([&context] { run_list(context); });
-
+Verb segment_verb(Context& context) {
   auto options = std::make_shared<ResizeOptions>();
-  CLI::App* resize = verb->add_subcommand("resize", std::string(kResizeDescription));
-  resize
-      ->add_option("SIZE", options->size,
-                   "The new size: bytes, or a number with KiB, MiB, GiB, TiB")
-      ->required();
-  resize->add_option("--wait", options->wait, "Wait this long for the new size")
-      ->type_name("DURATION")
-      ->capture_default_str();
-  resize->add_flag("--no-wait", options->no_wait, "Return as soon as the agent has begun");
-  resize->footer(std::string(kResizeFooter));
-  resize->callback([options, &context] { run_resize(context, *options); });
+  Verb list{
+      .name = "list",
+      .text = R"(List the segments: size, target, use
+
+NOW is the memory of the pool, TARGET the size that the agent works towards, USED the bytes in
+objects, RESIDENT the memory that the system has really given, and MAX the largest size that the
+segment can get without a restart of the agent. STATE is "settled", "growing", "shrinking", or
+the reason why growing has stopped.)",
+      .footer = R"(EXAMPLES
+  mcctl segment list
+  mcctl segment list --json
+
+EXIT STATUS
+  0 listed; 1 the agent did not answer; 2 wrong usage)",
+      .run = [&context] { run_list(context); },
+  };
+  Verb resize{
+      .name = "resize",
+      .text = R"(Grow or shrink a pool while it serves
+
+A growing pool takes memory from the system and stops if there is too little. A shrinking pool
+moves or evicts the objects at its end and gives the pages back to the system. Objects that are
+being read or are pinned delay the shrinking until they are released.
+
+The verb waits until the pool has the new size. If you interrupt the wait, or if the wait
+expires, the agent continues; "mcctl segment list" shows its progress.)",
+      .footer = R"(EXAMPLES
+  mcctl segment resize 4GiB
+  mcctl segment resize 1.5G --wait 1m
+  mcctl --namespace chat segment resize 512MiB --no-wait
+
+EXIT STATUS
+  0 the pool has the new size (with --no-wait: the agent began); 1 it has not; 2 wrong usage)",
+      .options = {{.name = "SIZE",
+                   .value = &options->size,
+                   .help = "The new size: bytes, or a number with KiB, MiB, GiB, TiB",
+                   .required = true},
+                  {.name = "--wait",
+                   .value = &options->wait,
+                   .type = "DURATION",
+                   .help = "The longest wait for the new size"},
+                  {.name = "--no-wait",
+                   .value = &options->no_wait,
+                   .help = "Return as soon as the agent has begun"}},
+      .run = [options, &context] { run_resize(context, *options); },
+  };
+  return {
+      .name = "segment",
+      .text = R"(List or resize the memory of the agent while it serves
+
+A segment is the pool of one namespace on this host. "mcctl segment list" shows all segments;
+"mcctl segment resize SIZE" changes the segment of --namespace.)",
+      .footer = R"(EXAMPLES
+  mcctl segment list
+  mcctl segment resize 8GiB
+  mcctl --namespace chat segment resize 512MiB --no-wait)",
+      .verbs = {list, resize},
+  };
 }
 
 }  // namespace mc::ctl

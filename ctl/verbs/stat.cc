@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
 
 #include <fmt/core.h>
 
@@ -12,22 +11,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Show what is known about one object\n"
-    "\n"
-    "Length, version, checksum (CRC-64/XZ of the bytes, seeded with the key's hash), pin and the\n"
-    "time it has left, extents, group, and the hash of the parent's key. Read from the shared\n"
-    "index; the object's bytes are not touched. Of an object that only other hosts hold, its\n"
-    "master knows the length, and that alone is shown; mcctl where shows who holds it.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl stat greeting\n"
-    "  mcctl stat --escaped 'block%00%01' --json\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 shown; 1 failed; 2 wrong usage; 3 no object has this key";
 
 struct StatOptions {
   std::string key;
@@ -103,13 +86,29 @@ void run_stat(Context& context, const StatOptions& options) {
 
 }  // namespace
 
-void register_stat(CLI::App& app, Context& context) {
+Verb stat_verb(Context& context) {
   auto options = std::make_shared<StatOptions>();
-  CLI::App* verb = app.add_subcommand("stat", std::string(kDescription));
-  verb->add_option("KEY", options->key, "The object's key")->required();
-  verb->add_flag("--escaped", options->escaped, std::string(kEscapedHelp));
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_stat(context, *options); });
+  return {
+      .name = "stat",
+      .text = R"(Show the metadata of one object
+
+Shows length, version, checksum (CRC-64/XZ of the bytes, seeded with the hash of the key), pin
+and its remaining time, extents, group, and the hash of the parent's key. mcctl reads the shared
+index and does not read the object's bytes. If only other hosts hold the object, only its length
+is shown, which the master knows; "mcctl where" shows the holders.)",
+      .footer = R"(EXAMPLES
+  mcctl stat greeting
+  mcctl stat --escaped 'block%00%01' --json
+
+EXIT STATUS
+  0 shown; 1 failure; 2 wrong usage; 3 no object has this key)",
+      .options = {{.name = "KEY",
+                   .value = &options->key,
+                   .help = "The key of the object",
+                   .required = true},
+                  escaped_option(options->escaped)},
+      .run = [options, &context] { run_stat(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

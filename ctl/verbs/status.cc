@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <thread>
 
 #include <fmt/core.h>
@@ -18,28 +17,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Show the agent, its namespaces and its sessions\n"
-    "\n"
-    "Asks the agent of this host what it holds. POOL is the size of a namespace's pool, USED the\n"
-    "bytes in objects; PUTS, EVICTED, REMOVED, NO SPACE and CORRUPT count since the agent started\n"
-    "(objects; puts that found no room; objects whose bytes did not match their checksum).\n"
-    "PINNED counts the objects a session reads in place right now. A session is \"suspected\" "
-    "when\n"
-    "a thread of its process died, and goes away with the process.\n"
-    "\n"
-    "When the agent does not answer, says so and shows its counters page: memory that stays\n"
-    "readable while the agent is dead. The wait for an answer is --timeout-ms, but 1 s at most.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl status\n"
-    "  mcctl status --watch 1           again every second, with rates\n"
-    "  mcctl status --json | jq '.namespaces[].used_bytes'\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 the agent answered; 1 it did not (its counters may still be shown); 2 wrong usage";
 
 struct StatusOptions {
   double watch_s = 0;
@@ -112,16 +89,35 @@ void run_status(Context& context, const StatusOptions& options) {
 
 }  // namespace
 
-void register_status(CLI::App& app, Context& context) {
+Verb status_verb(Context& context) {
   auto options = std::make_shared<StatusOptions>();
-  CLI::App* verb = app.add_subcommand("status", std::string(kDescription));
-  verb->add_option("--watch", options->watch_s,
-                   "Show it again every so many seconds, until interrupted; with --json one\n"
-                   "document a line")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 86400.0).description(""));
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_status(context, *options); });
+  return {
+      .name = "status",
+      .text = R"(Show the agent, its namespaces and its sessions
+
+Asks the agent of this host. POOL is the size of a namespace's pool, USED the bytes in objects.
+PUTS, EVICTED and REMOVED count objects since the agent started, NO SPACE the puts that found no
+room, CORRUPT the objects whose bytes did not match their checksum. PINNED is the number of
+objects that a session reads in place now. A session is "suspected" if a thread of its process
+died; the session ends with the process.
+
+If the agent does not answer, mcctl says so and shows the agent's counters page, which stays
+readable while the agent is dead. mcctl waits --timeout-ms for an answer, but at most 1 s.)",
+      .footer = R"(EXAMPLES
+  mcctl status
+  mcctl status --watch 1           again every second, with rates
+  mcctl status --json | jq '.namespaces[].used_bytes'
+
+EXIT STATUS
+  0 the agent answered; 1 it did not (its counters may still be shown); 2 wrong usage)",
+      .options = {{.name = "--watch",
+                   .value = &options->watch_s,
+                   .type = "SECONDS",
+                   .help = "Show the status again at this interval, until interrupted; with --json "
+                           "one document per line",
+                   .range = {{0.1, 86400}}}},
+      .run = [options, &context] { run_status(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <thread>
 
@@ -15,25 +14,6 @@
 
 namespace mc::ctl {
 namespace {
-
-constexpr std::string_view kDescription =
-    "Watch what the agent does right now\n"
-    "\n"
-    "Shows, again and again, the rates of the last interval: puts, evictions and requests of each\n"
-    "namespace and of the busiest sessions, what was fetched from other hosts and served to them,\n"
-    "and what each rail carries. Hits of this host are not seen: clients read them without "
-    "asking.\n"
-    "\n"
-    "Ends by a signal, or after one interval with --once. With --json one document a line.";
-
-constexpr std::string_view kFooter =
-    "EXAMPLES\n"
-    "  mcctl top\n"
-    "  mcctl top --interval 5\n"
-    "  mcctl top --once --json | jq .rates\n"
-    "\n"
-    "EXIT STATUS\n"
-    "  0 the agent answered; 1 it did not; 2 wrong usage";
 
 struct TopOptions {
   double interval_s = 1;
@@ -87,16 +67,34 @@ void run_top(Context& context, const TopOptions& options) {
 
 }  // namespace
 
-void register_top(CLI::App& app, Context& context) {
+Verb top_verb(Context& context) {
   auto options = std::make_shared<TopOptions>();
-  CLI::App* verb = app.add_subcommand("top", std::string(kDescription));
-  verb->add_option("--interval", options->interval_s, "Between two looks")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 3600.0).description(""))
-      ->capture_default_str();
-  verb->add_flag("--once", options->once, "End after one interval");
-  verb->footer(std::string(kFooter));
-  verb->callback([options, &context] { run_top(context, *options); });
+  return {
+      .name = "top",
+      .text = R"(Watch the current activity of the agent
+
+Shows the rates of each interval: puts, evictions and requests of each namespace and of the
+busiest sessions, the objects fetched from other hosts and served to them, and the load of each
+rail. Hits on this host are not shown, because clients read these objects without asking the
+agent.
+
+The verb ends on a signal, or after one interval with --once. With --json it prints one document
+per line.)",
+      .footer = R"(EXAMPLES
+  mcctl top
+  mcctl top --interval 5
+  mcctl top --once --json | jq .rates
+
+EXIT STATUS
+  0 the agent answered; 1 it did not; 2 wrong usage)",
+      .options = {{.name = "--interval",
+                   .value = &options->interval_s,
+                   .type = "SECONDS",
+                   .help = "The time between two samples",
+                   .range = {{0.1, 3600}}},
+                  {.name = "--once", .value = &options->once, .help = "End after one interval"}},
+      .run = [options, &context] { run_top(context, *options); },
+  };
 }
 
 }  // namespace mc::ctl

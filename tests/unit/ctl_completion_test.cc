@@ -8,58 +8,81 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "ctl/text/command_tree.h"
+#include "ctl/command_line.h"
+#include "ctl/text/failure.h"
 #include "ctl/text/help.h"
-#include "ctl/verbs/completion.h"
 
 namespace mc::ctl {
 namespace {
 
-// A small program with all features that a completion must know: choices, nested verbs, global
-// options.
+// A small program with all features that completion must handle: choices, nested verbs, global
+// options, flags, numbers and options that exclude each other.
 struct Program {
-  CLI::App app{"Do things\n\nA longer text.", "tool"};
+  Context context;
   std::string agent;
   std::string pin;
   std::string key;
   std::string shell;
+  std::vector<std::string> sizes;
+  unsigned count = 5;
   bool json = false;
+  bool all = false;
+  Verb verb{
+      .name = "tool",
+      .text = "Do things\n\nA longer text.",
+      .options = {{.name = "--agent", .value = &agent, .type = "SOCKET", .help = "The socket"},
+                  {.name = "--json", .value = &json, .help = "Print JSON"},
+                  {.name = "--version", .help = "Print the version"},
+                  {.name = "-h,--help", .help = "Print this text"}},
+      .verbs = {
+          {.name = "put",
+           .text = "Store an object\n\nIn the pool.",
+           .footer = "EXAMPLES\n  tool put k",
+           .options = {{.name = "KEY", .value = &key, .help = "The key", .required = true},
+                       {.name = "--count",
+                        .value = &count,
+                        .type = "COUNT",
+                        .help = "How many",
+                        .range = {{1, 9}}},
+                       {.name = "--sizes", .value = &sizes, .help = "The sizes"},
+                       {.name = "-a,--all", .value = &all, .help = "All", .excludes = {"--count"}},
+                       {.name = "--pin",
+                        .value = &pin,
+                        .help = "Keep the object",
+                        .choices = {"soft", "hard"}}},
+           .run = [] {}},
+          {.name = "segment",
+           .text = "The pool's memory",
+           .verbs = {{.name = "list", .text = "List them", .run = [] {}},
+                     {.name = "resize", .text = "Change the user's size", .run = [] {}}}},
+          {.name = "completion",
+           .text = "Print a script",
+           .options = {{.name = "SHELL",
+                        .value = &shell,
+                        .help = "The shell",
+                        .choices = {"bash", "zsh"}}},
+           .run = [] {}},
+      }};
 
-  Program() {
-    app.formatter(std::make_shared<ManualFormatter>());
-    app.add_option("--agent", agent, "Whose socket")->type_name("SOCKET");
-    app.add_flag("--json", json, "Print JSON");
-    CLI::App* put = app.add_subcommand("put", "Store an object\n\nIn the pool.");
-    put->add_option("KEY", key, "The key")->required();
-    put->add_option("--pin", pin, "Keep it")
-        ->check(CLI::IsMember({"soft", "hard"}))
-        ->type_name("KIND");
-    put->footer("EXAMPLES\n  tool put k");
-    CLI::App* segment = app.add_subcommand("segment", "The pool's memory");
-    segment->require_subcommand(1);
-    segment->add_subcommand("list", "List them");
-    segment->add_subcommand("resize", "Change the user's size");
-    CLI::App* completion = app.add_subcommand("completion", "Print a script");
-    completion->add_option("SHELL", shell, "Which")->check(CLI::IsMember({"bash", "zsh"}));
-    for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) verb->fallthrough();
-    app.require_subcommand(0, 1);
+  // What the program prints to standard error for this command line.
+  std::string run(const std::vector<std::string>& words) {
+    testing::internal::CaptureStderr();
+    exit_code = run_command_line(verb, context, words);
+    return testing::internal::GetCapturedStderr();
   }
-
-  Failure parse_failure(const std::string& line) {
-    try {
-      app.parse(line);
-    } catch (const CLI::ParseError& error) {
-      return explain_parse_error(app, error);
-    }
-    return {"", ""};
+  std::string page(const std::vector<std::string>& words) {
+    testing::internal::CaptureStdout();
+    exit_code = run_command_line(verb, context, words);
+    return testing::internal::GetCapturedStdout();
   }
+  int exit_code = -1;
 };
 
 // Bash's offers for the last of the words.
 std::string offered(const std::vector<std::string>& words) {
   const Program program;
   const std::string path = testing::TempDir() + "mcctl-completion." + std::to_string(getpid());
-  std::ofstream(path) << bash_completion(program.app);
+  std::ofstream(path) << bash_completion(program.verb);
   std::string command = "bash -c 'source " + path + "; COMP_WORDS=(tool";
   for (const std::string& word : words) command += " \"" + word + "\"";
   command += "); COMP_CWORD=" + std::to_string(words.size()) + "; _tool; echo \"${COMPREPLY[@]}\"'";
@@ -70,21 +93,6 @@ std::string offered(const std::vector<std::string>& words) {
   unlink(path.c_str());
   while (!out.empty() && out.back() == '\n') out.pop_back();
   return out;
-}
-
-TEST(CtlCompletion, TreeHoldsVerbsOptionsAndChoices) {
-  const Program program;
-  const std::vector<Command> tree = command_tree(program.app);
-  ASSERT_EQ(tree.size(), 6u);
-  EXPECT_EQ(tree[0].verbs, (std::vector<std::string>{"put", "segment", "completion"}));
-  EXPECT_EQ(tree[1].path, "put");
-  EXPECT_EQ(tree[1].help, "Store an object");
-  EXPECT_EQ(tree[3].path, "segment list");
-  EXPECT_EQ(tree[5].choices, (std::vector<std::string>{"bash", "zsh"}));
-  const CommandOption& pin = tree[1].options.back();
-  EXPECT_EQ(pin.names, (std::vector<std::string>{"--pin"}));
-  EXPECT_TRUE(pin.takes_value);
-  EXPECT_EQ(pin.choices, (std::vector<std::string>{"soft", "hard"}));
 }
 
 TEST(CtlCompletion, BashOffersVerbsAtEveryDepth) {
@@ -107,10 +115,10 @@ TEST(CtlCompletion, BashOffersTheFixedValuesOfAnOptionAndLeavesOthersToFiles) {
 
 TEST(CtlCompletion, ZshAndFishScriptsNameEveryVerb) {
   const Program program;
-  const std::string zsh = zsh_completion(program.app);
+  const std::string zsh = zsh_completion(program.verb);
   EXPECT_TRUE(zsh.starts_with("#compdef tool\n"));
   EXPECT_NE(zsh.find("'resize:Change the user'\\''s size'"), std::string::npos);
-  const std::string fish = fish_completion(program.app);
+  const std::string fish = fish_completion(program.verb);
   EXPECT_NE(fish.find("complete -c tool -n '__tool_at \"/segment\"' -f -a resize -d "
                       "'Change the user\\'s size'"),
             std::string::npos);
@@ -119,39 +127,74 @@ TEST(CtlCompletion, ZshAndFishScriptsNameEveryVerb) {
 
 TEST(CtlHelp, PageHasTheSectionsOfAManualPage) {
   Program program;
-  const std::string page = program.app.get_subcommand("put")->help("tool");
+  const std::string page = program.page({"put", "--count", "7", "--help"});
+  EXPECT_EQ(program.exit_code, kExitOk);
   for (const char* part :
        {"NAME\n  tool put - store an object\n", "SYNOPSIS\n  tool put [OPTION]... KEY\n",
-        "DESCRIPTION\n  In the pool.\n", "OPTIONS\n  KEY\n", "--pin KIND:{soft,hard}",
+        "DESCRIPTION\n  In the pool.\n", "OPTIONS\n  KEY\n", "--pin {soft,hard}",
+        "  --count COUNT\n        How many (1 to 9; default: 5)\n", "  -a, --all\n",
         "GLOBAL OPTIONS\n  --agent SOCKET\n", "EXAMPLES\n  tool put k\n"}) {
     EXPECT_NE(page.find(part), std::string::npos) << part << "\nis not in\n" << page;
   }
+  EXPECT_EQ(Program().page({"help", "put"}), Program().page({"put", "-h"}));
 }
 
 TEST(CtlHelp, MistypedVerbIsAnsweredWithTheNearest) {
-  const Failure failure = Program().parse_failure("putt k");
-  EXPECT_EQ(failure.cause, "there is no verb 'putt'");
-  EXPECT_EQ(failure.remedy, "tool put");
+  Program program;
+  EXPECT_EQ(program.run({"putt", "k"}), "mcctl: there is no verb 'putt'\n  try: tool put\n");
+  EXPECT_EQ(program.exit_code, kExitUsage);
 }
 
 TEST(CtlHelp, MistypedVerbBelowAVerbIsAnsweredToo) {
-  const Failure failure = Program().parse_failure("segment resiz");
-  EXPECT_EQ(failure.cause, "there is no verb 'resiz'");
-  EXPECT_EQ(failure.remedy, "tool segment resize");
+  EXPECT_EQ(Program().run({"segment", "resiz"}),
+            "mcctl: segment: there is no verb 'resiz'\n  try: tool segment resize\n");
+}
+
+TEST(CtlHelp, MissingVerbIsNamed) {
+  EXPECT_EQ(Program().run({}), "mcctl: a verb is missing\n  try: tool --help\n");
+  EXPECT_EQ(Program().run({"segment"}),
+            "mcctl: segment: a verb is missing\n  try: tool segment --help\n");
 }
 
 TEST(CtlHelp, MistypedOptionIsAnsweredWithTheNearestOfVerbOrProgram) {
-  EXPECT_EQ(Program().parse_failure("put k --pni soft").remedy, "--pin");
-  EXPECT_EQ(Program().parse_failure("put k --jsn").remedy, "--json");
+  EXPECT_NE(Program().run({"put", "k", "--pni", "soft"}).find("try: --pin"), std::string::npos);
+  EXPECT_NE(Program().run({"put", "k", "--jsn"}).find("try: --json"), std::string::npos);
 }
 
 TEST(CtlHelp, MissingArgumentIsNamed) {
-  EXPECT_NE(Program().parse_failure("put").cause.find("KEY"), std::string::npos);
+  EXPECT_EQ(Program().run({"put"}), "mcctl: put: KEY is required\n  try: tool put --help\n");
+  EXPECT_EQ(Program().run({"put", "k", "--pin"}),
+            "mcctl: put: --pin needs a value\n  try: tool put --help\n");
+}
+
+TEST(CtlHelp, ValueThatIsNotAllowedIsAnsweredWithTheAllowedOnes) {
+  const auto answer = [](const std::string& option, const std::string& value) {
+    const std::string text = Program().run({"put", "k", option, value});
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_EQ(answer("--pin", "x"), "mcctl: put: --pin: x is not one of soft, hard");
+  for (const std::string value : {"0", "10", "-1", "x", "1x", "99999999999"}) {
+    EXPECT_EQ(answer("--count", value),
+              "mcctl: put: --count: " + value + " is not a whole number from 1 to 9");
+  }
+  EXPECT_EQ(answer("--count", "9"), "");
+}
+
+TEST(CtlHelp, OptionsThatExcludeEachOtherAreRefused) {
+  EXPECT_NE(Program().run({"put", "k", "--all", "--count", "2"}).find("excludes"),
+            std::string::npos);
+}
+
+TEST(CtlHelp, ListOptionTakesOneWordAndSplitsItAtCommas) {
+  Program program;
+  EXPECT_EQ(program.run({"put", "--sizes", "1,2", "k"}), "");
+  EXPECT_EQ(program.sizes, (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(program.key, "k");
 }
 
 TEST(CtlHelp, KeyThatReadsLikeAVerbIsAKey) {
   Program program;
-  EXPECT_EQ(program.parse_failure("put segment --json").cause, "");
+  EXPECT_EQ(program.run({"put", "segment", "--json"}), "");
   EXPECT_EQ(program.key, "segment");
   EXPECT_TRUE(program.json);
 }
