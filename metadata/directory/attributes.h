@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the directory remembers about an object beside its size, and how it is one byte,
-//   in a slot of the table and on the wire.
-// Threads: any; values. Trusts: nothing: what is not valid() has no byte, and other bytes give what
-//   is not valid().
+// What it is: an object's attributes in the directory (besides its size), and their encoding as one
+//   byte in a slot of the table and on the wire.
+// Threads: any; values.
+// Trusts: nothing. Attributes that are not valid() have no byte. An unknown byte gives attributes
+//   that are not valid().
 #pragma once
 
 #include <array>
@@ -17,12 +18,13 @@ enum class Pin : std::uint8_t { kNone = 0, kSoft = 1, kHard = 2 };
 struct Attributes {
   Pin pin = Pin::kNone;
   bool grouped = false;
-  // Striped: each holder has a part of the object's stripes, or several; all parts together are all
-  // of them. The size is that of the whole. Its pin is its holders' affair, and none here.
+  // Striped: each holder has one or more parts of the object's stripes, and all parts together are
+  // the object. The size is the whole object's. Holders keep the pin of a striped object; here it
+  // is none.
   bool striped = false;
-  std::uint8_t replicas = 1;  // wanted, 1 to 8; if striped, of each part
-  std::uint8_t parts = 0;     // striped only: how many there are, 1 to most_parts()
-  std::uint8_t part = 0;      // and which of them the holder has
+  std::uint8_t replicas = 1;  // wanted, 1 to 8; if striped, for each part
+  std::uint8_t parts = 0;  // striped only: number of parts, 1 to most_parts()
+  std::uint8_t part = 0;  // striped only: the holder's part
 
   bool operator==(const Attributes&) const = default;
 };
@@ -30,8 +32,8 @@ struct Attributes {
 inline constexpr std::uint8_t kMaxReplicas = 8;
 inline constexpr std::uint8_t kMaxParts = 16;
 
-// Of an object of which each part is to have so many holders: 16, 8, 4 or 2, so that they are not
-// more than 16 in all, and attributes fit in a byte. REQUIRES: 1 to kMaxReplicas.
+// The most parts of an object with this many replicas of each part: 16, 8, 4 or 2. So an object has
+// at most 16 parts' holders, and attributes fit in a byte. REQUIRES: 1 to kMaxReplicas.
 constexpr std::uint8_t most_parts(std::uint8_t replicas) {
   return static_cast<std::uint8_t>(kMaxParts / std::bit_ceil(replicas));
 }
@@ -48,10 +50,10 @@ constexpr bool valid(Attributes attributes) {
 }
 
 // Attributes as a byte.
-//   0 … 119    bits: pin 2, grouped 1, 0, replicas - 1: 3; where these say nothing that is valid,
-//              striped, with more than one replica: of two replicas those of one part, of two
-//              parts …; of three …
-//   120 … 255  striped, one replica: of one part; of two parts the first, the second; of three …
+//   0 … 119    bits: pin 2, grouped 1, 0, replicas - 1: 3. Codes that are not valid this way mean
+//              striped with more than one replica: for two replicas the part of one part, the parts of two
+//              parts …; then for three replicas …
+//   120 … 255  striped, one replica: the part of one part; the first and the second of two parts; …
 class AttributeCodes {
  public:
   constexpr AttributeCodes() {
@@ -75,7 +77,7 @@ class AttributeCodes {
     }
     return of_parts_[attributes.replicas - 1u][attributes.parts - 1u][attributes.part];
   }
-  // Of a byte that pack() does not give: attributes that are not valid.
+  // A byte that pack() never returns gives attributes that are not valid.
   [[nodiscard]] constexpr const Attributes& unpack(std::uint8_t byte) const {
     return of_byte_[byte];
   }
@@ -93,7 +95,7 @@ class AttributeCodes {
     while (code < of_byte_.size() && valid(of_byte_[code])) ++code;
     return code;
   }
-  // All parts of an object in so many, from that code on. Returns the code behind them.
+  // Assigns codes to all parts of an object with this many parts. Returns the next free code.
   constexpr unsigned add(std::uint8_t parts, std::uint8_t replicas, unsigned code) {
     for (std::uint8_t part = 0; part < parts; ++part) {
       Attributes attributes;

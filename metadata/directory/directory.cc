@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys: publish, locate, remove.
+// Directory: publish, locate and remove keys.
 #include "metadata/directory/directory.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace mc::metadata {
 
 namespace {
 
-// A batch is looked at in pieces: three rounds over this many keys, so that their cache misses are
-// under way together and still in the first-level cache when they are needed.
+// A batch is processed in pieces of this many keys, in three rounds. So the cache misses of a piece
+// overlap, and the lines are still in the first-level cache when the next round needs them.
 constexpr std::size_t kPiece = 64;
 
 bool valid(const PublishItem& item) {
@@ -89,14 +89,15 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   if (known.tombstone != nullptr && item.version <= known.tombstone->version) {
     const std::uint64_t buried = known.tombstone->version;
     if (item.version == buried) return too_old_for(buried, Verdict::kRemoved);
-    // What has replaced that one is later than this, whatever has become of it since.
+    // The replacing version is later than this version, whatever became of the replacing version
+    // since.
     const bool replaced = static_cast<Burial>(known.tombstone->attributes()) == Burial::kReplaced;
     const bool stale = replaced && item.what == PublishItem::What::kHolds;
     return too_old_for(buried, stale ? Verdict::kStale : Verdict::kBehind);
   }
   const bool held = known.holder_count != 0;
   const bool creates = item.what == PublishItem::What::kCreates;
-  // To what nobody can read no put gives way: it may never become whole.
+  // A create does not yield to an incomplete striped object, which may never become readable.
   if (held && creates && !known.whole() && item.version < known.version) {
     return too_old_for(known.version, Verdict::kBehind);
   }
@@ -105,14 +106,14 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   if (held && !joins && creates && known.whole()) return Verdict::kStale;
   const bool same_object = item.bytes == known.bytes && item.attributes.parts == known.parts;
   if (joins && !same_object) return Verdict::kInvalid;
-  // A version that others hold was told in time by somebody.
+  // Accept a version with other holders: at least one holder published this version in time.
   if (!joins &&
       (batch.may_have_missed || tombstones_.uncertain(batch.removals_seen, item.version))) {
     return too_old_for(tombstones_.forgotten_version(), Verdict::kUncertain);
   }
   if (held && !joins) {
     supersede(item.hash, self, answer.drops);
-    // A tombstone may have come in between.
+    // supersede() may have added a tombstone.
     known = look_up(item.hash, self, part);
   }
   const Slot slot =
@@ -128,14 +129,14 @@ Verdict Directory::publish(Node& node, const PublishItem& item, const Batch& bat
   return table_.insert(slot) != nullptr ? Verdict::kAccepted : Verdict::kFull;
 }
 
-// Forgets what is held of a key. Should its new holder die, a late word of the old version must
-// not bring it back, so that is buried.
+// Forgets all holders of a key. The old version gets a tombstone. Otherwise a late publish could
+// bring the old version back after the new holder's death.
 void Directory::supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drops) {
   const std::size_t before = drops.size();
   table_.for_key(hash, [&](Slot& slot) {
     const NodeIndex holder = sessions_.node_of(slot.session());
     if (holder >= Sessions::kMaxNodes) return;
-    // The new holder drops by itself what it replaces.
+    // The new holder itself drops the version that it replaces.
     if (holder != by) drops.push_back({hash, slot.version, nodes_[holder].id});
     table_.erase(slot);
   });
@@ -144,7 +145,7 @@ void Directory::supersede(KeyHash hash, NodeIndex by, std::vector<Holding>& drop
 
 Verdict Directory::withdraw(const Node& node, const PublishItem& item) {
   const Known known = look_up(item.hash, index_of(node), item.attributes.part);
-  // Another version is another object: an offered copy stays when a put of the key is refused.
+  // Another version is another object: an offered copy stays if a put of the key is refused.
   if (known.own == nullptr || known.own->version != item.version) return Verdict::kNotHeld;
   table_.erase(*known.own);
   return Verdict::kAccepted;
@@ -179,7 +180,7 @@ void Directory::locate(std::span<const KeyHash> keys, LocateAnswer& answer) cons
         found.attributes = unpack(slot.attributes());
         parts_held |= 1u << found.attributes.part;
         const NodeId node = nodes_[holder].id;
-        // It may have several parts.
+        // A holder may have several parts.
         const auto known = std::span(answer.holders).subspan(found.first_holder);
         if (!found.attributes.striped || std::ranges::find(known, node) == known.end()) {
           answer.holders.push_back(node);
@@ -247,13 +248,13 @@ void Directory::bury(std::span<const RemoveItem> removed) {
   }
 }
 
-// From now on this version and those before it are refused for the key.
+// From now on the directory refuses this version and earlier versions of the key.
 void Directory::bury(KeyHash hash, std::uint64_t version, Burial why) {
   ++removal_;
   if (tombstones_.full() && tombstones_.count() != 0) {
     const Tombstones::Mark mark = tombstones_.oldest();
     const Known known = look_up(mark.hash, Sessions::kNobody);
-    // Removed once more since then: the later mark stands for both.
+    // The key was removed again since; the later mark stands for both removals.
     if (known.tombstone != nullptr && known.tombstone->bytes() == tombstone_payload(mark.removal)) {
       tombstones_.forgot(mark.removal, known.tombstone->version);
       table_.erase(*known.tombstone);
@@ -270,7 +271,7 @@ void Directory::bury(KeyHash hash, std::uint64_t version, Burial why) {
   const Slot slot = Slot::make(hash, version, tombstone_payload(removal_),
                                static_cast<std::uint8_t>(why), Sessions::kTombstoneSession);
   if (tombstones_.full() || table_.insert(slot) == nullptr) {
-    // No place to remember it: as if it had been forgotten at once.
+    // No room for a tombstone, so this removal counts as forgotten at once.
     tombstones_.forgot(removal_, version);
     return;
   }

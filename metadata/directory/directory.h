@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: who holds what, in a master's memory: key hash to holders. Soft state: agents know
-//   what they hold and tell it; a directory that starts empty is filled by their reports.
-//   A pure state machine: no clock, no I/O, no threads; the same calls give the same answers.
-// Threads: one. Owns: all its memory. No call moves more than a batch's share of it.
-// Trusts: nothing of a batch: sizes, versions, attributes and the position in the stream are
-//   checked. That a member tells the truth about what it holds is trusted.
+// What it is: the map from key hash to holders, in a master's memory. The state is soft: agents
+//   know and report the objects that they hold, so reports fill an empty directory. The directory
+//   is a pure state machine: no clock, no I/O, no threads; the same calls give the same answers.
+// Threads: one.
+// Owns: all its memory. No call moves more of a resizing table than its batch pays for.
+// Trusts: nothing in a batch. Sizes, versions, attributes and the position in the stream are
+//   checked. The directory trusts members to tell the truth about the objects that they hold.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -29,69 +30,73 @@ class Directory {
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
 
-  // Nodes. A node is a member from expect() or join() on; until its report is complete, misses are
-  // kRecovering. All are O(1) whatever the node held.
+  // Nodes. A node is a member from expect() or join() on. Until its report is complete, misses are
+  // kRecovering. Each call is O(1), however many objects the node held.
 
-  // A member that is known (from the cluster store) and has not been heard yet. Errors: MC_BUSY.
+  // A member that the cluster store names and that has not joined yet. Errors: MC_BUSY.
   Status expect(NodeId node);
-  // A newer incarnation ends all that an older one held; the same one, reconnecting, keeps it until
-  // its report says otherwise. Errors: MC_INVALID_ARGUMENT for an older incarnation, MC_BUSY when
-  // there are too many nodes.
+  // A newer incarnation ends all entries of an older incarnation. If the same incarnation
+  // reconnects, its entries stay until the report says otherwise. Errors: MC_INVALID_ARGUMENT for
+  // an older incarnation, MC_BUSY if there are too many nodes.
   Status join(NodeId node, Incarnation incarnation);
-  // The node is gone, and what it held with it. False: it is unknown, or a newer incarnation.
+  // Removes the node and its entries. False: the node is unknown, or a newer incarnation has
+  // joined.
   bool leave(NodeId node, Incarnation incarnation);
 
-  // Streams. Each message of a node has the next sequence number, from 1; a repeated one is
-  // acknowledged and ignored, a gap asks for a report.
+  // Streams. Each message of a node has the next sequence number, from 1. A repeated message is
+  // acknowledged and ignored. A gap is answered with kReportNeeded.
 
-  // A report names everything the node holds, by apply(); it may begin at any higher number.
+  // A report names every object of the node, by apply(). A report may begin at any higher sequence
+  // number.
   StreamAnswer begin_report(StreamPosition position);
-  // What the report did not name is forgotten, in O(1).
+  // Forgets all entries that the report did not name, in O(1).
   StreamAnswer end_report(StreamPosition position);
-  // Applies up to MC_MAX_BATCH_ITEMS changes. answer's memory is used again.
+  // Applies up to MC_MAX_BATCH_ITEMS changes. Reuses the memory of `answer`.
   void apply(const Batch& batch, BatchAnswer& answer);
 
-  // Holders of up to MC_MAX_BATCH_ITEMS keys. answer's memory is used again.
+  // Finds the holders of up to MC_MAX_BATCH_ITEMS keys. Reuses the memory of `answer`.
   void locate(std::span<const KeyHash> keys, LocateAnswer& answer) const;
-  // Without holders: nobody holds it.
+  // All that is known of one key. A key without holders has none in the result.
   [[nodiscard]] KeyView about(KeyHash hash) const;
-  // Forgets keys and says whom to tell; their versions stay refused: README.md, "Removal".
+  // Forgets keys, names the holders to notify, and refuses the removed versions: PROTOCOL.md,
+  // "Removal".
   void remove(std::span<const RemoveItem> items, RemoveAnswer& answer);
 
-  // What another directory has removed is refused here as well.
+  // Refuses removals of another directory here as well.
   void bury(std::span<const RemoveItem> removed);
-  // The node is told to let go of it, and counts as its holder no more. Not refused: should the
-  // order be lost with its link, the report after it names the object again.
+  // The node is ordered to drop the object and no longer counts as a holder. The version stays
+  // welcome: if the order is lost with its link, the next report names the object again.
   void release(const Holding& holding);
 
-  // A number for a removal that agents find by themselves: by a pattern over the keys' text.
+  // A number for a removal that agents carry out by matching the keys' text against a pattern.
   std::uint64_t number_removal() { return ++removal_; }
 
-  // Erases what the dead left behind, in so many buckets of fifteen; to be called now and then
-  // while unswept() is not 0, and while resizing().
+  // Erases entries of closed sessions in the next `buckets` buckets (15 slots each). Call this from
+  // time to time while unswept() is not 0, and while resizing().
   void sweep(std::uint64_t buckets) { table_.sweep(buckets); }
   [[nodiscard]] std::uint64_t unswept() const { return sessions_.dead_slots(); }
   [[nodiscard]] bool resizing() const { return table_.resizing(); }
 
-  // Visits the keys of the next few buckets: use(const KeyView&). Start at 0 and go on with what
-  // is returned; a key that is there all the time is visited once. nullopt: that was all.
+  // Visits the keys of the next buckets: use(const KeyView&). Start at 0 and continue with the
+  // returned position. A key that stays in the table is visited once. nullopt: the walk is
+  // complete.
   template <typename Use>
   std::optional<std::uint64_t> walk(std::uint64_t position, std::uint64_t buckets, Use use) const;
 
   [[nodiscard]] bool recovering() const { return reports_missing_ != 0; }
   [[nodiscard]] std::vector<NodeCounts> nodes() const;
-  // Live ones.
+  // Live entries.
   [[nodiscard]] std::uint64_t entry_count() const {
     return table_.count() - tombstone_count() - unswept();
   }
-  // Of one node, also those that a report under way has not confirmed yet.
+  // Entries of one node, including entries that a running report has not confirmed yet.
   [[nodiscard]] std::uint64_t entry_count(NodeId node) const;
   [[nodiscard]] std::uint64_t tombstone_count() const {
     return sessions_.counts(Sessions::kTombstoneSession).entries;
   }
-  // Entries a resize could not keep; 0 unless hashes are forged.
+  // Entries that a resize had to drop. The count is 0 unless hashes are forged.
   [[nodiscard]] std::uint64_t lost() const { return table_.lost(); }
-  // The number of the latest removal; agents give it back in Batch::removals_seen.
+  // The number of the latest removal. Agents return this number in Batch::removals_seen.
   [[nodiscard]] std::uint64_t removal() const { return removal_; }
   [[nodiscard]] std::uint64_t memory_bytes() const;
 
@@ -99,23 +104,23 @@ class Directory {
   struct Node {
     NodeId id = kNoNode;
     Incarnation incarnation = 0;
-    std::uint64_t sequence = 0;  // the last one applied
+    std::uint64_t sequence = 0;  // the last applied number
     ReportState report = ReportState::kAwaited;
     bool joined = false;
-    SessionId session = 0;            // what is published goes here
-    std::optional<SessionId> before;  // while a report comes in: what was known until then
+    SessionId session = 0;  // the session of new publishes
+    std::optional<SessionId> before;  // while a report runs: the session of the earlier entries
   };
-  // Why a version is refused; a tombstone's attributes.
+  // Why a version is refused. Stored as a tombstone's attributes.
   enum class Burial : std::uint8_t { kRemoved, kReplaced };
-  // What the table says about one key, as far as publishing it needs to know.
+  // The table's content about one key, as publish() needs it.
   struct Known {
     Slot* own = nullptr;
     Slot* tombstone = nullptr;
-    unsigned holder_count = 0;  // a holder of several parts counts with each
-    std::uint64_t version = 0;  // of the holders, all the same
+    unsigned holder_count = 0;  // a holder of several parts counts with each part
+    std::uint64_t version = 0;  // the one version of all holders
     std::uint64_t bytes = 0;
-    std::uint8_t parts = 0;        // 0: it is not striped
-    std::uint32_t parts_held = 0;  // a bit for each; fewer are no object that anybody can read
+    std::uint8_t parts = 0;  // 0: the object is not striped
+    std::uint32_t parts_held = 0;  // a bit for each part; the object is readable only with all bits
     bool whole() const {
       return holder_count != 0 && (parts == 0 || parts_held == (1u << parts) - 1);
     }
@@ -129,10 +134,10 @@ class Directory {
   Result<Node*> make_node(NodeId id);
   void close_sessions(Node& node);
   void set_report(Node& node, ReportState state);
-  // kApplied: go on.
+  // kApplied: the caller may continue.
   StreamAnswer check(StreamPosition position, Node*& node);
 
-  // part: of the node's own slots, that for this part of a striped object; else 0.
+  // part: selects the node's own slot of this part of a striped object; else 0.
   Known look_up(KeyHash hash, NodeIndex node, std::uint8_t part = 0);
   Verdict publish(Node& node, const PublishItem& item, const Batch& batch, BatchAnswer& answer);
   Verdict withdraw(const Node& node, const PublishItem& item);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nodes, their sessions and their reports.
+// Directory: nodes, their sessions and their reports.
 #include <algorithm>
 
 #include "metadata/directory/directory.h"
@@ -121,7 +121,7 @@ StreamAnswer Directory::begin_report(StreamPosition position) {
   const std::optional<SessionId> session = sessions_.open(index_of(*node));
   if (!session.has_value()) return StreamAnswer::kBusy;
   if (node->before.has_value()) {
-    // The report before was cut off: what it named is named again now.
+    // The earlier report was cut off. The new report names its objects again.
     sessions_.close(node->session);
   } else {
     node->before = node->session;

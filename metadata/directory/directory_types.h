@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what goes into the directory and what comes out of it.
+// What it is: the inputs and outputs of the directory.
 // Threads: values.
 #pragma once
 
@@ -15,20 +15,20 @@
 
 namespace mc::metadata {
 
-// Of one key: replicas, and copies of hot objects. Of a striped one each part counts.
+// Holders of one key: replicas, and copies of hot objects. Each part of a striped object counts.
 inline constexpr unsigned kMaxHolders = 32;
-static_assert(kMaxParts < kMaxHolders);  // so that one can be moved
+static_assert(kMaxParts < kMaxHolders);  // leaves room to move a part
 
 struct DirectoryOptions {
   std::uint64_t max_entries = 64ull << 20;  // (key, holder) pairs; 40 to 54 bytes each
   std::uint64_t max_tombstones = 1ull << 20;
   std::uint32_t max_nodes = 4096;
-  // Removals are numbered from here. A master that takes over starts above all that its forerunner
-  // gave out; metadata/master keeps a mark of that in the cluster store.
+  // Removals are numbered from here. A new leader starts above all numbers of earlier leaders;
+  // metadata/master keeps a mark in the cluster store.
   std::uint64_t first_removal = 1;
 };
 
-// Where a message stands in its node's stream.
+// The place of a message in its node's stream.
 struct StreamPosition {
   NodeId node = kNoNode;
   Incarnation incarnation = 0;
@@ -37,23 +37,23 @@ struct StreamPosition {
 
 enum class StreamAnswer : std::uint8_t {
   kApplied,
-  kDuplicate,         // had come before: acknowledged, nothing changed
-  kReportNeeded,      // a gap, or no report yet: begin one
+  kDuplicate,  // repeated: acknowledged, nothing changed
+  kReportNeeded,  // a gap, or no report yet: begin a report
   kUnknownNode,       // not a member: join first
   kStaleIncarnation,  // a newer incarnation of the node has joined
   kTooManyItems,      // more than MC_MAX_BATCH_ITEMS
-  kBusy,              // no session free until more is swept: try again
+  kBusy,  // all sessions are in use until more is swept: try again
 };
 
 struct PublishItem {
   enum class What : std::uint8_t {
     kHolds,    // the node holds this object
-    kDropped,  // it no longer does: evicted, moved away. Other holders stay
-    kCreates,  // holds it, and nobody may hold another version: else kStale, whichever is newer
+    kDropped,  // the node no longer holds the object: evicted or moved away. Other holders stay
+    kCreates,  // the node holds the object; kStale if another version has a holder, newer or older
   };
   KeyHash hash;
-  // Names one completed put of the key: of two, the later one's is greater, and it is the same at
-  // every holder.
+  // Names one completed put of the key. A later put has a greater version. All holders of a put
+  // have the same version.
   std::uint64_t version = 0;
   std::uint64_t bytes = 1;  // 1 to MC_MAX_OBJECT_BYTES
   Attributes attributes;
@@ -62,28 +62,29 @@ struct PublishItem {
 
 struct Batch {
   StreamPosition position;
-  // The latest removal number the node had heard when the oldest of these changes was begun.
+  // The latest removal number that the node had heard when the oldest of these changes began.
   std::uint64_t removals_seen = 0;
   std::span<const PublishItem> items;
-  // Besides, there were removals that it had not heard and nobody knows any more.
+  // There were also removals that the node had not heard and that no master can name any more.
   bool may_have_missed = false;
 };
 
 enum class Verdict : std::uint8_t {
   kAccepted,
-  kStale,        // a newer version is known, or to kCreates any other: drop yours
-  kRemoved,      // this version was removed: drop it
-  kUncertain,    // it may have been removed so long ago that nobody remembers: drop it
-  kFull,         // back-pressure: the directory is full; keep the object, publish it again later
+  kStale,  // a newer version is known, or for kCreates any other version: drop the object
+  kRemoved,  // this version was removed: drop the object
+  // this version may have been removed, so long ago that no record is left: drop the object
+  kUncertain,
+  kFull,  // back-pressure: the directory is full; keep the object, publish it again later
   kHoldersFull,  // the key has kMaxHolders holders: do not keep this copy
-  kInvalid,      // impossible size or attributes, or another size than other holders say
-  kNotHeld,      // to kDropped: nothing to forget
-  // Older than a version that was removed. Drop it, unless it is a put that no master has ever
-  // taken: that is younger than the removal and has a slow clock, and needs a later version.
+  kInvalid,  // impossible size or attributes, or a size that differs from other holders'
+  kNotHeld,  // for kDropped: there was no entry
+  // Older than a removed version. Drop the object, unless no master has ever accepted this put.
+  // Then the put is younger than the removal but has a slow clock, and needs a later version.
   kBehind,
 };
 
-// Somebody to be told to drop an object.
+// An order for a holder to drop an object.
 struct Holding {
   KeyHash hash;
   std::uint64_t version = 0;
@@ -93,15 +94,15 @@ struct Holding {
 
 struct BatchAnswer {
   StreamAnswer stream = StreamAnswer::kUnknownNode;
-  std::vector<Verdict> verdicts;    // one an item, when kApplied
-  std::vector<Holding> drops;       // older versions that a newer one has replaced
-  std::uint64_t refused_up_to = 0;  // the latest version that some item was too old for
+  std::vector<Verdict> verdicts;  // one an item, if kApplied
+  std::vector<Holding> drops;  // older versions that a newer version has replaced
+  std::uint64_t refused_up_to = 0;  // the latest version that refused an older item
 };
 
 enum class Lookup : std::uint8_t {
   kFound,
   kMiss,
-  kRecovering,  // not known, but not all reports are in: wait or say so
+  kRecovering,  // unknown, but not all reports are complete: wait, or say so
 };
 
 struct Located {
@@ -111,13 +112,13 @@ struct Located {
   std::uint32_t holder_count = 0;
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
-  std::uint8_t missing_parts = 0;  // of a striped object: how many of its parts nobody holds
-  // Nothing of it is missing: it can be read.
+  std::uint8_t missing_parts = 0;  // of a striped object: number of parts without a holder
+  // No part is missing, so the object is readable.
   [[nodiscard]] bool whole() const { return state == Lookup::kFound && missing_parts == 0; }
 };
 
 struct LocateAnswer {
-  std::vector<Located> keys;    // one for each asked; of a striped object the part means nothing
+  std::vector<Located> keys;  // one for each key asked; of a striped object the part has no meaning
   std::vector<NodeId> holders;  // each once
   [[nodiscard]] std::span<const NodeId> holders_of(const Located& key) const {
     return std::span(holders).subspan(key.first_holder, key.holder_count);
@@ -126,7 +127,7 @@ struct LocateAnswer {
 
 struct RemoveItem {
   KeyHash hash;
-  std::uint64_t up_to_version = UINT64_MAX;  // a newer one stays
+  std::uint64_t up_to_version = UINT64_MAX;  // a newer version stays
 };
 
 struct RemoveAnswer {
@@ -149,16 +150,16 @@ struct KeyView {
   KeyHash hash;
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
-  Attributes attributes;  // replicas: the most that any holder says; the part means nothing
+  Attributes attributes;  // replicas: the highest of all holders; the part has no meaning
   unsigned holder_count = 0;
   std::array<NodeId, kMaxHolders> holders{};
-  // Which parts each of them has, a bit for each; what is not striped is one part.
+  // The parts of each holder, a bit for each. An object that is not striped is one part.
   std::array<std::uint16_t, kMaxHolders> parts{};
   [[nodiscard]] std::span<const NodeId> all_holders() const {
     return std::span(holders).first(holder_count);
   }
   [[nodiscard]] unsigned part_count() const { return attributes.striped ? attributes.parts : 1u; }
-  // About as much as one part is.
+  // The approximate size of one part.
   [[nodiscard]] std::uint64_t part_bytes() const { return (bytes - 1) / part_count() + 1; }
   [[nodiscard]] std::vector<NodeId> holders_of(unsigned part) const {
     std::vector<NodeId> found;

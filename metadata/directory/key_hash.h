@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the name a key has in the directory: 128 bits of XXH3 over namespace and key, keyed
-//   by the cluster's secret. Agents compute it; the master never sees a key's text.
-//   Keyed, so that whoever may choose keys but does not know the secret cannot aim them at one
-//   bucket or let two keys collide. XXH3 is no cryptographic code: a member of the cluster, which
-//   knows the secret, could; members are trusted to that extent, and tables bound the harm.
-// Threads: any; KeyHasher is not changed after its making. Trusts: nothing, any bytes are a key.
+// What it is: a key's name in the directory: 128 bits of XXH3 over namespace and key, keyed by the
+//   cluster's secret. Agents compute the hash. The master never sees a key's text. Without the
+//   secret, a chooser of keys cannot aim keys at one bucket or make two keys collide. XXH3 is not
+//   cryptographic, so a cluster member, which knows the secret, could do both. Members are trusted
+//   not to, and limits of the tables bound the harm.
+// Threads: any; KeyHasher is constant after construction.
+// Trusts: nothing. Any bytes are a key.
 #pragma once
 
 #include <array>
@@ -21,8 +22,8 @@
 
 namespace mc::metadata {
 
-// hi's top bits choose the partition (partition.h), lo the bucket, so that a master with few partitions still
-// fills its table evenly.
+// The top bits of hi choose the partition (partition.h), lo chooses the bucket. So a master with
+// few partitions still fills its table evenly.
 struct KeyHash {
   std::uint64_t hi = 0;
   std::uint64_t lo = 0;
@@ -36,8 +37,8 @@ class KeyHasher {
                         cluster_secret.size());
   }
 
-  // The namespace goes in through its own hash, so that no pair (namespace, key) equals another by
-  // moving a letter across the border.
+  // The namespace is hashed separately, so no pair (namespace, key) equals another pair by moving a
+  // letter across the border.
   [[nodiscard]] KeyHash hash(std::string_view namespace_name, std::string_view key) const {
     const XXH64_hash_t tenant = XXH3_64bits_withSecret(namespace_name.data(), namespace_name.size(),
                                                        secret_.data(), secret_.size());

@@ -9,7 +9,7 @@ namespace mc::metadata {
 
 PageArray PageArray::reserve(std::uint64_t bytes) {
   const std::uint64_t size = (bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
-  // One step more, so that the part used can begin at a multiple of a step.
+  // One extra step, so that the used part can begin at a multiple of a step.
   void* at = ::mmap(nullptr, size + kStepBytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return {};
@@ -21,7 +21,7 @@ PageArray PageArray::reserve(std::uint64_t bytes) {
   PageArray array;
   array.data_ = begin + skipped;
   array.size_bytes_ = size;
-  // Only advice: a system without huge pages serves as well.
+  // Only advice; a system without huge pages works too.
   ::madvise(array.data_, size, MADV_HUGEPAGE);
   ::madvise(array.data_, size, MADV_DONTDUMP);
   return array;

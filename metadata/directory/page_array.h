@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: zeroed private memory for one large table: reserved at once, taken from the system
-//   as it is touched, and given back from its front as the owner has no more use for it.
-// Threads: the owner's. Owns: the mapping.
+// What it is: zeroed private memory for one large table. The address space is reserved at once. The
+//   system provides pages on first touch, and the owner returns pages from the front.
+// Threads: the owner's.
+// Owns: the mapping.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace mc::metadata {
 
 class PageArray {
  public:
-  // Huge pages, where the system has them: a table is read at random, and small pages would cost a
-  // second cache miss for each. Also the step in which memory is given back.
+  // Huge pages, if the system has them: a table is read at random, and small pages would cost a
+  // second cache miss for each read. Memory is also returned in this step.
   static constexpr std::uint64_t kStepBytes = 2u << 20;
 
   PageArray() = default;
@@ -26,12 +27,12 @@ class PageArray {
   PageArray& operator=(const PageArray&) = delete;
   ~PageArray();
 
-  // Empty when the system has no address space left for it.
+  // Empty if the system has no address space left.
   static PageArray reserve(std::uint64_t bytes);
 
   [[nodiscard]] std::byte* data() const { return data_; }
   explicit operator bool() const { return data_ != nullptr; }
-  // Nothing before this offset is used any more. Whole steps go back to the system.
+  // The owner no longer uses memory before this offset. Whole steps return to the system.
   void release_until(std::uint64_t offset_bytes);
   [[nodiscard]] std::uint64_t released_bytes() const { return released_bytes_; }
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
@@ -39,7 +40,7 @@ class PageArray {
  private:
   void swap(PageArray& other) noexcept;
 
-  std::byte* data_ = nullptr;  // at a multiple of kStepBytes
+  std::byte* data_ = nullptr;  // a multiple of kStepBytes
   std::uint64_t size_bytes_ = 0;
   std::uint64_t released_bytes_ = 0;
 };

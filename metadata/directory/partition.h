@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which partition of the key space a key belongs to. The partitions are equal intervals of the
-//   hash's upper half, so that one partition's keys are spread evenly over its table (key_hash.h).
-//   Masters and agents must agree: the function never changes (tests/unit/share_test.cc has golden
-//   values), and the number of partitions is fixed for a cluster (metadata/master/partition_count.h).
+// What it is: the partition that a key belongs to. Partitions are equal intervals of the upper half
+//   of the hash, so one partition's keys are spread evenly over its table (key_hash.h). Masters and
+//   agents must agree: the function never changes (tests/unit/partition_test.cc has golden values),
+//   and a cluster's number of partitions is fixed (metadata/master/partition_count.h).
 // Threads: any; a pure function.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace mc::metadata {
 
-// Each is a thread and a connection to the cluster store, at every master and agent, and a link
-// between them.
+// Each partition costs a thread and a connection to the cluster store, at every master and agent,
+// and a link between each agent and the leader.
 inline constexpr std::uint32_t kMaxPartitions = 64;
 
 // REQUIRES: partitions > 0.

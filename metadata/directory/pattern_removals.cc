@@ -27,7 +27,7 @@ bool PatternRemovals::takes(const Pattern& pattern) const {
 }
 
 std::uint64_t PatternRemovals::add(Pattern pattern) {
-  // The same once more: whoever carries out the later one has carried out both.
+  // The same removal again: a node that carries out the later removal has carried out both.
   std::erase_if(removals_, [&](const Removal& known) { return known.pattern == pattern; });
   removals_.push_back({next_id_++, std::move(pattern), {}});
   if (removals_.size() > max_count_) merge_oldest();
@@ -43,10 +43,12 @@ void PatternRemovals::merge_oldest() {
     Removal& newer = removals_[i];
     std::vector<NodeId> both;
     std::ranges::set_intersection(older.heard, newer.heard, std::back_inserter(both));
-    // A wider removal than either: nobody has carried that out, but who has both lacks nothing.
+    // The merged removal is wider than both. No node has carried it out, but a node with both lacks
+    // nothing.
     newer.pattern = covering(older.pattern, newer.pattern);
     newer.heard = std::move(both);
-    // What is told of the newer alone no longer counts for what it has become.
+    // A new id, because a confirmation of the newer removal alone does not confirm the merged
+    // removal.
     newer.id = next_id_++;
     removals_.erase(removals_.begin() + static_cast<std::ptrdiff_t>(first->second));
     return;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: removals by pattern that not every node has carried out, so that a node that was away
-//   is told them before what it holds counts. Which nodes have is remembered for each; a node that
-//   is not known has none of them.
-//   Bounded, and nothing is forgotten: when there are too many, the two oldest of one namespace
-//   become one removal that covers both (a shorter prefix; the empty one where a regular
-//   expression was). It takes more than was asked for from nodes that were away, which costs
-//   misses; what others put since is not theirs to lose.
-// Threads: the directory's. Owns: text of patterns, and 8 bytes a node and removal.
+// What it is: removals by pattern that some nodes have not carried out. The master sends a missed
+//   removal to a node before the node's objects count. Each removal remembers the nodes that have
+//   carried it out; an unknown node has carried out none.
+//
+// The list is bounded, and no removal is forgotten. When the list is full, the two oldest removals
+// of a namespace become one removal that covers both (a shorter prefix; the empty prefix if one is
+// a regular expression). A node that was away then loses more objects than necessary, which costs
+// cache misses. Objects that other nodes put since then stay.
+// Threads: the directory's.
+// Owns: text of patterns, and 8 bytes for each node and removal.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +34,19 @@ class PatternRemovals {
   explicit PatternRemovals(std::size_t max_count) : max_count_(max_count) {}
 
   struct Removal {
-    std::uint64_t id = 0;  // the latest of what it covers
+    std::uint64_t id = 0;  // the latest id of the merged removals
     Pattern pattern;
     std::vector<NodeId> heard;  // sorted
   };
 
-  // False: it is full of removals in other namespaces.
+  // False: the list is full of removals in other namespaces.
   [[nodiscard]] bool takes(const Pattern& pattern) const;
-  // Its id, higher than any before. REQUIRES: takes(pattern).
+  // Returns an id above all earlier ids. REQUIRES: takes(pattern).
   std::uint64_t add(Pattern pattern);
-  // This node has none of what it names any more. An id that has become part of another removal
-  // says nothing about that.
+  // The node holds no object that this removal names. The id of a removal that was merged has no
+  // effect.
   void confirm(std::uint64_t id, NodeId node);
-  // From the oldest on, those that this node has not carried out.
+  // Removals that this node has not carried out, the oldest first.
   [[nodiscard]] std::vector<const Removal*> unheard(NodeId node) const;
   [[nodiscard]] std::size_t count() const { return removals_.size(); }
 

@@ -8,13 +8,13 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::uint64_t kLeastBuckets = 4096;  // one step of memory
-// A resize starts beyond this share and takes half as many insertions as there are buckets: by its
-// end the last buckets of the old table hold 4 % more. At 81 % an insertion that has to go on from
-// a full bucket still finds room within kMaxInsertProbe but once in 10^13 or so; at 90 % it would
-// not.
+// A resize starts above this percentage. The resize takes half as many insertions as there are
+// buckets, and at its end the last buckets of the old table hold 4 % more. At 81 %, an insertion
+// that starts at a full bucket finds room within kMaxInsertProbe except once in about 10^13; at 90
+// % it would not.
 constexpr std::uint64_t kFullPercent = 77;
 constexpr std::uint64_t kMovesPerInsertion = 2;
-constexpr std::uint64_t kUrgentPercent = 83;  // never reached, but by batches as large as the table
+constexpr std::uint64_t kUrgentPercent = 83;  // reached only by batches as large as the table
 constexpr std::uint64_t grown(std::uint64_t buckets) { return buckets * 5 / 4 + 1; }
 constexpr std::uint64_t kSparsePercent = 25;
 constexpr std::uint64_t kShrunkPercent = 60;
@@ -75,8 +75,8 @@ void ReplicaTable::move(std::uint64_t buckets) {
   sweep_at_ = 0;
 }
 
-// All with an earlier home are gone, so the first bucket holds this home's only; what it passed on
-// is somewhere behind.
+// All earlier homes have moved, so the first bucket holds only slots of this home. Slots that did
+// not fit there are in later buckets.
 void ReplicaTable::move_home(std::uint64_t home) {
   Bucket* const first = current_.buckets + home;
   __builtin_prefetch(first + 4);
@@ -152,7 +152,7 @@ void ReplicaTable::maybe_shrink() {
 }
 
 void ReplicaTable::sweep(std::uint64_t buckets) {
-  // A resize looks at every slot of the old table anyhow, and starts the sweep again.
+  // A resize visits every slot of the old table anyway, and restarts the sweep.
   if (!resizing()) maybe_shrink();
   if (resizing()) return move(buckets);
   const std::uint64_t all = current_.bucket_count + kMaxProbe;

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the directory's table of slots (slot.h). Replicas of one key are slots of one hash,
-//   near each other; there is no chain to follow.
-//   A key's home is floor(lo * buckets / 2^64), so a table of any size keeps the same order. To
-//   grow, a table a quarter larger is filled from its front with what is taken from the old one's
-//   front, a few buckets with every batch; memory behind the border goes back to the system:
+// What it is: the directory's table of slots (slot.h). Replicas of one key are slots with the same
+//   hash, near each other; there is no chain.
+//
+// A key's home is floor(lo * buckets / 2^64), so a table of any size keeps the same order. To grow,
+// a table that is a quarter larger is filled from the front with slots from the front of the old
+// table, a few buckets with every batch. Memory before the border returns to the system:
 //
 //      current  │ given back │▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│        keys at or after the border
-//      next     │▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒│ never touched     │    keys before it
+//      next     │▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒│ never touched     │    keys before the border
 //
-//   so that memory per slot moves between 43 bytes (full) and 56 (just grown), no insertion does
-//   more than its own few buckets, and shrinking is the same step towards a smaller table.
-// Threads: the directory's. Owns: its memory. Trusts: hashes to be spread by their key; if they are
-//   not, a search is cut after kMaxProbe buckets and insert() refuses.
+// So memory per slot is between 43 bytes (full) and 56 bytes (just grown), and no insertion does
+// more than a few buckets of work. Shrinking is the same step towards a smaller table.
+// Threads: the directory's.
+// Owns: its memory.
+// Trusts: keys to spread the hashes. Otherwise a search ends after kMaxProbe buckets and insert()
+//   refuses.
 #pragma once
 
 #include <algorithm>
@@ -28,15 +31,14 @@ namespace mc::metadata {
 
 class ReplicaTable {
  public:
-  // Slots of closed sessions vanish whenever the table comes across them.
+  // The table erases slots of closed sessions whenever it meets such a slot.
   ReplicaTable(std::uint64_t max_slots, Sessions* sessions);
 
-  // To be called before a batch of at most `count` insertions, far fewer than 60,000; does its
-  // share of a resize.
-  // False: no memory for a larger table; insertions may be refused.
+  // Call this before a batch of at most `count` insertions (far fewer than 60,000). Does the
+  // batch's part of a resize. False: no memory for a larger table; insertions may be refused.
   bool prepare(std::uint64_t count);
 
-  // Calls use(slot) for each slot of this key, dead ones too. use may erase the slot it is given.
+  // Calls use(slot) for each slot of this key, including dead slots. use may erase its slot.
   template <typename Use>
   void for_key(KeyHash hash, Use use) const {
     Bucket* bucket = home_of(hash);
@@ -50,11 +52,11 @@ class ReplicaTable {
     }
   }
 
-  // nullptr: no room within reach.
+  // nullptr: no room within kMaxInsertProbe.
   Slot* insert(const Slot& slot);
   void erase(Slot& slot);
 
-  // For batches: first all homes, then all slots, then the searches find what they need.
+  // For batches: prefetch all homes, then all slots, then search.
   void prefetch_home(KeyHash hash) const { __builtin_prefetch(home_of(hash)); }
   void prefetch_slot(KeyHash hash) const {
     const Bucket* bucket = home_of(hash);
@@ -71,31 +73,31 @@ class ReplicaTable {
     }
   }
 
-  // Erases dead slots in the next few buckets, and does as much of a resize.
+  // Erases dead slots in the next buckets, or moves as many buckets of a resize.
   void sweep(std::uint64_t buckets);
 
-  // Visits the slots of one home bucket, whose keys have lo in [position, returned), each of them
-  // once over a whole walk that started at 0, whatever is resized meanwhile. nullopt: that was the
-  // last. use must not change the table.
+  // Visits the slots of one home bucket. The slots' keys have lo in [position, returned). A whole
+  // walk from 0 visits each slot once, even if the table is resized meanwhile. nullopt: this was
+  // the last bucket. use must not change the table.
   template <typename Use>
   std::optional<std::uint64_t> visit(std::uint64_t position, Use use) const;
 
   [[nodiscard]] std::uint64_t count() const { return count_; }
   [[nodiscard]] std::uint64_t bucket_count() const { return current_.bucket_count; }
   [[nodiscard]] bool resizing() const { return static_cast<bool>(next_.memory); }
-  // Slots a resize found no room for: only with hashes that are not spread.
+  // Slots that a resize found no room for. Happens only if hashes are not spread.
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
-  // What may be resident: what was given back or not yet touched is left out.
+  // Upper bound of resident memory, without returned and untouched pages.
   [[nodiscard]] std::uint64_t memory_bytes() const;
 
-  static constexpr unsigned kMaxProbe = 128;  // what a search follows, and what a resize may use
+  static constexpr unsigned kMaxProbe = 128;  // limit of a search, and of insertions by a resize
   static constexpr unsigned kMaxInsertProbe = 96;
 
  private:
   struct Side {
     PageArray memory;
     Bucket* buckets = nullptr;
-    std::uint64_t bucket_count = 0;  // homes; kMaxProbe more lie behind, so that nothing wraps
+    std::uint64_t bucket_count = 0;  // homes; kMaxProbe more buckets lie behind, so nothing wraps
 
     [[nodiscard]] std::uint64_t home(std::uint64_t lo) const {
       return static_cast<std::uint64_t>((static_cast<unsigned __int128>(lo) * bucket_count) >> 64);
@@ -126,8 +128,8 @@ class ReplicaTable {
   Sessions* sessions_;
   std::uint64_t max_buckets_;
   Side current_;
-  Side next_;                // empty: no resize under way
-  std::uint64_t moved_ = 0;  // homes of current_ before it are in next_
+  Side next_;  // empty: no resize is running
+  std::uint64_t moved_ = 0;  // homes of current_ before this bucket are in next_
   std::uint64_t sweep_at_ = 0;
   std::uint64_t count_ = 0;
   std::uint64_t lost_ = 0;
@@ -145,7 +147,7 @@ std::optional<std::uint64_t> ReplicaTable::visit(std::uint64_t position, Use use
     }
     if (bucket->passed == 0) break;
   }
-  // Keys of next_ end where those of current_ begin, in the middle of a bucket maybe.
+  // Keys of next_ end where keys of current_ begin, perhaps in the middle of a bucket.
   if (&side == &next_) {
     const std::uint64_t border = current_.first_lo(moved_);
     if (home + 1 >= next_.bucket_count) return border;

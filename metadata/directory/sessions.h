@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: who a slot of the table belongs to. A session is one node's standing with the
-//   directory: it begins with a join (a new incarnation) or with a report, and ends with the node's
-//   death, a newer incarnation, or the end of the next report. A slot names its session; when the
-//   session is closed all its slots are dead, in O(1), and are erased one by one later.
-//   A session's id is used again only when no slot names it any more, so that nothing dead can come
-//   back to life, however often a node restarts.
-// Threads: the directory's. Owns: 24 bytes a session, at most 65,535 of them.
+// What it is: the owners of the table's slots. A session is a period of one node in the directory.
+//   A session begins with a join (a new incarnation) or with a report. It ends with the node's
+//   death, with a newer incarnation, or with the end of the next report. Each slot names its
+//   session. Closing a session kills all its slots in O(1); they are erased later. A session id is
+//   reused only after the last slot that names it is erased. So no dead slot comes back to life,
+//   however often a node restarts.
+// Threads: the directory's.
+// Owns: 24 bytes a session, at most 65,535 sessions.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@
 
 namespace mc::metadata {
 
-using NodeIndex = std::uint16_t;  // of Directory's table of nodes
+using NodeIndex = std::uint16_t;  // index in Directory's table of nodes
 
 class Sessions {
  public:
-  static constexpr NodeIndex kNobody = 0xffff;      // the session is closed
+  static constexpr NodeIndex kNobody = 0xffff;  // the session is closed
   static constexpr NodeIndex kTombstones = 0xfffe;  // slots that say "removed"
   static constexpr NodeIndex kMaxNodes = 0x4000;
   static constexpr SessionId kTombstoneSession = 0;
@@ -33,7 +34,7 @@ class Sessions {
 
   Sessions();
 
-  // nullopt: all ids are in use, most by dead slots; sweep and try again.
+  // nullopt: all ids are in use, most of them by dead slots. Sweep and try again.
   std::optional<SessionId> open(NodeIndex node);
   void close(SessionId session);
 
@@ -43,7 +44,7 @@ class Sessions {
   [[nodiscard]] std::uint64_t dead_slots() const { return dead_slots_; }
   [[nodiscard]] std::uint64_t memory_bytes() const;
 
-  // Every slot that enters or leaves the table is told here, and nowhere else.
+  // The table calls added() and dropped() for every slot that enters or leaves.
   void added(const Slot& slot) {
     Counts& counts = counts_[slot.session()];
     ++counts.entries;
@@ -59,7 +60,7 @@ class Sessions {
   }
 
  private:
-  std::vector<NodeIndex> node_of_;  // apart from the counts: a locate reads nothing else
+  std::vector<NodeIndex> node_of_;  // apart from the counts, because a locate reads only this array
   std::vector<Counts> counts_;
   std::vector<SessionId> free_;
   std::uint64_t dead_slots_ = 0;

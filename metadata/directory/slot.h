@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one (key, holder) pair in 32 bytes, and the bucket of fifteen of them.
+// What it is: one (key, holder) pair in 32 bytes, and a bucket of fifteen such slots.
 //
 //   slot    0        8        16       24       29    30     32
 //           │ hash.hi│ hash.lo│ version│ bytes-1│attrs│session│
 //   bucket  0                  30      32                          512
 //           │ 15 tags of 2 bytes│passed │ 15 slots                  │
 //
-//   A tag is 16 bits of the hash, 0 for an empty slot: one compare of 32 bytes finds the candidates
-//   of a bucket, and a hit costs two cache lines. `passed` counts the slots that wanted this bucket
-//   or an earlier one and were put further on: a search ends at the first bucket nobody passed, and
-//   erasing leaves no mark.
-// Threads: the directory's. The layout is private to one process; it is neither sent nor stored.
+// A tag is 16 bits of the hash, or 0 for an empty slot. One compare of 32 bytes finds the
+// candidates of a bucket, and a hit costs two cache lines. `passed` counts the slots that belong in
+// this bucket or an earlier bucket and were stored further on. A search ends at the first bucket
+// with passed == 0, and erasing leaves no mark.
+// Threads: the directory's. The layout is private to one process; slots are neither sent nor
+//   stored.
 #pragma once
 
 #include <array>
@@ -56,7 +57,8 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 32);
 
-// From hi's low bits: independent of the partition (hi's top bits) and of the bucket (lo).
+// The low bits of hi, which are independent of the partition (top bits of hi) and of the bucket
+// (lo).
 constexpr std::uint16_t tag_of(KeyHash hash) {
   const auto tag = static_cast<std::uint16_t>(hash.hi);
   return tag == 0 ? std::uint16_t{1} : tag;

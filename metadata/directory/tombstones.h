@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the order in which removals were remembered, so that the oldest can be forgotten when
-//   there are too many, and the border below which removals may have been forgotten.
-//   The tombstones themselves are slots of the table, where a publish meets them without looking.
-// Threads: the directory's. Owns: 24 bytes a tombstone, at most as many as it was told.
+// What it is: the order of remembered removals, so that the oldest removal can be forgotten, and
+//   the border below which removals may have been forgotten. The tombstones themselves are slots of
+//   the table, where a publish finds them without another lookup.
+// Threads: the directory's.
+// Owns: 24 bytes a tombstone, at most max_count tombstones.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +33,13 @@ class Tombstones {
     return mark;
   }
 
-  // This removal will not be recognised any more.
+  // Publishes of this removed version will no longer be recognised.
   void forgot(std::uint64_t removal, std::uint64_t version) {
     forgotten_removal_ = std::max(forgotten_removal_, removal);
     forgotten_version_ = std::max(forgotten_version_, version);
   }
-  // Whether a version told by somebody who had heard of all removals until `seen_removal` may be
-  // one that was removed later and forgotten here.
+  // Whether this version may have been removed and then forgotten here. The publisher had heard of
+  // all removals up to `seen_removal`.
   [[nodiscard]] bool uncertain(std::uint64_t seen_removal, std::uint64_t version) const {
     return seen_removal < forgotten_removal_ && version <= forgotten_version_;
   }

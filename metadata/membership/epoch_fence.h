@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the rule that a leader of the past is not obeyed. The cluster store gives each
-//   leader a higher epoch; whoever takes orders keeps the highest one it has seen.
+// What it is: the rule that rejects a former leader. The cluster store gives each leader a higher
+//   epoch. A receiver of orders keeps the highest epoch that it has seen.
 // Threads: a value; its owner's.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace mc::metadata {
 class EpochFence {
  public:
   EpochFence() = default;
-  // An epoch known from before, so that a restart does not lower the bar.
+  // An epoch known from before, so that a restart does not lower the limit.
   explicit EpochFence(std::uint64_t highest) : highest_(highest) {}
 
   // Whether an order of this epoch may be carried out. 0 is no epoch.

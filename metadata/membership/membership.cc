@@ -12,7 +12,7 @@ std::uint64_t Membership::awake(std::uint64_t now_ns) {
   }
   now_ns = std::max(now_ns, last_ns_);
   const std::uint64_t gap_ns = now_ns - last_ns_;
-  // Nothing was done in all this time, so none of it is anybody's silence.
+  // This master did not run in the gap, so the gap counts as no node's silence.
   if (gap_ns > options_.pause_gap_ns) paused_ns_ += gap_ns;
   last_ns_ = now_ns;
   return now_ns - paused_ns_;
@@ -60,7 +60,8 @@ Status Membership::join(const Descriptor& descriptor, std::uint64_t now_ns, Even
 void Membership::heard(Record& record, std::uint64_t awake_ns, Events& events) {
   record.heard_ns = awake_ns;
   if (record.member.state == MemberState::kOk) return;
-  // With two peers' words it stays suspected until they are old: it lives, but not for everybody.
+  // With reports of two peers the node stays suspected until the reports expire. The node lives,
+  // but some peers cannot reach the node.
   if (valid_reports(record, awake_ns) >= 2) return;
   record.member.state = MemberState::kOk;
   events.push_back(
@@ -88,7 +89,7 @@ unsigned Membership::valid_reports(const Record& record, std::uint64_t awake_ns)
   unsigned count = 0;
   for (const Report& report : record.reports) {
     if (report.reporter == kNoNode || awake_ns - report.at_ns > options_.report_valid_ns) continue;
-    // Who is suspected or gone by now may be the one that is cut off.
+    // A suspected or gone reporter may itself be cut off.
     const auto reporter = records_.find(report.reporter);
     if (reporter != records_.end() && reporter->second.member.state == MemberState::kOk) ++count;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how the master names an agent: its node id, which outlives restarts, and its
-// incarnation, which does not. A later incarnation of a node is a larger number.
+// What it is: an agent's name: the node id, which outlives restarts, and the incarnation, which
+//   does not. A later incarnation of a node is a larger number.
 // Threads: values.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace mc::metadata {
 
-using NodeId = std::uint64_t;       // 0: no node
+using NodeId = std::uint64_t;  // 0: no node
 using Incarnation = std::uint64_t;  // 0: none yet
 
 constexpr NodeId kNoNode = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an order to copy one object, or a part of one in stripes, to a node that lacks it;
-//   and the ledger of those under way, which bounds how many there are, in all and at each node.
+// What it is: an order to copy one object, or one part of a striped object, to a node without it;
+//   and the ledger of running jobs, which bounds the jobs in total and at each node.
 // Threads: one.
 #pragma once
 
@@ -15,14 +15,14 @@
 
 namespace mc::metadata {
 
-// The target pulls; when it has the bytes it publishes, and only then it counts as a holder.
+// The target pulls the bytes and then publishes. Only then the target counts as a holder.
 struct CopyJob {
   KeyHash hash;
   std::uint64_t version = 0;
   std::uint64_t bytes = 0;
   NodeId source = kNoNode;
   NodeId target = kNoNode;
-  std::uint8_t parts = 0;  // of an object in stripes: one of so many
+  std::uint8_t parts = 0;  // of a striped object: its number of parts
   std::uint8_t part = 0;
   bool operator==(const CopyJob&) const = default;
 };
@@ -59,7 +59,7 @@ class CopyLedger {
     release(job.target);
     return job;
   }
-  // Jobs that this node was to give or take.
+  // Jobs with this node as source or target.
   [[nodiscard]] std::vector<CopyJob> with(NodeId node) const {
     std::vector<CopyJob> found;
     for (const auto& [hash, job] : jobs_) {

@@ -20,7 +20,7 @@ std::vector<NodeId> targets_of(const KeyView& key, unsigned part, std::span<cons
   PlacementRequest request;
   request.key = key.hash;
   request.bytes = key.part_bytes();
-  request.replicas = 2;  // a second choice, if the best has too much to do
+  request.replicas = 2;  // the second is an alternative if the best node is busy
   request.holders = key.all_holders();
   std::vector<NodeId> targets = place(request, nodes);
   if (!targets.empty() || !key.attributes.striped) return targets;

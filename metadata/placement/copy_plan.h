@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: from whom and to whom one more replica of a key, or of a part of one in stripes, is
-//   copied: the best node without it, and the holder that is best to read from, of those whose
-//   share of copies is not used up.
-//   Pure: the same input gives the same answer.
+// What it is: source and target of one more replica of a key, or of one part of a striped object.
+//   The target is the best node without a replica. The source is the best holder to read from. Both
+//   must be below their limit of copy jobs. Pure: the same input gives the same answer.
 // Threads: values.
 #pragma once
 
@@ -16,22 +15,22 @@
 
 namespace mc::metadata {
 
-// The part of which fewest nodes are holders; of what is not striped, all of it.
+// The part with the fewest holders. An object that is not striped is one part.
 struct WeakestPart {
   std::uint8_t part = 0;
-  unsigned holder_count = 0;  // 0: nobody can read the object
+  unsigned holder_count = 0;  // 0: the object is not readable
 };
 WeakestPart weakest_part(const KeyView& key);
 
-// Nodes that may take the part, the best first, at most two: those that hold nothing of the object,
-// or, if there are none, those that hold other parts of it. REQUIRES: the key has holders.
+// Nodes that may take the part, the best first, at most two. Nodes without any part of the object
+// come first. If there are none, nodes with other parts. REQUIRES: the key has holders.
 std::vector<NodeId> targets_of(const KeyView& key, unsigned part, std::span<const NodeView> nodes);
 
 struct CopyPlan {
   enum class State : std::uint8_t {
     kReady,
-    kNoPlace,  // no node without it may take it
-    kBusy,     // all that could give or take it have as much to do as they may
+    kNoPlace,  // no node without the part may take it
+    kBusy,  // all possible sources or targets are at their limit of jobs
   };
   State state = State::kBusy;
   CopyJob job;  // if kReady

@@ -20,7 +20,7 @@ void DrainPlanner::advance(const Directory& directory, std::span<const NodeView>
     if (now_ns < *next_pass_ns_) return;
     next_pass_ns_.reset();
   }
-  // What is empty is not walked for.
+  // An empty node needs no walk.
   if (position_ == 0 && directory.entry_count(node_) == 0) return end_pass(now_ns);
   const std::size_t releases_before = orders.releases.size();
   for (; buckets > 0; --buckets) {
@@ -67,7 +67,7 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
             targets, orders);
       return;
     }
-    // Fewer nodes than replicas wanted: it lives on where it is.
+    // There are fewer nodes than wanted replicas, so the object stays on the holders that it has.
     if (staying == 0) last = true;
   }
   if (last) {
@@ -77,7 +77,7 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
   }
 }
 
-// To the first of them that has not too much to do; else it waits for the next pass.
+// Uses the first target below its limit of jobs. Otherwise the object waits for the next pass.
 void DrainPlanner::start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders) {
   const auto target = std::find_if(targets.begin(), targets.end(),
                                    [this](NodeId node) { return ledger_.free(node); });

@@ -5,7 +5,7 @@
 
 namespace mc::metadata {
 
-// Four times twelve bits of a hash that is random already.
+// Four times twelve bits of a hash that is already random.
 std::array<std::size_t, HotKeys::kRows> HotKeys::cells(KeyHash hash) {
   std::array<std::size_t, kRows> cells{};
   for (std::size_t row = 0; row < kRows; ++row) {
@@ -25,7 +25,7 @@ void HotKeys::note(KeyHash hash, std::uint32_t weight) {
   const std::uint32_t after = before + std::min(weight, UINT32_MAX - before);
   for (const std::size_t cell : cells(hash)) counts_[cell] = std::max(counts_[cell], after);
   const std::uint32_t threshold = options_.locates_per_holder;
-  // Only the note that crosses it, so that a key is listed once.
+  // Only the note that crosses the threshold, so that each key is listed once.
   if (before >= threshold || after < threshold) return;
   if (candidates_.size() < options_.max_hot) candidates_.push_back(hash);
 }

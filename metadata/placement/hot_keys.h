@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: finds keys that are asked for more often than their holders should have to serve, and
-//   advises one replica more. Counts are kept in a count-min sketch with conservative update
-//   (Estan and Varghese, 2002) of 64 KiB, whatever the number of keys: an estimate is never below
-//   the truth, and above it by little for the hot keys that matter here.
-//   A window's counts say nothing about the next: all start again at 0.
-// Threads: one. Owns: the sketch and a bounded list of keys above the threshold.
+// What it is: finds keys with more locates than their holders should serve, and advises one more
+//   replica. Counts are kept in a count-min sketch with conservative update (Estan and Varghese,
+//   2002) of 64 KiB, whatever the number of keys. An estimate is never below the true count, and
+//   only little above for hot keys. A window's counts do not predict the next window, so each
+//   window starts at 0.
+// Threads: one.
+// Owns: the sketch and a bounded list of keys above the threshold.
 #pragma once
 
 #include <array>
@@ -18,28 +19,28 @@ namespace mc::metadata {
 
 struct HotKeyOptions {
   std::uint64_t window_ns = 1'000'000'000;
-  std::uint32_t locates_per_holder = 1000;  // in a window; more for each holder is hot
-  std::uint32_t max_hot = 256;              // keys advised on in a window
+  std::uint32_t locates_per_holder = 1000;  // in a window; a key with more locates a holder is hot
+  std::uint32_t max_hot = 256;  // most keys advised in a window
 };
 
 struct HotKey {
   KeyHash hash;
   std::uint32_t locates = 0;  // in the window
-  std::uint32_t holders = 0;  // so many there are: have one more
+  std::uint32_t holders = 0;  // present holders; the advice is one more
 };
 
 class HotKeys {
  public:
   explicit HotKeys(const HotKeyOptions& options) : options_(options) {}
 
-  // A master that samples its locates says how many each stands for.
+  // weight: the number of locates that this sampled locate stands for.
   void note(KeyHash hash, std::uint32_t weight = 1);
-  // When a window has ended: the keys that need a replica more, hottest first; and a new window
-  // begins. In between: nothing.
+  // At the end of a window: the keys that need another replica, hottest first; then a new window
+  // begins. Otherwise nothing.
   std::vector<HotKey> advise(const Directory& directory, std::uint64_t now_ns);
 
   [[nodiscard]] bool window_over(std::uint64_t now_ns) const { return now_ns >= window_end_ns_; }
-  // In the window under way.
+  // In the running window.
   [[nodiscard]] std::uint32_t estimate(KeyHash hash) const;
 
  private:

@@ -45,7 +45,7 @@ void HotReplicas::advance(const Directory& directory, std::span<const NodeView> 
     if (ledger_.full() || extras_.size() + ledger_.count() >= options_.max_extras) return;
     if (ledger_.contains(hot.hash)) continue;
     const CopyPlan plan = plan_copy(directory.about(hot.hash), 0, nodes, ledger_);
-    // A key that stays hot is advised on again.
+    // A key that stays hot is advised again.
     if (plan.state != CopyPlan::State::kReady) continue;
     ledger_.start(plan.job);
     orders.copies.push_back(plan.job);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: gives keys that are asked for too often one replica more, at a node without them, and
-//   takes it back when they have cooled down.
+// What it is: gives a hot key one more replica at another node, and releases the replica when the
+//   key has cooled down.
 //
-//     locates ──► HotKeys ──window──► hot: copy job, as repair's ──done──► an extra, remembered
+//     locates ──► HotKeys ──window──► hot: a copy job, like repair's ──done──► an extra, remembered
 //                                     cold for cool_ns: release, if enough other holders stay
 //
-//   An extra counts for nothing: repair does not miss it, its holder may evict it like anything it
-//   caches, and a key that stays hot gets another. The list of extras is bounded, in memory, and
-//   ends with this master's lead: those that are forgotten so are evicted by their holders.
+// No promise depends on an extra. Repair does not replace it, its holder may evict it like any
+// cached object, and a key that stays hot gets another extra. The list of extras is bounded and in
+// memory. It ends with this master's leadership; holders later evict the forgotten extras.
 // Threads: one; the directory's.
 #pragma once
 
@@ -29,7 +29,7 @@ struct HotReplicaOptions {
   HotKeyOptions keys;
   CopyLimits limits{.max_in_flight = 32, .max_per_node = 4};
   std::uint32_t max_extras = 4096;
-  // An extra is released when its key would not have been half hot without it for so long.
+  // An extra is released if its key would not have been half hot without the extra for this long.
   std::uint64_t cool_ns = 30'000'000'000;
 };
 
@@ -38,12 +38,12 @@ class HotReplicas {
   explicit HotReplicas(const HotReplicaOptions& options)
       : options_(options), keys_(options.keys), ledger_(options.limits) {}
 
-  // A key was located; weight: it stands for so many.
+  // A key was located. weight: the number of locates that this call stands for.
   void note(KeyHash hash, std::uint32_t weight) { keys_.note(hash, weight); }
-  // At the end of a window: appends what is to be copied and released. In between: nothing.
+  // At the end of a window: appends copies and releases. Otherwise does nothing.
   void advance(const Directory& directory, std::span<const NodeView> nodes, std::uint64_t now_ns,
                CopyAndRelease& orders);
-  // A job ended, with ok after its target's publish was applied.
+  // A job ended. ok: the target's publish was applied.
   void finished(KeyHash hash, bool ok, std::uint64_t now_ns);
   void node_gone(NodeId node);
 
@@ -53,7 +53,7 @@ class HotReplicas {
  private:
   struct Extra {
     std::uint64_t version = 0;
-    std::uint64_t warm_ns = 0;  // the latest time that it was worth its place
+    std::uint64_t warm_ns = 0;  // the last time that the extra was useful
   };
 
   void look_at_extras(const Directory& directory, std::span<const NodeView> nodes,

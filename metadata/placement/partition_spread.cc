@@ -10,12 +10,12 @@ namespace mc::metadata {
 namespace {
 
 struct Part {
-  std::size_t led = 0;   // before
+  std::size_t led = 0;  // before
   std::size_t most = 0;  // from now on
   std::size_t has = 0;
 };
 
-// Those who lead most have what cannot be divided.
+// If the division leaves a remainder, the masters that lead most partitions get one more.
 void divide(std::size_t partitions, std::map<std::string, Part>& parts) {
   std::vector<Part*> order;
   for (auto& [name, part] : parts) order.push_back(&part);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which master should lead which partition, from what all of them read in the cluster
-//   store: who is there, and who leads what. Whoever leads goes on, up to its part; what is too
-//   much for it, or led by nobody, goes to those who have less. The parts differ by one at most.
-// Threads: any; a pure function: all masters come to the same result.
+// What it is: assigns partitions to masters, from the list of masters and the present leaders in
+//   the cluster store. A leader keeps its partitions up to its fair part. Surplus and vacant
+//   partitions go to masters with fewer. The parts differ by at most one.
+// Threads: any; a pure function. All masters compute the same result.
 #pragma once
 
 #include <span>
@@ -12,8 +12,9 @@
 
 namespace mc::metadata {
 
-// leaders: of each partition; empty: nobody. Gives the master of each partition; empty: there is none.
-// A leader that is not among the masters keeps what it has: its lease has not ended.
+// leaders: of each partition; empty: no leader. Returns the master of each partition; empty: there
+// are no masters. A leader that is not among the masters keeps its partitions, because its lease
+// has not ended.
 std::vector<std::string> spread_partitions(std::span<const std::string> masters,
                                            std::span<const std::string> leaders);
 

@@ -16,7 +16,8 @@ bool contains(std::span<const NodeId> nodes, NodeId node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-// From 0.05, all busy, to 1: a busy node is avoided, not shut out, for its figure may be old.
+// From 0.05 (fully busy) to 1. A busy node is avoided but not excluded, because its figure may be
+// outdated.
 double idleness(const NodeView& node) {
   return 0.05 + 0.95 * (1000 - std::min<std::uint32_t>(node.busy_permille, 1000)) / 1000.0;
 }
@@ -30,7 +31,7 @@ struct Candidate {
   std::uint64_t tier = 0;
   double draw = 0;
   const NodeView* node = nullptr;
-  // A heap's top is the greatest, which is to be the best.
+  // A heap's top is the greatest element, so the best candidate compares greatest.
   bool operator<(const Candidate& other) const {
     return std::tuple(tier, draw, node->node) >
            std::tuple(other.tier, other.draw, other.node->node);
@@ -72,7 +73,7 @@ std::vector<NodeId> place(const PlacementRequest& request, std::span<const NodeV
       candidates.push_back(candidate(request, node));
     }
   }
-  // A heap: few of many are wanted.
+  // A heap, because few of many candidates are wanted.
   std::make_heap(candidates.begin(), candidates.end());
   std::vector<NodeId> chosen;
   std::vector<NodeId> on_used_hosts;

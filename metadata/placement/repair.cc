@@ -27,7 +27,7 @@ void RepairPlanner::scan(const Directory& directory, std::uint64_t buckets, std:
     wanted_ = true;
   }
   if (wanted_) {
-    // Also when a walk is under way: what it has passed may have lost a holder since.
+    // Restart even a running walk, because keys that it has passed may have lost a holder since.
     position_ = 0;
     wanted_ = false;
   }
@@ -37,7 +37,7 @@ void RepairPlanner::scan(const Directory& directory, std::uint64_t buckets, std:
 
 void RepairPlanner::consider(const KeyView& key) {
   const unsigned held = weakest_part(key).holder_count;
-  // What nobody can read is no object; it may become one, or one again.
+  // Without a holder of every part the object is not readable, and repair cannot help.
   if (held == 0 || held >= key.attributes.replicas) return;
   enqueue(key.hash, held, key.attributes.pin, key.bytes);
 }
@@ -57,7 +57,7 @@ void RepairPlanner::enqueue(KeyHash hash, unsigned holder_count, Pin pin, std::u
 void RepairPlanner::plan(const Directory& directory, std::span<const NodeView> nodes,
                          std::uint64_t now_ns, std::vector<CopyJob>& jobs) {
   if (directory.recovering()) return;
-  // Jobs whose nodes are busy stay; not too many of them are looked at in one call.
+  // Jobs with busy nodes stay in the queue. Bound the number of keys examined in one call.
   std::uint32_t looks = 4 * options_.limits.max_in_flight;
   for (auto at = queue_.begin(); at != queue_.end() && !ledger_.full() && looks > 0; --looks) {
     const KeyHash hash = std::get<KeyHash>(*at);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: weighted rendezvous hashing: every (thing, candidate) pair has a fixed draw, and the
-//   candidate with the least one wins. Each wins a share of the things in proportion to its
-//   weight, and a candidate that comes or goes moves only the things it wins or had won.
-//   Draws are exponential with rate `weight` (Schindelhauer and Schomaker, "Weighted distributed
-//   hash tables", 2005).
+// What it is: weighted rendezvous hashing. Every (thing, candidate) pair has a fixed draw, and the
+//   candidate with the least draw wins. Each candidate wins things in proportion to its weight. A
+//   candidate that comes or goes moves only the things that it wins or had won. Draws are
+//   exponential with rate `weight` (Schindelhauer and Schomaker, "Weighted distributed hash
+//   tables", 2005).
 // Threads: any; pure functions.
 #pragma once
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a connected byte stream, plain or with TLS, as handshake and link see it.
-// Threads: the io_context's one thread. Owns: the socket. After close() every operation that is
-//   under way completes with an error; nothing is called twice.
-// Trusts: nothing that arrives; it only moves bytes.
+// What it is: a connected byte stream, plain or TLS, for the handshake and the link.
+// Threads: the io_context's one thread.
+// Owns: the socket. After close(), every open operation completes with an error. No callback runs
+//   twice.
+// Trusts: nothing; the stream only moves bytes.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -23,18 +24,19 @@ class ByteStream {
   using Ready = std::function<void(const boost::system::error_code&)>;
 
   virtual ~ByteStream() = default;
-  // TLS: shakes hands; else it is ready at once.
+  // TLS: runs the TLS handshake. Plain: ready at once.
   virtual void start(Ready ready) = 0;
   virtual void read_some(boost::asio::mutable_buffer buffer, Done done) = 0;
-  // All of them. The bytes stay valid until done.
+  // Writes all buffers. The bytes must stay valid until done.
   virtual void write(const std::vector<boost::asio::const_buffer>& buffers, Done done) = 0;
   virtual void close() = 0;
   virtual int socket() = 0;
-  // Unique to this TLS session and known to both its ends only; empty without TLS.
+  // Unique to this TLS session and known only to both ends. Empty without TLS.
   virtual std::string channel_binding() = 0;
 };
 
-// A connected socket. tls: null for none. name: what the peer's certificate must say (dialers).
+// socket: connected. tls: null for a plain stream. name: the name in the peer's certificate
+// (dialers).
 std::shared_ptr<ByteStream> make_transport(boost::asio::ip::tcp::socket socket,
                                            const TlsContext& tls, bool dialer,
                                            const std::string& name);

@@ -27,7 +27,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
   void start() {
     const auto target = split_address(options_.address);
     if (!target) {
-      // Never from within dial().
+      // done must not be called from within dial().
       timer_.expires_after(std::chrono::seconds(0));
       timer_.async_wait([self = shared_from_this(), why = target.error()](
                             const boost::system::error_code&) { self->finish(fail(why)); });

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one attempt to reach a listener: resolve, connect, TLS, prove; then a link, or why
-//   not.
-// Threads: the io_context's one thread. Owns: itself until it has called `done`, exactly once.
-// Trusts: nobody; see hello.h.
+// What it is: one attempt to reach a listener: resolve, connect, TLS, prove. The result is a link
+//   or an error.
+// Threads: the io_context's one thread.
+// Owns: itself until the call of `done`, which happens exactly once.
+// Trusts: no peer; see hello.h.
 #pragma once
 
 #include <functional>
@@ -20,14 +21,14 @@ struct DialOptions {
   std::string address;  // host:port, [v6]:port
   Hello own;
   ClusterKey key;
-  TlsContext tls;           // of dialer_tls()
-  std::string server_name;  // what its certificate must say; empty: the host
+  TlsContext tls;  // from dialer_tls()
+  std::string server_name;  // the name in the listener's certificate; empty: the host
   LinkOptions link;
 };
 
 using Dialled = std::function<void(Result<std::shared_ptr<Link>>)>;
 
-// The link is started; it calls handler from then on. Errors: MC_INVALID_ARGUMENT (no address),
+// The link is started and calls handler from then on. Errors: MC_INVALID_ARGUMENT (bad address),
 // MC_AGENT_UNAVAILABLE, MC_TIMEOUT, MC_PERMISSION_DENIED, MC_VERSION_MISMATCH, MC_BUSY.
 void dial(boost::asio::any_io_executor executor, const DialOptions& options,
           std::uint64_t deadline_ns, LinkHandler& handler, Dialled done);

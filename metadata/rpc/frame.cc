@@ -33,8 +33,8 @@ Result<FrameHead> decode_frame(std::string_view bytes, LimitsOf limits_of) {
   std::size_t limit = 0;
   if (head.kind == FrameKind::kRequest || head.kind == FrameKind::kAnswer) {
     const wire::BodyLimits limits = limits_of(head.method);
-    // An answer to a method that this side does not know cannot be; a request of one is refused
-    // without reading more of it than a small body.
+    // An answer to an unknown method is impossible. A request of an unknown method is refused after
+    // at most a small body.
     if (!limits.known && head.kind == FrameKind::kAnswer) {
       return fail(MC_INVALID_ARGUMENT,
                   "an answer of unknown method " + std::to_string(head.method));

@@ -5,11 +5,15 @@
 //   0            4      5        6        8    12           16      24
 //   │ body_bytes │ kind │ method │ status │ id │ timeout_ms │ epoch │ body …
 //
-//   A request's timeout_ms is how long its sender still waits; it may be answered MC_TIMEOUT then.
-//   epoch: of the leader that says this, in answers and in a master's requests; 0: of none.
-//   status: of an answer; 0 is success, and then the body is the method's answer, else a Refusal.
-// Threads: values. Trusts nothing: decode_frame() checks kind, method and length before anybody
-//   makes room for a body.
+// timeout_ms of a request: how long the sender still waits. After this time the answer may be
+// MC_TIMEOUT.
+// epoch of an answer or of a master's request: the epoch of the leader that sends the frame; 0: no
+// leader.
+// status of an answer: 0 means success and the body is the method's answer; otherwise the body is a
+// Refusal.
+// Threads: values.
+// Trusts: nothing. decode_frame() checks kind, method and length before the link makes room for a
+//   body.
 #pragma once
 
 #include <array>
@@ -27,13 +31,13 @@ inline constexpr std::size_t kFrameHeadBytes = 24;
 enum class FrameKind : std::uint8_t {
   kRequest = 1,
   kAnswer = 2,
-  kCancel = 3,  // nobody waits for the answer to id any more; no body
+  kCancel = 3,  // the caller no longer waits for the answer to id; no body
   kPing = 4,    // answered by kPong; no body
   kPong = 5,
 };
 
-// mc_status codes, and beyond them what only masters say.
-inline constexpr std::uint16_t kNotLeader = 0x8001;  // the Refusal may name who is
+// Statuses: mc_status codes, and two more that only masters send.
+inline constexpr std::uint16_t kNotLeader = 0x8001;  // the Refusal may name the leader
 inline constexpr std::uint16_t kNotJoined = 0x8002;  // join first
 
 struct FrameHead {

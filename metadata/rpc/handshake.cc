@@ -39,7 +39,7 @@ void Handshake::start(std::uint64_t timeout_ns) {
   });
 }
 
-// Never more than is due, so that nothing of the frames behind it is taken.
+// Reads only the bytes that are due, so no byte of a later frame is taken.
 void Handshake::read(std::size_t bytes, Next next) {
   if (done_ == nullptr) return;
   transport_->read_some(
@@ -89,7 +89,7 @@ void Handshake::greet() {
   write({hello.data(), hello.size()}, &Handshake::answer_hello);
 }
 
-// The dialer's hello is out: the listener's comes.
+// The dialer has sent its hello; the listener's hello follows.
 void Handshake::answer_hello() { read(kHelloBytes, &Handshake::take_hello); }
 
 void Handshake::take_hello() {
@@ -130,7 +130,7 @@ void Handshake::welcome() {
   Admission admission = Admission::kWelcome;
   Proof own_proof{};
   if (!status.ok()) admission = status.code() == MC_BUSY ? Admission::kFull : Admission::kRefused;
-  // A stranger gets no proof to work on.
+  // A dialer without the key receives no proof, which could help to guess the key.
   if (key_.given() && admission != Admission::kRefused) own_proof = key_.prove(text(false));
   const auto bytes = encode_admission(admission, own_proof);
   out_.assign(bytes.data(), bytes.size());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: one run of the handshake that hello.h draws, over a connected transport.
-// Threads: the io_context's one thread. Owns: itself until it has called `done`, exactly once.
-// Trusts: nobody yet: it reads 104 bytes at most (and TLS's own), and ends at its deadline.
+// Threads: the io_context's one thread.
+// Owns: itself until the call of `done`, which happens exactly once.
+// Trusts: no peer. The handshake reads at most 104 bytes (plus TLS records) and ends at its
+//   deadline.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -16,14 +18,15 @@ namespace mc::metadata::rpc {
 
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
-  using Done = std::function<void(Result<Hello>)>;  // the peer's
+  using Done = std::function<void(Result<Hello>)>;  // the peer's hello
 
-  // own: without its nonce. full: a listener that has no room says so, to who has the key.
+  // own: without a nonce. full: this listener has no free link, and says so to a peer that has the
+  // key.
   Handshake(boost::asio::any_io_executor executor, std::shared_ptr<ByteStream> transport, Hello own,
             ClusterKey key, bool dialer, bool full, Done done);
 
   void start(std::uint64_t timeout_ns);
-  // Ends it with MC_CANCELLED.
+  // Ends the handshake with MC_CANCELLED.
   void abort() { finish(fail(MC_CANCELLED, "the handshake was given up for a newer connection")); }
 
  private:

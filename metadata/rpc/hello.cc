@@ -13,7 +13,7 @@ namespace mc::metadata::rpc {
 
 namespace {
 
-// The line ends find a connection that some helpful thing translates.
+// The line ends reveal a connection on which a proxy translates text.
 constexpr std::string_view kMagic("mcrpc\r\n\0", 8);
 
 }  // namespace
@@ -24,7 +24,7 @@ std::uint64_t cluster_tag(std::string_view cluster_id) {
 
 std::array<char, kNonceBytes> make_nonce() {
   std::array<char, kNonceBytes> nonce;
-  // Without randomness a proof could be replayed: better no process than that.
+  // Without randomness a proof could be replayed, so the process must end.
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), kNonceBytes) != 1) std::abort();
   return nonce;
 }

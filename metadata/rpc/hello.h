@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: who one is and whether one belongs here: the four messages before the first frame,
-//   all of fixed size.
+// What it is: the four messages of fixed size before the first frame. Each side names itself and
+//   proves that it belongs to the cluster.
 //
 //     dialer ── Hello (72 bytes, with a nonce) ──────────────────► listener
 //            ◄── Hello (72 bytes, with a nonce) ──
 //            ── proof (32): HMAC(key, "dialer", transcript) ─────►
 //            ◄── Admission (40): code, HMAC(key, "listener", transcript)
 //
-//   transcript = both hellos, and with TLS the session's exported keying material: a proof is good
-//   for this connection only, in this direction only, and cannot be carried into another one.
-//   The dialer proves first: who merely knocks gets nothing to guess the key from.
+// transcript = both hellos and, with TLS, the session's exported keying material. So a proof is
+// valid for this connection and this direction only, and cannot be carried into another connection.
+// The dialer proves first, so a stranger receives no bytes from which the key could be guessed.
 //
 //   Hello   0       8         10     11     12         16     24            32      64        72
 //           │ magic │ version │ role │ auth │ features │ node │ incarnation │ nonce │ cluster │
 //   Admission 0      2         8       40
 //           │ code │ 0 … 0   │ proof │
-// Threads: values. Trusts nothing: what does not fit is named by check_hello().
+//
+// Threads: values.
+// Trusts: nothing. check_hello() names each mismatch.
 #pragma once
 
 #include <array>
@@ -33,14 +35,14 @@ inline constexpr std::size_t kHelloBytes = 72;
 inline constexpr std::size_t kAdmissionBytes = 40;
 inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::uint16_t kProtocolVersion = 1;
-inline constexpr std::uint32_t kFeatures = 0;  // bits for what a later version can do
+inline constexpr std::uint32_t kFeatures = 0;  // bits for abilities of later versions
 
 enum class Role : std::uint8_t { kAgent = 1, kMaster = 2, kTool = 3, kEngine = 4 };
 
 struct Hello {
   std::uint16_t version = kProtocolVersion;
   Role role = Role::kTool;
-  bool keyed = false;  // has a cluster key, and demands one
+  bool keyed = false;  // has a cluster key, and requires one of the peer
   std::uint32_t features = kFeatures;
   std::uint64_t node = 0;
   std::uint64_t incarnation = 0;
@@ -51,14 +53,15 @@ struct Hello {
 
 enum class Admission : std::uint16_t { kWelcome, kRefused, kFull };
 
-// Finds a wrong address before it does harm; no secret.
+// Detects a wrong address early. The tag is no secret.
 std::uint64_t cluster_tag(std::string_view cluster_id);
 std::array<char, kNonceBytes> make_nonce();
 
 std::array<char, kHelloBytes> encode_hello(const Hello& hello);
-// Errors: MC_VERSION_MISMATCH: not of this protocol, or of a version of its own.
+// Errors: MC_VERSION_MISMATCH: another protocol, or another version of this protocol.
 Result<Hello> decode_hello(std::string_view bytes);
-// Whether they may go on. Errors: MC_PERMISSION_DENIED and MC_INVALID_ARGUMENT with the remedy.
+// Whether the two sides may continue. Errors: MC_PERMISSION_DENIED and MC_INVALID_ARGUMENT with the
+// remedy.
 Status check_hello(const Hello& own, const Hello& peer);
 
 std::array<char, kAdmissionBytes> encode_admission(Admission admission, const Proof& proof);
@@ -68,7 +71,7 @@ struct AdmissionText {
 };
 AdmissionText decode_admission(std::string_view bytes);
 
-// What a proof is made over.
+// The bytes that a proof is made over.
 std::string proof_text(bool of_dialer, const Hello& dialer, const Hello& listener,
                        std::string_view channel_binding);
 

@@ -42,7 +42,7 @@ void Link::start() {
 
 void Link::read() {
   if (!open_ || reading_) return;
-  if (!dialer_ && queued_bytes_ > options_.pause_reading_bytes) return;  // write() goes on
+  if (!dialer_ && queued_bytes_ > options_.pause_reading_bytes) return;  // write() resumes reading
   reading_ = true;
   transport_->read_some(
       boost::asio::buffer(in_.data() + end_, in_.size() - end_),
@@ -69,7 +69,7 @@ bool Link::take_frames() {
     }
     const std::size_t frame_bytes = kFrameHeadBytes + head->body_bytes;
     if (end_ - begin_ < frame_bytes) {
-      // Room for the whole frame, whose length is within its method's limit.
+      // Make room for the whole frame. decode_frame() has checked its length.
       if (in_.size() - begin_ < frame_bytes) {
         std::memmove(in_.data(), in_.data() + begin_, end_ - begin_);
         end_ -= begin_;
@@ -105,7 +105,7 @@ bool Link::take_frame(const FrameHead& head, std::string_view body) {
       if (requests_.erase(head.id) != 0) handler_.on_cancel(*this, head.id);
       break;
     case FrameKind::kPing:
-      // One that pings and does not read gets no more than the queue holds.
+      // Bounds the answers to a peer that pings and does not read.
       if (queued_bytes_ < options_.max_queued_bytes) send({.kind = FrameKind::kPong}, {});
       break;
     case FrameKind::kPong:
@@ -209,7 +209,7 @@ void Link::send(const FrameHead& head, std::string body) {
   queued_bytes_ += kFrameHeadBytes + body.size();
   queue_.push_back({encode_frame(with_length), std::move(body)});
   if (!writing_.empty()) return;
-  // Later in this turn of the loop, so that what is answered together is written together.
+  // Write later in this turn of the loop, so that frames queued together are written together.
   if (queue_.size() == 1) {
     boost::asio::post(executor_, [self = shared_from_this()] { self->write(); });
   }
@@ -279,7 +279,8 @@ void Link::arm_ping() {
   ping_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || !self->open_) return;
     const std::uint64_t silent_ns = now_ns() - self->heard_ns_;
-    // A listener that does not read, because its answers are not taken, hears nothing either.
+    // A listener that has stopped reading, because the peer does not take its answers, also counts
+    // as silent.
     if (silent_ns >= self->options_.dead_after_ns) {
       self->close({MC_AGENT_UNAVAILABLE, "nothing was heard of the peer for too long"});
       return;

@@ -69,7 +69,7 @@ void Listener::accept() {
       accept();
       return;
     }
-    // Out of descriptors, most likely: again when some may be free.
+    // Most likely the process has no free descriptors. Retry soon.
     pause_.expires_after(std::chrono::milliseconds(50));
     pause_.async_wait([this](const boost::system::error_code& cancelled) {
       if (!cancelled) accept();
@@ -95,7 +95,7 @@ void Listener::greet(tcp::socket socket) {
           handler_.on_refused(peer.error(), address);
           return;
         }
-        // Counted for as long as it lives.
+        // The counter falls when the link is destroyed.
         ++*link_count_;
         const std::shared_ptr<Link> link(
             new Link(io_.get_executor(), transport, *peer, false, options_.link, handler_),

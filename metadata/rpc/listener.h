@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one port of a process: accepts, shakes hands, and gives proven links to a
-// handler. Threads: the io_context's one thread. Owns: the socket and the connections that are not
-// proven
-//   yet; links own themselves. The handler must outlive all of them.
-// Trusts: nobody. Before their proof connections are few (a newer one takes the oldest one's place,
-//   so that idle ones keep nobody out), short (2 s) and small (104 bytes).
+// What it is: the one port of a process. The listener accepts connections, runs handshakes, and
+//   gives proven links to a handler.
+// Threads: the io_context's one thread.
+// Owns: the socket and the connections without a proof. Links own themselves. The handler must
+//   outlive all of them.
+// Trusts: no peer. Connections without a proof are few (a newer connection takes the oldest place,
+//   so idle connections block no other), short (2 s) and small (104 bytes).
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -21,7 +22,7 @@ namespace mc::metadata::rpc {
 
 struct ListenerOptions {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: any free one
+  std::uint16_t port = 0;  // 0: any free port
   Hello own;
   ClusterKey key;
   TlsOptions tls;
@@ -39,8 +40,8 @@ class ListenerHandler : public LinkHandler {
 
 class Listener {
  public:
-  // Errors: MC_INVALID_ARGUMENT: the address is not local and there is no key; a bad certificate.
-  // MC_AGENT_UNAVAILABLE: the address cannot be used.
+  // Errors: MC_INVALID_ARGUMENT: the address is reachable from other hosts and there is no key, or
+  // a bad certificate. MC_AGENT_UNAVAILABLE: the address cannot be used.
   static Result<std::unique_ptr<Listener>> create(boost::asio::io_context& io,
                                                   const ListenerOptions& options,
                                                   ListenerHandler& handler);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: integers at fixed places of bytes, least significant byte first.
-// Threads: any. REQUIRES: the place is inside the bytes; layouts are of fixed size.
+// What it is: integers at fixed places of a buffer, least significant byte first.
+// Threads: any. REQUIRES: the place is inside the buffer.
 #pragma once
 
 #include <bit>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the checks that every store makes of what a caller hands in, and the namespace of a
-//   cluster: all its keys begin with "mc/<cluster id>/".
-// Threads: any. Trusts nothing.
+// What it is: checks of arguments that every store makes, and the namespace of a cluster: all its
+//   keys begin with "mc/<cluster id>/".
+// Threads: any.
+// Trusts: nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ Status check_write(std::string_view key, std::string_view value);
 Status check_remove_if(std::string_view key, Revision expected);
 Status check_ttl(std::uint32_t ttl_ms);
 
-// What the stores say alike.
+// Texts that all stores share.
 std::string no_such_key(std::string_view key);
 std::string no_such_lease(LeaseId lease);
 Status list_too_large(std::string_view prefix);

@@ -23,7 +23,7 @@ LeaderLock::LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl
       wanted_ttl_ms_(ttl_ms),
       clock_(std::move(clock)) {}
 
-// From when the store was asked, not from when it answered: its count began in between.
+// Counts from the request, not from the answer, because the store's count began in between.
 void LeaderLock::extend(std::uint64_t asked_ns) {
   valid_until_ns_ = asked_ns + std::uint64_t{lease_.ttl_ms} * 900000;
 }
@@ -49,7 +49,7 @@ Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
     return true;
   }
   if (!swap && swap.error().code() != kOutcomeUnknown) return fail(swap.error());
-  // Ours after all, if an earlier attempt took effect without saying so.
+  // An earlier attempt may have taken effect although its answer was lost.
   const auto entry = store_.get(key_, deadline_ns);
   if (entry && entry->lease == lease_.id) {
     epoch_ = entry->revision;

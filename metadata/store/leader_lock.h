@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: leadership of a partition of a cluster's keys: a key of the store, held under a lease,
-//   whose revision is the fencing epoch: each leader's is above those of all before it. Who is told
-//   to act by a leader refuses an epoch below the highest it has seen of that partition.
-// Threads: one at a time; leads() and epoch() need the same care.
-// Owns: a lease of the store while it leads; resign() or its TTL ends it.
-// Trusts: the store. What others wrote into the key is the caller's to decode.
+// What it is: leadership of a partition of a cluster's keys. The lock is a key of the store under a
+//   lease. The key's revision is the fencing epoch, which grows with each leader. A receiver of a
+//   leader's orders refuses an epoch below the highest epoch that it has seen of that partition.
+// Threads: one at a time, including leads() and epoch().
+// Owns: a lease of the store while this process leads. resign() or the TTL ends the lease.
+// Trusts: the store. The caller decodes the values of other processes.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,37 @@
 namespace mc::metadata {
 
 inline constexpr std::string_view kLeaderKey = "leader";  // of partition 0
-// Of any partition: all of them begin with kLeaderKey, so that one list() tells who leads what.
+// The keys of all partitions begin with kLeaderKey, so one list() shows all leaders.
 std::string leader_key(std::uint32_t partition);
 
 struct Leader {
-  std::string value;  // as it was given to its LeaderLock
+  std::string value;  // the value given to the leader's LeaderLock
   Revision epoch = 0;
 };
-// MC_NOT_FOUND: nobody leads.
+// MC_NOT_FOUND: the partition has no leader.
 Result<Leader> find_leader(ClusterStore& store, std::uint64_t deadline_ns,
                            std::uint32_t partition = 0);
 
 class LeaderLock {
  public:
-  // value: how others find this leader. clock: now_ns() or a simulator's.
+  // value: how other processes find this leader. clock: now_ns() or a simulator's clock.
   LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
              std::function<std::uint64_t()> clock, std::uint32_t partition = 0);
 
-  // One attempt. False: another leads (watch its leader_key(), try again when it is removed).
+  // One attempt. False: another process leads; watch leader_key() and try again after its removal.
   // MC_UNSUPPORTED: the store cannot elect.
   Result<bool> campaign(std::uint64_t deadline_ns);
-  // Call it several times per TTL. MC_NOT_FOUND: the leadership has ended; other errors: it may be
-  // renewed while leads() still holds.
+  // Call this several times per TTL. MC_NOT_FOUND: the leadership has ended. After another error a
+  // retry may succeed while leads() still holds.
   Status renew(std::uint64_t deadline_ns);
-  // Lets the next leader in at once.
+  // Ends the leadership, so that the next leader starts at once.
   Status resign(std::uint64_t deadline_ns);
 
-  // Whether it may act as the leader now: from the store's last word, not asked again. Turns false
-  // a tenth of the TTL before the store lets another in, for clocks that run apart.
+  // Whether this process may act as the leader now, from the store's last answer. Turns false a
+  // tenth of the TTL before the store admits another leader, which allows for clocks of different
+  // speed.
   bool leads() const { return epoch_ != 0 && clock_() < valid_until_ns_; }
-  // 0: never led, or knows that it leads no more.
+  // 0: this process never led, or knows that it no longer leads.
   Revision epoch() const { return epoch_; }
   std::uint32_t ttl_ms() const { return lease_.ttl_ms; }  // as granted
 

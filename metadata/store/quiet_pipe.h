@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: a scope in which a write to a closed connection raises no SIGPIPE in this thread.
-//   OpenSSL writes without MSG_NOSIGNAL, and the program that links us may not ignore the signal.
-// Threads: the scope's own.
+//   OpenSSL writes without MSG_NOSIGNAL, and the host program may not ignore the signal.
+// Threads: the scope's own thread.
 #pragma once
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how a call rides over a server that is away or over a failover: again, with growing
-//   pauses, until its deadline.
-// Threads: the calling one.
+// What it is: retries with growing pauses until the deadline. A call so survives an unavailable
+//   server and a failover.
+// Threads: the calling thread.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace mc::metadata {
 
-// Runs attempt(deadline_ns) until it neither fails with kStoreUnavailable nor, where the call is
-// repeatable (it only reads), with kOutcomeUnknown. The last failure's cause, with name before it.
+// Repeats attempt(deadline_ns) after kStoreUnavailable and, if the call is repeatable (a read),
+// after kOutcomeUnknown. Returns the last failure with `name` in front.
 template <typename T, typename Attempt>
 Result<T> until_deadline(const std::string& name, bool repeatable, std::uint64_t deadline_ns,
                          Attempt attempt) {

@@ -53,7 +53,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return result;
 }
 
-// The part before the separator; text keeps what follows it, or nothing.
+// Returns the part before the separator. text keeps the rest, which may be empty.
 std::string_view cut_at(std::string_view& text, char separator) {
   const std::size_t at = text.find(separator);
   const std::string_view head = text.substr(0, at);

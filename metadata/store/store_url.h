@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where a cluster store is and how to log in, from one URL:
+// What it is: the location and the login of a cluster store, from one URL:
 //     memory://
 //     redis://[user:password@]host[:port][,host…][/db][?options]     rediss:// is with TLS
 //     etcd://[user:password@]host[:port][,host…][?options]           etcds:// is with TLS
 //     http://host[:port]/metadata                                    https:// is with TLS
-//   Options, joined by '&': user= and password_file= (keep secrets out of command lines), tls=1,
-//   ca=, cert=, key= (PEM files), server_name= (the certificate's, if not the host); Redis also
-//   sentinel= (the master's name: the hosts are sentinels), sentinel_user=,
-//   sentinel_password_file=. Values may be percent-encoded; an IPv6 address stands in brackets.
-// Threads: values. Trusts nothing: any text becomes a value or an error, which never repeats a
-//   user, a password or the text itself.
+// Options are joined by '&': user= and password_file= (keep secrets out of command lines), tls=1,
+// ca=, cert=, key= (PEM files), server_name= (the name in the certificate; default: the host).
+// Redis also has sentinel= (the master's name; the hosts are sentinels), sentinel_user= and
+// sentinel_password_file=. Values may be percent-encoded. An IPv6 address stands in brackets.
+// Threads: values.
+// Trusts: nothing. Any text becomes a value or an error. An error never repeats a user, a password
+//   or the URL.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +33,15 @@ std::string text_of(const Endpoint& endpoint);
 std::string text_of(const std::vector<Endpoint>& endpoints);
 
 struct Login {
-  std::string user;      // may be empty with a password (Redis' default user)
+  std::string user;  // may be empty with a password (Redis' default user)
   std::string password;  // never in a message
   bool given() const { return !user.empty() || !password.empty(); }
 };
 
 struct TlsFiles {
   bool enabled = false;
-  std::string ca;           // empty: the system's
-  std::string cert;         // with key: this side's certificate
+  std::string ca;  // empty: the system's authorities
+  std::string cert;  // with key: this side's certificate
   std::string key;          // PEM file
   std::string server_name;  // empty: the host's name or address
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the thread of one watch, and how its waits end early: a descriptor that becomes
-//   readable when the watch is to stop.
-// Threads: made and destroyed by the store's user; the body runs in the loop's own thread.
+// What it is: the thread of one watch. A descriptor that becomes readable at the stop ends all
+//   waits early.
+// Threads: the store's user makes and destroys the loop. The body runs in the loop's own thread.
 // Owns: the thread and the descriptor.
 #pragma once
 
@@ -20,7 +20,7 @@ class StopSignal {
   explicit StopSignal(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
   bool stopped() const { return wait_readable(fd_, 0); }
-  // True: stopped meanwhile.
+  // True: stopped during the wait.
   bool wait_ms(std::uint64_t timeout_ms) const { return wait_readable(fd_, timeout_ms * 1000000); }
 
  private:
@@ -29,7 +29,7 @@ class StopSignal {
 
 class WatchLoop final : public Watch {
  public:
-  // Runs body in a thread; body returns soon after stop is raised.
+  // Runs body in a thread. body returns soon after the stop.
   static Result<std::unique_ptr<Watch>> start(std::function<void(const StopSignal&)> body);
   ~WatchLoop() override;
 
@@ -39,7 +39,7 @@ class WatchLoop final : public Watch {
   std::thread thread_;
 };
 
-// Doubles from 20 to 500 ms between attempts; reset by a success.
+// Doubles from 20 to 500 ms between attempts. A success resets the pause.
 class Backoff {
  public:
   std::uint64_t next_ms() {

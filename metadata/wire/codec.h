@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: from bytes to values and back: the one reader of what a peer's frames carry. Bytes
-//   become a protobuf message, then every count and range is checked, then it is a value.
-//   A value that decode() gave is within wire_limits.h and the ranges of its types.
-// Threads: any; pure functions. Owns nothing.
-// Trusts: nothing of decode()'s bytes. encode() trusts its caller to stay within the limits.
+// What it is: the one encoder and decoder of messages. Bytes become a protobuf message; then every
+//   count and range is checked; then the message becomes a value. A decoded value is within
+//   wire_limits.h and the ranges of its types.
+// Threads: any; pure functions.
+// Trusts: nothing in decode()'s bytes. encode() trusts its caller to keep the limits.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace mc::metadata::wire {
 
-// Each replaces `bytes`, whose memory is used again.
+// Each function replaces `bytes` and reuses its memory.
 void encode(const Attend& value, std::string& bytes);
 void encode(const AttendAnswer& value, std::string& bytes);
 void encode(const Descriptor& value, std::string& bytes);
@@ -50,8 +50,8 @@ std::string encoded(const Message& message) {
   return bytes;
 }
 
-// Errors: MC_INVALID_ARGUMENT names the message and what is wrong with it; `value` is then
-// unspecified. Vectors' memory is used again.
+// Errors: MC_INVALID_ARGUMENT names the message and the fault; `value` is then unspecified. The
+// memory of vectors is reused.
 Status decode(std::string_view bytes, Attend& value);
 Status decode(std::string_view bytes, AttendAnswer& value);
 Status decode(std::string_view bytes, Descriptor& value);

@@ -56,7 +56,7 @@ bool text_ok(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// nullptr: it is valid.
+// Returns nullptr if the message is valid, else the fault.
 const char* take(pb::Join& message, Descriptor& value) {
   if (message.node() == kNoNode) return "no node id";
   if (message.incarnation() == 0) return "no incarnation";
@@ -181,7 +181,7 @@ Status decode(std::string_view bytes, Publish& value) {
   const std::uint64_t* version = message.version().data();
   const std::uint64_t* object_bytes = message.object_bytes().data();
   for (std::size_t i = 0; i < count; ++i) {
-    // Sizes and attributes that cannot be get a verdict each, from the directory.
+    // The directory gives a verdict for each impossible size or attribute.
     value.items[i] = {
         {hash[2 * i], hash[2 * i + 1]},
         version[i],
@@ -480,7 +480,7 @@ Status decode(std::string_view bytes, Refusal& value) {
   }
   value.text = std::move(*message.mutable_text());
   value.leader = std::move(*message.mutable_leader());
-  // It is printed: a peer's bytes must not drive a terminal.
+  // The text is printed, so a peer's bytes must not control a terminal.
   std::ranges::replace_if(
       value.text, [](char c) { return c < ' ' || c == 127; }, '?');
   return text_ok(value.leader) ? Status() : wrong("Refusal", "an address that is not printable");

@@ -17,7 +17,7 @@ void write(const Message& message, std::string& bytes) {
 
 int count_of(std::size_t count) { return static_cast<int>(count); }
 
-// hi, lo, hi, lo … of a member of each item.
+// The columns hi, lo, hi, lo … of one field of each item.
 template <typename Items, typename Field, typename KeyOf>
 void write_hashes(const Items& items, Field* field, KeyOf key_of) {
   field->Reserve(count_of(items.size() * 2));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what is said on the wire, as plain values: the directory's and membership's own types
-//   where they have them. encode() and decode() (codec.h) are the way in and out.
+// What it is: the messages as plain values, with the directory's and membership's own types where
+//   possible. encode() and decode() (codec.h) convert them.
 // Threads: values.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace mc::metadata::wire {
 
 struct Attend {
   std::uint32_t partition = 0;
-  std::uint32_t partitions = 0;  // 0: the caller does not know yet, and asks
+  std::uint32_t partitions = 0;  // 0: the caller does not know the number and asks
   bool operator==(const Attend&) const = default;
 };
 struct AttendAnswer {
@@ -49,8 +49,8 @@ struct Publish {
 };
 struct PublishAnswer {
   StreamAnswer stream = StreamAnswer::kUnknownNode;
-  std::vector<Verdict> verdicts;  // when kApplied: one an item, or none if all are kAccepted
-  // The latest version that some item was too old for: above it, it would have been taken.
+  std::vector<Verdict> verdicts;  // if kApplied: one an item, or none if all are kAccepted
+  // The latest version that refused an older item. A version above it would have been accepted.
   std::uint64_t refused_up_to = 0;
 };
 
@@ -112,7 +112,7 @@ struct ListedKey {
 };
 struct ListAnswer {
   std::vector<ListedKey> keys;  // sorted, each once
-  bool more = false;            // ask again with after = the last key
+  bool more = false;  // ask again with after = the last key
   std::uint32_t unconfirmed = 0;
 };
 
@@ -135,7 +135,7 @@ struct StatsAnswer {
   std::uint64_t reports_missing = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t published = 0;  // changes, since this master started to lead
-  std::uint64_t located = 0;    // keys
+  std::uint64_t located = 0;  // keys
   std::uint64_t repairs_queued = 0;
   std::uint64_t repairs_running = 0;
   std::uint64_t links = 0;
@@ -167,7 +167,7 @@ struct Copy {
   std::uint64_t bytes = 1;
   NodeId source = kNoNode;
   std::string source_address;
-  std::uint8_t parts = 0;  // of an object in stripes: one of so many; 0: it is none
+  std::uint8_t parts = 0;  // of a striped object: its number of parts; 0: not striped
   std::uint8_t part = 0;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the calls there are: their numbers on the wire, and how long their bodies may be.
-// Threads: constants. Trusts nothing: an unknown number has no limits and is refused.
+// What it is: the calls: their numbers on the wire and the limits of their bodies.
+// Threads: constants.
+// Trusts: nothing. An unknown number has no limits and is refused.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,10 @@ enum class Method : std::uint8_t {
   kDrain = 13,
   kAttend = 14,
   // To an agent.
-  kDrop = 32,          // answered empty when it holds none of them any more
+  kDrop = 32,  // answered empty when the agent holds none of the objects any more
   kDropMatching = 33,  // Match; RemoveMatchingAnswer
   kListLocal = 34,     // Match; ListAnswer
-  kCopy = 35,          // answered empty after the copy was published
+  kCopy = 35,  // answered empty after the copy was published
 };
 
 struct BodyLimits {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: every bound of the wire between agents, tools and masters on one page. What lies
-//   beyond one is refused before anything is allocated for it.
+// What it is: every bound of the wire between agents, tools and masters. A message beyond a bound
+//   is refused before memory is allocated.
 // Threads: constants.
 #pragma once
 
@@ -16,14 +16,14 @@ inline constexpr std::size_t kMaxItems = MC_MAX_BATCH_ITEMS;  // keys of one mes
 inline constexpr std::size_t kMaxHoldersPerKey = 32;
 inline constexpr std::size_t kMaxAddressBytes = 255;
 inline constexpr std::size_t kMaxPatternBytes = 4096;
-inline constexpr std::size_t kMaxUnreachable = 64;  // peers' words in one heartbeat
-inline constexpr std::size_t kMaxPlaceNodes = 64;   // preferred, or excluded
+inline constexpr std::size_t kMaxUnreachable = 64;  // peers' reports in one heartbeat
+inline constexpr std::size_t kMaxPlaceNodes = 64;  // preferred, or excluded
 inline constexpr std::size_t kMaxMembers = 4096;
 inline constexpr std::size_t kMaxRefusalBytes = 1024;
 inline constexpr std::uint64_t kMaxCapacityBytes = 1ull << 50;
 inline constexpr std::uint32_t kMaxWaitMs = 3600u * 1000u;
 
-// Bodies. A batch of kMaxItems fits with room for fields that a later version adds.
+// Bodies. A batch of kMaxItems fits, with room for fields of later versions.
 inline constexpr std::size_t kMaxSmallBody = 2048;
 inline constexpr std::size_t kMaxMatchBody = 8192;
 inline constexpr std::size_t kMaxBatchBody = 64u << 10;

@@ -19,7 +19,7 @@ constexpr int kMaxDepth = 16;
 constexpr std::size_t kMaxErrorBytes = 200;
 constexpr std::size_t kMaxTokenBytes = 8192;
 
-// google.rpc.Code
+// Codes of google.rpc.Code.
 enum : std::uint64_t {
   kInvalid = 3,
   kDeadline = 4,
@@ -37,7 +37,7 @@ Status broken() {
       "the answer is not of etcd's JSON gateway; is this the client port of etcd 3.4 or later?"};
 }
 
-// A null value: not one JSON object. Everything below asks objects only.
+// Null: the text is not one JSON object. All functions below expect an object or null.
 Json::Value parsed(std::string_view text) {
   Json::CharReaderBuilder builder;
   Json::CharReaderBuilder::strictMode(&builder.settings_);
@@ -46,7 +46,7 @@ Json::Value parsed(std::string_view text) {
   Json::Value value;
   try {
     if (!reader->parse(text.data(), text.data() + text.size(), &value, nullptr)) return {};
-  } catch (const std::exception&) {  // jsoncpp throws where the nesting is too deep
+  } catch (const std::exception&) {  // jsoncpp throws if the nesting is too deep
     return {};
   }
   return value.isObject() ? value : Json::Value();
@@ -57,7 +57,7 @@ const Json::Value& member(const Json::Value& object, const char* name) {
   return object.isObject() ? object[name] : null;
 }
 
-// proto3's JSON leaves zeros out and writes 64-bit numbers as strings.
+// The JSON of proto3 omits zeros and writes 64-bit numbers as strings.
 bool number_of(const Json::Value& value, std::uint64_t& number) {
   number = 0;
   if (value.isNull()) return true;
@@ -124,7 +124,7 @@ Status meaning(std::uint64_t code, const std::string& message) {
       if (says("space")) return {MC_NO_SPACE, words + "; compact, defragment, raise its quota"};
       return {kStoreUnavailable, words};
     case kUnavailable:
-      // A leader that was lost may have written first.
+      // The lost leader may have written before its loss.
       if (says("timed out") || says("changed")) return {kOutcomeUnknown, words};
       return {kStoreUnavailable, words};
     case kDeadline:
@@ -133,7 +133,8 @@ Status meaning(std::uint64_t code, const std::string& message) {
   }
 }
 
-// Of an answer ({"error":"…","code":5}) or of a stream ({"error":{"grpc_code":5,"message":"…"}}).
+// The error of an answer ({"error":"…","code":5}) or of a stream
+// ({"error":{"grpc_code":5,"message":"…"}}).
 Status error_in(const Json::Value& value) {
   const Json::Value& error = member(value, "error");
   const Json::Value& holder = error.isObject() ? error : value;
@@ -144,7 +145,7 @@ Status error_in(const Json::Value& value) {
   return meaning(code, message.asString());
 }
 
-// The answer's object; status tells why there is none.
+// The answer's object. If there is none, status has the cause.
 Json::Value good(const HttpAnswer& answer, Status& status) {
   Json::Value value = parsed(answer.body);
   if (answer.status == 200 && value.isObject() && !value.isMember("error")) {
@@ -182,7 +183,7 @@ Result<std::string> decode_etcd_token(const HttpAnswer& answer) {
   const Json::Value& token = member(value, "token");
   if (!token.isString()) return fail(broken());
   std::string text = token.asString();
-  // It becomes a header: no line may end in it.
+  // The token becomes an HTTP header, so it must not contain a line end.
   const bool printable =
       std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
   if (text.empty() || text.size() > kMaxTokenBytes || !printable) return fail(broken());

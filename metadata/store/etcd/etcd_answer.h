@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the answers of etcd's JSON gateway mean.
-// Threads: any; pure functions. Trusts nothing: any bytes become a value or an error. Nesting is
-//   limited, numbers must fit, keys must begin with the cluster's prefix (which is cut off).
+// What it is: the decoder for answers of etcd's JSON gateway.
+// Threads: any; pure functions.
+// Trusts: nothing. Any bytes become a value or an error. Nesting is limited, numbers must fit, and
+//   keys must begin with the cluster's prefix, which is removed.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,14 @@ inline constexpr std::size_t kMaxEtcdBodyBytes =
     kMaxListBytes / 3 * 4 + (256 + kMaxStoreKeyBytes / 3) * kMaxListEntries;
 inline constexpr std::size_t kMaxEtcdWatchBytes = 32u << 20;  // one message of a watch
 
-// Words of etcd's errors that ask for another token, not for another password.
+// etcd's errors that require a new token, not another password.
 bool is_stale_token(const HttpAnswer& answer);
 
-// Every decoder below gives the error that a status other than 200 carries:
-//   MC_NOT_FOUND for a lease, the contract's codes else.
+// Every decoder below returns the error of an answer whose status is not 200: MC_NOT_FOUND for a
+// lease, otherwise the contract's codes.
 Status decode_etcd_ok(const HttpAnswer& answer);
 Result<std::string> decode_etcd_token(const HttpAnswer& answer);
-// entries up to the limit; MC_TOO_LARGE, without words: there are more.
+// At most kMaxListEntries entries. More: MC_TOO_LARGE, without text.
 Result<Listing> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix);
 Result<Revision> decode_etcd_put(const HttpAnswer& answer);
 Result<Swap> decode_etcd_swap(const HttpAnswer& answer);
@@ -38,11 +39,11 @@ Result<bool> decode_etcd_keep_alive(const HttpAnswer& answer);
 
 struct EtcdWatchMessage {
   bool created = false;
-  bool compacted = false;  // the position is gone
-  Revision revision = 0;   // of the store
+  bool compacted = false;  // the position is no longer in the log
+  Revision revision = 0;  // of the store
   std::vector<WatchEvent> events;
 };
-// One line of the stream. Errors: the watch was cancelled for another reason.
+// Decodes one line of the stream. Errors: the watch was cancelled for another reason.
 Result<EtcdWatchMessage> decode_etcd_watch(std::string_view line, std::string_view prefix);
 
 }  // namespace mc::metadata

@@ -71,7 +71,7 @@ Result<std::string> EtcdGateway::token(const Endpoint& endpoint, bool renew,
 Result<HttpAnswer> EtcdGateway::call(const std::string& path, const std::string& body,
                                      std::uint64_t deadline_ns) {
   const Way way = this->way();
-  // Leaves time for the others when one of several endpoints does not answer.
+  // Leave time for the other endpoints if this endpoint does not answer.
   const std::uint64_t now = now_ns();
   const std::uint64_t left_ns = deadline_ns > now ? deadline_ns - now : 0;
   const std::uint64_t until_ns = now + left_ns / url_.endpoints.size();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the way to an etcd cluster's JSON gateway: its endpoints in turn, and the token of a
-//   user, asked for when it is missing or stale.
-// Threads: any. Owns: HTTP connections and the token. Trusts: as etcd_answer.h.
+// What it is: access to an etcd cluster's JSON gateway. The gateway tries the endpoints in turn and
+//   requests a user's token when the token is missing or outdated.
+// Threads: any.
+// Owns: HTTP connections and the token.
+// Trusts: as etcd_answer.h.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +21,14 @@ class EtcdGateway {
  public:
   explicit EtcdGateway(const StoreUrl& url);
 
-  // One attempt at one endpoint; after a failure the next call takes the next endpoint. Any status
-  // of HTTP is an answer, but a stale token is renewed first.
+  // One attempt at one endpoint. After a failure the next call takes the next endpoint. Every HTTP
+  // status is an answer, except that an outdated token is renewed first.
   Result<HttpAnswer> call(const std::string& path, const std::string& body,
                           std::uint64_t deadline_ns);
-  // A watch's stream from one endpoint, as HttpClient::stream().
+  // Reads a watch's stream from one endpoint, as HttpClient::stream().
   Status stream(const std::string& path, const std::string& body, const StopSignal& stop,
                 const std::function<bool(long, std::string_view)>& on_bytes);
-  // The next stream takes another endpoint, and with a fresh token if wanted.
+  // The next stream uses another endpoint and, if wanted, a fresh token.
   void start_over(bool fresh_token);
 
  private:
@@ -45,7 +47,7 @@ class EtcdGateway {
   HttpClient client_;
   std::mutex mutex_;  // guards everything below
   std::string token_;
-  std::uint64_t era_ = 0;  // number of endpoints given up
+  std::uint64_t era_ = 0;  // counts failed endpoints
 };
 
 }  // namespace mc::metadata

@@ -15,7 +15,7 @@ std::string written(const Json::Value& value) {
   return Json::writeString(builder, value);
 }
 
-// The first key after all that begin with prefix. REQUIRES: prefix ends with no 0xff byte.
+// The first key after all keys with this prefix. REQUIRES: prefix does not end with a 0xff byte.
 std::string end_of(std::string_view prefix) {
   std::string end(prefix);
   ++end.back();

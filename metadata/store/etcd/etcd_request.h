@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the bodies of requests to etcd's JSON gateway (etcd's api/etcdserverpb/rpc.proto in
-//   proto3's JSON form: 64-bit numbers as strings, bytes in base64).
-// Threads: any; pure functions. Trusts: keys and values were checked.
+// What it is: request bodies for etcd's JSON gateway (etcd's api/etcdserverpb/rpc.proto in the JSON
+//   form of proto3: 64-bit numbers as strings, bytes in base64).
+// Threads: any; pure functions.
+// Trusts: callers have checked keys and values.
 #pragma once
 
 #include <cstdint>

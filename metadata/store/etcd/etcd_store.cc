@@ -10,7 +10,7 @@
 namespace mc::metadata {
 namespace {
 
-// Lease ids are etcd's int64: a number beyond was never granted.
+// Lease ids are etcd's int64. etcd never grants a larger id.
 constexpr LeaseId kMaxLeaseId = ~LeaseId{0} >> 1;
 
 }  // namespace
@@ -91,7 +91,7 @@ Result<Listing> EtcdStore::list(std::string_view prefix, std::uint64_t deadline_
 
 Result<Lease> EtcdStore::grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) {
   if (Status status = check_ttl(ttl_ms); !status.ok()) return fail(status);
-  // Repeatable: a lease whose id got lost ends by itself.
+  // Repeatable, because a lease with a lost id ends by itself.
   return ask<Lease>(Repeatable::kYes, "/v3/lease/grant", etcd_grant((ttl_ms + 999) / 1000),
                     deadline_ns, decode_etcd_grant);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the cluster store in etcd 3.4 or later, through its JSON gateway (/v3/…). Revisions
-// are
-//   etcd's own; leases last whole seconds, at least 1.5 of the cluster's election timeouts.
-// Threads: any; each watch has a thread. Owns: its connections. Trusts: as cluster_store.h says.
+//   are etcd's revisions. Leases last whole seconds and at least 1.5 election timeouts of the etcd
+//   cluster.
+// Threads: any; each watch has a thread.
+// Owns: its connections.
+// Trusts: as cluster_store.h says.
 #pragma once
 
 #include <memory>
@@ -38,7 +40,7 @@ class EtcdStore final : public ClusterStore {
 
  private:
   enum class Repeatable { kNo, kYes };
-  // Calls and decodes, again until the deadline where that helps.
+  // Calls and decodes; retries until the deadline if a retry can help.
   template <typename T, typename Decode>
   Result<T> ask(Repeatable repeatable, const char* path, const std::string& body,
                 std::uint64_t deadline_ns, Decode decode);

@@ -13,7 +13,7 @@ bool EtcdWatch::on_line(std::string_view line, const StopSignal& stop) {
   refused_ = !message;
   if (!message) return false;
   backoff_.reset();
-  // A store that is younger than the position has lost its data.
+  // A store with a lower revision than the watch's position has lost its data.
   if (message->compacted || (message->created && message->revision < position_ && !lost_)) {
     lost_ = true;
     return false;
@@ -28,7 +28,7 @@ bool EtcdWatch::on_line(std::string_view line, const StopSignal& stop) {
     if (stop.stopped()) return false;
     callback_(event);
   }
-  // Only now: all changes of a revision come in one message.
+  // Advance only now, because all changes of a revision come in one message.
   for (const WatchEvent& event : message->events) {
     position_ = std::max(position_, event.entry.revision);
   }
@@ -60,7 +60,7 @@ void EtcdWatch::run(const StopSignal& stop) {
     const Status ended =
         gateway_->stream("/v3/watch", etcd_watch(cluster_ + prefix_, start), stop,
                          [&](long, std::string_view bytes) { return on_bytes(bytes, stop); });
-    // Another member, and after an error another token, may do better.
+    // Another member, and after an error another token, may succeed.
     if (!ended.ok() || refused_) gateway_->start_over(refused_);
     if (stop.wait_ms(backoff_.next_ms())) return;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the loop of one watch in etcd: a stream of JSON lines, opened again after the last
-//   revision told when it breaks.
-// Threads: run() is the body of a WatchLoop. Trusts: as etcd_answer.h; a line longer than
-//   kMaxEtcdWatchBytes counts as changes missed.
+// What it is: the loop of one watch in etcd. The loop reads a stream of JSON lines. A broken stream
+//   is opened again after the last delivered revision.
+// Threads: run() is the body of a WatchLoop.
+// Trusts: as etcd_answer.h. A line longer than kMaxEtcdWatchBytes counts as missed changes.
 #pragma once
 
 #include <memory>
@@ -35,10 +35,10 @@ class EtcdWatch {
   const std::string cluster_;
   const std::string prefix_;
   Revision position_;
-  bool lost_ = false;     // the next stream starts at "now" and says kRelist first
-  bool refused_ = false;  // the last stream ended with an error from the server
+  bool lost_ = false;  // the next stream starts at the present revision and says kRelist first
+  bool refused_ = false;  // the last stream ended with an error of the server
   const WatchCallback callback_;
-  std::string line_;  // what has come of it
+  std::string line_;  // the part of a line that has arrived
   Backoff backoff_;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what an answer of Mooncake's HTTP metadata protocol means. Its servers (the master's
-//   embedded one, the wheel's in Python, the Go sample) agree on the status codes: 200 done, 400
-//   bad key, 404 no such key; bodies of errors are free text.
-// Threads: any; pure functions. Trusts nothing: any status with any body gives a value or an error.
+// What it is: the decoder for answers of Mooncake's HTTP metadata protocol. Its servers (the
+//   master's embedded server, the Python wheel's server, the Go sample) agree on the status codes:
+//   200 done, 400 bad key, 404 no such key. Bodies of errors are free text.
+// Threads: any; pure functions.
+// Trusts: nothing. Any status with any body gives a value or an error.
 #pragma once
 
 #include <string_view>

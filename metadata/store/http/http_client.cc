@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxIdleHandles = 4;
 constexpr long kConnectTimeoutMs = 2000;  // leaves time for the next endpoint
-// A silent peer of a stream is given up after about kKeepIdleS + 9 * kKeepIntervalS.
+// A stream from a silent peer ends after about kKeepIdleS + 9 * kKeepIntervalS.
 constexpr long kKeepIdleS = 2;
 constexpr long kKeepIntervalS = 1;
 
@@ -39,7 +39,7 @@ bool certificate_trouble(CURLcode code) {
          code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_ISSUER_ERROR;
 }
 
-// libcurl's words name hosts and files, never headers or bodies.
+// libcurl's error texts name hosts and files, but no headers or bodies.
 Status status_of(CURL* curl, CURLcode code, const char* words) {
   const std::string cause = words[0] != '\0' ? words : curl_easy_strerror(code);
   if (certificate_trouble(code)) {
@@ -89,7 +89,7 @@ void HttpClient::prepare(Handle& handle, const HttpRequest& request) const {
   curl_slist_free_all(handle.headers);
   handle.headers = nullptr;
   handle.words[0] = '\0';
-  // No "Expect: 100-continue": it would wait a second for servers that do not know it.
+  // Suppress "Expect: 100-continue", which costs a second with servers that do not support it.
   handle.headers = curl_slist_append(handle.headers, "Expect:");
   for (const std::string& header : request.headers) {
     handle.headers = curl_slist_append(handle.headers, header.c_str());
@@ -113,7 +113,7 @@ void HttpClient::prepare(Handle& handle, const HttpRequest& request) const {
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
   if (!tls_.ca.empty()) {
     curl_easy_setopt(curl, CURLOPT_CAINFO, tls_.ca.c_str());
-    curl_easy_setopt(curl, CURLOPT_CAPATH, nullptr);  // that authority alone
+    curl_easy_setopt(curl, CURLOPT_CAPATH, nullptr);  // trust only this authority
   }
   if (!tls_.cert.empty()) {
     curl_easy_setopt(curl, CURLOPT_SSLCERT, tls_.cert.c_str());

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: HTTP requests with a deadline, over libcurl: for Mooncake's metadata protocol and for
-//   etcd's JSON gateway. No redirects, no proxies, no cookies, certificates always checked.
-// Threads: any; each request in flight uses a connection handle of its own.
+// What it is: HTTP requests with a deadline, over libcurl, for Mooncake's metadata protocol and for
+//   etcd's JSON gateway. No redirects, no proxies, no cookies. Certificates are always checked.
+// Threads: any. Each request in flight uses its own connection handle.
 // Owns: idle handles with their open connections.
-// Trusts: nothing that arrives: an answer longer than its limit ends the request. What the answer
-//   means is the caller's to decode.
+// Trusts: nothing. An answer longer than its limit ends the request. The caller decodes the answer.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,7 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  // A server that hangs keeps its connections open: only its silence tells.
+  // A hanging server keeps its connections open, so only its silence shows the failure.
   static constexpr std::uint64_t kLongestSilenceNs = 10000000000;
 
   explicit HttpClient(TlsFiles tls);
@@ -43,14 +42,14 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // kStoreUnavailable: not connected, so it had no effect. kOutcomeUnknown: the answer got lost.
+  // kStoreUnavailable: not connected, so there was no effect. kOutcomeUnknown: the answer was lost.
   // MC_PERMISSION_DENIED: a certificate was refused. MC_TOO_LARGE: longer than max_body_bytes.
   Result<HttpAnswer> call(const HttpRequest& request, std::size_t max_body_bytes,
                           std::uint64_t deadline_ns);
 
-  // Bytes of the answer as they come, until the server ends it, nothing has come for
-  // kLongestSilenceNs, on_bytes returns false or stop is raised. Returns why it ended (ok: as
-  // asked). The status line's code comes with each piece.
+  // Passes the answer's bytes to on_bytes as they arrive, with the status code. Ends when the
+  // server ends the answer, after kLongestSilenceNs of silence, when on_bytes returns false, or
+  // when stop is raised. Returns the cause (ok: on_bytes or stop ended the stream).
   Status stream(const HttpRequest& request, const StopSignal& stop,
                 const std::function<bool(long status, std::string_view bytes)>& on_bytes);
 
@@ -65,7 +64,7 @@ class HttpClient {
   std::vector<std::unique_ptr<Handle>> idle_;  // guarded by mutex_
 };
 
-// What may stand in a URL's query: everything else becomes %XX.
+// Percent-encodes every character that may not stand in a URL's query.
 std::string percent_encoded(std::string_view text);
 
 }  // namespace mc::metadata

@@ -24,7 +24,7 @@ HttpStore::HttpStore(const StoreUrl& url, std::string_view cluster_id)
 
 Result<HttpAnswer> HttpStore::call(std::string method, std::string_view key, std::string_view body,
                                    std::uint64_t deadline_ns) {
-  // Every verb may be repeated, but a repeated write could overwrite another's later one.
+  // A write is not repeated, because a repeated write could overwrite another writer's later value.
   const bool repeatable = method == "GET";
   const HttpRequest request{std::move(method),
                             url_ + percent_encoded(key),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client of Mooncake's HTTP metadata server: GET, PUT and DELETE of
-//   <url>?key=<key>. The protocol has values and nothing else: no revisions, compare-and-set,
-//   leases, lists or watches. It serves to share descriptors; no leader can be elected by it.
-// Threads: any. Owns: its HTTP connections. Trusts: as cluster_store.h says.
+// What it is: a client of Mooncake's HTTP metadata server: GET, PUT and DELETE of <url>?key=<key>.
+//   The protocol has only values: no revisions, compare-and-set, leases, lists or watches. So this
+//   store can share descriptors but cannot elect a leader.
+// Threads: any.
+// Owns: its HTTP connections.
+// Trusts: as cluster_store.h says.
 #pragma once
 
 #include <string>

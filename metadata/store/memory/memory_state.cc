@@ -106,7 +106,7 @@ Lease MemoryState::grant(std::uint32_t ttl_ms) {
   end_leases();
   const std::uint64_t ttl_ns = ttl_ms * kMs;
   leases_[++last_lease_] = {ttl_ns, clock_() + ttl_ns, {}};
-  for (const int bell : bells_) signal_eventfd(bell);  // they sleep until the first lease's end
+  for (const int bell : bells_) signal_eventfd(bell);  // watches sleep until the first lease's end
   return {last_lease_, ttl_ms};
 }
 
@@ -152,7 +152,7 @@ MemoryState::Changes MemoryState::changes(std::string_view prefix, Revision posi
     WatchEvent event{WatchEvent::Kind::kRemove, {change->key, "", change->revision, kNoLease}};
     if (change->put) {
       const auto entry = entries_.find(change->key);
-      // Overwritten or removed since: a later change of the log tells.
+      // Overwritten or removed since: a later change in the log covers this key.
       if (entry == entries_.end() || entry->second.revision != change->revision) continue;
       event = {WatchEvent::Kind::kPut,
                {change->key, entry->second.value, change->revision, entry->second.lease}};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the map, leases and change log of an embedded cluster store; what a server holds for
-//   the others. Leases end when somebody looks: every call first removes the keys of those whose
-//   time has passed, so nobody sees them any more.
-// Threads: any; one lock around everything.
-// Owns: entries, leases, log. Bells belong to the watches that ring_on_change() named.
+// What it is: the map, leases and change log of an embedded cluster store. Other stores keep this
+//   state in a server. Every call first removes the keys of expired leases, so no caller sees an
+//   expired key.
+// Threads: any; one lock guards everything.
+// Owns: entries, leases, log. The bells (eventfds) belong to the watches.
 // Trusts: its callers (the stores) to have checked sizes.
 #pragma once
 
@@ -25,13 +25,13 @@ namespace mc::metadata {
 
 class MemoryState {
  public:
-  // first_revision: at least that of every earlier state whose epochs may still be known. clock:
-  // now_ns() or a simulator's.
+  // first_revision: at least the last revision of every earlier state whose epochs may still be
+  // known. clock: now_ns() or a simulator's clock.
   MemoryState(Revision first_revision, std::function<std::uint64_t()> clock)
       : clock_(std::move(clock)), revision_(first_revision), log_floor_(first_revision) {}
 
   std::optional<Entry> get(std::string_view key);
-  // nullopt: no such lease. expected: nullopt writes whatever is there.
+  // nullopt: no such lease. expected: nullopt writes unconditionally.
   std::optional<Swap> write(std::string_view key, std::string_view value, LeaseId lease,
                             std::optional<Revision> expected);
   Swap remove(std::string_view key, std::optional<Revision> expected);
@@ -42,10 +42,10 @@ class MemoryState {
   bool revoke(LeaseId lease);
 
   struct Changes {
-    bool lost = false;  // the log does not reach back to the position any more
+    bool lost = false;  // the log no longer reaches back to the position
     std::vector<WatchEvent> events;
-    Revision position = 0;          // to ask with next
-    std::uint64_t next_end_ms = 0;  // until a lease ends, at most a second
+    Revision position = 0;  // the position for the next call
+    std::uint64_t next_end_ms = 0;  // time until a lease ends, at most a second
   };
   Changes changes(std::string_view prefix, Revision position);
   Revision revision();

@@ -83,7 +83,8 @@ Result<std::unique_ptr<Watch>> MemoryStore::watch(std::string_view prefix, Revis
   if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
   auto bell = make_eventfd();
   if (!bell) return fail(bell.error());
-  // Now, not when the thread starts: a change right after this call must be told.
+  // Read the position before the thread starts, so that a change right after this call is
+  // delivered.
   const Revision start = from_revision != 0 ? from_revision : state_->revision();
   auto body = [state = state_, bell = std::make_shared<Fd>(std::move(*bell)), start,
                wanted = full(prefix), cut = prefix_.size(),

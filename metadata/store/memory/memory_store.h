@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the cluster store inside one process: for a single master without Redis or etcd, for
-//   the embedded mode and for simulations. Several stores may share a state, as clients a server.
-// Threads: any. Owns: a share of the state. Trusts: as cluster_store.h says.
-// Never unavailable, so deadlines are ignored: no call waits for anything but a lock.
+//   the embedded mode and for simulations. Several stores may use one state, as clients use one
+//   server.
+// Threads: any.
+// Owns: a reference to the state.
+// Trusts: as cluster_store.h says.
+//
+//  The store is always available. It ignores deadlines, because a call waits only for a lock.
 #pragma once
 
 #include <memory>
@@ -19,8 +23,8 @@ class MemoryStore final : public ClusterStore {
   // REQUIRES: check_cluster_id(cluster_id).
   MemoryStore(std::shared_ptr<MemoryState> state, std::string_view cluster_id);
 
-  // A state whose revisions begin above those of any that began earlier: by the wall clock in
-  // microseconds, since a process that starts again must not hand out its epochs again.
+  // A state whose first revision is the wall clock in microseconds. So a restarted process does not
+  // repeat earlier epochs.
   static std::shared_ptr<MemoryState> make_state();
 
   Capabilities capabilities() const override;

@@ -15,7 +15,7 @@ std::string encoded(const std::vector<std::string_view>& words) {
   return bytes;
 }
 
-// Nothing was asked of the store yet.
+// REQUIRES: no request has been sent on this connection yet.
 Status before_any_effect(Status status) {
   if (status.code() != kOutcomeUnknown) return status;
   return {kStoreUnavailable, std::string(status.text())};

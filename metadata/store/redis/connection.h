@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: one logged-in connection to a Redis server or sentinel: a command, then its reply.
-// Threads: one at a time. Owns: its stream and the bytes that wait in it.
-// Trusts: as reply.h. After any error but an error reply it must be thrown away.
+// Threads: one at a time.
+// Owns: its stream and the unread bytes in it.
+// Trusts: as reply.h. After any error except an error reply the caller must discard the connection.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,13 @@ class RedisConnection {
     std::uint32_t db = 0;
     const TlsContext* tls = nullptr;
   };
-  // Errors: kStoreUnavailable; MC_PERMISSION_DENIED; what the server said.
+  // Errors: kStoreUnavailable, MC_PERMISSION_DENIED, or the server's error.
   static Result<RedisConnection> open(Resolver& resolver, const Target& target, int interrupt_fd,
                                       std::uint64_t deadline_ns);
 
-  // Whether an idle connection may still be used, as far as can be told without a call.
+  // Whether an idle connection still looks usable, without a call to the server.
   bool quiet() const { return stream_.quiet(); }
-  // Error replies are replies.
+  // An error reply is a reply, not an error of this function.
   Result<Reply> call(const std::vector<std::string_view>& words, std::uint64_t deadline_ns);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxIdleLines = 4;
 
-// Leaves time for the others when one of several endpoints does not answer.
+// Leaves time for the other endpoints if one endpoint does not answer.
 std::uint64_t share_of(std::uint64_t deadline_ns, std::size_t parts) {
   const std::uint64_t now = now_ns();
   return deadline_ns <= now ? now : now + (deadline_ns - now) / std::max<std::size_t>(parts, 1);
@@ -43,7 +43,7 @@ Result<RedisLocator::Line> RedisLocator::take(std::uint64_t deadline_ns) {
     while (!idle_.empty()) {
       Line line = std::move(idle_.back());
       idle_.pop_back();
-      if (line.connection.quiet()) return line;  // else its server has gone meanwhile
+      if (line.connection.quiet()) return line;  // otherwise its server has closed the connection
     }
   }
   return open(-1, deadline_ns);
@@ -66,7 +66,8 @@ Result<Endpoint> RedisLocator::ask_sentinels(int interrupt_fd, std::uint64_t dea
   Status last(kStoreUnavailable, "no sentinel answered");
   std::size_t left = url_.endpoints.size();
   for (const Endpoint& sentinel : url_.endpoints) {
-    const std::uint64_t until_ns = share_of(deadline_ns, left-- + 1);  // one share for the master
+    // one part is left for the master
+    const std::uint64_t until_ns = share_of(deadline_ns, left-- + 1);
     const RedisConnection::Target asked{sentinel, url_.sentinel_login, 0, tls_.get()};
     auto connection = RedisConnection::open(resolver_, asked, interrupt_fd, until_ns);
     if (!connection) {
@@ -101,8 +102,8 @@ Result<RedisLocator::Line> RedisLocator::open(int interrupt_fd, std::uint64_t de
     if (!master) return fail(master.error());
     candidates = {*std::move(master)};
   }
-  // Only one at a time: whether it takes writes shows when it is used, and forsake() names the
-  // next.
+  // Try one candidate only. The first use shows whether the server takes writes; if not, forsake()
+  // selects the next candidate.
   const Endpoint& endpoint = candidates[first % candidates.size()];
   auto connection = RedisConnection::open(resolver_, target(endpoint), interrupt_fd,
                                           share_of(deadline_ns, candidates.size()));

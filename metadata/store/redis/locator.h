@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: connections to the Redis server that takes writes now: the only one named; the one of
-//   several named that does; or the one the sentinels name. Idle connections wait here for calls.
-// Threads: any. Owns: idle connections, certificates.
-// Trusts: sentinels to name a server; whether it takes writes, only its own answers tell.
+// What it is: connections to the Redis server that takes writes now. That server is the only named
+//   server, the writable one of several named servers, or the server that the sentinels name. Idle
+//   connections wait here for calls.
+// Threads: any.
+// Owns: idle connections and certificates.
+// Trusts: sentinels to name a server. Only the server's own answers show whether it takes writes.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +23,14 @@ class RedisLocator {
 
   struct Line {
     RedisConnection connection;
-    std::uint64_t era = 0;  // lines of an earlier era lead to a server that failed us
+    std::uint64_t era = 0;  // a line of an earlier era leads to a server that has failed
   };
-  // An idle line, or a new one.
+  // An idle line, or a new line.
   Result<Line> take(std::uint64_t deadline_ns);
-  // A new one that interrupt_fd wakes.
+  // A new line. interrupt_fd interrupts its waits.
   Result<Line> open(int interrupt_fd, std::uint64_t deadline_ns);
   void give_back(Line line);
-  // What the line leads to is away or takes no writes: look elsewhere from now on.
+  // The line's server is away or takes no writes. Later calls use another server.
   void forsake(std::uint64_t era);
 
  private:
@@ -42,7 +44,7 @@ class RedisLocator {
   std::mutex mutex_;  // guards everything below
   std::vector<Line> idle_;
   std::uint64_t era_ = 0;
-  std::size_t preferred_ = 0;  // of the endpoints, where no sentinel decides
+  std::size_t preferred_ = 0;  // index of the endpoint to try if there are no sentinels
 };
 
 }  // namespace mc::metadata

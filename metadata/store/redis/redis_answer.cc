@@ -23,7 +23,7 @@ bool text_is(const Reply& reply, std::string_view wanted) {
   return reply.kind == Kind::kText && reply.text == wanted;
 }
 
-// What a server says may hold anything: for a message, it is cut and made printable.
+// A server's text may hold any bytes. For a message the text is shortened and made printable.
 std::string quoted(std::string_view text) {
   std::string result(text.substr(0, kMaxErrorBytes));
   std::replace_if(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the replies of Redis, of our script there and of sentinels mean.
-// Threads: any; pure functions. Trusts nothing: any reply becomes a value or an error.
+// What it is: the decoder for replies of Redis, of this project's script there, and of sentinels.
+// Threads: any; pure functions.
+// Trusts: nothing. Any reply becomes a value or an error.
 #pragma once
 
 #include <string>
@@ -12,17 +13,17 @@
 
 namespace mc::metadata {
 
-// What an error reply says; also MC_CORRUPT for any other.
-// kStoreUnavailable: refused before it had an effect (a replica, loading, failing over).
+// The status of an error reply; MC_CORRUPT for any other reply. kStoreUnavailable: refused before
+// any effect (a replica, loading, failing over).
 Status decode_redis_error(const Reply& reply);
 bool is_no_script(const Reply& reply);
 Status decode_redis_ok(const Reply& reply);  // "+OK"
 
-// MC_NOT_FOUND, without words: no such key.
+// MC_NOT_FOUND, without text: no such key.
 Result<Entry> decode_redis_entry(const Reply& reply);
 // MC_NOT_FOUND: no such lease.
 Result<Swap> decode_redis_swap(const Reply& reply);
-// MC_TOO_LARGE, without words.
+// Too many entries: MC_TOO_LARGE, without text.
 Result<Listing> decode_redis_listing(const Reply& reply);
 Result<std::uint64_t> decode_redis_number(const Reply& reply);
 

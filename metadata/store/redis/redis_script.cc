@@ -5,8 +5,8 @@
 
 namespace mc::metadata {
 
-// Streams and scripts that read the clock before they write need Redis 5. Numbers stay below 2^53,
-// where Lua's doubles count exactly, until the year 2255.
+// Redis 5 is required for streams and for scripts that read the clock before they write. Numbers
+// stay below 2^53, where Lua's doubles count exactly, until the year 2255.
 constexpr std::string_view kScript = R"LUA(
 local base, op = KEYS[1], ARGV[1]
 local meta, names, leases = base .. 'meta', base .. 'keys', base .. 'leases'

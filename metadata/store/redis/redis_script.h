@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the Lua script that is the cluster store inside Redis: each call of the contract is
-//   one run of it, atomic. What it keeps below KEYS[1], "mc/<cluster id>/":
+// What it is: the Lua script that implements the cluster store inside Redis. Each call of the
+//   contract is one atomic run of the script. The script keeps these keys below KEYS[1],
+//   "mc/<cluster id>/":
 //
 //     meta            hash     revision, floor (of the log), lease (last granted)
 //     keys            zset     every key, for listing by prefix
@@ -11,8 +12,8 @@
 //     lease/<id>      set      its keys
 //     log             stream   id = revision; p or d, key; the last 4096 changes
 //
-//   Revisions and leases count on, but never below the server's clock in µs: after a restart
-//   without its data, or a failover that lost the last writes, none is given out twice.
+// Revisions and lease ids count on, but never fall below the server's clock in µs. So no number is
+// given twice after a restart without data, or after a failover that lost the last writes.
 // Threads: constants.
 #pragma once
 
@@ -22,7 +23,7 @@
 namespace mc::metadata {
 
 extern const std::string_view kRedisScript;
-// Its SHA-1 in hex, the name by which EVALSHA knows it.
+// The script's SHA-1 in hex, by which EVALSHA names the script.
 const std::string& redis_script_sha();
 
 }  // namespace mc::metadata

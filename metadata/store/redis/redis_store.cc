@@ -116,7 +116,7 @@ Result<Listing> RedisStore::list(std::string_view prefix, std::uint64_t deadline
 
 Result<Lease> RedisStore::grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) {
   if (Status status = check_ttl(ttl_ms); !status.ok()) return fail(status);
-  // Repeatable: a lease whose id got lost ends by itself.
+  // Repeatable, because a lease with a lost id ends by itself.
   const auto reply = run(Repeatable::kYes, {"grant", std::to_string(ttl_ms)}, deadline_ns);
   if (!reply) return fail(reply.error());
   const auto id = decode_redis_number(*reply);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cluster store in Redis 5 or later: one server, a replica set of which one takes
-//   writes, or what sentinels name. Every call is one run of the script of redis_script.h.
-//   What Redis acknowledges it may lose in a failover (its replication is asynchronous); revisions
-//   never repeat all the same, and watches notice and say kRelist.
-// Threads: any; each call in flight uses a connection of its own, each watch a thread and one more.
-// Owns: its connections. Trusts: as cluster_store.h says.
+// What it is: the cluster store in Redis 5 or later: one server, a replica set with one writable
+//   server, or the server that sentinels name. Every call is one run of the script of
+//   redis_script.h. Redis may lose acknowledged writes in a failover, because its replication is
+//   asynchronous. Even then revisions never repeat, and watches notice the loss and say kRelist.
+// Threads: any. Each call in flight uses its own connection; each watch uses a thread and a
+//   connection.
+// Owns: its connections.
+// Trusts: as cluster_store.h says.
 #pragma once
 
 #include <memory>
@@ -17,7 +19,7 @@
 
 namespace mc::metadata {
 
-// One run of the script on a line. Errors as the contract's.
+// One run of the script on a line. Errors as in the contract.
 Result<Reply> run_redis_script(RedisConnection& connection, const std::string& base,
                                const std::vector<std::string_view>& arguments,
                                std::uint64_t deadline_ns);
@@ -55,7 +57,7 @@ class RedisStore final : public ClusterStore {
   Result<Swap> write(std::string_view key, std::string_view value, LeaseId lease,
                      std::string_view expected, std::uint64_t deadline_ns);
 
-  const std::string name_;  // of the hosts
+  const std::string name_;  // names the hosts
   const std::string base_;  // "mc/<cluster id>/"
   const std::shared_ptr<RedisLocator> locator_;
 };

@@ -11,7 +11,8 @@ namespace mc::metadata {
 namespace {
 
 constexpr std::uint64_t kAnswerTimeoutNs = 2000000000;
-// A lease granted while the watch sleeps may end sooner than it knew: it looks again after this.
+// A lease granted while the watch sleeps may end before the planned wake-up. So the watch wakes
+// after this time.
 constexpr std::uint32_t kLongestSleepMs = 200;
 constexpr std::size_t kMaxChangesBytes = 4u << 20;
 
@@ -57,7 +58,7 @@ void RedisWatch::run(const StopSignal& stop) {
       const Status status = follow(line->connection, stop, backoff);
       if (!status.ok() && status.code() != MC_CANCELLED) locator_->forsake(line->era);
     }
-    // Also after errors that a retry will not heal: an operator may repair a password or an ACL.
+    // Retry even after lasting errors, because an operator may repair a password or an ACL.
     if (stop.wait_ms(backoff.next_ms())) return;
   }
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the loop of one watch in Redis: asks the script for changes, tells them, sleeps in
-//   XREAD BLOCK until the log grows or a lease may end. The log's position survives reconnects.
-// Threads: run() is the body of a WatchLoop. Owns: its connection. Trusts: as redis_answer.h.
+// What it is: the loop of one watch in Redis. The loop asks the script for changes, delivers the
+//   changes, and sleeps in XREAD BLOCK until the log grows or a lease may end. The log's position
+//   survives reconnects.
+// Threads: run() is the body of a WatchLoop.
+// Owns: its connection.
+// Trusts: as redis_answer.h.
 #pragma once
 
 #include <memory>
@@ -26,7 +29,7 @@ class RedisWatch {
   void run(const StopSignal& stop);
 
  private:
-  // Until an error or stop.
+  // Returns after an error or a stop.
   Status follow(RedisConnection& connection, const StopSignal& stop, Backoff& backoff);
 
   const std::shared_ptr<RedisLocator> locator_;

@@ -8,26 +8,27 @@
 namespace mc::metadata {
 namespace {
 
-// Items still allowed in the reply being read; hiredis hands it to the functions below.
+// The number of items still allowed in this reply. hiredis passes the budget to the functions
+// below.
 struct Budget {
   std::size_t items_left = kMaxReplyItems;
 };
 
-// Null: over the budget; hiredis then gives the whole reply up. An item belongs to its array, the
-// outermost reply to hiredis' reader.
+// Null: over the budget; hiredis then drops the whole reply. An item belongs to its array. The
+// outermost reply belongs to hiredis' reader.
 Reply* place(const redisReadTask* task, Reply&& reply) {
   auto& budget = *static_cast<Budget*>(task->privdata);
   if (budget.items_left == 0) return nullptr;
   --budget.items_left;
   if (task->parent == nullptr) return new Reply(std::move(reply));
-  // hiredis reads depth first: an array's items are not moved while one of them is being filled.
+  // hiredis reads depth first, so an array's items do not move while one of the items is filled.
   auto& items = static_cast<Reply*>(task->parent->obj)->items;
   items.push_back(std::move(reply));
   return &items.back();
 }
 
-// hiredis 1.0 widened the count from int to size_t and added kinds that Redis sends only to those
-// who ask for its third protocol.
+// hiredis 1.0 widened the count from int to size_t and added kinds of the RESP3 protocol, which
+// this client does not request.
 template <typename Functions>
 Functions make_functions() {
   Functions f{};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one answer of a Redis server as a value, made from its bytes by hiredis' reader.
+// What it is: one reply of a Redis server as a value, made from bytes by hiredis' reader.
 // Threads: a reader belongs to one connection.
 // Owns: a reply owns its texts and items.
-// Trusts: nothing. Bytes and items of one reply are limited before memory is taken for them;
-//   memory grows with the bytes that came, never with the counts they claim.
+// Trusts: nothing. Bytes and items of one reply are limited before memory is allocated. Memory
+//   grows with the bytes received, never with the claimed counts.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ class ReplyReader {
   ReplyReader(ReplyReader&&) noexcept;
   ReplyReader& operator=(ReplyReader&&) noexcept;
 
-  // MC_CORRUPT: not Redis' protocol, or beyond the limits; the connection must be closed.
+  // MC_CORRUPT: invalid RESP, or beyond the limits. The connection must be closed.
   Status feed(std::string_view bytes);
-  // The next whole reply; null: bytes are missing. Errors: as feed().
+  // The next whole reply; null: more bytes are needed. Errors: as feed().
   Result<std::unique_ptr<Reply>> next();
 
  private:

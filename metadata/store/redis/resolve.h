@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the addresses of a host, by a deadline. getaddrinfo() knows none: names (not
-//   addresses) are resolved in a thread of their own, which outlives a caller that gave up.
-// Threads: any. Owns: at most kMaxResolverThreads threads at once, shared by the callers of one
-//   Resolver. Trusts: the system's resolver.
+// What it is: name resolution with a deadline. getaddrinfo() has no deadline, so a thread resolves
+//   a name (but not an address). The thread outlives a caller that gave up.
+// Threads: any.
+// Owns: at most kMaxResolverThreads threads at once, shared by the callers of one Resolver.
+// Trusts: the system's resolver.
 #pragma once
 
 #include <sys/socket.h>

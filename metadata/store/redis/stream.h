@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a TCP connection with or without TLS whose every wait ends by a deadline or by a
-//   descriptor that becomes readable. (Debian 12's hiredis has neither TLS nor deadlines.)
-// Threads: one at a time. Owns: the socket and the TLS session.
-// Trusts: nothing that arrives; with TLS, certificates are always checked.
+// What it is: a TCP connection, with or without TLS. Every wait ends at a deadline or when the
+//   interrupt descriptor becomes readable. (Debian 12's hiredis has no TLS and no deadlines.)
+// Threads: one at a time.
+// Owns: the socket and the TLS session.
+// Trusts: nothing. With TLS, certificates are always checked.
 #pragma once
 
 #include <openssl/types.h>
@@ -37,16 +38,16 @@ class TlsContext {
 
 class Stream {
  public:
-  // tls: null for none. interrupt_fd: -1 for none. Errors: kStoreUnavailable, MC_PERMISSION_DENIED
-  // when a certificate is refused.
+  // tls: null for a plain connection. interrupt_fd: -1 for none. Errors: kStoreUnavailable,
+  // MC_PERMISSION_DENIED if a certificate is refused.
   static Result<Stream> open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
                              int interrupt_fd, std::uint64_t deadline_ns);
 
-  // False: the server closed it, or sent what nobody asked for.
+  // False: the server closed the connection or sent unexpected bytes.
   bool quiet() const;
   // Errors of both: kOutcomeUnknown; MC_CANCELLED: interrupted.
   Status write(std::string_view bytes, std::uint64_t deadline_ns);
-  // At least one byte, appended to `to`.
+  // Appends at least one byte to `to`.
   Status read(std::string& to, std::uint64_t deadline_ns);
 
  private:
@@ -56,7 +57,7 @@ class Stream {
   Status connect(const Address& address, std::uint64_t deadline_ns);
   Status shake_hands(const TlsContext& tls, const std::string& host, std::uint64_t deadline_ns);
   Status wait(short events, std::uint64_t deadline_ns) const;
-  // After an SSL call that did not finish: waits for what it lacks.
+  // After an unfinished SSL call: waits until the socket is ready for a retry.
   Status wait_for_tls(int result, std::uint64_t deadline_ns);
 
   Fd socket_;
