@@ -18,13 +18,13 @@ enum class Pin : std::uint8_t { kNone = 0, kSoft = 1, kHard = 2 };
 struct Attributes {
   Pin pin = Pin::kNone;
   bool grouped = false;
-  // Striped: each holder has one or more parts of the object's stripes, and all parts together are
+  // Striped: each holder has at least one part of the object's stripes, and all parts together are
   // the object. The size is the whole object's. Holders keep the pin of a striped object; here it
   // is none.
   bool striped = false;
   std::uint8_t replicas = 1;  // wanted, 1 to 8; if striped, for each part
-  std::uint8_t parts = 0;  // striped only: number of parts, 1 to most_parts()
-  std::uint8_t part = 0;  // striped only: the holder's part
+  std::uint8_t parts = 0;     // striped only: number of parts, 1 to most_parts()
+  std::uint8_t part = 0;      // striped only: the holder's part
 
   bool operator==(const Attributes&) const = default;
 };

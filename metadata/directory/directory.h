@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the map from key hash to holders, in a master's memory. The state is soft: agents
-//   know and report the objects that they hold, so reports fill an empty directory. The directory
+//   know and report the held objects, so reports fill an empty directory. The directory
 //   is a pure state machine: no clock, no I/O, no threads; the same calls give the same answers.
-// Threads: one.
-// Owns: all its memory. No call moves more of a resizing table than its batch pays for.
+// Threads: a single thread.
+// Owns: all memory. No call moves more of a resizing table than its batch pays for.
 // Trusts: nothing in a batch. Sizes, versions, attributes and the position in the stream are
-//   checked. The directory trusts members to tell the truth about the objects that they hold.
+//   checked. The directory trusts members to tell the truth about the held objects.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -30,7 +30,7 @@ class Directory {
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
 
-  // Nodes. A node is a member from expect() or join() on. Until its report is complete, misses are
+  // Nodes. A node is a member from expect() or join() on. Until the report is complete, misses are
   // kRecovering. Each call is O(1), however many objects the node held.
 
   // A member that the cluster store names and that has not joined yet. Errors: MC_BUSY.
@@ -56,7 +56,7 @@ class Directory {
 
   // Finds the holders of up to MC_MAX_BATCH_ITEMS keys. Reuses the memory of `answer`.
   void locate(std::span<const KeyHash> keys, LocateAnswer& answer) const;
-  // All that is known of one key. A key without holders has none in the result.
+  // All that is known of a key. A key without holders has none in the result.
   [[nodiscard]] KeyView about(KeyHash hash) const;
   // Forgets keys, names the holders to notify, and refuses the removed versions: PROTOCOL.md,
   // "Removal".
@@ -65,7 +65,7 @@ class Directory {
   // Refuses removals of another directory here as well.
   void bury(std::span<const RemoveItem> removed);
   // The node is ordered to drop the object and no longer counts as a holder. The version stays
-  // welcome: if the order is lost with its link, the next report names the object again.
+  // welcome: if the order is lost with the link, the next report names the object again.
   void release(const Holding& holding);
 
   // A number for a removal that agents carry out by matching the keys' text against a pattern.
@@ -89,7 +89,7 @@ class Directory {
   [[nodiscard]] std::uint64_t entry_count() const {
     return table_.count() - tombstone_count() - unswept();
   }
-  // Entries of one node, including entries that a running report has not confirmed yet.
+  // Entries of a node, including entries that a running report has not confirmed yet.
   [[nodiscard]] std::uint64_t entry_count(NodeId node) const;
   [[nodiscard]] std::uint64_t tombstone_count() const {
     return sessions_.counts(Sessions::kTombstoneSession).entries;
@@ -107,7 +107,7 @@ class Directory {
     std::uint64_t sequence = 0;  // the last applied number
     ReportState report = ReportState::kAwaited;
     bool joined = false;
-    SessionId session = 0;  // the session of new publishes
+    SessionId session = 0;            // the session of new publishes
     std::optional<SessionId> before;  // while a report runs: the session of the earlier entries
   };
   // Why a version is refused. Stored as a tombstone's attributes.
@@ -119,7 +119,7 @@ class Directory {
     unsigned holder_count = 0;  // a holder of several parts counts with each part
     std::uint64_t version = 0;  // the one version of all holders
     std::uint64_t bytes = 0;
-    std::uint8_t parts = 0;  // 0: the object is not striped
+    std::uint8_t parts = 0;        // 0: the object is not striped
     std::uint32_t parts_held = 0;  // a bit for each part; the object is readable only with all bits
     bool whole() const {
       return holder_count != 0 && (parts == 0 || parts_held == (1u << parts) - 1);

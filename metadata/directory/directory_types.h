@@ -15,7 +15,7 @@
 
 namespace mc::metadata {
 
-// Holders of one key: replicas, and copies of hot objects. Each part of a striped object counts.
+// Holders of a key: replicas, and copies of hot objects. Each part of a striped object counts.
 inline constexpr unsigned kMaxHolders = 32;
 static_assert(kMaxParts < kMaxHolders);  // leaves room to move a part
 
@@ -28,7 +28,7 @@ struct DirectoryOptions {
   std::uint64_t first_removal = 1;
 };
 
-// The place of a message in its node's stream.
+// The place of a message in the node's stream.
 struct StreamPosition {
   NodeId node = kNoNode;
   Incarnation incarnation = 0;
@@ -37,12 +37,12 @@ struct StreamPosition {
 
 enum class StreamAnswer : std::uint8_t {
   kApplied,
-  kDuplicate,  // repeated: acknowledged, nothing changed
-  kReportNeeded,  // a gap, or no report yet: begin a report
+  kDuplicate,         // repeated: acknowledged, nothing changed
+  kReportNeeded,      // a gap, or no report yet: begin a report
   kUnknownNode,       // not a member: join first
   kStaleIncarnation,  // a newer incarnation of the node has joined
   kTooManyItems,      // more than MC_MAX_BATCH_ITEMS
-  kBusy,  // all sessions are in use until more is swept: try again
+  kBusy,              // all sessions are in use until more is swept: try again
 };
 
 struct PublishItem {
@@ -71,14 +71,14 @@ struct Batch {
 
 enum class Verdict : std::uint8_t {
   kAccepted,
-  kStale,  // a newer version is known, or for kCreates any other version: drop the object
+  kStale,    // a newer version is known, or for kCreates any other version: drop the object
   kRemoved,  // this version was removed: drop the object
   // this version may have been removed, so long ago that no record is left: drop the object
   kUncertain,
-  kFull,  // back-pressure: the directory is full; keep the object, publish it again later
+  kFull,         // back-pressure: the directory is full; keep the object, publish it again later
   kHoldersFull,  // the key has kMaxHolders holders: do not keep this copy
-  kInvalid,  // impossible size or attributes, or a size that differs from other holders'
-  kNotHeld,  // for kDropped: there was no entry
+  kInvalid,      // impossible size or attributes, or a size that differs from other holders'
+  kNotHeld,      // for kDropped: there was no entry
   // Older than a removed version. Drop the object, unless no master has ever accepted this put.
   // Then the put is younger than the removal but has a slow clock, and needs a later version.
   kBehind,
@@ -94,8 +94,8 @@ struct Holding {
 
 struct BatchAnswer {
   StreamAnswer stream = StreamAnswer::kUnknownNode;
-  std::vector<Verdict> verdicts;  // one an item, if kApplied
-  std::vector<Holding> drops;  // older versions that a newer version has replaced
+  std::vector<Verdict> verdicts;    // one an item, if kApplied
+  std::vector<Holding> drops;       // older versions that a newer version has replaced
   std::uint64_t refused_up_to = 0;  // the latest version that refused an older item
 };
 
@@ -145,7 +145,7 @@ struct NodeCounts {
   std::uint64_t bytes = 0;
 };
 
-// All that is known of one key.
+// All that is known of a key.
 struct KeyView {
   KeyHash hash;
   std::uint64_t version = 0;

@@ -23,7 +23,7 @@
 namespace mc::metadata {
 
 // The top bits of hi choose the partition (partition.h), lo chooses the bucket. So a master with
-// few partitions still fills its table evenly.
+// few partitions still fills the table evenly.
 struct KeyHash {
   std::uint64_t hi = 0;
   std::uint64_t lo = 0;

@@ -9,7 +9,7 @@ namespace mc::metadata {
 
 PageArray PageArray::reserve(std::uint64_t bytes) {
   const std::uint64_t size = (bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
-  // One extra step, so that the used part can begin at a multiple of a step.
+  // An extra step, so that the used part can begin at a multiple of a step.
   void* at = ::mmap(nullptr, size + kStepBytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return {};

@@ -5,9 +5,9 @@
 //   carried it out; an unknown node has carried out none.
 //
 // The list is bounded, and no removal is forgotten. When the list is full, the two oldest removals
-// of a namespace become one removal that covers both (a shorter prefix; the empty prefix if one is
-// a regular expression). A node that was away then loses more objects than necessary, which costs
-// cache misses. Objects that other nodes put since then stay.
+// of a namespace become one removal that covers both (a shorter prefix; the empty prefix if
+// one is a regular expression). A node that was away then loses more objects than necessary, which
+// costs cache misses. Objects that other nodes put since then stay.
 // Threads: the directory's.
 // Owns: text of patterns, and 8 bytes for each node and removal.
 #pragma once

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kLeastBuckets = 4096;  // one step of memory
 // A resize starts above this percentage. The resize takes half as many insertions as there are
-// buckets, and at its end the last buckets of the old table hold 4 % more. At 81 %, an insertion
+// buckets, and at the end the last buckets of the old table hold 4 % more. At 81 %, an insertion
 // that starts at a full bucket finds room within kMaxInsertProbe except once in about 10^13; at 90
 // % it would not.
 constexpr std::uint64_t kFullPercent = 77;

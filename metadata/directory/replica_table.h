@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the directory's table of slots (slot.h). Replicas of one key are slots with the same
+// What it is: the directory's table of slots (slot.h). Replicas of a key are slots with the same
 //   hash, near each other; there is no chain.
 //
 // A key's home is floor(lo * buckets / 2^64), so a table of any size keeps the same order. To grow,
@@ -13,7 +13,7 @@
 // So memory per slot is between 43 bytes (full) and 56 bytes (just grown), and no insertion does
 // more than a few buckets of work. Shrinking is the same step towards a smaller table.
 // Threads: the directory's.
-// Owns: its memory.
+// Owns: the memory.
 // Trusts: keys to spread the hashes. Otherwise a search ends after kMaxProbe buckets and insert()
 //   refuses.
 #pragma once
@@ -38,7 +38,7 @@ class ReplicaTable {
   // batch's part of a resize. False: no memory for a larger table; insertions may be refused.
   bool prepare(std::uint64_t count);
 
-  // Calls use(slot) for each slot of this key, including dead slots. use may erase its slot.
+  // Calls use(slot) for each slot of this key, including dead slots. use may erase the slot.
   template <typename Use>
   void for_key(KeyHash hash, Use use) const {
     Bucket* bucket = home_of(hash);
@@ -128,7 +128,7 @@ class ReplicaTable {
   Sessions* sessions_;
   std::uint64_t max_buckets_;
   Side current_;
-  Side next_;  // empty: no resize is running
+  Side next_;                // empty: no resize is running
   std::uint64_t moved_ = 0;  // homes of current_ before this bucket are in next_
   std::uint64_t sweep_at_ = 0;
   std::uint64_t count_ = 0;

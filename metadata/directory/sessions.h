@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the owners of the table's slots. A session is a period of one node in the directory.
-//   A session begins with a join (a new incarnation) or with a report. It ends with the node's
-//   death, with a newer incarnation, or with the end of the next report. Each slot names its
-//   session. Closing a session kills all its slots in O(1); they are erased later. A session id is
-//   reused only after the last slot that names it is erased. So no dead slot comes back to life,
-//   however often a node restarts.
+// What it is: the owners of the table's slots. A session is a period of a node in the directory.
+//   A session begins with a join (a new incarnation) or with a report. The session ends with the
+//   node's death, with a newer incarnation, or with the end of the next report. Each slot names its
+//   session. Closing a session kills all its slots in O(1); later the slots are erased. A session
+//   id is reused only after the last slot that names it is erased. So no dead slot comes back to
+//   life, however often a node restarts.
 // Threads: the directory's.
 // Owns: 24 bytes a session, at most 65,535 sessions.
 #pragma once
@@ -22,7 +22,7 @@ using NodeIndex = std::uint16_t;  // index in Directory's table of nodes
 
 class Sessions {
  public:
-  static constexpr NodeIndex kNobody = 0xffff;  // the session is closed
+  static constexpr NodeIndex kNobody = 0xffff;      // the session is closed
   static constexpr NodeIndex kTombstones = 0xfffe;  // slots that say "removed"
   static constexpr NodeIndex kMaxNodes = 0x4000;
   static constexpr SessionId kTombstoneSession = 0;

@@ -7,7 +7,7 @@
 //   bucket  0                  30      32                          512
 //           │ 15 tags of 2 bytes│passed │ 15 slots                  │
 //
-// A tag is 16 bits of the hash, or 0 for an empty slot. One compare of 32 bytes finds the
+// A tag is 16 bits of the hash, or 0 for an empty slot. A compare of 32 bytes finds the
 // candidates of a bucket, and a hit costs two cache lines. `passed` counts the slots that belong in
 // this bucket or an earlier bucket and were stored further on. A search ends at the first bucket
 // with passed == 0, and erasing leaves no mark.

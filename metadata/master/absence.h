@@ -5,7 +5,7 @@
 //   the cluster store keeps the absent members and these removals. PROTOCOL.md, "Absence", has the
 //   rules.
 //
-//     a member is gone ──► away/<node> = ""                 its report is complete ──► no entry
+//     a member is gone ──► away/<node> = ""                 the report is complete ──► no entry
 //     a removal while a member is away ──► removed/<n> = keys and versions, 256 a value ──► answered
 //     over 4,096 removals, or a pattern ──► away/<node> = "missed removals"; no removed/…
 //

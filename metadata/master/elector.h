@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the part of a master that calls the cluster store, which blocks. The elector
-//   campaigns for one partition, renews the lease and finds the current leader. The elector also
+//   campaigns for a partition, renews the lease and finds the current leader. The elector also
 //   stores the state that outlives a leader: members' descriptors under "members/", absent members
 //   under "away/" and "removed/" (absence.h), and the highest removal number under "removals". Keys
 //   of partition 0 have no prefix, as before partitions existed. Keys of partition 3 lie below

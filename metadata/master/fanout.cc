@@ -25,8 +25,8 @@ void Fanout::send(const std::shared_ptr<State>& state, std::uint64_t id, NodeId 
   if (order == state->orders.end()) return;
   const auto body = order->second.waiting.find(node);
   const auto link = state->link_of(node);
-  // A node without a link gets the order when it joins. If the node is gone, fenced() ends its
-  // part.
+  // A node without a link gets the order after the next join. If the node is gone, fenced() ends
+  // its part.
   if (link == nullptr || body == order->second.waiting.end()) return;
   link->call(order->second.method, body->second, order->second.deadline_ns, state->epoch,
              [weak = std::weak_ptr(state), id, node](const Result<rpc::Answer>& answer) {

@@ -2,8 +2,8 @@
 //
 // What it is: one order to several agents. The order is complete when each agent has answered or is
 //   fenced. A fenced agent is gone from the cluster, so no reader can read its objects. An agent
-//   that loses its link gets the order again when it joins. A busy agent gets the order again every
-//   tick. Agents that have not answered at the deadline are counted as unconfirmed.
+//   that loses the link gets the order again after the next join. A busy agent gets the order again
+//   every tick. Agents that have not answered at the deadline are counted as unconfirmed.
 // Threads: the master's loop.
 // Owns: the open orders, at most max_open.
 // Trusts: nothing; the caller decodes the agents' answers.

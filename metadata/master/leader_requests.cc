@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LeaderState: one function for each request.
+// LeaderState: a function for each request.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
   }
 }
 
-// nullptr: the request was refused, because its link has not joined this leader.
+// nullptr: the request was refused, because the link has not joined this leader.
 LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& request) {
   auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker != nullptr && speaker->joined_to == this) return speaker;
@@ -165,7 +165,7 @@ void LeaderState::report(rpc::Link& link, const rpc::Request& request, const wir
   }
 }
 
-// A member may put an object before it hears of a removal that it missed. That removal may cover
+// A member may put an object before hearing of a removal that it missed. That removal may cover
 // the object.
 bool LeaderState::must_forget(const Speaker& who) {
   const auto late = catching_up_.find(who.node);
@@ -362,7 +362,7 @@ void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
       });
 }
 
-// Members that are present but did not carry out a removal before its deadline.
+// Members that are present but did not carry out a removal before the deadline.
 void LeaderState::tell_the_late() {
   for (const auto& [node, link] : links_) {
     if (!patterns_.unheard(node).empty()) catching_up_.try_emplace(node, CatchUp{link, 0, {}, {}});

@@ -26,7 +26,7 @@ constexpr std::size_t kMaxPatternRemovals = 1024;
 constexpr std::size_t kCatchUpWindow = 8;
 constexpr std::uint32_t kLocateSample = 8;  // one locate in eight is sampled, and counts for eight
 
-// Higher than every removal number of earlier leaders. Each leader saves a number ahead of its use.
+// Higher than every removal number of earlier leaders. Each leader saves a number ahead of the use.
 // A store that lost the number assigns epochs by the clock in microseconds, so the epoch is high
 // enough.
 std::uint64_t first_removal(const Term& term) {
@@ -164,7 +164,7 @@ void LeaderState::gone(NodeId node, Incarnation incarnation) {
   if (membership_.find(node) == nullptr) fanout_.fenced(node);
 }
 
-// Members of the last leader that have not come. Their state is unknown, and their heartbeats are
+// Members of the last leader that have not come. Their state is unknown, and the heartbeats are
 // long overdue.
 void LeaderState::expire_expected() {
   for (const auto& [node, incarnation] : std::exchange(expected_, {})) {
@@ -257,14 +257,14 @@ void LeaderState::note_located(KeyHash key) {
   if (sample_ % kLocateSample == 0) hot_.note(key, kLocateSample);
 }
 
-// Sends a member the removals that it has not carried out. Its report may begin after all of them.
+// Sends a member the removals that it has not carried out. The report may begin after all of them.
 void LeaderState::catch_up(NodeId node) {
   const auto found = catching_up_.find(node);
   if (found == catching_up_.end()) return;
   CatchUp& state = found->second;
   const auto link = state.link.lock();
   if (link == nullptr || !link->open()) {
-    catching_up_.erase(found);  // the member gets the rest when it joins again
+    catching_up_.erase(found);  // the member gets the rest after the next join
     return;
   }
   const auto unheard = patterns_.unheard(node);
@@ -288,7 +288,7 @@ void LeaderState::catch_up(NodeId node) {
     match.kind = removal->pattern.regex ? wire::Match::Kind::kRegex : wire::Match::Kind::kPrefix;
     wire::encode(match, orders.emplace_back(removal->id, std::string()).second);
   }
-  // A call may fail at once, and its callback changes catching_up_. So all orders are built first.
+  // A call may fail at once, and the callback changes catching_up_. So all orders are built first.
   for (auto& [id, body] : orders) {
     link->call(static_cast<std::uint8_t>(wire::Method::kDropMatching), std::move(body),
                now_ns_ + kCopyTimeoutNs, epoch_,

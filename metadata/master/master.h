@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: one mc-master. It has one port, and a PartitionMaster for each partition of the keys,
-//   which leads or stands by. A link belongs to one partition: the partition that its first call
+//   which leads or stands by. A link belongs to the partition that the first call
 //   names (Attend), else partition 0.
 //
 //     links ──► PartitionMaster 0, 1 … ──► Elector, LeaderState      Roster ──► which partitions to lead
@@ -59,7 +59,7 @@ class Master final : public rpc::ListenerHandler {
   PartitionMaster& partition_master_of(const rpc::Link& link) const;
   void refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text);
   void tick();
-  // At most one line a second of each kind.
+  // Limits each kind to a line a second.
   bool may_log(std::uint64_t& last_ns);
 
   const MasterOptions options_;
@@ -68,7 +68,7 @@ class Master final : public rpc::ListenerHandler {
   boost::asio::steady_timer tick_;
   std::unique_ptr<rpc::Listener> listener_;
   std::map<const rpc::Link*, Attending> links_;
-  std::unique_ptr<Roster> roster_;  // null: there is one partition
+  std::unique_ptr<Roster> roster_;  // null: there is a single partition
   std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
   std::uint64_t refused_logged_ns_ = 0;
   std::mutex trouble_mutex_;

@@ -3,7 +3,7 @@
 // What it is: all settings of mc-master, and the table that reads file, environment and flags and
 //   prints the help. A new option is a member here and a row in master_options.cc.
 // Threads: values.
-// Trusts: nothing. Each row's domain checks its text.
+// Trusts: nothing. Each row's domain checks the text.
 #pragma once
 
 #include <cstdint>

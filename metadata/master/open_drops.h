@@ -4,7 +4,7 @@
 //   forgotten these holders. A later removal or upsert of the same key must wait for the same
 //   drops, or readers could still read the object after its removal was complete.
 // Threads: the master's loop.
-// Owns: a copy of each order until its end.
+// Owns: a copy of each order until the end.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 //   cluster store. A master with another number cannot take part, because its keys would be looked
 //   up at the wrong masters.
 // Threads: as the store's.
-// Trusts: the store; its value is checked.
+// Trusts: the store; the value is checked.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a master's part in one partition: its election, and a LeaderState while it leads.
-// Threads: the master's loop. The elector has its own thread.
+// What it is: a master's part in a partition: its election, and a LeaderState while it leads.
+// Threads: the master's loop. The elector has a separate thread.
 // Owns: the Elector and the LeaderState.
 // Trusts: links that have proven the cluster key, as far as leader_state.h says.
 #pragma once
@@ -20,7 +20,7 @@ namespace mc::metadata {
 class PartitionMaster {
  public:
   struct Outside {
-    // This master has stopped leading. Closes the partition's links, since their open calls were
+    // This master has stopped leading. Closes the partition's links, since the open calls were
     // asked of a leader.
     std::function<void()> ended;
     std::function<void(const Status&)> store_trouble;  // from the elector's thread

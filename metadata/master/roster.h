@@ -35,7 +35,7 @@ class Roster {
   // Whether this master should campaign for a partition that has been vacant for vacant_ns.
   [[nodiscard]] bool may_take(std::uint32_t partition, std::uint64_t vacant_ns) const;
   // Whether this master should hand over a partition that it leads. True once in a while:
-  // partitions move one by one, so that agents can report to the new leader before the next move.
+  // partitions move in turn, so that agents can report to the new leader before the next move.
   [[nodiscard]] bool gives_up(std::uint32_t partition, std::uint64_t now_ns);
 
  private:

@@ -14,7 +14,7 @@
 // Time in which this master did not run does not count. During a gap of more than pause_gap_ns
 // between two calls no heartbeat could be read; heartbeats wait in the sockets. Silence is measured
 // on a clock without such gaps, so a paused master declares no node gone.
-// Threads: one.
+// Threads: a single thread.
 // Owns: a record for each member (at most max_members), and as many records of gone members.
 // Trusts: nothing. Reports count only from members that are kOk. Times may not run backwards.
 #pragma once
@@ -47,7 +47,7 @@ struct MembershipOptions {
 struct Descriptor {
   NodeId node = kNoNode;
   Incarnation incarnation = 0;
-  std::string address;  // host:port of its agent
+  std::string address;     // host:port of the agent
   std::uint64_t host = 0;  // nodes of one host fail together
   std::uint64_t zone = 0;  // hosts of one zone are near each other
   std::uint64_t capacity_bytes = 0;
@@ -81,7 +81,7 @@ struct MembershipEvent {
 enum class HeartbeatAnswer : std::uint8_t {
   kOk,
   kJoinFirst,  // unknown, or declared gone meanwhile: join, then report all objects
-  kStale,  // a newer incarnation of the node has joined: stop
+  kStale,      // a newer incarnation of the node has joined: stop
 };
 
 class Membership {
@@ -91,7 +91,7 @@ class Membership {
   explicit Membership(const MembershipOptions& options) : options_(options) {}
 
   // A newer incarnation replaces an older incarnation, which is then gone. The same incarnation may
-  // join again to change its descriptor. Errors: MC_INVALID_ARGUMENT for an incarnation older than
+  // join again to change the descriptor. Errors: MC_INVALID_ARGUMENT for an incarnation older than
   // one seen before, an empty address or no capacity; MC_BUSY if there are max_members members.
   Status join(const Descriptor& descriptor, std::uint64_t now_ns, Events& events);
   HeartbeatAnswer heartbeat(NodeId node, Incarnation incarnation, const Load& load,

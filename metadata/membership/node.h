@@ -9,7 +9,7 @@
 
 namespace mc::metadata {
 
-using NodeId = std::uint64_t;  // 0: no node
+using NodeId = std::uint64_t;       // 0: no node
 using Incarnation = std::uint64_t;  // 0: none yet
 
 constexpr NodeId kNoNode = 0;

@@ -2,7 +2,7 @@
 //
 // What it is: an order to copy one object, or one part of a striped object, to a node without it;
 //   and the ledger of running jobs, which bounds the jobs in total and at each node.
-// Threads: one.
+// Threads: a single thread.
 #pragma once
 
 #include <cstdint>

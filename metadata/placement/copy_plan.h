@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: source and target of one more replica of a key, or of one part of a striped object.
+// What it is: source and target of another replica of a key, or of one part of a striped object.
 //   The target is the best node without a replica. The source is the best holder to read from. Both
-//   must be below their limit of copy jobs. Pure: the same input gives the same answer.
+//   must be below the limit of copy jobs. Pure: the same input gives the same answer.
 // Threads: values.
 #pragma once
 
@@ -30,7 +30,7 @@ struct CopyPlan {
   enum class State : std::uint8_t {
     kReady,
     kNoPlace,  // no node without the part may take it
-    kBusy,  // all possible sources or targets are at their limit of jobs
+    kBusy,     // all possible sources or targets are at their limit of jobs
   };
   State state = State::kBusy;
   CopyJob job;  // if kReady

@@ -77,7 +77,7 @@ void DrainPlanner::consider(const KeyView& key, std::span<const NodeView> nodes,
   }
 }
 
-// Uses the first target below its limit of jobs. Otherwise the object waits for the next pass.
+// Uses the first target below the limit of jobs. Otherwise the object waits for the next pass.
 void DrainPlanner::start(CopyJob job, std::span<const NodeId> targets, CopyAndRelease& orders) {
   const auto target = std::find_if(targets.begin(), targets.end(),
                                    [this](NodeId node) { return ledger_.free(node); });

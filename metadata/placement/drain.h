@@ -29,7 +29,7 @@ namespace mc::metadata {
 
 struct DrainOptions {
   CopyLimits limits{.max_in_flight = 64, .max_per_node = 64};  // each job has the node as source
-  std::uint32_t max_releases = 1024;  // in one call of advance()
+  std::uint32_t max_releases = 1024;                           // in a call of advance()
   std::uint64_t retry_ns = 500'000'000;  // between passes, so that releases can take effect
 };
 
@@ -44,11 +44,11 @@ using DrainOrders = CopyAndRelease;
 bool stays(NodeId holder, std::span<const NodeView> nodes);
 
 struct DrainProgress {
-  std::uint64_t copied = 0;  // objects, and parts of striped objects
-  std::uint64_t failed = 0;  // tried again with the next pass
+  std::uint64_t copied = 0;    // objects, and parts of striped objects
+  std::uint64_t failed = 0;    // tried again with the next pass
   std::uint64_t unplaced = 0;  // of the latest pass: no node had room
-  std::uint64_t seen = 0;  // objects found on the node in the running pass
-  bool done = false;  // the latest pass found no object
+  std::uint64_t seen = 0;      // objects found on the node in the running pass
+  bool done = false;           // the latest pass found no object
 };
 
 class DrainPlanner {

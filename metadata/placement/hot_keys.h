@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: finds keys with more locates than their holders should serve, and advises one more
+// What it is: finds keys with more locates than the holders should serve, and advises one more
 //   replica. Counts are kept in a count-min sketch with conservative update (Estan and Varghese,
 //   2002) of 64 KiB, whatever the number of keys. An estimate is never below the true count, and
 //   only little above for hot keys. A window's counts do not predict the next window, so each
 //   window starts at 0.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the sketch and a bounded list of keys above the threshold.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace mc::metadata {
 struct HotKeyOptions {
   std::uint64_t window_ns = 1'000'000'000;
   std::uint32_t locates_per_holder = 1000;  // in a window; a key with more locates a holder is hot
-  std::uint32_t max_hot = 256;  // most keys advised in a window
+  std::uint32_t max_hot = 256;              // most keys advised in a window
 };
 
 struct HotKey {

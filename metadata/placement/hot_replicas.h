@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: gives a hot key one more replica at another node, and releases the replica when the
+// What it is: gives a hot key another replica at another node, and releases the replica when the
 //   key has cooled down.
 //
 //     locates ──► HotKeys ──window──► hot: a copy job, like repair's ──done──► an extra, remembered
 //                                     cold for cool_ns: release, if enough other holders stay
 //
-// No promise depends on an extra. Repair does not replace it, its holder may evict it like any
+// No promise depends on an extra. Repair does not replace it, the holder may evict it like any
 // cached object, and a key that stays hot gets another extra. The list of extras is bounded and in
 // memory. It ends with this master's leadership; holders later evict the forgotten extras.
 // Threads: one; the directory's.
@@ -29,7 +29,7 @@ struct HotReplicaOptions {
   HotKeyOptions keys;
   CopyLimits limits{.max_in_flight = 32, .max_per_node = 4};
   std::uint32_t max_extras = 4096;
-  // An extra is released if its key would not have been half hot without the extra for this long.
+  // An extra is released if the key would not have been half hot without the extra for this long.
   std::uint64_t cool_ns = 30'000'000'000;
 };
 

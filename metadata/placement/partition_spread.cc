@@ -10,7 +10,7 @@ namespace mc::metadata {
 namespace {
 
 struct Part {
-  std::size_t led = 0;  // before
+  std::size_t led = 0;   // before
   std::size_t most = 0;  // from now on
   std::size_t has = 0;
 };

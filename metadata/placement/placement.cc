@@ -16,7 +16,7 @@ bool contains(std::span<const NodeId> nodes, NodeId node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
-// From 0.05 (fully busy) to 1. A busy node is avoided but not excluded, because its figure may be
+// From 0.05 (fully busy) to 1. A busy node is avoided but not excluded, because the figure may be
 // outdated.
 double idleness(const NodeView& node) {
   return 0.05 + 0.95 * (1000 - std::min<std::uint32_t>(node.busy_permille, 1000)) / 1000.0;

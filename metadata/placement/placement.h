@@ -2,8 +2,8 @@
 //
 // What it is: where to put an object, and from which holder to read it. This is advice; the agent
 //   may still refuse. The order is: the preferred nodes as given, then nodes of the asking host,
-//   then the others. Among the others each node wins objects in proportion to its free bytes, its
-//   idleness and its age (slow start), by weighted rendezvous over the key. A strict "emptiest
+//   then the others. Among the others each node wins objects in proportion to free bytes,
+//   idleness and age (slow start), by weighted rendezvous over the key. A strict "emptiest
 //   first" would send all requests between two heartbeats to one node. This rule sends most objects
 //   to the emptiest node, and equal numbers to equal nodes. Nodes that would have to evict come
 //   last.
@@ -40,12 +40,12 @@ struct PlacementRequest {
   std::uint64_t host = 0;  // of the asking client; 0: unknown
   std::span<const NodeId> preferred;
   std::span<const NodeId> exclude;  // never these nodes: they have refused
-  // these nodes have the object already: avoid them, and preferably their hosts
+  // these nodes have the object already: avoid them, and preferably the hosts
   std::span<const NodeId> holders;
 };
 
 // A new node's weight grows from a twentieth to the full weight in this time. Meanwhile the node
-// registers its memory and opens its links, and must not be flooded.
+// registers the memory and opens the links, and must not be flooded.
 inline constexpr std::uint64_t kSlowStartNs = 30'000'000'000;
 
 // At most `replicas` nodes, the best first; fewer if there are no more. Two nodes share a host only

@@ -78,7 +78,7 @@ class RepairPlanner {
   std::set<Urgency> queue_;
   bool wanted_ = false;
   bool overflowed_ = false;
-  std::optional<std::uint64_t> position_;  // of the running walk
+  std::optional<std::uint64_t> position_;     // of the running walk
   std::optional<std::uint64_t> retry_at_ns_;  // when a pass is wanted
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: weighted rendezvous hashing. Every (thing, candidate) pair has a fixed draw, and the
-//   candidate with the least draw wins. Each candidate wins things in proportion to its weight. A
+//   candidate with the least draw wins. Each candidate wins things in proportion to the weight. A
 //   candidate that comes or goes moves only the things that it wins or had won. Draws are
 //   exponential with rate `weight` (Schindelhauer and Schomaker, "Weighted distributed hash
 //   tables", 2005).

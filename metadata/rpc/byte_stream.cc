@@ -62,7 +62,7 @@ class TlsStream final : public ByteStream, public std::enable_shared_from_this<T
   void write(const std::vector<boost::asio::const_buffer>& buffers, Done done) override {
     boost::asio::async_write(stream_, buffers, std::move(done));
   }
-  // Closes without a TLS farewell. Frames carry their length, so truncation is always noticed.
+  // Closes without a TLS farewell. Frames carry the length, so truncation is always noticed.
   void close() override {
     boost::system::error_code ignored;
     stream_.next_layer().close(ignored);

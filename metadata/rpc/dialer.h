@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one attempt to reach a listener: resolve, connect, TLS, prove. The result is a link
+// What it is: an attempt to reach a listener: resolve, connect, TLS, prove. The result is a link
 //   or an error.
-// Threads: the io_context's one thread.
+// Threads: the io_context's thread.
 // Owns: itself until the call of `done`, which happens exactly once.
 // Trusts: no peer; see hello.h.
 #pragma once
@@ -21,7 +21,7 @@ struct DialOptions {
   std::string address;  // host:port, [v6]:port
   Hello own;
   ClusterKey key;
-  TlsContext tls;  // from dialer_tls()
+  TlsContext tls;           // from dialer_tls()
   std::string server_name;  // the name in the listener's certificate; empty: the host
   LinkOptions link;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one run of the handshake that hello.h draws, over a connected transport.
-// Threads: the io_context's one thread.
+// What it is: a run of the handshake that hello.h draws, over a connected transport.
+// Threads: the io_context's thread.
 // Owns: itself until the call of `done`, which happens exactly once.
 // Trusts: no peer. The handshake reads at most 104 bytes (plus TLS records) and ends at its
 //   deadline.

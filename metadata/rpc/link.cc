@@ -279,7 +279,7 @@ void Link::arm_ping() {
   ping_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || !self->open_) return;
     const std::uint64_t silent_ns = now_ns() - self->heard_ns_;
-    // A listener that has stopped reading, because the peer does not take its answers, also counts
+    // A listener that has stopped reading, because the peer does not take the answers, also counts
     // as silent.
     if (silent_ns >= self->options_.dead_after_ns) {
       self->close({MC_AGENT_UNAVAILABLE, "nothing was heard of the peer for too long"});

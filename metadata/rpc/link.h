@@ -5,10 +5,10 @@
 //
 // Back-pressure: this side may have max_calls open calls and max_queued_bytes unsent bytes. A call
 // beyond fails with MC_BUSY at once. The peer may have max_requests unanswered requests. The link
-// answers further requests with MC_BUSY. A listener stops reading while its answers are not taken.
+// answers further requests with MC_BUSY. A listener stops reading while the answers are not taken.
 // A dialer always reads, so the two sides cannot wait for each other.
-// Threads: the io_context's one thread.
-// Owns: itself by shared_ptr while it is open, its transport and its queues. handler must outlive
+// Threads: the io_context's thread.
+// Owns: itself by shared_ptr while it is open, the transport and its queues. handler must outlive
 //   the link.
 // Trusts: nothing. Lengths are checked before there is room for a body (frame.h). An answer without
 //   a waiting call is dropped. An invalid frame closes the link.
@@ -38,7 +38,7 @@ struct LinkOptions {
   std::uint32_t max_requests = 256;
   std::uint64_t max_queued_bytes = 8u << 20;
   std::uint64_t pause_reading_bytes = 1u << 20;
-  std::uint64_t ping_after_ns = 500'000'000;  // of silence
+  std::uint64_t ping_after_ns = 500'000'000;    // of silence
   std::uint64_t dead_after_ns = 5'000'000'000;  // of silence, pings included
 };
 

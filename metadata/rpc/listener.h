@@ -2,7 +2,7 @@
 //
 // What it is: the one port of a process. The listener accepts connections, runs handshakes, and
 //   gives proven links to a handler.
-// Threads: the io_context's one thread.
+// Threads: the io_context's thread.
 // Owns: the socket and the connections without a proof. Links own themselves. The handler must
 //   outlive all of them.
 // Trusts: no peer. Connections without a proof are few (a newer connection takes the oldest place,

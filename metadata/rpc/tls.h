@@ -15,7 +15,7 @@
 namespace mc::metadata::rpc {
 
 struct TlsOptions {
-  std::string ca;  // dialer: PEM file that turns TLS on. Listener: not needed
+  std::string ca;    // dialer: PEM file that turns TLS on. Listener: not needed
   std::string cert;  // listener: PEM files that turn TLS on
   std::string key;
   std::string server_name;  // dialer: the name in the certificate; empty: the host

@@ -5,14 +5,14 @@
 //   the leader's lock and epoch, members, namespaces, node and segment descriptors. It holds
 //   nothing per object.
 // Threads: any thread may call any function at any time. A call blocks its thread until its
-//   deadline at the latest. Each watch has its own thread, which makes the callbacks one at a time.
-// Owns: its connections. Watches must be destroyed before their store.
+//   deadline at the latest. Each watch has a separate thread, which makes the callbacks in turn.
+// Owns: the connections. Watches must be destroyed before the store.
 // Trusts: no caller and no server. Keys, values and TTLs are checked against the limits below.
 //   Answers of a server are bounded and checked before they become values.
 //
 //  Errors of every call:
 //  - kStoreUnavailable: no server took the request by the deadline; the call had no effect.
-//  - kOutcomeUnknown: a write was sent and its answer lost; it may take effect. Read before a retry.
+//  - kOutcomeUnknown: a write was sent and the answer lost; the write may take effect. Read before a retry.
 //  - MC_PERMISSION_DENIED: user, password or certificate refused.
 //  - MC_INVALID_ARGUMENT: a key, value or TTL outside the limits below.
 //  - MC_UNSUPPORTED: this kind of store cannot do that; see capabilities().
@@ -84,14 +84,14 @@ struct Lease {
 
 struct WatchEvent {
   enum class Kind {
-    kPut,  // entry has the new value
+    kPut,     // entry has the new value
     kRemove,  // entry.key is gone: removed, or its lease ended
     kRelist,  // changes were missed: list() again; later events are after entry.revision
   };
   Kind kind = Kind::kPut;
   Entry entry;
 };
-// Events come in the order of their revisions. A change that was overwritten before delivery may be
+// Events come in revision order. A change that was overwritten before delivery may be
 // left out. After a kRelist, events up to the listing's revision may repeat the listing's content.
 using WatchCallback = std::function<void(const WatchEvent&)>;
 
@@ -110,20 +110,20 @@ class ClusterStore {
   // "redis 10.0.0.1:6379,10.0.0.2:6379", for messages. Contains no secrets.
   virtual std::string name() const = 0;
 
-  // MC_NOT_FOUND: no such key. deadline_ns: compares with now_ns(), as in every call.
+  // MC_NOT_FOUND: the key is absent. deadline_ns: compares with now_ns(), as in every call.
   virtual Result<Entry> get(std::string_view key, std::uint64_t deadline_ns) = 0;
-  // With a lease, the key ends with the lease. MC_NOT_FOUND: no such lease.
+  // With a lease, the key ends with the lease. MC_NOT_FOUND: the lease does not exist.
   virtual Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease,
                                std::uint64_t deadline_ns) = 0;
   // Writes only if the key's revision is `expected` (0: the key must be absent).
   virtual Result<Swap> compare_and_set(std::string_view key, Revision expected,
                                        std::string_view value, LeaseId lease,
                                        std::uint64_t deadline_ns) = 0;
-  // MC_NOT_FOUND: no such key.
+  // MC_NOT_FOUND: the key is absent.
   virtual Status remove(std::string_view key, std::uint64_t deadline_ns) = 0;
   virtual Result<Swap> remove_if(std::string_view key, Revision expected,
                                  std::uint64_t deadline_ns) = 0;
-  // Every key that begins with prefix (may be empty), at one moment.
+  // Every key that begins with prefix (may be empty), at a single moment.
   virtual Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) = 0;
 
   virtual Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) = 0;

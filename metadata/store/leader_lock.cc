@@ -49,7 +49,7 @@ Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
     return true;
   }
   if (!swap && swap.error().code() != kOutcomeUnknown) return fail(swap.error());
-  // An earlier attempt may have taken effect although its answer was lost.
+  // An earlier attempt may have taken effect although the answer was lost.
   const auto entry = store_.get(key_, deadline_ns);
   if (entry && entry->lease == lease_.id) {
     epoch_ = entry->revision;

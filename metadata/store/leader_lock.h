@@ -3,7 +3,7 @@
 // What it is: leadership of a partition of a cluster's keys. The lock is a key of the store under a
 //   lease. The key's revision is the fencing epoch, which grows with each leader. A receiver of a
 //   leader's orders refuses an epoch below the highest epoch that it has seen of that partition.
-// Threads: one at a time, including leads() and epoch().
+// Threads: a single thread at a time, including leads() and epoch().
 // Owns: a lease of the store while this process leads. resign() or the TTL ends the lease.
 // Trusts: the store. The caller decodes the values of other processes.
 #pragma once
@@ -34,7 +34,7 @@ class LeaderLock {
   LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
              std::function<std::uint64_t()> clock, std::uint32_t partition = 0);
 
-  // One attempt. False: another process leads; watch leader_key() and try again after its removal.
+  // Tries once. False: another process leads; watch leader_key() and try again after its removal.
   // MC_UNSUPPORTED: the store cannot elect.
   Result<bool> campaign(std::uint64_t deadline_ns);
   // Call this several times per TTL. MC_NOT_FOUND: the leadership has ended. After another error a

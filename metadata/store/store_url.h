@@ -33,15 +33,15 @@ std::string text_of(const Endpoint& endpoint);
 std::string text_of(const std::vector<Endpoint>& endpoints);
 
 struct Login {
-  std::string user;  // may be empty with a password (Redis' default user)
+  std::string user;      // may be empty with a password (Redis' default user)
   std::string password;  // never in a message
   bool given() const { return !user.empty() || !password.empty(); }
 };
 
 struct TlsFiles {
   bool enabled = false;
-  std::string ca;  // empty: the system's authorities
-  std::string cert;  // with key: this side's certificate
+  std::string ca;           // empty: the system's authorities
+  std::string cert;         // with key: this side's certificate
   std::string key;          // PEM file
   std::string server_name;  // empty: the host's name or address
 };

@@ -15,7 +15,7 @@
 
 namespace mc::metadata::wire {
 
-// Each function replaces `bytes` and reuses its memory.
+// Each function replaces `bytes` and reuses the memory.
 void encode(const Attend& value, std::string& bytes);
 void encode(const AttendAnswer& value, std::string& bytes);
 void encode(const Descriptor& value, std::string& bytes);

@@ -30,7 +30,7 @@ bool hashes_fit(int words, std::size_t max_count = kMaxItems) {
   return words % 2 == 0 && count_of(words) / 2 <= max_count;
 }
 
-// A column of one byte a row, each at most `last`.
+// A column of 1 byte a row, each at most `last`.
 bool column_fits(const std::string& column, std::size_t rows, std::uint8_t last) {
   return column.size() == rows && std::ranges::all_of(column, [last](char byte) {
            return static_cast<std::uint8_t>(byte) <= last;

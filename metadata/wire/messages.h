@@ -112,7 +112,7 @@ struct ListedKey {
 };
 struct ListAnswer {
   std::vector<ListedKey> keys;  // sorted, each once
-  bool more = false;  // ask again with after = the last key
+  bool more = false;            // ask again with after = the last key
   std::uint32_t unconfirmed = 0;
 };
 
@@ -135,7 +135,7 @@ struct StatsAnswer {
   std::uint64_t reports_missing = 0;
   std::uint64_t memory_bytes = 0;
   std::uint64_t published = 0;  // changes, since this master started to lead
-  std::uint64_t located = 0;  // keys
+  std::uint64_t located = 0;    // keys
   std::uint64_t repairs_queued = 0;
   std::uint64_t repairs_running = 0;
   std::uint64_t links = 0;

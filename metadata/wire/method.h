@@ -28,10 +28,10 @@ enum class Method : std::uint8_t {
   kDrain = 13,
   kAttend = 14,
   // To an agent.
-  kDrop = 32,  // answered empty when the agent holds none of the objects any more
+  kDrop = 32,          // answered empty when the agent holds none of the objects any more
   kDropMatching = 33,  // Match; RemoveMatchingAnswer
   kListLocal = 34,     // Match; ListAnswer
-  kCopy = 35,  // answered empty after the copy was published
+  kCopy = 35,          // answered empty after the copy was published
 };
 
 struct BodyLimits {

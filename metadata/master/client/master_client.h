@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client of agents and tools for the master of one partition. The client finds the
+// What it is: the client of agents and tools for the master of a partition. The client finds the
 //   leader, proves the key, joins, reports and sends heartbeats. After a lost link or leader it
-//   repeats all steps. Meanwhile calls wait in order until their deadlines.
+//   repeats all steps. Meanwhile calls wait in order until the deadlines.
 //
 //     seek ──► dial ──► attend ──► join ──► report ──► (calls) ──link lost, NOT_LEADER, old epoch──► seek
 //                          └─ tools: (calls) at once
@@ -152,7 +152,7 @@ class MasterClient final : rpc::LinkHandler {
   struct Call {
     wire::Method method{};
     std::string body;
-    std::optional<wire::Publish> publish;  // encoded when sent, with its sequence number
+    std::optional<wire::Publish> publish;  // encoded when sent, with the sequence number
     std::uint64_t deadline_ns = 0;
     Raw done;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MasterClient: the life of its link (seek, dial, attend, join, report, heartbeat) and the master's
+// MasterClient: the life of the link (seek, dial, attend, join, report, heartbeat) and the master's
 // orders.
 #include <sys/epoll.h>
 

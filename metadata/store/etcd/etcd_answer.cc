@@ -124,7 +124,7 @@ Status meaning(std::uint64_t code, const std::string& message) {
       if (says("space")) return {MC_NO_SPACE, words + "; compact, defragment, raise its quota"};
       return {kStoreUnavailable, words};
     case kUnavailable:
-      // The lost leader may have written before its loss.
+      // The lost leader may have written before the loss.
       if (says("timed out") || says("changed")) return {kOutcomeUnknown, words};
       return {kStoreUnavailable, words};
     case kDeadline:

@@ -19,7 +19,7 @@ namespace mc::metadata {
 // A listing at the contract's limits: base64 and 256 bytes around each entry.
 inline constexpr std::size_t kMaxEtcdBodyBytes =
     kMaxListBytes / 3 * 4 + (256 + kMaxStoreKeyBytes / 3) * kMaxListEntries;
-inline constexpr std::size_t kMaxEtcdWatchBytes = 32u << 20;  // one message of a watch
+inline constexpr std::size_t kMaxEtcdWatchBytes = 32u << 20;  // a message of a watch
 
 // etcd's errors that require a new token, not another password.
 bool is_stale_token(const HttpAnswer& answer);
@@ -40,10 +40,10 @@ Result<bool> decode_etcd_keep_alive(const HttpAnswer& answer);
 struct EtcdWatchMessage {
   bool created = false;
   bool compacted = false;  // the position is no longer in the log
-  Revision revision = 0;  // of the store
+  Revision revision = 0;   // of the store
   std::vector<WatchEvent> events;
 };
-// Decodes one line of the stream. Errors: the watch was cancelled for another reason.
+// Decodes a line of the stream. Errors: the watch was cancelled for another reason.
 Result<EtcdWatchMessage> decode_etcd_watch(std::string_view line, std::string_view prefix);
 
 }  // namespace mc::metadata

@@ -21,7 +21,7 @@ class EtcdGateway {
  public:
   explicit EtcdGateway(const StoreUrl& url);
 
-  // One attempt at one endpoint. After a failure the next call takes the next endpoint. Every HTTP
+  // Tries a single endpoint. After a failure the next call takes the next endpoint. Every HTTP
   // status is an answer, except that an outdated token is renewed first.
   Result<HttpAnswer> call(const std::string& path, const std::string& body,
                           std::uint64_t deadline_ns);

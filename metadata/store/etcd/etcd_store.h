@@ -4,7 +4,7 @@
 //   are etcd's revisions. Leases last whole seconds and at least 1.5 election timeouts of the etcd
 //   cluster.
 // Threads: any; each watch has a thread.
-// Owns: its connections.
+// Owns: the connections.
 // Trusts: as cluster_store.h says.
 #pragma once
 

@@ -13,7 +13,7 @@ bool EtcdWatch::on_line(std::string_view line, const StopSignal& stop) {
   refused_ = !message;
   if (!message) return false;
   backoff_.reset();
-  // A store with a lower revision than the watch's position has lost its data.
+  // A store with a lower revision than the watch's position has lost data.
   if (message->compacted || (message->created && message->revision < position_ && !lost_)) {
     lost_ = true;
     return false;

@@ -35,7 +35,7 @@ class EtcdWatch {
   const std::string cluster_;
   const std::string prefix_;
   Revision position_;
-  bool lost_ = false;  // the next stream starts at the present revision and says kRelist first
+  bool lost_ = false;     // the next stream starts at the present revision and says kRelist first
   bool refused_ = false;  // the last stream ended with an error of the server
   const WatchCallback callback_;
   std::string line_;  // the part of a line that has arrived

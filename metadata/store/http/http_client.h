@@ -2,9 +2,9 @@
 //
 // What it is: HTTP requests with a deadline, over libcurl, for Mooncake's metadata protocol and for
 //   etcd's JSON gateway. No redirects, no proxies, no cookies. Certificates are always checked.
-// Threads: any. Each request in flight uses its own connection handle.
+// Threads: any. Each request in flight uses a separate connection handle.
 // Owns: idle handles with their open connections.
-// Trusts: nothing. An answer longer than its limit ends the request. The caller decodes the answer.
+// Trusts: nothing. An answer longer than the limit ends the request. The caller decodes the answer.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  // A hanging server keeps its connections open, so only its silence shows the failure.
+  // A hanging server keeps the connections open, so only the silence shows the failure.
   static constexpr std::uint64_t kLongestSilenceNs = 10000000000;
 
   explicit HttpClient(TlsFiles tls);

@@ -4,7 +4,7 @@
 //   The protocol has only values: no revisions, compare-and-set, leases, lists or watches. So this
 //   store can share descriptors but cannot elect a leader.
 // Threads: any.
-// Owns: its HTTP connections.
+// Owns: the HTTP connections.
 // Trusts: as cluster_store.h says.
 #pragma once
 

@@ -5,7 +5,7 @@
 //   expired key.
 // Threads: any; one lock guards everything.
 // Owns: entries, leases, log. The bells (eventfds) belong to the watches.
-// Trusts: its callers (the stores) to have checked sizes.
+// Trusts: the callers (the stores) to have checked sizes.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class MemoryState {
       : clock_(std::move(clock)), revision_(first_revision), log_floor_(first_revision) {}
 
   std::optional<Entry> get(std::string_view key);
-  // nullopt: no such lease. expected: nullopt writes unconditionally.
+  // nullopt: the lease does not exist. expected: nullopt writes unconditionally.
   std::optional<Swap> write(std::string_view key, std::string_view value, LeaseId lease,
                             std::optional<Revision> expected);
   Swap remove(std::string_view key, std::optional<Revision> expected);
@@ -44,7 +44,7 @@ class MemoryState {
   struct Changes {
     bool lost = false;  // the log no longer reaches back to the position
     std::vector<WatchEvent> events;
-    Revision position = 0;  // the position for the next call
+    Revision position = 0;          // the position for the next call
     std::uint64_t next_end_ms = 0;  // time until a lease ends, at most a second
   };
   Changes changes(std::string_view prefix, Revision position);

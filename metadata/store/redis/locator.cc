@@ -43,7 +43,7 @@ Result<RedisLocator::Line> RedisLocator::take(std::uint64_t deadline_ns) {
     while (!idle_.empty()) {
       Line line = std::move(idle_.back());
       idle_.pop_back();
-      if (line.connection.quiet()) return line;  // otherwise its server has closed the connection
+      if (line.connection.quiet()) return line;  // otherwise the server has closed the connection
     }
   }
   return open(-1, deadline_ns);

@@ -27,7 +27,7 @@ class RedisLocator {
   };
   // An idle line, or a new line.
   Result<Line> take(std::uint64_t deadline_ns);
-  // A new line. interrupt_fd interrupts its waits.
+  // A new line. interrupt_fd interrupts the waits.
   Result<Line> open(int interrupt_fd, std::uint64_t deadline_ns);
   void give_back(Line line);
   // The line's server is away or takes no writes. Later calls use another server.

@@ -19,9 +19,9 @@ Status decode_redis_error(const Reply& reply);
 bool is_no_script(const Reply& reply);
 Status decode_redis_ok(const Reply& reply);  // "+OK"
 
-// MC_NOT_FOUND, without text: no such key.
+// MC_NOT_FOUND, without text: the key is absent.
 Result<Entry> decode_redis_entry(const Reply& reply);
-// MC_NOT_FOUND: no such lease.
+// MC_NOT_FOUND: the lease does not exist.
 Result<Swap> decode_redis_swap(const Reply& reply);
 // Too many entries: MC_TOO_LARGE, without text.
 Result<Listing> decode_redis_listing(const Reply& reply);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the cluster store in Redis 5 or later: one server, a replica set with one writable
-//   server, or the server that sentinels name. Every call is one run of the script of
-//   redis_script.h. Redis may lose acknowledged writes in a failover, because its replication is
+//   server, or the server that sentinels name. Every call is a run of the script of
+//   redis_script.h. Redis may lose acknowledged writes in a failover, because the replication is
 //   asynchronous. Even then revisions never repeat, and watches notice the loss and say kRelist.
-// Threads: any. Each call in flight uses its own connection; each watch uses a thread and a
+// Threads: any. Each call in flight uses a separate connection; each watch uses a thread and a
 //   connection.
-// Owns: its connections.
+// Owns: the connections.
 // Trusts: as cluster_store.h says.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace mc::metadata {
 
-// One run of the script on a line. Errors as in the contract.
+// A run of the script on a line. Errors as in the contract.
 Result<Reply> run_redis_script(RedisConnection& connection, const std::string& base,
                                const std::vector<std::string_view>& arguments,
                                std::uint64_t deadline_ns);

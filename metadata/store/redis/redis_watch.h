@@ -4,7 +4,7 @@
 //   changes, and sleeps in XREAD BLOCK until the log grows or a lease may end. The log's position
 //   survives reconnects.
 // Threads: run() is the body of a WatchLoop.
-// Owns: its connection.
+// Owns: the connection.
 // Trusts: as redis_answer.h.
 #pragma once
 

@@ -14,7 +14,7 @@ struct Budget {
   std::size_t items_left = kMaxReplyItems;
 };
 
-// Null: over the budget; hiredis then drops the whole reply. An item belongs to its array. The
+// Null: over the budget; hiredis then drops the whole reply. An item belongs to the array. The
 // outermost reply belongs to hiredis' reader.
 Reply* place(const redisReadTask* task, Reply&& reply) {
   auto& budget = *static_cast<Budget*>(task->privdata);

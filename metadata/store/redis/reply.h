@@ -2,7 +2,7 @@
 //
 // What it is: one reply of a Redis server as a value, made from bytes by hiredis' reader.
 // Threads: a reader belongs to one connection.
-// Owns: a reply owns its texts and items.
+// Owns: a reply owns the texts and items.
 // Trusts: nothing. Bytes and items of one reply are limited before memory is allocated. Memory
 //   grows with the bytes received, never with the claimed counts.
 #pragma once

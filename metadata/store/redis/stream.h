@@ -2,7 +2,7 @@
 //
 // What it is: a TCP connection, with or without TLS. Every wait ends at a deadline or when the
 //   interrupt descriptor becomes readable. (Debian 12's hiredis has no TLS and no deadlines.)
-// Threads: one at a time.
+// Threads: a single thread at a time.
 // Owns: the socket and the TLS session.
 // Trusts: nothing. With TLS, certificates are always checked.
 #pragma once
@@ -47,7 +47,7 @@ class Stream {
   bool quiet() const;
   // Errors of both: kOutcomeUnknown; MC_CANCELLED: interrupted.
   Status write(std::string_view bytes, std::uint64_t deadline_ns);
-  // Appends at least one byte to `to`.
+  // Appends 1 byte or more to `to`.
   Status read(std::string& to, std::uint64_t deadline_ns);
 
  private:
