@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the secret that members of one cluster share, and what proves that one has it:
-//   HMAC-SHA-256 over a text that both sides know and that never repeats. The key itself never
-//   leaves the process.
-// Threads: any; not changed after its making. Owns: the key, wiped when it goes.
-// Trusts: the file's owner; a file that others may read or write is refused.
+// What it is: the secret of a cluster, and the proof that a process has the secret: HMAC-SHA-256
+//   over a text that both sides know and that never repeats. The key never leaves the process.
+// Threads: any; the key is constant.
+// Owns: the key's bytes, which the destructor wipes.
+// Trusts: the file's owner. A file that other users may read or write is refused.
 #pragma once
 
 #include <array>
@@ -22,11 +22,12 @@ using Proof = std::array<char, kProofBytes>;
 
 class ClusterKey {
  public:
-  ClusterKey() = default;  // none
-  // Errors: MC_INVALID_ARGUMENT when it is too short or too long.
+  ClusterKey() = default;  // no key
+  // Errors: MC_INVALID_ARGUMENT if the text is too short or too long.
   static Result<ClusterKey> from_text(std::string text);
-  // One line, or any bytes; a newline at the end does not count. Errors: MC_PERMISSION_DENIED when
-  // others than its owner may read or write the file, or it belongs to another user.
+  // The file is a line, or any bytes; a newline at the end does not count. Errors:
+  // MC_PERMISSION_DENIED if users other than the owner may read or write the file, or if another
+  // user owns the file.
   static Result<ClusterKey> from_file(const std::string& path);
 
   ClusterKey(const ClusterKey&) = default;
@@ -36,11 +37,11 @@ class ClusterKey {
   ~ClusterKey();
 
   [[nodiscard]] bool given() const { return !key_.empty(); }
-  // What may be derived from it by members: the keyed hash of the directory's keys.
+  // Members derive other secrets from this one, such as the keyed hash of the directory's keys.
   [[nodiscard]] std::string_view secret() const { return key_; }
   // REQUIRES: given().
   [[nodiscard]] Proof prove(std::string_view text) const;
-  // In constant time.
+  // Compares in constant time.
   [[nodiscard]] bool proven(std::string_view text, const Proof& proof) const;
 
  private:

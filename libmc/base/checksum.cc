@@ -23,7 +23,7 @@ std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, s
   while (size > 0) {
     const std::size_t step = std::min(size, kStepBytes);
     sum = crc64_ecma_refl(sum, in, step);
-    // The sum of the next step reads what this one's copying has begun to load.
+    // The next step's sum reads the lines that this step's copy has begun to load.
     copy_in(out, in, step, size > step ? step : 0);
     in += step;
     out += step;

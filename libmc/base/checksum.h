@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the checksum of an object's bytes: CRC-64/XZ (ECMA-182, reflected; ISA-L's
-// crc64_ecma_refl), started from the key's hash, so that bytes stored under another key do not
-// match. Chosen over XXH3: both run near 70 GB/s from cache here, a CRC finds every burst error of
-// up to 64 bits, and ISA-L picks the instruction set at run time. Threads: any.
+//   crc64_ecma_refl). The sum starts from the key's hash, so bytes stored under another key do not
+//   match. Reasons for CRC over XXH3: both reach about 70 GB/s from cache here, a CRC finds every
+//   burst error of up to 64 bits, and ISA-L selects the instruction set at run time.
+// Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@ namespace mc {
 // Continues sum over size more bytes.
 std::uint64_t checksum(std::uint64_t sum, const void* data, std::size_t size);
 
-// Copies and sums in one pass over the source: each 16 KiB is summed while its lines are in the
-// first cache and copied from there by copy_in(): call order_copies() before telling anybody.
+// Copies and sums in one pass over the source. Each 16 KiB is summed while the lines are in the
+// first-level cache, then copied by copy_in(). Call order_copies() before another thread is told.
 // Returns the continued sum.
 std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, std::size_t size);
 

@@ -13,10 +13,11 @@ namespace mc {
 
 namespace {
 
-// Below this the call of a loop costs more than it gains; above it libc's own choice is as good.
+// Below this size the call of a loop costs more than it gains. Above kMostLoopBytes libc is as
+// fast.
 constexpr std::size_t kLeastLoopBytes = 512;
 constexpr std::size_t kMostLoopBytes = 64 * 1024;
-// What is smaller is likely to be read again before it leaves the cache.
+// A smaller object is likely to be read again before it leaves the cache.
 constexpr std::size_t kLeastStreamBytes = 2048;
 
 using Copy = void (*)(void*, const void*, std::size_t);

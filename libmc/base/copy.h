@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the two ways bytes go in and out of a pool.
-//   copy_out: blocks of a few KiB to a buffer that is used at once. Plain vector loads and stores:
-//     unlike the string instructions that libc chooses there, they leave the processor free to
-//     start the next look-up meanwhile.
-//   copy_in: to memory that is most likely in no cache. Streaming stores do not fetch what they
-//     overwrite; on the machines measured a 4 KiB put takes half the time.
+// What it is: the two ways to copy bytes into and out of a pool.
+// - copy_out: blocks of a few KiB to a buffer that is used at once. Plain vector loads and stores
+//   let the processor start the next look-up meanwhile; libc's string instructions do not.
+// - copy_in: to memory that is probably in no cache. Streaming stores do not fetch the overwritten
+//   lines. On the measured machines a 4 KiB put takes half the time.
 // Threads: any. REQUIRES: the ranges do not overlap.
 #pragma once
 
@@ -14,10 +13,10 @@
 namespace mc {
 
 void copy_out(void* to, const void* from, std::size_t size);
-// Streaming stores may become visible late: call order_copies() before telling anybody.
-// ahead_bytes: while copying, starts to load what lies this far beyond; 0: nothing.
+// Streaming stores may become visible late: call order_copies() before another thread is told.
+// ahead_bytes: the copy prefetches the source this far ahead; 0: no prefetch.
 void copy_in(void* to, const void* from, std::size_t size, std::size_t ahead_bytes = 0);
-// Orders all copy_in() of this thread before its later stores.
+// Orders all copy_in() of this thread before later stores of this thread.
 void order_copies();
 
 }  // namespace mc

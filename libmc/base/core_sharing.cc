@@ -10,7 +10,7 @@
 namespace mc {
 
 namespace {
-// More than any side of a ring takes before it waits itself; a time slice is 0.7 to 4 ms.
+// Longer than either side of a ring runs before it waits. A time slice is 0.7 to 4 ms.
 constexpr std::uint64_t kLongNs = 300000;
 constexpr std::uint64_t kFirstPauseNs = 20000000;
 constexpr std::uint64_t kLongestPauseNs = 1000000000;

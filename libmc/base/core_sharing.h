@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how a thread that spins for another's answer lets others have its core. Where those
-//   give it back soon (the other side of a ring, on a host with few cores) a yield costs a
-//   microsecond. Where they compute, it costs their whole time slice, milliseconds each time; a
-//   thread that sleeps instead is given the core as soon as it is woken. So: yield, see what it
-//   cost, and when that was much, sleep from then on; try again now and then, more seldom each
-//   time.
-// Threads: one at a time.
+// What it is: the way in which a spinning thread shares its core. If the other threads of the core
+//   return it soon (the other side of a ring, on a host with few cores), a yield costs a
+//   microsecond. If the other threads compute, a yield costs a whole time slice, several
+//   milliseconds. A sleeping thread, in contrast, gets the core as soon as it is woken. So this
+//   class yields and measures the cost. After an expensive yield the thread shall sleep. From time
+//   to time the class tries a yield again, with growing pauses.
+// Threads: a single thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace mc {
 
 class CoreSharing {
  public:
-  // Lets others run. False: they keep the core for long; sleep until woken instead.
+  // Yields the core. False: other threads keep the core for long; sleep until woken instead.
   bool yield();
-  // The processor this thread runs on, plus one.
+  // The processor of this thread, plus 1.
   static std::uint32_t here();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
 
-// Of enum CUpointer_attribute and CUmemorytype in cuda.h.
+// Values of the enums CUpointer_attribute and CUmemorytype in cuda.h.
 constexpr int kMemoryType = 2;
 constexpr int kIsManaged = 8;
 constexpr int kDeviceOrdinal = 9;
@@ -42,7 +42,7 @@ const DeviceDriver* DeviceDriver::find() {
   if (const DeviceDriver* const driver = found()) return driver;
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
-  // It stays loaded: contexts live as long as the process.
+  // The library stays loaded, because contexts live as long as the process.
   static const DeviceDriver* const made = [library]() -> const DeviceDriver* {
     CudaCalls calls{};
     return find_all(library, &calls) ? new DeviceDriver(calls) : nullptr;
@@ -63,7 +63,7 @@ Result<void*> DeviceDriver::context_of(int device) const {
   std::atomic<void*>& known = contexts_[static_cast<std::size_t>(device)];
   void* context = known.load(std::memory_order_acquire);
   if (context != nullptr) return context;
-  // Two threads may both retain it: it is never released anyway.
+  // Two threads may both retain the context, which is never released.
   if (const int error = calls_.primary_context_retain(&context, device); error != 0) {
     return fail(failed("cuDevicePrimaryCtxRetain", error));
   }
@@ -76,7 +76,7 @@ Result<int> DeviceDriver::device_of(const void* address, std::uint64_t size_byte
   unsigned type = 0;
   unsigned managed = 0;
   int device = kHost;
-  // The driver says "invalid value" of what it knows nothing about.
+  // The driver says "invalid value" for an address that it does not know.
   if (calls_.pointer_get_attribute(&type, kMemoryType, at) != 0 || type != kDeviceMemory ||
       (calls_.pointer_get_attribute(&managed, kIsManaged, at) == 0 && managed != 0) ||
       calls_.pointer_get_attribute(&device, kDeviceOrdinal, at) != 0) {
@@ -93,7 +93,7 @@ Result<int> DeviceDriver::device_of(const void* address, std::uint64_t size_byte
   return device;
 }
 
-// A context, current in this thread as long as this lives.
+// A context that is current in this thread while this object lives.
 class DeviceDriver::Current {
  public:
   Current(const CudaCalls& calls, void* context)
@@ -128,7 +128,7 @@ Status DeviceDriver::to_device(int device, std::byte* to, const std::byte* host,
   const Current current(calls_, *context);
   if (current.error() != 0) return failed("cuCtxPushCurrent", current.error());
   int error = calls_.copy_to_device(reinterpret_cast<std::uint64_t>(to), host, bytes);
-  // From pageable memory it returns when the bytes have left there, not when they have arrived.
+  // The copy from pageable memory returns when the bytes have left the source, before they arrive.
   if (error == 0) error = calls_.stream_synchronize(nullptr);
   return error == 0 ? Status() : failed("cuMemcpyHtoD", error);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory of GPUs as this process sees it: which addresses are such memory, and copies
-//   between it and memory of the host. One table of functions of the CUDA driver, libcuda.so.1,
-//   taken at run time where a host has one. CUDA's unified addressing makes an address enough: no
-//   two memories of a process share one.
-// Threads: any. Copies are synchronous and run on the device's primary context and default stream:
-//   what was written by other streams must have been waited for.
-// Owns: the driver and primary contexts, until the process ends. Trusts: the driver.
+// What it is: GPU memory as this process sees it: which addresses are GPU memory, and copies
+//   between GPU and host memory. A table of functions of the CUDA driver, libcuda.so.1, loaded at
+//   run time if the host has it. An address is enough, because CUDA's unified addressing gives each
+//   memory of a process its own range.
+// Threads: any. Copies are synchronous and use the device's primary context and default stream. The
+//   caller must wait for writes of other streams first.
+// Owns: the driver and primary contexts, until the process ends.
+// Trusts: the driver.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 namespace mc {
 
-// Signatures of the CUDA driver API (CUresult and CUdevice are int, CUcontext a pointer).
+// Signatures of the CUDA driver API (CUresult and CUdevice are int, CUcontext is a pointer).
 struct CudaCalls {
   int (*pointer_get_attribute)(void* data, int attribute, std::uint64_t pointer);
   int (*primary_context_retain)(void** context, int device);
@@ -32,20 +33,21 @@ struct CudaCalls {
 
 class DeviceDriver {
  public:
-  // Loads the host's driver, once; null: there is none, or it lacks a function. It is not
-  // initialized by this: until the process does that itself, no address is a device's.
+  // Loads the host's driver once. Null: there is no driver, or a function is missing. This call
+  // does not initialize the driver. Until the process does, every address counts as host memory.
   static const DeviceDriver* find();
-  // What find() has found. Costs a load.
+  // The result of find() so far. Costs one load.
   static const DeviceDriver* found() { return found_.load(std::memory_order_acquire); }
 
   explicit DeviceDriver(const CudaCalls& calls) : calls_(calls) {}
 
   static constexpr int kHost = -1;
-  // Whose memory all of the range is; kHost also for what is no memory at all, and for managed
-  // memory, which the host reaches. Errors: MC_INVALID_ARGUMENT (it ends beyond its allocation).
+  // The device that owns the whole range. kHost: host memory, managed memory (which the host can
+  // access), or no memory at all. Errors: MC_INVALID_ARGUMENT (the range ends beyond its
+  // allocation).
   Result<int> device_of(const void* address, std::uint64_t size_bytes) const;
 
-  // Both return when the bytes are there. Errors: MC_DEVICE_FAILED with the driver's word.
+  // Both return after the bytes have arrived. Errors: MC_DEVICE_FAILED with the driver's error.
   Status to_host(int device, std::byte* host, const std::byte* from, std::uint64_t bytes) const;
   Status to_device(int device, std::byte* to, const std::byte* host, std::uint64_t bytes) const;
 
@@ -58,7 +60,7 @@ class DeviceDriver {
 
   static inline std::atomic<const DeviceDriver*> found_{nullptr};
   CudaCalls calls_;
-  mutable std::array<std::atomic<void*>, kMaxDevices> contexts_{};  // retained once each
+  mutable std::array<std::atomic<void*>, kMaxDevices> contexts_{};  // each is retained once
 };
 
 }  // namespace mc

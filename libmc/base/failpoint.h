@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: named points where a test may kill, stop or fail the process. Release builds contain
-// none of them (MC_FAILPOINTS=OFF makes the macro nothing).
-//   The environment variable MC_FAILPOINTS="name=action,name@N=action" arms them; @N: at the Nth
-//   time. Actions: kill (SIGKILL to itself), stop (SIGSTOP), pause (writes the name and a newline
-//   to the descriptor in MC_FAILPOINT_FD, then waits for a byte on it).
-// tests/crash finds the names by reading the sources: one failpoint, one literal MC_FAILPOINT("…").
+//   none (MC_FAILPOINTS=OFF makes the macro empty).
+//
+// The environment variable MC_FAILPOINTS="name=action,name@N=action" arms failpoints. @N: at the
+// Nth time. Actions: kill (SIGKILL to this process), stop (SIGSTOP), pause (writes the name and a
+// newline to the descriptor in MC_FAILPOINT_FD, then waits for a byte from this descriptor).
+// tests/crash finds the names in the sources: each failpoint must be a literal MC_FAILPOINT("…").
 // Threads: any.
 #pragma once
 

@@ -76,7 +76,8 @@ Result<Message> receive_message(int socket, std::size_t max_bytes) {
   while ((received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return fail(MC_BUSY, "no message waits");
-    // Said once, when the peer closed without reading all; what it had sent before comes after it.
+    // Reported once, if the peer closed without reading everything. Earlier messages of the peer
+    // follow.
     if (errno == ECONNRESET) continue;
     return fail(MC_AGENT_UNAVAILABLE, errno_text("receive", errno));
   }
@@ -126,8 +127,8 @@ Result<Fd> peer_pidfd(int socket, int pid) {
   fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return fail(MC_PERMISSION_DENIED, errno_text("pidfd_open of the peer", errno));
   Fd result(fd);
-  // The pid may have been reused between connect and here; a peer that still holds its end has not
-  // exited, so the pid is its own.
+  // The pid may have been reused since connect. A peer that still holds the end has not exited, so
+  // the pid still names this peer.
   pollfd entry{socket, POLLIN, 0};
   if (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR)) != 0) {
     return fail(MC_PERMISSION_DENIED, "the peer ended while it connected");

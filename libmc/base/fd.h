@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: an owned file descriptor, and datagrams with descriptors over a unix socket.
-// Threads: an Fd belongs to one owner. Trusts nothing that arrives: sizes and counts are bounded.
+// Threads: an Fd has a single owner.
+// Trusts: nothing. Sizes and counts of received messages are bounded.
 #pragma once
 
 #include <cstddef>
@@ -38,21 +39,22 @@ class Fd {
   int fd_ = -1;
 };
 
-// "open /x/y: No such file or directory"
+// Example: "open /x/y: No such file or directory"
 std::string errno_text(std::string_view what, int error);
 
 inline constexpr std::size_t kMaxFdsPerMessage = 16;
 
-// One datagram. Errors: MC_AGENT_UNAVAILABLE when the peer is gone, MC_BUSY when it does not read.
+// Sends a datagram. Errors: MC_AGENT_UNAVAILABLE if the peer is gone, MC_BUSY if the peer does not
+// read.
 Status send_message(int socket, std::span<const std::byte> bytes, std::span<const int> fds = {});
 
 struct Message {
   std::vector<std::byte> bytes;
   std::vector<Fd> fds;
 };
-// One datagram of at most max_bytes. An empty message means the peer closed.
-// Errors: MC_BUSY when none waits (non-blocking sockets), MC_TIMEOUT, MC_INVALID_ARGUMENT when it
-// was longer or carried more descriptors than allowed.
+// Receives a datagram of at most max_bytes. An empty message means that the peer closed. Errors:
+// MC_BUSY if no datagram waits (non-blocking sockets), MC_TIMEOUT, MC_INVALID_ARGUMENT if the
+// datagram was longer or carried more descriptors than allowed.
 Result<Message> receive_message(int socket, std::size_t max_bytes);
 
 // Waits until fd is readable. False: the timeout passed.
@@ -64,13 +66,13 @@ struct PeerCredentials {
   std::uint32_t gid = 0;
 };
 Result<PeerCredentials> peer_credentials(int socket);
-// A descriptor that names the peer process for ever: SO_PEERPIDFD where the kernel has it (6.5),
-// else pidfd_open of the peer's pid, checked to be connected still.
+// A descriptor that names the peer process for ever: SO_PEERPIDFD if the kernel has it (6.5), else
+// pidfd_open of the peer's pid, after a check that the peer is still connected.
 Result<Fd> peer_pidfd(int socket, int pid);
 
-// A SOCK_SEQPACKET connection to path within the timeout, retried while nobody listens there.
+// A SOCK_SEQPACKET connection to path within the timeout. Retries while no process listens at path.
 Result<Fd> connect_unix(const std::string& path, std::uint64_t timeout_ns);
-// Binds and listens; replaces a socket file nobody listens on. mode: of the socket file.
+// Binds and listens. Replaces a socket file without a listener. mode: of the socket file.
 Result<Fd> listen_unix(const std::string& path, unsigned mode);
 
 Result<Fd> make_eventfd();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the hash of a key: XXH3-64 seeded with the pool's secret, so that a tenant cannot aim
-// keys at one bucket. 0 is never returned: it means "no key".
-// Threads: any. Trusts nothing: any bytes are a key.
+// What it is: the hash of a key: XXH3-64, seeded with the pool's secret so that a tenant cannot aim
+//   keys at one bucket. The hash is never 0, which means "no key".
+// Threads: any.
+// Trusts: nothing. Any bytes are a key.
 #pragma once
 
 #include <cstddef>

@@ -11,17 +11,18 @@
 #include "libmc/base/fd.h"
 #include "libmc/options/option_value.h"
 
-// The one file that includes toml++, which compiles slowly.
+// The only file that includes toml++, which compiles slowly.
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_WINDOWS_COMPAT 0
-// toml++ 3.3 asserts (in a release: tells the compiler to assume) that "[[" is followed by a key,
-// before the line that reports a file where it is not. No assertion of it may be an abort or an
-// assumption here.
+// toml++ 3.3 asserts that a key follows "[[" before it reports the missing key. In a release build
+// the assertion is an assumption for the compiler. So no assertion of toml++ may abort, or be an
+// assumption, here.
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_assert(true)
-// Its letter tables call "unreachable" what a file reaches with any letter near U+00A0, U+3000 or
-// U+FEFF: there the answer is no. The tables are included first, by themselves, to say so.
+// The letter tables of toml++ mark code as unreachable that a file reaches with a letter near
+// U+00A0, U+3000 or U+FEFF. The right answer there is false. So the tables are included first, with
+// another macro.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
@@ -49,7 +50,7 @@ std::string octal(std::int64_t value) {
   return "0" + digits;
 }
 
-// A string or a number of the file as text; nullopt for anything else.
+// A string or a number of the file as text; nullopt for any other value.
 std::optional<std::string> scalar_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return std::to_string(number->get());
@@ -84,7 +85,7 @@ Result<FileEntry> read_entry(const toml::key& key, const toml::node& node,
     return refuse(entry, "a number with a fraction; write a size as text, such as \"1.5GiB\"");
   }
   if (node.is_table()) {
-    // Left to the reader of names, which knows whether there is such an option at all.
+    // Left to the reader of names, which knows whether such an option exists.
     entry.text = "a table";
     return entry;
   }

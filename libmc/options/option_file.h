@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a configuration file taken apart: names and texts with the place each came from. It
-//   knows TOML and no option.
+// What it is: the parser of a configuration file: names and texts, each with its place. The parser
+//   knows TOML but no option.
 // Threads: any; values.
-// Trusts: nothing; the text is bounded before it is parsed.
+// Trusts: nothing. The text is bounded before parsing.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxConfigBytes = 1 << 20;
 struct FileEntry {
   std::string name;
   std::string text;        // numbers in decimal, arrays with commas
-  std::string octal_text;  // of a number written 0o660
+  std::string octal_text;  // for a number written as 0o660
   bool is_integer = false;
   std::string where;  // "/etc/mc/agent.toml, line 3"
 };
@@ -34,9 +34,9 @@ struct OptionFile {
   std::vector<FileTable> namespaces;  // [[namespace]], in the file's order
 };
 
-// The file's bytes. Errors: MC_INVALID_ARGUMENT when it cannot be read or is longer than allowed.
+// Reads the file. Errors: MC_INVALID_ARGUMENT if the file cannot be read or is longer than allowed.
 Result<std::string> read_config(const std::string& path);
-// name: of the file, for errors, which give line and column.
+// name: the file's name, for errors, which give line and column.
 Result<OptionFile> parse_config(std::string_view toml, const std::string& name);
 
 }  // namespace mc::options

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a table of options: a row per option, with its name, what it accepts, its help and
-//   where its value lies; and how rows are filled from a file's entries, the environment and flags,
-//   with errors that name the option, its source, what it accepts, or the nearest name.
-// Threads: any; tables are made once and never change.
-// Trusts: nothing of the texts it is given; set() sees what the row's domain holds.
+// What it is: a table of options. A row has an option's name, accepted values, help and member.
+//   Functions fill rows from a file's entries, the environment and flags. Errors name the option,
+//   its source and the accepted values, or the nearest name.
+// Threads: any; tables are constant.
+// Trusts: nothing. set() sees only values of the row's domain.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ OptionRow<Owner> row_of(std::string_view name, ValueDomain domain, std::string_v
   return {name, std::move(domain), &get_member<kMember, Owner>, &set_member<kMember, Owner>, help};
 }
 
-// Where a value came from. where: for errors, "environment MC_AGENT_ARENAS".
+// The source of a value. where: for errors, "environment MC_AGENT_ARENAS".
 struct Origin {
   std::string source = "default";
   std::string where = "default";
@@ -93,7 +93,7 @@ const OptionRow<Owner>* find_row(const Rows<Owner>& rows, std::string_view name)
   return nullptr;
 }
 
-// table: the file may also hold tables of that name.
+// table: the name of tables that the file may also hold.
 template <typename Owner>
 Status unknown_option(const Rows<Owner>& rows, std::string_view name, Spelling spelling,
                       const std::string& where, std::string_view prefix = {},
@@ -134,14 +134,14 @@ Status assign_entry(const OptionRow<Owner>& row, const FileEntry& entry, const O
   return assign(row, is_mode ? entry.octal_text : entry.text, origin, owner);
 }
 
-// What Kubernetes and Docker set for a service that somebody named as the program.
+// Variables that Kubernetes and Docker set for a service whose name is the program's name.
 inline bool is_service_link(std::string_view name) {
   return name == "PORT" || name == "SERVICE_HOST" || name.starts_with("PORT_") ||
          name.starts_with("SERVICE_PORT");
 }
 
-// Gives every variable with the prefix to set(name, text, origin). An empty one is how shells and
-// unit files take a variable back.
+// Calls set(name, text, origin) for every variable with the prefix. An empty variable counts as
+// unset, as in shells and unit files.
 template <typename Owner, typename Set>
 Status read_environment(const Rows<Owner>& rows, std::string_view prefix,
                         const char* const* environment, Set set) {

@@ -22,7 +22,7 @@ std::optional<std::uint64_t> parse_number(std::string_view text, int base = 10) 
   return value;
 }
 
-// log2 of the unit: "" and "B" 0; "K", "KB", "KiB" 10; ... in any case.
+// log2 of the unit: "" and "B" 0; "K", "KB", "KiB" 10; and so on, in any case.
 std::optional<unsigned> unit_shift(std::string_view unit) {
   std::string upper(unit);
   for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
@@ -45,7 +45,7 @@ std::optional<std::uint64_t> size_of_text(std::string_view text) {
   if (const std::size_t dot = number.find('.'); dot != std::string_view::npos) {
     fraction = number.substr(dot + 1);
     number = number.substr(0, dot);
-    // Half a byte is a slip of the pen.
+    // A fraction of a byte is a mistake.
     if (fraction.empty() || fraction.size() > kMaxFractionDigits || *shift == 0)
       return std::nullopt;
   }
@@ -101,7 +101,7 @@ std::optional<OptionValue> parse_path(const ValueDomain& domain, std::string_vie
   return std::string(text);
 }
 
-// A socket that its owner cannot write to refuses everybody.
+// A socket without write permission for its owner refuses every user.
 std::optional<OptionValue> parse_mode(const ValueDomain& domain, std::string_view text) {
   const auto mode = parse_in_range(domain, parse_number(text, 8));
   if (!mode || (std::get<std::uint64_t>(*mode) & 0600) != 0600) return std::nullopt;
@@ -264,7 +264,7 @@ std::string_view nearest_name(std::string_view name,
     }
     return row.back();
   };
-  // Each once, and none that its length alone rules out: a line of garbage costs as much as a name.
+  // Skip candidates whose length alone rules them out, so that a long line of garbage stays cheap.
   std::string_view nearest = candidates.front();
   std::size_t least = edits(nearest);
   for (const std::string_view candidate : candidates) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the values an option may take: text in, checked value out, and back again.
+// What it is: option values: from text to a checked value, and back.
 // Threads: any; pure functions.
-// Trusts: nothing. Text is the operator's: bounded, and shown in errors only after quoted().
+// Trusts: nothing. The operator's text is bounded, and errors show it only after quoted().
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace mc::options {
 
-// No option, path or list needs more; what is longer is refused before it is looked at.
+// No option, path or list needs more. A longer text is refused before parsing.
 inline constexpr std::size_t kMaxValueBytes = 4096;
 inline constexpr std::size_t kMaxUids = 256;
-// sockaddr_un has 108 bytes for a path, its terminating zero included.
+// sockaddr_un has 108 bytes for a path, including the terminating zero.
 inline constexpr std::size_t kMaxSocketPathBytes = 107;
 
 enum class ValueKind {
-  kText,    // anything
-  kPath,    // absolute
-  kName,    // of a namespace
+  kText,    // any text
+  kPath,    // an absolute path
+  kName,    // a namespace's name
   kChoice,  // one of a few words
   kSize,    // bytes, parse_size()
   kCount,   // a whole number
@@ -36,21 +36,23 @@ enum class ValueKind {
 
 using OptionValue = std::variant<std::string, std::uint64_t, bool, std::vector<std::uint32_t>>;
 
-// What one option accepts. lowest, highest: of numbers and sizes, of the length of a text or path.
+// The values that an option accepts. lowest, highest: of numbers and sizes, and of the length of a
+// text or path.
 struct ValueDomain {
   ValueKind kind = ValueKind::kCount;
   std::uint64_t lowest = 0;
   std::uint64_t highest = 0;
-  bool may_be_zero = false;  // 0 beside the range: "decide for me"; an empty choice or path as well
+  // 0 is also allowed and means "choose for me"; also an empty choice or path
+  bool may_be_zero = false;
   std::vector<std::string_view> choices;
 
   // "a size from 1MiB to 64TiB, such as 4GiB"
   std::string accepts() const;
 };
 
-// Nullopt: the domain does not hold it.
+// Nullopt: the text is outside the domain.
 std::optional<OptionValue> parse_value(const ValueDomain& domain, std::string_view text);
-// parse_value(domain, format_value(domain, value)) gives value again.
+// parse_value(domain, format_value(domain, value)) returns value.
 std::string format_value(const ValueDomain& domain, const OptionValue& value);
 // 4096, 64KiB, 1.5G, 2TiB: powers of 1024 with or without the i.
 Result<std::uint64_t> parse_size(std::string_view text);

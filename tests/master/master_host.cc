@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
 std::uint64_t soon() { return now_ns() + kWatchdogNs; }
 
-// Its standard error, or -1.
+// Returns the pid; output becomes its standard error, or -1.
 pid_t spawn(const std::vector<std::string>& flags, int& output) {
   std::vector<std::string> words = {MC_TEST_BIN "/mc-master"};
   words.insert(words.end(), flags.begin(), flags.end());
@@ -65,7 +65,7 @@ void MasterProcess::start() {
     }
     said.append(bytes, static_cast<std::size_t>(count));
   }
-  // Nobody reads the rest: a full pipe must not stop it.
+  // Drain the rest, because a full pipe would stop the process.
   std::thread([output] {
     char rest[4096];
     while (::read(output, rest, sizeof(rest)) > 0) continue;
@@ -89,7 +89,7 @@ std::pair<int, std::string> run_master_once(const std::vector<std::string>& flag
   char bytes[512];
   for (ssize_t count; (count = ::read(output, bytes, sizeof(bytes))) > 0;) {
     said.append(bytes, static_cast<std::size_t>(count));
-    // It started, which the caller did not expect: its answer is in the exit status.
+    // The process started unexpectedly. End it; the exit status tells the caller.
     if (said.find("event=ready") != std::string::npos) ::kill(pid, SIGTERM);
   }
   ::close(output);
@@ -138,7 +138,7 @@ HoldingAgent::HoldingAgent(MasterClientOptions options, NodeId node, Incarnation
 }
 
 void HoldingAgent::put(const std::vector<std::string>& keys, std::uint8_t replicas) {
-  // The master may have been asked before it led: what was told over that link is told by a report.
+  // The master may have been asked before it led. A report then replaces the lost publishes.
   ASSERT_TRUE(until_ready());
   for (std::size_t first = 0; first < keys.size(); first += wire::kMaxItems) {
     std::vector<PublishItem> items;

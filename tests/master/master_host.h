@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: real mc-master processes on free loopback ports, and a member that holds objects by
-//   name as an agent does.
-// Threads: processes belong to the test's thread; HoldingAgent is called by its client's thread
-//   and by the test, under its lock.
+//   name, as an agent does.
+// Threads: processes belong to the test's thread. The client's thread and the test call
+//   HoldingAgent, under its lock.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ namespace mc::metadata {
 
 class MasterProcess {
  public:
-  // Free port of this host's address; store, key file and so on as flags.
+  // Listens on a free port of `host`. Store, key file and so on are flags.
   explicit MasterProcess(std::vector<std::string> flags, std::string host = "127.0.0.1");
   ~MasterProcess();
   MasterProcess(const MasterProcess&) = delete;
@@ -40,30 +40,30 @@ class MasterProcess {
   pid_t pid_ = 0;
 };
 
-// Runs mc-master to its end: exit status, and what it printed.
+// Runs mc-master to the end. Returns the exit status and the output.
 std::pair<int, std::string> run_master_once(const std::vector<std::string>& flags);
 
 // A member whose pool is a map.
 class HoldingAgent final : public AgentSide {
  public:
-  // held: what its pool kept from before it started; its report names it.
+  // held: objects that the pool kept from an earlier run; the report names them.
   HoldingAgent(MasterClientOptions options, NodeId node, Incarnation incarnation = 1,
                const std::vector<std::string>& held = {}, bool stalling = false);
 
-  // Holds and publishes them; every verdict must be kAccepted.
+  // Holds and publishes the objects. Every verdict must be kAccepted.
   void put(const std::vector<std::string>& keys, std::uint8_t replicas = 1);
   [[nodiscard]] bool holds(const std::string& key);
   [[nodiscard]] bool until_ready();
   [[nodiscard]] bool fenced() const { return fenced_; }
   [[nodiscard]] int copies() const { return copies_; }
   MasterClient& client() { return *client_; }
-  // So many Drop orders are answered MC_BUSY.
+  // The next `times` Drop orders are answered MC_BUSY.
   void be_busy(int times) { busy_ = times; }
   [[nodiscard]] int busy_left() const { return busy_; }
-  // Removals by pattern wait, until told otherwise.
+  // Removals by pattern wait until stall_matching(false).
   void stall_matching(bool stalled);
   [[nodiscard]] bool has_stalled();
-  // Its process dies: no farewell.
+  // The process dies without a farewell.
   void die() { client_.reset(); }
 
   Load load() override;

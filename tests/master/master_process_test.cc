@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Real masters on loopback, with agents that hold objects: what is published is found, removed and
-// listed; masters die, stop and come back, and nothing that an agent holds is lost.
+// Real masters on loopback, with agents that hold objects. Published objects are found, removed and
+// listed. Masters die, stop and come back, and no object of an agent is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -217,7 +217,7 @@ TEST(MasterProcess, WhatAPatternRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
   EXPECT_EQ(answer->holders_of(answer->keys[0])[0], 2u) << "what was put later stays";
   EXPECT_NE(answer->keys[1].state, Lookup::kFound);
   EXPECT_EQ(answer->keys[2].state, Lookup::kFound);
-  // It has heard of them: what it puts now stays when it comes again.
+  // The member has heard of the removals, so its later puts stay after the next join.
   back.put({"a2"});
   back.die();
   HoldingAgent again(to({master.address()}), 1, 3, {"a2", "c1"});
@@ -232,7 +232,7 @@ TEST(MasterProcess, NothingOfALateMemberCountsBeforeItHasCarriedOutWhatItMissed)
   HoldingAgent late(to({master.address()}), 1, 1, {"a1", "c1"}, true);
   ASSERT_TRUE(until([&] { return late.has_stalled(); }));
   EXPECT_EQ(found(*reader, {"a1", "c1"}), 0u);
-  // A put from before it had heard, and one from after.
+  // A put from before the member heard of the removal, and a put from after.
   const auto publish = [&](const std::string& key, std::uint64_t removals_seen) {
     const std::vector<PublishItem> items = {{hash_of(key), 1, 4096, {}, PublishItem::What::kHolds}};
     return wait_for<std::vector<Verdict>>(
@@ -336,7 +336,7 @@ TEST(MasterProcess, ADrainedMembersObjectsMoveAndAreReleased) {
   }));
 }
 
-// Who has been told to let go of an object, and has not done so yet, is no holder to count on.
+// A holder that is ordered to drop an object, and has not answered yet, does not count as a holder.
 TEST(MasterProcess, TwoDrainsOneAfterTheOtherLeaveAnObjectSomewhere) {
   const MasterProcess master({"--recover-ms", "0"});
   HoldingAgent one(to({master.address()}), 1);
@@ -352,7 +352,7 @@ TEST(MasterProcess, TwoDrainsOneAfterTheOtherLeaveAnObjectSomewhere) {
   constexpr int kBusy = 1'000'000;
   one.be_busy(kBusy);
   drain(1, false);
-  ASSERT_TRUE(until([&] { return one.busy_left() < kBusy; }));  // it has been told
+  ASSERT_TRUE(until([&] { return one.busy_left() < kBusy; }));  // the order has been sent
   drain(1, true);
   ASSERT_TRUE(until([&] {
     const auto progress = drain(2, false);
@@ -427,7 +427,7 @@ TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
     EXPECT_EQ(status, 2) << said;
     return said;
   };
-  // What is refused tells which value had won.
+  // The refusal shows which value won.
   const std::string config = file("suspect_ms = 300\ngone_ms = 200\nheartbeat_ms = 100\n");
   EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "gone before it is suspected";
   EXPECT_EQ(run_master_once({"--config", config, "--gone-ms", "400", "--listen",
@@ -454,7 +454,7 @@ TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
 TEST(MasterProcess, TheExampleConfigurationNamesOptionsAndTheirDefaults) {
   std::ifstream example(MC_SOURCE_DIR "/systemd/master.toml");
   ASSERT_TRUE(example);
-  // Every line that looks like an option is in force at once, the later one of a name wins.
+  // All lines that look like options are set at once; the later line of a name wins.
   std::map<std::string, std::string> values;
   for (std::string line; std::getline(example, line);) {
     static const std::regex option("#([a-z_]+ = .*)");
@@ -517,20 +517,21 @@ TEST_F(MasterPair, ALeaderThatWasStoppedIsNotBelievedWhenItGoesOn) {
   ASSERT_TRUE(until([&] { return reader->epoch() > slow->epoch() || stats(*reader).links > 0; }));
   ASSERT_TRUE(agent.until_ready());
   first_.pause(false);
-  // Its link is still open: what it is asked now it refuses, and the client goes on to the leader.
+  // The link is still open. The former leader refuses the next call, and the client moves to the
+  // leader.
   EXPECT_GT(stats(*slow).links, 0u);
   EXPECT_EQ(slow->epoch(), reader->epoch());
   EXPECT_EQ(found(*slow, {"k"}, 20'000), 1u);
 }
 
-// Two clusters' leaders that know nothing of each other: the earlier one's epoch is lower, as that
-// of a leader that was cut off before the other was elected.
+// The leaders of two separate clusters. The earlier leader's epoch is lower, like the epoch of a
+// leader that was cut off before the next election.
 TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
   MasterProcess stale({});
   const auto first = tool(to({stale.address()}));
   const std::uint64_t stale_epoch = (stats(*first), first->epoch());
   MasterProcess leader({});
-  // Until it leads, its clients go to the other one.
+  // Until the leader leads, its clients use the other master.
   ASSERT_GT(stats(*tool(to({leader.address()}))).links, 0u);
   const auto client = tool(to({leader.address(), stale.address()}));
   ASSERT_GT(stats(*client).links, 0u);

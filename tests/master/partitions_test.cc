@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A master that leads several partitions: each has its own directory, and whoever thinks that there are
-// more or fewer is told so.
+// A master that leads several partitions. Each partition has its own directory, and a client with a
+// wrong number of partitions is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ wire::StatsAnswer stats(MasterClient& client) {
       .value_or(wire::StatsAnswer{});
 }
 
-// A call of a link without more: status and body.
+// A single call on a raw link: status and body.
 struct Called {
   std::uint16_t status = 0;
   std::string body;
@@ -96,7 +96,7 @@ TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
   const MasterProcess master({"--shares", "2"});
   HoldingAgent zero(to({master.address()}, 0, 0), 1);
   HoldingAgent one(to({master.address()}, 1, 2), 1);
-  // What waits for a master that does not lead yet is left to the report.
+  // Publishes before the master leads are left to the report.
   ASSERT_TRUE(zero.until_ready() && one.until_ready());
   zero.put(names("zero ", 30));
   one.put(names("one ", 20));
@@ -108,7 +108,7 @@ TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
   ASSERT_TRUE(elsewhere.has_value());
   EXPECT_NE(elsewhere->keys[0].state, Lookup::kFound);
   EXPECT_NE(tool_of_zero->epoch(), 0u);
-  // Its death is of one partition's link; the other goes on.
+  // The death concerns a single partition's link; the other partition keeps its member.
   zero.die();
   EXPECT_TRUE(until([&] { return stats(*tool_of_zero).members == 0; }));
   EXPECT_EQ(stats(*tool_of_one).members, 1u);
@@ -130,7 +130,7 @@ TEST(MasterPartitions, AMasterOfAnotherNumberDoesNotStart) {
     EXPECT_THAT(said, HasSubstr("shares = 2"));
     EXPECT_THAT(said, HasSubstr("share_count"));
   }
-  // The same number stands by.
+  // A master with the same number stands by.
   EXPECT_EQ(run_master_once({"--store", store, "--shares", "2", "--listen",
                              "127.0.0.1:" + std::to_string(conformance::free_port())})
                 .first,

@@ -18,7 +18,7 @@ RawSocket::RawSocket(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM
 }
 
 void RawSocket::send(std::string_view bytes) {
-  // The peer may have closed already, which is what some tests are about.
+  // In some tests the peer has already closed.
   static_cast<void>(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the two ends of links for tests: a loop under a watchdog, handlers that note what
-//   comes, and a raw socket that speaks as it likes.
-// Threads: the loop runs in whichever thread calls until(); raw sockets block with a watchdog.
+// What it is: the two ends of links for tests: a loop under a watchdog, handlers that record calls,
+//   and a raw socket that sends any bytes.
+// Threads: the loop runs in the thread that calls until(). Raw sockets block with a watchdog.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::uint64_t soon() { return now_ns() + kWatchdogNs; }
 class Loop {
  public:
   boost::asio::io_context& io() { return io_; }
-  // Runs the loop until it holds. False: the watchdog bit.
+  // Runs the loop until holds() is true. False: the watchdog fired.
   bool until(const std::function<bool()>& holds) {
     const std::uint64_t end_ns = soon();
     while (!holds()) {
@@ -67,12 +67,12 @@ inline ClusterKey key_of(char letter) {
   return *ClusterKey::from_text(std::string(kMinKeyBytes, letter));
 }
 
-// Blocking, and every wait ends.
+// Blocking; every wait ends.
 class RawSocket {
  public:
   explicit RawSocket(std::uint16_t port);
   void send(std::string_view bytes);
-  // Exactly so many; fewer when the peer closes first.
+  // Receives exactly this many bytes, or fewer if the peer closes first.
   std::string receive(std::size_t bytes);
   bool closed_by_peer() { return receive(1).empty(); }
 

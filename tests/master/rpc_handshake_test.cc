@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who gets in: those who have the cluster's key, and nobody by what was heard of them.
+// Only peers with the cluster's key are admitted. Overheard bytes do not help a peer without the
+// key.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -108,7 +109,7 @@ TEST_F(RpcHandshake, AListenerForAllWithoutAKeyDoesNotStart) {
   EXPECT_TRUE(Listener::create(loop_.io(), options, server_).has_value());
 }
 
-// What a dialer that has the key sends, and what it hears.
+// The messages of a dialer with the key, and the answers.
 struct Recorded {
   std::string hello, proof, listener_hello, verdict;
 };

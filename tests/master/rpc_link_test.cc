@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls over proven links: every call ends exactly once, and nothing grows without a bound.
+// Calls over proven links: every call ends exactly once, and no queue grows without a bound.
 #include <gtest/gtest.h>
 
 #include <optional>

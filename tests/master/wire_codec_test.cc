@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What agents and masters send each other: it comes back as it was, up to every limit; beyond a
-// limit, and cut off at any byte, it is refused or smaller, never more.
+// Messages between agents and masters. A decoded message equals the encoded message, up to every
+// limit. Beyond a limit, or cut off at any byte, a message is refused or smaller.
 #include "metadata/wire/codec.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::string bytes_of(const T& value) {
   return bytes;
 }
 
-// Sends and receives; the test fails if it is refused.
+// Encodes and decodes. The test fails if decode() refuses.
 template <typename T>
 T through(const T& value) {
   T back;
@@ -253,7 +253,8 @@ TEST(WireCodec, AMessageCutOffAnywhereGivesNoMoreItems) {
   }
 }
 
-// Section by section: today's encoder writes the golden bytes, today's decoder reads them.
+// Section by section: the present encoder writes the golden bytes, and the present decoder reads
+// them.
 template <typename T>
 void expect_golden(const golden::Sections& sections, const std::string& name, const T& value) {
   const std::string bytes = bytes_of(value);

@@ -112,7 +112,7 @@ class KeyedHandshake final : public Handshake {
     return State::kDone;
   }
 
-  // All that was expected is in.
+  // All expected bytes have arrived.
   void take() {
     switch (step_) {
       case Step::kHello: {
@@ -163,7 +163,7 @@ class KeyedHandshake final : public Handshake {
       refuse_ = {MC_PERMISSION_DENIED, "the peer has another cluster key"};
     }
     const bool welcome = refuse_.ok();
-    // A stranger gets no proof to work on.
+    // A peer without the key receives no proof, which could help to guess the key.
     const rpc::Proof own = key_.given() && welcome ? key_.prove(text(false)) : rpc::Proof{};
     const auto bytes =
         rpc::encode_admission(welcome ? rpc::Admission::kWelcome : rpc::Admission::kRefused, own);
@@ -186,12 +186,12 @@ class KeyedHandshake final : public Handshake {
     step_ = Step::kInner;
   }
 
-  // How records of TLS begin: what a peer sends that speaks it where the other does not.
+  // The first bytes of TLS records: a peer with TLS sends these bytes to a side without TLS.
   static constexpr char kTlsAlert = 21, kTlsHandshake = 22, kTlsMajor = 3;
 
   rpc::Hello own_;
   rpc::Hello peer_;
-  std::string binding_;  // to the TLS session, if there is one
+  std::string binding_;  // to the TLS session, if any
   const rpc::ClusterKey key_;
   const bool dialer_;
   std::unique_ptr<Handshake> inner_;
@@ -201,7 +201,7 @@ class KeyedHandshake final : public Handshake {
   std::array<char, rpc::kHelloBytes> in_{};
   std::size_t wanted_ = 0;
   std::size_t received_ = 0;
-  Status refuse_;  // after the answer that says so
+  Status refuse_;  // reported after the answer that carries the refusal
   Status status_;
 };
 

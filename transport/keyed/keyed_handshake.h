@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what comes before a lane of the data network: both sides prove that they have the
-//   cluster's key (metadata/rpc/hello.h draws it), then the transport's own hello runs. Agents and
-//   transfer engines use it; a lane joins two of a kind.
-// Threads: its socket's owner. Trusts: nobody; reads 104 bytes, then what the inner one reads.
+// What it is: the handshake before a lane of the data network. Both sides prove the cluster key
+//   (metadata/rpc/hello.h has the messages); then the transport's own hello runs. Agents and
+//   transfer engines use this handshake; a lane connects two agents or two engines.
+// Threads: the socket's owner.
+// Trusts: no peer. Reads 104 bytes, then the bytes of the inner handshake.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@
 
 namespace mc::transport {
 
-// dialer: we asked for the lane. inner: what runs after the proof.
+// dialer: this side opened the lane. inner: runs after the proof.
 std::unique_ptr<tcp::Handshake> make_keyed_handshake(const metadata::rpc::Hello& own,
                                                      const metadata::rpc::ClusterKey& key,
                                                      bool dialer,

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
   if (!context) return fail(MC_NO_MEMORY, "OpenSSL has no room for a context");
   SSL_CTX* const ssl = context.get();
   ::SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION);
-  // 128 bits first: a third faster, and no weaker part of this.
+  // 128-bit AES first: a third faster, and not the weakest part of this connection.
   if (::SSL_CTX_set_ciphersuites(ssl,
                                  "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
                                  "TLS_CHACHA20_POLY1305_SHA256") != 1) {
@@ -49,10 +49,10 @@ Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
     return cannot_use("peer_tls_ca", files.ca);
   }
   ::SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  // A lane lives long: nothing to resume, and no tickets that somebody could steal.
+  // A lane lives long, so sessions are not resumed, and no ticket can be stolen.
   ::SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_num_tickets(ssl, 0);
-  // One system call takes in many records; a lane at rest keeps no buffers.
+  // A single system call reads many records. An idle lane keeps no buffers.
   ::SSL_CTX_set_read_ahead(ssl, 1);
   ::SSL_CTX_set_default_read_buffer_len(ssl, kBatchBytes);
   ::SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
 
 std::unique_ptr<tcp::Session> Identity::make(int socket, const std::string* dialed) const {
   SSL* const ssl = ::SSL_new(context_.get());
-  // What fails here for want of memory fails the handshake, which says so.
+  // A session without memory fails at its handshake, with this cause.
   if (ssl == nullptr) return std::make_unique<OpenSslSession>(nullptr, socket, dialed != nullptr);
   if (dialed != nullptr) {
     if (!files_.name.empty()) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an agent's certificate, and the authority whose certificates it accepts: what makes
-//   the sessions of its lanes. TLS 1.3 alone, and both sides show a certificate. Who dials compares
-//   it with the address that was dialed; that the other side belongs to the cluster, the cluster's
-//   key proves, inside.
-// Threads: made once; the sessions belong to the agent's loop.
-// Trusts: nobody without a certificate of that authority.
+// What it is: an agent's certificate and the authority whose certificates the agent accepts. The
+//   identity makes the TLS sessions of lanes: TLS 1.3 only, and both sides show a certificate. The
+//   dialer compares the certificate with the dialed address. Inside the session, the cluster key
+//   proves membership.
+// Threads: made once. Sessions belong to the agent's loop.
+// Trusts: no peer without a certificate of that authority.
 #pragma once
 
 #include <memory>
@@ -18,19 +18,20 @@ struct ssl_ctx_st;
 namespace mc::transport::tls {
 
 struct Files {
-  std::string cert;  // PEM: the chain, and its key
+  std::string cert;  // PEM: the chain
   std::string key;
-  std::string ca;    // PEM: who signs the members' certificates
-  std::string name;  // that peers' certificates must say; empty: the address dialed
+  std::string ca;    // PEM: the authority that signs members' certificates
+  std::string name;  // name in peers' certificates; empty: the dialed address
   bool wanted() const { return !cert.empty() || !key.empty() || !ca.empty() || !name.empty(); }
 };
 
 class Identity {
  public:
-  // Errors: MC_INVALID_ARGUMENT names the file that is missing or cannot be used, and why.
+  // Errors: MC_INVALID_ARGUMENT names the file that is missing or cannot be used, and the cause.
   static Result<std::unique_ptr<Identity>> open(const Files& files);
 
-  // Sessions over a connected socket that does not block and that outlives them. They outlive this.
+  // Make a session over a connected, non-blocking socket, which must outlive the session. The
+  // session outlives the identity.
   std::unique_ptr<tcp::Session> accept(int socket) const;
   std::unique_ptr<tcp::Session> dial(int socket, const std::string& address) const;
 

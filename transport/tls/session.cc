@@ -19,7 +19,8 @@ namespace {
 
 // The first byte of a record (RFC 8446, 5.1).
 constexpr std::uint8_t kAlert = 21, kHandshake = 22;
-// What a peer without TLS can tell from its own bytes: fatal, protocol_version.
+// A fatal alert, protocol_version. A peer without TLS can distinguish these bytes from its own
+// protocol.
 constexpr std::array<std::uint8_t, 7> kPlainRefusal = {kAlert, 3, 1, 0, 2, 2, 70};
 
 constexpr const char* kSpeaksPlain =
@@ -31,7 +32,7 @@ std::string reason() {
   return text != nullptr ? text : "the connection ended";
 }
 
-// Small parts gathered into a record.
+// A buffer that gathers small parts into a record.
 std::byte* gathering() {
   static thread_local std::array<std::byte, kRecordBytes> bytes;
   return bytes.data();
@@ -61,13 +62,14 @@ bool OpenSslSession::fail(Status status, int error) {
   return false;
 }
 
-// Looked at, not taken: who speaks plainly is told so in seven bytes that it can tell from its own.
+// Peeks at the first byte. A peer without TLS receives seven bytes that its protocol recognises as
+// TLS.
 bool OpenSslSession::greets_in_tls() {
   std::uint8_t first = 0;
   const ssize_t got = ::recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0) {
-    // Nothing yet, or not connected yet: the handshake waits for it as well. Or hung up: it says
-    // so.
+    // No byte yet, or not connected yet: the handshake waits as well. If the peer hung up, the
+    // handshake reports the error.
     const bool comes = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
     if (comes || errno == ENOTCONN || errno == ECONNRESET) return true;
     return fail({MC_AGENT_UNAVAILABLE, errno_text("connection of a lane", errno)}, errno);
@@ -76,7 +78,7 @@ bool OpenSslSession::greets_in_tls() {
   if (got == 0 || first == kHandshake || (dialer_ && first == kAlert)) return true;
   if (!dialer_) {
     ::send(socket_, kPlainRefusal.data(), kPlainRefusal.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    // Unread bytes would make the kernel's farewell a reset.
+    // The kernel would reset the connection if bytes were left unread.
     std::array<std::byte, 512> unread;
     static_cast<void>(::recv(socket_, unread.data(), unread.size(), MSG_DONTWAIT));
   }
@@ -116,10 +118,10 @@ tcp::Session::Shaken OpenSslSession::shake() {
   const int error = result == 1 ? SSL_ERROR_NONE : ::SSL_get_error(ssl_, result);
   if (error != SSL_ERROR_NONE && error != SSL_ERROR_WANT_READ) {
     fail(why_not_shaken(error), EPROTO);
-    static_cast<void>(flush());  // an alert, which tells the peer
+    static_cast<void>(flush());  // sends an alert with the cause
     return Shaken::kFailed;
   }
-  // A socket that is not connected yet is like one that is full.
+  // A socket that is not connected yet counts as full.
   if (!flush()) return Shaken::kFailed;
   return error == SSL_ERROR_NONE && !has_unsent() ? Shaken::kDone : Shaken::kWaits;
 }
@@ -176,7 +178,7 @@ bool OpenSslSession::write_record(const void* from, std::size_t bytes) {
   ::ERR_clear_error();
   if (++records_ % kRecordsPerKey == 0) ::SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED);
   std::size_t put = 0;
-  // Into memory, so all of it.
+  // The record goes to memory, so OpenSSL takes all bytes.
   if (::SSL_write_ex(ssl_, from, bytes, &put) == 1 && put == bytes) return true;
   return fail({MC_AGENT_UNAVAILABLE, "TLS: " + reason()}, EPROTO);
 }
@@ -192,7 +194,7 @@ ssize_t OpenSslSession::send(std::span<const iovec> from) {
       if (unsent().size() >= kBatchBytes) {
         if (!flush()) return -1;
         if (unsent().size() >= kBatchBytes) {
-          // What is gathered has not been taken.
+          // The gathered part has not been sent.
           if (taken == 0) errno = EAGAIN;
           return taken > 0 ? static_cast<ssize_t>(taken) : -1;
         }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: TLS 1.3 over one socket, by OpenSSL. Records are made in memory, many of them, and
-//   leave in one call; bytes that lie together in the pool are encrypted from where they lie, small
-//   ones are gathered into records first. Keys are replaced long before they are worn out.
+// What it is: TLS 1.3 over a socket, by OpenSSL. The session makes many records in memory and sends
+//   all of them in one system call. Large parts are encrypted in place from the pool; small parts
+//   are first gathered into records. The session replaces keys long before the limit.
 //
 //     send: vectors ─► records of 16 KiB ─► SSL_write ─► out_ ─► send
 //     receive: recv of up to 64 KiB ─► SSL_read ─► vectors
-// Threads: the socket's owner. Owns: the session, not the socket.
-// Trusts: nothing that OpenSSL has not verified.
+//
+// Threads: the socket's owner.
+// Owns: the session, not the socket.
+// Trusts: only bytes that OpenSSL has verified.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +22,14 @@ struct ssl_st;
 namespace mc::transport::tls {
 
 inline constexpr std::size_t kRecordBytes = 16 * 1024;
-// Of records, in one call of the kernel.
+// Bytes of records in one system call.
 inline constexpr std::size_t kBatchBytes = 64 * 1024;
-// AES-GCM is good for 2^24.5 records under one key (RFC 8446, 5.5).
+// AES-GCM allows 2^24.5 records under one key (RFC 8446, 5.5).
 inline constexpr std::uint64_t kRecordsPerKey = 1u << 18;
 
 class OpenSslSession final : public tcp::Session {
  public:
-  // Takes ssl; null: there was no memory for it.
+  // Takes ssl; null: there was no memory for a session.
   OpenSslSession(ssl_st* ssl, int socket, bool dialer);
   ~OpenSslSession() override;
 
@@ -41,20 +43,20 @@ class OpenSslSession final : public tcp::Session {
   const Status& status() const override { return status_; }
 
  private:
-  // Both false: failed, with status() and errno.
+  // Both return false on failure, with status() and errno.
   bool write_record(const void* from, std::size_t bytes);
   bool greets_in_tls();
   bool fail(Status status, int error);
   Status why_not_shaken(int error) const;
-  // Encrypted, not sent yet.
+  // Encrypted bytes that are not sent yet.
   std::span<const std::byte> unsent() const;
 
   ssl_st* const ssl_;
   const int socket_;
   const bool dialer_;
   bool ended_ = false;
-  bool heard_ = false;    // the peer's first byte, which is one of TLS
-  std::size_t sent_ = 0;  // of what lies in the session's memory
+  bool heard_ = false;    // the peer's first byte has come and belongs to TLS
+  std::size_t sent_ = 0;  // sent bytes of the session's memory
   std::uint64_t records_ = 0;
   Status status_;
 };
