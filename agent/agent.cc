@@ -125,7 +125,7 @@ Status Agent::start_host() {
   if (!lock_) return {MC_PERMISSION_DENIED, errno_text("open " + lock_path, errno)};
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     return {MC_BUSY, "another mc-agent uses runtime_dir " + options_.runtime_dir +
-                         "; stop it, or give this one a runtime_dir of its own"};
+                         "; stop the other agent, or set another runtime_dir for this agent"};
   }
   const std::string& which = options_.descriptor_store;
   if (which == "none") {
@@ -149,7 +149,8 @@ Status Agent::start_host() {
 Status Agent::start(const OpenCluster& open_cluster) {
   started_ns_ = now_ns();
   if (!shm::register_for_heavy_fences()) {
-    return {MC_UNSUPPORTED, "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it"};
+    return {MC_UNSUPPORTED,
+            "this kernel has no membarrier(GLOBAL_EXPEDITED); use Linux 4.16 or later"};
   }
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return {MC_NO_MEMORY, errno_text("create an epoll", errno)};
@@ -179,7 +180,7 @@ Status Agent::start(const OpenCluster& open_cluster) {
 Status Agent::join_cluster(const OpenCluster& open_cluster) {
   if (!open_cluster) {
     if (options_.cluster_store.empty() && options_.masters.empty()) return {};
-    return {MC_UNSUPPORTED, "an embedded agent is alone; run mc-agent for a cluster"};
+    return {MC_UNSUPPORTED, "an embedded agent cannot join a cluster; run mc-agent instead"};
   }
   std::uint64_t capacity_bytes = options_.pool_bytes;
   for (const NamespaceOptions& tenant : options_.namespaces) {

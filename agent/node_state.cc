@@ -36,7 +36,7 @@ Result<NodeState> NodeState::open(MemoryFile file) {
   if (!kept || !shm::check_header(page.header, shm::FileKind::kNode, shm::kPageBytes)) {
     if (::getrandom(&page.node_id, sizeof page.node_id, 0) < 0 ||
         ::getrandom(page.secret, sizeof page.secret, 0) < 0) {
-      return fail(MC_INTERNAL, "the system gives no random numbers");
+      return fail(MC_INTERNAL, "getrandom() failed; the kernel gives no random numbers");
     }
     page.incarnation = 0;
     page.next_session_id = 1;

@@ -19,7 +19,8 @@ namespace {
 // Verbs that the cluster answers.
 constexpr std::string_view kClusterVerbs[] = {"cluster", "nodes",     "where", "drain",
                                               "ping",    "replicate", "rails"};
-constexpr const char* kNotYours = "only root and the agent's user may do that";
+constexpr const char* kNotYours =
+    "only root and the agent's user may make changes; run mcctl as one of these users";
 
 bool may_change(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == ::geteuid(); }
 
@@ -109,8 +110,9 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
     return;
   }
   if (!agent_.cluster_) {
-    done(text_of(failure(MC_UNSUPPORTED,
-                         "this agent is alone; start it with --masters or --cluster-store")));
+    done(text_of(
+        failure(MC_UNSUPPORTED,
+                "this agent has no cluster; start the agent with --masters or --cluster-store")));
     return;
   }
   try {
@@ -130,7 +132,8 @@ std::string Admin::answer_now(std::string_view verb, const Json::Value& request,
   if (verb == "resize") return text_of(resize(request));
   if (verb == "create_namespace") return text_of(create_namespace(request));
   if (verb == "drop_namespace") return text_of(drop_namespace(request));
-  return text_of(failure(MC_UNSUPPORTED, "no verb '" + std::string(verb) + "'"));
+  return text_of(failure(MC_UNSUPPORTED, "this agent has no verb '" + std::string(verb) +
+                                             "'; mcctl and the agent may differ in version"));
 }
 
 std::string Admin::counters_text() { return text_of(status()); }
@@ -327,7 +330,8 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
     return failure(MC_INVALID_ARGUMENT, "a namespace's name has 1 to 64 of A-Z a-z 0-9 . _ -");
   }
   if (agent_.tenants_.contains(options.name)) {
-    return failure(MC_INVALID_ARGUMENT, "namespace '" + options.name + "' exists");
+    return failure(MC_INVALID_ARGUMENT,
+                   "namespace '" + options.name + "' exists already; choose another name");
   }
   if (options.pool_bytes != 0 && options.pool_bytes < (1u << 20)) {
     return failure(MC_INVALID_ARGUMENT, "pool_bytes must be at least 1 MiB");
@@ -339,10 +343,11 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
 
 Json::Value Admin::drop_namespace(const Json::Value& request) {
   const auto found = agent_.tenants_.find(word(request, "name"));
-  if (found == agent_.tenants_.end()) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace");
+  if (found == agent_.tenants_.end())
+    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
   if (!found->second->temporary) {
     return failure(MC_INVALID_ARGUMENT,
-                   "that namespace stands in the configuration; remove it there");
+                   "the configuration defines this namespace; remove the namespace there");
   }
   agent_.drop_tenant(found->first);
   return Json::Value(Json::objectValue);

@@ -84,7 +84,7 @@ void Agent::accept_clients() {
       socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket) {
         answer(socket.get(), shm::ControlType::kAnswer,
-               {MC_BUSY, "the agent is out of descriptors; raise its LimitNOFILE"});
+               {MC_BUSY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"});
       }
       socket.reset();
       spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -96,9 +96,9 @@ void Agent::accept_clients() {
     const bool full = allowed && connections_.size() >= kMaxConnections && !close_idle_connection();
     if (!allowed || full) {
       answer(socket.get(), shm::ControlType::kAnswer,
-             full ? Status(MC_BUSY, "the agent has as many connections as it may; close some")
+             full ? Status(MC_BUSY, "the agent has reached its limit of connections; close some")
                   : Status(MC_PERMISSION_DENIED,
-                           "this user is not on the agent's list; add its uid to allow_uids"));
+                           "this user may not connect to the agent; add the uid to allow_uids"));
       continue;
     }
     const int size = 1 << 20;
@@ -237,7 +237,8 @@ void Agent::on_message(int fd) {
       break;
     }
     default:
-      answer(fd, shm::ControlType::kAnswer, {MC_INVALID_ARGUMENT, "an unknown message"});
+      answer(fd, shm::ControlType::kAnswer,
+             {MC_INVALID_ARGUMENT, "the message has an unknown type; upgrade the agent"});
       close_connection(fd);
   }
 }
@@ -274,7 +275,7 @@ void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes
   const auto label = field_text(hello->label, sizeof hello->label);
   if (!tenant || connection.session_id != 0 || hello->channel_count == 0 ||
       hello->channel_count > MC_MAX_CHANNELS) {
-    refuse({MC_INVALID_ARGUMENT, "a malformed hello"});
+    refuse({MC_INVALID_ARGUMENT, "the hello is malformed; use the libmc of this agent's release"});
     return;
   }
   facts.tenant = *tenant;
@@ -311,7 +312,7 @@ Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& fa
   const auto found = tenants_.find(facts.tenant);
   if (found == tenants_.end()) {
     return fail(MC_NO_SUCH_NAMESPACE,
-                "there is no namespace '" + facts.tenant + "' here; see mcctl segment list");
+                "this agent has no namespace '" + facts.tenant + "'; see mcctl segment list");
   }
   Tenant& tenant = *found->second;
   if (!may_connect(connection.peer, &tenant)) {
@@ -326,7 +327,7 @@ Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& fa
                 "the agent as a user of its own, or set isolated_allow_same_user = true");
   }
   if (sessions_.size() >= MC_MAX_SESSIONS) {
-    return fail(MC_BUSY, "the agent has as many sessions as it may (" +
+    return fail(MC_BUSY, "the agent has reached its limit of sessions (" +
                              std::to_string(MC_MAX_SESSIONS) + "); close some");
   }
   const auto of_user = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
@@ -334,7 +335,7 @@ Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& fa
   });
   if (static_cast<std::uint64_t>(of_user) >= options_.max_sessions_per_user) {
     return fail(MC_BUSY, "uid " + std::to_string(connection.peer.uid) +
-                             " has as many sessions as a user may (" +
+                             " has reached the limit of sessions of a user (" +
                              std::to_string(options_.max_sessions_per_user) +
                              "); close some, or raise max_sessions_per_user");
   }
@@ -393,7 +394,7 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
   auto index = store.index().file().read_only();
   auto pool = store.pool().file().read_only();
   if (!agent_event || !client_event || !client_bell || !index || !pool) {
-    return {MC_NO_MEMORY, "the agent is out of descriptors; raise its LimitNOFILE"};
+    return {MC_NO_MEMORY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"};
   }
   if (session.agent_event) unwatch(session.agent_event.get());
   session.agent_event = std::move(*agent_event);
@@ -433,7 +434,7 @@ Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
 
 void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
   const auto found = sessions_.find(connection.session_id);
-  Status status(MC_INVALID_ARGUMENT, "no session yet");
+  Status status(MC_INVALID_ARGUMENT, "this connection has no session; send a hello first");
   if (found != sessions_.end()) {
     Session& session = *found->second;
     status =
@@ -453,7 +454,9 @@ void Agent::on_give_back(Connection& connection, std::string_view entries) {
   Status status;
   if (found == sessions_.end() || found->second->tenant->isolated ||
       entries.size() % sizeof(std::uint32_t) != 0) {
-    status = {MC_INVALID_ARGUMENT, "no session with a stock, or not a list of reservations"};
+    status = {
+        MC_INVALID_ARGUMENT,
+        "the connection has no session with a reservation cache, or the list of reservations is malformed"};
   }
   for (std::size_t at = 0; status.ok() && at < entries.size(); at += sizeof(std::uint32_t)) {
     std::uint32_t entry = 0;
@@ -483,7 +486,7 @@ void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
   const auto found = sessions_.find(connection.session_id);
   if (found == sessions_.end()) {
     answer(connection.socket.get(), shm::ControlType::kAnswer,
-           {MC_INVALID_ARGUMENT, "no session yet"});
+           {MC_INVALID_ARGUMENT, "this connection has no session; send a hello first"});
     return;
   }
   Session& session = *found->second;

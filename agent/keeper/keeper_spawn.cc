@@ -52,7 +52,7 @@ Status spawn_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) 
   int error = 0;
   if (!wait_readable(report.get(), kKeeperStartNs)) {
     return {MC_INTERNAL,
-            "the keeper's program did not start within 10 s; is this host overloaded?"};
+            "the keeper's program did not start within 10 s; check the load of this host"};
   }
   if (::read(report.get(), &error, sizeof error) == static_cast<ssize_t>(sizeof error)) {
     return {MC_INTERNAL, errno_text("start the keeper: exec /proc/self/exe", error)};

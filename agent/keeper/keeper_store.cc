@@ -61,7 +61,7 @@ Status KeeperStore::connect_or_spawn() {
   if (!socket) {
     return {socket.error().code(), "no keeper answers at " + path_ + " (" +
                                        std::string(socket.error().text()) +
-                                       "); is the directory writable for the agent?"};
+                                       "); check that the agent may write to the directory"};
   }
   return adopt(std::move(*socket));
 }
@@ -71,7 +71,7 @@ Status KeeperStore::adopt(Fd socket) {
   if (!peer) return peer.error();
   if (peer->uid != ::geteuid()) {
     return {MC_PERMISSION_DENIED, "user " + std::to_string(peer->uid) + " listens on " + path_ +
-                                      "; remove it and close the directory to others"};
+                                      "; remove the socket and close the directory to other users"};
   }
   const timeval wait{static_cast<time_t>(kKeeperTimeoutNs / 1'000'000'000), 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
@@ -122,12 +122,12 @@ Result<Kept> KeeperStore::read_answer() {
     }
     if (message->verb != KeeperVerb::kReply) break;
     if (message->code == MC_OK) return kept;
-    return fail(message->code, "the keeper refuses; it holds " + std::to_string(message->value) +
-                                   " descriptors, of at most " +
+    return fail(message->code, "the keeper refuses the descriptor: it holds " +
+                                   std::to_string(message->value) + " descriptors, of at most " +
                                    std::to_string(kMaxKeptDescriptors) +
                                    " and what its limit of open files allows");
   }
-  return fail(give_up(MC_INTERNAL, "broke the protocol"));
+  return fail(give_up(MC_INTERNAL, "sent an unexpected message; stop the keeper"));
 }
 
 Result<Kept> KeeperStore::ask(const KeeperMessage& request, std::span<const int> fds) {

@@ -26,7 +26,7 @@ Status sent(int result) {
             "NOTIFY_SOCKET is no longer set; start mc-agent by systemd, or set "
             "descriptor_store to keeper"};
   }
-  return {MC_AGENT_UNAVAILABLE, errno_text("tell systemd", -result)};
+  return {MC_AGENT_UNAVAILABLE, errno_text("send a notification to systemd", -result)};
 }
 
 // Systemd keeps a descriptor over any number of restarts until FDSTOREREMOVE, and drops all

@@ -7,7 +7,7 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kMaxAnyPoolBytes = kMaxPoolBytesPerArena * kMaxArenas;
-// So that <runtime_dir>/keeper.sock, the longest name in it, is a socket path too.
+// Leaves room for <runtime_dir>/keeper.sock, the longest name in the directory, as a socket path.
 constexpr std::uint64_t kMaxRuntimeDirBytes = kMaxSocketPathBytes - sizeof("/keeper.sock") + 1;
 constexpr std::uint64_t kMaxUrlBytes = 4096;
 constexpr std::uint64_t kMaxKeyPathBytes = 4095;
@@ -69,105 +69,103 @@ std::vector<OptionRow<Options>> make_agent_rows() {
   const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
   return {
       row<&O::runtime_dir>("runtime_dir", path(kMaxRuntimeDirBytes),
-                           "where the socket and the agent's state live; closed to others"),
+                           "directory of the socket and the agent's state; closed to other users"),
       row<&O::socket>("socket", path(kMaxSocketPathBytes),
-                      "the socket clients connect to; empty: agent.sock in runtime_dir"),
-      row<&O::socket_mode>("socket_mode", {ValueKind::kOctal, 0600, 0777, false, {}},
-                           "who may open the socket; users are checked besides"),
+                      "socket that clients connect to; empty: agent.sock in runtime_dir"),
+      row<&O::socket_mode>(
+          "socket_mode", {ValueKind::kOctal, 0600, 0777, false, {}},
+          "file mode of the socket; the agent also checks the user of each client"),
       row<&O::allow_uids>("allow_uids", uids(),
-                          "users that may connect beside the agent's own and root"),
+                          "users that may connect, beside root and the agent's own user"),
       row<&O::pool_bytes>("pool_bytes", pool, "memory of the pool; at most 1TiB per arena"),
       row<&O::max_pool_bytes>("max_pool_bytes", pool_or_zero,
-                              "how far the pool may be resized; 0: this host's memory"),
+                              "largest size of a later resize; 0: this host's memory"),
       row<&O::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
-                              "live objects never exceed it; 0: the pool's size"),
+                              "upper limit of the bytes of live objects; 0: the pool's size"),
       row<&O::arenas>("arenas", count(1, kMaxArenas),
-                      "parts of the pool that are allocated independently"),
-      row<&O::policy>("policy", choice(policy_names(), true), "what a full pool gives up first"),
-      row<&O::mode>("mode", choice({"direct", "isolated"}),
-                    "direct: clients write into the pool themselves, at what was reserved for "
-                    "them; isolated: the agent copies"),
+                      "parts of the pool that allocate independently"),
+      row<&O::policy>("policy", choice(policy_names(), true), "eviction policy of a full pool"),
+      row<&O::mode>(
+          "mode", choice({"direct", "isolated"}),
+          "direct: clients write into their reservations in the pool themselves; isolated: the agent copies the bytes of clients"),
       {"huge_pages", choice({"off", "try", "require"}), get_huge_pages, set_huge_pages,
-       "huge pages for the pool: try takes what there is, require refuses to start without"},
-      row<&O::session_quota_bytes>("session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
-                                   "reservations and staging of one client; 0: half of the "
-                                   "pool"),
-      row<&O::max_sessions_per_user>("max_sessions_per_user", count(1, MC_MAX_SESSIONS),
-                                     "clients that one user may have open; each namespace counts"),
+       "huge pages for the pool: try takes the free ones, require refuses to start without enough of them, off takes none"},
+      row<&O::session_quota_bytes>(
+          "session_quota_bytes", size(1, kMaxAnyPoolBytes, true),
+          "upper limit of one client's reservations and staging memory; 0: half of the pool"),
+      row<&O::max_sessions_per_user>(
+          "max_sessions_per_user", count(1, MC_MAX_SESSIONS),
+          "upper limit of one user's open clients; a client counts once per namespace"),
       row<&O::spin_us>("spin_us", count(0, kMaxSpinUs),
-                       "how long an idle agent looks at its rings before it sleeps, in "
-                       "microseconds"),
-      row<&O::descriptor_store>("descriptor_store", choice({"auto", "systemd", "keeper", "none"}),
-                                "who keeps the pool's memory while no agent runs"),
+                       "time that an idle agent polls its rings before it sleeps, in microseconds"),
+      row<&O::descriptor_store>(
+          "descriptor_store", choice({"auto", "systemd", "keeper", "none"}),
+          "keeper of the pool's memory while no agent runs: systemd, a keeper process, or none; auto takes systemd where the unit offers a store"),
       row<&O::keep_seconds>("keep_seconds", count(1, kMaxKeepSeconds),
-                            "how long the keeper waits for an agent to come back"),
-      row<&O::repeatable>("repeatable", toggle(),
-                          "the same calls by one client lead to the same evictions: a fixed hash "
-                          "seed, and no note of a use is taken in between; for replays"),
-      row<&O::isolated_allow_same_user>("isolated_allow_same_user", toggle(),
-                                        "isolated namespaces admit clients that run as the "
-                                        "agent's own user, who could read its memory anyway"),
+                            "time that the keeper waits for the next agent"),
+      row<&O::repeatable>(
+          "repeatable", toggle(),
+          "the same calls by one client lead to the same evictions, for replays: the hash seed is fixed, and the agent does not collect noted reads in between"),
+      row<&O::isolated_allow_same_user>(
+          "isolated_allow_same_user", toggle(),
+          "isolated namespaces admit clients of the agent's own user, who could read the agent's memory anyway"),
       row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
-                         "the least severe log lines that are written"),
-      row<&O::cluster_store>("cluster_store", text(kMaxUrlBytes),
-                             "where the cluster's leader is found: redis://, etcd://, or "
-                             "http://host:port/metadata; empty: only masters"),
-      row<&O::masters>("masters", text(kMaxUrlBytes),
-                       "addresses of masters, host:port with commas between them; without this, "
-                       "cluster_store and master_listen the agent is alone"),
-      row<&O::master_listen>("master_listen", text(kMaxAddressBytes),
-                             "IP address and port of a master that runs inside this agent; empty: "
-                             "none"),
+                         "least severe level of log lines that are written"),
+      row<&O::cluster_store>(
+          "cluster_store", text(kMaxUrlBytes),
+          "store in which agents find the cluster's leader: redis://, etcd://, or http://host:port/metadata; empty: the addresses in masters are used alone"),
+      row<&O::masters>(
+          "masters", text(kMaxUrlBytes),
+          "comma-separated addresses (host:port) of masters; the agent has no cluster if masters, cluster_store and master_listen are all empty"),
+      row<&O::master_listen>(
+          "master_listen", text(kMaxAddressBytes),
+          "IP address and port of a master that runs inside this agent; empty: none"),
       row<&O::cluster_id>("cluster_id", {ValueKind::kName, 1, 0, false, {}},
-                          "the cluster's name in its store"),
-      row<&O::cluster_key_file>("cluster_key_file", path(kMaxKeyPathBytes),
-                                "the secret all members prove, of mode 0600; needed when listen "
-                                "is not local"),
-      row<&O::peer_tls_cert>("peer_tls_cert", path(kMaxKeyPathBytes),
-                             "PEM certificate chain; with peer_tls_key and peer_tls_ca, agents "
-                             "speak TLS 1.3 to each other and accept nobody who does not, and "
-                             "bytes come by TCP alone"),
+                          "name of the cluster in its store"),
+      row<&O::cluster_key_file>(
+          "cluster_key_file", path(kMaxKeyPathBytes),
+          "file with the secret that all members prove, of mode 0600; required if listen is not a local address"),
+      row<&O::peer_tls_cert>(
+          "peer_tls_cert", path(kMaxKeyPathBytes),
+          "PEM certificate chain; with peer_tls_key and peer_tls_ca, agents talk TLS 1.3 to each other, refuse peers without TLS, and move bytes over TCP alone"),
       row<&O::peer_tls_key>("peer_tls_key", path(kMaxKeyPathBytes),
                             "PEM private key of peer_tls_cert"),
-      row<&O::peer_tls_ca>("peer_tls_ca", path(kMaxKeyPathBytes),
-                           "PEM certificates of who signs those of the cluster's agents"),
-      row<&O::peer_tls_name>("peer_tls_name", text(kMaxAddressBytes),
-                             "what the certificates of peers must be for; empty: the address that "
-                             "they advertise"),
-      row<&O::master_tls_ca>("master_tls_ca", path(kMaxKeyPathBytes),
-                             "PEM certificates of who signs those of the masters (their tls_cert); "
-                             "with it masters are spoken to under TLS 1.3 alone, and a master "
-                             "inside this agent shows peer_tls_cert"),
-      row<&O::master_tls_name>("master_tls_name", text(kMaxAddressBytes),
-                               "what the certificates of masters must be for; empty: the host of "
-                               "their address"),
+      row<&O::peer_tls_ca>(
+          "peer_tls_ca", path(kMaxKeyPathBytes),
+          "PEM certificates of the authorities that sign the agents' certificates"),
+      row<&O::peer_tls_name>(
+          "peer_tls_name", text(kMaxAddressBytes),
+          "name that the certificates of peers must carry; empty: the address that the peer advertises"),
+      row<&O::master_tls_ca>(
+          "master_tls_ca", path(kMaxKeyPathBytes),
+          "PEM certificates of the authorities that sign the masters' tls_cert; with this file agents talk only TLS 1.3 to masters, and a master inside this agent presents peer_tls_cert"),
+      row<&O::master_tls_name>(
+          "master_tls_name", text(kMaxAddressBytes),
+          "name that the certificates of masters must carry; empty: the host in the master's address"),
       row<&O::listen>("listen", text(kMaxAddressBytes),
-                      "IP address and port for peers; port 0: any"),
+                      "IP address and port for peers; port 0: any free port"),
       row<&O::advertise>("advertise", text(kMaxAddressBytes),
                          "IP address and port that peers dial; empty: as listen"),
       row<&O::zone>("zone", text(kMaxAddressBytes),
-                    "where this host stands, as a rack's or zone's name: near holders are read "
-                    "first"),
-      row<&O::transports>("transports", choice({"auto", "tcp", "rdma", "fabric"}),
-                          "how bytes come from peers: auto takes RDMA or an EFA where both hosts "
-                          "have it, else TCP; rdma and fabric (libfabric) refuse to start without "
-                          "a device"),
-      row<&O::rdma_devices>("rdma_devices", text(kMaxUrlBytes),
-                            "RDMA devices to use, as rdma link shows them, with commas between "
-                            "them; empty: all that have an active port"),
-      row<&O::fabric_provider>("fabric_provider",
-                               {ValueKind::kText, 1, kMaxAddressBytes, false, {}},
-                               "provider of libfabric, as fi_info names it: efa, or for instance "
-                               "tcp;ofi_rxm; the same at all hosts"),
-      row<&O::stripe_bytes>("stripe_bytes", size(kLeastStripe, kMaxAnyPoolBytes, true),
-                            "objects larger than this are put in stripes of this size on several "
-                            "hosts; 0: only those that no host has room for"),
-      row<&O::stripe_grace_seconds>("stripe_grace_seconds", count(1, kMaxKeepSeconds),
-                                    "how long stripes are kept while another host of their object "
-                                    "is lost, which may come back with its own"),
-      row<&O::rdma_ack_timeout>("rdma_ack_timeout", count(1, kMaxAckTimeout),
-                                "how long a packet may be unanswered before RDMA sends it again: "
-                                "4.096 us * 2^N; 14 is 67 ms"),
+                    "name of this host's rack or zone; readers prefer holders in their own zone"),
+      row<&O::transports>(
+          "transports", choice({"auto", "tcp", "rdma", "fabric"}),
+          "transport for bytes from peers: auto takes RDMA or an EFA where both hosts have a device, else TCP; rdma and fabric (libfabric) refuse to start without a device"),
+      row<&O::rdma_devices>(
+          "rdma_devices", text(kMaxUrlBytes),
+          "comma-separated names of RDMA devices, as rdma link shows them; empty: all devices with an active port"),
+      row<&O::fabric_provider>(
+          "fabric_provider", {ValueKind::kText, 1, kMaxAddressBytes, false, {}},
+          "provider of libfabric, as fi_info names it: efa or, for example, tcp;ofi_rxm; must be equal on all hosts"),
+      row<&O::stripe_bytes>(
+          "stripe_bytes", size(kLeastStripe, kMaxAnyPoolBytes, true),
+          "larger objects are put in stripes of this size on several hosts; 0: only objects that no host has room for"),
+      row<&O::stripe_grace_seconds>(
+          "stripe_grace_seconds", count(1, kMaxKeepSeconds),
+          "time that a host keeps its stripes of an object while another host of the object is lost and may come back"),
+      row<&O::rdma_ack_timeout>(
+          "rdma_ack_timeout", count(1, kMaxAckTimeout),
+          "time until RDMA repeats an unanswered packet: 4.096 us * 2^N; 14 is 67 ms"),
   };
 }
 
@@ -175,21 +173,24 @@ std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
   using N = NamespaceOptions;
   const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
   return {
-      tenant_row<&N::name>("name", {ValueKind::kName, 1, 0, false, {}}, "what clients ask for"),
+      tenant_row<&N::name>("name", {ValueKind::kName, 1, 0, false, {}},
+                           "name that clients ask for"),
       {"mode", choice({"direct", "isolated"}), get_isolated, set_isolated,
-       "direct: clients write into the pool themselves; isolated: the agent copies"},
+       "direct: clients write into their reservations in the pool themselves; isolated: the agent copies the bytes of clients"},
       tenant_row<&N::pool_bytes>("pool_bytes", pool_or_zero,
                                  "memory of this namespace; 0: as the agent's pool_bytes"),
       tenant_row<&N::max_pool_bytes>("max_pool_bytes", pool_or_zero,
-                                     "how far it may be resized; 0: this host's memory"),
-      tenant_row<&N::capacity_bytes>("capacity_bytes", size(1, kMaxAnyPoolBytes, true),
-                                     "live objects never exceed it; 0: the pool's size"),
+                                     "largest size of a later resize; 0: this host's memory"),
+      tenant_row<&N::capacity_bytes>(
+          "capacity_bytes", size(1, kMaxAnyPoolBytes, true),
+          "upper limit of the bytes of live objects; 0: the pool's size"),
       tenant_row<&N::policy>("policy", choice(policy_names(), true),
-                             "what it gives up first; empty: as the agent's policy"),
+                             "eviction policy; empty: as the agent's policy"),
       tenant_row<&N::allow_uids>("allow_uids", uids(),
                                  "users that may connect; empty: as the agent's allow_uids"),
-      tenant_row<&N::local>("local", toggle(),
-                            "true: of this host alone, though the agent is in a cluster"),
+      tenant_row<&N::local>(
+          "local", toggle(),
+          "true: a namespace of this host alone, even if the agent is in a cluster"),
   };
 }
 

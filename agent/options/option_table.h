@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one row per option: its name, what it accepts, its help and where its value lies. All
-//   sources of options are parsed by these rows and all listings are printed from them; a new
-//   option is a member of Options and a row in option_table.cc.
+// What it is: one row per option with the name, the accepted values, the help text and the place of
+//   the value. These rows parse all sources of options and print all listings. A new option is a
+//   member of Options and a row in option_table.cc.
 // Threads: any; the tables are made once and never change.
-// Trusts: its callers; text was checked by the row's domain before set() sees it.
+// Trusts: its callers. The row's domain checks a text before set() sees the text.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ namespace mc::agent {
 
 using namespace mc::options;  // NOLINT: the words of all tables of options
 
-// What all namespaces and arenas may have; pools are bounded by arenas besides.
+// Limits of all namespaces and arenas; the number of arenas bounds a pool further.
 inline constexpr std::uint64_t kMinPoolBytes = 1ull << 20;
 inline constexpr std::uint64_t kMaxPoolBytesPerArena = 1ull << 40;
 inline constexpr std::uint32_t kMaxArenas = 64;
@@ -27,7 +27,7 @@ inline constexpr std::uint32_t kMaxArenas = 64;
 const std::vector<OptionRow<Options>>& agent_rows();
 const std::vector<OptionRow<NamespaceOptions>>& namespace_rows();
 
-// load_options() with the file's text in hand; name stands for it in errors.
+// load_options() for a file whose text is already read; errors call the file `name`.
 Result<LoadedOptions> load_options_text(
     std::string_view toml, const std::string& name,
     const std::vector<std::pair<std::string, std::string>>& flags, const char* const* environment);

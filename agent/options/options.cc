@@ -52,8 +52,9 @@ class Loader {
 
   Options options_;
   Options defaults_;
-  std::vector<Origin> origins_;                             // by row
-  std::vector<std::set<std::string>> namespace_names_set_;  // by namespace: options it names
+  std::vector<Origin> origins_;  // by row
+  // by namespace: the options that its table names
+  std::vector<std::set<std::string>> namespace_names_set_;
   std::vector<std::string> namespace_where_;
 };
 
@@ -129,7 +130,7 @@ Status Loader::add_namespace(const FileTable& table) {
   }
   const std::string subject = "[[namespace]] (" + table.where + "): ";
   if (!named.contains("name")) {
-    return {MC_INVALID_ARGUMENT, subject + "it has no name; add name = \"...\""};
+    return {MC_INVALID_ARGUMENT, subject + "the table has no name; add name = \"...\""};
   }
   if (tenant.name == "default") {
     return {MC_INVALID_ARGUMENT,
@@ -150,7 +151,7 @@ Status Loader::add_namespace(const FileTable& table) {
 }
 
 Status Loader::add_environment(const char* const* environment) {
-  // MC_AGENT itself tells clients where the agent is, and lacks the prefix's last underscore.
+  // MC_AGENT, without the last underscore of the prefix, tells clients the address of the agent.
   return read_environment(agent_rows(), kEnvironmentPrefix, environment,
                           [this](std::string_view name, std::string_view text, Origin origin) {
                             return set(name, text, Spelling::kVariable, std::move(origin));
@@ -179,8 +180,8 @@ Status Loader::add_lines(std::string_view lines) {
     const Origin origin{"embedded", "embedded options, line " + std::to_string(number)};
     const std::size_t equals = line.find('=');
     if (equals == std::string_view::npos) {
-      return {MC_INVALID_ARGUMENT,
-              quoted(line) + " (" + origin.where + "): write name=value, one a line"};
+      return {MC_INVALID_ARGUMENT, quoted(line) + " (" + origin.where +
+                                       "): not of the form name=value; write one option per line"};
     }
     const auto status = set(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)),
                             Spelling::kName, origin);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's options, from one table: name, default, range, help. The same table
-// parses the TOML file, the environment (MC_AGENT_<NAME>) and flags (--pool-bytes), prints itself
-// (mcctl config), and refuses an unknown name with the nearest match. Later sources win: defaults,
-// file, environment, flags.
-// Threads: values. Trusts nothing it reads: every value has a range.
+// What it is: the agent's options, from one table with name, default, range and help. The same
+//   table parses the TOML file, the environment (MC_AGENT_<NAME>) and flags (--pool-bytes), and
+//   prints the options (mcctl config). The table refuses an unknown name with the nearest match.
+//   Later sources win: defaults, file, environment, flags.
+// Threads: values.
+// Trusts: nothing; every value has a range.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,10 @@ namespace mc::agent {
 struct NamespaceOptions {
   std::string name = "default";
   bool isolated = false;                  // mode = "direct" | "isolated"
-  bool local = false;                     // of this host alone, also in a cluster
+  bool local = false;                     // this host only, also in a cluster
   std::uint64_t pool_bytes = 0;           // 0: Options::pool_bytes
-  std::uint64_t max_pool_bytes = 0;       // how far it may be resized; 0: this host's memory
-  std::uint64_t capacity_bytes = 0;       // live objects never exceed it; 0: the pool's size
+  std::uint64_t max_pool_bytes = 0;       // upper limit of a resize; 0: this host's memory
+  std::uint64_t capacity_bytes = 0;       // upper limit of live objects; 0: the pool's size
   std::string policy;                     // empty: Options::policy
   std::vector<std::uint32_t> allow_uids;  // empty: Options::allow_uids
 };
@@ -45,35 +46,37 @@ struct Options {
   std::string mode = "direct";             // of the namespace "default"
   HugePages huge_pages = HugePages::kTry;  // "off" | "try" | "require"
   std::uint64_t session_quota_bytes =
-      0;  // reservations and staging of one session; 0: half the pool
+      0;  // reservations and staging of one session; 0: half of the pool
   std::uint32_t max_sessions_per_user = MC_DEFAULT_SESSIONS_PER_USER;  // 1..MC_MAX_SESSIONS
-  std::uint32_t spin_us = 50;  // how long an idle agent looks at its rings before it sleeps
+  std::uint32_t spin_us = 50;             // time without work before the loop sleeps
   std::string descriptor_store = "auto";  // "auto" | "systemd" | "keeper" | "none"
-  std::uint32_t keep_seconds = 600;       // how long the keeper waits for an agent to come back
+  std::uint32_t keep_seconds = 600;       // time that the keeper waits for an agent
   bool isolated_allow_same_user = false;
   bool repeatable = false;
   std::string log_level = "info";
-  // The cluster; alone while these three are empty.
+  // The cluster. Without cluster_store, masters and master_listen the agent is alone.
   std::string cluster_store;  // URL: redis://… etcd://… http://…
-  std::string masters;        // addresses, with commas between them
-  std::string master_listen;  // of a master inside this agent; empty: none
+  std::string masters;        // comma-separated addresses
+  std::string master_listen;  // address of a master inside this agent; empty: none
   std::string cluster_id = "default";
   std::string cluster_key_file;
-  std::string peer_tls_cert;  // PEM files; the lanes speak TLS with all three, plainly with none
+  std::string peer_tls_cert;  // PEM files; the lanes use TLS with all three, and plain TCP without
   std::string peer_tls_key;
   std::string peer_tls_ca;
-  std::string peer_tls_name;  // that peers' certificates must say; empty: the address dialed
-  std::string master_tls_ca;  // PEM file; masters are spoken to under TLS with it, plainly without
-  std::string master_tls_name;  // that masters' certificates must say; empty: the host dialed
+  std::string peer_tls_name;    // name in the certificates of peers; empty: the dialed address
+  std::string master_tls_ca;    // PEM file; with this file agents talk TLS to the masters
+  std::string master_tls_name;  // name in the certificates of masters; empty: the dialed host
   std::string listen = "127.0.0.1:0";
-  std::string advertise;  // what peers dial; empty: listen, with the port that was taken
+  std::string advertise;  // address that peers dial; empty: listen, with the actual port
   std::string zone;
   std::string transports = "auto";             // "auto" | "tcp" | "rdma" | "fabric"
-  std::string rdma_devices;                    // names, with commas between them; empty: all
-  std::string fabric_provider = kEfaProvider;  // of libfabric
-  std::uint32_t rdma_ack_timeout = 14;         // of InfiniBand: 4.096 us * 2^it
-  std::uint64_t stripe_bytes = 0;            // larger objects lie on several hosts; 0: if they must
-  std::uint32_t stripe_grace_seconds = 60;   // how long stripes wait for others' lost ones
+  std::string rdma_devices;                    // comma-separated names; empty: all
+  std::string fabric_provider = kEfaProvider;  // libfabric's name of the provider
+  std::uint32_t rdma_ack_timeout = 14;         // exponent N of InfiniBand's timeout: 4.096 us * 2^N
+  // larger objects are striped; 0: only objects that no host has room for
+  std::uint64_t stripe_bytes = 0;
+  // time that stripes wait for the lost stripes of other hosts
+  std::uint32_t stripe_grace_seconds = 60;
   std::vector<NamespaceOptions> namespaces;  // [[namespace]] tables, beside "default"
 };
 
@@ -81,24 +84,24 @@ struct OptionText {
   std::string name, value, default_value, source, help;  // source: default, file, environment, flag
 };
 
-// What the sources said, checked. text: for mcctl config.
+// The checked options of all sources. text: for mcctl config.
 struct LoadedOptions {
   Options options;
   std::vector<OptionText> text;
 };
 
-// config_path: may be empty. flags: pairs of option name (with '_') and text. environment: usually
-// ::environ. Errors: MC_INVALID_ARGUMENT naming the option, its source, the accepted values and,
-// for an unknown name, the nearest one.
+// config_path may be empty. flags: pairs of option name (with '_') and text. environment: usually
+// ::environ. Errors: MC_INVALID_ARGUMENT with the option, its source, the accepted values and, for
+// an unknown name, the nearest name.
 Result<LoadedOptions> load_options(const std::string& config_path,
                                    const std::vector<std::pair<std::string, std::string>>& flags,
                                    const char* const* environment);
-// "name=value" lines, as mc_open_options.embedded_config has them.
+// Reads "name=value" lines, the format of mc_open_options.embedded_config.
 Result<LoadedOptions> load_embedded_options(std::string_view lines);
 // Name, default and help of every option, for --help and the example configuration.
 std::vector<OptionText> option_table();
 using options::parse_size;
-// The items of a list with commas between them.
+// The items of a comma-separated list.
 std::vector<std::string> split_list(const std::string& text);
 
 }  // namespace mc::agent

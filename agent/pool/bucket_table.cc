@@ -8,12 +8,13 @@ namespace mc::agent {
 
 namespace {
 
-// A table grows beyond this share of its slots, by three tenths: more would be left empty.
+// A table grows when more than this percentage of its slots is full. It grows by three tenths; a
+// larger step would leave more slots empty.
 constexpr std::uint64_t kFullPercent = 80;
 constexpr std::uint64_t kLeastBuckets = 64;
 constexpr std::uint64_t kReserveStepBytes = 1u << 20;
-// Entries moved to the next table with every insertion. The next table fills up only after
-// a quarter as many insertions as there are entries, so any number above four would do.
+// Entries moved to the next table with every insertion. The next table fills up only after a
+// quarter as many insertions as there are entries, so any number above four would do.
 constexpr std::uint64_t kMoveStep = 64;
 
 std::uint64_t larger(std::uint64_t bucket_count) {
@@ -52,7 +53,7 @@ bool BucketTable::start_growth(std::uint64_t bucket_count) {
   const unsigned next = current_ ^ 1;
   if (bucket_count <= tables_[current_].bucket_count) return false;
   const std::uint64_t offset = header_->table_offset[next];
-  // What an earlier, smaller table left there.
+  // An earlier, smaller table may have left data there.
   if (!file_->punch(offset, header_->table_max_bytes).ok()) return false;
   tables_[next].buckets = reinterpret_cast<shm::Bucket*>(base_ + offset);
   tables_[next].bucket_count = bucket_count;
@@ -73,7 +74,8 @@ bool BucketTable::growth_step() {
     return true;
   }
   const std::uint64_t end = std::min(cursor_ + kMoveStep, header_->entry_count.load_relaxed());
-  // All the buckets of this step are loaded together: one after the other is most of what it takes.
+  // Prefetch all buckets of this step together: the misses, one after the other, would dominate
+  // the time.
   for (std::uint64_t at = cursor_; at < end; ++at) {
     const std::uint64_t hash = entries_[at].hash.load_relaxed();
     for (const Table& table : tables_) {
@@ -83,7 +85,7 @@ bool BucketTable::growth_step() {
   for (; cursor_ < end; ++cursor_) {
     const shm::Entry& entry = entries_[cursor_];
     if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kLive) continue;
-    // An entry that is live but not yet, or no longer, in the current table stays out of the next.
+    // An entry that is live but not in the current table must stay out of the next table.
     const auto id = static_cast<std::uint32_t>(cursor_);
     const std::uint64_t hash = entry.hash.load_relaxed();
     if (find_slot(tables_[current_], hash, id).bucket == nullptr) continue;
@@ -99,8 +101,8 @@ void BucketTable::publish(std::uint64_t generation) {
   header_->tables[next].offset_bytes.store_relaxed(header_->table_offset[next]);
   header_->tables[next].bucket_count.store_relaxed(tables_[next].bucket_count);
   header_->generation.store_release(generation);
-  // Readers still in the old table find zeros there, which is a miss, then a new generation, and
-  // look again. What cannot be punched stays allocated until the next growth.
+  // Readers in the old table find zeros, which means a miss. Then they see a new generation and
+  // look again. A region that cannot be punched stays allocated until the next growth.
   if (file_->punch(header_->table_offset[current_], header_->table_max_bytes).ok()) {
     tables_[current_].reserved_bytes = 0;
   }
@@ -132,7 +134,7 @@ bool BucketTable::finish_growth() {
 
 [[gnu::hot]] bool BucketTable::insert(std::uint64_t hash, std::uint32_t entry) {
   if (!insert_into(tables_[current_], hash, entry)) {
-    // Too long a run of full buckets: only a larger table helps.
+    // The run of full buckets is too long: only a larger table helps.
     const std::uint64_t buckets = tables_[current_].bucket_count;
     if (!growing_ && !start_growth(larger(buckets))) return false;
     if (!finish_growth() || !insert_into(tables_[current_], hash, entry)) return false;
@@ -163,7 +165,7 @@ void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint
     shm::Bucket& bucket = table.buckets[at];
     for (std::size_t slot = 0; slot < shm::kBucketSlots; ++slot) {
       if (bucket.slots[slot].load_relaxed() != 0) continue;
-      // Readers must see the way before they can be sent along it.
+      // Readers must see the `passed` counts before the slot, or a reader would stop too early.
       for (std::uint64_t i = home; i != at; i = i + 1 == table.bucket_count ? 0 : i + 1) {
         shm::Word32& passed = table.buckets[i].passed;
         passed.store_relaxed(passed.load_relaxed() + 1);
@@ -176,15 +178,15 @@ void BucketTable::replace(std::uint64_t hash, std::uint32_t old_entry, std::uint
   return false;
 }
 
-// Where the entry's bytes begin; of several extents, nowhere.
+// The place of the entry's bytes; no place if the object has several extents.
 std::uint32_t BucketTable::hint_of(std::uint32_t entry) const {
   const auto field = std::bit_cast<shm::KeyField>(entries_[entry].key.load_relaxed());
   if (field.extent_count != 1) return 0xffffffff;
   return static_cast<std::uint32_t>(entries_[entry].extent.load_relaxed() / shm::kHintUnitBytes);
 }
 
-// The half of the hint outside the slot may for a moment be another object's: readers load ahead by
-// it, and nothing else.
+// The half of the hint outside the slot may belong to another object for a moment. Readers only
+// prefetch with the hint.
 void BucketTable::Place::set(std::uint64_t hash, std::uint32_t entry, std::uint32_t hint) const {
   bucket->granules[slot].store_relaxed(static_cast<std::uint16_t>(hint >> 16));
   bucket->slots[slot].store_release(shm::slot_value(hash, entry, hint));

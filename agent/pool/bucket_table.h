@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the writer of the index' hash tables: six slots to a bucket, linear probing over
-//   buckets, each bucket counting what passed it, so that deletion leaves no tombstones. When it is
-//   full a table three tenths larger is built beside it, a little with every insertion, and then
-//   becomes current by one atomic store.
+// What it is: the writer of the index's hash tables, with six slots in a bucket and linear probing
+//   over buckets. Each bucket counts the entries that passed it, so that deletion leaves no
+//   tombstones. A full table is replaced by a table three tenths larger: the new table is built
+//   beside the old one, a little with every insertion, and becomes current by one atomic store.
 // Threads: the agent's loop. Readers in other processes read meanwhile (shm/index_reader.h).
 // Owns: the two table regions of the index file.
-// Trusts: nothing it reads back; tables are rebuilt from the entries at every start.
+// Trusts: nothing in the file; tables are rebuilt from the entries at every start.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,24 @@ class BucketTable {
   // REQUIRES: header describes file, mapped at base.
   BucketTable(std::byte* base, const MemoryFile* file);
 
-  // Starts an empty table for this many objects. Readers keep the one before until this returns.
+  // Starts an empty table for this many objects. Readers keep the previous table until
+  // this returns.
   Status reset(std::uint64_t expected_count);
 
-  // Makes room for one more. False: out of memory or at the largest size; insert() may then fail.
+  // Makes room for one entry more. False if memory is short or the table has its largest size;
+  // insert() may then fail.
   bool prepare_insert();
-  // False: no slot within reach.
+  // Returns false if no slot is within reach.
   bool insert(std::uint64_t hash, std::uint32_t entry);
   void erase(std::uint64_t hash, std::uint32_t entry);
   // Readers see either the old or the new entry, never neither.
   void replace(std::uint64_t hash, std::uint32_t old_entry, std::uint32_t new_entry);
 
-  // Calls use(entry) for each entry whose tag matches until it returns true.
+  // Calls use(entry) for each entry with a matching tag until `use` returns true.
   template <typename Use>
   bool for_candidates(std::uint64_t hash, Use use) const;
 
-  // Starts loading the bucket where a hash is looked for first.
+  // Prefetches the first bucket of a hash.
   void prefetch(std::uint64_t hash) const {
     const Table& table = tables_[current_];
     __builtin_prefetch(table.buckets + shm::home_bucket(hash, table.bucket_count));
@@ -77,7 +79,7 @@ class BucketTable {
   unsigned current_ = 0;
   std::uint64_t count_ = 0;
   bool growing_ = false;
-  std::uint64_t cursor_ = 0;  // entries below it are in the next table too
+  std::uint64_t cursor_ = 0;  // entries below this number are in the next table too
   std::uint64_t next_bytes_ = 0;
 };
 

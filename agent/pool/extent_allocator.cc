@@ -7,10 +7,10 @@
 namespace mc::agent {
 namespace {
 
-// Blocks of the asked size's own class that are looked at before a larger class is cut: an exact
-// fit (a pool full of equal objects) is found at once, and the tail of the list costs nothing.
+// Blocks of the size's own class that are examined before a larger class is cut. An exact fit (a
+// pool full of equal objects) is found at once, and the tail of the list costs nothing.
 constexpr int kQuickTries = 4;
-// The same when no larger class has anything left.
+// The same if no larger class has a free block.
 constexpr int kLastTries = 64;
 
 // Row 0 has a bin for each size below 32; each further row cuts a power of two into 32 bins.
@@ -20,7 +20,7 @@ std::uint32_t size_class(std::uint32_t granules) {
   return (log - 4) * 32 + ((granules >> (log - 5)) & 31);
 }
 
-// The bits of a word above this one.
+// The bits of a word above this bit.
 std::uint32_t bits_above(std::uint32_t bit) { return 0xfffffffeu << bit; }
 
 }  // namespace
@@ -90,7 +90,8 @@ std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
 
 // ---- blocks ------------------------------------------------------------------------------------
 
-// A used block that begins at `first`, inside the block before `next`, and takes that one's rest.
+// Inserts a used block that begins at `first`, inside the block before `next`, and takes the rest
+// of that block.
 [[gnu::hot]] BlockId ExtentAllocator::insert_used_before(BlockId next, std::uint32_t first) {
   BlockId id = spare_;
   if (id != kNoBlock) {
@@ -108,7 +109,7 @@ std::uint32_t ExtentAllocator::next_filled_bin(std::uint32_t bin) const {
   return id;
 }
 
-// Its granules fall to the block before it.
+// The granules go to the previous block.
 void ExtentAllocator::erase(BlockId id) {
   Node& node = at(id);
   at(node.prev).next = node.next;
@@ -118,7 +119,7 @@ void ExtentAllocator::erase(BlockId id) {
   spare_ = id;
 }
 
-// Turns a used block into free or withdrawn space, in two parts when it crosses the limit.
+// Turns a used block into free or withdrawn space, in two parts if the block crosses the limit.
 void ExtentAllocator::release(BlockId id) {
   const Node& node = at(id);
   if (node.first < limit_ && limit_ < end(node)) {
@@ -196,7 +197,7 @@ bool ExtentAllocator::grow(std::uint64_t more) {
     node.bin_next = kNoOwner;
     return id;
   }
-  // The rest keeps the node, and while it stays in its size class also its place in the bin.
+  // The rest keeps the node and, within its size class, the place in the bin.
   const BlockId used = insert_used_before(id, node.first);
   node.first += count;
   move_bin(id, bin);
@@ -207,7 +208,7 @@ std::uint64_t ExtentAllocator::largest_free() const {
   if (filled_rows_ == 0) return 0;
   const auto row = static_cast<std::uint32_t>(std::bit_width(filled_rows_)) - 1;
   const auto column = static_cast<std::uint32_t>(std::bit_width(filled_bins_[row])) - 1;
-  // Only blocks that allocate() looks at too.
+  // Only the blocks that allocate() examines too.
   std::uint32_t largest = 0;
   BlockId id = bins_[row * 32 + column];
   for (int tries = kQuickTries; id != kNoBlock && tries > 0; --tries, id = at(id).bin_next) {
@@ -307,7 +308,7 @@ BlockId ExtentAllocator::carve(BlockId id, std::uint32_t first, std::uint32_t co
   return used;
 }
 
-// The cursor is a block at or before the range's start, and moves up to the block after it.
+// The cursor is a block at or before the start of the range, and moves to the block after it.
 BlockId ExtentAllocator::claim_from(BlockId* cursor, const GranuleRange& range) {
   if (range.granules == 0 || range.granules > size_ || out_of_nodes()) return kNoBlock;
   if (range.first_granule > size_ - range.granules) return kNoBlock;
@@ -329,7 +330,7 @@ std::optional<BlockId> ExtentAllocator::claim(std::uint64_t first_granule, std::
 }
 
 std::vector<BlockId> ExtentAllocator::claim_all(std::span<const GranuleRange> sorted_ranges) {
-  // Without a limit a free block is never in two parts, and a range needs one block only.
+  // Without a limit a free block never has two parts, so each range lies in a single block.
   const std::uint64_t limit = limit_;
   set_limit(kMaxGranules);
   std::vector<BlockId> claimed(sorted_ranges.size(), kNoBlock);
@@ -351,8 +352,8 @@ void ExtentAllocator::set_limit(std::uint64_t new_limit) {
     limit_ = new_limit;
     return;
   }
-  // First everything beyond becomes used or loose, then the loose is released under the new limit,
-  // which sorts, cuts and joins it.
+  // First, everything beyond becomes used or loose. Then each loose block is released under the new
+  // limit, which sorts, cuts and joins the blocks.
   BlockId id = at(kRing).prev;
   BlockId lowest_id = kRing;
   for (; id != kRing && end(at(id)) > lowest; id = at(id).prev) {
@@ -386,7 +387,7 @@ std::uint64_t ExtentAllocator::used_beyond(std::uint64_t granule) const {
 bool ExtentAllocator::truncate(std::uint64_t new_size) {
   if (new_size >= size_) return new_size == size_;
   if (used_beyond(new_size) != 0) return false;
-  // Cuts the free block that may cross the new end, so that all beyond it is withdrawn.
+  // Cuts the free block that may cross the new end, so that all space beyond is withdrawn.
   if (limit_ > new_size) set_limit(new_size);
   const BlockId tail = at(kRing).prev;
   if (at(tail).first == new_size) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the allocator of a pool's bytes. It cuts a range of granules into allocations in
-// constant time: two-level size classes with bitmaps (after TLSF, Masmano et al., ECRTS 2004), a
-// good fit, immediate coalescing. All it knows lives outside the managed memory, whose bytes it
-// never touches, so they may lie in a file that others map, on a GPU, or nowhere yet.
-// Threads: one; the owner of the pool calls it.
-// Owns: its nodes, 20 bytes per block. The caller keeps the NodeId of what it was given.
-// Trusts: its caller, except for ranges passed to claim(): those come from a file found at restart,
-// may say anything, and are refused when they do not fit.
+//   constant time: two-level size classes with bitmaps (after TLSF, Masmano et al., ECRTS 2004), a
+//   good fit, immediate coalescing. All bookkeeping lies outside the managed memory, and the
+//   allocator never touches that memory. The memory may therefore lie in a shared file, on a GPU,
+//   or nowhere yet.
+// Threads: only the owner of the pool.
+// Owns: the nodes, 20 bytes per block. The caller keeps the BlockId of an allocation.
+// Trusts: its caller, except for ranges passed to claim(). Such ranges come from a file found at
+//   restart, and the allocator refuses ranges that do not fit.
 //
 //   granule 0                                   limit                     size
 //   ├── used ──┼── free ──┼── used ──┼── free ──┼── withdrawn ──┼── used ──┤
 //
-// Blocks tile the range without gaps; a block ends where its next neighbour begins. Two free blocks
+// Blocks tile the range without gaps; a block ends where the next block begins. Two free blocks
 // never touch, except at the limit, which no free block crosses.
 #pragma once
 
@@ -29,7 +30,7 @@ namespace mc::agent {
 
 inline constexpr std::uint64_t kGranuleBytes = 256;
 
-// Names an allocation until it is freed; reused afterwards.
+// Names an allocation until the allocation is freed; then the number may be reused.
 using BlockId = std::uint32_t;
 inline constexpr BlockId kNoBlock = 0;
 
@@ -48,108 +49,110 @@ class ExtentAllocator {
  public:
   static constexpr std::uint64_t kMaxGranules = 0xffffffff;
 
-  // Empty; grow() makes the first space.
+  // Empty; grow() adds the first space.
   ExtentAllocator();
   ExtentAllocator(const ExtentAllocator&) = delete;
   ExtentAllocator& operator=(const ExtentAllocator&) = delete;
 
-  // Appends usable space at the end. False, and no change, beyond kMaxGranules.
+  // Appends usable space at the end. Beyond kMaxGranules: returns false and changes nothing.
   [[nodiscard]] bool grow(std::uint64_t granules);
 
-  // nullopt for 0 granules and when no free block is found that is large enough. A block that is
-  // less than 1/32 larger than asked may be missed when many of its size class are free.
+  // Returns nullopt for 0 granules and if no free block is large enough. A block less than 1/32
+  // larger than the request may be missed if many blocks of its size class are free.
   [[nodiscard]] std::optional<Allocation> allocate(std::uint64_t granules) {
-    // Put together here, in registers: a result read back from memory would wait for every store
-    // before it, and those go to cold lines.
+    // The result is assembled here, in registers. A result in memory would have to wait for every
+    // earlier store, and these stores go to cold cache lines.
     const BlockId node = take(granules);
     if (node == kNoBlock) return std::nullopt;
     return Allocation{node, at(node).first, static_cast<std::uint32_t>(granules)};
   }
-  // A size that allocate() is sure to grant now; less than the largest free block by 1/32 at most.
-  // 0 when nothing is free.
+  // A size that allocate() can certainly grant now: at most 1/32 less than the largest free block.
+  // 0 if no space is free.
   [[nodiscard]] std::uint64_t largest_free() const;
 
-  // False, and no change, when the node names no allocation (freed twice, never given).
+  // Returns false, without a change, if the node names no allocation.
   bool free(BlockId node);
-  // Start loading what free() of this node will need: first itself, some time later its neighbours.
+  // Prefetch the memory that free() of this node needs: first the node, some time later
+  // its neighbours.
   void prefetch(BlockId node) const { __builtin_prefetch(&at(node)); }
   void prefetch_neighbours(BlockId node) const {
     __builtin_prefetch(&at(at(node).prev), 1);
     __builtin_prefetch(&at(at(node).next), 1);
   }
-  // Keeps the first new_granules and gives back the rest. False, and no change, when the node
-  // names no allocation or new_granules is 0 or more than it has.
+  // Keeps the first new_granules and frees the rest. Returns false, without a change, if the node
+  // names no allocation, or if new_granules is 0 or more than the allocation has.
   bool trim(BlockId node, std::uint64_t new_granules);
-  // Where an allocation lies; granules is 0 when the node names none.
+  // Returns the place of an allocation; granules is 0 if the node names none.
   [[nodiscard]] Allocation find(BlockId node) const;
 
   // ---- Making room at one place: an allocation is grown over what lies beside it.
-  // A number of the caller's for an allocation: whose it is. kNoOwner until it is set.
+  // The caller's number for the owner of an allocation; kNoOwner until set.
   static constexpr std::uint32_t kNoOwner = 0xffffffff;
   void set_owner(BlockId node, std::uint32_t owner) {
     if (is_used(node)) at(node).bin_next = owner;
   }
   enum class Side { kBefore, kBehind };
   struct Neighbour {
-    enum class Kind { kNone, kFree, kUsed };  // kNone: the range, or what may be allocated, ends
+    enum class Kind { kNone, kFree, kUsed };  // kNone: end of the allocatable range
     Kind kind = Kind::kNone;
     BlockId node = kNoBlock;
-    std::uint32_t owner = kNoOwner;  // of a used one
+    std::uint32_t owner = kNoOwner;  // of a used block
     std::uint64_t granules = 0;
   };
-  // What lies beside a block, used or free. Constant time.
+  // Returns the neighbour of a used or free block. Constant time.
   [[nodiscard]] Neighbour neighbour(BlockId node, Side side) const;
-  // An allocation takes up to `most` granules of the free block beside it. Returns how many; 0 when
-  // that one is not free or the node names no allocation.
+  // Takes up to `most` granules of the free block beside an allocation. Returns the number of
+  // granules; 0 if that block is not free or the node names no allocation.
   std::uint64_t grow_into(BlockId node, Side side, std::uint64_t most);
-  // Allocates the beginning, up to `most` granules, of the next free block behind this one, passing
-  // over at most `tries` blocks and from the end to the start of the range. kNoNode: none there.
+  // Allocates the beginning, up to `most` granules, of the next free block behind this block.
+  // Passes over at most `tries` blocks, and continues at the start of the range. kNoBlock if none
+  // is found.
   [[nodiscard]] BlockId take_behind(BlockId node, std::uint64_t most, unsigned tries);
 
-  // Recovery: marks given ranges as used, also beyond the limit. nullopt or kNoNode for one that is
-  // empty, out of bounds, or overlaps a used one. claim() walks the blocks; for many ranges use
-  // claim_all(), which takes them sorted by first granule, walks once, answers in their order, and
-  // of two that overlap accepts the earlier. A range out of order is refused.
+  // Recovery: marks ranges as used, also beyond the limit. Returns nullopt or kNoBlock for a range
+  // that is empty, out of bounds, or overlaps a used range. claim() walks the blocks. claim_all()
+  // serves many ranges in one walk: the caller sorts the ranges by first granule, and a range out
+  // of order is refused. If two ranges overlap, the earlier range wins.
   [[nodiscard]] std::optional<BlockId> claim(std::uint64_t first_granule, std::uint64_t granules);
   [[nodiscard]] std::vector<BlockId> claim_all(std::span<const GranuleRange> sorted_ranges);
 
-  // From now on nothing at or beyond the limit is allocated: free space there is withdrawn, and so
-  // is what is freed or grown there later. A higher limit gives it back. Walks the blocks beyond
-  // the lower of the old and new limit. kMaxGranules, the initial limit, means none.
+  // Stops allocation at or beyond the limit: free space there is withdrawn, and so is space that is
+  // freed or added there later. A higher limit gives space back. Walks the blocks beyond the lower
+  // of the old and new limit. kMaxGranules, the initial value, means no limit.
   void set_limit(std::uint64_t granules);
-  // Used granules at or beyond this one: 0 means that the tail may go. Constant time for the
-  // current limit; else walks the blocks beyond.
+  // Used granules at or beyond this granule; 0 means that the tail may go. Constant time for the
+  // current limit, otherwise walks the blocks beyond.
   [[nodiscard]] std::uint64_t used_beyond(std::uint64_t granule) const;
-  // Cuts the range to this size. False, and no change, when something beyond is used or the range
-  // is smaller already. Lifts the limit once nothing lies beyond it.
+  // Cuts the range to this size. Returns false, without a change, if a granule beyond is used or
+  // the range is smaller already. Lifts the limit when no space lies beyond it.
   [[nodiscard]] bool truncate(std::uint64_t granules);
 
   [[nodiscard]] std::uint64_t size_granules() const { return size_; }
   [[nodiscard]] std::uint64_t limit_granules() const { return limit_; }
   [[nodiscard]] std::uint64_t used_granules() const { return used_; }
-  // Free below the limit; withdrawn space does not count.
+  // Free space below the limit, without withdrawn space.
   [[nodiscard]] std::uint64_t free_granules() const { return free_; }
-  // Heap bytes held for bookkeeping.
+  // Heap bytes of the bookkeeping.
   [[nodiscard]] std::size_t memory_bytes() const;
 
-  // For tests: walks everything. The first broken invariant, or empty when all is well.
+  // For tests: walks all blocks. Returns the first broken invariant, or an empty string.
   [[nodiscard]] std::string check() const;
 
  private:
   struct Node {
     std::uint32_t first;  // granule
-    BlockId prev;         // neighbours by address; a spare node's next spare
+    BlockId prev;         // neighbours by address; next spare node
     BlockId next;
-    BlockId bin_prev;  // in a bin: the node before, or kNoNode at its head; else a state mark
+    BlockId bin_prev;  // in a bin: the previous node, or kNoBlock at the head; else a state mark
     BlockId bin_next;  // used: the owner
   };
   static_assert(sizeof(Node) == 20, "the promise of 20 bytes per allocation");
 
-  // Node 0 closes the ring of neighbours: its first granule is the size, so that the end of any
-  // block is the start of its next.
+  // Node 0 closes the ring of neighbours. Its first granule is the size of the range, so that any
+  // block ends where its next block begins.
   static constexpr BlockId kRing = 0;
-  // At this many nodes allocate() and claim() stop; what free() and set_limit() still need fits
-  // below the marks, the values of bin_prev that are no node id.
+  // At this many nodes allocate() and claim() stop. The nodes that free() and set_limit() may still
+  // need fit below the marks, the values of bin_prev that are no node id.
   static constexpr BlockId kMaxNodes = 0xfffff000;
   static constexpr BlockId kFirstMark = 0xffffff00;
   static constexpr BlockId kRingMark = 0xfffffffc;
@@ -157,7 +160,7 @@ class ExtentAllocator {
   static constexpr BlockId kLooseMark = 0xfffffffe;  // free, but in no bin while the limit moves
   static constexpr BlockId kUsedMark = 0xffffffff;
 
-  // Nodes come in chunks that never move: no copy of them all when there is one more.
+  // Nodes come in chunks that never move, so that growth copies no nodes.
   static constexpr unsigned kChunkBits = 14;
   static constexpr std::uint32_t kChunkNodes = 1u << kChunkBits;
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kFirstChunkBytes = 16ull << 20;
 constexpr std::uint64_t kChunkBytes = 64ull << 20;
-// Memory the pool leaves to the rest of the host while it grows.
+// Memory that a growing pool leaves to the rest of the host.
 constexpr std::uint64_t kSpareMemoryBytes = 128ull << 20;
 constexpr std::uint64_t kCollapseBytes = 16ull << 20;
 constexpr std::uint64_t kAlignBytes = kHugePageBytes;
@@ -33,13 +33,13 @@ std::uint64_t PoolExtents::bytes() const {
   return sum;
 }
 
-// Takes memory from the system in a thread of its own, one order at a time, since zeroing a chunk
-// takes tens of milliseconds. The thread begins with the first order: a pool that was taken over
-// whole may never give one.
+// Takes memory from the system in its own thread, one order at a time, since zeroing a chunk takes
+// tens of milliseconds. The thread starts with the first order: a complete pool that was taken over
+// may never give an order.
 class ExtentPool::Reserver {
  public:
   struct Order {
-    const Mapping* collapse = nullptr;  // else reserve
+    const Mapping* collapse = nullptr;  // null: reserve
     std::size_t arena = 0;
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
@@ -165,12 +165,12 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
     const std::uint64_t bytes =
         header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
     if (bytes > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
-    // Costs nothing where the pages are, and makes sure that they are.
+    // Free of cost where the pages exist, and takes memory for missing pages.
     if (Status status = pool->file_.reserve(i * pool->stride_, bytes); !status.ok()) {
       return fail(status);
     }
     if (!pool->arenas_[i]->grow(bytes / kGranuleBytes))
-      return fail(MC_CORRUPT, "an arena too large");
+      return fail(MC_CORRUPT, "an arena is larger than an allocator can manage");
   }
   return pool;
 }
@@ -191,7 +191,7 @@ Status ExtentPool::attach(shm::IndexHeader* header, std::uint32_t arenas) {
 }
 
 std::uint64_t ExtentPool::arena_target(std::size_t arena) const {
-  // Whole huge pages in a file of them, else whole small pages.
+  // Whole huge pages in a file of huge pages, else whole small pages.
   const std::uint64_t unit = file_.huge() ? kAlignBytes : shm::kPageBytes;
   const std::uint64_t pages = target_bytes_ / unit;
   const std::uint64_t count = arenas_.size();
@@ -213,7 +213,7 @@ void ExtentPool::order_next_chunk() {
   if (may_collapse_ && idle_ && !file_.huge()) order_collapse();
 }
 
-// Everything is reserved: go on with huge pages.
+// All memory is reserved: continue with huge pages.
 bool ExtentPool::order_collapse() {
   if (const auto first = collapse_first_ ? collapse_first_() : std::nullopt) {
     reserver_->order({first->mapping, 0, first->offset_bytes, first->bytes, {}});
@@ -243,7 +243,7 @@ bool ExtentPool::on_chunk() {
   const auto done = reserver_->result();
   if (!done) return false;
   if (done->collapse != nullptr) {
-    // Not to be had on this kernel, or memory is too fragmented: small pages serve as well.
+    // The kernel lacks the operation, or memory is too fragmented: small pages serve as well.
     if (!done->status.ok()) may_collapse_ = false;
     order_next_chunk();
     return false;
@@ -286,7 +286,7 @@ void ExtentPool::publish_size() {
 [[gnu::hot]] bool ExtentPool::allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents) {
   const std::size_t count = arenas_.size();
   extents.count = 0;
-  // Arenas in turn, so that each serves its share.
+  // Arenas take turns, so that the load is even.
   const std::size_t first = count == 1 ? 0 : next_arena_++ % count;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t arena = (first + i) % count;
@@ -385,7 +385,7 @@ std::vector<BlockId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> so
       const shm::ExtentRecord& extent = sorted[at];
       const bool whole =
           extent.offset_bytes % kGranuleBytes == 0 && extent.length_bytes % kGranuleBytes == 0;
-      // An empty range is refused like one that overlaps.
+      // An empty range is refused like an overlapping range.
       ranges.push_back({(extent.offset_bytes - base) / kGranuleBytes,
                         whole ? extent.length_bytes / kGranuleBytes : 0});
     }

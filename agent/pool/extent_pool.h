@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the bytes of a pool: one sparse memory file cut into arenas, each with an allocator
-// of
-//   its own. Memory is taken chunk by chunk by a thread, and used as it comes; it is given back
+// What it is: the bytes of a pool: one sparse memory file cut into arenas, with an allocator each.
+//   A thread takes memory chunk by chunk, and each chunk serves at once. A shrink gives memory back
 //   from the tail of each arena.
 //
 //   file   0          stride      2 x stride              max_bytes
 //          ├─ arena 0 ─┄┄┄├─ arena 1 ─┄┄┄├─ …    ─ reserved   ┄ hole
 //
 // Threads: the agent's loop; the reserving thread is private.
-// Owns: file, mapping, allocators. Trusts: its caller; at recovery claim() refuses what overlaps.
+// Owns: file, mapping, allocators.
+// Trusts: its caller; at recovery claim_all() refuses overlapping ranges.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace mc::agent {
 
-// A piece of the pool: an extent and the allocator's name for it.
+// A piece of the pool: an extent and the allocator's name of the extent.
 struct PoolExtent {
   std::uint64_t offset_bytes;
   std::uint64_t length_bytes;  // whole granules
@@ -33,7 +33,7 @@ struct PoolExtent {
 };
 
 struct PoolExtents {
-  PoolExtents() {}  // only count is set: extents are copied about on every put
+  PoolExtents() {}  // sets only count: extents are copied on every put
   std::uint32_t count = 0;
   PoolExtent at[MC_MAX_EXTENTS];
   std::uint64_t bytes() const;
@@ -41,12 +41,12 @@ struct PoolExtents {
 
 class ExtentPool {
  public:
-  // header: of the index file, where sizes are kept for the next agent.
+  // header: of the index file, which keeps the sizes for the next agent.
   static Result<std::unique_ptr<ExtentPool>> create(shm::IndexHeader* header,
                                                     std::uint64_t pool_bytes,
                                                     std::uint64_t max_bytes, std::uint32_t arenas,
                                                     HugePages huge);
-  // The file of an earlier agent; its arenas as the header says, everything free.
+  // Takes over the file of an earlier agent; the header gives the arenas, and all space is free.
   static Result<std::unique_ptr<ExtentPool>> adopt(shm::IndexHeader* header, MemoryFile file,
                                                    std::uint64_t pool_bytes, HugePages huge);
   ~ExtentPool();
@@ -55,13 +55,13 @@ class ExtentPool {
   std::byte* data() const { return mapping_.data(); }
   // Readable when a chunk has been reserved; then call on_chunk().
   int event_fd() const { return chunk_event_.get(); }
-  // True if the pool has become larger.
+  // Returns true if the pool has grown.
   bool on_chunk();
 
-  // One extent if there is one large enough; else, if allowed, up to MC_MAX_EXTENTS.
+  // Allocates a single extent if possible; else, with may_split, up to MC_MAX_EXTENTS.
   bool allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents);
   void free(const PoolExtent& extent);
-  // Start loading what free() will need: first the extent's own, some time later its neighbours'.
+  // Prefetch the memory that free() needs: first the extent's node, some time later its neighbours.
   void prefetch(const PoolExtent& extent) const {
     arenas_[extent.offset_bytes / stride_]->prefetch(extent.node);
   }
@@ -73,34 +73,37 @@ class ExtentPool {
   // ---- Making room at one place (clearing.cc): an extent is grown over what lies beside it.
   using Side = ExtentAllocator::Side;
   using Neighbour = ExtentAllocator::Neighbour;
-  // Whose an extent is, by number.
+  // Sets the owner of an extent, by number.
   void set_owner(const PoolExtent& extent, std::uint32_t owner) {
     arenas_[extent.offset_bytes / stride_]->set_owner(extent.node, owner);
   }
-  // What lies beside a block, used or free, of the same arena as the extent.
+  // Returns the neighbour of a used or free block in the extent's arena.
   Neighbour neighbour(const PoolExtent& extent, BlockId node, Side side) const {
     return arenas_[extent.offset_bytes / stride_]->neighbour(node, side);
   }
-  // Grows the extent by up to `most_bytes` of the free block beside it. False: it is not free.
+  // Grows the extent by up to `most_bytes` of the free block beside it. False if the block is used.
   bool grow_into(PoolExtent& extent, Side side, std::uint64_t most_bytes);
-  // Up to this much of the largest free block there is. False: nothing is free.
+  // Takes up to this much of the largest free block. Returns false if no space is free.
   bool take_largest(std::uint64_t most_bytes, PoolExtent& extent);
-  // Up to this much of the next free block behind an extent, as ExtentAllocator::take_behind().
+  // Takes up to this much of the next free block behind an extent; see
+  // ExtentAllocator::take_behind().
   bool take_behind(const PoolExtent& from, std::uint64_t most_bytes, unsigned tries,
                    PoolExtent& extent);
 
-  // Marks ranges, sorted by offset, as used; node kNoNode where one overlaps or is out of bounds.
+  // Marks ranges, sorted by offset, as used. Returns kNoBlock for a range that overlaps another or
+  // is out of bounds.
   std::vector<BlockId> claim_all(std::span<const shm::ExtentRecord> sorted);
 
-  // Changes the target; growing and shrinking go on in the background.
+  // Changes the target; growing and shrinking continue in the background.
   void resize(std::uint64_t pool_bytes);
-  // Shrinking: true if the extent lies in a part that is to go.
+  // True if the extent lies in the tail that a shrink removes.
   bool must_leave(std::uint64_t offset_bytes, std::uint64_t length_bytes) const;
   bool shrinking() const;
-  // Gives back tails that have become empty. True when nothing is left to do.
+  // Gives empty tails back to the system. Returns true if no tail is left.
   bool finish_shrinking();
 
-  // What is to be moved into huge pages before the pool itself; nullopt: nothing (more).
+  // A part of another mapping that must move into huge pages before the pool; nullopt:
+  // nothing left.
   struct Elsewhere {
     const Mapping* mapping;
     std::uint64_t offset_bytes;
@@ -109,23 +112,23 @@ class ExtentPool {
   void collapse_first(std::function<std::optional<Elsewhere>()> next) {
     collapse_first_ = std::move(next);
   }
-  // Pages that are being moved cannot be touched meanwhile, so it is done when nobody is busy.
+  // Pages cannot be touched during the move, so the move only runs while the agent is idle.
   void set_idle(bool idle);
   bool growing() const { return reserved_bytes() < target_bytes_ && !blocked_; }
-  // Why growing has stopped; ok() when it has not.
+  // The reason why growth has stopped; ok() if growth continues.
   const Status& growth_status() const { return growth_status_; }
-  // Tries to grow again after a failure, and goes on with huge pages.
+  // Tries to grow again after a failure, and continues the move into huge pages.
   void retry_growth();
   std::uint64_t target_bytes() const { return target_bytes_; }
   std::uint64_t max_bytes() const { return stride_ * arenas_.size(); }
   std::uint64_t reserved_bytes() const;
-  // The parts of the file that have memory: of each arena the first so many bytes.
+  // The ranges of the file with reserved memory: the beginning of each arena.
   std::vector<shm::ExtentRecord> reserved_ranges() const;
-  // How often they have changed, and how often one has become smaller.
+  // Number of changes of these ranges, and number of changes that removed memory.
   std::uint64_t size_changes() const { return size_changes_; }
   std::uint64_t losses() const { return losses_; }
   std::uint64_t used_bytes() const;
-  std::uint64_t free_bytes() const;  // what may be allocated: nothing of a tail that is to go
+  std::uint64_t free_bytes() const;  // allocatable bytes, without a tail that a shrink removes
   std::size_t arena_count() const { return arenas_.size(); }
   std::size_t memory_bytes() const;
 
@@ -145,7 +148,7 @@ class ExtentPool {
   std::uint64_t stride_ = 0;
   std::uint64_t target_bytes_ = 0;
   std::size_t next_arena_ = 0;
-  std::vector<std::uint64_t> collapsed_bytes_;  // of each arena: moved into huge pages
+  std::vector<std::uint64_t> collapsed_bytes_;  // by arena: bytes moved into huge pages
   std::function<std::optional<Elsewhere>()> collapse_first_;
   bool may_collapse_ = false;
   bool idle_ = false;

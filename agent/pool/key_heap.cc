@@ -13,7 +13,7 @@ KeyHeap::KeyHeap(MakeUsable make_usable, std::uint64_t usable_bytes)
   add_slabs(std::min(usable_bytes, kMaxBytes) / kSlabBytes);
 }
 
-// 0 for a size that no record may have.
+// Returns 0 for a size that no record may have.
 std::uint32_t KeyHeap::class_of(std::uint32_t bytes) {
   return bytes > kMaxRecordBytes ? 0 : (bytes + kUnitBytes - 1) / kUnitBytes;
 }
@@ -32,7 +32,7 @@ void KeyHeap::add_slabs(std::uint64_t slab_count) {
     slabs_.reserve(std::max<std::size_t>(new_count, slabs_.capacity() * 2));
   }
   slabs_.resize(new_count);
-  // The last one in is the first one out: the file fills from its start.
+  // The list is last in, first out: the file fills from its start.
   for (std::uint32_t slab = new_count; slab-- > old_count;) put_in_list(slab, kReservationCache);
 }
 
@@ -55,7 +55,7 @@ void KeyHeap::take_from_list(std::uint32_t slab, std::uint32_t list) {
   }
 }
 
-// Moves a slab from the reservation cache to a class.
+// Moves a slab from the list of empty slabs to a class.
 void KeyHeap::assign(std::uint32_t slab, std::uint32_t units) {
   auto records = std::make_unique<Records>();
   records->units = units;
@@ -177,7 +177,7 @@ std::string KeyHeap::check_slab(std::uint32_t slab, std::uint64_t* used_units) c
   for (std::uint32_t record = count; record < kSlabUnits; ++record) {
     if ((records.free[record / 64] >> (record % 64) & 1) != 0) return "has a record too many";
   }
-  if (records.used == 0) return "is empty, but not in stock";
+  if (records.used == 0) return "is empty, but not in the list of empty slabs";
   if (free + records.used != count) return "has a wrong count";
   *used_units += std::uint64_t{records.used} * records.units;
   return "";

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the allocator of key records in a memory file that the agent alone writes. The file
-// is cut into slabs of 64 KiB; a slab in use holds records of one size class (a multiple of 16
-// bytes) without headers, an empty one goes back to the reservation cache that all classes take from. All
-// operations take constant time, but for making the file longer.
-// Threads: one; the owner of the pool calls it.
-// Owns: a bitmap and a count per slab in use, in private memory. It never touches the records; the
-// owner of the file does, at base + reference * kUnitBytes.
-// Trusts: its caller, except for what is passed to claim(): that comes from a file found at
-// restart, may say anything, and is refused when it does not fit.
+// What it is: the allocator of key records in a memory file that only the agent writes. The file is
+//   cut into slabs of 64 KiB. A slab in use holds records of one size class (a multiple of 16
+//   bytes) without headers. An empty slab returns to the list of empty slabs, which serves all
+//   classes. All operations take constant time, except for growing the file.
+// Threads: only the owner of the pool.
+// Owns: a bitmap and a count per slab in use, in private memory. The heap never touches the
+//   records; the owner of the file does, at base + reference * kUnitBytes.
+// Trusts: its caller, except for the arguments of claim(). These come from a file found at restart,
+//   and claim() refuses records that do not fit.
 #pragma once
 
 #include <array>
@@ -30,38 +30,38 @@ class KeyHeap {
   static constexpr std::uint32_t kSlabBytes = 64 * 1024;
   static constexpr std::uint32_t kMaxRecordBytes = 1200;
   static constexpr std::uint64_t kGrowBytes = 1024 * 1024;
-  // What 32-bit references reach, less one step: the topmost references are never given.
+  // The reach of 32-bit references, less one step: the topmost references are never given.
   static constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 36) - kGrowBytes;
   static constexpr std::uint32_t kNoRef = 0xffffffff;
 
-  // Makes [first_byte, first_byte + bytes) of the file usable; false when there is no memory.
+  // Makes [first_byte, first_byte + bytes) of the file usable; false if memory is short.
   using MakeUsable = std::function<bool(std::uint64_t first_byte, std::uint64_t bytes)>;
 
-  // usable_bytes: what the file, found at restart, already has (whole slabs of it count).
+  // usable_bytes: usable bytes of a file found at restart; only whole slabs count.
   explicit KeyHeap(MakeUsable make_usable, std::uint64_t usable_bytes = 0);
   KeyHeap(const KeyHeap&) = delete;
   KeyHeap& operator=(const KeyHeap&) = delete;
 
-  // A record of 1 to kMaxRecordBytes; its place in units of 16 bytes. nullopt for other sizes, and
-  // when the heap is full and make_usable refuses.
+  // Allocates a record of 1 to kMaxRecordBytes; returns its place in units of 16 bytes. nullopt for
+  // other sizes, and if the heap is full and make_usable refuses.
   [[nodiscard]] OptionalId allocate(std::uint32_t bytes);
-  // REQUIRES: bytes as given to allocate() or claim(). False, and no change, when there is no such
-  // record of that size class.
+  // REQUIRES: bytes as given to allocate() or claim(). Returns false, without a change, if no such
+  // record of that size class exists.
   bool free(std::uint32_t ref, std::uint32_t bytes);
-  // Recovery: marks a record as used. False, and no change, when it is misaligned for its size
-  // class, beyond the usable file, used already, or in a slab of another class.
+  // Recovery: marks a record as used. Returns false, without a change, if the record is misaligned
+  // for its size class, beyond the usable file, used already, or in a slab of another class.
   [[nodiscard]] bool claim(std::uint32_t ref, std::uint32_t bytes);
 
-  // Records, rounded up to their size classes.
+  // Bytes of all records, rounded up to the size classes.
   [[nodiscard]] std::uint64_t used_bytes() const { return used_units_ * kUnitBytes; }
-  // The file so far made usable.
+  // Bytes of the file that were made usable.
   [[nodiscard]] std::uint64_t reserved_bytes() const {
     return std::uint64_t{slabs_.size()} * kSlabBytes;
   }
-  // Heap bytes held for bookkeeping.
+  // Heap bytes of the bookkeeping.
   [[nodiscard]] std::size_t memory_bytes() const;
 
-  // For tests: walks everything. The first broken invariant, or empty when all is well.
+  // For tests: walks all slabs. Returns the first broken invariant, or an empty string.
   [[nodiscard]] std::string check() const;
 
  private:
@@ -70,17 +70,17 @@ class KeyHeap {
   static_assert(kWords <= 64, "one word tells which words have a free record");
   static constexpr std::uint32_t kClasses = kMaxRecordBytes / kUnitBytes;
   static constexpr std::uint32_t kNoSlab = 0xffffffff;
-  // List 0 is the reservation cache of empty slabs; list c the slabs of class c that have a free record.
+  // List 0 holds the empty slabs; list c holds the slabs of class c with a free record.
   static constexpr std::uint32_t kReservationCache = 0;
 
   struct Records {
-    std::uint32_t units;  // of one record: the class
+    std::uint32_t units;  // size of a record: the class
     std::uint32_t used;   // records
     std::uint64_t words_with_free;
     std::array<std::uint64_t, kWords> free;  // a bit per record, 1 = free
   };
   struct Slab {
-    std::unique_ptr<Records> records;  // null while in reservation cache
+    std::unique_ptr<Records> records;  // null: an empty slab
     std::uint32_t prev = kNoSlab;      // in its list
     std::uint32_t next = kNoSlab;
   };

@@ -17,18 +17,18 @@ namespace {
 constexpr std::uint64_t kEntryStep = 4096;
 constexpr std::size_t kEntriesAhead = 8;
 constexpr std::uint64_t kHugeStepBytes = 16ull << 20;
-constexpr std::uint64_t kMaxKeyHeapBytes = 64ull << 30;  // what a 32-bit record number reaches
+constexpr std::uint64_t kMaxKeyHeapBytes = 64ull << 30;  // reach of a 32-bit record number
 
 std::uint64_t page_align(std::uint64_t value) {
   return (value + shm::kPageBytes - 1) / shm::kPageBytes * shm::kPageBytes;
 }
 
-// Where a region of the file may begin so that huge pages fit it.
+// Regions of the file begin at multiples of a huge page.
 std::uint64_t huge_align(std::uint64_t value) {
   return (value + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
 }
 
-// Where the parts of a file for this many entries lie, one after the other.
+// The places of the parts in a file for this many entries, one after the other.
 struct Parts {
   explicit Parts(std::uint64_t max_entries)
       : table_bytes(huge_align((max_entries / 4 + 64) * sizeof(shm::Bucket))),
@@ -43,7 +43,7 @@ struct Parts {
   const std::uint64_t table_bytes, entry_bytes, key_bytes;
 };
 
-// True if the header names the parts that create() made: none overlaps another.
+// True if the header names the parts that create() made, so that no part overlaps another.
 bool parts_are_right(const shm::IndexHeader& header, std::uint64_t file_bytes) {
   const Parts parts(header.max_entries);
   return header.file.size_bytes == file_bytes && file_bytes == parts.size() &&
@@ -99,8 +99,8 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
     return fail(MC_CORRUPT, "the kept index file has a damaged header or another layout version");
   }
   index->attach();
-  // Entries up to entry_count were reserved by the agent before; a page that is not there any more
-  // must not raise SIGBUS later.
+  // The previous agent reserved the entries up to entry_count; a missing page must not raise
+  // SIGBUS later.
   index->entries_reserved_ = 0;
   const std::uint64_t count =
       std::min((index->entry_count() + kEntryStep - 1) / kEntryStep * kEntryStep,
@@ -134,7 +134,8 @@ void ObjectIndex::attach() {
   if (!free_entries_.empty()) {
     const std::uint32_t id = free_entries_.back();
     free_entries_.pop_back();
-    // Those that are next have been out of use for long; what is written there is to be near then.
+    // The next entries have not been used for long; prefetch now, since the put writes to
+    // the entry.
     if (free_entries_.size() >= kEntriesAhead) {
       __builtin_prefetch(&entries_[free_entries_[free_entries_.size() - kEntriesAhead]], 1);
     }
@@ -243,7 +244,7 @@ std::optional<ObjectIndex::Range> ObjectIndex::next_huge_range() {
     done += range.bytes;
     return range;
   };
-  // The table first: every look-up starts there.
+  // The table first: every lookup starts there.
   const std::uint64_t generation = header_->generation.load_relaxed();
   if (generation != huge_generation_) huge_table_bytes_ = 0;
   huge_generation_ = generation;

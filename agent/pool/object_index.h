@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the index file of one namespace as its agent sees it: the entries (ledger of all
-//   reservations and objects), the hash table over them, and the heap of keys.
-// Threads: the agent's loop. Owns: the file, its mapping, what is free in it.
-// Trusts: adopt() trusts nothing in a file that an earlier agent left; see recovery.h.
+// What it is: the index file of one namespace as its agent sees the file: the entries (ledger of
+//   all reservations and objects), the hash table over the entries, and the heap of keys.
+// Threads: the agent's loop.
+// Owns: the file, the mapping and the lists of free entries and records.
+// Trusts: nothing in a file that adopt() takes over; see recovery.h.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class ObjectIndex {
   static Result<std::unique_ptr<ObjectIndex>> create(std::uint64_t max_objects,
                                                      std::uint64_t node_id,
                                                      std::uint64_t incarnation);
-  // The file of an earlier agent: header checked, entries and keys not yet; the table is empty.
+  // Takes over the file of an earlier agent. The header is checked, entries and keys are not; the
+  // table is empty.
   static Result<std::unique_ptr<ObjectIndex>> adopt(MemoryFile file);
 
   shm::IndexHeader& header() { return *header_; }
@@ -38,7 +40,7 @@ class ObjectIndex {
   BucketTable& table() { return *table_; }
   KeyHeap& keys() { return *keys_; }
 
-  // A free entry, or nullopt when there is no memory for more.
+  // Returns a free entry, or nullopt if memory is short.
   OptionalId acquire_entry();
   void release_entry(std::uint32_t id);  // REQUIRES: state kFree
 
@@ -46,19 +48,19 @@ class ObjectIndex {
   OptionalId find(std::string_view key, std::uint64_t hash) const;
   OptionalId find_by_hash(std::uint64_t hash) const;
 
-  // Writes the key of an entry that nobody can see yet. Its record, 0 for a short one, or nullopt
-  // when there is no memory for it.
+  // Writes the key of an entry that no reader can see yet. Returns the key's record, 0 for a short
+  // key, or nullopt if memory is short.
   OptionalId store_key(std::uint32_t id, std::string_view key);
-  // The key's record, if it has one, goes back.
+  // Frees the record of the key, if there is one.
   void free_key(shm::KeyField field);
-  // Recovery: false when the key's record is none, or another's.
+  // Recovery: false if the key's record does not exist or belongs to another key.
   bool claim_key(shm::KeyField field);
   OptionalId store_extents(std::span<const shm::ExtentRecord> extents);
   std::string_view key_of(std::uint32_t id) const;
-  // Extents as reserved: whole granules. Empty when the entry names memory outside the heap.
+  // Extents as reserved, in whole granules. Empty if the entry names memory outside the heap.
   std::vector<shm::ExtentRecord> extents_of(std::uint32_t id) const;
 
-  // A part of the file that has become large enough to be moved into huge pages, once each.
+  // Returns a part of the file that has become large enough for huge pages; each part once.
   struct Range {
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
@@ -67,7 +69,7 @@ class ObjectIndex {
   const Mapping& mapping() const { return mapping_; }
 
   std::uint64_t next_sequence();
-  // Memory taken for all of it, private part included.
+  // All memory of the index, private memory included.
   std::uint64_t memory_bytes() const;
 
  private:
@@ -86,7 +88,7 @@ class ObjectIndex {
   std::uint64_t huge_entry_bytes_ = 0;  // handed out by next_huge_range()
   std::uint64_t huge_key_bytes_ = 0;
   std::uint64_t huge_table_bytes_ = 0;
-  std::uint64_t huge_generation_ = 0;  // of the table that huge_table_bytes_ is about
+  std::uint64_t huge_generation_ = 0;  // the table's generation for huge_table_bytes_
 };
 
 }  // namespace mc::agent

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the number of an entry or a record, or none, in one register. std::optional puts its
-//   two members into memory one by one and reads them back as one word: a load that no store buffer
-//   can serve, so that it waits for every store before it. On the path of a put those go to cold
-//   lines, and each such wait costs as much as a cache miss.
+// What it is: an optional number of an entry or a record, in one register. std::optional stores its
+//   two members separately and loads both as one word. No store buffer can serve such a load, so
+//   the load waits for every earlier store. On the path of a put these stores go to cold cache
+//   lines, and each wait costs as much as a cache miss.
 // Threads: a value.
+// Owns: nothing.
+// Trusts: its caller.
 #pragma once
 
 #include <cstdint>

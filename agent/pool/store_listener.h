@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: who hears of objects that come to a ObjectStore and leave it: the cluster, which tells the
-//   master. A store of a host alone has none.
-// Threads: the agent's loop; called from within the store's own calls, so it must not call back.
+// What it is: the interface through which an ObjectStore reports objects that come and go. The
+//   cluster listens and informs the master. A store without a cluster has no listener.
+// Threads: the agent's loop. The calls come from within the store's own calls, so a listener must
+//   not call the store.
+// Owns: nothing.
+// Trusts: the store.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +17,11 @@ struct PutOrder;
 class StoreListener {
  public:
   virtual ~StoreListener() = default;
-  // entry is live and can be found.
+  // The entry is live and can be found.
   virtual void on_live(std::uint32_t entry, const PutOrder& order) = 0;
-  // The same object under another entry; from leaves without an on_gone().
+  // The same object moved to another entry; `from` leaves without an on_gone().
   virtual void on_moved(std::uint32_t from, std::uint32_t to) = 0;
-  // entry can no longer be found; its key and length can still be read.
+  // The entry can no longer be found; its key and length are still readable.
   virtual void on_gone(std::uint32_t entry) = 0;
 };
 

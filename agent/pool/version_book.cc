@@ -26,7 +26,7 @@ Result<std::unique_ptr<VersionBook>> VersionBook::open(MemoryFile kept, std::uin
       Mapping::map(book->file_.fd(), book->file_.size_bytes(), Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   book->mapping_ = std::move(*mapping);
-  // Pages are taken from the front, so what is resident is what was reserved.
+  // Pages are reserved from the front, so the resident bytes are the reserved bytes.
   book->reserved_bytes_ = book->file_.resident_bytes() / kChunkBytes * kChunkBytes;
   return book;
 }

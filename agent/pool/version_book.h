@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what a cluster knows an object by, for each entry of a pool: its version, which is
-// the
-//   same at every holder. A memory file beside the index, so that an agent that was killed comes
-//   back with what it holds under the versions it held it under.
+// What it is: the cluster's facts about each entry of a pool: the object's version, which is equal
+//   at every holder, and its replicas and stripes. The book is a memory file beside the index.
+//   After a kill, the next agent comes back with its objects under the same versions.
 //
 //   row   0        8         9         10     11            12      13      16
 //         │ version│ replicas│ unannounced  │ parts│ stripes here│ part  │ 0 … 0 │
 //
-//   Of a stripe: in how many parts its object is, which of them it belongs to (1: the first), and
-//   how many stripes of that are here.
+//   parts: parts of a striped object. part: the part of this stripe (1: the first).
+//   stripes here: stripes of that part on this host.
 //
-//   A row is written before its entry becomes live, and means nothing while that is not.
-// Threads: the agent's loop. Owns: the file. Trusts: rows of an earlier agent as numbers only: a
-//   wrong one is a version that the master refuses.
+//   A row is written before its entry becomes live, and is void while the entry is not live.
+// Threads: the agent's loop.
+// Owns: the file.
+// Trusts: rows of an earlier agent as numbers only; the master refuses a wrong version.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace mc::agent {
 
 class VersionBook {
  public:
-  // A put of which no master has said that it took it. No removal can have meant it.
-  // kStripe: of a put that is not complete, and never will be if this agent ends.
+  // State of a put that no master has acknowledged; no removal can have meant such a put. kStripe:
+  // a stripe of an incomplete put, which stays incomplete if this agent ends.
   enum class Unannounced : std::uint8_t { kNo = 0, kPut = 1, kUpsert = 2, kStripe = 3 };
   struct Row {
     std::uint64_t version = 0;
@@ -39,12 +39,12 @@ class VersionBook {
   };
   static_assert(sizeof(Row) == 16);
 
-  // kept: a file of an earlier agent, or none. Errors: MC_NO_MEMORY.
+  // kept: a file of an earlier agent, or an empty file. Errors: MC_NO_MEMORY.
   static Result<std::unique_ptr<VersionBook>> open(MemoryFile kept, std::uint64_t max_entries);
 
-  // False: no memory for the row.
+  // Returns false if memory for the row is short.
   bool write(std::uint32_t entry, Row row);
-  Row row(std::uint32_t entry) const;  // of zeros where none was written
+  Row row(std::uint32_t entry) const;  // zeros for a row that was never written
   const MemoryFile& file() const { return file_; }
 
  private:

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the rest of the cluster, as the agent's loop and its Server see it. What must be done
-//   elsewhere is an RemoteRequest: begun, then looked at again when the cluster says that some have ended.
-//   agent/cluster/ implements it; an agent without a cluster has none, and pays a null check.
+// What it is: the rest of the cluster, as the agent's loop and its Server see the cluster. Work for
+//   other hosts is a RemoteRequest: the Server begins the request, and looks at the request again
+//   when the cluster reports completions. agent/cluster/ implements the interface. An agent without
+//   a cluster has no implementation, and pays a null check.
 // Threads: the agent's loop.
+// Owns: nothing; requests are shared with the Server.
+// Trusts: its caller; the Server has checked keys and lengths.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +22,33 @@
 
 namespace mc::agent {
 
-// Keys that begin so are the cluster's own: of stripes of large objects. No client may use them.
+// Keys with this prefix belong to the cluster: stripes of large objects. No client may use such
+// keys.
 inline constexpr std::string_view kStripePrefix{"\0mc stripe ", 11};
 
 struct RemoteRequest {
   enum class Kind : std::uint8_t {
-    kAnnounce,  // until the master knows the objects in these entries
-    kFetch,     // objects that other hosts hold, for readers here
-    kExists,    // and how long they are, wherever
+    kAnnounce,  // ends when the master knows the objects in these entries
+    kFetch,     // objects that other hosts hold, for readers on this host
+    kExists,    // existence and length, on any host
     kRemove,
-    kPlace,  // until another host holds the object, which finds no room here
+    kPlace,  // ends when another host holds the object, for which this host has no room
   };
   struct Item {
-    std::string key;                 // all but kAnnounce
-    std::uint32_t entry = kNoEntry;  // kAnnounce: in. kFetch: out
-    shm::Word64* pin = nullptr;      // kFetch: where the reader's pin goes
-    std::uint64_t length = 0;        // kExists, out: of the object
-    std::uint32_t number = 0;        // the request's item
-    mc_status status = MC_OK;        // out
+    std::string key;                 // all kinds but kAnnounce
+    std::uint32_t entry = kNoEntry;  // kAnnounce: input. kFetch: output
+    shm::Word64* pin = nullptr;      // kFetch: the slot for the reader's pin
+    std::uint64_t length = 0;        // kExists, output: length of the object
+    std::uint32_t number = 0;        // index of the item in the client's request
+    mc_status status = MC_OK;        // output
     bool open = true;
   };
-  // kPlace, of one item: its bytes lie in memory that a session writes.
+  // kPlace, a single item: the bytes lie in memory that a session may write.
   struct Source {
     std::uint64_t session = 0;
     const MemoryFile* memory = nullptr;  // valid during begin()
     std::uint64_t offset = 0;
-    PutOrder order;  // its key is the item's
+    PutOrder order;  // the key is in the item
   };
   Kind kind = Kind::kFetch;
   std::shared_ptr<Tenant> tenant;
@@ -52,7 +56,7 @@ struct RemoteRequest {
   std::vector<Item> items;
   Source source;
   std::size_t open_count = 0;
-  bool abandoned = false;  // nobody waits; pins must not be written
+  bool abandoned = false;  // no request waits any more; pins must not be written
 
   bool over() const { return open_count == 0; }
   void settle(Item& item, mc_status status) {
@@ -67,39 +71,40 @@ class Cluster {
  public:
   virtual ~Cluster() = default;
 
-  // The seed of key hashes and checksums: the same at all members.
+  // The seed of key hashes and checksums, equal at all members.
   virtual std::uint64_t hash_seed(std::string_view name_space) const = 0;
-  // kept: what an earlier agent's versions_file() was, or none. Sets the store's listener.
+  // kept: the versions_file() of an earlier agent, or an empty file. Sets the store's listener.
   virtual Status add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile kept) = 0;
   virtual void remove_tenant(const Tenant& tenant) = 0;
   virtual const MemoryFile& versions_file(const Tenant& tenant) const = 0;
-  // Objects that peers are being sent.
+  // Appends the pins of objects that are being sent to peers.
   virtual void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const = 0;
 
   virtual void begin(const std::shared_ptr<RemoteRequest>& remote_request,
                      std::uint64_t now_ns) = 0;
-  // Objects of that size are to lie on several hosts, though there may be room here.
+  // True if objects of this size must lie on several hosts, even if this host has room.
   virtual bool in_stripes(std::uint64_t bytes) const = 0;
-  // Its memory is read no more, its remote requests of kPlace end.
+  // Reads the session's memory no more, and ends the session's kPlace requests.
   virtual void forget_session(std::uint64_t session) = 0;
   // True if any remote request has ended since the last call.
   virtual bool take_ended() = 0;
 
-  // Readable when poll() has something to do.
+  // Readable when poll() has work.
   virtual int wait_fd() const = 0;
-  // False: there was nothing to do.
+  // Returns false if there was no work.
   virtual bool poll(std::uint64_t now_ns) = 0;
-  // Sends what the last round has gathered.
+  // Sends the messages that the last round has gathered.
   virtual void flush(std::uint64_t now_ns) = 0;
   virtual std::uint64_t next_poll_ns() const = 0;
-  // There is traffic, or was until a moment ago: poll without waiting for the descriptor.
+  // True while there is traffic and for a moment after; then poll without waiting for the
+  // descriptor.
   virtual bool lively(std::uint64_t now_ns) const = 0;
-  // Another process has joined as this node, which must stop serving.
+  // True if another process has joined as this node; this agent must then stop serving.
   virtual bool fenced() const = 0;
 
-  // JSON: what mcctl's cluster verbs show. The request is JSON too; empty if there is no such verb.
+  // JSON for mcctl's cluster verbs. The request is JSON too.
   virtual std::string status_text() = 0;
-  // Answered later, by done, from within poll(); false: no such verb.
+  // Answers later, through `done`, from within poll(). Returns false for an unknown verb.
   using Answer = std::function<void(std::string)>;
   virtual bool ask(std::string_view verb, std::string_view request, Answer done) = 0;
 };

@@ -12,7 +12,7 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kDefaultSoftPinS = 3600;
-constexpr int kTurn = 8;  // requests of a channel before the next one
+constexpr int kTurn = 8;  // requests of a channel before the next channel's turn
 constexpr std::uint32_t kPrefetchItems = 16;
 
 static_assert(shm::kReservationUnitBytes == kGranuleBytes);
@@ -21,8 +21,8 @@ std::uint64_t round_to_granules(std::uint64_t bytes) {
   return (bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
 }
 
-// What clients of isolated namespaces may not ask: all that is reserved there is being written by
-// the agent, and must not be published or given back under its hands.
+// Operations that are refused in isolated namespaces. There, the agent itself writes every
+// reservation, so a client must not publish or give back a reservation.
 bool is_for_direct(shm::Op op) {
   return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
 }
@@ -71,8 +71,8 @@ mc_status Server::status_of(ObjectStore::Put put) {
     MC_FAILPOINT("request.copied");
     const auto request = shm::decode_request(words);
     if (!request) {
-      // Answered, so that an honest client of another version learns of it; a hostile one gets what
-      // it asked for.
+      // A malformed request gets an answer too, so that an honest client of another version learns
+      // of the mismatch.
       ++session.bad_request_count;
       Work work{.session = &session,
                 .channel = number,
@@ -100,7 +100,7 @@ mc_status Server::status_of(ObjectStore::Put put) {
             .item = {}};
   const Step step = proceed(work);
   if (step == Step::kDone) return;
-  // An honest client has at most kRingSlots requests in flight, of which this is one.
+  // An honest client has at most kRingSlots requests in flight, this request included.
   if (channel.waiting >= shm::kRingSlots) {
     ++session.bad_request_count;
     if (work.remote_request) work.remote_request->abandoned = true;
@@ -109,7 +109,7 @@ mc_status Server::status_of(ObjectStore::Put put) {
     complete(work, MC_BUSY);
     return;
   }
-  // The longest wait any client may ask for: see MC_MAX_TIMEOUT_NS.
+  // The longest wait that a client may ask for: see MC_MAX_TIMEOUT_NS.
   work.request.deadline_ns =
       std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
   wants_turn_ |= step == Step::kAgain;
@@ -201,7 +201,7 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
 
 // ---- Reservations -------------------------------------------------------------------------------
 
-// Whether one more reservation of so many bytes is more than the session may hold.
+// True if a further reservation of this size would exceed the session's quota.
 bool Server::over_quota(const Session& session, std::uint64_t bytes) {
   return session.reserved_bytes + round_to_granules(bytes) > session.tenant->session_quota_bytes();
 }
@@ -214,7 +214,7 @@ bool Server::over_quota(const Session& session, std::uint64_t bytes) {
       session.tenant->store->reserve(session.id, to, bytes, evict, entry);
   if (result == ObjectStore::Reserve::kOk) {
     session.reserved.insert(entry);
-    // As the pool counts: a thousand reservations of one byte hold a thousand granules.
+    // The ledger counts like the pool: a thousand reservations of 1 byte hold a thousand granules.
     session.reserved_bytes += round_to_granules(bytes);
   }
   return result;
@@ -228,12 +228,13 @@ bool Server::over_quota(const Session& session, std::uint64_t bytes) {
 [[gnu::hot]] void Server::refill(Work& work, std::uint64_t bytes, shm::ItemResult& result) {
   Session& session = *work.session;
   if (over_quota(session, bytes)) return;
-  // What finds no room under capacity_bytes is to be offered to another host before it is written.
+  // An object without room under capacity_bytes must be offered to another host before the client
+  // writes.
   const ObjectStore& store = *session.tenant->store;
   const bool full = store.live_bytes() + bytes > store.capacity_bytes();
   if (cluster_ != nullptr && session.tenant->clustered && full) return;
   std::uint32_t entry = 0;
-  // Never at the cost of an object: the next put makes room for itself.
+  // A refill never evicts an object: the next put makes room for itself.
   if (grant(work, bytes, false, entry) != ObjectStore::Reserve::kOk) return;
   const PoolExtents extents = session.tenant->store->extents(entry);
   if (extents.count != 1) {
@@ -273,7 +274,7 @@ Server::Step Server::reserve(Work& work) {
     if (result == ObjectStore::Reserve::kTooLarge) status = MC_TOO_LARGE;
     if (result == ObjectStore::Reserve::kNoMemory) status = MC_NO_MEMORY;
     if (result == ObjectStore::Reserve::kWait || result == ObjectStore::Reserve::kAgain) {
-      // Some are better than none.
+      // A partial answer is better than none.
       if (work.next > 0) break;
       if (!offers || !may_go_elsewhere(work, result)) return waiting_step(result);
       status = MC_NO_SPACE;
@@ -305,7 +306,7 @@ void Server::abandon(Work& work) {
 
 // ---- Put ----------------------------------------------------------------------------------------
 
-// Starts loading what the items of a batch will need, so that their cache misses overlap.
+// Prefetches the memory of the items of a batch, so that the cache misses overlap.
 [[gnu::hot]] void Server::prefetch_items(const Work& work) {
   if (work.request.item_count == 1) return;
   shm::ArgumentReader reader = work.reader;
@@ -332,7 +333,7 @@ void Server::abandon(Work& work) {
     if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
     shm::ItemResult item = kNothing;
     if (mine && result == ObjectStore::Put::kExisted) {
-      // Nothing was used up: the same reservation serves the next put.
+      // The reservation is unused and serves the next put.
       const PoolExtents extents = store.extents(order.entry);
       if (work.item.fields.want_refill != 0 && extents.count == 1) {
         item = {MC_OK, order.entry, extents.at[0].offset_bytes};
@@ -371,16 +372,17 @@ Server::Step Server::put_group(Work& work) {
   return publish_group(work, orders);
 }
 
-// REQUIRES: the session's ledger has forgotten the orders' reservations.
+// REQUIRES: the reservations of the orders are out of the session's ledger.
 Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
-  // From the pool's own sequence, so that no restart gives a number out again. 0 means none.
+  // The number comes from the pool's sequence, so that no restart repeats a number. 0 means no
+  // group.
   const std::uint64_t sequence = work.session->tenant->store->index().next_sequence();
   const auto group = static_cast<std::uint32_t>(sequence % 0xffffffff + 1);
   for (PutOrder& order : orders) order.group = group;
   std::size_t failed = 0;
   const ObjectStore::Put result =
       work.session->tenant->store->publish_group(work.session->id, orders, failed);
-  // Asked again after a restart that undid a part of it, a group finds reservations gone.
+  // After a restart that undid a part of a group, the repeated request finds no reservations.
   const bool undone = result == ObjectStore::Put::kBadReservation;
   if (result != ObjectStore::Put::kStored) {
     end_group(work, undone ? MC_GROUP_ABORTED : status_of(result), failed);
@@ -388,7 +390,7 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
   }
   ObjectIndex& index = work.session->tenant->store->index();
   for (const PutOrder& order : orders) {
-    // A member whose key had existed is free by now.
+    // A member whose key existed already has been freed.
     const std::uint64_t version = index.entry(order.entry).version.load_relaxed();
     if (shm::state_of(version) == shm::EntryState::kLive) announce(work, work.next, order.entry);
     finish_item(work, MC_OK);

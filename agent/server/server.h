@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's side of the rings: takes requests, carries them out on the session's
-// ObjectStore,
-//   answers each exactly once. A request that finds no room waits here until there is, until its
-//   deadline, or until it is cancelled.
+// What it is: the agent's side of the rings. The server takes requests, executes the requests on
+//   the session's ObjectStore, and answers each request exactly once. A request without room waits
+//   here until room appears, its deadline passes, or its client cancels.
 // Threads: the agent's loop.
-// Owns: requests that wait. Trusts: nothing; every record and argument is copied, then checked.
+// Owns: the waiting requests.
+// Trusts: nothing; every record and argument is copied, then checked.
 #pragma once
 
 #include <cstdint>
@@ -21,51 +21,53 @@ namespace mc::agent {
 
 class Server {
  public:
-  // Null: this host is alone.
+  // Null: this agent has no cluster.
   void set_cluster(Cluster* cluster) { cluster_ = cluster; }
-  // Serves up to kTurn requests of a channel. True if there were any.
+  // Serves up to kTurn requests of a channel. Returns true if there were any.
   bool serve(Session& session, std::uint32_t channel);
-  // Continues what waits; finishes what is past its deadline.
+  // Retries the waiting requests, and ends the requests past their deadline.
   void retry_waiting(std::uint64_t now_ns);
   bool anything_waits() const { return !waiting_.empty(); }
-  // Answers what has ended elsewhere in the cluster, and what is past its deadline.
+  // Answers the requests that the cluster has completed, and the remote requests past their
+  // deadline.
   void finish_remote_requests(std::uint64_t now_ns);
   bool anything_away() const { return !away_.empty(); }
-  // Something that waits could go on at once: it only let others have a turn.
+  // True if a waiting request could continue at once and only yielded its turn.
   bool wants_turn() const { return wants_turn_; }
-  // Channels that got completions, for the loop to wake their clients and then to clear. Not only
-  // those it looks at: what has waited is answered when its channel may be asleep.
+  // Channels with new completions. The loop wakes the clients, then clears the list. The list also
+  // names sleeping channels, since a request may have waited for long.
   struct Answered {
     Session* session;
     std::uint32_t channel;
   };
   std::vector<Answered>& answered() { return answered_; }
-  // Forgets what the session's rings asked for: they start afresh, or the session is gone.
+  // Drops all requests of the session's rings, because the rings restart or the session ends.
   void forget(const Session& session);
-  // The session's client comes back: what it asks again was granted to it unheard, and goes back.
+  // The session's client has reconnected. If the client repeats a request, the reservations that
+  // the lost answer named are given back.
   void expect_repeats(Session& session);
-  // Gives back one reservation. False: it is not the session's.
+  // Gives back one reservation. Returns false if the session does not hold the entry.
   bool give_back(Session& session, std::uint32_t entry);
-  // Bytes of the session's reservations that a shrinking pool waits for.
+  // Bytes of the session's reservations in the tail of a shrinking pool.
   static std::uint64_t reserved_in_tail_bytes(const Session& session);
-  // Gives back everything the session held. REQUIRES: its process is gone or said goodbye.
+  // Gives back everything that the session held. REQUIRES: the process has ended or said goodbye.
   void release(Session& session);
 
  private:
-  // A member of a staged group, copied into a reservation and not published yet.
+  // A member of a staged group, copied into a reservation and not yet published.
   struct Copied {
     std::string key;
-    PutOrder order;  // its key is not to be used
+    PutOrder order;  // without a valid key
   };
-  // The item at hand, when another host is to hold it: how far its bytes are summed, who is asked,
-  // and when to ask again.
+  // Progress of the current item towards another host: the summed bytes, the pending request and
+  // the time of the next attempt.
   struct Elsewhere {
     std::uint64_t summed_bytes = 0;
     std::uint64_t sum = 0;
     std::shared_ptr<RemoteRequest> remote_request;
     std::uint64_t next_ns = 0;
   };
-  // A request in progress; items before next are done.
+  // A request in progress; the items before `next` are done.
   struct Work {
     Session* session = nullptr;
     std::uint32_t channel = 0;
@@ -74,15 +76,15 @@ class Server {
     std::uint32_t next = 0;
     mc_status first_failure = MC_OK;
     shm::ItemResult last{};
-    // The item that waits, and how far its bytes are copied (kPutStaged).
+    // The waiting item, and the number of its copied bytes (kPutStaged).
     bool has_item = false;
     shm::ArgumentReader::Item item;
     std::uint64_t copied_bytes = 0;
     std::uint64_t sum = 0;
     std::uint32_t entry = shm::kNoRefill;
     std::vector<Copied> group{};
-    std::shared_ptr<RemoteRequest> remote_request{};  // what is done elsewhere
-    std::uint64_t begun_ns = 0;                       // the item's wait for room
+    std::shared_ptr<RemoteRequest> remote_request{};  // the part of the work that the cluster does
+    std::uint64_t begun_ns = 0;                       // start of the item's wait for room
     Elsewhere elsewhere{};
   };
   enum class Step { kDone, kWait, kAgain, kAway };
@@ -113,7 +115,7 @@ class Server {
   Step copy_part(Work& work);
   Step copy_staged(Work& work);
   void give_back_copy(Work& work);
-  // server_elsewhere.cc: objects that find no room here.
+  // server_elsewhere.cc: objects without room on this host.
   bool may_go_elsewhere(Work& work, ObjectStore::Reserve result);
   bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
   bool capacity_for(const Work& work, std::uint64_t bytes);

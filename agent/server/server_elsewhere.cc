@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts from staging that find no room here, in the pool or under its capacity: another host of the
-// cluster is to hold the object. To make room by evicting what is cold comes first, since that
-// costs no other host anything; so does waiting a moment for what is about to leave. When nothing
-// is, there is nothing to wait for.
+// Staged puts without room on this host, in the pool or under its capacity: another host of the
+// cluster must hold the object. The agent first evicts cold objects, which costs no other host
+// anything. The agent also waits a moment for objects that are about to leave. If no room can
+// appear, the agent does not wait.
 //
 //   no room ──► summed, a part a turn ──► RemoteRequest::kPlace ──► held there: done
-//      ▲                                        └──► nobody takes it: tried here again, then there,
+//      ▲                                        └──► refused: tried here again, then there,
 //      └──────────────────────────────────────────── until the deadline
 #include <algorithm>
 
@@ -18,11 +18,11 @@ namespace mc::agent {
 
 namespace {
 
-// How long room here is waited for while some may come: a share of the time, and at most this.
+// Longest wait for room on this host: a fraction of the time left, and at most kMostLocalNs.
 constexpr std::uint64_t kLocalShare = 4;
 constexpr std::uint64_t kMostLocalNs = 250 * kMs;
 constexpr std::uint64_t kAskAgainNs = 200 * kMs;
-constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // before others get a turn
+constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // summed in one turn
 
 }  // namespace
 
@@ -39,13 +39,13 @@ bool Server::may_go_elsewhere(Work& work, ObjectStore::Reserve result) {
   return hopeless || now >= work.begun_ns + std::min(left_ns / kLocalShare, kMostLocalNs);
 }
 
-// Larger than objects of the cluster are to be in one piece.
+// True if an object of this size must lie in stripes on several hosts.
 bool Server::goes_in_stripes(const Work& work, std::uint64_t bytes) const {
   return cluster_ != nullptr && work.session->tenant->clustered && cluster_->in_stripes(bytes);
 }
 
-// False: though the pool may have room, live objects have none under capacity_bytes, and another
-// host may be asked.
+// Returns false if the live objects leave no room under capacity_bytes and another host may be
+// asked. The pool itself may have room.
 bool Server::capacity_for(const Work& work, std::uint64_t bytes) {
   const Tenant& tenant = *work.session->tenant;
   return cluster_ == nullptr || !tenant.clustered || bytes > tenant.store->capacity_bytes() ||
@@ -83,7 +83,8 @@ Server::Step Server::place_elsewhere(Work& work) {
   return Step::kWait;
 }
 
-// True: another host was asked; while work.elsewhere.remote request is there, it still is.
+// Returns true if another host was asked. The question is open while work.elsewhere.remote_request
+// is set.
 bool Server::take_placed(Work& work, mc_status& status) {
   Elsewhere& elsewhere = work.elsewhere;
   if (!elsewhere.remote_request) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a session's ledger of reservations is for: how they go back, one by one, with the end of the
-// session, or because its client never heard of them.
+// The session's ledger of reservations. A reservation goes back alone, with the end of the session,
+// or because the client never received the answer that named the reservation.
 #include <algorithm>
 
 #include "agent/server/server.h"
@@ -38,7 +38,8 @@ void Server::take_back_unheard(Session& session, std::uint32_t channel, std::uin
   if (found == session.unheard.end()) return;
   const ObjectStore& store = *session.tenant->store;
   for (const std::uint32_t entry : found->second) {
-    // Used or given back since then, and perhaps granted anew.
+    // The client may have used or returned the entry since then, and the entry may be granted
+    // again.
     const bool same = store.is_reserved_by(session.id, entry) &&
                       store.granted_to(entry) == GrantedTo{channel, request_id};
     if (same) give_back(session, entry);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests that the cluster has a part in: what is fetched, asked for or removed elsewhere, and
-// puts that end when the master knows of them.
+// Requests that involve the cluster: objects that are fetched, looked up or removed on other hosts,
+// and puts that end when the master knows the objects.
 #include <algorithm>
 
 #include "agent/server/server.h"
@@ -45,7 +45,7 @@ Server::Step Server::ask_cluster(Work& work, RemoteRequest::Kind kind) {
     item.number = static_cast<std::uint32_t>(work.remote_request->items.size());
     work.has_item = false;
     if (item.key.empty() || fields.staging_offset >= shm::kPinSlots) break;
-    // Its own session's memory: a slot that is in use harms that session alone.
+    // The slot lies in the session's own memory: a slot in use harms that session alone.
     if (kind == RemoteRequest::Kind::kFetch) item.pin = &shared.pins[fields.staging_offset];
     work.remote_request->items.push_back(std::move(item));
   }
@@ -75,7 +75,7 @@ void Server::finish_remote_request(Work& work) {
     complete(work, work.first_failure);
     return;
   }
-  // The results stand there already; a put that the cluster did not take overrules its own.
+  // The results are written already; a put that the cluster refused overrides its result.
   for (const RemoteRequest::Item& item : remote_request.items) {
     if (item.status == MC_OK) continue;
     if (work.first_failure == MC_OK) work.first_failure = item.status;

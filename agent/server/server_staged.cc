@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Server: puts whose bytes lie in the session's staging, of isolated namespaces and of objects that
-// may go elsewhere. The agent copies them, a part a turn.
+// Puts with bytes in the session's staging memory: all puts of isolated namespaces, and puts of
+// objects that may go to another host. The agent copies the bytes, a part a turn.
 #include <algorithm>
 
 #include "agent/server/server.h"
@@ -12,10 +12,10 @@
 namespace mc::agent {
 
 namespace {
-constexpr std::uint64_t kCopyStepBytes = 4ull << 20;  // copied before others get a turn
+constexpr std::uint64_t kCopyStepBytes = 4ull << 20;  // copied in one turn
 }  // namespace
 
-// What a staged put that does not come to its end had reserved.
+// Gives back the reservations of a staged put that ends early.
 void Server::give_back_copy(Work& work) {
   ObjectStore& store = *work.session->tenant->store;
   for (const Copied& copied : work.group) {
@@ -65,14 +65,14 @@ Server::Step Server::put_staged(Work& work) {
     if (copied == Step::kDone) continue;
     const bool full = copied == Step::kWait && work.entry != shm::kNoRefill;
     if (!full || !may_go_elsewhere(work, ObjectStore::Reserve::kWait)) return copied;
-    // The pool has room for its bytes, but its capacity has none.
+    // The pool has room for the bytes, but the capacity has none.
     give_back_copy(work);
     return place_elsewhere(work);
   }
   return finish_put(work);
 }
 
-// Copies all members, each into a reservation of its own, then publishes them together.
+// Copies each member into its own reservation, then publishes all members together.
 Server::Step Server::put_staged_group(Work& work) {
   Session& session = *work.session;
   while (work.group.size() < work.request.item_count) {
@@ -108,7 +108,7 @@ Server::Step Server::put_staged_group(Work& work) {
   return publish_group(work, orders);
 }
 
-// Its bytes lie in the session's staging, and it has a key.
+// True if the item has a key and its bytes lie in the session's staging memory.
 bool Server::item_is_sound(const Work& work) {
   const std::uint64_t staging_bytes = work.session->staging_bytes();
   const shm::PutItem& fields = work.item.fields;
@@ -116,7 +116,7 @@ bool Server::item_is_sound(const Work& work) {
          fields.staging_offset <= staging_bytes - fields.length;
 }
 
-// Checks the item at hand and reserves what it is copied to. failure: why that will never work.
+// Checks the current item and reserves its extents. failure: the reason of a permanent failure.
 Server::Step Server::begin_copy(Work& work, mc_status& failure) {
   if (work.entry != shm::kNoRefill) return Step::kDone;
   Session& session = *work.session;
@@ -141,8 +141,8 @@ Server::Step Server::begin_copy(Work& work, mc_status& failure) {
   return Step::kDone;
 }
 
-// Copies a part of the item at hand. The sum is made of the bytes as they were copied, whatever the
-// client does to them meanwhile.
+// Copies a part of the current item. The sum covers the copied bytes, even if the client writes to
+// the staging memory meanwhile.
 Server::Step Server::copy_part(Work& work) {
   Session& session = *work.session;
   ObjectStore& store = *session.tenant->store;
@@ -166,7 +166,7 @@ Server::Step Server::copy_part(Work& work) {
   return work.copied_bytes < fields.length ? Step::kAgain : Step::kDone;
 }
 
-// Copies a part of the item at hand, and publishes it after the last.
+// Copies a part of the current item, and publishes the item after the last part.
 Server::Step Server::copy_staged(Work& work) {
   Session& session = *work.session;
   ObjectStore& store = *session.tenant->store;

@@ -40,7 +40,8 @@ Result<std::unique_ptr<Session>> Session::adopt(std::uint64_t id, std::uint64_t 
   auto session = std::unique_ptr<Session>(new Session(id, secret));
   session->file_ = std::move(file);
   const std::uint64_t size = session->file_.size_bytes();
-  // The client can write its header, so the number of channels comes from the sealed size.
+  // The client can write the header of the file, so the number of channels comes from the sealed
+  // size.
   const std::uint64_t channel_bytes = size - shm::session_file_bytes(0);
   if (size < shm::session_file_bytes(1) || channel_bytes % sizeof(shm::Channel) != 0 ||
       channel_bytes / sizeof(shm::Channel) > MC_MAX_CHANNELS) {
@@ -50,7 +51,7 @@ Result<std::unique_ptr<Session>> Session::adopt(std::uint64_t id, std::uint64_t 
   if (!mapping) return fail(mapping.error());
   session->mapping_ = std::move(*mapping);
   session->channels.resize(channel_bytes / sizeof(shm::Channel));
-  // A client with the descriptor could have punched holes; touching one must not raise SIGBUS.
+  // A client with the descriptor could have punched holes; a touched hole must not raise SIGBUS.
   if (Status status = session->file_.reserve(0, sizeof(shm::SessionHeader)); !status.ok()) {
     return fail(status);
   }
@@ -91,7 +92,7 @@ Status Session::open_channel(std::uint32_t number) {
   state.requests = shm::RingConsumer(state.shared->requests, epoch_);
   state.completions = shm::RingProducer(state.shared->completions, epoch_);
   state.touches = shm::TouchReader(state.shared);
-  // Closed eyes: the first request rings the bell.
+  // The agent announces sleep, so that the first request rings the bell.
   shm::announce_agent_sleep(state.shared->header);
   state.shared->header.epoch.store_release(epoch_);
   state.open = true;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client as its agent sees it: the shared session file, its channels, and the ledger
-// of
-//   what it holds.
+// What it is: a client as its agent sees it: the shared session file, the channels, and the ledger
+//   of the client's reservations.
 //
 //   connected ──socket closed──► detached ──hello with id and secret──► connected
-//       └──goodbye, or its process ended (pidfd)──► gone: everything it held comes back at once
+//       └──goodbye, or the process ended (pidfd)──► ended: all reservations go back at once
+//
 // Threads: the agent's loop.
-// Owns: descriptors and mappings. Trusts: nothing in the session file; see shm/messages.h.
+// Owns: descriptors and mappings.
+// Trusts: nothing in the session file; see shm/messages.h.
 #pragma once
 
 #include <cstdint>
@@ -34,33 +35,34 @@ struct ChannelState {
   shm::RingProducer completions;
   shm::TouchReader touches;
   bool open = false;
-  bool opened_once = false;  // its pin slots may be in use, also while it is closed
-  bool active = false;       // looked at in every round; else its client rings first
+  bool opened_once = false;  // the pin slots may be in use, even if the channel is closed
+  bool active = false;       // polled in every round; otherwise the client rings first
   bool needs_wake = false;   // got a completion in this round
   std::uint64_t last_work_ns = 0;
-  std::uint32_t waiting = 0;  // requests of it that wait in the Server
+  std::uint32_t waiting = 0;  // requests of this channel that wait in the Server
 };
 
 class Session {
  public:
-  // A new session file for this many channels. Errors: MC_NO_MEMORY.
+  // Creates a session file for this many channels. Errors: MC_NO_MEMORY.
   static Result<std::unique_ptr<Session>> create(std::uint64_t id, std::uint64_t secret,
                                                  std::uint32_t channel_count, std::uint64_t node_id,
                                                  std::uint64_t incarnation);
-  // The file of an earlier agent. Errors: MC_CORRUPT.
+  // Takes over the file of an earlier agent. Errors: MC_CORRUPT.
   static Result<std::unique_ptr<Session>> adopt(std::uint64_t id, std::uint64_t secret,
                                                 MemoryFile file);
 
-  // Takes memory for the channel and starts its rings afresh under epoch().
+  // Reserves memory for the channel and restarts its rings under epoch().
   Status open_channel(std::uint32_t number);
-  // Takes memory for staging. Errors: MC_QUOTA_EXCEEDED, MC_NO_MEMORY, MC_BUSY if there is some.
+  // Reserves memory for staging. Errors: MC_QUOTA_EXCEEDED, MC_NO_MEMORY, MC_BUSY if the session
+  // already has staging memory.
   Status open_staging(std::uint64_t bytes);
   Status adopt_staging(MemoryFile file);
-  // Closes all channels and counts the rings' epoch up.
+  // Closes all channels and increments the epoch of the rings.
   void restart_rings(std::uint64_t incarnation);
   void collect_pins(std::vector<std::uint64_t>& pins) const;
   std::uint64_t pinned_count() const;
-  // Passes on to the policy what the client's threads noted since the last time.
+  // Passes the uses that the client's threads noted since the last call to the policy.
   void take_touches();
 
   shm::SessionHeader* header() const {
@@ -80,10 +82,10 @@ class Session {
   std::shared_ptr<Tenant> tenant;
   int connection_fd = -1;  // -1: detached
   bool beacon_watched = false;
-  bool unused = false;  // made by this agent, and never had a channel or staging
+  bool unused = false;  // created by this agent, and never had a channel or staging memory
   Fd pidfd;
-  Fd agent_event;   // the client signals it
-  Fd client_event;  // the agent signals it
+  Fd agent_event;   // the client signals this eventfd
+  Fd client_event;  // the agent signals this eventfd
   std::vector<ChannelState> channels;
   bool suspected = false;
   std::uint64_t opened_ns = 0;
@@ -93,8 +95,8 @@ class Session {
   // The ledger.
   boost::unordered_flat_set<std::uint32_t> reserved;
   std::uint64_t reserved_bytes = 0;
-  // Reservations of before the client came back, by the request whose answer may have been lost. A
-  // client that asks the same again has not heard of them.
+  // Reservations from before a reconnect, by the request whose answer may be lost. A client that
+  // repeats the request has not received the answer.
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> unheard;
 
  private:

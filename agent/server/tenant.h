@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a namespace of the agent: a pool of its own, its rules, and who may use it.
+// What it is: a namespace of the agent: the pool, the rules, and the users that may connect.
 // Threads: the agent's loop.
+// Owns: the pool.
+// Trusts: its caller.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +18,11 @@ namespace mc::agent {
 struct Tenant {
   std::string name;
   bool isolated = false;
-  bool clustered = false;  // other hosts' objects are found too
-  bool temporary = false;  // made by an admin verb, not by the configuration
+  bool clustered = false;  // objects of other hosts are found too
+  bool temporary = false;  // created by an admin verb, not by the configuration
   std::vector<std::uint32_t> allow_uids;
-  std::uint64_t quota_option_bytes = 0;  // 0: half of the pool, whatever its size is now
-  std::uint64_t next_reservation_cache_question_ns = 0;  // while it shrinks
+  std::uint64_t quota_option_bytes = 0;                  // 0: half of the pool's current size
+  std::uint64_t next_reservation_cache_question_ns = 0;  // during a shrink
   std::unique_ptr<ObjectStore> store;
 
   std::uint64_t session_quota_bytes() const {

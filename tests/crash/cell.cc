@@ -15,7 +15,7 @@ namespace mc::crash {
 
 namespace {
 
-// How long a stopped agent stays so if the bystander cannot finish without it.
+// Time that a stopped agent stays stopped if the bystander cannot finish without the agent.
 constexpr std::uint64_t kStopNs = 50'000'000;
 constexpr const char* kTimeoutMs = "8000";
 
@@ -122,7 +122,7 @@ void Cell::look_at_processes() {
   }
 }
 
-// Somebody else's trouble is no reason to wait.
+// An event of another process is no reason to wait.
 void Cell::bystander_works() {
   const std::string key = "by-work";
   const std::string version = std::to_string(++version_);
@@ -233,7 +233,8 @@ mc_status Cell::store_many(const char* verb, const std::vector<std::string>& key
   if (all_or_none) groups_.emplace_back(keys.begin(), keys.end());
   const Outcome outcome = tell(actor_, line);
   if (!outcome.answered) return MC_CLOSED;
-  // A group that the agent's end caught half-way is not tried again: it is absent, and says so.
+  // If the agent ended in the middle of a group, the client does not repeat the group: the group is
+  // absent, and its status says so.
   const bool may_abort = all_or_none && order_.victim == Victim::kAgent;
   if (may_abort && outcome.status == MC_GROUP_ABORTED) {
     for (const std::string& key : keys) model_[key] = {0};
@@ -293,7 +294,7 @@ mc_status Cell::remove(const std::string& key) {
   versions.insert(0);
   const Outcome outcome = tell(actor_, "remove " + key);
   if (!outcome.answered) return MC_CLOSED;
-  // Asked again after the agent's end, a remove that was done finds nothing.
+  // A repeated remove finds nothing if the first remove was done before the agent's end.
   allow(outcome.status, {MC_OK, may_miss ? MC_NOT_FOUND : MC_OK}, "remove " + key);
   model_[key] = {0};
   return outcome.status;
@@ -314,7 +315,7 @@ mc_status Cell::ping() {
 void Cell::kill_actor() {
   actor_.signal(SIGKILL);
   if (actor_.alive()) actor_.wait_for_end();
-  // What the agent does about it is what the scenario is for.
+  // The scenario tests the agent's reaction.
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
   while (bystander_.alive() && now_ns() < deadline_ns) {
     if (tell(bystander_, "ping").status == MC_OK) return;
@@ -343,11 +344,11 @@ void Cell::prepare(const std::vector<std::string>& keys, std::size_t size) {
 // ---- The end ------------------------------------------------------------------------------------
 
 void Cell::finish() {
-  // Its answer shows that the agent lives, or its silence that it met the failpoint just now.
+  // An answer shows that the agent lives; silence shows that the agent has just met the failpoint.
   if (armed_) host_.status();
   look_at_processes();
   if (armed_) {
-    // Nothing of what follows is to meet the failpoint.
+    // The following steps must not meet the failpoint.
     host_.agent().signal(SIGCONT);
     host_.kill_agent();
     start_agent(false);

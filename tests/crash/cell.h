@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one cell of the kill matrix: a host, a bystander and an actor, one of whose processes
-//   meets a failpoint, and a model of what the clients were acknowledged.
-//     agent killed   - it is started again at once, without failpoints
-//     agent stopped  - the bystander is asked for a get, then the agent goes on
-//     actor killed   - its session must go, with all it held
-//     actor stopped  - the bystander puts, gets and removes, then the actor goes on
+// What it is: one cell of the kill matrix: a host, a bystander and an actor. A process meets a
+//   failpoint, and a model keeps what the clients were acknowledged.
+//    agent killed   - the test starts a new agent at once, without failpoints
+//    agent stopped  - the bystander requests a get, then the agent continues
+//    actor killed   - the session must end and give everything back
+//    actor stopped  - the bystander puts, gets and removes, then the actor continues
 // Threads: the test's main thread.
 #pragma once
 
@@ -27,7 +27,7 @@ struct CellOrder {
   std::uint64_t pool_mib = 8;
   Victim victim = Victim::kNobody;
   std::string failpoints;  // value of MC_FAILPOINTS in the victim
-  int pause_fd = -1;       // of MC_FAILPOINT_FD there
+  int pause_fd = -1;       // value of MC_FAILPOINT_FD in the victim
 };
 
 class Cell {
@@ -53,15 +53,15 @@ class Cell {
   mc_status open();
   mc_status close();
   void resize(std::uint64_t pool_mib);
-  void restart_agent();  // kill -9, and a new one that meets the failpoints
+  void restart_agent();  // kill -9, and a new agent with the failpoints
   void kill_actor();
-  void may_evict() { evicting_ = true; }  // from here on an object may be gone
+  void may_evict() { evicting_ = true; }  // from here on objects may be missing
   void prepare(const std::vector<std::string>& keys, std::size_t size = 4096);
-  // The failpoints count from here on: a victim agent is replaced by one that has them.
+  // The failpoints count from here on: a victim agent is replaced by an agent with the failpoints.
   void begin();
   Host& host() { return host_; }
 
-  // Checks everything and ends all processes. The failures say what went wrong.
+  // Checks everything and ends all processes. Returns the failures.
   void finish();
   bool reached() const { return reached_; }
   bool actor_alive() const { return actor_.alive(); }
@@ -72,7 +72,7 @@ class Cell {
     mc_status status = MC_OK;
     long version = 0;
   };
-  using Versions = std::set<std::uint64_t>;  // what a key may have now; 0: absent
+  using Versions = std::set<std::uint64_t>;  // possible versions of a key; 0: absent
 
   Outcome tell(Child& client, const std::string& line);
   std::optional<std::string> answer_of(Child& client);
@@ -99,7 +99,7 @@ class Cell {
   bool bystander_owes_answer_ = false;
   std::uint64_t version_ = 0;
   std::map<std::string, Versions> model_;
-  std::vector<std::set<std::string>> groups_;  // not acknowledged: whole or absent
+  std::vector<std::set<std::string>> groups_;  // not acknowledged: complete or absent
 };
 
 }  // namespace mc::crash

@@ -19,7 +19,7 @@ namespace {
 int children_fd = -1;
 
 [[noreturn]] void become(const Command& command, int input, int output) {
-  // Nothing of a test outlives it, however it ends.
+  // The child must not outlive the test, however the test ends.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   ::sigemptyset(&none);
@@ -127,7 +127,7 @@ Child::State Child::look() {
 
 void Child::say(std::string_view line) {
   const std::string text = std::string(line) + "\n";
-  // A child that is gone is found by look().
+  // look() finds a child that has ended.
   if (::write(input_.get(), text.data(), text.size()) < 0) return;
 }
 

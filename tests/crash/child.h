@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a child process of a crash test, with pipes to its standard input and output, and the
-//   wait for whatever happens next: a line from a child, or a child that stopped or ended.
-// Threads: the test's main thread. Owns: the process; destroying a Child kills it.
+// What it is: a child process of a crash test, with pipes to standard input and output.
+//   wait_for_any() waits for the next event: a line from a child, or a child that stopped or ended.
+// Threads: the test's main thread.
+// Owns: the process; the destructor kills it.
 #pragma once
 
 #include <sys/types.h>
@@ -17,14 +18,14 @@
 
 namespace mc::crash {
 
-// Every wait of these tests ends here at the latest, as a failure.
+// Longest wait of these tests; a longer wait is a failure.
 inline constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
 
 struct Command {
   std::vector<std::string> words;        // the program and its arguments
-  std::vector<std::string> environment;  // NAME=value, beside what is inherited
-  std::string log;     // standard error is appended to this file; empty: inherited
-  int passed_fd = -1;  // stays open in the child under the same number
+  std::vector<std::string> environment;  // NAME=value, beside the inherited variables
+  std::string log;                       // file for standard error, appended; empty: inherited
+  int passed_fd = -1;                    // stays open in the child under the same number
 };
 
 class Child {
@@ -41,15 +42,15 @@ class Child {
 
   pid_t pid() const { return pid_; }
   int output() const { return output_.get(); }
-  // What has become of it; kStopped only once for each stop.
+  // The state of the child; kStopped only once for each stop.
   State look();
   bool alive() const { return pid_ > 0; }
-  int exit_status() const { return exit_status_; }  // as waitpid() gave it
+  int exit_status() const { return exit_status_; }  // as waitpid() returned it
   void say(std::string_view line);
   void close_input() { input_.reset(); }
-  // A line that has arrived, without its end.
+  // A complete line, without its end.
   std::optional<std::string> line();
-  // Reads what is there. False: end of file.
+  // Reads the available bytes. Returns false at end of file.
   bool read_more();
   void signal(int number) const;
   void wait_for_end();
@@ -62,9 +63,9 @@ class Child {
   std::string read_;
 };
 
-// Returns when one of fds is readable, a child has changed its state, or the time is over (false).
+// Returns true if an fd is readable or a child has changed its state, and false at the timeout.
 bool wait_for_any(const std::vector<int>& fds, std::uint64_t timeout_ns);
-// Blocks SIGCHLD, so that wait_for_any() sees it. Before any thread is made.
+// Blocks SIGCHLD, so that wait_for_any() sees the signal. Call before the first thread starts.
 void watch_children();
 
 }  // namespace mc::crash

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients that die or stand still while they hold something.
+// Clients that die or stop while they hold resources.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -17,7 +17,7 @@ namespace mc::crash {
 
 namespace {
 
-// The client's answer to a line: its status.
+// The status in the client's answer to a line.
 mc_status tell(Child& client, const std::string& line) {
   client.say(line);
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
@@ -94,7 +94,7 @@ TEST(AStoppedClient, HoldsNoMoreThanItsQuotaAndHoldsUpNobody) {
   while (granted < 100 && tell(holder, "reserve " + std::to_string(kStepBytes)) == MC_OK) ++granted;
   EXPECT_EQ(granted, kQuotaBytes / kStepBytes);
   holder.signal(SIGSTOP);
-  // Three times the pool goes through it.
+  // Enough puts to fill the pool three times.
   for (int i = 0; i < 96; ++i) {
     const std::string key = "other-" + std::to_string(i);
     ASSERT_EQ(tell(other, "put " + key + " 1 " + std::to_string(kStepBytes)), MC_OK) << key;
@@ -120,7 +120,7 @@ TEST(AStoppedAgent, ItsLateAnswersAreNotTakenForOthers) {
   host.start_agent({"MC_FAILPOINTS=session.channel_reserved=stop"});
   Child client(client_command(kScriptedRole, host));
   ASSERT_EQ(tell(client, "open iso 1000"), MC_OK);
-  // The agent stops in the middle of the first question, and answers it when nobody waits any more.
+  // The agent stops in the middle of the first question, and answers when no client waits any more.
   EXPECT_NE(tell(client, "put late 1 4096"), MC_OK);
   ASSERT_EQ(host.agent().look(), Child::State::kStopped);
   host.agent().signal(SIGCONT);

@@ -21,7 +21,7 @@ namespace mc::crash {
 
 namespace {
 
-// Between two questions to an agent that is away or not yet as wanted.
+// Pause between two questions to an agent that is absent or not yet in the wanted state.
 constexpr std::uint64_t kAskAgainNs = 1'000'000;
 // An agent that was stopped meanwhile does not answer.
 constexpr std::uint64_t kAnswerNs = 500'000'000;

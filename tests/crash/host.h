@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host under test: an agent in a runtime directory of its own, restarted whenever it
-// is
-//   killed, and what its status and its keeper say.
-// Threads: the test's main thread. Owns: the agent, the keeper (ended with the host), the
-// directory.
+// What it is: a host under test: an agent in its own runtime directory, restarted after every kill,
+//   with access to its status and its keeper.
+// Threads: the test's main thread.
+// Owns: the agent, the keeper (ended with the host) and the directory.
 #pragma once
 
 #include <json/value.h>
@@ -22,7 +21,7 @@ struct HostOptions {
   std::uint64_t pool_mib = 8;
   std::uint64_t max_pool_mib = 64;
   bool with_isolated = false;      // a second namespace, "iso", of 8 MiB
-  std::vector<std::string> flags;  // of the agent, beside the usual
+  std::vector<std::string> flags;  // further flags of the agent
 };
 
 class Host {
@@ -37,27 +36,27 @@ class Host {
   std::string log() const { return directory_ + "/agent.log"; }
   std::string log_text() const;
   Child& agent() { return agent_; }
-  // Called again and again while a question waits for its answer.
+  // Called repeatedly while a question waits for an answer.
   void while_waiting(std::function<void()> look) { look_ = std::move(look); }
 
-  // environment: for failpoints. Does not wait until it serves.
+  // environment: for failpoints. Does not wait until the agent serves.
   void start_agent(std::vector<std::string> environment = {}, int passed_fd = -1);
-  void kill_agent();  // kill -9, and waits for its end
+  void kill_agent();  // kill -9, and waits for the end
   // The keeper's pid, 0 for none.
   pid_t keeper() const;
   void kill_keeper();
   void stop();  // SIGTERM; agent and keeper end
 
-  // Asks, and asks again while no agent answers. Null after the watchdog.
+  // Asks repeatedly until an agent answers. Null after the watchdog's time.
   Json::Value ask(const Json::Value& request);
   Json::Value status();
   // The namespace's part of status().
   Json::Value pool(const std::string& name = "default");
   Json::Value session_of(pid_t pid);  // null: none
-  // Asks for the status until it is as wanted. False: the watchdog came first.
+  // Asks repeatedly until the status is as wanted. Returns false at the watchdog's time.
   bool status_becomes(const std::function<bool(const Json::Value&)>& wanted,
                       std::uint64_t timeout_ns = kWatchdogNs);
-  // Memory files and pidfds the keeper holds.
+  // Memory files and pidfds that the keeper holds.
   unsigned kept_descriptors() const;
 
  private:
@@ -72,12 +71,11 @@ Json::Value pool_in(const Json::Value& status, const std::string& name);
 // A client process of the given role.
 Command client_command(const std::string& role, const Host& host,
                        std::vector<std::string> arguments = {});
-// What any client must find: nothing of the pool is used that no live object, reservation of a
-// living session, or limbo accounts for. Waits until the agent has put away what it can. Empty: all
-// is well.
+// The check that every client must pass: live objects, reservations of living sessions, and
+// limbo account for all used bytes. Waits until the agent has reclaimed its garbage. Empty: the
+// check passed.
 std::string accounting_error(Host& host, const std::string& name);
-// All objects of the namespace are removed by a client of this process; the pool must be empty
-// then.
+// A client of this process removes all objects of the namespace; then the pool must be empty.
 std::string emptying_error(Host& host, const std::string& name);
 
 }  // namespace mc::crash

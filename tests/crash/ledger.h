@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what a loading client was acknowledged, key by key, in a file that outlives its
-// death. Threads: the client writes its own part; the supervisor reads after it has ended.
+// What it is: the acknowledgements that a loading client received, key by key, in a file that
+//   outlives the client.
+// Threads: the client writes its part; the supervisor reads after the client's end.
 #pragma once
 
 #include <atomic>
@@ -16,9 +17,9 @@ inline constexpr unsigned kLedgerKeys = 64;
 inline constexpr std::uint64_t kNothingPending = ~std::uint64_t{0};
 
 struct LedgerLine {
-  std::atomic<std::uint64_t> stored;   // version that must be there; 0: the key must be absent
-  std::atomic<std::uint64_t> pending;  // what an operation under way would make of it
-  std::atomic<std::uint64_t> also;     // what one that ended without an answer may have made of it
+  std::atomic<std::uint64_t> stored;   // version that must exist; 0: the key must be absent
+  std::atomic<std::uint64_t> pending;  // version that the current operation would make
+  std::atomic<std::uint64_t> also;     // version that an unanswered operation may have made
 };
 
 struct LedgerPart {
@@ -32,7 +33,7 @@ struct Ledger {
   LedgerPart parts[kLedgerClients];
 };
 
-// Maps the file, after making it if it is not there. Null: it cannot.
+// Maps the file, and creates the file if needed. Null on failure.
 Ledger* open_ledger(const std::string& path);
 
 inline std::string ledger_key(unsigned client, unsigned key) {

@@ -32,7 +32,8 @@ class LoadingClient {
         next_version_(now_ns()),
         buffer_(kMaxValueBytes) {}
 
-  // What an earlier process with this number left open is settled by what the pool shows.
+  // An earlier process with this number may have left an operation open; the pool's content decides
+  // the outcome.
   void settle() {
     for (unsigned key = 0; key < kLedgerKeys; ++key) {
       LedgerLine& line = part_.keys[key];
@@ -75,7 +76,7 @@ class LoadingClient {
                  static_cast<unsigned long long>(seen));
   }
 
-  // Keeps the outcome: acknowledged, or open for ever.
+  // Records the outcome: acknowledged, or open for ever.
   void note(LedgerLine& line, mc_status status, std::uint64_t made, const char* what) {
     if (status == MC_OK || (made == 0 && status == MC_NOT_FOUND)) {
       line.stored.store(made);
@@ -145,7 +146,7 @@ class LoadingClient {
     report("own key is not what was acknowledged", key, seen);
   }
 
-  // Holds a view across other operations and restarts, then looks whether it still shows the same.
+  // Holds a view across other operations and restarts, then checks that the view is unchanged.
   void turn_view(unsigned number) {
     drop_view();
     view_key_ = ledger_key(pick(count_), number);

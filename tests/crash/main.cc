@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program is the tests, or one of their clients.
+// The program runs the tests or one of their clients.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

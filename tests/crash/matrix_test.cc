@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kill matrix: every failpoint in the sources x {killed, stopped for a moment} x the process
-// that reaches it, in every scenario that is about it.
+// that reaches it, in every scenario about that failpoint.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -25,7 +25,7 @@ using Names = std::set<std::string>;
 
 bool long_run() { return std::getenv("MC_TEST_LONG") != nullptr; }
 
-// What only an agent in a cluster reaches: tests/cluster kills there.
+// Failpoints that only an agent in a cluster reaches; tests/cluster kills there.
 bool is_of_cluster(const std::string& name) {
   return std::ranges::any_of(
       std::array{"fetch.", "gather.", "serve_unpublished.", "striper.", "stripes."},
@@ -52,7 +52,7 @@ Names failpoints_in_sources() {
   return names;
 }
 
-// Lets processes that pause at failpoints go on, and notes which they were.
+// Continues processes that pause at failpoints, and notes the failpoints.
 class Gatekeeper {
  public:
   Gatekeeper() {
@@ -105,7 +105,7 @@ Names reached_in(const Scenario& story, Victim victim) {
   return gate.close();
 }
 
-// Those that the scenario is about: not the ones that every start of an agent or a client reaches.
+// The failpoints of the scenario, without the failpoints of every start of an agent or a client.
 Names focus_of(const Scenario& story, Victim victim) {
   Names names = reached_in(story, victim);
   const std::string usual = victim == Victim::kAgent ? "resume" : "connect";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kills at random times under load. MC_TEST_LONG=1: ten times as many. MC_TEST_SEED: another
-// sequence.
+// Kills at random times under load. MC_TEST_LONG=1: ten times as many. MC_TEST_SEED:
+// another sequence.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -61,7 +61,7 @@ class RandomKills : public ::testing::Test {
     return false;
   }
 
-  // A random while of load; shorter if something unexpected happens.
+  // Load for a random time; shorter after an unexpected event.
   void let_run(std::uint64_t most_ns) {
     const std::uint64_t until_ns = now_ns() + random_() % most_ns;
     for (std::uint64_t now = now_ns(); now < until_ns; now = now_ns()) {
@@ -103,7 +103,8 @@ TEST_F(RandomKills, OfTheAgentLoseNothingThatWasAcknowledged) {
   const unsigned kills = kills_wanted(100);
   const std::uint64_t start_ns = now_ns();
   for (unsigned kill = 0; kill < kills && !HasFailure(); ++kill) {
-    // Now and then so early that it takes over from one that died the same way.
+    // Sometimes so early that the agent is still taking over from an agent that was killed
+    // as early.
     let_run(kill % 4 == 0 ? 20'000'000 : 300'000'000);
     host_.kill_agent();
     host_.start_agent();

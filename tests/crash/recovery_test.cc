@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes back after the end of agent and keeper, and what becomes of damaged memory.
+// State that survives the end of agent and keeper, and the handling of damaged memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -66,14 +66,14 @@ class Client {
   mc_status status_ = MC_OK;
 };
 
-// By turns beside its entry, and in a record of its own.
+// Short and long keys by turns: a long key has a record outside its entry.
 std::string key_of(unsigned number) {
   std::string key = "object-" + std::to_string(number) + "-";
   key.resize(shm::kShortKeyBytes + number % 2, 'k');
   return key;
 }
 
-// A file that only the keeper holds any more.
+// A file that only the keeper still holds.
 class KeptMemory {
  public:
   KeptMemory(const Host& host, const std::string& name) {
@@ -126,7 +126,7 @@ class Recovery : public ::testing::Test {
     }
     return nullptr;
   }
-  // Objects of fill() that are there, each with its own bytes.
+  // Number of objects of fill() that exist and have the right bytes.
   unsigned served(Client& client, unsigned count) {
     unsigned present = 0;
     for (unsigned i = 0; i < count; ++i) {
@@ -207,7 +207,7 @@ TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
   mc_client_info before = {};
   before.struct_size = sizeof before;
   ASSERT_EQ(mc_get_client_info(client.handle(), &before), MC_OK);
-  host_.agent().signal(SIGSTOP);  // or it would replace the keeper
+  host_.agent().signal(SIGSTOP);  // otherwise the agent would replace the keeper
   host_.kill_keeper();
   host_.kill_agent();
   host_.start_agent();

@@ -115,9 +115,9 @@ void resize(Cell& cell) {
   cell.prepare(keys, kLarge);
   cell.open();
   cell.view("c-23");
-  // Room in front for what lies behind.
+  // Makes room in front for the objects behind.
   for (int i = 0; i < 16; ++i) cell.remove(keys[static_cast<std::size_t>(i)]);
-  // An actor that did not get this far leaves more than what fits.
+  // An actor that stopped earlier leaves more objects than fit.
   if (!cell.actor_alive()) cell.may_evict();
   cell.begin();
   cell.resize(4);
@@ -162,7 +162,7 @@ void client_death(Cell& cell) {
   cell.kill_actor();
 }
 
-// An agent that dies again while it takes over from one that died.
+// An agent that dies again while it takes over from a dead agent.
 void restart(Cell& cell) {
   cell.prepare({"by-0", "c-0", "c-1"});
   cell.open();

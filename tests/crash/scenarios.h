@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the short stories of the kill matrix: what the actor does when a process meets a
-//   failpoint. Together they reach every failpoint there is.
+// What it is: the scenarios of the kill matrix: the actor's operations around a failpoint. Together
+//   the scenarios reach every failpoint.
 // Threads: the test's main thread.
 #pragma once
 

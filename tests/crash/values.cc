@@ -8,7 +8,7 @@ namespace mc::crash {
 
 namespace {
 
-// SplitMix64: fast, and no two positions of two values are alike.
+// SplitMix64: fast, and no two positions of two values are equal.
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;

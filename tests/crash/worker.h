@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client processes of the crash tests: this same program with a role as its first
-//   argument. A scripted client does one operation for each line it reads, and answers with a line
+// What it is: the client processes of the crash tests: this program with a role as its first
+//   argument. A scripted client executes one operation for each input line, and answers with a line
 //   "STATUS VERSION": the mc_status, and the version of the value that was read (0: none, -1: bytes
-//   that are no put of that key). A loading client works on its own until its input ends.
-// Threads: main thread of a process of its own. Trusts: its supervisor.
+//   of no put of that key). A loading client works alone until its input ends.
+// Threads: the main thread of the client's process.
+// Trusts: its supervisor.
 #pragma once
 
 #include <string>
@@ -16,7 +17,8 @@ inline constexpr const char* kLoadingRole = "--loading-client";
 
 // socket: of the agent.
 int run_scripted_client(const std::string& socket);
-// ledger: see ledger.h. number: this client's, of count; readers look at the others' keys too.
+// ledger: see ledger.h. number: this client's number, below count; readers also look at the keys of
+// other clients.
 int run_loading_client(const std::string& socket, const std::string& ledger, unsigned number,
                        unsigned count, unsigned seed);
 

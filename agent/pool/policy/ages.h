@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: time since an object's last use, in epochs, cut into bands that widen with age, two
-// to an octave; and the buckets that group objects of about one age, two to four in a band.
-// Threads: one, that of the policy.
+// What it is: the time since an object's last use, in epochs. Bands cut the time and widen with
+//   age, two in an octave. Buckets group objects of about the same age, two to four in a band.
+// Threads: the policy's thread.
 // Owns: the bucket edges.
 // Trusts: its caller.
 //
@@ -21,7 +21,7 @@ class Ages {
  public:
   static constexpr std::size_t kBands = 28;
   static constexpr std::size_t kMaxBuckets = 5 * kBands;  // no two neighbours fit in half a band
-  // Older objects count as this old; stamps are 16 bits wide and must not wrap around to young.
+  // Older objects count as this old; stamps have 16 bits and must not wrap around to young.
   static constexpr std::uint32_t kMaxAge = 1U << 14;
 
   static std::size_t band_of_age(std::uint32_t age);
@@ -36,11 +36,11 @@ class Ages {
 
   // Starts an epoch: every bucket's number rises by one, and bucket 0 is empty.
   void advance();
-  // After advance() and halve(): true and the younger of two neighbours that have become one, until
-  // there are none left. The older one's number, bucket + 1, is gone and those behind move up.
+  // Call after advance() and halve() until the result is false. True: two neighbours were merged,
+  // and `bucket` is the younger. The number bucket + 1 is gone, and the later buckets move up.
   bool merge_next(std::size_t& bucket);
-  // Doubles the length of the epoch: ages halve, and buckets are to be merged. REQUIRES: the stamp
-  // of every object has become now() - bucket_start(bucket_of(stamp)) / 2.
+  // Doubles the length of the epoch: ages halve, and buckets must be merged. REQUIRES: the stamp of
+  // every object has become now() - bucket_start(bucket_of(stamp)) / 2.
   void halve();
 
  private:

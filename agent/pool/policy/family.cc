@@ -55,7 +55,7 @@ void Family::grow_to(EntryId id) {
   if (slot_count_ <= id) slot_count_ = std::size_t{id} + 1;
 }
 
-// One id has lost its children 65,535 times: a walk over all slots is small against that.
+// An id has lost its children 65,535 times: a walk over all slots is cheap in comparison.
 void Family::renumber_births() {
   for (EntryId id = 0; id < slot_count_; ++id) {
     Slot& slot = (*this)[id];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: who is whose parent among the resident objects, kept in 20 bytes an object, so that a
-// policy can keep exactly the childless ones in its queues.
-// Threads: one, that of the policy.
-// Owns: a slot per entry id ever used; slots are never given back, ids being dense.
+// What it is: the parents of the resident objects, in 20 bytes an object. A policy can therefore
+//   keep exactly the childless objects in its queues.
+// Threads: the policy's thread.
+// Owns: a slot per entry id ever used. Slots are never freed, since ids are dense.
 // Trusts: its caller, the policy.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace mc::agent {
 
 class Family {
  public:
-  // An object with children is in no queue, so its links' place holds the number of children.
+  // An object with children is in no queue, so the place of the links holds the number of children.
   struct Slot {
     EntryId parent = kNoEntry;
     union {
@@ -25,11 +25,11 @@ class Family {
       std::uint32_t child_count;  // when is_parent
     };
     EntryId newer = kNoEntry;
-    // An object erased before its children leaves them behind with a birth that no longer matches:
-    // that makes them roots without a walk over them.
+    // An erased parent leaves its children with a birth number that no longer matches. The children
+    // become roots without a walk over them.
     std::uint16_t birth = 0;
     std::uint16_t parent_birth = 0;
-    // Both at the policy's disposal.
+    // The policy may use both fields.
     std::uint16_t stamp = 0;
     std::uint16_t mark : 13 = 0;
     std::uint16_t is_resident : 1 = 0;
@@ -46,11 +46,11 @@ class Family {
   // The resident parent, or kNoEntry.
   [[nodiscard]] EntryId parent_of(EntryId id) const;
 
-  // REQUIRES: id is not resident. Before a childless parent gets its first child it must be out of
-  // its queue; a parent that is not resident counts as none.
+  // REQUIRES: id is not resident. A childless parent must leave its queue before its first child
+  // comes. A parent that is not resident counts as none.
   void insert(EntryId id, EntryId parent);
-  // Returns the parent that has thereby become childless, else kNoEntry.
-  // REQUIRES: id is resident and in no queue.
+  // Returns the parent if it has just become childless, else kNoEntry. REQUIRES: id is resident and
+  // in no queue.
   EntryId erase(EntryId id);
 
   [[nodiscard]] std::size_t resident_count() const { return resident_count_; }
@@ -58,7 +58,7 @@ class Family {
   [[nodiscard]] std::size_t memory_bytes() const;
 
  private:
-  // Growing by chunks neither copies nor leaves more than one chunk unused.
+  // Growth by chunks copies nothing and leaves at most one chunk unused.
   static constexpr std::size_t kChunk = 512;
 
   void grow_to(EntryId id);

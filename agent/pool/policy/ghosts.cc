@@ -19,7 +19,7 @@ void Ghosts::grow_to(std::size_t count) {
   if (wanted <= table_.size()) return;
   std::vector<Ghost> old(wanted);
   old.swap(table_);
-  // The tag alone names the set, and sets only spread out: nothing overflows that fitted before.
+  // The tag alone names the set, and a set only spreads out, so no set overflows.
   for (const Ghost& ghost : old) {
     if (ghost.tag == 0) continue;
     const std::span<Ghost> set(set_of(ghost.tag), kWays);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a small memory of objects that were evicted, in 8 bytes each: sets of eight, the
-// oldest of a full set giving way.
-// Threads: one, that of the policy.
-// Owns: its table, which is as large as the owner asks for.
+// What it is: a small memory of evicted objects, 8 bytes each, in sets of eight. A full set drops
+//   its oldest ghost.
+// Threads: the policy's thread.
+// Owns: the table; the owner chooses its size.
 // Trusts: key hashes to be spread evenly. Two keys share a ghost once in some 2^29 lookups.
 #pragma once
 
@@ -23,16 +23,17 @@ class Ghosts {
   };
   static_assert(sizeof(Ghost) == 8);
 
-  // Room for at least `count`; what is remembered stays. Costs a pass over the table when it grows.
+  // Makes room for at least `count` ghosts and keeps the old ghosts. Growth costs a pass over
+  // the table.
   void grow_to(std::size_t count);
-  // now: stamps count up to it and wrap; the one farthest behind is the oldest.
-  // Returns the ghost that gave way, if any.
+  // now: stamps count up to `now` and wrap; the stamp farthest behind is the oldest. Returns the
+  // dropped ghost, if any.
   std::optional<Ghost> add(std::uint64_t key_hash, std::uint16_t stamp, std::uint16_t mark,
                            std::uint16_t now);
   // Forgets the ghost and returns it.
   std::optional<Ghost> take(std::uint64_t key_hash);
 
-  // For its owner's passes over all; empty ones included.
+  // For passes of the owner over all ghosts, empty slots included.
   [[nodiscard]] std::vector<Ghost>& all() { return table_; }
   [[nodiscard]] std::size_t capacity() const { return table_.size(); }
   [[nodiscard]] std::size_t memory_bytes() const { return table_.capacity() * sizeof(Ghost); }

@@ -63,14 +63,16 @@ void LruPolicy::forget(EntryId id) {
   leave(id);
   const EntryId parent = family_.erase(id);
   if (parent == kNoEntry) return;
-  // A parent out of the order was met as the oldest there: it is older than all others still.
+  // A parent outside the order was the oldest when the policy met it, and is still older than
+  // all others.
   Family::Slot& above = family_[parent];
   if (above.is_queued || pin_of(above) == PinLevel::kHard) return;
   order_of(parent).push_oldest(links(), parent);
   above.is_queued = 1;
 }
 
-// A parent met on the way leaves the order until its last child has gone, so none is met twice.
+// A parent met on the way leaves the order until its last child has gone, so the walk meets no
+// parent twice.
 EntryId LruPolicy::oldest_childless(Queue& order) {
   while (!order.empty()) {
     const EntryId id = order.oldest;

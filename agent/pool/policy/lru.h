@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: least recently used, a parent counting as used whenever a descendant is.
-// Threads: one; the owner of the pool calls it.
-// Owns: one recency order for unpinned objects, one for soft-pinned ones.
-// Trusts: its caller; ids a reader names are checked against the resident ones.
+// What it is: least recently used; a parent counts as used whenever a descendant is used.
+// Threads: only the owner of the pool.
+// Owns: a recency order for unpinned objects and another for soft-pinned objects.
+// Trusts: its caller; ids from readers are checked against the resident objects.
 #pragma once
 
 #include "agent/pool/policy/family.h"
@@ -28,7 +28,8 @@ class LruPolicy final : public EvictionPolicy {
     EntryId newer = kNoEntry;
   };
 
-  // Parents have links of their own here, being in the order too; Family's count their children.
+  // Parents are in the order too, so they have separate links here; Family's links count
+  // the children.
   auto links() {
     return [this](EntryId id) -> Link& { return links_[id]; };
   }

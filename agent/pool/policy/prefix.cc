@@ -8,18 +8,19 @@
 namespace mc::agent {
 namespace {
 
-// An object's mark: its class in the low bits, then its pin.
-constexpr std::uint16_t kUsesMask = 3;  // uses after the first epoch, three or more being one
+// An object's mark: class in the low bits, then the pin.
+constexpr std::uint16_t kUsesMask = 3;  // uses after the first epoch; 3 means three or more
 constexpr std::uint16_t kHadChild = 4;
 constexpr std::uint16_t kClassMask = Reuse::kClasses - 1;
 constexpr unsigned kPinShift = 3;
-constexpr std::uint16_t kIsSampled = 32;  // its key is in the map of those watched by sample
+constexpr std::uint16_t kIsSampled = 32;  // the key is in the map of sampled objects
 constexpr std::uint16_t kMarkMask = 63;
 
-constexpr std::uint32_t kEpochsPerPool = 32;     // so many epochs until as many accesses as slots
+constexpr std::uint32_t kEpochsPerPool = 32;     // epochs until the accesses equal the slots
 constexpr std::uint32_t kShortestEpoch = 128;    // accesses; keeps the work per epoch small
-constexpr std::uint32_t kHalfLifeEpochs = 1024;  // of what was learned: 32 pools' worth
-// One ghost for eight slots, of one key in 64: they reach eight pools' worth of evictions back.
+constexpr std::uint32_t kHalfLifeEpochs = 1024;  // of the counts: 32 pools' worth
+// One ghost for eight slots, and one key in 64 is sampled: ghosts reach eight pools' worth of
+// evictions back.
 constexpr std::size_t kSlotsPerGhost = 8;
 constexpr std::size_t kFewestGhosts = 128;
 constexpr std::uint64_t kSampleOneIn = 64;
@@ -37,7 +38,7 @@ std::uint16_t with_one_use_more(std::uint16_t mark) {
   return static_cast<std::uint16_t>((mark & kUsesMask) == kUsesMask ? mark : mark + 1);
 }
 
-// The ghosts' table takes other bits of the hash.
+// The ghosts' table uses other bits of the hash.
 bool is_sampled(std::uint64_t key_hash) {
   return (key_hash * 0x9e3779b97f4a7c15) >> 32 < (std::uint64_t{1} << 32) / kSampleOneIn;
 }
@@ -99,7 +100,7 @@ void PrefixPolicy::set_pin(EntryId id, PinLevel level) {
 }
 
 EntryId PrefixPolicy::evict() {
-  // Ranking costs microseconds: a pool that only reads never needs it.
+  // Ranking costs microseconds, and a pool that only reads never needs a ranking.
   if (ranks_are_stale_) rank_groups();
   const EntryId victim = choose();
   if (victim == kNoEntry) return victim;
@@ -162,8 +163,8 @@ void PrefixPolicy::mark_parent(EntryId id) {
   ++group(class_of(slot.mark), bucket).watched;
 }
 
-// Evicted objects go on being watched by sample: what happens to them later than the pool can hold
-// them is what tells whether holding longer would pay.
+// Sampled objects stay watched after their eviction. A use after the pool's own reach tells whether
+// keeping longer would pay.
 void PrefixPolicy::remember(EntryId id) {
   const Family::Slot& slot = family_[id];
   if ((slot.mark & kIsSampled) == 0) return unwatch(slot.mark, slot.stamp);
@@ -249,7 +250,8 @@ void PrefixPolicy::merge_groups(std::size_t younger) {
   groups_.erase(gone, gone + Reuse::kClasses);
 }
 
-// What came in this epoch goes last, whatever it is worth: a chain being put is among it.
+// Objects of the current epoch go last, whatever their worth: a chain that is being put is among
+// these objects.
 void PrefixPolicy::rank_groups() {
   ranks_are_stale_ = false;
   reuse_.compute_worth(worth_);
@@ -273,7 +275,7 @@ void PrefixPolicy::rank_groups() {
 void PrefixPolicy::lengthen_epoch() {
   epoch_accesses_ *= 2;
   accesses_left_ = epoch_accesses_;
-  // By the bucket, so that all objects of one bucket stay together.
+  // By bucket, so that all objects of a bucket stay together.
   const auto halved = [this](std::uint16_t stamp) {
     return static_cast<std::uint16_t>(ages_.now() - ages_.bucket_start(ages_.bucket_of(stamp)) / 2);
   };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the policy that learns from the pool's own reuse which childless object is worth
-// least. README.md has its picture. Threads: one; the owner of the pool calls it. Owns: its
-// bookkeeping. Trusts: its caller; ids a reader names are checked against the resident ones.
+//   least. README.md has the picture.
+// Threads: only the owner of the pool.
+// Owns: its bookkeeping.
+// Trusts: its caller; ids from readers are checked against the resident objects.
 #pragma once
 
 #include <array>
@@ -31,10 +33,10 @@ class PrefixPolicy final : public EvictionPolicy {
   std::size_t memory_bytes() const override;
 
  private:
-  // All objects of one class and about one age.
+  // All objects of one class and about the same age.
   struct Group {
-    Queue childless;            // the evictable ones
-    std::uint32_t watched = 0;  // all, parents and ghosts included
+    Queue childless;            // the evictable objects
+    std::uint32_t watched = 0;  // all objects, parents and ghosts included
   };
   static constexpr std::size_t kGroups = Reuse::kClasses * Ages::kMaxBuckets;
 
@@ -63,15 +65,15 @@ class PrefixPolicy final : public EvictionPolicy {
 
   Family family_;
   Ghosts ghosts_;
-  std::unordered_map<EntryId, std::uint64_t> sampled_;  // key hashes of residents to remember
+  std::unordered_map<EntryId, std::uint64_t> sampled_;  // key hashes of sampled residents
   Ages ages_;
   Reuse reuse_;
   Reuse::Worth worth_{};
   std::vector<Group> groups_;
   Queue soft_pinned_;
-  std::vector<std::uint16_t> rank_;   // per group, 0 is to go first
-  std::vector<std::uint16_t> order_;  // per rank, its group
-  std::bitset<kGroups> occupied_;     // per rank
+  std::vector<std::uint16_t> rank_;   // by group, 0 goes first
+  std::vector<std::uint16_t> order_;  // by rank: the group
+  std::bitset<kGroups> occupied_;     // by rank
   std::uint32_t epoch_accesses_;
   std::uint32_t accesses_left_;
   std::uint32_t epoch_number_ = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a doubly linked queue of entry ids whose links lie in somebody else's array.
-// Threads: one, that of the policy.
-// Owns: its two ends. Links: a callable that gives, for an id, a reference to something with
-// EntryId members `older` and `newer`.
+// What it is: a doubly linked queue of entry ids with links in another owner's array. Links is a
+//   callable that returns, for an id, a reference with EntryId members `older` and `newer`.
+// Threads: the policy's thread.
+// Owns: the two ends.
 // Trusts: its caller: an id is in at most one queue of the same links.
 #pragma once
 
@@ -41,7 +41,7 @@ struct Queue {
     (newer == kNoEntry ? newest : links(newer).older) = older;
   }
 
-  // Puts all of `ahead` before our oldest and empties it.
+  // Puts all ids of `ahead` before the oldest id and empties `ahead`.
   template <typename Links>
   void take_as_oldest(Links&& links, Queue& ahead) {
     if (ahead.empty()) return;

@@ -6,11 +6,12 @@
 namespace mc::agent {
 namespace {
 
-// A stretch of bands that is best waited through as a whole, seen from an object that enters it.
+// A stretch of bands that is best waited through as a whole, seen from an object that enters
+// the stretch.
 struct Stretch {
   float uses = 0;    // expected by its end
-  float epochs = 0;  // expected time until the use, or its end
-  float left = 1;    // chance to come out of it unused
+  float epochs = 0;  // expected time until the use or the end
+  float left = 1;    // chance to leave the stretch unused
 
   [[nodiscard]] float worth() const { return uses / epochs; }
   void append(const Stretch& next) {
@@ -35,8 +36,8 @@ void Reuse::shift_octave() {
   }
 }
 
-// A band nobody reached yet inherits the chance of the one before: bands being equal parts of an
-// octave, that is a chance per epoch that falls as one over the age.
+// A band without data inherits the chance of the previous band. Bands are equal parts of an octave,
+// so the chance per epoch falls as 1 over the age.
 Reuse::Chances Reuse::chances_of_all() const {
   Chances chances{};
   float before = 0.5F;
@@ -51,8 +52,8 @@ Reuse::Chances Reuse::chances_of_all() const {
   return chances;
 }
 
-// From the oldest band back: a band goes together with the stretch after it for as long as that one
-// is worth more, so that waiting through a lull for what follows it counts.
+// From the oldest band back: a band joins the stretch after it as long as that stretch is worth
+// more. A lull therefore counts together with the uses that follow.
 void Reuse::compute_worth(Worth& worth) const {
   const Chances all = chances_of_all();
   for (std::size_t klass = 0; klass < kClasses; ++klass) {

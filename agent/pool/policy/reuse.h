@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the pool has seen of reuse, and what follows for the worth of keeping an object.
-// Threads: one, that of the policy.
-// Owns: for each class of objects and band of age, how many reached that age and how many of those
-// were used again at it.
+// What it is: the reuse that the pool has seen, and the resulting worth of keeping an object.
+// Threads: the policy's thread.
+// Owns: for each class and band of age, the number of objects that reached that age and the number
+//   of objects used again at that age.
 // Trusts: its caller.
 #pragma once
 
@@ -23,18 +23,19 @@ class Reuse {
     cells_[klass][band].reached += static_cast<float>(count);
   }
   void reused(std::size_t klass, std::size_t band) { cells_[klass][band].reused += 1; }
-  // Nobody watches the object any longer; it counts as seen for half of the band.
+  // The object is no longer watched, and counts as seen for half of the band.
   void lost(std::size_t klass, std::size_t band) {
     float& count = cells_[klass][band].reached;
     count = count > 0.5F ? count - 0.5F : 0;
   }
   void halve();
-  // The epoch has doubled in length: what was seen at an age now belongs to half of it.
+  // The epoch has doubled in length: counts of an age now belong to half of that age.
   void shift_octave();
 
-  // For each class and band, the uses per epoch that keeping an object of that age earns if it is
-  // kept for the best length of time (J. C. Gittins, "Bandit processes and dynamic allocation
-  // indices", J. R. Stat. Soc. B 41(2), 1979). Objects are worth keeping in the order of it.
+  // For each class and band, the uses per epoch that keeping an object of that age earns if the
+  // object is kept for the best length of time (J. C. Gittins, "Bandit processes and dynamic
+  // allocation indices", J. R. Stat. Soc. B 41(2), 1979). The worth gives the order in which
+  // objects are worth keeping.
   using Worth = std::array<std::array<float, Ages::kBands>, kClasses>;
   void compute_worth(Worth& worth) const;
 

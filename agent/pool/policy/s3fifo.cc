@@ -6,14 +6,14 @@
 namespace mc::agent {
 namespace {
 
-// An object's mark: uses up to three, whether it is in main, its pin.
+// An object's mark: uses up to three, the main-queue bit, the pin.
 constexpr std::uint16_t kUsesMask = 3;
 constexpr std::uint16_t kInMain = 4;
 constexpr unsigned kPinShift = 3;
 constexpr std::uint16_t kMarkMask = 31;
 
 constexpr std::size_t kSmallShare = 10;  // a tenth of the pool, as in the paper
-// Ghosts age by stamps of 16 bits: one stamp for this share of the table.
+// Ghosts age by stamps of 16 bits: a new stamp comes after this fraction of the table.
 constexpr std::size_t kStampsPerTable = 1024;
 
 PinLevel pin_of(std::uint16_t mark) { return static_cast<PinLevel>((mark >> kPinShift) & 3U); }
@@ -60,7 +60,7 @@ EntryId S3FifoPolicy::evict() {
   EntryId victim = small_is_full ? from_small() : kNoEntry;
   if (victim == kNoEntry) victim = from_main();
   if (victim == kNoEntry) victim = from_small();
-  if (victim == kNoEntry) victim = from_main();  // what the small queue has just promoted
+  if (victim == kNoEntry) victim = from_main();  // objects that the small queue has just promoted
   if (victim == kNoEntry) victim = soft_pinned_.oldest;
   if (victim == kNoEntry) return victim;
   if ((family_[victim].mark & kInMain) == 0) {
@@ -120,7 +120,7 @@ EntryId S3FifoPolicy::from_small() {
   return kNoEntry;
 }
 
-// Each turn takes one use off, so the turns are paid for by the touches.
+// Each round takes one use off, so the touches pay for the rounds.
 EntryId S3FifoPolicy::from_main() {
   while (!main_.empty()) {
     const EntryId id = main_.oldest;
@@ -133,7 +133,7 @@ EntryId S3FifoPolicy::from_main() {
   return kNoEntry;
 }
 
-// The object used last may be about to get a child: its neighbour goes first.
+// The object used last may get a child soon: its neighbour goes first.
 EntryId S3FifoPolicy::spare_latest(EntryId id) {
   if (id != latest_) return id;
   const EntryId newer = family_[id].newer;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: S3-FIFO over the childless objects: a small queue that new objects must leave by
-// being used, a main queue with reinsertion, and ghosts of what the small queue gave up (J. Yang et
-// al., "FIFO queues are all you need for cache eviction", SOSP 2023). Threads: one; the owner of
-// the pool calls it. Owns: its bookkeeping. Trusts: its caller; ids a reader names are checked
-// against the resident ones.
+// What it is: S3-FIFO over the childless objects: a small queue that new objects leave only by a
+//   use, a main queue with reinsertion, and ghosts of the objects that the small queue evicted (J.
+//   Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
+// Threads: only the owner of the pool.
+// Owns: its bookkeeping.
+// Trusts: its caller; ids from readers are checked against the resident objects.
 #pragma once
 
 #include "agent/pool/policy/family.h"
@@ -38,7 +39,7 @@ class S3FifoPolicy final : public EvictionPolicy {
 
   Family family_;
   Ghosts ghosts_;
-  std::vector<std::uint64_t> key_hashes_;  // per entry
+  std::vector<std::uint64_t> key_hashes_;  // by entry
   Queue small_;
   Queue main_;
   Queue soft_pinned_;

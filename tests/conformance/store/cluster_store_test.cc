@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every cluster store promises: values, revisions, compare-and-set, leases, lists.
+// The promises of every cluster store: values, revisions, compare-and-set, leases, lists.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -262,7 +262,7 @@ TEST_P(ClusterStoreTest, ALeaseThatIsNotKeptAliveTakesItsKeysAlong) {
   MC_NEEDS(store, leases);
   const auto lease = store->grant_lease(metadata::kMinLeaseTtlMs, soon());
   ASSERT_TRUE(lease.has_value());
-  // The lease may have ended before, on a busy machine: then the put says so.
+  // On a busy machine the lease may have ended before; then the put reports so.
   const auto put = store->put("a", "1", lease->id, soon());
   EXPECT_EQ(put ? MC_NOT_FOUND : put.error().code(), MC_NOT_FOUND);
   until_holds([&] { return code_of_get(*store, "a") == MC_NOT_FOUND; });
@@ -341,7 +341,7 @@ TEST_P(ClusterStoreTest, CallsEndWhileTheServerIsGoneAndWorkWhenItIsBack) {
   const auto put = store->put("b", "1", kNoLease, soon());
   ASSERT_TRUE(put.has_value()) << put.error().to_string();
   EXPECT_EQ(store->get("b", soon())->value, "1");
-  // What was acknowledged is still there, where the server keeps anything at all.
+  // Acknowledged values still exist, if the server keeps values at all.
   if (GetParam() != Backend::kHttp) {
     EXPECT_EQ(store->get("a", soon())->value, "1");
   }
@@ -378,7 +378,7 @@ TEST_P(ClusterStoreTest, CallsEndWhileTheServerHangs) {
   ASSERT_FALSE(get.has_value() || put.has_value() || fresh.has_value());
   EXPECT_EQ(put.error().code(), metadata::kOutcomeUnknown) << put.error().to_string();
   EXPECT_TRUE(store->put("a", "3", kNoLease, soon()).has_value());
-  // Its outcome being unknown, the put without an answer may land even after this one.
+  // The outcome of the unanswered put is unknown: it may land even after this put.
   const std::string last = store->get("a", soon())->value;
   EXPECT_TRUE(last == "3" || last == "2") << last;
 }

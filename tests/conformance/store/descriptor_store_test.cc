@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One suite for every descriptor store, then what is special to the keeper and to systemd.
+// One suite for every descriptor store, then tests for the keeper and for systemd.
 #include "agent/keeper/descriptor_store.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ Status put_text(DescriptorStore& store, const std::string& name, std::string_vie
   return store.put(name, fd.get());
 }
 
-// A fresh directory and what it takes to make one store after another in it.
+// A fresh directory and the means to make several stores in it, one after another.
 class Place {
  public:
   Place() {
@@ -73,7 +73,7 @@ class Place {
   }
   virtual ~Place() { std::filesystem::remove_all(dir_); }
   virtual Result<std::unique_ptr<DescriptorStore>> open() = 0;
-  // Whether the next store finds what this one was given.
+  // True if the next store finds the descriptors of this store.
   virtual bool keeps() const = 0;
   const std::string& dir() const { return dir_; }
 
@@ -116,7 +116,7 @@ class KeeperPlace final : public Place {
     return pid;
   }
 
-  // Reaps a keeper this place spawned and returns its exit code, or -1 if a signal ended it.
+  // Reaps a keeper of this place and returns its exit code, or -1 if a signal ended it.
   int wait_for_end(pid_t pid) {
     int status = 0;
     const pid_t ended = ::waitpid(pid, &status, 0);
@@ -133,8 +133,8 @@ class KeeperPlace final : public Place {
   std::vector<pid_t> keepers_;
 };
 
-// The service manager's side: reads the notify socket and hands the kept descriptors to the next
-// store from number 3 on, as an agent finds them after exec.
+// The service manager's side: reads the notify socket and passes the kept descriptors to the next
+// store from number 3 on, as after exec.
 class SystemdPlace final : public Place {
  public:
   SystemdPlace() {
@@ -178,7 +178,7 @@ class SystemdPlace final : public Place {
     ::setenv("LISTEN_FDNAMES", names.c_str(), 1);
   }
 
-  // What arrived since the last call.
+  // Messages since the last call.
   std::vector<std::string> read_notifications() {
     std::vector<std::string> texts;
     for (;;) {
@@ -196,7 +196,7 @@ class SystemdPlace final : public Place {
   static constexpr int kPassed = 16;
   static constexpr int kHigh = 64;
 
-  // Moves a descriptor out of the way of those to be passed.
+  // Moves a descriptor away from the numbers that will be passed.
   static int lift(int fd) {
     const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kHigh);
     if (high >= 0) ::close(fd);
@@ -462,7 +462,7 @@ TEST_F(KeeperTest, AKeeperThatCannotStartIsAnError) {
 TEST_F(KeeperTest, TheProcessHasItsNameItsPidFileAndNothingOfItsParent) {
   const Fd inherited(file_of("secret"));
   auto store = open();
-  ASSERT_TRUE(store->take_all());  // answered: its start is over
+  ASSERT_TRUE(store->take_all());  // the answer shows that the start is over
   const std::string pid = std::to_string(place_.keeper());
   std::string text;
   std::ifstream(place_.dir() + "/keeper.pid") >> text;
@@ -495,7 +495,7 @@ TEST_F(KeeperTest, DescriptorsAreCounted) {
   const bool has_room = limit.rlim_max > kMaxKeptDescriptors + 100;
   EXPECT_TRUE(has_room ? kept == kMaxKeptDescriptors : kept < kMaxKeptDescriptors) << kept;
   EXPECT_EQ(store->put("one-more", fd.get()).code(), MC_QUOTA_EXCEEDED);
-  EXPECT_TRUE(store->put("n0", fd.get()).ok());  // a name that is there needs no room
+  EXPECT_TRUE(store->put("n0", fd.get()).ok());  // an existing name needs no room
   EXPECT_TRUE(store->drop("n1").ok());
   EXPECT_TRUE(store->put("one-more", fd.get()).ok());
   store.reset();
@@ -521,14 +521,14 @@ TEST_F(KeeperTest, AnOwnerThatMayNotOpenAllOfThemGetsAnErrorAndTheKeeperLives) {
   EXPECT_EQ(texts_of(open()->take_all()).size(), 100u);
 }
 
-// A connection that does as it likes.
+// A connection of a misbehaving client.
 class HostileAgentTest : public KeeperTest {
  protected:
   void SetUp() override {
     store_ = open();
     EXPECT_TRUE(put_text(*store_, "a", "1").ok());
   }
-  // The keeper closes this connection and goes on serving the other.
+  // The keeper closes this connection and continues to serve the other.
   void expect_closed(const KeeperFrame& frame, std::size_t bytes, const std::vector<int>& fds) {
     auto agent = connect_unix(place_.socket_path(), kWatchdogNs);
     ASSERT_TRUE(agent);
@@ -580,7 +580,7 @@ TEST_F(HostileAgentTest, AnotherUserIsTurnedAway) {
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(10);
     auto agent = connect_unix(place_.socket_path(), kWatchdogNs);
     if (!agent) ::_exit(11);
-    // The keeper may have closed already; then the send fails, which is as good.
+    // The keeper may have closed the connection already; then the send fails, which also passes.
     (void)send_message(agent->get(), std::as_bytes(std::span(&take, 1))).ok();
     if (!wait_readable(agent->get(), kWatchdogNs)) ::_exit(12);
     const auto answer = receive_message(agent->get(), 4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is particular to the cluster store in etcd: users, TLS, several endpoints, whole seconds.
+// Special cases of the cluster store in etcd: users, TLS, several endpoints, whole seconds.
 #include "conformance/store/store_fixture.h"
 #include "metadata/store/etcd/base64.h"
 #include "metadata/store/http/http_client.h"
@@ -17,7 +17,7 @@ mc_status code_of_put(const std::string& url) {
   return put.error().code();
 }
 
-// With root (hunter2) and a user mc (hunter2) who may use what lies below mc/test/ alone.
+// With root (hunter2) and a user mc (hunter2) who may only use keys below mc/test/.
 void demand_logins(const std::string& base) {
   metadata::HttpClient client{{}};
   const auto ask = [&](const std::string& path, const std::string& body) {
@@ -53,7 +53,7 @@ TEST(EtcdStore, LogsInAsAUserAndAgainWhenItsTokenIsStale) {
   EXPECT_EQ(code_of_put("etcd://nobody:hunter2@" + server.host()), MC_PERMISSION_DENIED);
   const auto elsewhere = open_store(url, "other")->put("a", "1", kNoLease, soon());
   EXPECT_EQ(elsewhere.error().code(), MC_PERMISSION_DENIED) << elsewhere.error().to_string();
-  // Tokens do not outlive the server that gave them.
+  // A token does not outlive the server that issued it.
   server.kill_hard();
   server.start();
   ASSERT_TRUE(store->put("a", "2", kNoLease, soon()).has_value());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Leadership by a cluster store: one leader at a time, each with an epoch above all before it.
+// Leadership by a cluster store: a single leader at a time, each with an epoch above all
+// earlier epochs.
 #include "metadata/store/leader_lock.h"
 
 #include <atomic>
@@ -56,7 +57,7 @@ TEST_P(LeaderLockTest, EachShareHasALeaderOfItsOwn) {
   EXPECT_FALSE(*other.campaign(soon()));
   EXPECT_EQ(metadata::find_leader(*store, soon())->value, "zero:1");
   EXPECT_EQ(metadata::find_leader(*store, soon(), 3)->value, "three:1");
-  // One question tells of all.
+  // A single list covers the leaders of all partitions.
   const auto all = store->list(metadata::kLeaderKey, soon());
   ASSERT_TRUE(all.has_value());
   ASSERT_EQ(all->entries.size(), 2u);
@@ -75,7 +76,8 @@ TEST_P(LeaderLockTest, ALeaderThatFallsSilentIsFollowedByAnother) {
   const Revision before = one.epoch();
   until_holds([&] {
     const auto won = two.campaign(soon());
-    // Never both: the old one knows by its own clock before the store lets the new one in.
+    // Never two leaders: by its own clock, the old leader stops before the store admits the
+    // new leader.
     EXPECT_FALSE(won && *won && one.leads());
     return won && *won;
   });

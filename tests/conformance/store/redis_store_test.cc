@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is particular to the cluster store in Redis: logins, TLS, replicas, sentinels, lost data.
+// Special cases of the cluster store in Redis: logins, TLS, replicas, sentinels, lost data.
 #include <fstream>
 
 #include "conformance/store/store_fixture.h"
@@ -10,7 +10,7 @@ namespace {
 
 using metadata::kNoLease;
 
-// What shall succeed has as long as a loaded machine needs for it.
+// Deadline of calls that must succeed, long enough for a loaded machine.
 mc_status code_of_put(const std::string& url, std::uint64_t deadline_ns = at_once()) {
   const auto put = open_store(url)->put("a", "1", kNoLease, deadline_ns);
   if (put) return MC_OK;
@@ -24,7 +24,7 @@ std::string config_value(int port, const std::string& section, const std::string
   return at == std::string::npos ? "" : text.substr(at, text.find('\r', at) - at);
 }
 
-// A replica that holds all its master has.
+// A replica that holds all data of its master.
 void make_replica(const StoreServer& replica, const StoreServer& master) {
   redis_cli(replica.port(), {"replicaof", "127.0.0.1", std::to_string(master.port())});
   until_holds([&] {
@@ -42,7 +42,7 @@ TEST(RedisStore, WantsThePasswordOfTheServer) {
   EXPECT_EQ(code_of_put("redis://:hunter2@" + open.host()), MC_PERMISSION_DENIED);
 }
 
-// The commands and keys that metadata/README.md names are enough.
+// The commands and keys in metadata/README.md are sufficient.
 TEST(RedisStore, WorksAsAUserWithTheRightsOfTheReadmeAndNoMore) {
   const StoreServer server(redis_command());
   std::vector<std::string> rule = {"acl", "setuser", "mc", "on", ">hunter2", "~mc/test/*"};
@@ -103,7 +103,7 @@ TEST(RedisStore, SpeaksTlsWithCertificatesOnBothSides) {
   const auto watch = store->watch("", store->list("", soon())->revision, told.callback());
   ASSERT_TRUE(store->put("b", "1", kNoLease, soon()).has_value());
   told.wait_for_put("b", "1");
-  // The server is not who it should be; this side is not; nothing is encrypted.
+  // An unknown authority, a wrong server name, a missing client certificate, and no encryption.
   EXPECT_EQ(code_of_put("rediss://" + server.host() + "?ca=" + theirs.ca + us),
             MC_PERMISSION_DENIED);
   EXPECT_EQ(code_of_put(url + "&server_name=elsewhere.example"), MC_PERMISSION_DENIED);
@@ -132,7 +132,7 @@ TEST(RedisStore, FindsTheOneOfAReplicaSetThatTakesWrites) {
   Told told;
   const auto watch = store->watch("", *first, told.callback());
   until_holds([&] { return redis_cli(one.port(), {"exists", "mc/test/entry/a"}) == "1\n"; });
-  // The roles change hands while connections to both are open.
+  // The roles change while connections to both servers are open.
   redis_cli(one.port(), {"replicaof", "no", "one"});
   make_replica(two, one);
   const auto second = store->put("a", "2", kNoLease, soon());
@@ -164,7 +164,7 @@ TEST(RedisStore, FollowsItsSentinelsThroughAFailover) {
         << " 1\nsentinel down-after-milliseconds mine 500\nsentinel failover-timeout mine 2000\n";
     return std::vector<std::string>{"redis-sentinel", home + "/sentinel.conf"};
   });
-  // The one before it is not there: the next is asked.
+  // The first server is down, so the client asks the next server.
   const auto store = open_store("redis://127.0.0.1:" + std::to_string(free_port()) + "," +
                                 sentinel.host() + "?sentinel=mine");
   const auto first = store->put("a", "1", kNoLease, soon());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the ground of the cluster stores' suite: a server of the wanted kind, stores opened
-// on
-//   it, and what a watch told, to wait for.
-// Threads: the test's thread, unless a member says otherwise. Owns: server and stores.
+// What it is: the fixture of the cluster stores' suite: a server of the wanted kind, stores opened
+//   on that server, and the events of a watch.
+// Threads: the test's thread, unless a member says otherwise.
+// Owns: server and stores.
 // Trusts: nothing that a test asserts; a watchdog ends a test that waits for ever.
 #pragma once
 
@@ -25,19 +25,19 @@ namespace mc::conformance {
 enum class Backend { kMemory, kRedis, kEtcd, kHttp };
 std::string backend_name(const testing::TestParamInfo<Backend>& info);
 
-// Deadlines of calls that are to succeed, and of those that are to fail.
+// Deadlines of calls that must succeed, and of calls that must fail.
 std::uint64_t soon();
 std::uint64_t at_once();
 
-// Opens a store; fails the test when the URL is refused.
+// Opens a store; fails the test if the URL is refused.
 std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
                                                    const std::string& cluster = "test");
 
-// What a watch told. Any thread.
+// Adds an event of a watch. Any thread.
 class Told {
  public:
   metadata::WatchCallback callback();
-  // Waits, under the watchdog, until an event for which this holds has come.
+  // Waits, under the watchdog, for an event that satisfies the predicate.
   metadata::WatchEvent wait_for(const std::function<bool(const metadata::WatchEvent&)>& wanted);
   metadata::WatchEvent wait_for_put(const std::string& key, const std::string& value);
   metadata::WatchEvent wait_for_remove(const std::string& key);
@@ -64,12 +64,12 @@ class ClusterStoreTest : public testing::TestWithParam<Backend> {
   std::shared_ptr<metadata::MemoryState> memory_;
 };
 
-// Asks until it holds, under the watchdog.
+// Asks repeatedly until the predicate holds, under the watchdog.
 void until_holds(const std::function<bool()>& holds);
 
 }  // namespace mc::conformance
 
-// Names what this kind of store lacks, so that the summary of skipped tests shows it.
+// Names the missing feature of this kind of store, so that the summary of skipped tests shows it.
 #define MC_NEEDS(store, capability)        \
   if (!(store)->capabilities().capability) \
   GTEST_SKIP() << "Mooncake's HTTP metadata protocol has no " #capability

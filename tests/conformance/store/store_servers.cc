@@ -77,7 +77,7 @@ int free_port() {
 }
 
 StoreServer::StoreServer(Command command) : command_(std::move(command)) {
-  // Somebody may take the port between the question and the start.
+  // Another process may take the port between the question and the start.
   for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
     port_ = free_port();
     if (try_start()) return;
@@ -125,7 +125,7 @@ void StoreServer::kill_hard() {
 
 void StoreServer::pause(bool paused) {
   ::kill(pid_, paused ? SIGSTOP : SIGCONT);
-  // Its threads stop one after the other: until then it may answer.
+  // The server's threads stop one after the other, and may still answer until then.
   ::waitpid(pid_, nullptr, paused ? WUNTRACED : WCONTINUED);
 }
 
@@ -163,7 +163,7 @@ StoreServer::Command etcd_command(std::vector<std::string> more, bool tls) {
   return [more, tls, peer_port](const std::string& directory, int port) {
     const std::string client = (tls ? "https" : "http") + ("://127.0.0.1:" + std::to_string(port));
     const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port);
-    // Short elections: a lease lasts at least one and a half of them.
+    // Short elections: a lease lasts at least one and a half elections.
     std::vector<std::string> words = {"etcd",
                                       "--data-dir=" + directory + "/data",
                                       "--listen-client-urls=" + client,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the servers that the cluster stores are tested with: a real redis-server, a real etcd
-//   and a small server of Mooncake's metadata protocol, on free loopback ports, in directories of
-//   their own, which end with the test.
-// Threads: the test's thread. Owns: processes and directories.
+// What it is: the servers for the tests of the cluster stores: a real redis-server, a real etcd and
+//   a small server of Mooncake's metadata protocol. The servers run on free loopback ports, in
+//   their own directories, and end with the test.
+// Threads: the test's thread.
+// Owns: processes and directories.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +25,7 @@ class TempDirectory {
   TempDirectory& operator=(const TempDirectory&) = delete;
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
-  // Writes it first.
+  // Writes a file with this text and returns its path.
   std::string file(const std::string& name, const std::string& text) const;
 
  private:
@@ -35,14 +36,14 @@ int free_port();
 
 class StoreServer {
  public:
-  // The command line for a port (and a second one, for etcd's peers). Starts it.
+  // The command line for a port (and a second port, for etcd's peers). Starts the server.
   using Command = std::function<std::vector<std::string>(const std::string& directory, int port)>;
   explicit StoreServer(Command command);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  // Returns when it accepts connections; the same port and directory as before.
+  // Returns when the server accepts connections; the port and the directory are as before.
   void start();
   void kill_hard();
   void pause(bool paused);
@@ -60,12 +61,12 @@ class StoreServer {
   pid_t pid_ = 0;
 };
 
-// What every command keeps: nothing acknowledged is lost by a kill.
+// Settings under which a kill loses no acknowledged write.
 StoreServer::Command redis_command(std::vector<std::string> more = {});
 StoreServer::Command etcd_command(std::vector<std::string> more = {}, bool tls = false);
 StoreServer::Command metadata_command();
 
-// A certificate authority and a certificate for 127.0.0.1 and localhost made by it, as PEM files.
+// A certificate authority and its certificate for 127.0.0.1 and localhost, as PEM files.
 struct Certificates {
   explicit Certificates(const TempDirectory& directory);
   std::string ca;
@@ -73,7 +74,7 @@ struct Certificates {
   std::string key;
 };
 
-// Runs a program to its end and gives what it printed; fails the test if it fails.
+// Runs a program to its end and returns its output; fails the test if the program fails.
 std::string run_program(const std::vector<std::string>& words);
 std::string redis_cli(int port, std::vector<std::string> words);
 

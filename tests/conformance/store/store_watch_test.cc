@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a watch of a cluster store promises: every change, in order, across restarts of the server,
+// The promise of a cluster store's watch: every change, in order, across restarts of the server,
 // or kRelist.
 #include <atomic>
 
@@ -104,7 +104,7 @@ TEST_P(StoreWatchTest, APositionThatTheStoreNeverHadMeansRelist) {
 TEST_P(StoreWatchTest, APositionThatIsForgottenMeansRelist) {
   const auto store = open();
   const Revision start = now_of(*store);
-  // More than a log keeps; etcd keeps all until it is told to forget.
+  // More changes than a log keeps; etcd keeps all changes until a compaction.
   const int changes = GetParam() == Backend::kEtcd ? 3 : 4200;
   for (int i = 0; i < changes; ++i) {
     ASSERT_TRUE(store->put("a", std::to_string(i), kNoLease, soon()).has_value());
