@@ -9,8 +9,8 @@
     client.view("key").numpy()             # in place: read-only, pinned while referenced
 
 Sizes are bytes, times are seconds (float). Keys are str (stored as UTF-8) or bytes, 1 to 1,024
-bytes. Every error is an McError with `status`, `remedy` and `retry`. Calls are safe from any
-thread and let other threads run while they wait or copy more than 8 KiB.
+bytes. Every error is an McError with `status`, `remedy` and `retry`. Any thread may call. A
+call that waits or copies more than 8 KiB lets other threads run.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ atexit.register(_native.on_interpreter_exit)
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: it links what the pool alone does not need.
+    # Loaded at first use: the engine links libraries that the pool does not need.
     if name != "TransferEngine":
         raise AttributeError(f"module 'mckv' has no attribute {name!r}")
     from mckv import _transfer
@@ -119,9 +119,9 @@ def __getattr__(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Stat:
-    """What the pool knows of an object. length: bytes; pin_left: seconds of a soft pin.
+    """Facts about an object. length: bytes; pin_left: seconds left of a soft pin.
 
-    Of an object that only other hosts hold, the length; all else is 0, extent_count too.
+    If only other hosts hold the object, every field except length is 0.
     """
 
     length: int
@@ -140,10 +140,10 @@ class Client(_native.Client):
     agent: None for this host's agent ($MC_AGENT, else /run/mc/agent.sock, else
     /dev/shm/mc-UID/agent.sock); the path of an agent's socket; or "embedded": a pool of this
     process alone that ends with it.
-    namespace: whose objects (default "default"). label: shown by `mcctl status`.
-    timeout: seconds, default deadline of calls and of the wait for the agent here (5).
+    namespace: the namespace of the objects ("default"). label: shown by `mcctl status`.
+    timeout: seconds; the default deadline of calls and of the wait for the agent (5).
     staging_bytes: session memory for alloc() and isolated namespaces (0: 64 MiB at first use).
-    channel_count: threads that use the client at once without waiting for one another (0: 16).
+    channel_count: threads that use the client at once without waiting for each other (0: 16).
     config: only with "embedded", options of mc-agent: {"pool_bytes": "1GiB"}.
 
     Raises AgentUnavailableError, AccessDeniedError, NoSuchNamespaceError, VersionMismatchError,
@@ -184,14 +184,14 @@ class Client(_native.Client):
         return AsyncClient(self)
 
     def stat(self, key: str | bytes) -> Stat:
-        """What the pool knows of the object. Raises NotFoundError."""
+        """Facts about the object. Raises NotFoundError."""
         (found,) = self.stat_batch((key,))
         if found is None:
             raise NotFoundError(_native.status_text(Status.NOT_FOUND))
         return found
 
     def stat_batch(self, keys: Iterable[str | bytes]) -> list[Stat | None]:
-        """stat() of many; None for a miss."""
+        """stat() of many keys; None for a miss."""
         return [
             None
             if one is None
@@ -200,21 +200,21 @@ class Client(_native.Client):
         ]
 
     def ask(self, question: Mapping[str, object], timeout: float | None = None) -> dict[str, Any]:
-        """Asks the agent what mcctl asks it: {"verb": "status"}, "segments", "ls", "resize", ...
+        """Sends the agent an administrative request: {"verb": "status"}, "segments", "ls", ...
 
-        libmc/client/admin.h lists questions and answers. A refusal raises.
+        libmc/client/admin.h lists requests and answers. A refusal raises.
         """
         answer = json.loads(self.ask_text(json.dumps(question), timeout))
         assert isinstance(answer, dict)
         return answer
 
     def keys(self, prefix: str | bytes = b"", *, namespace: str = "default") -> Iterator[bytes]:
-        """The keys of the namespace that start with prefix, in no order; asks the agent in pages.
+        """The keys of the namespace that start with prefix, unordered; reads pages from the agent.
 
-        Objects put or removed meanwhile may be among them or not.
+        A key that is put or removed meanwhile may be missing or present.
         """
         start = prefix.encode() if isinstance(prefix, str) else prefix
-        # Only its plain beginning can be said in JSON; the rest is looked at here.
+        # JSON can carry only the ASCII start of the prefix; this loop compares the rest.
         plain = start.split(b"%")[0].decode("ascii", "ignore") if start.isascii() else ""
         cursor = 0
         while True:
@@ -247,7 +247,7 @@ class Client(_native.Client):
         """Stores a numpy array, torch tensor or other DLPack tensor with its dtype and shape.
 
         In host memory, at most 8 dimensions; one whose elements are not in order is copied first.
-        With tp_size > 1 it is this rank's shard of a tensor: each rank puts its own under one key
+        With tp_size > 1 the tensor is this rank's shard: each rank puts a shard under the same key
         (or see put_sharded()). Other arguments and errors: put(); UnsupportedError for a dtype or
         device that cannot be stored.
         """
@@ -267,9 +267,10 @@ class Client(_native.Client):
     def put_sharded(
         self, key: str | bytes, tensor: Any, *, tp_size: int, dim: int = 0, upsert: bool = False
     ) -> None:
-        """Cuts a whole tensor along dim as torch.chunk() does and stores the shards at once.
+        """Cuts a whole tensor along dim like torch.chunk() and stores all shards.
 
-        All or none becomes visible (a group). Read one with get_tensor(tp_rank=, tp_size=).
+        All shards become visible together, or none (a group). get_tensor(tp_rank=, tp_size=)
+        reads one shard.
         """
         with self.group() as group:
             for rank in range(tp_size):
@@ -291,10 +292,10 @@ class Client(_native.Client):
         tp_rank: int = 0,
         tp_size: int = 1,
     ) -> Any:
-        """The tensor as numpy array or torch tensor (like="torch"), with dtype and shape as put.
+        """The tensor as numpy array or torch tensor (like="torch") of the stored dtype and shape.
 
-        Without copy it is a read-only view of the pool, pinned while referenced. Raises
-        NotFoundError, CorruptError (no tensor is stored here), UnsupportedError.
+        With copy=False, a read-only view of the pool, pinned while referenced. Raises
+        NotFoundError, CorruptError (the object is no tensor), UnsupportedError.
         """
         view = self.view(_tensors.shard_key(key, tp_rank, tp_size))
         return _tensors.of_view(view, like, copy)
@@ -318,7 +319,7 @@ class Client(_native.Client):
 
 
 def _as_buffer(data: Any) -> Any:
-    """A torch tensor's memory with the buffer protocol; anything else as it is."""
+    """A torch tensor's memory as a buffer; any other object unchanged."""
     if hasattr(data, "contiguous"):
         import torch
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A view's bytes as numpy arrays and torch tensors, without a copy and without a way to write."""
+"""A view's bytes as read-only numpy arrays and torch tensors, without a copy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_torch(view: View | memoryview, dtype: Any, shape: Sequence[int] | None) -
     import torch
 
     with warnings.catch_warnings():
-        # torch has no read-only tensors and says so; ours refuse to be written.
+        # torch warns about read-only memory; ReadOnlyTensor refuses writes, so the warning is void.
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
         flat = torch.frombuffer(view, dtype=torch.uint8 if dtype is None else dtype)
     return _shaped(flat, shape).as_subclass(_read_only_tensor())
@@ -36,7 +36,7 @@ def as_torch(view: View | memoryview, dtype: Any, shape: Sequence[int] | None) -
 
 @functools.cache
 def _read_only_tensor() -> type:
-    """A torch.Tensor whose operations never write to its own memory: those that would, raise."""
+    """A torch.Tensor that raises on every operation that would write to the tensor's memory."""
     import torch
     from torch.utils._pytree import tree_leaves, tree_map
 
@@ -62,7 +62,7 @@ def _read_only_tensor() -> type:
                 }
 
                 def seal(made: Any) -> Any:
-                    """What lies in the pool stays read-only; what is new is an ordinary tensor."""
+                    """A result over pool memory stays read-only; a new result is a plain tensor."""
                     if isinstance(made, torch.Tensor):
                         return (
                             made.as_subclass(ReadOnlyTensor)

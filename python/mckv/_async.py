@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The asyncio forms: one completion queue, one descriptor in the loop, a future a request."""
+"""The asyncio client: one completion queue, one descriptor in the loop, one future per request."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class AsyncClient:
         async with client.asyncio() as pool:
             await pool.put("key", value)
 
-    Cancelling the task that awaits a call cancels the request: afterwards a put is whole or
-    absent. A submission copies or pins what it needs, so a put's value may be reused at once; a
-    get's buffer is written until its call returns, cancelled or not. Errors are those of Client.
+    Cancelling the task that awaits a call cancels the request; a put is then whole or
+    absent. A submission copies or pins its data, so the caller may reuse a put's value at once; a
+    get writes its buffer until the call returns, cancelled or not. Errors are those of Client.
     """
 
     def __init__(self, client: Client) -> None:
@@ -39,7 +39,7 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._queue: _native.Queue | None = _native.Queue(client)
         self._fd = self._queue.fd()
-        # This thread's channel is made here, so that no local read has to wait for the agent.
+        # Opens this thread's channel now, so that no local read waits for the agent.
         client.exists(b"\0")
         self._futures: dict[int, asyncio.Future[list[int] | None]] = {}
         self._loop.add_reader(self._fd, self._drain)
@@ -51,7 +51,7 @@ class AsyncClient:
         self.close()
 
     def close(self) -> None:
-        """Cancels what is outstanding; awaiting calls raise ClosedError. Twice is fine."""
+        """Cancels all requests; awaiting calls raise ClosedError. A second call has no effect."""
         queue, self._queue = self._queue, None
         if queue is None:
             return
@@ -83,7 +83,7 @@ class AsyncClient:
     async def _wait(self, number: int) -> list[int] | None:
         future: asyncio.Future[list[int] | None] = self._loop.create_future()
         self._futures[number] = future
-        # What was complete at once needs no turn of the loop.
+        # A request that is complete at once needs no turn of the loop.
         self._drain()
         try:
             return await future
@@ -119,12 +119,12 @@ class AsyncClient:
         upsert: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Puts up to 1,024 in one request. Raises the first failure; the others may be stored."""
+        """Puts up to 1,024 objects at once. Raises the first failure; others may be stored."""
         queue = self._live()
         await self._wait(queue.put(keys, values, parent, pin, pin_ttl, upsert, timeout))
 
     async def get(self, key: str | bytes, default: Any = ...) -> Any:
-        """Client.get(); default: what a miss gives instead of NotFoundError."""
+        """Client.get(); default: the result of a miss, instead of NotFoundError."""
         while True:
             found = self._client.stat_tuples((key,))[0]
             if found is None:
@@ -139,11 +139,11 @@ class AsyncClient:
                     raise
                 return default
             except BufferTooSmallError:
-                continue  # it was replaced by a longer one meanwhile
+                continue  # a longer object has replaced this object meanwhile
             return bytes(memoryview(buffer)[:copied])
 
     async def get_into(self, key: str | bytes, buffer: Any) -> int:
-        """Client.get_into() of the whole object; bytes copied."""
+        """Client.get_into() of the whole object; returns the number of bytes."""
         (length,) = await self.get_into_batch((key,), (buffer,))
         if length < 0:
             raise _error(-length)
@@ -152,7 +152,7 @@ class AsyncClient:
     async def get_into_batch(
         self, keys: Sequence[str | bytes], buffers: Sequence[Any]
     ) -> list[int]:
-        """Up to 1,024 at once: for each the bytes copied, or minus its Status."""
+        """Up to 1,024 objects: for each the number of bytes copied, or the negative Status."""
         lengths = await self._wait(self._live().get(keys, buffers))
         assert lengths is not None
         return lengths
@@ -166,7 +166,7 @@ class AsyncClient:
         return True
 
     async def exists(self, key: str | bytes) -> bool:
-        """Client.exists(); a local question, answered at once."""
+        """Client.exists(); local, so the answer is immediate."""
         self._live()
         return self._client.exists(key)
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of an engine's blocks, for who knows a prompt's tokens but is not that engine.
+"""Derives the keys of an engine's blocks from a prompt's tokens, outside the engine.
 
 vLLM names a block by a hash of its tokens and of the block before it; MckvConnector's keys are that
-hash after a beginning of the connector's own. A Card has all that this takes. The connector puts
-one beside its blocks, under card_key(model); mckv proxy reads it. A card is foreign bytes: it is
-checked, and its sample, a block that the engine hashed, tells whether hashes made here are equal.
+hash after a prefix that the connector chooses. A key card (Card) has all parameters of the keys.
+The connector puts a key card beside its blocks, under card_key(model); mckv proxy reads the card.
+A card is untrusted: the reader checks the fields, and hashes the card's sample block to check that
+both sides compute equal hashes.
 
 Pure. Hashes: hash((hash of the block before, tokens, None)), the root before the first
 (vllm/v1/core/kv_cache_utils.py, hash_block_tokens), by "sha256" of a pickle or "sha256_cbor".
@@ -25,7 +26,7 @@ _MAX_TOKEN = (1 << 32) - 1
 
 
 def card_key(model: str) -> bytes:
-    """Where the card of the engines that serve model under this name is."""
+    """The key of the card for engines that serve model under this name."""
     return (
         b"mckv.card/" + hashlib.blake2b(model.encode("utf-8", "replace")).hexdigest()[:32].encode()
     )
@@ -36,7 +37,7 @@ def _pickled(before: bytes, tokens: tuple[int, ...]) -> bytes:
 
 
 def _cbor_head(kind: int, value: int) -> bytes:
-    """RFC 8949, 3: the shortest head of a value or of what is so long."""
+    """RFC 8949, section 3: the shortest head for this value or length."""
     if value < 24:
         return bytes((kind << 5 | value,))
     for more, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
@@ -59,8 +60,9 @@ _HASHES: dict[str, Callable[[bytes, tuple[int, ...]], bytes]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """start: of each key; block_tokens: in a block; hash: vLLM's --prefix-caching-hash-algo; root:
-    the hash before the first block; sample: the engine's own hash of sample_tokens() after root."""
+    """start: prefix of each key; block_tokens: tokens in a block; hash: vLLM's
+    --prefix-caching-hash-algo; root: the hash before the first block; sample: the engine's hash of
+    sample_tokens() after root."""
 
     start: bytes
     block_tokens: int
@@ -76,7 +78,7 @@ class Card:
 
     @staticmethod
     def decode(data: bytes) -> Card:
-        """Raises ValueError with what is wrong, also for hashes that cannot be made here."""
+        """Raises ValueError with the reason, also for an unsupported hash."""
         if len(data) > MAX_CARD_BYTES:
             raise ValueError("a card has at most 4,096 bytes")
         try:
@@ -108,7 +110,7 @@ class Card:
         return card
 
     def hashes(self, tokens: Sequence[int], max_blocks: int) -> list[bytes]:
-        """Of whole blocks of tokens, at most so many. Raises ValueError for what is no token."""
+        """Hashes of at most `most` whole blocks. Raises ValueError for an invalid token."""
         size, written, last, made = self.block_tokens, _HASHES[self.hash], self.root, []
         for at in range(0, min(len(tokens) // size, max_blocks) * size, size):
             block = tuple(tokens[at : at + size])
@@ -119,10 +121,10 @@ class Card:
         return made
 
     def key(self, block_hash: bytes) -> str:
-        """Of the block, as mckv._engine_pool.Keys makes it."""
+        """The block's key, equal to the key from mckv._engine_pool.Keys."""
         return self.start.decode() + block_hash.hex()
 
 
 def sample_tokens(block_tokens: int) -> list[int]:
-    """A block whose numbers need one, two and four bytes."""
+    """A block of tokens that need one, two and four bytes."""
     return [(0, 23, 200, 1000, 151_000)[i % 5] + i for i in range(block_tokens)]

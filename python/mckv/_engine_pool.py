@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool as an engine needs it: never the reason why a step fails or waits for long.
+"""The pool for an engine: a step never fails, and never waits long, because of the pool.
 
-A pool that is not there holds nothing and takes nothing. After a failure it is left alone for a
-while, twice as long each time. Owns the client. Any thread may call.
+While the pool is unreachable, every lookup is a miss and no put stores anything. After a failure
+the pool pauses, twice as long after each failure. Owns the client. Any thread may call.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = logging.getLogger("mckv.engines")
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
-# What one object or request is about; all else means that the agent or session is not well.
+# Errors of one object or request. Any other error means that the agent or session is unusable.
 _OF_THE_CALL = (mckv.NotFoundError, mckv.NoSpaceError, mckv.BusyError, mckv.TooLargeError)
 
 
 class Keys:
-    """Names of blocks: PREFIX/FINGERPRINT/HASH. What makes blocks of two engines differ is hashed
-    into the fingerprint."""
+    """Names of blocks: PREFIX/FINGERPRINT/HASH. The fingerprint is a hash of all properties by
+    which blocks of two engines may differ."""
 
     def __init__(self, prefix: str, what: dict[str, Any]) -> None:
         text = json.dumps(what, sort_keys=True, default=str).encode()
@@ -40,7 +40,7 @@ class Keys:
 
 
 class Pool:
-    """Opens the client when it can; methods answer "nothing" while it cannot."""
+    """Opens the client when the agent is there; until then methods report misses."""
 
     def __init__(
         self, agent: str | None, namespace: str | None, label: str, timeout_s: float
@@ -92,12 +92,12 @@ class Pool:
             self._pause_s = 0.0
 
     def leading(self, keys: Sequence[bytes]) -> int:
-        """How many of the keys are there, from the first one on."""
+        """The number of leading keys that the pool holds."""
         found = self.exists(keys) if keys else []
         return found.index(False) if False in found else len(found)
 
     def exists(self, keys: Sequence[bytes]) -> list[bool]:
-        """Which of the keys are there."""
+        """For each key, whether the pool holds the object."""
         client = self._open()
         if client is None:
             return [False] * len(keys)
@@ -108,9 +108,9 @@ class Pool:
             return [False] * len(keys)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any] | None:
-        """The agent's answer (Client.ask), None while the pool is not there.
+        """The agent's answer (Client.ask); None while the pool is unreachable.
 
-        Raises UnsupportedError: what is asked is another kind of agent's.
+        Raises UnsupportedError if this kind of agent has no such request.
         """
         client = self._open()
         if client is None:
@@ -126,7 +126,7 @@ class Pool:
         return answer
 
     def small(self, key: bytes, most_bytes: int) -> bytes | None:
-        """The object's bytes, None also for one that is longer."""
+        """The object's bytes; None for a miss or a longer object."""
         client = self._open()
         if client is None:
             return None
@@ -140,7 +140,7 @@ class Pool:
             return None
 
     def tell(self, key: bytes, value: bytes, replace: bool) -> bool:
-        """Puts a small object; whether it is there now. replace: also where there is one."""
+        """Puts a small object. True: the pool holds the object. replace: overwrite an object."""
         client = self._open()
         if client is None:
             return False
@@ -152,7 +152,7 @@ class Pool:
             return False
 
     def missing(self, keys: Sequence[bytes]) -> list[bool]:
-        """Which of the keys have to be saved: none of them while the pool is not there."""
+        """The keys to save: none while the pool is unreachable."""
         client = self._open()
         if client is None:
             return [False] * len(keys)
@@ -163,7 +163,7 @@ class Pool:
             return [False] * len(keys)
 
     def views(self, keys: Sequence[bytes]) -> list[Any]:
-        """A pinned view of each, or None."""
+        """A pinned view of each object, or None."""
         client = self._open()
         if client is None:
             return [None] * len(keys)
@@ -181,7 +181,7 @@ class Pool:
         addresses: Sequence[Sequence[int]],
         sizes: Sequence[Sequence[int]],
     ) -> list[bool]:
-        """Copies objects to their addresses, one piece after the other; whether all of it came."""
+        """Copies objects to addresses, piece by piece. True: every object was copied whole."""
         client = self._open()
         if client is None:
             return [False] * len(keys)
@@ -208,7 +208,7 @@ class Pool:
         sizes: Sequence[Sequence[int]],
         parents: Sequence[bytes | None],
     ) -> list[bool]:
-        """Which objects were stored, each gathered from its addresses."""
+        """Stores objects, each gathered from several addresses. For each, whether it was stored."""
         client = self._open()
         if client is None:
             return [False] * len(keys)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statuses of mc.h as Python's exceptions: one class each, with the cause and the remedy."""
+"""Statuses of mc.h as Python exceptions: one class per status, with cause and remedy."""
 
 import enum
 from typing import Final
 
 
 class Status(enum.IntEnum):
-    """What became of one item of a batch, and of any call (mc_status in mc.h)."""
+    """The result of a call, or of one item of a batch (mc_status in mc.h)."""
 
     OK = 0
     INVALID_ARGUMENT = 1
@@ -42,7 +42,7 @@ class Retry(enum.IntEnum):
 
 
 class Pin(enum.IntEnum):
-    """How an object is kept: evicted like any other, only as a last resort, or never."""
+    """When an object may be evicted: as any other, only as a last resort, or never."""
 
     NONE = 0
     SOFT = 1
@@ -59,7 +59,7 @@ RAISE: Final = _Raise()
 
 
 class McError(Exception):
-    """Base of all of mckv's exceptions. str() is the cause; see also remedy, status and retry."""
+    """Base class of mckv's exceptions. str() is the cause; see also remedy, status and retry."""
 
     status: Status = Status.INTERNAL
     remedy: str = "report it, with the agent's log"
@@ -197,11 +197,11 @@ _CLASSES: dict[int, type[McError]] = {int(kind.status): kind for kind in McError
 
 
 def error_for(status: int, text: bytes) -> McError:
-    """The exception for a status other than OK. text: what libmc said, any bytes."""
+    """The exception for a status other than OK. text: libmc's error text, any bytes."""
     return _CLASSES.get(status, InternalError)(text.decode("utf-8", "replace"))
 
 
-# What helps where a peer's engine is meant, not the pool.
+# Remedies for errors of a peer's engine, not of the pool.
 _TRANSFER_REMEDIES: Final = {
     Status.TIMEOUT: "allow a longer timeout; until the batch has ended bytes may still land",
     Status.BUSY: "free batches that ended, close segments or unregister memory; else try again",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that the wheel carries, under their names as console scripts."""
+"""Console scripts for the programs in the wheel."""
 
 import os
 import pathlib

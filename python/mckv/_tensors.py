@@ -12,8 +12,8 @@
     16      8     bytes of elements
     24      8*n   the dimensions
 
-Nothing in it is executed or imported; a header that does not agree with the object's length is
-refused. What is stored in a cache may have been put by anybody: no pickle.
+Reading a header executes and imports nothing. The reader refuses a header that does not match the
+object's length. Any process may have put a stored object, so the format has no pickle.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CODES = {name: code for code, name in _TYPES.items()}
 
 @dataclasses.dataclass(frozen=True)
 class TensorHeader:
-    """What the header of a stored tensor says. dtype: numpy's and torch's name, "bfloat16"."""
+    """The fields of a stored tensor's header. dtype: the name in numpy and torch."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -128,7 +128,7 @@ def header_of(tensor: Any) -> TensorHeader:
 
 
 def contiguous(tensor: Any) -> Any:
-    """The tensor, or a copy of it whose elements lie in order; where it was, host or CUDA."""
+    """The tensor, or a contiguous copy on the same device (host or CUDA)."""
     if hasattr(tensor, "contiguous"):  # torch
         tensor = tensor.detach()
         if tensor.device.type not in ("cpu", "cuda"):
@@ -137,16 +137,16 @@ def contiguous(tensor: Any) -> Any:
     if hasattr(tensor, "__array_interface__"):
         import numpy
 
-        # Of a big-endian array the stored bytes would be read as something else.
+        # A reader would misread the bytes of a big-endian array.
         if tensor.dtype.byteorder == ">":
             tensor = tensor.astype(tensor.dtype.newbyteorder("<"))
-        # As bytes: numpy's buffers know no bfloat16, and a 0-d array stays one.
+        # As bytes, because numpy's buffers have no bfloat16; a 0-d array keeps its shape.
         return numpy.ascontiguousarray(tensor).reshape(-1).view(numpy.uint8)
     return tensor
 
 
 def shard(tensor: Any, dim: int, rank: int, size: int) -> Any:
-    """Part `rank` of `size` of tensor along dim, as torch.chunk() cuts it."""
+    """Part `rank` of `size` of tensor along dim, cut like torch.chunk()."""
     check_shard(rank, size)
     dimensions = len(tensor.shape)
     if not -dimensions <= dim < dimensions:
@@ -167,14 +167,14 @@ def check_shard(rank: int, size: int) -> None:
 
 
 def shard_key(key: str | bytes, rank: int, size: int) -> bytes:
-    """Where the shard of one tensor-parallel rank lies: KEY, "@tp", RANK, "of", SIZE."""
+    """The key of a tensor-parallel rank's shard: KEY, "@tp", RANK, "of", SIZE."""
     check_shard(rank, size)
     name = key.encode() if isinstance(key, str) else key
     return name if size == 1 else b"%b@tp%dof%d" % (name, rank, size)
 
 
 def of_view(view: View, like: str, copy: bool) -> Any:
-    """The tensor that a view's object holds."""
+    """The tensor in a view's object."""
     if view.span_count == 1:
         whole = memoryview(view)
     else:

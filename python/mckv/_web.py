@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mckv's HTTP services share, over aiohttp: bodies, keys, errors as JSON, life until a signal.
+"""The common part of mckv's HTTP services over aiohttp: bodies, keys, JSON errors, shutdown.
 
-Trusts nothing that comes in. A body longer than the application's client_max_size is 413, a reason
-is always said, and no exception's text but our own leaves the process.
+Trusts no request. A body longer than the application's client_max_size gets 413. Every error answer
+has a reason, and only texts of mckv's own exceptions leave the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_KEY_HEADER_BYTES = 1024
 
 
 class Refused(Exception):
-    """An answer other than 2xx, with its reason; headers such as Retry-After."""
+    """An error answer with a reason and headers such as Retry-After."""
 
     def __init__(self, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(reason)
@@ -47,7 +47,7 @@ async def read_json(request: web.Request) -> dict[str, Any]:
 
 
 def check_key(request: web.Request, key: str) -> None:
-    """Raises Refused (401) unless X-API-Key is the key; takes the same time for any wrong one."""
+    """Raises Refused (401) unless X-API-Key is the key. Compares in constant time."""
     given = request.headers.get("X-API-Key", "")[:MAX_KEY_HEADER_BYTES]
     if not hmac.compare_digest(given.encode("utf-8", "replace"), key.encode()):
         raise Refused(401, "X-API-Key is missing or wrong")
@@ -61,7 +61,7 @@ def check_bearer(request: web.Request, key: str) -> None:
 
 
 def errors_as_json(shape: Callable[[int, str], dict[str, Any]]) -> Any:
-    """A middleware: what handlers raise becomes JSON of this shape."""
+    """A middleware that turns the handlers' exceptions into JSON of this shape."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -89,7 +89,7 @@ def errors_as_json(shape: Callable[[int, str], dict[str, Any]]) -> Any:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only processes of this host reach a listener there."""
+    """True if only processes of this host reach a listener at host."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def is_loopback(host: str) -> bool:
 
 
 def stop_event() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT from now on."""
+    """An event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,9 +111,9 @@ def stop_event() -> asyncio.Event:
 
 @contextlib.asynccontextmanager
 async def serving(app: web.Application, host: str, port: int, drain: float = 5.0) -> Any:
-    """Listens inside the block; yields the port (of 0: the one that was given).
+    """Listens inside the block; yields the port (for port 0, the assigned port).
 
-    A handler whose client goes away is cancelled. At the end requests have `drain` seconds left.
+    Cancels a handler if the client disconnects. At the end requests have `drain` seconds left.
     """
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=drain)
     await runner.setup()

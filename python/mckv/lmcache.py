@@ -5,8 +5,8 @@
         "class_name": "MckvConnector", "adapter_params": {"prefix": "lmcache"}}'
 
 LMCache submits, waits for event_fd() to become readable, and drains. One thread copies, between
-LMCache's host arena and the pool, in one copy. Threads: submit from any. Owns the descriptor and
-the thread; buffers are LMCache's and are held until their request is complete.
+LMCache's host arena and the pool, in one copy. Threads: any thread may submit. Owns the descriptor
+and the thread; holds LMCache's buffers until the request is complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from mckv._engine_pool import Keys, Pool
 
-# id, whether it worked, why not, and for each key whether it is there, was read or is gone
+# id, success, reason, and for each key whether the object exists, was read or was removed
 Completion = tuple[int, bool, str, list[bool] | None]
 
 
@@ -48,7 +48,7 @@ class MckvConnector:
         self._thread.start()
 
     def event_fd(self) -> int:
-        """Readable when something is complete."""
+        """Readable when a request is complete."""
         return self._fd
 
     def submit_batch_get(self, keys: Sequence[str], buffers: Sequence[memoryview]) -> int:
@@ -58,7 +58,7 @@ class MckvConnector:
     def submit_batch_set(self, keys: Sequence[str], buffers: Sequence[memoryview]) -> int:
         names = self._names(keys)
         parents: list[bytes | None] = [None] * len(names)
-        # Of a store LMCache looks at nothing but whether all of it worked.
+        # LMCache only reads whether the whole store succeeded.
         return self._submit(lambda: self._pool.put(names, *_pieces(buffers), parents), True)
 
     def submit_batch_exists(self, keys: Sequence[str]) -> int:
@@ -75,7 +75,7 @@ class MckvConnector:
         return self._submit(delete)
 
     def drain_completions(self) -> list[Completion]:
-        """All that is complete since the last time."""
+        """The requests that have completed since the last call."""
         with self._lock:
             try:
                 os.eventfd_read(self._fd)
@@ -85,7 +85,7 @@ class MckvConnector:
         return done
 
     def close(self) -> None:
-        """What was submitted is completed first; twice is fine."""
+        """Completes the submitted requests first. A second call has no effect."""
         with self._lock:
             if self._closed:
                 return
@@ -115,7 +115,7 @@ class MckvConnector:
                 good = all(results)
                 worked = good or not all_or_nothing
                 completion = (number, worked, "" if good else "not all keys", results)
-            except Exception as error:  # a buffer that is none: LMCache is told
+            except Exception as error:  # an invalid buffer: LMCache gets the reason
                 completion = (number, False, f"{type(error).__name__}: {error}", None)
             del item, call
             with self._lock:
@@ -124,7 +124,7 @@ class MckvConnector:
 
 
 def _pieces(buffers: Sequence[memoryview]) -> tuple[list[list[int]], list[list[int]]]:
-    """Address and size of each buffer, which has to be writable."""
+    """Address and size of each buffer. Buffers must be writable."""
     flat = [memoryview(one).cast("B") for one in buffers]
     addresses = [
         [ctypes.addressof(ctypes.c_ubyte.from_buffer(one))] if one.nbytes else [0] for one in flat

@@ -5,9 +5,9 @@
     --hicache-storage-backend-extra-config '{"backend_name": "mckv", "module_path": "mckv.sglang",
         "class_name": "MckvHiCache", "interface_v1": 1}'
 
-A page is one object, keys and values together, that names the page before it: a prefix is never
-evicted before what extends it. Further extra config: agent, namespace, prefix, timeout_seconds.
-Any thread of SGLang's may call. Bytes go between SGLang's host memory and the pool, in one copy.
+A page is one object with keys and values. A page names the page before, so a prefix is never
+evicted before its extensions. Further extra config: agent, namespace, prefix, timeout_seconds.
+Any thread may call. Bytes move between SGLang's host memory and the pool in one copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMAT = 1  # of the objects
 
 
 class MckvHiCache(HiCacheStorage):  # type: ignore[misc]
-    """Made by SGLang with its storage config; reads and writes the host memory it is told of."""
+    """SGLang creates this class with the storage config and registers the host memory."""
 
     def __init__(self, storage_config: Any, kwargs: dict[str, Any] | None = None) -> None:
         extra = dict(storage_config.extra_config or {})
@@ -42,13 +42,13 @@ class MckvHiCache(HiCacheStorage):  # type: ignore[misc]
         self._keys: Keys | None = None
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
-        """What makes pages of two engines differ is known now."""
+        """Fixes the fingerprint: all properties by which pages of two engines may differ."""
         super().register_mem_pool_host(mem_pool_host)
         config = self._config
         ranks = (config.pp_rank, config.pp_size)
         what = {
             "format": _FORMAT, "model": config.model_name, "mla": config.is_mla_model,
-            # Ranks of an MLA model hold the same.
+            # All ranks of an MLA model hold the same KV.
             "ranks": ranks if config.is_mla_model else (config.tp_rank, config.tp_size, *ranks),
             "page": mem_pool_host.page_size, "dtype": mem_pool_host.dtype,
             "layout": mem_pool_host.layout, "size": mem_pool_host.size_per_token,
@@ -60,7 +60,7 @@ class MckvHiCache(HiCacheStorage):  # type: ignore[misc]
         return [self._keys.of(key.encode()) for key in keys]
 
     def _pieces(self, count: int, indices: torch.Tensor) -> tuple[list[list[int]], list[list[int]]]:
-        """Where the pieces of each of count pages are, and their sizes."""
+        """Addresses and sizes of the pieces of each page."""
         pointers, sizes = self.mem_pool_host.get_page_buffer_meta(indices)
         each = len(pointers) // count
         if each * count != len(pointers) or each == 0:

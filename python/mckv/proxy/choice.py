@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instance a request goes to. Pure: same input, same output; no clock, no I/O.
+"""Chooses the instance for a request. Pure: same input, same output; no clock, no I/O.
 
-The cost of an instance is what it would have to compute before this request's first token, in
-blocks of the prompt:
+The cost of an instance is its work before this request's first token, in blocks of the prompt:
 
-    cost = blocks that it has still to prefill for others + blocks of this prompt that it lacks
-           + REQUEST_BLOCKS for each request that it has
+    cost = blocks that the instance must prefill for other requests
+           + blocks of this prompt that the instance lacks
+           + REQUEST_BLOCKS for each request of the instance
 
-An engine has the blocks that it was sent before. Loading one from its host's pool costs POOL_BLOCK
-of computing it, from another host's FAR_BLOCK. What pools have is what they say (Held); where they
-did not, those blocks that another engine of the host was sent.
+An instance holds the blocks of earlier requests. Loading a block from the pool of the instance's
+host costs POOL_BLOCK of computing the block; from another host, FAR_BLOCK. Held gives the blocks in
+the pools. Without Held, the pool of a host has the blocks that engines of the host received.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ FAR_BLOCK = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """What the pool has of a prompt, in blocks from its first one on: on any host, and of these on
-    each."""
+    """The leading blocks of a prompt in the pool: on any host, and on each host."""
 
     anywhere: float
     on_host: Mapping[str, float]
@@ -33,8 +32,8 @@ class Held:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """An instance as the choice sees it. holder: its number in the prefix index, new when it
-    restarts; host: instances of one host share a pool."""
+    """Facts about an instance. holder: number in the prefix index, new after a restart; host:
+    instances of one host share a pool."""
 
     holder: int
     host: str
@@ -49,7 +48,7 @@ def missing_blocks(
     host_matched: Mapping[str, float],
     anywhere: float = 0.0,
 ) -> float:
-    """What the candidate lacks of a prompt of so many blocks; a block in a pool counts less."""
+    """Cost of the blocks that the candidate lacks; a block in a pool counts less."""
     own = min(matched.get(candidate.holder, 0), blocks)
     near = min(max(host_matched.get(candidate.host, 0), own), blocks)
     far = min(max(anywhere, near), blocks)
@@ -57,7 +56,7 @@ def missing_blocks(
 
 
 def host_matches(candidates: Sequence[Candidate], matched: Mapping[int, int]) -> dict[str, float]:
-    """What hosts' pools have as far as was seen."""
+    """The blocks in each host's pool, as far as the proxy has seen."""
     made: dict[str, float] = {}
     for one in candidates:
         made[one.host] = max(made.get(one.host, 0), matched.get(one.holder, 0))
@@ -72,7 +71,7 @@ def choose(
     host_matched: Mapping[str, float] | None = None,
     anywhere: float = 0.0,
 ) -> int | None:
-    """The index of the cheapest candidate, of equals the next in turn; None without candidates."""
+    """Index of the cheapest candidate; equal candidates take turns. None without candidates."""
     if not candidates:
         return None
     hosts = host_matches(candidates, matched) if host_matched is None else host_matched

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mckv proxy: starts, says where, ends on a signal."""
+"""mckv proxy: starts, reports the address, ends on a signal."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One request of a client: a place at instances, attempts, the answer as it comes.
+"""One request of a client: admission, attempts, and streaming of the answer.
 
     arrived ── admitted ── sent to prefiller and decoder ── first byte ── passed on ── done
                   ▲                     │ failed                │ failed
                   └── others, at most `retries` times           └── an error event; the end
 
-Nothing is tried again once a byte was passed on: the client has seen tokens. A whole answer (no
-stream) is passed on only when it is complete. An instance's own refusal (4xx) is the answer. The
-handler is cancelled when the client goes away; that closes the connections to the instances, which
-then abort the request.
+The proxy never retries after the first byte reached the client, because the client has seen tokens.
+The proxy sends an answer without streaming only when the answer is complete. An instance's refusal
+(4xx) is the answer. When the client disconnects, aiohttp cancels the handler; that closes the
+connections to the instances, which then abort the request.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Limits:
     retries: int
     queue_s: float
     connect_s: float
-    first_byte_s: float  # of a stream, and of a prefiller's answer
-    answer_s: float  # of an answer that is no stream
+    first_byte_s: float  # head of a stream, and a prefiller's answer
+    answer_s: float  # an answer without streaming
     idle_s: float  # between two parts of a stream
     max_answer_bytes: int
 
 
 class AttemptFailed(Exception):
-    """This attempt is over; another instance may do. away: whether the instance seems gone;
-    busy: whether it said that it has too much to do."""
+    """This attempt failed; the proxy may try another instance. away: the instance is unreachable;
+    busy: the instance is overloaded."""
 
     def __init__(self, instance: Instance, why: str, away: bool, busy: bool = False) -> None:
         super().__init__(f"{instance.role} {instance.url}: {why}")
@@ -58,7 +58,7 @@ class AttemptFailed(Exception):
 
 
 class _Answer(Exception):
-    """An instance's refusal, which the client gets as it is."""
+    """An instance's refusal, which the proxy passes on unchanged."""
 
     def __init__(self, status: int, body: bytes, kind: str) -> None:
         super().__init__(status)
@@ -66,7 +66,7 @@ class _Answer(Exception):
 
 
 class ClientGone(Exception):
-    """The client of this answer does not read any more."""
+    """The client no longer reads the answer."""
 
     def __init__(self, response: web.StreamResponse) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def _passed_on(request: web.Request) -> dict[str, str]:
 
 
 class Exchange:
-    """Answers requests; one object for all of them."""
+    """Answers all requests of the proxy."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Exchange:
         request_id: str,
         began: Callable[[], None],
     ) -> web.StreamResponse:
-        """began: called with the first byte. Raises Refused if nobody could answer, ClientGone."""
+        """began: called with the first byte. Raises Refused if no instance answered, ClientGone."""
         chain = chain_of(body)
         held = await self._pool.held(body, _passed_on(request), len(chain))
         last, status = "", 502
@@ -183,7 +183,7 @@ class Exchange:
     async def _post(
         self, instance: Instance, path: str, body: Any, headers: dict[str, str], limit_s: float
     ) -> Any:
-        """The answer's head within limit_s; errors become AttemptFailed or _Answer."""
+        """Waits limit_s for the answer's head; errors become AttemptFailed or _Answer."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect_s)
         try:
             async with asyncio.timeout(limit_s):
@@ -219,7 +219,7 @@ class Exchange:
     async def _whole(
         self, instance: Instance, path: str, body: Any, headers: dict[str, str], limit_s: float
     ) -> tuple[bytes, str]:
-        """The bytes of an answer, and their type."""
+        """The bytes and the type of an answer."""
         async with self._post(instance, path, body, headers, limit_s) as answer:
             return await self._bounded(instance, answer), answer.content_type
 
@@ -269,7 +269,7 @@ class Exchange:
         except AttemptFailed as error:
             if not response.prepared:
                 raise
-            # The client has seen tokens: it is told, and nothing is repeated.
+            # The client has seen tokens: send an error event, never retry.
             self._metrics.broken.inc()
             decode.failed += 1
             if error.away:
@@ -286,7 +286,7 @@ class Exchange:
     async def _begin(
         self, stack: contextlib.AsyncExitStack, decode: Instance, post: Any
     ) -> tuple[aiohttp.ClientResponse, bytes]:
-        """A stream's head and first bytes; an error event that it begins with is a failure."""
+        """Head and first bytes of a stream. An error event at the start is a failure."""
         answer: aiohttp.ClientResponse = await stack.enter_async_context(post)
         first = await asyncio.wait_for(answer.content.readany(), self._limits.first_byte_s)
         if not first:
@@ -296,7 +296,7 @@ class Exchange:
         return answer, first
 
     async def _write(self, response: web.StreamResponse, writing: Any) -> None:
-        """A client that does not read holds up its own engine for idle_s at most."""
+        """Writes to the client. A client that stops reading blocks an engine idle_s at most."""
         try:
             await asyncio.wait_for(writing, self._limits.idle_s)
         except (OSError, aiohttp.ClientError):  # TimeoutError, too
@@ -304,13 +304,13 @@ class Exchange:
 
 
 def error_of(status: int, reason: str) -> dict[str, Any]:
-    """As OpenAI's errors look."""
+    """An error in OpenAI's format."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": reason, "type": kind, "param": None, "code": status}}
 
 
 async def _both(wanted: Any, prefill: asyncio.Task[Any] | None) -> Any:
-    """What is wanted, unless the prefiller fails first: then nobody waits for its KV."""
+    """Awaits `wanted`, unless the prefiller fails first: its KV would never arrive."""
     task = asyncio.ensure_future(wanted)
     try:
         if prefill is not None:
@@ -323,7 +323,7 @@ async def _both(wanted: Any, prefill: asyncio.Task[Any] | None) -> Any:
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
-    """The task is over when this returns; what it raised was told already, or is of no use."""
+    """Ends the task and drops its exception, which is reported already or irrelevant."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

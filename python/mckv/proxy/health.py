@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks every instance how it is, and prefillers for their engine ids.
+"""Checks the health of every instance, and reads the engine ids of prefillers.
 
-One task an instance, until it leaves. An engine that was restarted has a new engine id: so a
-prefiller counts as healthy only with one that was asked for in the same round.
+One task per instance, until the instance leaves. A restarted engine has a new engine id, so a
+prefiller is healthy only if the same round has read its engine id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_ANSWER_BYTES = 1 << 20
 
 
 class Health:
-    """The tasks. Ends with stop()."""
+    """The tasks of all instances. stop() ends the tasks."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Health:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def watch(self, instance: Instance) -> None:
-        """Asks once and returns; goes on asking in the background."""
+        """Checks once and returns; further checks run in the background."""
         await self._ask(instance)
         task = asyncio.create_task(self._keep_asking(instance))
         self._tasks.add(task)
@@ -78,7 +78,7 @@ class Health:
             instance.why = why
 
     async def _why_not(self, instance: Instance) -> str | None:
-        """None for an instance that may get requests."""
+        """The reason why the instance may get no request; None for a healthy instance."""
         try:
             async with self._session.get(
                 f"{instance.url}/health", timeout=self._timeout, allow_redirects=False

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which node's memory the engines of a host put their blocks into.
+"""Maps an engine's host to the node whose memory holds the engine's blocks.
 
-An agent of a cluster lists nodes by the address they listen at: a host is the node whose address it
-resolves to. What resolves to an address of this machine is the agent that is asked, unless another
-node is there. An agent that is alone has this machine's engines.
+An agent of a cluster lists each node with the node's address. A host belongs to the node with the
+address that the host's name resolves to. If the name resolves to an address of this machine and no
+other node has the address, the host belongs to the proxy's agent. Without a cluster, the proxy's
+agent has this machine's engines.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from typing import Any
 import mckv
 from mckv._engine_pool import Pool
 
-ALONE = 0  # the number of an agent without a cluster; nodes' are not 0
+ALONE = 0  # number of an agent without a cluster; a node's number is never 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """node_of: by host, for those that are known."""
+    """node_of: node numbers of the known hosts."""
 
     node_of: dict[str, int]
     addresses: dict[int, str]
     alone: bool
 
     def name(self, host: str) -> str:
-        """For people."""
+        """Text for operators."""
         node = self.node_of.get(host)
         return "" if node is None else self.addresses.get(node) or "this agent"
 
     @staticmethod
     def read(pool: Pool, names: Iterable[str]) -> Hosts | None:
-        """Asks the agent and the resolver. None while the agent does not say."""
+        """Asks the agent and the resolver. None without an answer from the agent."""
         try:
             answer = pool.ask({"verb": "nodes"})
         except mckv.UnsupportedError:
@@ -58,19 +59,19 @@ class Hosts:
     def holders(
         self, pool: Pool, namespace: str, keys: Sequence[str]
     ) -> Sequence[Sequence[int]] | None:
-        """The nodes that hold each key; None when the agent does not say."""
+        """The nodes that hold each key; None without an answer from the agent."""
         if self.alone:
             return [[ALONE] if one else [] for one in pool.exists([key.encode() for key in keys])]
         try:
             answer = pool.ask({"verb": "where", "namespace": namespace, "keys": keys})
-        except mckv.UnsupportedError:  # it left its cluster
+        except mckv.UnsupportedError:  # the agent left the cluster
             return None
         found: Any = None if answer is None else answer.get("holders")
         return found if isinstance(found, list) and len(found) == len(keys) else None
 
 
 def _address(text: str) -> str:
-    """In one way of writing; what is no address as it is."""
+    """The address in canonical form; other text unchanged."""
     try:
         return str(ipaddress.ip_address(text.strip("[]")))
     except ValueError:
@@ -86,7 +87,7 @@ def _resolved(name: str) -> list[str]:
 
 
 def _is_here(address: str) -> bool:
-    """Whether it is one of this machine's: others' cannot be bound."""
+    """True for an address of this machine: no other address can be bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

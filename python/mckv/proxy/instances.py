@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines behind the proxy: who there is, how each is doing, and who waits for one.
+"""The engines behind the proxy: membership, health, and the queue of requests.
 
-Instances join and leave at any time. One that leaves gets nothing new and ends what it has. Owns
-the in-flight counts: a Ticket is one request's place at its instances and must be closed.
+Instances join and leave at any time. A leaving instance gets no new request and finishes its
+running requests. Owns the in-flight counts: a Ticket is one request's place at its instances, and
+the caller must close the ticket.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _holders = itertools.count(1)
 
 
 def checked_url(text: object) -> str:
-    """http://HOST:PORT of what an operator wrote, HOST:PORT too. Raises ValueError."""
+    """http://HOST:PORT for a URL or for HOST:PORT. Raises ValueError."""
     if not isinstance(text, str) or not text or len(text) > 256:
         raise ValueError("an instance is HOST:PORT or http://HOST:PORT")
     full = text if "://" in text else f"http://{text}"
@@ -44,7 +45,7 @@ def checked_url(text: object) -> str:
 
 
 class Instance:
-    """An engine's server. healthy: may get requests; leaving: removed, but not yet done."""
+    """An engine's server. healthy: may get requests; leaving: removed, with running requests."""
 
     def __init__(self, role: Role, url: str, bootstrap_port: int) -> None:
         self.role: Role = role
@@ -56,7 +57,7 @@ class Instance:
         self.healthy = False
         self.leaving = False
         self.why = "not asked yet"
-        self.failures = 0  # of health checks, in a row
+        self.failures = 0  # failed health checks in a row
         self.requests = 0
         self.pending_blocks = 0.0
         self.served = 0
@@ -65,7 +66,7 @@ class Instance:
         self.holder = next(_holders)
 
     def went_away(self, why: str) -> None:
-        """It gets nothing more until it answers a health check; what its GPU held is lost."""
+        """Stops requests until a health check succeeds; forgets the blocks on the GPU."""
         if self.healthy:
             self.holder = next(_holders)
         self.healthy, self.why = False, why
@@ -77,7 +78,7 @@ class Instance:
         return Candidate(self.holder, self.host, self.requests, self.pending_blocks)
 
     def next_rank(self) -> tuple[int, str] | None:
-        """A data-parallel rank and its engine id, in turn."""
+        """The next data-parallel rank and its engine id."""
         if not self.engine_ids:
             return None
         self.turn += 1
@@ -101,7 +102,7 @@ class Ticket:
         self._lacking.append((instance, lacks))
 
     def first_token(self) -> None:
-        """The prompt is computed: who did so has its blocks now."""
+        """Records that the prompt is computed and which instance has its blocks."""
         for instance, lacks in self._lacking:
             instance.pending_blocks -= lacks
             self._fleet.index.record(self._chain, instance.holder)
@@ -120,7 +121,7 @@ class Ticket:
 
 
 class Fleet:
-    """All instances, and the queue for them."""
+    """All instances, and the queue of requests."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class Fleet:
     # ---- Membership ----------------------------------------------------------------------------
 
     def add(self, role: Role, url: str, bootstrap_port: int) -> Instance:
-        """Raises Refused: 409 for one that is there, 507 for too many."""
+        """Raises Refused: 409 for a known instance, 507 for too many instances."""
         if (role, url) in self._all:
             raise Refused(409, f"{role} {url} is there already")
         if len(self._all) >= MAX_INSTANCES:
@@ -176,7 +177,7 @@ class Fleet:
     # ---- Admission -----------------------------------------------------------------------------
 
     def wake_all(self) -> None:
-        """Who waits looks again: an instance is there, or none will be."""
+        """Wakes the queue: an instance has room, or no instance will have room."""
         for one in self._waiting:
             if not one.done():
                 one.set_result(None)
@@ -196,11 +197,11 @@ class Fleet:
         avoid: set[Instance],
         wait_s: float,
     ) -> Ticket:
-        """A place for a request, in the order of arrival. held: what the pool said of the prompt;
-        avoid: who failed it already.
+        """A place for a request, in the order of arrival. held: blocks of the prompt in the pool;
+        avoid: instances that have failed this request.
 
         Without a healthy prefiller the decoder computes the prompt itself. Raises Refused: 429 if
-        the queue is full, 503 if no decoder is healthy or nothing came free in wait_s.
+        the queue is full, 503 if no decoder is healthy or had room within wait_s.
         """
         deadline = asyncio.get_running_loop().time() + wait_s
         if not self._waiting and (ticket := self._try(chain, held, avoid)):
@@ -224,7 +225,7 @@ class Fleet:
                     raise Refused(
                         503, f"no instance came free in {wait_s:g} s", {"Retry-After": "1"}
                     ) from None
-                # The same place in the queue, and a new future for the next time.
+                # Keeps the place in the queue, with a new future for the next turn.
                 renewed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiting[self._waiting.index(mine)] = renewed
                 mine = renewed
@@ -251,7 +252,7 @@ class Fleet:
         matched = self.index.matched(chain)
         chosen: list[tuple[Instance, float]] = []
         hosts: Mapping[str, float]
-        # A pool that has nothing of the prompt may be about to get it from who was sent it.
+        # A pool without blocks of the prompt may soon get them from an instance.
         if held is not None and held.anywhere > 0:
             hosts, anywhere = held.on_host, held.anywhere
         else:
@@ -267,7 +268,7 @@ class Fleet:
             if at is None:
                 return None
             lacks = choice.missing_blocks(candidates[at], len(chain), matched, hosts, anywhere)
-            # What a decoder is sent by a prefiller it does not compute.
+            # A decoder does not compute the blocks that a prefiller sends.
             chosen.append((usable[at], lacks if role == roles[0] else 0.0))
         self._turn += 1
         self.in_flight += 1

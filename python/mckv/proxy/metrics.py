@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the proxy tells Prometheus; the names are in README.md beside this file."""
+"""The proxy's metrics for Prometheus; README.md in this folder lists the names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POOL_SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0
 
 
 class Metrics:
-    """Counters of one proxy; gauges are read from its fleet when they are asked for."""
+    """Counters of one proxy; a scrape reads the gauges from the fleet."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet

@@ -61,7 +61,7 @@ class Settings:
     values: dict[str, Any]
     instances: list[tuple[Role, str, int]]
     admin_key: str = ""
-    api_key: str = ""  # of /v1; empty: whoever reaches it may ask
+    api_key: str = ""  # for /v1; empty: no authentication
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -71,7 +71,7 @@ class Settings:
 
 
 def _checked(option: Option, text: Any) -> Any:
-    """Raises ValueError with what would be right."""
+    """Raises ValueError with a description of the valid values."""
     kind = type(option.default)
     try:
         value = kind(text)
@@ -87,7 +87,7 @@ def _checked(option: Option, text: Any) -> Any:
 
 
 def _instance(role: Role, words: list[str]) -> tuple[Role, str, int]:
-    """URL [BOOTSTRAP-PORT], as vLLM's own proxies take them."""
+    """URL [BOOTSTRAP-PORT], the format of vLLM's own proxies."""
     port = words[1] if len(words) > 1 else str(DEFAULT_BOOTSTRAP_PORT)
     if len(words) > 2 or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"--{role} takes URL [BOOTSTRAP-PORT], not {' '.join(words)}")
@@ -95,7 +95,7 @@ def _instance(role: Role, words: list[str]) -> tuple[Role, str, int]:
 
 
 def settings_of(**values: Any) -> Settings:
-    """Defaults, and these instead; for a proxy inside a program. Raises ValueError."""
+    """Defaults overridden by these values; for a proxy inside a program. Raises ValueError."""
     known = {one.name: one for one in TABLE}
     for name in values:
         if name not in known:

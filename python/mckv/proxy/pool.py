@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pool has of a prompt, and on which hosts. Never fails a request; waits wait_s at most.
+"""Finds the blocks of a prompt in the pool. Never fails a request; waits wait_s at most.
 
-    prompt ─► tokens (its own, or /tokenize) ─► keys by the engine's card ─► "where" ─► Held
+    prompt ─► tokens (in the request, or /tokenize) ─► keys by the key card ─► "where" ─► Held
 
-The agent of the proxy's host is asked, which asks the master. Cards and the list of hosts are read
-in the background, before they are needed. A request that comes while something of that is not
-known, late or broken gets None: the choice is then made by what was sent where. After a failure,
-and when LATE_IN_A_ROW answers were late, nothing is asked for a while, twice as long each time.
+The proxy asks the agent of its host, which asks the master. Background tasks read the key cards and
+the list of hosts in advance. If one of these is unknown, late or broken, a request gets None, and
+the choice uses the record of sent blocks. After a failure, or after LATE_IN_A_ROW late answers, the
+proxy pauses these questions, twice as long each time.
 
-Threads: methods are the loop's; the agent is asked in THREADS threads of its own.
+Threads: the event loop calls the methods; THREADS threads ask the agent.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ logger = logging.getLogger("mckv.proxy")
 
 T = TypeVar("T")
 
-NONE = "none"  # --agent: nobody is asked
+NONE = "none"  # --agent: the proxy asks no agent
 THREADS = 2
-MAX_BLOCKS = 2048  # of a prompt that are hashed: 32,768 tokens of 16 a block
-MAX_KEYS = 256  # that the agent is asked for; of a longer prompt every second block, or third ...
-MAX_ASKING = 32  # requests; more go without
-MAX_MODELS = 64  # whose cards are remembered
+MAX_BLOCKS = 2048  # hashed blocks of a prompt: 32,768 tokens in blocks of 16
+MAX_KEYS = 256  # blocks per question; of a longer prompt every second or third block, and so on
+MAX_ASKING = 32  # concurrent requests with a question; further requests ask nothing
+MAX_MODELS = 64  # models whose key cards are kept
 REFRESH_S = 5.0
 SOONEST_REFRESH_S = 0.2
 LATE_IN_A_ROW = 3
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_AGENT_TIMEOUT_S = 1.0  # for what runs in a thread; requests do not wait for it
+_AGENT_TIMEOUT_S = 1.0  # for calls in a thread; requests do not wait for these
 
 
 class _Unanswered(Exception):
-    """why: the outcome that is counted. pause: whether it is a reason to leave it alone."""
+    """why: the outcome to count. pause: True if the proxy shall pause its questions."""
 
     def __init__(self, why: str, pause: bool = False) -> None:
         super().__init__(why)
@@ -61,8 +61,8 @@ class _Unanswered(Exception):
 def held_of(
     holders: Sequence[Sequence[int]], stride: int, blocks: int
 ) -> tuple[float, dict[int, float]]:
-    """Of the prompt's blocks, as parts of one: those that somebody holds from the first one on, and
-    of these the ones each node holds. holders: of every stride-th block."""
+    """Fractions of the prompt: the leading blocks that any node holds, and those that each node
+    holds. holders: nodes of every stride-th block."""
     nodes: dict[int, float] = {}
     run = 0
     for some in holders:
@@ -76,7 +76,7 @@ def held_of(
 
 
 class PoolView:
-    """Made by the proxy; start() and stop() in its loop. agent: a socket, "" for this host's."""
+    """start() and stop() run in the event loop. agent: a socket; "" for this host's agent."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class PoolView:
         self._threads = ThreadPoolExecutor(THREADS, "mckv-proxy-pool")
         self._refresher: asyncio.Task[None] | None = None
         self._cards: OrderedDict[str, Card | None] = OrderedDict()
-        self._told: dict[str, str] = {}  # what was logged of each model's card
+        self._told: dict[str, str] = {}  # last log line for each model's key card
         self._hosts: Hosts | None = None
         self._asking = 0
         self._late = 0
         self._pause_s = self._until = 0.0
-        self._wanted = asyncio.Event()  # a card that was never asked for
+        self._wanted = asyncio.Event()  # a key card that was never read
 
     def start(self) -> None:
         if self._agent != NONE and self._wait_s > 0:
@@ -114,7 +114,7 @@ class PoolView:
         self._pool.close()
 
     def nodes(self) -> dict[str, str]:
-        """For people: which node's memory an instance's host has; "" where no node is known."""
+        """Text for operators: the node of an instance's host; "" if unknown."""
         hosts = self._hosts
         return {} if hosts is None else {one.host: hosts.name(one.host) for one in self._fleet}
 
@@ -123,7 +123,7 @@ class PoolView:
     async def held(
         self, request: Mapping[str, Any], headers: Mapping[str, str], blocks: int
     ) -> Held | None:
-        """blocks: the prompt's, as the proxy counts them. None: choose without."""
+        """blocks: the proxy's blocks of the prompt. None: choose without the pool."""
         if self._refresher is None or blocks == 0 or not self._is_a_choice():
             return None
         started = time.monotonic()
@@ -154,7 +154,7 @@ class PoolView:
         return held
 
     def _is_a_choice(self) -> bool:
-        """Whether there are instances on several hosts: those of one host have one pool."""
+        """True if the instances run on several hosts: instances of one host share a pool."""
         for role in ROLES:
             if len({one.host for one in self._fleet.of(role) if one.healthy}) > 1:
                 return True
@@ -202,7 +202,7 @@ class PoolView:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
 
     def _card(self, model: Any) -> Card | None:
-        """What was read of it; one that was never asked for is read with the next round."""
+        """The model's key card as last read; the next round reads a new model's card."""
         if not isinstance(model, str):
             return None
         if model not in self._cards:
@@ -249,14 +249,14 @@ class PoolView:
 
 
 def _an_agent_is_here() -> bool:
-    """Whether there is the socket that mckv.Client() would look for."""
+    """True if the socket of mckv.Client() exists."""
     named = os.environ.get("MC_AGENT")
     usual = ("/run/mc/agent.sock", f"/dev/shm/mc-{os.getuid()}/agent.sock")
     return any(os.path.exists(one) for one in ([named] if named else usual))
 
 
 def _read_card(pool: Pool, model: str) -> tuple[Card | None, str]:
-    """And why there is none."""
+    """The model's key card, or None and the reason why the pool has no valid card."""
     data = pool.small(card_key(model), MAX_CARD_BYTES)
     if data is None:
         return None, "no engine has put its card into the pool"
@@ -269,8 +269,8 @@ def _read_card(pool: Pool, model: str) -> tuple[Card | None, str]:
 def _where(
     pool: Pool, hosts: Hosts, namespace: str, card: Card, prompt: Sequence[Any]
 ) -> tuple[float, dict[int, float]] | None:
-    """held_of() the prompt; None when the agent does not say. Raises ValueError: no tokens."""
-    # An engine computes the last token itself.
+    """held_of() the prompt; None without an answer. Raises ValueError without tokens."""
+    # An engine always computes the last token.
     blocks = max(len(prompt) - 1, 0) // card.block_tokens
     hashes = card.hashes(prompt, min(blocks, MAX_BLOCKS))
     if not hashes:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has seen how much of a prompt: chains of block hashes, and who served them last.
+"""Index of prompts' prefixes: chains of block hashes, and the instances that served each block.
 
-Pure: no clock, no I/O. A prompt is cut into blocks of characters (or tokens, where it comes as
-such); the hash of a block covers all before it, so equal hashes mean equal prefixes. Engines hash
-tokens, which the proxy does not have: what it remembers is what it sent where.
+Pure: no clock, no I/O. The proxy cuts a prompt into blocks of characters (or of tokens, if the
+request has tokens). The hash of a block covers all earlier blocks, so equal hashes mean equal
+prefixes. Engines hash tokens, which the proxy may not have, so the index records sent prompts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 BLOCK_CHARACTERS = 256
 BLOCK_TOKENS = 64
-MAX_BLOCKS = 4096  # a longer prompt is told from others by its first million characters
+MAX_BLOCKS = 4096  # of a longer prompt, only the first million characters count
 MAX_HOLDERS = 8
 
 
 def chain_of(request: Mapping[str, Any]) -> list[bytes]:
-    """The hashes of the whole blocks of a /v1/completions or /v1/chat/completions request."""
+    """Hashes of the whole blocks of a /v1/completions or /v1/chat/completions request."""
     seed = hashlib.blake2b(
         json.dumps([request.get("model"), request.get("cache_salt")], default=str).encode(),
         digest_size=16,
@@ -32,7 +32,7 @@ def chain_of(request: Mapping[str, Any]) -> list[bytes]:
         return _hashes(seed, _cut("".join(json.dumps(one, default=str) for one in parts)))
     prompt = request.get("prompt")
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        prompt = prompt[0]  # of several prompts the first one decides
+        prompt = prompt[0]  # with several prompts, the first prompt decides
     if isinstance(prompt, str):
         return _hashes(seed, _cut(prompt))
     if isinstance(prompt, list):
@@ -65,7 +65,7 @@ def _hashes(seed: bytes, blocks: Iterable[bytes]) -> list[bytes]:
 
 
 class PrefixIndex:
-    """The last max_blocks blocks that were served, and the last few holders of each."""
+    """The last max_blocks served blocks, with the last few holders of each block."""
 
     def __init__(self, max_blocks: int) -> None:
         self._max_blocks = max_blocks
@@ -75,7 +75,7 @@ class PrefixIndex:
         return len(self._holders)
 
     def matched(self, chain: list[bytes]) -> dict[int, int]:
-        """For each holder how many blocks of the chain it has seen from its beginning on."""
+        """For each holder, the number of leading blocks of the chain that it has seen."""
         made: dict[int, int] = {}
         for i, block in enumerate(chain):
             holders = self._holders.get(block)
@@ -87,7 +87,7 @@ class PrefixIndex:
         return made
 
     def record(self, chain: list[bytes], holder: int) -> None:
-        # Backwards, so that a chain's beginning is forgotten after its end.
+        # Backwards, so that the index forgets a chain's end before its start.
         for block in reversed(chain):
             others = tuple(one for one in self._holders.get(block, ()) if one != holder)
             self._holders[block] = (holder, *others[: MAX_HOLDERS - 1])

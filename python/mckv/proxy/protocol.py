@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What prefill and decode engines are told, for each way in which KV passes between them.
+"""Messages to prefill and decode engines, for each way of moving KV from one to the other.
 
-    mooncake    vLLM's MooncakeConnector: both get the same transfer_id, at the same time; whichever
-                comes first waits for the other. The decoder learns the prefiller's engine id and
-                the address of its bootstrap server, whose GET /query the proxy asks.
+    mooncake    vLLM's MooncakeConnector: both engines get the same transfer_id at the same time;
+                the first engine waits for the second. The decoder gets the prefiller's engine id
+                and the address of the bootstrap server, which the proxy asks by GET /query.
     sequential  first the prefiller, then the decoder, with the kv_transfer_params of the
-                prefiller's answer, if any (NixlConnector), or nothing but the shared pool between
-                them (store connectors, mckv.vllm).
+                prefiller's answer, if any (NixlConnector), or with only the shared pool between
+                both (store connectors, mckv.vllm).
 
-A prefiller computes the prompt and one token, which nobody sees.
+A prefiller computes the prompt and one token, which the proxy drops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def prefill_request(request: Mapping[str, Any], protocol: str, transfer_id: str)
         made["kv_transfer_params"]["transfer_id"] = transfer_id
     else:
         names = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
-        made["kv_transfer_params"] |= dict.fromkeys(names)  # for the prefiller to fill in
+        made["kv_transfer_params"] |= dict.fromkeys(names)  # the prefiller fills in the rest
     return made
 
 
@@ -47,7 +47,7 @@ def decode_request(
     bootstrap: str = "",
     answered: Any = None,
 ) -> dict[str, Any]:
-    """answered: the kv_transfer_params of the prefiller's answer."""
+    """answered: kv_transfer_params from the prefiller's answer."""
     made = dict(request)
     made.pop("kv_transfer_params", None)
     if protocol == MOONCAKE:
@@ -68,9 +68,9 @@ def new_transfer_id() -> str:
 
 
 def engine_ids(answer: Any) -> dict[int, str]:
-    """Engine ids by data-parallel rank, of a bootstrap server's answer to GET /query.
+    """Engine ids by data-parallel rank, from a bootstrap server's answer to GET /query.
 
-    Raises ValueError for anything else.
+    Raises ValueError for any other answer.
     """
     if not isinstance(answer, dict) or not 0 < len(answer) <= MAX_RANKS:
         raise ValueError("a bootstrap server answers with its data-parallel ranks")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy's HTTP faces. Trusts no client: bodies are bounded, administration needs the key.
+"""The proxy's HTTP paths. Trusts no client: bodies are bounded, administration needs the key.
 
 POST /v1/completions, /v1/chat/completions       GET /v1/models     to an engine
 POST /instances/add, /instances/remove           {"type", "instance", "bootstrap_port"}, X-API-Key
-GET  /status                                     X-API-Key where one is set
+GET  /status                                     X-API-Key if a key is set
 GET  /health                                     200 while a decoder is healthy, else 503
 GET  /metrics                                    Prometheus text
 """
@@ -37,7 +37,7 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class Proxy:
-    """Made by running()."""
+    """Created by running()."""
 
     def __init__(self, settings: Settings, session: aiohttp.ClientSession) -> None:
         self._settings, self._session = settings, session
@@ -98,7 +98,7 @@ class Proxy:
 
     @web.middleware
     async def _counted(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        # Paths that are not there are one line: a client cannot make more.
+        # All unknown paths share one metric: a client cannot create metrics.
         route = request.match_info.route.resource
         name = route.canonical if route is not None else "other"
         try:
@@ -145,7 +145,7 @@ class Proxy:
         self.metrics.first_byte.observe(time.monotonic() - started)
 
     async def models(self, request: web.Request) -> web.StreamResponse:
-        """What the first healthy engine serves."""
+        """The models of the first healthy engine."""
         timeout = aiohttp.ClientTimeout(total=self._settings.health_timeout_seconds)
         for role in reversed(ROLES):
             for one in self.fleet.of(role):
@@ -190,7 +190,7 @@ class Proxy:
         )
 
     async def remove_instance(self, request: web.Request) -> web.StreamResponse:
-        """It gets nothing new; what it has it may end."""
+        """The instance gets no new request and finishes its running requests."""
         role, url, _ = await self._named(request)
         gone = self.fleet.remove(role, url)
         logger.info("instance=%s role=%s left requests=%d", url, role, gone.requests)
@@ -234,8 +234,8 @@ class Proxy:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[tuple[Proxy, int]]:
-    """The proxy and its port, listening; on leaving, requests have drain_seconds left."""
-    # Engines' servers close idle connections after 5 s: ours are not to be reused just then.
+    """The listening proxy and its port; at exit, requests have drain_seconds left."""
+    # Engines' servers close idle connections after 5 s; reuse at that moment would fail.
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=2)
     async with aiohttp.ClientSession(
         connector=connector, headers={"Accept-Encoding": "identity"}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prompt's tokens, as the engine that computes it counts them.
+"""Tokens of a prompt, equal to the engine's tokens.
 
-A prompt of tokens has them; text is sent to an engine's POST /tokenize, which applies its own chat
-template. What makes an engine hash more than tokens (images, salts, embeddings) has none here.
+A request may contain tokens. The proxy sends text to an engine's POST /tokenize, which applies the
+engine's chat template. A prompt that an engine hashes with more than tokens (images, salts,
+embeddings) has no tokens here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _OF_CHAT = ("model", "messages", "add_generation_prompt", "continue_final_messag
 
 
 def tokens_or_question(request: Mapping[str, Any]) -> list[Any] | dict[str, Any] | None:
-    """The tokens, or what /tokenize is to be asked; None where tokens do not tell the keys."""
+    """The tokens, or the body for /tokenize; None if tokens do not determine the keys."""
     if any(request.get(name) for name in _HASHED_TOO):
         return None
     if "messages" in request:
@@ -31,7 +32,7 @@ def tokens_or_question(request: Mapping[str, Any]) -> list[Any] | dict[str, Any]
         return {name: request[name] for name in _OF_CHAT if name in request}
     prompt = request.get("prompt")
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        prompt = prompt[0]  # of several prompts the first one decides
+        prompt = prompt[0]  # with several prompts, the first prompt decides
     if isinstance(prompt, list):
         return prompt
     if not isinstance(prompt, str):
@@ -51,7 +52,7 @@ def _is_text(messages: Any) -> bool:
 
 
 class NoTokens(Exception):
-    """The engine did not say. lasting: it will not say next time, either."""
+    """The engine gave no tokens. lasting: a repetition would fail as well."""
 
     def __init__(self, why: str, lasting: bool) -> None:
         super().__init__(why)
@@ -61,13 +62,13 @@ class NoTokens(Exception):
 async def ask(
     session: aiohttp.ClientSession, url: str, question: Any, headers: Mapping[str, str]
 ) -> list[Any]:
-    """What the engine at url makes of the prompt. Raises NoTokens."""
+    """The prompt's tokens from the engine at url. Raises NoTokens."""
     try:
         async with session.post(
             f"{url}/tokenize", json=question, headers=headers, allow_redirects=False
         ) as answer:
             if answer.status != 200:
-                # 400: of this request. Its engine will tell the client.
+                # 400 concerns this request only. The engine will report the error to the client.
                 raise NoTokens(f"/tokenize answers {answer.status}", answer.status != 400)
             text = await answer.content.read(MAX_ANSWER_BYTES)
             while not answer.content.at_eof() and len(text) < MAX_ANSWER_BYTES:

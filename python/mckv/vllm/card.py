@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells who reads the pool how this engine names its blocks (mckv._block_keys)."""
+"""Publishes how this engine names its blocks (mckv._block_keys)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from mckv._block_keys import Card, card_key
 from mckv._engine_pool import Pool
 
-AGAIN_S = 10.0  # a card that was evicted, or went with its agent, is missed for so long
+AGAIN_S = 10.0  # an evicted card, or a card lost with its agent, is missing for this long
 
 
 class CardBearer:
-    """Lives in the scheduler's process; called by its thread alone."""
+    """Belongs to the scheduler's process and thread."""
 
     def __init__(self, pool: Pool, model: str, make: Callable[[], Card | None]) -> None:
         self._pool, self._key, self._make = pool, card_key(model), make
@@ -22,7 +22,7 @@ class CardBearer:
         self._next = 0.0
 
     def show(self) -> None:
-        """The card is in the pool, unless that is not there; at most every AGAIN_S a put."""
+        """Keeps the card in the pool; puts the card at most once every AGAIN_S."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -32,6 +32,6 @@ class CardBearer:
             if card is None:
                 return
             self._value = card.encode()
-        # Of engines that serve one model in two ways the last to start is the one that is read.
+        # If engines serve one model in two ways, readers see the card of the last engine started.
         if self._pool.tell(self._key, self._value, replace=not self._shown):
             self._shown = True

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MckvConnector, the class that vLLM makes in its scheduler and in its worker.
+"""MckvConnector, the class that vLLM creates in its scheduler and in its worker.
 
 kv_connector_extra_config: "agent" (socket; else $MC_AGENT or the default), "namespace" ("default"),
-"prefix" ("vllm": engines with another one share nothing with these), "timeout_seconds" (0.5: how
-long a step may wait for the agent).
+"prefix" ("vllm"; engines with different prefixes share no blocks), "timeout_seconds" (0.5: the
+longest wait of a step for the agent).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MckvMetadata(KVConnectorMetadata):  # type: ignore[misc]
 
 
 class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
-    """One of the two sides, as its role says; the other is None."""
+    """One of the two sides, by its role; the other side is None."""
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
@@ -121,7 +121,7 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
     def save_kv_layer(
         self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
     ) -> None:
-        """Blocks are saved whole, in wait_for_save()."""
+        """Does nothing: wait_for_save() saves whole blocks."""
 
     def wait_for_save(self) -> None:
         self._side().save(self._step())
@@ -145,7 +145,7 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
-        return True  # attention waits for its layer
+        return True  # attention waits for the layer
 
     @classmethod
     def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> MckvStats:
@@ -163,8 +163,8 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
 
 def _card_of(start: bytes, block_tokens: int, hashed_by: str) -> Card | None:
-    """None without vLLM's prefix cache, whose hashes the keys are."""
-    root = getattr(kv_cache_utils, "NONE_HASH", None)  # made after the connector
+    """None without vLLM's prefix cache, because the keys are its hashes."""
+    root = getattr(kv_cache_utils, "NONE_HASH", None)  # vLLM creates the object after the connector
     if root is None:
         return None
     sample = kv_cache_utils.hash_block_tokens(
@@ -174,10 +174,10 @@ def _card_of(start: bytes, block_tokens: int, hashed_by: str) -> Card | None:
 
 
 def _refuse_what_is_not_supported(vllm_config: Any, groups: list[Any]) -> None:
-    """Raises ValueError with what does it instead."""
+    """Raises ValueError, and names the alternative."""
     instead = "use MooncakeStoreConnector with mckv-mooncake instead"
     if vllm_config.parallel_config.world_size > 1:
-        # A rank whose load failed spoils what the others compute and would save.
+        # A rank with a failed load would spoil the blocks that the other ranks save.
         raise ValueError(f"MckvConnector runs with one rank an engine; {instead}")
     if len(groups) != 1 or not isinstance(groups[0].kv_cache_spec, FullAttentionSpec):
         raise ValueError(f"MckvConnector takes models with full attention alone; {instead}")

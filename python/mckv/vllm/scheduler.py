@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each step loads and saves. Knows requests and block numbers; no tensors, no vllm.
+"""Chooses the blocks that each step loads and saves. Knows requests and block numbers only.
 
-A request's prompt is a row of blocks. The leading ones that the pool has are loaded, in the step
-that first runs the request; full ones that it has not are saved in the step that computes them.
+A request's prompt is a row of blocks. The step that first runs the request loads the leading blocks
+that the pool holds. A step that computes full blocks saves the blocks that the pool lacks.
 
     0 ........ computed ........ computed + found ................ full blocks after this step
-    (vLLM's own prefix cache)    (loaded from the pool)           (saved, unless they are there)
+    (vLLM's own prefix cache)    (loaded from the pool)           (saved, unless in the pool)
 
-A load may fail in the worker. Then vLLM takes the request back to the failed block and computes it
-again, and what was saved is forgotten from there on.
+A load may fail in the worker. vLLM then resumes the request at the failed block and computes that
+block. From that block on, the scheduler forgets which blocks were saved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mckv._engine_pool import Keys, Pool
 
 @dataclasses.dataclass
 class Load:
-    """Blocks to be read: keys[i] into block_ids[i]."""
+    """Blocks to read: keys[i] into block_ids[i]."""
 
     request_id: str
     keys: list[bytes]
@@ -32,8 +32,8 @@ class Load:
 class Work:
     """A request that computes blocks of its prompt in this step.
 
-    block_ids: all that it stands on, computed_from: the first that this step computes, as an index;
-    saves: index, key and parent's key of those to be saved.
+    block_ids: all blocks of the prompt so far; computed_from: index of the first block that this
+    step computes; saves: index, key and parent's key of the blocks to save.
     """
 
     request_id: str
@@ -52,20 +52,20 @@ class Step:
 class _Tracked:
     request: Any
     block_ids: list[int] = dataclasses.field(default_factory=list)
-    saved: int = 0  # leading blocks that need no look
+    saved: int = 0  # leading blocks that need no lookup
 
 
 class SchedulerSide:
-    """Lives in the scheduler's process; called by its thread alone."""
+    """Belongs to the scheduler's process and thread."""
 
     def __init__(self, pool: Pool, keys: Keys, block_size: int) -> None:
         self._pool, self._keys, self._block_size = pool, keys, block_size
         self._tracked: dict[str, _Tracked] = {}
-        self._asked: dict[str, int] = {}  # the first block that was looked for
+        self._asked: dict[str, int] = {}  # the first block of the lookup
         self._loads: list[Load] = []
 
     def found_tokens(self, request: Any, computed_tokens: int) -> int:
-        """Tokens beyond those computed that the pool has; one token is always left to compute."""
+        """Tokens in the pool beyond the computed tokens; leaves at least one token to compute."""
         first = computed_tokens // self._block_size
         last = min((request.num_tokens - 1) // self._block_size, len(request.block_hashes))
         keys = [self._keys.of(one) for one in request.block_hashes[first:last]]
@@ -74,7 +74,7 @@ class SchedulerSide:
         return found * self._block_size
 
     def allocated(self, request: Any, block_ids: list[int], found_tokens: int) -> None:
-        """The request has its blocks; found_tokens of them are to be loaded in the next step."""
+        """The request has its blocks; the next step loads found_tokens tokens."""
         request_id = request.request_id
         tracked = self._tracked.setdefault(request_id, _Tracked(request))
         tracked.request = request
@@ -85,7 +85,7 @@ class SchedulerSide:
             self._loads.append(Load(request_id, keys, block_ids[first:last]))
 
     def step(self, output: Any) -> Step:
-        """What the worker is to do, from vLLM's SchedulerOutput."""
+        """The worker's loads and saves for vLLM's SchedulerOutput."""
         for request_id in output.finished_req_ids:
             self.forget(request_id)
         made = Step(loads=self._loads)
@@ -117,7 +117,7 @@ class SchedulerSide:
         request, size = tracked.request, self._block_size
         whole = min(request.num_prompt_tokens // size, len(request.block_hashes))
         full = min((computed + scheduled) // size, whole, len(tracked.block_ids))
-        # Less computed than was saved: a load failed, and this is computed again.
+        # Fewer tokens computed than saved: a load failed, and vLLM computes these blocks again.
         first = tracked.saved = min(tracked.saved, computed // size)
         if computed // size >= whole:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the connector counts, for vLLM's log and its /metrics."""
+"""The connector's counters, for vLLM's log and /metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = tuple(one.name for one in dataclasses.fields(Counts))
 
 
 class MckvStats(KVConnectorStats):  # type: ignore[misc]
-    """Counts as vLLM passes them from the worker to its logger."""
+    """Counters in the form that vLLM passes from the worker to the logger."""
 
     def reset(self) -> None:
         self.data: dict[str, Any] = {}
@@ -35,7 +35,7 @@ class MckvStats(KVConnectorStats):  # type: ignore[misc]
 
 
 class MckvPromMetrics(KVConnectorPromMetrics):  # type: ignore[misc]
-    """vllm:mckv_loaded_blocks_total and so on, a counter a field of Counts."""
+    """Prometheus counters such as vllm:mckv_loaded_blocks_total, one per field of Counts."""
 
     def __init__(
         self,

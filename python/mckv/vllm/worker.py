@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies between vLLM's paged KV and the pool.
 
-An object is one block of all layers, one after the other, each [heads, tokens, elements] in order.
+An object is one block: all layers in order, each a contiguous [heads, tokens, elements].
 
-Loads: all views of a step are pinned first, so what is missing is known before a byte is copied. A
-thread then copies layer after layer, while the model computes the layers before; attention waits
-for its own. Pins end with the step. Beyond MAX_VIEWS blocks the rest is copied at once.
+Loads: the worker first pins all views of a step, so missing blocks are known before the first copy.
+A thread then copies layer by layer while the model computes earlier layers; attention waits for its
+layer. Pins end with the step. Blocks beyond MAX_VIEWS are copied at once.
 
-Saves: after the forward pass, blocks that this step completed are put, straight from vLLM's memory
-where that is the host's. Nothing is saved that stands on a block that failed to load, until that
-block was computed: what attention made of it is not the prompt's KV.
+Saves: after the forward pass, the worker puts the blocks that this step completed, directly from
+vLLM's memory if that is host memory. The worker saves no block that depends on a failed load until
+that block has been computed, because attention has read wrong KV.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from mckv.vllm.scheduler import Step, Work
 
 logger = logging.getLogger("mckv.vllm")
 
-MAX_VIEWS = 768  # of the 1,023 that a thread may hold
+MAX_VIEWS = 768  # a thread may hold 1,023 views
 
 
 @dataclasses.dataclass
 class Counts:
-    """Since the last time that vLLM asked."""
+    """Counts since vLLM's last request."""
 
     loaded_blocks: int = 0
     loaded_bytes: int = 0
@@ -62,7 +62,7 @@ class _Layer:
         self.name, self.kv, self.at = name, kv, at
         self.shape = kv.shape[1:]
         self.bytes = kv[0].numel() * kv.element_size()
-        # A block's bytes in memory are the object's: no tensor is needed to copy them.
+        # A block's bytes in memory equal the object's bytes, so the copy needs no tensor.
         self.plain = kv.device.type == "cpu" and kv[0].is_contiguous()
         self._stride: int = kv.stride(0) * kv.element_size()
         self._start: int = kv.data_ptr()
@@ -83,7 +83,7 @@ class _Layer:
 
 
 class WorkerSide:
-    """Lives in the worker's process; called by its thread, and has one of its own."""
+    """Belongs to the worker's thread; owns one thread for loads."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -93,8 +93,8 @@ class WorkerSide:
         self._loader = ThreadPoolExecutor(1, "mckv-load")
         self._copied: dict[str, threading.Event] = {}
         self._loading: Future[None] | None = None
-        self._failed: set[int] = set()  # of this step, to be reported
-        self._suspect: set[int] = set()  # failed, and not computed since
+        self._failed: set[int] = set()  # failed blocks of this step, to report
+        self._suspect: set[int] = set()  # failed blocks that no step has computed since
         self._began = 0.0
 
     def register(self, caches: dict[str, torch.Tensor], num_blocks: int) -> None:
@@ -103,7 +103,7 @@ class WorkerSide:
         for name, cache in caches.items():
             if not isinstance(cache, torch.Tensor):
                 raise ValueError(f"mckv.vllm: layer {name} has no single KV tensor")
-            # Kernels may use smaller blocks than vLLM's manager: then several are one.
+            # Kernels may use smaller blocks than vLLM's manager: several form one block.
             whole = cache.shape[0] == num_blocks
             blocks = cache if whole else cache.unflatten(0, (num_blocks, -1))
             self._layers.append(_Layer(name, blocks, at))
@@ -138,7 +138,7 @@ class WorkerSide:
     def _usable(
         self, views: list[Any], keys: list[bytes], blocks: list[int]
     ) -> list[tuple[Any, int]]:
-        """What can be loaded; the rest has failed. What is no block makes room for one."""
+        """The loadable blocks; all others failed. Removes an object that is no valid block."""
         good, odd = [], []
         for view, key, block in zip(views, keys, blocks, strict=True):
             if view is not None and len(view) == self._block_bytes:
@@ -162,7 +162,7 @@ class WorkerSide:
         self.counts.loaded(1, self._block_bytes)
 
     def _copy(self, pairs: list[tuple[Any, int]]) -> None:
-        """In the loader's thread."""
+        """Runs in the loader's thread."""
         try:
             for layer in self._layers:
                 for view, block in pairs:
@@ -186,7 +186,7 @@ class WorkerSide:
             event.wait()
 
     def finish_loads(self) -> None:
-        """Every layer is there, and no view is pinned any more."""
+        """Waits for every layer and releases all views."""
         if self._loading is not None:
             loading, self._loading = self._loading, None
             loading.result()
@@ -213,7 +213,7 @@ class WorkerSide:
         if not keys:
             return
         began = time.monotonic()
-        kept: list[torch.Tensor] = []  # what addresses point into
+        kept: list[torch.Tensor] = []  # keeps the memory behind the addresses
         addresses = [self._addresses(block, kept) for block in blocks]
         sizes = [
             [layer.bytes for layer in self._layers] if len(one) > 1 else [self._block_bytes]
@@ -228,7 +228,7 @@ class WorkerSide:
         return not self._suspect.intersection(work.block_ids)
 
     def _addresses(self, block: int, kept: list[torch.Tensor]) -> list[int]:
-        """Where the bytes of a block's object are: in place, or in a copy on this host."""
+        """Addresses of the bytes of a block's object: in place, or in a host copy."""
         if len(self._layers) <= 1024 and all(layer.plain for layer in self._layers):
             return [layer.address(block) for layer in self._layers]
         parts = [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users' scripts ask Mooncake's master on port 9003, answered from this host's agent; and its
-clients on 9300, answered from a store's pool."""
+"""Mooncake's HTTP administration: the master's port 9003, served from this host's agent, and a
+client's port 9300, served from a store's pool."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _metrics(client: mckv.Client) -> str:
-    """Mooncake's names for what the agent counts."""
+    """The agent's counters under Mooncake's names."""
     spaces = client.ask({"verb": "status"})["namespaces"]
 
     def total(name: str) -> int:
@@ -112,7 +112,7 @@ class AdminServer(http.server.ThreadingHTTPServer):
         open_client: Callable[[], contextlib.AbstractContextManager[mckv.Client]] | None = None,
         paths: frozenset[str] | None = None,
     ) -> None:
-        """paths: those that are answered; None: all."""
+        """paths: the paths to serve; None: all."""
         self.open_client = open_client or _host_client
         self.paths = paths
         super().__init__((host, port), _Handler)
@@ -123,12 +123,12 @@ def _host_client() -> mckv.Client:
 
 
 class ClientServer:
-    """A store's own /health and /metrics, on this host alone, until close()."""
+    """A store's /health and /metrics on this host only, until close()."""
 
     _PATHS = frozenset(("/health", "/metrics", "/metrics/summary"))
 
     def __init__(self, client: mckv.Client, port: int) -> None:
-        """Raises OSError where the port is taken."""
+        """Raises OSError if the port is taken."""
         self._server = AdminServer(
             "127.0.0.1", port, lambda: contextlib.nullcontext(client), self._PATHS
         )

@@ -40,7 +40,7 @@ def keys_of(keys: Any) -> list[Any]:
 
 
 def bad_key(key: str | bytes) -> int:
-    """0 for a key that mc can hold."""
+    """0 for a valid key, otherwise the error code."""
     length = len(key) if isinstance(key, bytes) else len(key.encode())
     return 0 if 0 < length <= 1024 else _codes.INVALID_KEY if length else _codes.INVALID_PARAMS
 

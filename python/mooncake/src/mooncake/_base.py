@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all store calls stand on: the pool, its state beside it, and codes for errors.
+"""The base of all store calls: the pool, the store's state, and error codes.
 
-Addresses and sizes are plain ints. Calls on a store that was not set up, or was closed, answer
-ILLEGAL_CLIENT (-601), b"", None or 0 instead of ending the process.
+Addresses and sizes are plain ints. A call before setup() or after close() returns ILLEGAL_CLIENT
+(-601), b"", None or 0; Mooncake would end the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("mooncake")
 
 _DEFAULT_SOFT_PIN_S = 1800.0
 _MAX_SOFT_PIN_MS = 86_400_000
-DEFAULT = ReplicateConfig()  # of every put without a config; nobody else has it
+DEFAULT = ReplicateConfig()  # the config of every put without a config; private
 _warned: set[str] = set()
 
 
@@ -36,7 +36,7 @@ def warn_once(text: str) -> None:
 
 
 class StoreBase:
-    """The state of a store, and the calls that the others are made of."""
+    """The state of a store, and the basic calls."""
 
     def __init__(self) -> None:
         self._pool: _pool.Pool | None = None
@@ -64,7 +64,7 @@ class StoreBase:
             return CODE[error.status]
 
     def _rules(self, config: ReplicateConfig, keys: int) -> dict[str, Any] | int:
-        """The keywords of a put, or the code for a configuration that cannot be."""
+        """The keyword arguments of a put, or the code for an invalid configuration."""
         if config is DEFAULT:
             return {}
         if not isinstance(config, ReplicateConfig):
@@ -136,7 +136,7 @@ class StoreBase:
     @staticmethod
     def _get_code(status: int, key: Any) -> int:
         if status == mckv.Status.INVALID_ARGUMENT and bad_key(key):
-            return _codes.OBJECT_NOT_FOUND  # what no key can be stored under is not there
+            return _codes.OBJECT_NOT_FOUND  # no object can have an invalid key
         return CODE[status]
 
     def _view_or_code(self, key: Any) -> Any:

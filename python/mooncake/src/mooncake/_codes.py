@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mooncake's store codes, and which of them stands for which status of mckv."""
+"""Mooncake's store codes, and the code for each status of mckv."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ TENANT_NOT_REGISTERED: Final = -1701
 CODE: Final[dict[int, int]] = {
     Status.OK: OK,
     Status.INVALID_ARGUMENT: INVALID_PARAMS,
-    # vLLM stops saving for a while on -200: right for what can never fit, too.
+    # vLLM pauses saves after -200, which is also right for an object that can never fit.
     Status.TOO_LARGE: NO_AVAILABLE_HANDLE,
     Status.BUFFER_TOO_SMALL: INVALID_PARAMS,
     Status.TIMEOUT: RPC_TIMEOUT,

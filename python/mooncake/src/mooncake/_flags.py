@@ -3,7 +3,7 @@
 
 
 def _table(text: str) -> dict[str, str]:
-    """Name to default, of lines with a name and perhaps a default."""
+    """Maps each name to its default; a line has a name and an optional default."""
     return {
         name: default for name, _, default in (line.partition(" ") for line in text.splitlines())
     }
@@ -128,7 +128,7 @@ minloglevel 0
 log_dir"""
 )
 
-# The others are accepted and named once.
+# All other flags are accepted, and logged once.
 MEANINGFUL = {
     "port",
     "rpc_port",

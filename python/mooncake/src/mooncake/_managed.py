@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers that a transfer engine lends: powers of two, cut from one stretch of address space.
+"""Managed buffers of a transfer engine: powers of two, cut from one address range.
 
-It is a memory file that cannot shrink, so that engines of other processes of this host can map it.
+The range is a memory file of fixed size, so engines of other processes can map the file.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import mmap
 import os
 import threading
 
-_SIZE = 1 << 30  # address space; pages are taken when they are touched
+_SIZE = 1 << 30  # address space; the first access takes a page
 _SMALLEST = 4096
 
 
@@ -20,7 +20,7 @@ class ManagedBuffers:
         try:
             os.ftruncate(file, _SIZE)
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-            self._memory = mmap.mmap(file, _SIZE)  # keeps a descriptor of its own
+            self._memory = mmap.mmap(file, _SIZE)  # keeps a duplicate of the descriptor
         finally:
             os.close(file)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
@@ -35,7 +35,7 @@ class ManagedBuffers:
         return max(_SMALLEST, 1 << (length - 1).bit_length()) if length > 0 else _SMALLEST
 
     def allocate(self, length: int) -> int:
-        """The address; 0 if there is no room."""
+        """The address; 0 without room."""
         size = self._rounded(length)
         with self._lock:
             if free := self._free.get(size):
@@ -49,7 +49,7 @@ class ManagedBuffers:
             return address
 
     def free(self, address: int, length: int) -> int:
-        """0; -1 for what is not lent."""
+        """0; -1 for an unknown buffer."""
         with self._lock:
             size = self._lent.pop(address, 0)
             if size == 0:

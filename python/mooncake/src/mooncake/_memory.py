@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host memory for engines that ask Mooncake for theirs."""
+"""Host memory for engines that allocate through Mooncake."""
 
 import ctypes
 import logging
@@ -18,7 +18,7 @@ class MooncakeHostMemAllocator:
         self._maps: dict[int, mmap.mmap] = {}
 
     def alloc(self, size: int, /) -> int:
-        """The address, or 0 if there is no memory."""
+        """The address; 0 without memory."""
         try:
             memory = mmap.mmap(-1, size, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
         except (OSError, ValueError, OverflowError) as error:
@@ -30,7 +30,7 @@ class MooncakeHostMemAllocator:
         return address
 
     def free(self, address: int, /) -> int:
-        """0, or -600 for what was not allocated here."""
+        """0; -600 for an address that was not allocated here."""
         with self._lock:
             memory = self._maps.pop(address, None)
         if memory is None:
@@ -40,7 +40,7 @@ class MooncakeHostMemAllocator:
 
 
 def bind_to_numa_node(node: int) -> None:
-    """Keeps this thread on the processors of a NUMA node, where there is more than one."""
+    """Binds this thread to the processors of a NUMA node, on hosts with several nodes."""
     if (
         node < 0
         or os.path.exists(f"/sys/devices/system/node/node{node + 1}") is False

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ParallelAxis, TensorParallelism, ReadTarget; and how their shards are named and described.
+"""ParallelAxis, TensorParallelism, ReadTarget; names and manifests of shards.
 
-A shard of a tensor lies under its key and the names of its axes, in the order dp, tp, ep, pp:
+The key of a shard is the tensor's key and the names of the axes, in the order dp, tp, ep, pp:
 
     KEY_tp_RANK                                          along one TP axis and nothing else
     KEY__dp_RANKofSIZE__tp_RANKofSIZE_sdDIM__ep_RANKofSIZE_eidEXPERT__pp_RANKofSIZE_sidSTAGE
     KEY__writer_RANKofSIZE_sdDIM                         one writer's part of a whole tensor
 
-and beside shards along TP, or of writers, a manifest (KEY__parallelism_manifest,
-KEY__writer_manifest) of 96 bytes that says what they are parts of, all little-endian:
+Shards along TP and writers' parts have a manifest (KEY__parallelism_manifest,
+KEY__writer_manifest) of 96 bytes, which describes the whole tensor, little-endian:
 
     offset  size  field
     0       4     magic 0x574d414e
@@ -16,7 +16,7 @@ KEY__writer_manifest) of 96 bytes that says what they are parts of, all little-e
     6       2     bytes, 96
     8       4     element type, as in the tensors' header
     12      4     dimensions
-    16      4     dimension that is cut
+    16      4     split dimension
     20      4     parts
     24      8     zero
     32      64    shape of the whole, int64 each, -1 where there is no dimension
@@ -37,7 +37,7 @@ _MAGIC = 0x574D414E
 
 
 class ParallelAxis:
-    """One way in which a tensor is cut or copied: kind "dp", "tp", "ep" or "pp"."""
+    """One axis along which a tensor is split or replicated: kind "dp", "tp", "ep" or "pp"."""
 
     def __init__(self) -> None:
         self.kind = ""
@@ -49,14 +49,14 @@ class ParallelAxis:
 
 
 class TensorParallelism:
-    """How a tensor is one of several: at most one axis of each kind."""
+    """The axes of a tensor: at most one axis of each kind."""
 
     def __init__(self) -> None:
         self.axes: list[ParallelAxis] = []
 
 
 class ReadTarget:
-    """What is wanted of a stored tensor: "as_stored", a "shard" of this parallelism, or "full"."""
+    """The wanted form of a stored tensor: "as_stored", "shard" of this parallelism, or "full"."""
 
     def __init__(self) -> None:
         self.mode = "as_stored"
@@ -65,7 +65,7 @@ class ReadTarget:
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """A checked axis. dim: which dimension a TP axis cuts, else -1; tag: expert or stage, else 0;
+    """A checked axis. dim: dimension that a TP axis splits, else -1; tag: expert or stage, else 0;
     extent: of this shard along dim, else 0."""
 
     kind: int
@@ -118,7 +118,7 @@ def _axis(given: Any) -> Axis:
 
 
 def writer_axis(partition: Any) -> Axis:
-    """One writer's part: anything with rank, size and split_dim. Raises ValueError."""
+    """One writer's part: an object with rank, size and split_dim. Raises ValueError."""
     if any(not hasattr(partition, name) for name in ("rank", "size", "split_dim")):
         raise ValueError("a writer_partition has rank, size and split_dim")
     rank, size = _whole(partition.rank), _whole(partition.size)
@@ -143,7 +143,7 @@ def writer_key(key: str, part: Axis) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What shards are parts of. type: the element type's number."""
+    """The whole tensor of shards. type: number of the element type."""
 
     type: int
     dim: int
@@ -158,7 +158,7 @@ class Manifest:
 
     @staticmethod
     def decode(text: bytes) -> Manifest:
-        """Raises ValueError for what is none."""
+        """Raises ValueError for invalid bytes."""
         if len(text) != _MANIFEST.size:
             raise ValueError("a manifest has 96 bytes")
         magic, version, size, kind, dimensions, dim, parts, zero, *sides = _MANIFEST.unpack(text)

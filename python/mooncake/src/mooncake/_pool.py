@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool behind a store: this host's agent, or one inside this process.
+"""The pool of a store: this host's agent, or a pool inside this process.
 
-All stores of a process and tenant share one client. With $MC_AGENT set, that is the pool, and it is
-an error if nobody answers there; else the agent at the default socket if one runs; else the process
-embeds a pool of the first store's global_segment_size, which ends with the last store.
+All stores of a process and tenant share one client. $MC_AGENT names the agent; setup() fails if
+that agent does not answer. Without $MC_AGENT, the store uses the agent at the default socket. Without an
+agent, the process embeds a pool of the first store's global_segment_size, until the last store
+closes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def default_socket() -> str:
 
 def open_pool(tenant: str, segment_bytes: int, staging_bytes: int, label: str) -> Pool:
     """Raises mckv.McError."""
-    # A forked child has none of its parent's clients.
+    # A forked child cannot use the parent's clients.
     name = (os.getpid(), tenant)
     with _lock:
         found = _pools.get(name)
@@ -121,7 +122,7 @@ def _open(
 
 
 def _grow(pool: Pool, tenant: str, segment_bytes: int) -> None:
-    """Mooncake's clients bring memory; here the pool grows to what the largest of them names."""
+    """Mooncake's clients contribute memory; mc's pool grows to the largest requested size."""
     if segment_bytes <= 0:
         return
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The 304 bytes before a stored tensor, laid out as Mooncake's, so that buffers fit both.
+"""The 304-byte header of a stored tensor, in Mooncake's layout.
 
 offset  size  field (little-endian)
 0       4     magic 0x4d4f4f4e
@@ -7,16 +7,16 @@ offset  size  field (little-endian)
 6       2     header bytes, 304
 8       4     element type, see _TYPES
 12      4     dimensions, 0 to 8
-16      8     layout: 0 a tensor as it is, 1 a part of one, with axes
-24      8     where the elements begin, 304
+16      8     layout: 0 whole tensor, 1 part of a tensor, with axes
+24      8     offset of the elements, 304
 32      8     bytes of elements
-40      64    shape of the tensor that this is a part of, else its own; int64 each, -1 where
-              there is no dimension
-104     64    its own shape: the same
+40      64    shape of the whole tensor; int64 each, -1 for unused
+              dimensions
+104     64    shape of this part: the same format
 168     4     axes, 0 to 4
 172     4     zero
 176     128   the axes, 32 bytes each: kind (0 dp, 1 tp, 2 ep, 3 pp), number, rank, size, dimension
-              that is cut or -1, expert or stage or 0, int32 each; extent there or 0, int64
+              that is split or -1, expert or stage or 0, int32 each; extent there or 0, int64
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BY_NAME = {name: (number, size) for number, name, size in _TYPES}
 
 
 class Stored(NamedTuple):
-    """What a header says. dtype: torch's name; whole: the shape of what this is a part of."""
+    """The fields of a header. dtype: torch's name; whole: the shape of the whole tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 
 def type_number(dtype: Any) -> int:
-    """Mooncake's number of an element type. Raises ValueError for one that cannot be stored."""
+    """Mooncake's number of an element type. Raises ValueError for an unsupported type."""
     name = str(dtype).removeprefix("torch.")
     if name not in _BY_NAME:
         raise ValueError(f"a tensor of {name}")
@@ -86,7 +86,7 @@ def encode(
     whole: tuple[int, ...] | None = None,
     axes: tuple[Axis, ...] = (),
 ) -> bytes:
-    """Raises ValueError for a tensor that cannot be described."""
+    """Raises ValueError for an unsupported tensor."""
     number = type_number(dtype)
     if len(shape) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor with {len(shape)} dimensions")
@@ -104,7 +104,7 @@ def encode(
 
 
 def decode(header: bytes, object_bytes: int) -> Stored:
-    """Raises ValueError if it is not one."""
+    """Raises ValueError for an invalid header."""
     if len(header) < HEADER_BYTES:
         raise ValueError("too short for a stored tensor")
     magic, version, size, number, dimensions, layout, start, data_bytes, *sides = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which RDMA NICs of this host are near to which memory, in Mooncake's form."""
+"""The RDMA NICs near each memory of this host, in Mooncake's format."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ _LIMIT_S = 10.0
 
 
 def local_topology(device_names: str = "") -> str:
-    """{"cpu:0": [[near NICs], [other NICs]], "cuda:0": ...} as JSON, found by `mcctl topo`.
+    """{"cpu:0": [[near NICs], [other NICs]], "cuda:0": ...} as JSON, from `mcctl topo`.
 
     device_names: only these NICs, separated by commas. Raises RuntimeError with the cause.
     """

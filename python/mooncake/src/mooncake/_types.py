@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Named(enum.IntEnum):
-    """Numbers with names; str() is the name, as of Mooncake's."""
+    """Named numbers; str() is the name, as in Mooncake."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
@@ -55,7 +55,7 @@ class TaskStatus(_Named):
 
 
 class _Checked:
-    """A property of one type, as pybind11 has them: another type is a TypeError."""
+    """A property of one type, as in pybind11: another type is a TypeError."""
 
     def __init__(self, kinds: Any, default: Any, check: Any = None) -> None:
         self._kinds, self._default, self._check = kinds, default, check
@@ -95,7 +95,7 @@ _NONE = type(None)
 
 
 class ReplicateConfig:
-    """How an object is placed and kept. On one host there is one replica, in its pool."""
+    """Placement and pins of an object. On one host an object has one replica, in the pool."""
 
     __slots__ = (
         "_data_type",
@@ -142,7 +142,7 @@ class ReplicateConfig:
 
 
 class Descriptor:
-    """Where a replica's bytes are. mc hands out no addresses: buffer_address is 0."""
+    """The place of a replica. mc exposes no addresses: buffer_address is 0."""
 
     def __init__(self, size: int = 0, transport_endpoint: str = "") -> None:
         self.size = size
@@ -156,7 +156,7 @@ class MemoryDescriptor:
 
 
 class DiskDescriptor:
-    """Never made: mc has no disk tier yet."""
+    """Never created: mc has no disk tier yet."""
 
     file_path = ""
     object_size = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store whose methods also come as async_METHOD, run in a thread of the loop's executor."""
+"""A store with an async_METHOD for each method; the loop's executor runs the method."""
 
 from __future__ import annotations
 

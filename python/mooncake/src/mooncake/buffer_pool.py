@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BufferPool: buffers of a store that are registered once and lent again and again.
+"""BufferPool: buffers of a store, registered once and reused.
 
     pool = BufferPool(store)
     with pool.acquire(4096) as lease:
         store.get_into("key", lease.ptr, lease.size)
 
-A region is session memory, which the agent maps too, as long as the store has some (its
-local_buffer_size), and else anonymous memory of this process. Any thread may call. A lease is given
-back when it is released, or when it and the last view of its buffer are gone; a region lives at
-least as long as either.
+A region is session memory, which the agent also maps, up to the store's local_buffer_size; further
+regions are anonymous memory of this process. Any thread may call. A lease ends with release(), or
+with the last reference to the lease and its buffer; a region outlives its leases.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["BufferLease", "BufferPool", "RegisteredBufferPool"]
 
 
 class _Region:
-    """Registered memory of one size class. memory: what keeps it mapped."""
+    """Registered memory of one size class. memory: keeps the region mapped."""
 
     def __init__(self, store: StoreBase, size: int) -> None:
         self.size = size
@@ -40,7 +39,7 @@ class _Region:
             self.address = self.memory.address
         except mckv.ClosedError:
             raise RuntimeError("MooncakeDistributedStore is not initialized") from None
-        except mckv.McError:  # no session memory is left, or never so much at once
+        except mckv.McError:  # session memory is exhausted, or smaller than the region
             self.memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
         self._ranges = store._ranges
@@ -52,12 +51,12 @@ class _Region:
 
 
 class BufferLease:
-    """A part of a region, of the size that was asked for. Made by BufferPool.acquire()."""
+    """A part of a region, of the requested size. BufferPool.acquire() creates leases."""
 
     def __init__(self, pool: BufferPool, region: _Region, size: int) -> None:
         self._size = size
         self._array: Any = (ctypes.c_ubyte * size).from_address(region.address)
-        # Every view of the buffer holds the array: with it goes the last of them.
+        # Every view of the buffer holds the array, so the array outlives all views.
         weakref.finalize(self._array, pool._take_back, region)
 
     @property
@@ -79,8 +78,8 @@ class BufferLease:
         return self._array
 
     def release(self) -> None:
-        """Gives the buffer back; twice is fine. Raises RuntimeError while views of it live."""
-        # One reference is this object's, one the argument's.
+        """Returns the buffer; a second call has no effect. Raises RuntimeError while views live."""
+        # This object holds one reference, the argument another.
         if self._array is not None and sys.getrefcount(self._array) > 2:
             raise RuntimeError("cannot release buffer while exported views exist")
         self._array = None
@@ -95,9 +94,9 @@ class BufferLease:
 class BufferPool:
     """Buffers in powers of two from min_size_class up, kept for reuse.
 
-    max_bytes: of all regions, 0: no limit; max_size_class: the largest buffer; max_regions: how
-    many regions. At a limit acquire() waits for a release (block, timeout in seconds, None: for
-    ever) or raises RuntimeError. alignment is accepted: regions begin at pages or cache lines.
+    max_bytes: limit of all regions, 0: none; max_size_class: largest buffer; max_regions: limit
+    of regions. At a limit acquire() waits for a release (block, timeout in seconds, None: no
+    timeout) or raises RuntimeError. alignment has no effect: regions begin at pages or cache lines.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class BufferPool:
         self._largest = max_size_class or None
         self._max_regions = max_regions or None
         self._block, self._timeout = block_on_exhaustion, default_timeout
-        # A finalizer may give back while this thread holds the lock, so it must be reentrant.
+        # Reentrant, because a finalizer may return a buffer while this thread holds the lock.
         self._changed = threading.Condition(threading.RLock())
         self._idle: dict[int, list[_Region]] = {}
         self._regions, self._bytes, self._lent = 0, 0, 0
@@ -136,7 +135,7 @@ class BufferPool:
     def acquire(
         self, size: int, block: bool | None = None, timeout: float | None = None
     ) -> BufferLease:
-        """A buffer of size bytes. Raises RuntimeError: exhausted, closed, larger than any."""
+        """A buffer of size bytes. Raises RuntimeError: exhausted, closed, or too large."""
         wanted = self._class_of(address_of(size))
         wait = self._block if block is None else block
         limit = self._timeout if timeout is None else timeout
@@ -159,14 +158,14 @@ class BufferPool:
     buffer = acquire
 
     def prewarm(self, size: int, count: int) -> None:
-        """Makes regions for count buffers of this size, as far as the limits go."""
+        """Creates regions for count buffers of this size, within the limits."""
         wanted = self._class_of(address_of(size))
         with self._changed:
             while len(self._idle.get(wanted, ())) < count and self._has_room(wanted):
                 self._idle.setdefault(wanted, []).append(self._make(wanted))
 
     def close(self) -> None:
-        """Frees all regions; twice is fine. Raises RuntimeError while leases are out."""
+        """Frees all regions; a second call has no effect. Raises RuntimeError while leases live."""
         with self._changed:
             if self._lent:
                 raise RuntimeError("cannot close buffer pool with active leases")
@@ -201,7 +200,7 @@ class BufferPool:
         if idle:
             return idle.pop()
         if not self._has_room(size):
-            self._free_idle()  # of other sizes
+            self._free_idle()  # regions of other sizes
         return self._make(size) if self._has_room(size) else None
 
     def _free_idle(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mooncake's console commands, mapped onto mc's programs.
+"""Mooncake's console commands, mapped to mc's programs.
 
-mooncake_master    starts this host's mc-agent unless one runs, and holds Mooncake's ports
-mooncake_client    is this host's mc-agent, with a pool of --global_segment_size
+mooncake_master    starts this host's mc-agent unless an agent runs; serves Mooncake's ports
+mooncake_client    runs this host's mc-agent with a pool of --global_segment_size
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _agent_answers() -> bool:
 
 
 def _start_agent() -> subprocess.Popen[bytes] | None:
-    """This host's agent; None if one runs already."""
+    """Starts this host's agent; None if an agent runs already."""
     if _agent_answers():
         _say("this host's mc-agent runs already and is used")
         return None
@@ -102,7 +102,7 @@ def _start_agent() -> subprocess.Popen[bytes] | None:
 
 
 def _hold(host: str, port: int) -> socket.socket:
-    """Mooncake's RPC port: who connects learns that somebody is there, and nothing else."""
+    """Listens on Mooncake's RPC port; accepts connections and answers nothing."""
     held = socket.create_server((host, port), backlog=64)
 
     def answer() -> None:

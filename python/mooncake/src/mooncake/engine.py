@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """mooncake.engine over mckv.TransferEngine: names, signatures and returns as Mooncake's.
 
-Calls answer 0 or a negative number, as Mooncake's do, and log the cause; on an engine that was not
-initialized they answer -1, 0, "" or [] instead of ending the process. What is moved goes from
-process to process within a host and over TCP between hosts, whatever the protocol is called; what
-lies in memory of a CUDA device passes the host's. Waits let other threads run.
+Calls return 0 or a negative number, as in Mooncake, and log the cause. Before initialize() calls
+return -1, 0, "" or []; Mooncake would end the process. Bytes move from process to process within a
+host and over TCP between hosts, for every protocol name; CUDA device memory takes a copy through
+host memory. Waits let other threads run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TransferOpcode(enum.IntEnum):
 
 Read = TransferOpcode.Read
 Write = TransferOpcode.Write
-_Opcode: TypeAlias = TransferOpcode  # in a class that has an attribute of that name
+_Opcode: TypeAlias = TransferOpcode  # in a class with an attribute of this name
 
 
 class TransferNotify:
@@ -61,7 +61,7 @@ class TransferNotify:
 
 
 class InnerTransferEngine:
-    """What get_engine() gives: opaque, for MooncakeDistributedStore.setup(engine=...)."""
+    """The opaque result of get_engine(), for MooncakeDistributedStore.setup(engine=...)."""
 
     def __init__(self, engine: mckv.TransferEngine) -> None:
         self._engine = engine
@@ -107,8 +107,8 @@ class TransferEngine:
     ) -> int:
         """Opens the engine. 0, or -1 with the cause in the log.
 
-        local_hostname must be an address of this host; unless it is of loopback, the file named by
-        $MC_CLUSTER_KEY_FILE has the key that all engines share. device_name is ignored.
+        local_hostname must be an address of this host. Except on loopback, $MC_CLUSTER_KEY_FILE
+        names the file with the key that all engines share. device_name is ignored.
         """
         return self._open(local_hostname, metadata_server, protocol, None)
 
@@ -121,7 +121,7 @@ class TransferEngine:
         metadata_type: str,
         /,
     ) -> int:
-        """The same; metadata_type is the store's kind if metadata_server does not say it."""
+        """initialize() with the store's kind in metadata_type, for a metadata_server without it."""
         return self._open(local_hostname, metadata_server, protocol, metadata_type)
 
     def _open(self, host: str, server: str, protocol: str, kind: str | None) -> int:
@@ -151,7 +151,7 @@ class TransferEngine:
         return 0
 
     def get_rpc_port(self) -> int:
-        """The port by which peers name this engine: f"{host}:{port}"."""
+        """The port in this engine's name f"{host}:{port}"."""
         return 0 if self._engine is None else self._engine.port
 
     def get_engine(self) -> InnerTransferEngine | None:
@@ -161,7 +161,7 @@ class TransferEngine:
         return 0 if self._engine is None else id(self._engine)
 
     def get_local_topology(self, device_name: str | None = None) -> str:
-        """Places of memory with their preferred and other RDMA NICs, as JSON; "" on failure."""
+        """Memory locations with preferred and other RDMA NICs, as JSON; "" on failure."""
         try:
             return local_topology(device_name or "")
         except RuntimeError as error:
@@ -169,7 +169,7 @@ class TransferEngine:
             return ""
 
     def send_probe(self, peer_server_name: str) -> int:
-        """0: an engine answers there; -102: none does."""
+        """0: an engine answers; -102: no engine answers."""
         if self._engine is None:
             return _INVALID
         try:
@@ -185,7 +185,7 @@ class TransferEngine:
     # ---- Memory -------------------------------------------------------------------------------
 
     def register_memory(self, buffer_addr: int, capacity: int, location: str = "*") -> int:
-        """0; -7: it overlaps what is registered; -1: no memory."""
+        """0; -7: overlaps a registered range; -1: not mapped."""
         return self.batch_register_memory([buffer_addr], [capacity], location)
 
     def batch_register_memory(
@@ -204,7 +204,7 @@ class TransferEngine:
         return 0
 
     def unregister_memory(self, buffer_addr: int, /) -> int:
-        """0; -3: it is not registered. No transfer touches the memory afterwards."""
+        """0; -3: not registered. No transfer accesses the memory afterwards."""
         return self.batch_unregister_memory([buffer_addr])
 
     def batch_unregister_memory(self, buffer_addresses: list[int], /) -> int:
@@ -224,7 +224,7 @@ class TransferEngine:
         return 0
 
     def get_first_buffer_address(self, segment_name: str, /) -> int:
-        """The address that the peer registered first: its managed buffers. 0: none."""
+        """The peer's first registered address: its managed buffers. 0: none."""
         segment = self._segment(segment_name)
         if self._engine is None or segment is None:
             return 0
@@ -236,14 +236,14 @@ class TransferEngine:
         return regions[0][0] if regions else 0
 
     def allocate_managed_buffer(self, length: int, /) -> int:
-        """Memory of the engine that peers may reach; 0: no room."""
+        """Allocates engine memory that peers may access; 0: no room."""
         return 0 if self._managed is None else self._managed.allocate(length)
 
     def free_managed_buffer(self, address: int, length: int, /) -> int:
         return _INVALID if self._managed is None else self._managed.free(address, length)
 
     def write_bytes_to_buffer(self, address: int, data: bytes | str, length: int, /) -> int:
-        """Into a managed or registered buffer. 0, or -1 if it is none."""
+        """Writes into a managed or registered buffer. 0; -1 for another address."""
         text = data.encode() if isinstance(data, str) else data
         if length > len(text) or not self._is_ours(address, length):
             return _INVALID
@@ -251,7 +251,7 @@ class TransferEngine:
         return 0
 
     def read_bytes_from_buffer(self, address: int, length: int, /) -> bytes:
-        """Of a managed or registered buffer; b"" if it is none."""
+        """Bytes of a managed or registered buffer; b"" for another address."""
         return ctypes.string_at(address, length) if self._is_ours(address, length) else b""
 
     def _is_ours(self, address: int, length: int) -> bool:
@@ -260,7 +260,7 @@ class TransferEngine:
         ranges = [(self._managed.address, self._managed.size), *self._registered.items()]
         return any(a <= address and address + length <= a + size for a, size in ranges)
 
-    # ---- Waiting for the end ------------------------------------------------------------------
+    # ---- Synchronous calls --------------------------------------------------------------------
 
     def transfer_sync_write(
         self,
@@ -270,7 +270,7 @@ class TransferEngine:
         length: int,
         transport_hint: str = "",
     ) -> int:
-        """Copies local memory there. 0 when it has landed, -1 on an error."""
+        """Copies local memory to the peer. 0: complete; -1: error."""
         return self._run(
             target_hostname, [buffer], [peer_buffer_address], [length], Write, None, transport_hint
         )
@@ -376,7 +376,7 @@ class TransferEngine:
             return self._failed("transfer", target, error)
         return 0
 
-    # ---- Not waiting --------------------------------------------------------------------------
+    # ---- Asynchronous calls --------------------------------------------------------------------
 
     def transfer_submit_write(
         self,
@@ -386,7 +386,7 @@ class TransferEngine:
         length: int,
         transport_hint: str = "",
     ) -> int:
-        """The number of a batch, for transfer_check_status(); 0 on an error."""
+        """Number of a batch, for transfer_check_status(); 0 on an error."""
         return self._submit(
             target_hostname, [buffer], [peer_buffer_address], [length], Write, transport_hint
         )
@@ -452,7 +452,7 @@ class TransferEngine:
             return 0
 
     def transfer_check_status(self, batch_id: int, /) -> int:
-        """0 under way, 1 done, -1 failed, -2 past its time. The number is freed at the end."""
+        """0 running, 1 done, -1 failed, -2 timed out. The end frees the number."""
         if self._engine is None:
             return _INVALID
         try:
@@ -464,7 +464,7 @@ class TransferEngine:
         return self._finish(batch_id)
 
     def get_batch_transfer_status(self, batch_ids: list[int], /) -> int:
-        """Waits for all of them and frees them: 0, or -1 if one failed."""
+        """Waits for all batches and frees the numbers: 0; -1 if a batch failed."""
         results = [self._finish(batch_id) for batch_id in batch_ids]
         return 0 if all(result == 1 for result in results) else _INVALID
 
@@ -489,7 +489,7 @@ class TransferEngine:
     # ---- Notifications ------------------------------------------------------------------------
 
     def get_notifies(self) -> list[TransferNotify]:
-        """What has arrived since the last call."""
+        """The notifications since the last call."""
         if self._engine is None:
             return []
         taken = self._engine.notifications()
@@ -528,7 +528,7 @@ class TransferEngine:
 
     def _failed(self, what: str, name: str, error: mckv.McError) -> int:
         if isinstance(error, mckv.AgentUnavailableError):
-            # The name is looked up anew: an engine that started again may be elsewhere.
+            # Looks the name up again: a restarted engine may have another address.
             self._segments.pop(name, None)
             error.remedy = "see that the peer's process runs and is reached; no agent is needed"
         logger.error("mc: %s(%r): %s", what, name, error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mooncake's HTTP metadata server: GET, PUT and DELETE of /metadata?key=KEY, in memory.
 
-mc needs none; transfer engines of other processes may. It listens where it is told, does not
-authenticate, and holds at most 65,536 keys of 1 MiB.
+mc needs no such server; transfer engines of other processes may. The server listens on the given
+address, does not authenticate, and holds at most 65,536 keys of 1 MiB.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class MetadataServer(http.server.ThreadingHTTPServer):
 
 
 class KVBootstrapServer:
-    """The same in a thread of this process."""
+    """The server in a thread of this process."""
 
     def __init__(self, port: int, host: str = "0.0.0.0") -> None:
         self._server = MetadataServer(host, port)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """MooncakeConfig: Mooncake's JSON configuration and MOONCAKE_* environment.
 
-A field that is not there has its default; a required one that is missing, a size, switch or number
-that is none raises ValueError. Sizes: numbers, or text like "512MB", "4gb".
+A missing field gets its default. A missing required field, or an invalid size, switch or number,
+raises ValueError. Sizes: numbers, or text like "512MB", "4gb".
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _parse_bool(value: Any) -> bool:
 
 @dataclasses.dataclass
 class MooncakeConfig:
-    """What MooncakeDistributedStore.setup() needs. Sizes are bytes."""
+    """The arguments of MooncakeDistributedStore.setup(). Sizes are bytes."""
 
     local_hostname: str
     metadata_server: str
@@ -111,7 +111,7 @@ class MooncakeConfig:
         )
 
     def overridden(self, values: dict[str, str]) -> MooncakeConfig:
-        """With some fields given as text. Raises ValueError for what they cannot be."""
+        """Creates a configuration; fields may be text. Raises ValueError for invalid values."""
         return MooncakeConfig._of({**dataclasses.asdict(self), **values})
 
     @staticmethod
@@ -127,7 +127,7 @@ class MooncakeConfig:
 
     @staticmethod
     def load_from_env() -> MooncakeConfig:
-        """The file named by MOONCAKE_CONFIG_PATH; without it the MOONCAKE_* variables."""
+        """Loads the file MOONCAKE_CONFIG_PATH; without the variable, the MOONCAKE_* variables."""
         path = os.environ.get("MOONCAKE_CONFIG_PATH")
         if path:
             return MooncakeConfig.from_file(path)

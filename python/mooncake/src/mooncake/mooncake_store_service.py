@@ -6,8 +6,8 @@
     POST   /api/mount {"size"}, /api/unmount {"segment_ids"}    GET /health
 
 Errors are {"error", "code"}: 400 a bad request, 404 no such key, 413 more than 100 MiB, 503 no
-agent, 507 no space. It listens on this host alone unless --host says otherwise; then the
-environment's ADMIN_API_KEY must be set, and is asked for in X-API-Key wherever it is set.
+agent, 507 no space. The server listens on this host only, unless --host names another address;
+then ADMIN_API_KEY must be set. If ADMIN_API_KEY is set, clients must send it in X-API-Key.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MooncakeStoreService:
     def __init__(
         self, config_path: str | None = None, cli_config: dict[str, str] | None = None
     ) -> None:
-        """Raises ValueError, OSError for a configuration that cannot be."""
+        """Raises ValueError or OSError for an invalid configuration."""
         self.config = (
             MooncakeConfig.from_file(config_path) if config_path else MooncakeConfig.load_from_env()
         ).overridden(cli_config or {})
@@ -94,7 +94,7 @@ class MooncakeStoreService:
     async def start_store_service(
         self, max_wait_time: float = 60, shutdown_event: asyncio.Event | None = None
     ) -> bool:
-        """Sets the store up, again every second for max_wait_time; False if it was not to be."""
+        """Sets the store up, with a retry every second for max_wait_time; False on failure."""
         stop = shutdown_event or asyncio.Event()
         deadline = asyncio.get_running_loop().time() + max_wait_time
         config = dataclasses.asdict(self.config)
@@ -117,7 +117,7 @@ class MooncakeStoreService:
         return False
 
     async def start_http_service(self, port: int = 8080, host: str = "127.0.0.1") -> bool:
-        """Raises ValueError for a host that others reach while no key is set; OSError."""
+        """Raises ValueError for a host that other hosts reach without a key; OSError."""
         if not self._key and not _web.is_loopback(host):
             raise ValueError(
                 f"others reach {host}, and nobody would have to prove anything: set ADMIN_API_KEY"
@@ -186,7 +186,7 @@ class MooncakeStoreService:
         return web.json_response({"status": "success"})
 
     async def handle_get(self, request: web.Request) -> web.StreamResponse:
-        """The object's bytes, straight from the pool, pinned until the last one is sent."""
+        """Sends the object's bytes directly from the pool, pinned until the last byte."""
         view = await asyncio.to_thread(self._store()._view_or_code, request.match_info["key"])
         if isinstance(view, int):
             raise _Failed(view, "get")
@@ -219,7 +219,7 @@ class MooncakeStoreService:
     # ---- Segments ------------------------------------------------------------------------------
 
     async def handle_mount(self, request: web.Request) -> web.StreamResponse:
-        """The pool grows by as many bytes."""
+        """Grows the pool by `size` bytes."""
         size = (await _web.read_json(request)).get("size")
         if type(size) is not int or not 0 < size < 1 << 63:
             raise Refused(400, "Invalid size, must be a positive integer")
@@ -270,7 +270,7 @@ class MooncakeStoreService:
 
 
 def _grace(body: dict[str, Any]) -> None:
-    """Checked and then not needed: what is read stays until its readers let go."""
+    """Checks the argument, then ignores it: a read object stays until its readers finish."""
     value = body.get("grace_period_seconds", 0)
     if type(value) is not int or not 0 <= value <= MAX_GRACE_S:
         raise Refused(
@@ -281,7 +281,7 @@ def _grace(body: dict[str, Any]) -> None:
 
 
 def _overrides(items: list[str]) -> dict[str, str]:
-    """-D NAME=VALUE. Exits with the nearest name for one that is not known."""
+    """-D NAME=VALUE. An unknown name ends the program, with the nearest known name."""
     known = [one.name for one in dataclasses.fields(MooncakeConfig)]
     made = {}
     for item in items:

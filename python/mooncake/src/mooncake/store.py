@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """mooncake.store over mckv: names, signatures, returns and codes as Mooncake's.
 
-Addresses and sizes are plain ints. Calls on a store that was not set up, or was closed, answer
-ILLEGAL_CLIENT (-601), b"", None or 0 instead of ending the process. What mc lacks raises
+Addresses and sizes are plain ints. A call before setup() or after close() returns ILLEGAL_CLIENT
+(-601), b"", None or 0; Mooncake would end the process. An unsupported method raises
 NotImplementedError with the method's name.
 """
 
@@ -15,12 +15,12 @@ from mckv._native import BufferHandle
 
 from mooncake._calls.address import AddressCalls
 from mooncake._calls.life import LifeCalls
-from mooncake._memory import MooncakeHostMemAllocator, bind_to_numa_node
 from mooncake._calls.parallel import ParallelCalls
-from mooncake._parallelism import ParallelAxis, ReadTarget, TensorParallelism
 from mooncake._calls.placement import PlacementCalls
 from mooncake._calls.segment import SegmentCalls
 from mooncake._calls.session import SessionCalls
+from mooncake._memory import MooncakeHostMemAllocator, bind_to_numa_node
+from mooncake._parallelism import ParallelAxis, ReadTarget, TensorParallelism
 from mooncake._types import (
     Descriptor,
     DiskDescriptor,
@@ -96,7 +96,7 @@ def _missing_class(name: str, why: str) -> type:
     return type(name, (), {"__init__": init, "__doc__": f"Not there: {why}."})
 
 
-# pybind11 exports an enumeration's names beside it.
+# pybind11 also exports the names of an enumeration at module level.
 for _names in (ObjectDataType, SoftPinAction, ReplicaStatus, TaskType, TaskStatus):
     for _name, _value in _names.__members__.items():
         if _names is not SoftPinAction:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transfer_engine_bench with Mooncake's flags: a target that lends memory, an initiator that moves
-batches of blocks there or back and says how fast."""
+"""transfer_engine_bench with Mooncake's flags: a target that offers memory, and an initiator that
+writes or reads batches of blocks and prints the throughput."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _initiate(engine: TransferEngine, options: argparse.Namespace, local: int) -
     peer = options.segment_id
     if not peer:
         _fail("say --segment_id=HOST:PORT, as the target prints it")
-    # The target's first buffer is its managed memory, at least 1 GiB of address space.
+    # The target's first buffer is the managed memory, at least 1 GiB of address space.
     remote = engine.get_first_buffer_address(peer)
     if remote == 0:
         _fail(f"the target {peer} does not answer; see the log above")

@@ -4,7 +4,7 @@
     --prefiller-hosts H... --prefiller-ports P... --decoder-hosts H... --decoder-ports P...
     --host 127.0.0.1 --port 8000
 
-One host stands for all ports. GET /healthcheck is /health here.
+A single host applies to all ports. GET /healthcheck of Mooncake is /health here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 
 def proxy_arguments(given: list[str]) -> list[str]:
-    """What `mckv proxy` is told instead. Exits with 2 where hosts and ports do not agree."""
+    """The flags of `mckv proxy`. Exits with 2 if the numbers of hosts and ports differ."""
     parser = argparse.ArgumentParser(prog="vllm_v1_proxy_server", allow_abbrev=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects to and from addresses: registered buffers, scatter and gather, session memory."""
+"""Calls with addresses: registered buffers, scatter and gather, session memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AddressCalls(StoreBase):
     """Mixed into MooncakeDistributedStore."""
 
     def register_buffer(self, buffer_ptr: int, size: int) -> int:
-        """0; -600 if it overlaps one that is registered, or is no memory."""
+        """0; -600 if the buffer overlaps a registered buffer or is not mapped."""
         good = self._ranges.add(address_of(buffer_ptr), address_of(size))
         return _codes.OK if good else _codes.INVALID_PARAMS
 
@@ -59,7 +59,7 @@ class AddressCalls(StoreBase):
         metadata_size: int,
         config: ReplicateConfig = DEFAULT,
     ) -> int:
-        """The metadata first, then the bytes, in one object."""
+        """Stores metadata and bytes in one object, in this order."""
         places, sizes = [[metadata_buffer_ptr, buffer_ptr]], [[metadata_size, size]]
         return self._put_addresses([key], places, sizes, config, False)[0]
 
@@ -91,7 +91,7 @@ class AddressCalls(StoreBase):
         return self._put_addresses(keys, all_buffer_ptrs, all_sizes, config, False)
 
     def get_into(self, key: str, buffer_ptr: int, size: int) -> int:
-        """The object's size; -704 a miss, -600 a buffer that is too small or no memory."""
+        """The object's size; -704: miss; -600: buffer too small or not mapped."""
         try:
             done = self._client.get_address(key, buffer_ptr, size, self._ranges)
         except mckv.McError as error:
@@ -122,7 +122,7 @@ class AddressCalls(StoreBase):
         all_src_offsets: list[list[list[int]]],
         all_sizes: list[list[list[int]]],
     ) -> list[list[list[int]]]:
-        """For each buffer and key the bytes of each range, or a code; a miss is one code."""
+        """For each buffer and key the size of each range, or a code; a miss is one code."""
         made: list[list[list[int]]] = []
         lists = (all_keys, all_dst_offsets, all_src_offsets, all_sizes)
         if any(len(one) != len(buffer_ptrs) for one in lists):
@@ -146,7 +146,7 @@ class AddressCalls(StoreBase):
         return made
 
     def alloc_from_mem_pool(self, size: int, /) -> int:
-        """The address of memory shared with the agent, until close(); 0 if there is none."""
+        """Address of memory shared with the agent, valid until close(); 0: no memory."""
         try:
             buffer = self._client.alloc(address_of(size))
         except mckv.McError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as bytes: put, get, ask, remove."""
+"""Objects as bytes: put, get, query, remove."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ByteCalls(StoreBase):
         parts = [bytes_like(one) for one in args]
         if not any(memoryview(one).nbytes for one in parts):
             key_of(key)
-            return _codes.OK  # as Mooncake: nothing is stored
+            return _codes.OK  # like Mooncake: stores no object
         return self._put(key, parts, config, False)
 
     def upsert_parts(
@@ -93,14 +93,14 @@ class ByteCalls(StoreBase):
         return [self.get(key) for key in keys_of(keys)]
 
     def get_buffer(self, key: str, /) -> BufferHandle | None:
-        """The object's bytes in the pool, read-only, pinned while the handle lives, or None."""
+        """The object's bytes in the pool: read-only, pinned while the handle lives; or None."""
         key_of(key)
         try:
             view = self._client.view(key, None)
             if view is not None and view.span_count != 1:
                 view = view.tobytes()
         except mckv.BusyError:
-            view = self.get(key) or None  # this thread holds 1,023 views: then a copy
+            view = self.get(key) or None  # this thread holds 1,023 views already: return a copy
         except mckv.McError:
             return None
         return None if view is None else BufferHandle(view)
@@ -117,7 +117,7 @@ class ByteCalls(StoreBase):
     # ---- Ask and remove ------------------------------------------------------------------------
 
     def is_exist(self, key: str, /) -> int:
-        """1 or 0; 0 too when in doubt: callers take the answer for a truth value."""
+        """1 or 0; also 0 on an error, because callers use the result as a truth value."""
         key_of(key)
         try:
             return int(self._client.exists(key))
@@ -134,7 +134,7 @@ class ByteCalls(StoreBase):
             return [0] * len(names)
 
     def remove(self, key: str, force: bool = False) -> int:
-        """0 or -704. Nothing is leased here: readers hold views, which outlive the object."""
+        """0 or -704. mc has no leases: readers hold views, which outlive the object."""
         return self.batch_remove([key], force)[0]
 
     def batch_remove(self, keys: list[str], force: bool = False) -> list[int]:
@@ -155,7 +155,7 @@ class ByteCalls(StoreBase):
         return self._coded(call)
 
     def remove_by_regex(self, regex_pattern: str, force: bool = False) -> int:
-        """How many were removed. The pattern is Python's, searched for anywhere in the key."""
+        """Number of removed objects. The Python pattern may match anywhere in the key."""
         try:
             pattern = re.compile(regex_pattern)
         except re.error as error:
@@ -166,5 +166,5 @@ class ByteCalls(StoreBase):
         )
 
     def remove_all(self, force: bool = False) -> int:
-        """How many were removed, of this tenant."""
+        """Number of removed objects of this tenant."""
         return self._remove_where(lambda key: True)

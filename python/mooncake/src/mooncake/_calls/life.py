@@ -111,7 +111,7 @@ class LifeCalls(StoreBase):
         )
 
     def setup_dummy(self, mem_pool_size: int, local_buffer_size: int, server_address: str) -> int:
-        """The pool is in another process: the agent. Without one, RPC_FAIL (-900)."""
+        """Opens a session with this host's agent. Without an agent, RPC_FAIL (-900)."""
         host = server_address.rpartition(":")[0] or "127.0.0.1"
         address_of(mem_pool_size)
         return self._setup_arguments(
@@ -143,7 +143,7 @@ class LifeCalls(StoreBase):
         return _codes.OK
 
     def health_check(self) -> int:
-        """0 healthy, 1 not set up or closed, 2 the agent does not answer."""
+        """0: healthy; 1: not set up, or closed; 2: no answer from the agent."""
         if self._pool is None:
             return 1
         try:

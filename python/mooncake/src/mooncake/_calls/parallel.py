@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that are cut along axes of parallelism, and read along others.
+"""Tensors that are stored along some axes of parallelism and read along others.
 
-As in Mooncake, what put_tensor_with_parallelism() takes depends on the axes: along TP alone this
-rank's shard; along TP and others the whole tensor, of which it stores this rank's part; with a
-writer_partition the whole, of which it stores this writer's part. The *_from forms along TP alone
-take the whole and store the shards of all ranks.
+As in Mooncake, the argument of put_tensor_with_parallelism() depends on the axes. Along TP alone,
+the argument is this rank's shard. Along TP and other axes, the argument is the whole tensor, and
+the call stores this rank's part. With a writer_partition, the argument is the whole tensor, and the
+call stores this writer's part. The *_from methods along TP alone take the whole tensor and store
+the shards of all ranks.
 
-A target that was not stored as such is put together from what was: the shards along TP, the
-writers' parts, or the whole tensor under the key.
+A target that was not stored in the requested form is assembled from the stored form: the shards
+along TP, the writers' parts, or the whole tensor under the key.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from mckv import _arrays
 
 from mooncake import _codes, _parallelism, _tensor_header
 from mooncake._base import DEFAULT
-from mooncake._parallelism import KINDS, MODES, Axis, Manifest
 from mooncake._calls.tensor import TensorCalls, over
+from mooncake._parallelism import KINDS, MODES, Axis, Manifest
 from mooncake._tensor_header import HEADER_BYTES, Stored
 from mooncake._types import ReplicateConfig
 
@@ -33,7 +34,7 @@ logger = logging.getLogger("mooncake")
 
 @dataclasses.dataclass
 class _Source:
-    """Stored shards of one tensor: keys[i] has part i along dim, all of the same extent."""
+    """Stored shards of one tensor: keys[i] has part i along dim; all parts are equally long."""
 
     keys: list[str]
     dim: int
@@ -188,7 +189,7 @@ class ParallelCalls(TensorCalls):
     # ---- Get -----------------------------------------------------------------------------------
 
     def _direct(self, key: str, axes: tuple[Axis, ...]) -> str | None:
-        """The key of the shard that was stored as these axes say."""
+        """The key of the shard for these axes."""
         name = _parallelism.shard_key(key, axes)
         found = self._tensor_view(name)
         if found is None:
@@ -200,7 +201,7 @@ class ParallelCalls(TensorCalls):
         return name if same else None
 
     def _source(self, key: str, axes: tuple[Axis, ...]) -> _Source | None:
-        """What a shard or the whole can be put together from."""
+        """The stored parts from which a shard or the whole tensor can be assembled."""
         others = tuple(one for one in axes if KINDS[one.kind] != "tp")
         for ending, name in (
             ("__parallelism_manifest", _parallelism.shard_key),
@@ -229,7 +230,7 @@ class ParallelCalls(TensorCalls):
         """The part [start, start + length) along dim of a source's tensor, in room(header)."""
         extent = source.whole[source.dim] // len(source.keys)
         part = (*source.whole[: source.dim], extent, *source.whole[source.dim + 1 :])
-        pieces = []  # (where along source.dim in the result, tensor)
+        pieces = []  # (offset along source.dim in the result, tensor)
         for i, key in enumerate(source.keys):
             first, last = i * extent, (i + 1) * extent
             if source.dim == dim:
@@ -243,7 +244,7 @@ class ParallelCalls(TensorCalls):
                 pieces.append((first - start, tensor.narrow(dim, first - i * extent, last - first)))
             else:
                 pieces.append((first, tensor.narrow(dim, start, length)))
-        # Only now is memory taken: the shards that are there prove the manifest's shape.
+        # Allocates memory only now: the existing shards prove the manifest's shape.
         shape = (*source.whole[:dim], length, *source.whole[dim + 1 :])
         header = _tensor_header.decode(_tensor_header.encode(source.dtype, shape), 1 << 62)
         out = room(header)
@@ -253,7 +254,7 @@ class ParallelCalls(TensorCalls):
         return out
 
     def _read_only(self, key: str, dtype: str, shape: tuple[int, ...]) -> Any:
-        """A stored tensor in place, if it is of this type and shape."""
+        """A stored tensor in place, if type and shape match."""
         import torch
 
         found = self._tensor_view(key)
@@ -274,7 +275,7 @@ class ParallelCalls(TensorCalls):
         plain: Callable[[str], Any],
         room: Callable[[Stored], Any],
     ) -> Any:
-        """plain: reads what lies under one key; room: memory for what is put together."""
+        """plain: reads the tensor of one key; room: allocates memory for an assembled tensor."""
         if target is None:
             return plain(key)
         mode = getattr(target, "mode", None)
@@ -312,7 +313,7 @@ class ParallelCalls(TensorCalls):
         return self._assemble(source, tp.dim, tp.rank * extent, extent, room)
 
     def get_tensor_with_parallelism(self, key: str, target: Any = None) -> Any:
-        """A tensor of its own, or None."""
+        """A copy of the tensor, or None."""
         import torch
 
         return self._get_parallel(
@@ -325,7 +326,7 @@ class ParallelCalls(TensorCalls):
     def get_tensor_with_parallelism_into(
         self, key: str, buffer_ptr: int, size: int, target: Any = None
     ) -> Any:
-        """Header and elements into the buffer; a tensor over its memory, or None."""
+        """Reads header and elements into the buffer; returns a tensor over the buffer, or None."""
 
         def room(header: Stored) -> Any:
             needed = HEADER_BYTES + header.data_bytes
@@ -344,7 +345,7 @@ class ParallelCalls(TensorCalls):
 
     @staticmethod
     def _given(keys: list[str], values: Any) -> list[Any] | None:
-        """One a key; None for each if none were given; None if there are not as many as keys."""
+        """One value per key; all None for None; None if the numbers differ."""
         if values is None:
             return [None] * len(keys)
         return list(values) if isinstance(values, list | tuple) else None
@@ -438,7 +439,7 @@ def _ordered(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 def _extent(tensor: Any, axis: Axis) -> int:
-    """Elements of a part along the axis. Raises ValueError where parts would differ."""
+    """Length of a part along the axis. Raises ValueError if parts would differ."""
     if axis.dim >= tensor.dim() or tensor.shape[axis.dim] % axis.size:
         raise ValueError(f"{tuple(tensor.shape)} cannot be cut into {axis.size} along {axis.dim}")
     return int(tensor.shape[axis.dim]) // axis.size

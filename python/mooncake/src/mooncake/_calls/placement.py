@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where replicas are, and what would move them: there is one host."""
+"""Placement of replicas and calls that move replicas; the store uses one host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PlacementCalls(ByteCalls):
     """Mixed into MooncakeDistributedStore."""
 
     def get_replica_desc(self, key: str) -> list[ReplicaDescriptor]:
-        """This host's replica; those of other hosts are not named."""
+        """This host's replica; the result omits replicas of other hosts."""
         key_of(key)
         try:
             found = None if bad_key(key) else self._client.stat_batch((key,))[0]
@@ -30,12 +30,12 @@ class PlacementCalls(ByteCalls):
         return [ReplicaDescriptor(found.length, self._hostname)]
 
     def batch_get_replica_desc(self, keys: list[str]) -> dict[str, list[ReplicaDescriptor]]:
-        """Only of the keys that this host holds."""
+        """Results only for keys with a replica on this host."""
         found = {key: self.get_replica_desc(key) for key in keys_of(keys)}
         return {key: replicas for key, replicas in found.items() if replicas}
 
     def batch_replica_clear(self, keys: list[str], segment_name: str = "") -> list[str]:
-        """The keys whose replica was dropped; with segment_name, only if it is this host's."""
+        """The keys whose replica was dropped; segment_name must be this host's segment."""
         if segment_name and segment_name != self._hostname:
             return []
         names = keys_of(keys)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments that a store adds to the pool: the agent's pool grows and shrinks by as much.
+"""Segments of a store: the agent's pool grows and shrinks by the segment's size.
 
-Two processes that do so in the same instant may count only one: the pool's size is read, then set.
+A call reads the pool's size and then sets it, so of two concurrent calls only one may count.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class SegmentCalls(StoreBase):
     def unmount_and_free_segment(
         self, segment_ids: list[str], grace_period_seconds: int = 0
     ) -> int:
-        """Shrinks the pool again; 0, or -600 for an id that is not of this store.
+        """Shrinks the pool; 0, or -600 for an unknown id.
 
-        There is no grace to wait for: objects that are read stay until their readers let go.
+        Needs no grace period: objects in use stay until their readers finish.
         """
         address_of(grace_period_seconds)
         names = list(segment_ids)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write sessions: many partial copies of objects that stay as they are meanwhile."""
+"""Read and write sessions: many partial copies of objects that stay unchanged meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SessionCalls(StoreBase):
     """Mixed into MooncakeDistributedStore."""
 
     def batch_get_session_start(self, keys: list[str]) -> list[int]:
-        """0 or a code each; the objects found stay readable until the end of the session."""
+        """0 or a code per key; found objects stay readable until the session ends."""
         made = []
         for key in keys_of(keys):
             view = self._view_or_code(key)
@@ -35,7 +35,7 @@ class SessionCalls(StoreBase):
         all_sizes: list[list[int]],
         all_src_offsets: list[list[int]],
     ) -> list[int]:
-        """Bytes read of each key, or -600: no session, or a range beyond the end."""
+        """Number of bytes read per key; -600: no session, or a range beyond the end."""
         return self._ranged(
             keys, all_buffer_ptrs, all_sizes, all_src_offsets, self._get_session_copy
         )
@@ -74,7 +74,7 @@ class SessionCalls(StoreBase):
         sizes: list[int],
         config: ReplicateConfig = DEFAULT,
     ) -> list[int]:
-        """Room for each object; 0, or -705 for one that exists or is being written."""
+        """Reserves each object; 0, or -705 if the object exists or is being written."""
         names = keys_of(keys)
         rules = self._rules(config, len(names))
         if isinstance(rules, int) or len(names) != len(sizes):
@@ -99,13 +99,13 @@ class SessionCalls(StoreBase):
         all_sizes: list[list[int]],
         all_dst_offsets: list[list[int]],
     ) -> list[int]:
-        """Bytes written of each key, or -600: no session, or a range beyond the end."""
+        """Number of bytes written per key; -600: no session, or a range beyond the end."""
         return self._ranged(
             keys, all_buffer_ptrs, all_sizes, all_dst_offsets, self._put_session_copy
         )
 
     def batch_put_session_end(self, keys: list[str]) -> list[int]:
-        """Makes the objects readable."""
+        """Publishes the objects."""
         made = []
         for key in keys_of(keys):
             session = self._put_sessions.pop(key, None)

@@ -21,7 +21,7 @@ logger = logging.getLogger("mooncake")
 
 
 def over(address: int, stored: Stored) -> Any:
-    """A tensor over memory that is the caller's."""
+    """A tensor over the caller's memory."""
     import torch
 
     kind = getattr(torch, stored.dtype)
@@ -32,7 +32,7 @@ def over(address: int, stored: Stored) -> Any:
 
 
 def _shards(tensor: Any, tp_size: int, split_dim: int) -> list[Any] | None:
-    """Equal parts along split_dim; None where there are none."""
+    """Equal parts along split_dim; None if the size is not divisible."""
     if tp_size < 1 or not 0 <= split_dim < max(tensor.dim(), 1):
         return None
     if tp_size == 1:
@@ -69,7 +69,7 @@ class TensorCalls(ByteCalls):
         except ValueError as error:
             logger.error("mc: put_tensor(%r): %s cannot be stored", key, error)
             return _codes.INVALID_PARAMS
-        data = _tensors.contiguous(tensor)  # raises NotImplementedError for devices but CUDA's
+        data = _tensors.contiguous(tensor)  # raises NotImplementedError for devices other than CUDA
         parts = [header, data.reshape(-1).view(torch.uint8)] if data.numel() else [header]
         return self._put(key, parts, config, upsert)
 
@@ -105,7 +105,7 @@ class TensorCalls(ByteCalls):
             return None
 
     def get_tensor(self, key: str) -> Any:
-        """A tensor of its own, or None."""
+        """A copy of the tensor, or None."""
         import torch
 
         found = self._tensor_view(key)
@@ -118,7 +118,7 @@ class TensorCalls(ByteCalls):
         return tensor
 
     def get_tensor_into(self, key: str, buffer_ptr: int, size: int) -> Any:
-        """Header and elements into the buffer; a tensor over its memory, or None."""
+        """Reads header and elements into the buffer; returns a tensor over the buffer, or None."""
         found = self._tensor_view(key)
         if found is None:
             return None
@@ -134,7 +134,7 @@ class TensorCalls(ByteCalls):
         return over(buffer_ptr + HEADER_BYTES, stored)
 
     def _stored_in(self, buffer_ptr: int, size: int) -> Stored | None:
-        """What the header in a caller's buffer says."""
+        """The header in a caller's buffer."""
         if size < HEADER_BYTES or not mckv.Client.memory_is_mapped(buffer_ptr, size, False):
             return None
         try:
@@ -243,7 +243,7 @@ class TensorCalls(ByteCalls):
     def put_tensor_with_tp(
         self, key: str, tensor: Any, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0
     ) -> int:
-        """Stores the shards of all ranks, under KEY_tp_RANK."""
+        """Stores the shards of all ranks under KEY_tp_RANK."""
         return self._put_shards(key, tensor, ReplicateConfig(), tp_size, split_dim)
 
     def pub_tensor_with_tp(
