@@ -2,7 +2,8 @@
 //
 // What it is: a small cluster of real processes on loopback: masters, agents, and a client of each
 //   agent in this process.
-// Threads: the test's. Owns: the processes, the clients.
+// Threads: the test's thread.
+// Owns: the processes, the clients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,26 +31,26 @@ class ClusterTest : public ::testing::Test {
   ClusterTest();
   ~ClusterTest() override;
 
-  // Starts a master, then that many agents, and waits until each is known.
+  // Starts a master and that many agents, and waits until the master knows all agents.
   void start(std::size_t agents, AgentOptions options = {}, std::vector<std::string> master = {});
   void start_agent(std::size_t number);
-  // Until each agent knows a master and that many members.
+  // Waits until each agent knows a master and that many members.
   void wait_until_joined();
-  // The client of an agent; opened on first use, with a namespace of its own each.
+  // Opens a client on the first use of an agent and a namespace.
   mc_client* client(std::size_t agent, const std::string& name_space = "default");
   void close_clients(std::size_t agent);
 
   mc_status put(std::size_t agent, std::string_view key, std::string_view value,
                 const mc_put_options* options = nullptr);
-  // The value, or the status' name in angle brackets.
+  // Returns the value, or the name of the status in angle brackets.
   std::string get(std::size_t agent, std::string_view key);
   bool exists(std::size_t agent, std::string_view key);
 
-  // mcctl's questions.
+  // Asks an agent like mcctl does.
   Json::Value ask(std::size_t agent, const std::string& verb, Json::Value request = {});
   std::uint64_t counter(std::size_t agent, const std::string& group, const std::string& name);
   std::size_t holders(std::size_t agent, std::string_view key);
-  // False: not within the watchdog's time.
+  // False: the condition did not hold within the watchdog's time.
   static bool wait_for(const std::function<bool()>& holds);
 
   std::unique_ptr<metadata::MasterProcess> master_;

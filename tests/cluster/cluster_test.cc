@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a user of a cluster sees, and what is left when a part of it dies.
+// The cluster as a user sees the cluster, and the objects that are left when a part dies.
 #include "cluster/cluster_fixture.h"
 
 #include <json/reader.h>
@@ -31,7 +31,7 @@ TEST_F(ClusterTest, AnObjectOfAnySizeIsReadOnEveryOtherHost) {
       EXPECT_TRUE(get(reader, key) == value) << key << " at " << reader;
     }
   }
-  // The two small ones.
+  // The bytes of the two small objects came with the answers.
   EXPECT_EQ(counter(1, "counters", "came_with_answer"), 2u);
   EXPECT_EQ(get(1, "nobody has it"), "<MC_NOT_FOUND>");
   EXPECT_FALSE(exists(1, "nobody has it"));
@@ -51,7 +51,7 @@ TEST_F(ClusterTest, AnAgentMayRunTheMasterInsideItself) {
   ASSERT_EQ(put(1, "inner", value), MC_OK) << mc_last_error();
   EXPECT_TRUE(get(0, "inner") == value);
 
-  // It dies with its agent, and comes back with it; the other's objects are known again.
+  // The master dies and comes back with its agent. Then the other agent's objects are known again.
   close_clients(0);
   agents_[0]->kill_hard();
   EXPECT_TRUE(get(1, "inner") == value);
@@ -68,7 +68,7 @@ TEST_F(ClusterTest, ABatchIsGatheredFromSeveralHosts) {
   for (std::size_t i = 0; i < kKeys; ++i) {
     keys.push_back("batch " + std::to_string(i));
     values.push_back(content(keys.back(), 100 + i * 37));
-    if (i % 10 == 9) continue;  // nobody's
+    if (i % 10 == 9) continue;  // not put
     ASSERT_EQ(put(i % 3, keys.back(), values.back()), MC_OK);
   }
   std::vector<mc_slice> names;
@@ -86,7 +86,7 @@ TEST_F(ClusterTest, ABatchIsGatheredFromSeveralHosts) {
     EXPECT_EQ(mc_view_verify(&views[i], names[i]), MC_OK);
     mc_view_release(&views[i]);
   }
-  // Questions of one batch to one host go together: far fewer messages than keys.
+  // The questions of a batch to one host share messages: far fewer messages than keys.
   std::vector<mc_status> there(kKeys);
   ASSERT_EQ(mc_exists_batch(client(2), names.data(), kKeys, there.data()), MC_OK);
   for (std::size_t i = 0; i < kKeys; ++i) {
@@ -101,7 +101,7 @@ TEST_F(ClusterTest, AsynchronousGetsGoOnWhileAnotherHostIsAsked) {
   for (std::size_t i = 0; i < kKeys; ++i) {
     keys.push_back("async " + std::to_string(i));
     into.push_back(std::string(3000, '?'));
-    // The last one is nowhere.
+    // The last key is not put.
     if (i + 1 == kKeys) break;
     ASSERT_EQ(put(i % 4 == 0 ? 1 : 0, keys[i], content(keys[i], 3000)), MC_OK);
   }
@@ -144,7 +144,7 @@ TEST_F(ClusterTest, AsynchronousGetsGoOnWhileAnotherHostIsAsked) {
   mc_cq_destroy(queue);
 }
 
-TEST_F(ClusterTest, WhatIsAskedForTwiceBecomesACopyThatOutlivesItsSource) {
+TEST_F(ClusterTest, AnObjectReadTwiceBecomesACopyThatOutlivesItsSource) {
   start(2);
   const std::string value = content("hot", 50'000);
   ASSERT_EQ(put(0, "hot", value), MC_OK);
@@ -226,7 +226,7 @@ TEST_F(ClusterTest, AMasterThatStartsEmptyLosesNoObject) {
     ASSERT_EQ(put(static_cast<std::size_t>(i % 2), keys.back(), content(keys.back(), 400)), MC_OK);
   }
   master_->kill_hard();
-  // Local hits and puts go on.
+  // Local hits and puts still succeed.
   EXPECT_EQ(get(0, keys[0]), content(keys[0], 400));
   EXPECT_EQ(put(0, "meanwhile", "put without a master"), MC_OK);
   master_->start();
@@ -263,14 +263,14 @@ TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   metadata::MasterProcess standby({"--store", url, "--recover-ms", "300"});
   start(2, {{"cluster_store", url}, {"masters", ""}}, {"--store", url, "--recover-ms", "300"});
   ASSERT_EQ(put(0, "before", "the death of a master"), MC_OK);
-  // Whichever leads: after both were killed once, the other one has led.
+  // After both masters have been killed once, the standby has led, whichever led first.
   master_->kill_hard();
   EXPECT_TRUE(wait_for([&] { return get(1, "before") == "the death of a master"; }));
   ASSERT_TRUE(wait_for([&] { return ask(0, "status")["cluster"]["master_ready"].asBool(); }));
   ASSERT_EQ(put(0, "after", "it"), MC_OK);
   EXPECT_TRUE(wait_for([&] { return get(1, "after") == "it"; }));
-  // The store may be away: the last leader leads on as long as its lease lasts, and known objects
-  // go on for good.
+  // Without the store, the last leader leads until its lease ends. Objects with a known location
+  // stay readable after that.
   EXPECT_EQ(get(1, "before"), "the death of a master");
   redis.kill_hard();
   EXPECT_EQ(get(1, "before"), "the death of a master");
@@ -289,7 +289,7 @@ TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {
   EXPECT_EQ(get(1, "key"), content("key", 3000));
   EXPECT_EQ(count("located"), located);
   EXPECT_EQ(count("holder_hits"), 1u);
-  // What was true then is only where to ask first.
+  // The remembered holders are only the first hosts to ask.
   ASSERT_EQ(mc_remove(client(0), slice("removed"), kWatchdogNs), MC_OK);
   EXPECT_EQ(get(1, "removed"), "<MC_NOT_FOUND>");
   ASSERT_EQ(mc_remove(client(0), slice("elsewhere"), kWatchdogNs), MC_OK);
@@ -299,7 +299,7 @@ TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {
   EXPECT_EQ(count("located"), located + 2);
 }
 
-TEST_F(ClusterTest, WhatWasRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {
+TEST_F(ClusterTest, AnObjectRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
   metadata::MasterProcess standby({"--store", url, "--recover-ms", "300"});
@@ -318,7 +318,7 @@ TEST_F(ClusterTest, WhatWasRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeade
   agents_[1]->pause(true);
   ASSERT_TRUE(wait_for([&] { return members() == 1; }));
   ASSERT_EQ(mc_remove(client(0), slice("removed"), kWatchdogNs), MC_OK);
-  // Whichever leads: after both were killed once, the other one has led.
+  // After both masters have been killed once, the standby has led, whichever led first.
   master_->kill_hard();
   ASSERT_TRUE(wait_for([&] { return ready(0); }));
   master_->start();
@@ -332,7 +332,7 @@ TEST_F(ClusterTest, WhatWasRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeade
   EXPECT_TRUE(wait_for([&] { return get(0, "only there") == content("only there", 3000); }));
 }
 
-TEST_F(ClusterTest, ALentViewStaysWhenItsSourceIsRemovedAndItsHostDies) {
+TEST_F(ClusterTest, AViewOfAFetchedObjectStaysWhenItsSourceIsRemovedAndItsHostDies) {
   start(2);
   const std::string value = content("lent", 200'000);
   ASSERT_EQ(put(0, "lent", value), MC_OK);
@@ -341,7 +341,7 @@ TEST_F(ClusterTest, ALentViewStaysWhenItsSourceIsRemovedAndItsHostDies) {
   ASSERT_EQ(mc_remove(client(1), slice("lent"), 0), MC_OK);
   close_clients(0);
   agents_[0]->kill_hard();
-  // Fill the pool beyond its size: what is lent is not reused.
+  // Fill the pool beyond its size: pinned memory is not reused.
   for (int i = 0; i < 300; ++i) {
     const std::string key = "fill " + std::to_string(i);
     ASSERT_EQ(put(1, key, content(key, 400'000)), MC_OK) << mc_last_error();
@@ -351,7 +351,7 @@ TEST_F(ClusterTest, ALentViewStaysWhenItsSourceIsRemovedAndItsHostDies) {
   mc_view_release(&view);
 }
 
-TEST_F(ClusterTest, WhatWasLentComesBackWhenItsReaderIsGone) {
+TEST_F(ClusterTest, MemoryOfAFetchedObjectIsFreedWhenItsReaderIsGone) {
   start(2);
   for (int i = 0; i < 20; ++i) {
     const std::string key = "lent " + std::to_string(i);
@@ -401,7 +401,7 @@ TEST_F(ClusterTest, NamespacesAreKeptApart) {
   EXPECT_EQ(get(1, "key"), "of default");
 }
 
-TEST_F(ClusterTest, ANamespaceMayGoWhileItIsReadInto) {
+TEST_F(ClusterTest, ANamespaceMayGoWhileObjectsAreFetchedIntoIt) {
   start(2);
   const std::string value(24 * kMiB, 'v');
   for (int round = 0; round < 5; ++round) {
@@ -415,11 +415,11 @@ TEST_F(ClusterTest, ANamespaceMayGoWhileItIsReadInto) {
     ASSERT_EQ(mc_put(client(0, "short"), slice("large"), slice(value), nullptr), MC_OK);
     std::string bytes(value.size(), ' ');
     std::thread reader([&, from = client(1, "short")] {
-      // Found, or gone with the namespace.
+      // The get succeeds, or the namespace is gone.
       std::size_t length = 0;
       static_cast<void>(mc_get(from, slice("large"), bytes.data(), bytes.size(), &length));
     });
-    ::usleep(static_cast<useconds_t>(2000 * round));  // the read is in another stage each time
+    ::usleep(static_cast<useconds_t>(2000 * round));  // each round meets another stage of the read
     Json::Value request;
     request["name"] = "short";
     EXPECT_FALSE(ask(1, "drop_namespace", request).isMember("error"));
@@ -432,7 +432,7 @@ TEST_F(ClusterTest, ANamespaceMayGoWhileItIsReadInto) {
   }
 }
 
-TEST_F(ClusterTest, RailsShowWhatCameOverThem) {
+TEST_F(ClusterTest, RailsCountTheirBytes) {
   start(2);
   const std::string value(4 * kMiB, 'r');
   ASSERT_EQ(put(0, "carried", value), MC_OK);
@@ -451,7 +451,7 @@ TEST_F(ClusterTest, RailsShowWhatCameOverThem) {
   EXPECT_GE(carried, value.size());
 }
 
-// What mcctl stat prints of a key.
+// The output of `mcctl stat` for a key.
 std::string mcctl_stat(const std::string& socket, const std::string& options) {
   const std::string command = MC_TEST_BIN "/mcctl stat --agent " + socket + " " + options + " 2>&1";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
@@ -480,7 +480,7 @@ TEST_F(ClusterTest, McctlStatSaysWhetherTheObjectIsHere) {
             std::string::npos);
 }
 
-TEST_F(ClusterTest, StatTellsTheLengthOfWhatOnlyOthersHold) {
+TEST_F(ClusterTest, StatTellsTheLengthOfAnObjectOfAnotherHost) {
   start(2);
   const std::string value = content("there", 5000);
   ASSERT_EQ(put(0, "there", value), MC_OK);
@@ -502,10 +502,10 @@ TEST_F(ClusterTest, StatTellsTheLengthOfWhatOnlyOthersHold) {
   EXPECT_EQ(statuses[2], MC_OK);
   EXPECT_EQ(infos[2].length, 5u);
   EXPECT_EQ(infos[2].extent_count, 1u);
-  // Nothing was fetched for that; when it was, it is still another host's.
+  // stat fetches nothing. After a fetch, the object still belongs to the other host.
   EXPECT_EQ(counter(1, "counters", "fetches"), 0u);
   EXPECT_TRUE(get(1, "there") == value);
-  // Known from before, with no master to ask.
+  // Without a master, stat uses the remembered location.
   master_->kill_hard();
   ASSERT_TRUE(wait_for([&] { return !ask(1, "status")["cluster"]["master_ready"].asBool(); }));
   mc_stat_info again{};

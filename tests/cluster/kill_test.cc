@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kill matrix of several hosts: somebody is killed, or stopped for a while, in the middle of
-// puts and gets. Every call ends in time, no byte is wrong, and what was acknowledged is found
-// afterwards, everywhere.
+// The kill matrix of several hosts. A process is killed, or stopped for a while, during puts and
+// gets. Every call ends in time, no byte is wrong, and each acknowledged object is found afterwards
+// on every host.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,14 +33,14 @@ std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
 }
 
 constexpr std::uint64_t kTimeoutNs = 2'000'000'000;
-// The deadline, a second (I7), and what a loaded machine takes on top.
+// The deadline, a second (I7), and a margin for a loaded machine.
 constexpr std::uint64_t kLongestNs = kTimeoutNs + 1'000'000'000 + 4'000'000'000;
 
 std::string value_of(const std::string& key) {
   return content(key, 1000 + key.size() * 977 % 9000);
 }
 
-// Puts keys of its own on one host, and reads back what it has put and what others have.
+// Puts keys on one host, and reads its own keys and the keys of others.
 class Load {
  public:
   Load(std::string socket, std::string name, std::vector<std::string> others)
@@ -118,7 +118,7 @@ class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> 
         return;
       }
       agents_[number]->pause(true);
-      rest(1500);  // beyond the second after which it counts as gone
+      rest(1500);  // longer than the second after which a host counts as gone
       agents_[number]->pause(false);
     };
     switch (GetParam().victim) {
@@ -162,7 +162,7 @@ class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> 
   pid_t child_ = 0;
 };
 
-TEST_P(KillTest, EveryCallEndsAndWhatWasAcknowledgedIsFoundEverywhere) {
+TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
   redis_ = std::make_unique<conformance::StoreServer>(conformance::redis_command());
   const std::string url = "redis://" + redis_->host();
   start(2, {{"cluster_store", url}, {"pool_bytes", "256MiB"}, {"max_pool_bytes", "256MiB"}},
@@ -175,7 +175,7 @@ TEST_P(KillTest, EveryCallEndsAndWhatWasAcknowledgedIsFoundEverywhere) {
   if (GetParam().victim == Victim::kClient) {
     child_ = ::fork();
     if (child_ == 0) {
-      // A client of its own: that of the parent is not this process'.
+      // The child needs its own client; the parent's client belongs to the parent.
       Load load(agents_[0]->socket(), "child", there);
       for (;;) ::pause();
     }
@@ -200,7 +200,7 @@ TEST_P(KillTest, EveryCallEndsAndWhatWasAcknowledgedIsFoundEverywhere) {
     ::kill(child_, SIGKILL);
     ::waitpid(child_, nullptr, 0);
   }
-  // A loaded machine puts more than a pool holds; what is looked for is what came last.
+  // The load may put more than a pool holds, so the test looks for the latest objects only.
   if (acknowledged.size() > 4000)
     acknowledged.erase(acknowledged.begin(), acknowledged.end() - 4000);
   for (std::size_t agent = 0; agent < 2; ++agent) {

@@ -26,7 +26,7 @@ void enter(const Fd& net) {
   }
 }
 
-// A new one, whose loopback is up; this thread stays where it is.
+// Makes a namespace with its loopback up. This thread stays in its namespace.
 Fd make_namespace() {
   const Fd outside = own_namespace();
   if (::unshare(CLONE_NEWNET) != 0) {
@@ -49,7 +49,7 @@ std::string port_of(std::size_t host) { return "port" + std::to_string(host); }
 
 }  // namespace
 
-// In a child: what it makes ends with it.
+// Tries in a child process, so that the namespace of the trial disappears with the child.
 std::string Network::obstacle() {
   const pid_t pid = ::fork();
   if (pid == 0) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a network of hosts, each a network namespace of its own on one bridge, whose cables
-//   can be cut, one way or both, and made slow. The namespaces have no names: they end with their
-//   last process, however the test ends.
+// What it is: a network of hosts. Each host is a network namespace; all hosts share one bridge. A
+//   host's cable can be cut in one direction or both, and can be made slow. The namespaces have no
+//   names, so they disappear with their last process, however the test ends.
 //
 //     host 0: eth0 ══ port0 ┐
-//     host 1: eth0 ══ port1 ┤ bridge, in a namespace too      kOut: eth0 swallows what leaves
-//     host 2: eth0 ══ port2 ┘                                 kIn: the port swallows what comes
+//     host 1: eth0 ══ port1 ┤ bridge, in a namespace too      kOut: eth0 drops outgoing packets
+//     host 2: eth0 ══ port2 ┘                                 kIn: the port drops incoming packets
 //
-// Threads: the test's. Owns: the namespaces.
+// Threads: the test's thread.
+// Owns: the namespaces.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +24,18 @@ enum class Way { kBoth, kOut, kIn };
 
 class Network {
  public:
-  // Why this machine lets nobody make one; empty: it does.
+  // Why this machine does not allow such a network; empty: the machine allows it.
   static std::string obstacle();
   explicit Network(std::size_t hosts);
 
   static std::string address(std::size_t host) { return "10.79.0." + std::to_string(host + 1); }
-  // What is sent is lost, silently, as with a cable that is cut: nobody is told.
+  // Packets are lost silently, as with a cut cable.
   void cut(std::size_t host, Way way) const;
-  // Both ways, in bits a second.
+  // Limits both directions, in bits per second.
   void slow(std::size_t host, const std::string& rate) const;
   void heal(std::size_t host) const;
 
-  // While it lives, what this thread opens and starts is that host's.
+  // While the object lives, sockets and processes of this thread belong to that host.
   class Inside {
    public:
     Inside(const Network& network, std::size_t host);
@@ -47,7 +48,7 @@ class Network {
   };
 
  private:
-  // Sends through that host's cable, out or in, go by this rule; empty: as they come.
+  // Sets the traffic rule for one direction of a host's cable; empty: no rule.
   void set_rule(std::size_t host, bool out, const std::string& rule) const;
 
   Fd bridge_;

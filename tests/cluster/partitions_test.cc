@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two masters and four partitions of the keys: what users see of it, and what is left when one dies.
+// Two masters and four partitions of the keys, as users see the cluster, also when a master dies.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace wire = metadata::wire;
 
 constexpr std::uint32_t kPartitions = 4;
 constexpr std::uint64_t kTimeoutNs = 5'000'000'000;
-// What is promised, and what a loaded machine takes on top.
+// The promised takeover time, and a margin for a loaded machine.
 constexpr std::uint64_t kTakeoverNs = 2'000'000'000;
 constexpr std::uint64_t kSlackNs = 4'000'000'000;
 
@@ -57,7 +57,7 @@ class Partitions : public ClusterTest {
     }
     return partitions;
   }
-  // Keys of each partition among them.
+  // Makes keys until each partition has some.
   static std::vector<std::string> some_keys(const std::string& prefix, std::size_t count) {
     std::vector<std::string> keys;
     for (std::size_t i = 0; i < count; ++i) keys.push_back(prefix + std::to_string(i));
@@ -73,12 +73,12 @@ class Partitions : public ClusterTest {
     for (const std::string& key : keys) {
       const std::string value = content(key, 500);
       count += wait_for([&] { return get(reader, key) == value; }) ? 0 : 1;
-      if (count > 2) break;  // and more, most likely
+      if (count > 2) break;  // more are probably lost
     }
     return count;
   }
 
-  // What a tool asks the master of a partition.
+  // Asks the master of a partition like a tool does.
   template <typename Answer, typename Call>
   Answer of_partition(std::uint32_t partition, Call call) {
     metadata::MasterClientOptions to;
@@ -117,7 +117,7 @@ class Partitions : public ClusterTest {
   std::unique_ptr<metadata::MasterProcess> other_;
 };
 
-TEST_F(Partitions, KeysOfAllArePutFoundAndRemoved) {
+TEST_F(Partitions, KeysOfAllPartitionsArePutFoundAndRemoved) {
   start_partitions(3);
   const auto keys = some_keys("key ", 120);
   put_all(keys, 2);
@@ -126,12 +126,12 @@ TEST_F(Partitions, KeysOfAllArePutFoundAndRemoved) {
     EXPECT_TRUE(get(2, key) == content(key, 500)) << key;
     EXPECT_GE(holders(1, key), 1u) << key;
   }
-  // Each master knows those of its partition, and no other.
+  // Each master knows the keys of its partition, and no others.
   std::map<std::uint32_t, std::size_t> count;
   for (const std::string& key : keys) ++count[partition_of(key)];
   ASSERT_EQ(count.size(), kPartitions);
   Json::Value status;
-  EXPECT_TRUE(wait_for([&] {  // one that has moved is recovering for a while
+  EXPECT_TRUE(wait_for([&] {  // a partition that has moved recovers for a while
     status = ask(1, "cluster");
     return std::ranges::all_of(status["shares"], [](const Json::Value& partition) {
       return partition["state"].asString() == "ok";
@@ -143,7 +143,7 @@ TEST_F(Partitions, KeysOfAllArePutFoundAndRemoved) {
   }
   EXPECT_EQ(ask(2, "nodes")["nodes"].size(), 3u);
 
-  // One call for keys of all partitions, in order; every tenth is nobody's.
+  // One call for keys of all partitions, in order. Every tenth key does not exist.
   std::vector<std::string> asked = keys;
   for (std::size_t i = 9; i < asked.size(); i += 10) asked[i] = "nobody's " + std::to_string(i);
   std::vector<mc_slice> names;
@@ -160,7 +160,7 @@ TEST_F(Partitions, KeysOfAllArePutFoundAndRemoved) {
   }
 }
 
-TEST_F(Partitions, ListingsAndPatternsAreOfAShareAndTogetherOfAllKeys) {
+TEST_F(Partitions, ListingsAndPatternsCoverOnePartitionPerMasterAndTogetherAllKeys) {
   start_partitions(2);
   const auto keys = some_keys("a/", 100);
   put_all(keys, 2);
@@ -173,7 +173,7 @@ TEST_F(Partitions, ListingsAndPatternsAreOfAShareAndTogetherOfAllKeys) {
     }
   }
   EXPECT_EQ(all, (std::set<std::string>(keys.begin(), keys.end())));
-  // A removal by pattern at one master leaves the keys of the others.
+  // A removal by pattern at one master leaves the keys of the other masters.
   const auto remove = [&](std::uint32_t partition) {
     return of_partition<wire::RemoveMatchingAnswer>(
         partition, [&](MasterClient& master, auto done) {
@@ -192,7 +192,7 @@ TEST_F(Partitions, ListingsAndPatternsAreOfAShareAndTogetherOfAllKeys) {
   EXPECT_TRUE(exists(0, "b/2") && exists(1, "b/2"));
 }
 
-// Puts on one host and gets on another, of keys whose masters live.
+// Puts on one host and gets on another host, with keys whose masters live.
 class Undisturbed {
  public:
   Undisturbed(const std::string& writer, const std::string& reader,
@@ -248,7 +248,7 @@ class Undisturbed {
   std::thread thread_;
 };
 
-TEST_F(Partitions, OfAMasterThatIsKilledTheOtherLeadsAllWhileItsOwnGoOn) {
+TEST_F(Partitions, TheOtherMasterTakesOverFromAKilledOneWhileItsOwnPartitionsGoOn) {
   start_partitions(2);
   const auto keys = some_keys("before ", 100);
   put_all(keys, 2);
@@ -275,7 +275,7 @@ TEST_F(Partitions, OfAMasterThatIsKilledTheOtherLeadsAllWhileItsOwnGoOn) {
   std::cout << "led by the other after " << took_ns / 1'000'000 << " ms; meanwhile " << calls
             << " calls of other shares, none failed\n";
   EXPECT_EQ(lost(keys, 0) + lost(keys, 1), 0u);
-  // When it comes back it is given partitions again.
+  // A master that comes back gets partitions again.
   master_->start();
   EXPECT_TRUE(wait_for([&] { return led_by(*master_).size() == 2 && led_by(*other_).size() == 2; }))
       << ask(0, "cluster").toStyledString();
@@ -296,7 +296,7 @@ TEST_F(Partitions, MastersThatRestartWithAnEmptyStoreLoseNothing) {
       wait_for([&] { return led_by(*master_).size() + led_by(*other_).size() == kPartitions; }));
 }
 
-TEST_F(Partitions, ADrainMovesTheKeysOfAll) {
+TEST_F(Partitions, ADrainMovesTheKeysOfAllPartitions) {
   start_partitions(3);
   const auto keys = some_keys("drained ", 100);
   for (const std::string& key : keys) ASSERT_EQ(put(2, key, content(key, 500)), MC_OK);
@@ -316,7 +316,7 @@ TEST_F(Partitions, ADrainMovesTheKeysOfAll) {
   EXPECT_EQ(lost(keys, 0) + lost(keys, 1), 0u);
 }
 
-TEST_F(Partitions, OneMasterLeadsThemAllAndAnAgentThatComesLaterJoinsEach) {
+TEST_F(Partitions, OneMasterLeadsAllPartitionsAndALaterAgentJoinsEach) {
   start(1, {}, {"--store", "memory://", "--recover-ms", "100", "--shares", "3"});
   EXPECT_EQ(led_by(*master_), (std::set<std::uint32_t>{0, 1, 2}));
   const auto keys = some_keys("early ", 60);
@@ -325,15 +325,15 @@ TEST_F(Partitions, OneMasterLeadsThemAllAndAnAgentThatComesLaterJoinsEach) {
   start_agent(1);
   wait_until_joined();
   EXPECT_EQ(lost(keys, 1), 0u);
-  // Its store begins empty.
+  // The master's store begins empty.
   master_->kill_hard();
   master_->start();
   EXPECT_EQ(lost(keys, 1), 0u);
   EXPECT_EQ(ask(1, "status")["cluster"]["shares"].asUInt(), 3u);
 }
 
-TEST_F(Partitions, AClusterThatIsMadeAnewInOtherPartitionsIsFoundOut) {
-  // Each has a memory of its own; only one runs at a time.
+TEST_F(Partitions, AgentsNoticeAClusterThatIsMadeAnewWithOtherPartitions) {
+  // Each master has its own memory store; only one master runs at a time.
   const std::vector<std::string> flags = {"--store", "memory://", "--recover-ms", "100"};
   const auto in_partitions = [&](const char* count) {
     std::vector<std::string> with = flags;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts on a host that has no room for them: another one holds the object.
+// Puts on a host without room: another host holds the object.
 #include "cluster/cluster_fixture.h"
 
 #include "libmc/base/clock.h"
@@ -40,7 +40,7 @@ class Placement : public ClusterTest {
     const std::string key = key_of(number);
     return put(small_, key, content(key, kObject), &hard);
   }
-  // Returns how many were put: the small pool has no room for another one.
+  // Puts objects until the small pool has no room for another object. Returns their count.
   std::size_t fill() {
     for (std::size_t i = 0; i < 3 * kSmall / kObject; ++i) {
       EXPECT_EQ(put_pinned(i), MC_OK)
@@ -54,7 +54,7 @@ class Placement : public ClusterTest {
   std::size_t small_ = 0;
 };
 
-TEST_F(Placement, WhatFindsNoRoomIsHeldByAnotherHost) {
+TEST_F(Placement, AnObjectWithoutRoomIsHeldByAnotherHost) {
   start_with_small_host(2);
   std::size_t count = fill();
   for (const std::size_t end = count + 20; count < end; ++count) {
@@ -67,20 +67,20 @@ TEST_F(Placement, WhatFindsNoRoomIsHeldByAnotherHost) {
     }
     EXPECT_TRUE(exists(small_, key_of(i)));
   }
-  // Once more changes nothing.
+  // A repeated put changes nothing.
   const std::uint64_t before = placed();
   EXPECT_EQ(put_pinned(count - 1), MC_OK);
   EXPECT_EQ(placed(), before);
-  // The full host itself reads them when what it holds may go.
+  // The full host itself reads these objects when its own objects may be evicted.
   ASSERT_EQ(mc_set_pin(client(small_), slice(key_of(0)), MC_PIN_NONE, 0, 0), MC_OK);
   EXPECT_TRUE(get(small_, key_of(count - 1)) == content(key_of(count - 1), kObject));
-  // And removes them everywhere.
+  // The full host removes an object everywhere.
   ASSERT_EQ(mc_remove(client(small_), slice(key_of(count - 1)), 0), MC_OK);
   EXPECT_EQ(get(0, key_of(count - 1)), "<MC_NOT_FOUND>");
   EXPECT_EQ(get(1, key_of(count - 1)), "<MC_NOT_FOUND>");
 }
 
-TEST_F(Placement, WhatIsColdIsEvictedFirst) {
+TEST_F(Placement, ColdObjectsAreEvictedFirst) {
   start_with_small_host(1);
   for (std::size_t i = 0; i < 40; ++i) {
     const std::string key = "cold " + std::to_string(i);
@@ -96,7 +96,7 @@ TEST_F(Placement, AnObjectLargerThanThePoolIsHeldWhereItFits) {
   EXPECT_TRUE(get(0, "large") == large);
   EXPECT_TRUE(get(1, "large") == large);
 
-  // Replaced where it is, written in place, and asynchronously.
+  // The object is replaced at its holder, written in place, and put asynchronously.
   const std::string other = content("other", 19 * kMiB);
   mc_put_options upsert = MC_PUT_OPTIONS_INIT;
   upsert.upsert = 1;
@@ -141,12 +141,12 @@ TEST_F(Placement, IsolatedClientsPutElsewhereToo) {
   }
 }
 
-TEST_F(Placement, WhatItsCapacityRefusesIsHeldByAnotherHostToo) {
+TEST_F(Placement, AnObjectBeyondTheObjectLimitIsHeldByAnotherHostToo) {
   for (const char* const mode : {"direct", "isolated"}) {
     SCOPED_TRACE(mode);
     agents_.clear();
     start(1, {{"mode", mode}, {"isolated_allow_same_user", "true"}});
-    // Room in the pool, but only four objects may live in it.
+    // The pool has room, but may have only four objects.
     start_small_host(
         {{"pool_bytes", "32MiB"}, {"max_pool_bytes", "32MiB"}, {"capacity_bytes", "2MiB"}});
     for (std::size_t i = 0; i < 10; ++i) ASSERT_EQ(put_pinned(i), MC_OK) << mc_last_error();
@@ -165,7 +165,7 @@ TEST_F(Placement, AHostThatDiesWhileItTakesAnObjectIsFollowedByTheNext) {
   agents_[1]->arm("fetch.before_read=kill");
   start_agent(1);
   start_small_host();
-  // Hosts are chosen by key, so that soon one goes to the second.
+  // Hosts are chosen by key, so one of the keys soon goes to the second host.
   std::size_t count = 0;
   for (; count < 200 && counter(small_, "elsewhere", "lost") == 0; ++count) {
     ASSERT_EQ(put_pinned(count), MC_OK) << mc_last_error();
@@ -177,7 +177,7 @@ TEST_F(Placement, AHostThatDiesWhileItTakesAnObjectIsFollowedByTheNext) {
   }
 }
 
-TEST_F(Placement, WhatWasAcknowledgedOutlivesItsWriter) {
+TEST_F(Placement, AnAcknowledgedObjectOutlivesItsWriter) {
   start_with_small_host(2);
   const std::size_t first = fill();
   std::size_t count = first;
@@ -193,7 +193,7 @@ TEST_F(Placement, WhatWasAcknowledgedOutlivesItsWriter) {
   }
 }
 
-TEST_F(Placement, WhereNobodyHasRoomThePutSaysSoByItsDeadline) {
+TEST_F(Placement, APutFailsByItsDeadlineIfNoHostHasRoom) {
   start(0);
   start_small_host();
   mc_put_options hard = MC_PUT_OPTIONS_INIT;
@@ -207,11 +207,11 @@ TEST_F(Placement, WhereNobodyHasRoomThePutSaysSoByItsDeadline) {
   }
   EXPECT_EQ(status, MC_NO_SPACE) << mc_last_error();
   EXPECT_GE(counter(small_, "elsewhere", "nobody"), 1u);
-  // Room that comes is used, here as ever.
+  // New room on this host is used as ever.
   ASSERT_EQ(mc_remove(client(small_), slice(key_of(0)), 0), MC_OK);
   EXPECT_EQ(put(small_, key_of(count - 1), content(key_of(count - 1), kObject), &hard), MC_OK)
       << mc_last_error();
-  // What fits in no pool is too large, not late.
+  // An object that fits in no pool is too large, not late.
   const std::string large = content("large", 20 * kMiB);
   EXPECT_EQ(put(small_, "large", large, &hard), MC_TOO_LARGE) << mc_last_error();
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that does one kind of call again and again, a few milliseconds apart, each
-//   with a key of its own, and notes when each began, how long it took and how it ended. What a cut
-//   did is read from the notes.
-// Threads: one of its own until stop(); the others call what it says. Owns: its client, the notes.
+// What it is: a client that repeats one kind of call every few milliseconds, each time with another
+//   key. The probe notes when each call began, how long the call took, and how the call ended.
+//   Tests read the effects of a cut from these notes.
+// Threads: the probe's own thread until stop(). Other threads call the functions marked so.
+// Owns: its client, the notes.
 #pragma once
 
 #include <atomic>
@@ -34,7 +35,7 @@ class Probe {
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  // Any thread: whether a call that began since then has ended well.
+  // Any thread: whether a call that began since then has succeeded.
   bool succeeded_since(std::uint64_t since_ns) const { return good_began_ns_ >= since_ns; }
   std::uint64_t count() const { return count_; }
   void stop();
@@ -42,12 +43,12 @@ class Probe {
   // After stop().
   const std::vector<Note>& notes() const { return notes_; }
   std::uint64_t longest_ns() const;
-  // How much longer it slept between its calls than it wanted: the machine did not run it.
+  // The excess of sleep between calls: the time for which the machine did not run the probe.
   std::uint64_t away_ns() const { return away_ns_; }
   std::uint64_t errors() const;
-  // How long the first call took that began between these and ended badly.
+  // The duration of the first failed call that began between these times.
   std::optional<std::uint64_t> first_error_ns(std::uint64_t from_ns, std::uint64_t to_ns) const;
-  // From then on until a call that began from then on had ended well.
+  // The time from then until a call that began after then had succeeded.
   std::optional<std::uint64_t> success_after_ns(std::uint64_t from_ns) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Objects in stripes, of which a host is drained: they are there all the time, whoever dies.
+// A drain of a host with stripes: the objects stay readable all the time, whichever host dies.
 #include "cluster/stripes_fixture.h"
 
 namespace mc::cluster {
@@ -23,7 +23,7 @@ class StripesDrain : public Stripes {
     request["node"] = node;
     return ask(asked, "drain", request);
   }
-  // As a tool does that waits for its end; meanwhile everybody here can read the object.
+  // Repeats the drain until it has ended. Meanwhile all readers can read the object.
   void drain_to_the_end(const Json::Value& node, const std::vector<std::size_t>& readers) {
     Json::Value progress;
     EXPECT_TRUE(wait_for([&] {
@@ -45,7 +45,7 @@ class StripesDrain : public Stripes {
     request["key"] = "large";
     return ask(agent, "where", request);
   }
-  // All of the object is on agent 1, and can only go to agent 2, which dies at that point.
+  // The whole object is on agent 1 and can go only to agent 2, which dies at the failpoint.
   void start_with_dying_target(const std::string& failpoint) {
     start_striping(2);
     ASSERT_EQ(put(0, "large", value_), MC_OK) << mc_last_error();
@@ -58,7 +58,7 @@ class StripesDrain : public Stripes {
   std::uint64_t copied_ = 0;
 };
 
-TEST_F(StripesDrain, APartGoesToAHostThatHasNone) {
+TEST_F(StripesDrain, APartGoesToAHostWithoutAPart) {
   start_striping(4);
   ASSERT_EQ(put(0, "large", value_), MC_OK) << mc_last_error();
   ASSERT_EQ(where(0)["parts"].asUInt(), 3u);
@@ -78,7 +78,7 @@ TEST_F(StripesDrain, APartGoesToAHostThatHasNone) {
   EXPECT_EQ(stripes_here(), 0u);
 }
 
-TEST_F(StripesDrain, WhereAllHaveSomeOneHostTakesMoreAndKeepsItOverARestart) {
+TEST_F(StripesDrain, IfAllHostsHavePartsOneTakesAnotherAndKeepsItOverARestart) {
   start_striping(3);
   ASSERT_EQ(put(0, "large", value_), MC_OK) << mc_last_error();
   ASSERT_EQ(where(0)["parts"].asUInt(), 2u);
@@ -94,7 +94,7 @@ TEST_F(StripesDrain, WhereAllHaveSomeOneHostTakesMoreAndKeepsItOverARestart) {
   EXPECT_TRUE(wait_for([&] { return get(0, "large") == value_; }));
   EXPECT_EQ(stripes(0, "stripes_here"), 8u);
   EXPECT_EQ(where(0)["parts"].asUInt(), 2u);
-  // One goes back, the other stays where it is.
+  // One part goes back, the other part stays.
   start_agent(1);
   ASSERT_TRUE(wait_for([&] { return get(1, "large") == value_; }));
   Json::Value stop;
@@ -107,7 +107,7 @@ TEST_F(StripesDrain, WhereAllHaveSomeOneHostTakesMoreAndKeepsItOverARestart) {
   EXPECT_TRUE(get(1, "large") == value_);
 }
 
-TEST_F(StripesDrain, WithNowhereToGoTheyStayAndTheDrainSaysSo) {
+TEST_F(StripesDrain, StripesWithoutATargetStayAndTheDrainSaysSo) {
   start_striping(2);
   ASSERT_EQ(put(0, "large", value_), MC_OK) << mc_last_error();
   drain(0, node_of(0));
@@ -169,7 +169,7 @@ TEST_F(StripesDrain, AMasterThatDiesIsAskedAgain) {
   drain(0, source);
   master_->kill_hard();
   master_->start();
-  // The new master knows nobody at first, and has not heard of the drain.
+  // The new master at first knows no member, and has not heard of the drain.
   ASSERT_TRUE(wait_for([&] { return ask(0, "nodes")["nodes"].size() == 3; }));
   ASSERT_TRUE(wait_for([&] { return exists(0, "large"); }));
   drain_to_the_end(source, {0, 2});

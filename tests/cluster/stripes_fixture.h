@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: agents that put large objects in stripes, and what tests ask of them.
-// Threads: the test's. Owns: master and agents.
+// What it is: a cluster whose agents put large objects in stripes.
+// Threads: the test's thread.
+// Owns: the master and the agents.
 #pragma once
 
 #include <json/value.h>
@@ -18,13 +19,13 @@ inline constexpr std::size_t kLarge = 7 * kMiB + 12345;
 
 class Stripes : public ClusterTest {
  protected:
-  // All alike, with stripes of 1 MiB above that size.
+  // Starts equal agents, with stripes of 1 MiB for objects above that size.
   void start_striping(std::size_t agents, AgentOptions options = {}) {
     options.try_emplace("stripe_bytes", "1MiB");
     options.try_emplace("stripe_grace_seconds", "2");
     start(agents, std::move(options));
   }
-  // One that is armed to die at a failpoint.
+  // Starts an agent that dies at a failpoint.
   void start_armed(const std::string& failpoint) {
     agents_.push_back(std::make_unique<conformance::AgentProcess>());
     agents_.back()->arm(failpoint);
@@ -46,7 +47,7 @@ class Stripes : public ClusterTest {
     }
     return count;
   }
-  // What a tool asks the master.
+  // Asks the master like a tool does.
   template <typename Answer, typename Call>
   Answer of_master(Call call) {
     if (!tool_) {

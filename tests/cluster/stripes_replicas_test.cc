@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Objects in stripes with replicas: each part gets a second holder, and no loss of one host is the
-// object's.
+// Objects in stripes with replicas: each part gets a second holder, and the object survives the
+// loss of any one host.
 #include <fstream>
 
 #include "cluster/stripes_fixture.h"
@@ -20,13 +20,13 @@ class StripesReplicas : public Stripes {
     options.replicas = 2;
     return options;
   }
-  // Put by the first agent, and copied.
+  // The first agent puts the object with two replicas.
   void put_twice() {
     const mc_put_options options = twice();
     ASSERT_EQ(put(0, "large", value_, &options), MC_OK) << mc_last_error();
     wait_until_there_are(2 * kStripes);
   }
-  // And the master knows of all of them.
+  // Waits until the agents have that many stripes, all sealed.
   void wait_until_there_are(std::uint64_t count) {
     ASSERT_TRUE(wait_for([&] { return stripes_here() == count && !any_is_open(); }))
         << stripes_here();
@@ -67,7 +67,7 @@ class StripesReplicas : public Stripes {
   const std::string value_ = content("large", kLarge);
 };
 
-TEST_F(StripesReplicas, EachHostMayBeLostAndAllIsCopiedAnew) {
+TEST_F(StripesReplicas, AnyHostMayBeLostAndItsPartsAreCopiedAnew) {
   start_striping(4);
   put_twice();
   const Json::Value at = where(0);
@@ -87,14 +87,14 @@ TEST_F(StripesReplicas, EachHostMayBeLostAndAllIsCopiedAnew) {
     }
     wait_until_there_are(2 * kStripes);
   }
-  // Two are left, and each has all of it.
+  // Two hosts are left, and each has the whole object.
   EXPECT_EQ(stripes(0, "stripes_here"), kStripes);
   EXPECT_EQ(stripes(3, "stripes_here"), kStripes);
   kill(0);
   EXPECT_TRUE(get(3, "large") == value_);
 }
 
-TEST_F(StripesReplicas, OnTwoHostsAreAsSafe) {
+TEST_F(StripesReplicas, TwoHostsAreEnough) {
   start_striping(2);
   put_twice();
   kill(1);
@@ -125,7 +125,7 @@ TEST_F(StripesReplicas, AGetUnderWayGoesOnWhenAHolderDies) {
   }
 }
 
-TEST_F(StripesReplicas, AHostThatEvictsItsPartLetsGoOfThatAlone) {
+TEST_F(StripesReplicas, AHostThatEvictsAPartLosesOnlyThatPart) {
   start_striping(3, {{"pool_bytes", "24MiB"}, {"max_pool_bytes", "24MiB"}});
   put_twice();
   for (int i = 0; i < 80 && stripes(1, "broken") == 0; ++i) {
@@ -140,7 +140,7 @@ TEST_F(StripesReplicas, AHostThatEvictsItsPartLetsGoOfThatAlone) {
   EXPECT_EQ(where(0)["missing_parts"].asUInt(), 0u);
 }
 
-TEST_F(StripesReplicas, UpsertsAndRemovalsReachAllOfThem) {
+TEST_F(StripesReplicas, UpsertsAndRemovalsReachAllReplicas) {
   start_striping(4);
   put_twice();
   mc_put_options upsert = twice();
@@ -158,8 +158,8 @@ TEST_F(StripesReplicas, UpsertsAndRemovalsReachAllOfThem) {
   EXPECT_TRUE(wait_for([&] { return live_bytes() == 0; })) << live_bytes();
 }
 
-TEST_F(StripesReplicas, AreKnownToBeWantedAfterARestartOfAll) {
-  // Nothing is copied while there is no master, and until all have reported to the next one.
+TEST_F(StripesReplicas, TheWantedCountIsKnownAfterARestartOfAll) {
+  // No part is copied before all agents have reported to the next master.
   start(3, {{"stripe_bytes", "1MiB"}}, {"--store", "memory://", "--recover-ms", "2000"});
   put_twice();
   for (std::size_t agent = 0; agent < 3; ++agent) close_clients(agent);
@@ -178,7 +178,7 @@ TEST_F(StripesReplicas, AreKnownToBeWantedAfterARestartOfAll) {
   wait_until_there_are(2 * kStripes);
 }
 
-TEST_F(StripesReplicas, AHostThatIsDrainedLeavesAsManyBehind) {
+TEST_F(StripesReplicas, ADrainKeepsTheCountOfReplicas) {
   start_striping(4);
   put_twice();
   Json::Value request;

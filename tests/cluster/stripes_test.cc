@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large objects in stripes on several hosts: one object for everybody, whole or not there, whoever
-// dies.
+// Large objects in stripes on several hosts. Every client sees one object, complete or absent,
+// whichever process dies.
 #include "cluster/stripes_fixture.h"
 
 namespace mc::cluster {
@@ -36,14 +36,14 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
     EXPECT_EQ(found["parts"].asUInt(), 3u);
     EXPECT_EQ(found["missing_parts"].asUInt(), 0u);
   }
-  // A part of it, into a buffer.
+  // Read a range of the object into a buffer.
   std::string part(1000, '\0');
   mc_span piece{part.data(), part.size()};
   mc_get_item item{slice("large"), &piece, 1, 3 * kMiB - 500, part.size(), MC_OK};
   ASSERT_EQ(mc_get_batch(client(3), &item, 1), MC_OK) << mc_last_error();
   EXPECT_EQ(item.length, part.size());
   EXPECT_TRUE(part == value.substr(3 * kMiB - 500, 1000));
-  // A key that exists stays as it is; an upsert replaces it, and nothing of it is left.
+  // A create of an existing key changes nothing. An upsert replaces the object completely.
   EXPECT_EQ(put(1, "large", content("other", kLarge)), MC_OK);
   EXPECT_TRUE(get(2, "large") == value);
   mc_put_options upsert = MC_PUT_OPTIONS_INIT;
@@ -52,7 +52,7 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
   ASSERT_EQ(put(1, "large", other, &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_TRUE(get(agent, "large") == other);
   EXPECT_TRUE(wait_for([&] { return stripes_here() == 11; })) << stripes_here();
-  // By a small one, and back.
+  // A small object replaces the large one, and the reverse.
   ASSERT_EQ(put(2, "large", "small", &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_EQ(get(agent, "large"), "small");
   EXPECT_TRUE(wait_for([&] { return stripes_here() == 0; })) << stripes_here();
@@ -66,8 +66,8 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
   EXPECT_EQ(stripes_here(), 0u);
 }
 
-TEST_F(Stripes, HoldWhatIsLargerThanAnyHostHas) {
-  // No size is said: it must.
+TEST_F(Stripes, HoldAnObjectThatIsLargerThanAnyPool) {
+  // No stripe size is configured: stripes are the only way.
   start(4,
         {{"pool_bytes", "16MiB"}, {"max_pool_bytes", "16MiB"}, {"session_quota_bytes", "64MiB"}});
   options_["pool_bytes"] = options_["max_pool_bytes"] = "64MiB";
@@ -75,7 +75,7 @@ TEST_F(Stripes, HoldWhatIsLargerThanAnyHostHas) {
   ASSERT_EQ(put(0, "large", value), MC_OK) << mc_last_error();
   EXPECT_EQ(stripes(0, "puts"), 1u);
   EXPECT_TRUE(exists(1, "large"));
-  // None of these has room for the whole.
+  // No host has room for the whole object.
   EXPECT_EQ(get(1, "large"), "<MC_NOT_FOUND>");
   EXPECT_GE(counter(1, "misses", "no_room"), 1u);
   EXPECT_TRUE(exists(1, "large")) << "a reader that has no room takes nothing away";
@@ -108,20 +108,20 @@ TEST_F(Stripes, ReadersFindNothingWhenAHolderIsGoneAndItsRestComesBackWithIt) {
   ASSERT_TRUE(wait_for([&] { return !exists(0, "large"); }));
   EXPECT_EQ(get(0, "large"), "<MC_NOT_FOUND>");
   EXPECT_EQ(get(1, "large"), "<MC_NOT_FOUND>");
-  start_agent(2);  // with its memory
+  start_agent(2);  // keeps its memory
   EXPECT_TRUE(wait_for([&] { return get(0, "large") == value; }));
   EXPECT_TRUE(get(1, "large") == value);
   EXPECT_TRUE(get(2, "large") == value);
 }
 
-TEST_F(Stripes, OfAnObjectThatLostAHostForGoodAreDroppedAndDoNotStandInTheWay) {
+TEST_F(Stripes, OfAnObjectThatLostAHostForGoodAreDroppedAndBlockNoPut) {
   start_striping(3);
   ASSERT_EQ(put(0, "large", content("large", kLarge)), MC_OK) << mc_last_error();
   ASSERT_EQ(put(0, "larger", content("larger", kLarge)), MC_OK) << mc_last_error();
   close_clients(2);
   agents_[2]->kill_hard();
   ASSERT_TRUE(wait_for([&] { return !exists(0, "large"); }));
-  // What nobody can read does not count as there.
+  // An unreadable object does not block a create.
   const std::string other = content("other", 100);
   ASSERT_EQ(put(1, "large", other), MC_OK) << mc_last_error();
   EXPECT_TRUE(get(0, "large") == other);
@@ -208,7 +208,7 @@ TEST_F(Stripes, AReaderThatDiesLeavesNothingBehind) {
   all_know_all();
   const std::string value = content("large", kLarge);
   ASSERT_EQ(put(0, "large", value), MC_OK) << mc_last_error();
-  // The reader itself dies in the middle of its reads, and leaves nothing reserved.
+  // The reader itself dies during its reads, and leaves no reservation.
   mc_open_options brief = MC_OPEN_OPTIONS_INIT;
   const std::string socket = agents_[2]->socket();
   brief.agent = socket.c_str();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agents whose lanes speak TLS, as their users see it.
+// Agents with TLS, as users see the agents.
 #include "cluster/cluster_fixture.h"
 #include "conformance/store/store_servers.h"
 #include "conformance/transport/authority.h"
@@ -55,14 +55,15 @@ TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
       << agents_[1]->log();
 }
 
-TEST_F(ClusterTls, MastersAreSpokenToUnderTlsAndByNobodyElse) {
+TEST_F(ClusterTls, MastersAcceptOnlyTlsWithTheRightCertificates) {
   const transport::tls::Files shown = authority_.issue("master", "IP:127.0.0.1");
   start(2, {{"master_tls_ca", shown.ca}},
         {"--store", "memory://", "--recover-ms", "100", "--tls-cert", shown.cert, "--tls-key",
          shown.key});
   ASSERT_EQ(put(0, "told", "of"), MC_OK) << mc_last_error();
   EXPECT_EQ(get(1, "told"), "of");
-  // Plainly, and with another authority's certificates: why is in the log.
+  // An agent without TLS fails, and so does an agent that trusts another authority. The log says
+  // why.
   const Authority other(directory_.path(), "other");
   const auto says = [&](const std::string& words) {
     agents_.push_back(std::make_unique<conformance::AgentProcess>());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a host's workers cost the network: the agent has the connections and the registered memory,
-// so that eight of them need what one does.
+// The network cost of a host's workers. The agent has the connections and the registered memory, so
+// eight workers need as much as one.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ constexpr std::size_t kBytes = 256 * 1024;
 
 std::string key_of(std::size_t number) { return "block " + std::to_string(number); }
 
-// TCP connections of a process that are established.
+// The established TCP connections of a process.
 std::size_t connections_of(int pid) {
   std::set<std::string> established;
   std::ifstream table("/proc/" + std::to_string(pid) + "/net/tcp");
@@ -35,7 +35,7 @@ std::size_t connections_of(int pid) {
     if (state == "01") established.insert("socket:[" + inode + "]");
   }
   std::size_t count = 0;
-  std::error_code ignored;  // one that is closed meanwhile
+  std::error_code ignored;  // a descriptor may be closed meanwhile
   for (const auto& entry :
        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", ignored)) {
     count += established.count(std::filesystem::read_symlink(entry.path(), ignored).string());
@@ -43,7 +43,7 @@ std::size_t connections_of(int pid) {
   return count;
 }
 
-// Reads all objects in a process of its own, with a client of its own. False: a wrong byte.
+// A process with its own client that reads all objects. False: a byte was wrong.
 class Worker {
  public:
   explicit Worker(const std::string& agent) : pid_(::fork()) {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where objects of other hosts were when last asked about: enough to read one in a
-//   single round trip (LocationCache), or to ask its holder without the master (HolderCache: of
-//   what was asked whether it exists, which is got next, most likely). Never trusted further than
-//   that: the holder refuses a generation that is no more, or says that it holds no such object,
-//   and then the entry is forgotten and the master asked.
+// What it is: two caches of the places of other hosts' objects.
+//   - LocationCache: the location of the last read. With a location, an object is read in a single
+//     round trip.
+//   - HolderCache: the holders of objects whose existence a client asked for, because a get of the
+//     same object is likely to follow. With the holders, no question to a master is needed.
+//   A stale entry is harmless. The holder refuses a read of a generation that is gone, and the
+//   Fetcher then forgets the entry and asks the master.
 //
-//   Two maps, a young and an old one; what is used moves to the young one, and when that is full
-//   the old one goes.
-// Threads: the agent's loop. Owns: at most 2 x kHalf entries of about 150 bytes, and as many of
-//   about 50.
+//   Each cache has a young and an old map. An entry that is used moves to the young map. When the
+//   young map is full, it replaces the old map.
+// Threads: the agent's loop.
+// Owns: at most 2 x kHalf entries per cache. A location has about 150 bytes, a holder list about
+//   50 bytes.
+// Trusts: nothing; entries are hints.
 #pragma once
 
 #include <array>
@@ -33,7 +37,7 @@ struct NameHash {
   std::size_t operator()(const metadata::KeyHash& name) const { return name.lo ^ (name.hi << 1); }
 };
 
-// What has been used lately, by name: at most 2 x kHalf of them.
+// The most recently used entries by name, at most 2 x kHalf.
 template <typename Value>
 class RecentMap {
  public:
@@ -73,7 +77,7 @@ class RecentMap {
 
 using LocationCache = RecentMap<Location>;
 
-// Who holds it, in the order in which the master named them; kNoNode: nobody more.
+// Up to three holders in the master's order. kNoNode ends a shorter list.
 using Holders = std::array<MemberId, 3>;
 using HolderCache = RecentMap<Holders>;
 

@@ -13,12 +13,12 @@ using transport::Outcome;
 namespace {
 
 constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
-// The least a host is given before the next one is asked.
+// The least time that a host gets before the next host is asked.
 constexpr std::uint64_t kLeastTryNs = 100 * kMs;
 constexpr std::uint64_t kCheckNs = 5 * kMs;
-constexpr std::uint8_t kMostNodes = 4;  // hosts of one put
+constexpr std::uint8_t kMostNodes = 4;  // that the master names for one put
 constexpr unsigned kMaxVersions = 7;
-// What a holder keeps of a put beyond its deadline, while the last of its stripes are sealed.
+// A holder keeps open stripes for this time after the put's deadline, until all are sealed.
 constexpr std::uint64_t kKeepLongerMs = 5'000;
 
 }  // namespace
@@ -27,7 +27,7 @@ Placer::~Placer() {
   for (auto& [session, memory] : memory_) closing_.push_back(std::move(memory));
   std::vector<transport::Event> unheard;
   for (const Memory& memory : closing_) {
-    // What is sent from it ends, or its peer's lane is cut.
+    // Transfers from the region end, or the peer's lane is cut.
     while (!transport_.close_region(memory.region)) transport_.poll(mc::now_ns(), unheard);
   }
 }
@@ -41,7 +41,7 @@ Result<transport::RegionId> Placer::region_of(const RemoteRequest::Source& sourc
   if (const auto known = memory_.find(source.session); known != memory_.end()) {
     return known->second.region;
   }
-  // A mapping of its own: the session may go while a peer still reads.
+  // The Placer needs its own mapping: the session may end while a peer still reads.
   auto mapping =
       Mapping::map(source.memory->fd(), source.memory->size_bytes(), Mapping::Access::kRead);
   if (!mapping) return fail(mapping.error());
@@ -70,7 +70,7 @@ void Placer::end_remote_request(Placement& placement, mc_status status, std::uin
   placements_.erase(id);
 }
 
-// True: the placement is over, and the remote request somebody else's.
+// True: the placement has ended, and the Striper has the remote request.
 bool Placer::goes_in_stripes(Placement& placement, bool must) {
   if (placement.stripe || !on_large ||
       !on_large(placement.remote_request, *placement.tenant, placement.region, must)) {
@@ -108,7 +108,7 @@ std::uint64_t Placer::place_stripe(Stripe stripe) {
   return id;
 }
 
-// ---- Who takes it -------------------------------------------------------------------------------
+// ---- Choosing hosts -----------------------------------------------------------------------------
 
 void Placer::place(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
                    std::uint64_t now_ns) {
@@ -144,7 +144,7 @@ void Placer::make_version(Placement& placement) {
   placement.version = clock_.next(ClusterTenant::wall_ns());
 }
 
-// A key that exists is left alone; one that is to be replaced is best held where it is.
+// A create of a key that exists changes nothing. An upsert is first offered to the key's holders.
 void Placer::locate(Placement& placement, std::uint64_t now_ns) {
   wire::Locate request;
   request.host = place_.host;
@@ -164,7 +164,7 @@ void Placer::locate(Placement& placement, std::uint64_t now_ns) {
                   const auto holders = answer->holders_of(found);
                   asked->nodes = peers_.reading_order(asked->name, holders);
                   const bool others = !asked->nodes.empty();
-                  // Those of an object in stripes are no better than others.
+                  // Holders of a striped object are no better than other hosts.
                   if (found.attributes.striped) asked->nodes.clear();
                   if ((others || found.attributes.striped) && found.whole() &&
                       !asked->remote_request->source.order.upsert) {
@@ -209,14 +209,14 @@ void Placer::offer(Placement& placement, std::uint64_t now_ns) {
   RemoteRequest& remote_request = *placement.remote_request;
   const auto text = transport_.describe(placement.region);
   if (!text || !peers_.id_of(node)) {
-    peers_.missed();  // it may have joined a moment ago, and is then known for the next put
+    peers_.missed();  // the node may have joined a moment ago
     ++counters_.lost;
     return next_node(placement, now_ns);
   }
   const PutOrder& order = remote_request.source.order;
   const std::uint64_t left_ns =
       remote_request.deadline_ns > now_ns ? remote_request.deadline_ns - now_ns : 0;
-  // Half of the time for the first while there are others; the last may take what there is.
+  // While other hosts are left, a host gets half of the time. The last host gets all.
   const std::uint64_t share_ns =
       placement.nodes.size() > 1 ? std::max(left_ns / 2, kLeastTryNs) : left_ns;
   PeerMessage message;
@@ -246,7 +246,7 @@ void Placer::offer(Placement& placement, std::uint64_t now_ns) {
   message.rows.push_back(std::move(row));
   placement.try_until_ns = now_ns + share_ns;
   if (!peers_.notify(node, message, kHoldCookie | placement.id, placement.try_until_ns, now_ns)) {
-    return;  // too much is in flight: with the next round
+    return;  // too many messages are in flight; flush() tries again
   }
   placement.step = Step::kOffered;
   ++counters_.offered;
@@ -363,7 +363,7 @@ std::uint64_t Placer::next_ns() const {
   return placements_.empty() && closing_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
 }
 
-// ---- Peers that read ----------------------------------------------------------------------------
+// ---- Reads by peers -----------------------------------------------------------------------------
 
 Outcome Placer::pin(const transport::Access& access, std::uint64_t* ticket) {
   const Placement* const placement = find(access.generation);

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: puts for which this host has no room: another one is found that takes the object, and
-//   pulls its bytes from the memory of the session that puts it.
+// What it is: places puts for which this host has no room. The Placer finds a host that takes the
+//   object. That host pulls the bytes from the memory of the putting session.
 //
-//     begin ──► kLocating ──► kChoosing ──► kOffered ──Held──► done
-//               exists: done     │  nobody     │ no room, failed, lost, its share of the time used
-//               up
-//                                ▼             └──► the next of those that the master named
-//                            no space
+//     place ──► kLocating ──► kChoosing ──► kOffering ──► kOffered ──Held──► done
+//                   │             │             ▲             │
+//                exists:      no host:          └─────────────┘ no room, failed, lost, or late:
+//                 done        no space                          the next host that the master named
 //
-//   The put's version is made here and is the same at every host that is asked, so that one which
-//   answers too late holds the same put, or is refused like it. One whose version came too late
-//   (kBehind) gets a later one.
+//   The version of the put is made here and is the same for all hosts. A host that answers too late
+//   therefore holds the same put, or is refused like that put. If the version is too old (kBehind),
+//   the put gets a later version.
 //
-//   What no host takes as a whole, or is larger than objects shall be in one piece, is the
-//   Striper's; it has its stripes placed here, each as an object of its own.
-// Threads: the agent's loop. Owns: mappings of sessions' memory, and their regions.
-// Trusts: what it is told of outcomes, as any peer. Peers read from a session's memory only what is
-//   being placed, while it is; the checksum is compared there, so that a client which changes the
-//   bytes meanwhile harms its own put.
+//   The Striper takes objects that no host takes as a whole, or that are too large for one piece.
+//   The Striper has each stripe placed here as an object of its own.
+// Threads: the agent's loop.
+// Owns: mappings of sessions' memory, and the regions of these mappings.
+// Trusts: peers report outcomes truthfully. Peers can read only the bytes of a put under way. The
+//   holder compares the checksum, so a client that changes the bytes meanwhile harms its own put.
 #pragma once
 
 #include <functional>
@@ -45,7 +44,7 @@ struct PlaceCounters {
 
 class Placer final : public transport::RegionGuard {
  public:
-  // Of Operation::cookie: notifications of this class.
+  // The cookie bit of this class' notifications.
   static constexpr std::uint64_t kHoldCookie = 1ull << 61;
   static constexpr std::size_t kMaxPlacements = 64;
 
@@ -59,11 +58,10 @@ class Placer final : public transport::RegionGuard {
         place_(place) {}
   ~Placer() override;
 
-  // The remote request ends with MC_OK, or MC_NO_SPACE where no host takes the object.
+  // The remote request ends with MC_OK, or with MC_NO_SPACE if no host takes the object.
   void place(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
              std::uint64_t now_ns);
-  // One stripe, of a put that the Striper cares for: one of these nodes holds it in the end, which
-  // ended names, or none does.
+  // Places one stripe of the Striper's put. ended gets the node that holds the stripe, if any does.
   using Ended = std::function<void(mc_status, MemberId)>;
   struct Stripe {
     std::shared_ptr<RemoteRequest> remote_request;
@@ -71,14 +69,14 @@ class Placer final : public transport::RegionGuard {
     transport::RegionId region = transport::kNoRegion;
     StripeFacts facts;
     std::uint64_t sum = 0;
-    std::vector<MemberId> nodes;  // to be asked in this order
-    Ended ended;                  // from tell_of_stripes()
+    std::vector<MemberId> nodes;  // in the order to ask
+    Ended ended;                  // called by tell_of_stripes()
   };
   std::uint64_t place_stripe(Stripe stripe);
   void forget_stripe(std::uint64_t id) { placements_.erase(id); }
-  // Calls ended of stripes whose placement is over.
+  // Calls `ended` of all stripes whose placement has ended.
   void tell_of_stripes();
-  // The bytes that an remote request's client puts. REQUIRES: it is being placed.
+  // The bytes that the client of a remote request puts. REQUIRES: the request is being placed.
   const std::byte* bytes_of(const RemoteRequest& remote_request) const;
   void on_held(MemberId from, const PeerMessage& message);
   // A notification of this class has ended.
@@ -90,9 +88,10 @@ class Placer final : public transport::RegionGuard {
   std::uint64_t next_ns() const;
   bool take_ended() { return std::exchange(ended_, false); }
   const PlaceCounters& counters() const { return counters_; }
-  // Hears of puts that another host holds now.
+  // Called for each put that another host now holds.
   std::function<void(const metadata::KeyHash& name)> on_placed;
-  // Asked for puts that could go in stripes. must: it has no other way. True: it is taken care of.
+  // Offers a put to the Striper. must: no host takes the object in one piece. Returns true if the
+  // Striper takes the put.
   std::function<bool(const std::shared_ptr<RemoteRequest>&, ClusterTenant&, transport::RegionId,
                      bool must)>
       on_large;
@@ -109,14 +108,14 @@ class Placer final : public transport::RegionGuard {
     metadata::KeyHash name;
     transport::RegionId region = transport::kNoRegion;
     std::uint64_t version = 0;
-    unsigned versions = 0;                          // made
-    std::uint64_t offset = 0, length = 0, sum = 0;  // of the bytes to be held
+    unsigned versions = 0;  // count of versions made
+    std::uint64_t offset = 0, length = 0, sum = 0;
     std::optional<StripeFacts> stripe;
-    Ended ended;  // of a stripe, instead of the remote request
+    Ended ended;  // of a stripe
     Step step = Step::kLocating;
-    std::vector<MemberId> nodes;  // still to be asked, the first one now
+    std::vector<MemberId> nodes;  // still to ask; the first is being asked
     std::vector<MemberId> asked;
-    bool chosen = false;  // the master has named all it will
+    bool chosen = false;  // the master names no more nodes
     std::uint64_t try_until_ns = 0;
   };
   struct Memory {  // of a session
@@ -143,7 +142,7 @@ class Placer final : public transport::RegionGuard {
   PlaceCounters counters_;
   std::map<std::uint64_t, Placement> placements_;
   std::map<std::uint64_t, Memory> memory_;  // by session
-  std::vector<Memory> closing_;             // peers still read
+  std::vector<Memory> closing_;             // peers may still read there
   struct Told {
     Ended ended;
     mc_status status = MC_OK;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostAskNs = 500 * kMs;
 constexpr std::uint64_t kCheckNs = kMs;
-// A holder that brings less than 1 MB/s is as one that is gone.
+// A holder that delivers less than 1 MB/s counts as lost.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
 constexpr std::uint64_t kLeastReadNs = 50 * kMs;
 
@@ -37,7 +37,7 @@ std::uint64_t Gatherer::gather(ClusterTenant& tenant, Wanted wanted, Done done) 
   return id;
 }
 
-// ---- Where the stripes are ----------------------------------------------------------------------
+// ---- Asking for the places of the stripes -------------------------------------------------------
 
 void Gatherer::ask(Gather& gather) {
   if (gather.answers_by_ns == 0) {
@@ -54,7 +54,7 @@ void Gatherer::ask(Gather& gather) {
     message.name_space = gather.tenant->id();
     message.keys.push_back(gather.wanted.name);
     message.seal.version = gather.wanted.version;
-    // It may have joined a moment ago, or too much is in flight.
+    // The node may have joined a moment ago, or too many messages are in flight.
     if (!peers_.id_of(node)) peers_.missed();
     if (!peers_.notify(node, message, kAskCookie | next_ask_, gather.answers_by_ns, now_ns_)) {
       return false;
@@ -73,7 +73,7 @@ void Gatherer::take_own(Gather& gather) {
     std::vector<PlaceRow> rows;
     for (const auto& [number, stripe] : set->stripes) {
       rows.push_back(gather.tenant->place_of(*set, number));
-      // What is made room for here must not be these.
+      // The reservation that follows must not evict these stripes.
       gather.tenant->store().touch(stripe.entry);
     }
     take_rows(gather, self_, 0, set->facts, rows);
@@ -114,7 +114,7 @@ void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
 
 void Gatherer::look_at_answers(Gather& gather) {
   if (gather.step != Step::kAsking) return;
-  // Of a part that several hosts have, one will do.
+  // One holder of each stripe is enough.
   if (gather.stripes.empty() || gather.stripes.size() != gather.facts.count) {
     if (!gather.to_ask.empty() || gather.answers_due > 0) return;
     return end(gather, MC_NOT_FOUND, counters_.lacking);
@@ -145,7 +145,8 @@ bool Gatherer::more_may_answer(const Gather& gather) const {
   return gather.answers_due > 0 && now_ns_ < gather.answers_by_ns;
 }
 
-// Of its holders this one, or the one of which fewest stripes are read. False: it has none.
+// Chooses this host, or else the reachable holder with the fewest chosen stripes. False: the stripe
+// has no holder left.
 bool Gatherer::choose(Gather& gather, Stripe& stripe) {
   std::erase_if(stripe.sources, [&](const Source& source) {
     return source.node != self_ && !peers_.id_of(source.node);
@@ -164,7 +165,7 @@ bool Gatherer::choose(Gather& gather, Stripe& stripe) {
 }
 
 bool Gatherer::copy_own(Gather& gather, std::uint16_t number) {
-  // Making room may have taken it.
+  // The reservation may have evicted the stripe.
   const StripeSet* const set = gather.tenant->stripes().set_of({gather.facts.put, number});
   if (set == nullptr || !set->sealed || set->version != gather.wanted.version) return false;
   if (set->stripes.at(number).entry == kNoEntry) return false;
@@ -179,8 +180,7 @@ bool Gatherer::copy_own(Gather& gather, std::uint16_t number) {
   return offset - number * gather.facts.stripe_bytes == gather.facts.bytes_of(number);
 }
 
-// Submits what the transport takes of the stripes that are still to be read; the rest when some of
-// those have ended.
+// Submits as many reads as the transport takes. The rest follows when some of these have ended.
 void Gatherer::read(Gather& gather) {
   while (!gather.to_read.empty() && !gather.lost) {
     const std::uint16_t number = gather.to_read.back();
@@ -207,7 +207,7 @@ void Gatherer::read(Gather& gather) {
   if (gather.reads.empty()) on_read(gather);
 }
 
-// False: the transport takes no more now.
+// False: the transport is full.
 bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
                       transport::PeerId peer) {
   ObjectStore& store = gather.tenant->store();
@@ -215,13 +215,13 @@ bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
   const Source& source = stripe.sources.front();
   const std::uint64_t left_ns =
       gather.wanted.deadline_ns - std::min(gather.wanted.deadline_ns, now_ns_);
-  // Half of the time while there is somebody else, or may be.
+  // While another holder is left or may answer, a holder gets half of the time.
   const bool is_last = stripe.sources.size() == 1 && !more_may_answer(gather);
   const std::uint64_t share_ns = is_last ? left_ns : left_ns / 2;
   const std::uint64_t until_ns =
       now_ns_ +
       std::max(kLeastReadNs, std::min(share_ns, gather.facts.whole_bytes * kSlowNsPerByte));
-  // One operation for each extent of the source, in pieces as the reservation lies.
+  // One operation per extent of the source, with one piece per extent of the reservation.
   std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
   std::vector<transport::Operation> operations;
   std::uint64_t offset = number * gather.facts.stripe_bytes;
@@ -278,7 +278,7 @@ void Gatherer::on_event(const transport::Event& event) {
   --stripe.reads_open;
   const bool over = gather->lost || gather->step == Step::kCancelled;
   if (over) {
-    // Nothing of it is of use.
+    // The result is discarded.
   } else if (event.outcome != Outcome::kDone && !stripe.failed) {
     fail(*gather, number, stripe);
   } else if (stripe.failed && stripe.reads_open == 0) {
@@ -287,7 +287,7 @@ void Gatherer::on_event(const transport::Event& event) {
   if (gather->reads.empty()) on_read(*gather);
 }
 
-// A read of it has failed; the others are of no use any more.
+// A read of the stripe has failed, so the stripe's other reads are cancelled.
 void Gatherer::fail(Gather& gather, std::uint16_t number, Stripe& stripe) {
   std::erase(gather.to_read, number);
   stripe.failed = true;
@@ -297,7 +297,7 @@ void Gatherer::fail(Gather& gather, std::uint16_t number, Stripe& stripe) {
   if (stripe.reads_open == 0) leave(gather, number, stripe);
 }
 
-// What has been chosen does not bring it. REQUIRES: nothing of the stripe is being read.
+// Gives up the chosen source. REQUIRES: no read of the stripe is open.
 void Gatherer::leave(Gather& gather, std::uint16_t number, Stripe& stripe) {
   stripe.sources.erase(stripe.sources.begin());
   stripe.chosen = stripe.failed = false;
@@ -311,7 +311,7 @@ void Gatherer::lose(Gather& gather) {
   for (const auto& [id, number] : gather.reads) transport_.cancel(id);
 }
 
-// Of so many bytes of what has been read.
+// Continues the checksum `seed` over a range of the object.
 std::uint64_t Gatherer::sum_of(const Gather& gather, std::uint64_t seed, std::uint64_t from,
                                std::uint64_t bytes) const {
   const ObjectStore& store = gather.tenant->store();
@@ -332,7 +332,7 @@ std::uint64_t Gatherer::sum_of(const Gather& gather, std::uint64_t seed, std::ui
   return seed;
 }
 
-// Stripes whose own sum is wrong are to be read from another holder. False: one has no other.
+// Gives up the sources of stripes whose own sum is wrong. False: such a stripe has no other source.
 bool Gatherer::leave_corrupt(Gather& gather) {
   const StripeFacts& facts = gather.facts;
   std::vector<std::uint16_t> corrupt;
@@ -355,9 +355,9 @@ void Gatherer::on_read(Gather& gather) {
     return;
   }
   if (gather.lost) return end(gather, MC_NOT_FOUND, counters_.failed);
-  if (!gather.to_read.empty()) return;  // flush() goes on
+  if (!gather.to_read.empty()) return;  // flush() continues
   const StripeFacts& facts = gather.facts;
-  // The key's hash, with which every sum begins.
+  // Each sum begins with the key's hash.
   const std::uint64_t sum = sum_of(gather, gather.wanted.name.lo, 0, facts.whole_bytes);
   if (sum != facts.whole_sum) {
     if (!leave_corrupt(gather)) return end(gather, MC_NOT_FOUND, counters_.corrupt);

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: reads an object that lies in stripes on several hosts: asks all of them at once where
-//   theirs are, reserves room for the whole here, reads all stripes in parallel, each to its place,
+// What it is: reads an object whose stripes lie on several hosts. The Gatherer asks all hosts at
+//   once for the places of the stripes, reserves room for the object, reads all stripes in parallel
 //   and compares the object's checksum.
 //
 //     gather ──► AskStripes ──► room ──► reads ──► sum ──► done
 //                                        ▲   │      │
-//                                        └───┴──────┘  one failed, or its own sum is wrong: of the
-//                                                      stripe's next holder
+//                                        └───┴──────┘  a read failed, or a stripe's own sum is
+//                                                      wrong: read from the stripe's next holder
 //
-//     a stripe that nobody has (any more), late, no room ──► done, without
+//     a stripe without a holder, late, no room ──► done with an error
 //
-//   Each stripe is read once, from one of its holders; those that answer later are for when that
-//   one fails. Only stripes of the one version that the master has named are used, and only if all
-//   are there, so that what is read is one put's object, whole, or nothing.
-// Threads: the agent's loop. Owns: gathers under way, their reservations until they are done.
-// Trusts: what holders say of places is checked by their transport; of the object, by the checksum.
+//   Each stripe is read from one holder. If that holder fails, another holder of the stripe is
+//   used. The Gatherer uses only stripes of the version that the master named, and only if all
+//   stripes are there. The result is therefore the complete object of one put, or nothing.
+// Threads: the agent's loop.
+// Owns: gathers under way, and their reservations until `done`.
+// Trusts: a place is checked by the holder's transport; the bytes are checked by the checksum.
 #pragma once
 
 #include <functional>
@@ -35,7 +36,7 @@ inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 
 struct GatherCounters {
   std::uint64_t gathered = 0, gathered_bytes = 0, asked = 0, stripes_read = 0;
-  std::uint64_t failed_over = 0;  // stripes that were read once more, from another holder
+  std::uint64_t failed_over = 0;  // stripes read again from another holder
   std::uint64_t lacking = 0, late = 0, no_room = 0, failed = 0, corrupt = 0;
 };
 
@@ -44,29 +45,29 @@ class Gatherer {
   static constexpr std::uint64_t kAskCookie = 1ull << 59;
   static constexpr std::uint64_t kReadCookie = 1ull << 58;
 
-  // MC_OK: entry is a reservation of kClusterSession with the object's bytes, now the caller's.
-  // MC_NO_SPACE: there is no room here. MC_NOT_FOUND: a stripe is missing, or could not be read.
+  // MC_OK: entry is a reservation of kClusterSession with the object's bytes. The caller owns it
+  // now. MC_NO_SPACE: there is no room here. MC_NOT_FOUND: a stripe is missing or unreadable.
   using Done = std::function<void(mc_status, std::uint32_t entry, const StripeFacts&)>;
   struct Wanted {
     metadata::KeyHash name;
     std::uint64_t version = 0;
     std::uint64_t bytes = 0;
-    std::vector<MemberId> holders;  // this host too, if it is one
+    std::vector<MemberId> holders;  // may include this host
     std::uint64_t deadline_ns = 0;
   };
 
   Gatherer(Peers& peers, transport::Transport& transport, MemberId self)
       : peers_(peers), transport_(transport), self_(self) {}
 
-  // done comes later, from within one of the calls below. Returns the gather's name.
+  // Calls `done` later, from within one of the functions below. Returns the gather's id.
   std::uint64_t gather(ClusterTenant& tenant, Wanted wanted, Done done);
-  // Nobody waits for it; done is not called.
+  // Does not call `done`.
   void cancel(std::uint64_t id);
   void on_answer(MemberId from, const PeerMessage& message);
   void on_event(const transport::Event& event);
   void flush(std::uint64_t now_ns);
   std::uint64_t next_ns() const;
-  // Something is still being read into the namespace's pool.
+  // True while the transport may write to the namespace's pool.
   bool reads_into(const ClusterTenant& tenant) const;
   const GatherCounters& counters() const { return counters_; }
 
@@ -79,12 +80,12 @@ class Gatherer {
     PlaceRow row;
   };
   struct Stripe {
-    std::vector<Source> sources;  // the front one is read once it has been chosen
+    std::vector<Source> sources;  // once chosen, the source in use is the front
     bool chosen = false;
-    std::size_t operations_begun = 0;  // of those that it takes to read it
+    std::size_t operations_begun = 0;  // of the operations for this stripe
     std::uint32_t reads_open = 0;
-    bool failed = false;  // one of them has; to be read elsewhere when all have ended
-    bool left = false;    // for another holder, at least once
+    bool failed = false;  // an operation failed; another source is used when all have ended
+    bool left = false;    // a source has been given up
   };
   struct Gather {
     std::uint64_t id = 0;
@@ -93,16 +94,16 @@ class Gatherer {
     Done done;
     Step step = Step::kAsking;
     std::vector<MemberId> to_ask;
-    std::map<MemberId, std::uint16_t> rows_due;  // hosts that have answered, and what is to come
+    std::map<MemberId, std::uint16_t> rows_due;  // rows to come from hosts that have answered
     std::size_t answers_due = 0;
     std::uint64_t answers_by_ns = 0;
     StripeFacts facts;
     std::map<std::uint16_t, Stripe> stripes;
     std::vector<std::uint16_t> to_read;   // of stripes
-    std::map<MemberId, unsigned> chosen;  // how many stripes are read there
+    std::map<MemberId, unsigned> chosen;  // count of stripes read from each node
     std::uint32_t entry = kNoEntry;
-    std::unordered_map<transport::OperationId, std::uint16_t> reads;  // that are open
-    bool lost = false;  // a stripe that nobody has any more: the reads that are open are its end
+    std::unordered_map<transport::OperationId, std::uint16_t> reads;  // open operations
+    bool lost = false;  // a stripe has no holder left; the gather ends with its open reads
   };
 
   Gather* find(std::uint64_t id);

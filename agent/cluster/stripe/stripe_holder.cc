@@ -17,8 +17,8 @@ constexpr std::uint64_t kCheckNs = 20 * kMs;
 constexpr std::uint64_t kOfferNs = 5'000 * kMs;
 constexpr std::uint64_t kRemoveNs = 5'000 * kMs;
 constexpr std::uint64_t kMostKeepMs = 3'600'000;
-constexpr std::size_t kQuestions = 256;       // of one round
-constexpr std::uint64_t kRoundsPerGrace = 8;  // at least
+constexpr std::size_t kQuestions = 256;  // sets asked about in one round
+constexpr std::uint64_t kRoundsPerGrace = 8;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ ClusterTenant* StripeHolder::find(std::uint64_t tenant_id) const {
   return nullptr;
 }
 
-// ---- What a writer says -------------------------------------------------------------------------
+// ---- Messages of writers ------------------------------------------------------------------------
 
 bool StripeHolder::expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
                           std::uint64_t now_ns, std::uint8_t part) {
@@ -40,7 +40,7 @@ bool StripeHolder::expect(ClusterTenant& tenant, const PeerMessage& hold, Member
   StripeSet* const owner = table.set_of({facts.put, facts.number});
   if (owner != nullptr && owner->id != id) {
     if (!owner->facts.same_object(facts) || owner->key != row.key) return false;
-    // Said again, of what has been sealed; or left over from the put, and of use now.
+    // The message is repeated after the Seal. Otherwise a move uses a stripe that the put left.
     if (part == kNoPart || !owner->open()) return true;
     table.split(owner->id, id, std::uint64_t{1} << facts.number);
   }
@@ -82,14 +82,15 @@ void StripeHolder::seal(ClusterTenant& tenant, const PeerMessage& message, Ended
   const SetId id{message.seal.put, message.seal.part};
   StripeSet* set = table.find(id);
   if (set == nullptr) {
-    // What was too slow is held by another host: it stays behind, until its time is over.
+    // Another host holds the stripes that came too late here. They stay in the unsealed set until
+    // that set expires.
     const SetId unsealed{message.seal.put};
     if ((there(table.find(unsealed)) & wanted) != wanted) return ended(MC_NOT_FOUND);
     set = &table.split(unsealed, id, wanted);
   }
   if (set->broken) return ended(MC_NOT_FOUND);
   if (set->offered || set->sealed) {
-    // Said twice; while it is offered, the first one is to be answered.
+    // The message is repeated. While the set is offered, only the first message gets an answer.
     const bool same = set->version == message.seal.version;
     if (!same || set->sealed) ended(same ? MC_OK : MC_NOT_FOUND);
     return;
@@ -109,14 +110,15 @@ void StripeHolder::seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t ver
   if (set->offered) return;
   if (set->sealed) return ended(MC_OK);
   name(*set, version, parts);
-  // Before the master lets the host go where they were.
+  // The rows must be written before the offer: an accepted offer lets the master release the host
+  // that held the part before.
   tenant.write_rows(*set);
   MC_FAILPOINT("stripes.before_moved");
   offer(tenant, *set, PublishItem::What::kHolds, std::move(ended));
 }
 
-// What it is published as. A writer that wants more replicas than an object in so many parts can
-// have gets fewer.
+// Sets the version and the parts under which the set is published. The count of parts limits the
+// number of replicas.
 void StripeHolder::name(StripeSet& set, std::uint64_t version, std::uint8_t parts) {
   set.version = version;
   set.parts = parts;
@@ -140,7 +142,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   ClusterTenant* const tenant = find(tenant_id);
   StripeSet* const set = tenant == nullptr ? nullptr : tenant->stripes().find(id);
   if (set == nullptr || !set->offered || set->version != item.version) {
-    // Removed or replaced meanwhile, or evicted, or given up by its writer.
+    // The set has been removed, replaced, evicted, or given up by its writer meanwhile.
     if (verdict == Verdict::kAccepted) {
       if (tenant != nullptr) make_way(*tenant, item.hash, item.version);
       announcer_.withdraw(item);
@@ -149,9 +151,9 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   }
   set->offered = false;
   if (!verdict) {
-    // It may have been taken, and what it replaces may have gone by what another host has told:
-    // given up now, neither would be left. Still open, and no answer, so that the Seal is said
-    // again.
+    // The master may have accepted the offer. The replaced object may be gone by another host's
+    // offer. If the set were dropped now, neither object would be left. The set stays open and
+    // `ended` is not called, so that the writer repeats the Seal.
     set->version = 0;
     announcer_.withdraw(item);
     return;
@@ -168,7 +170,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
       return ended(MC_OK);
     case Verdict::kStale:
       if (item.what == PublishItem::What::kCreates) {
-        // The key exists: the put succeeds and changes nothing.
+        // The key exists, so a create succeeds and changes nothing.
         tenant->drop_stripes(id, false);
         return ended(MC_OK);
       }
@@ -176,7 +178,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
     case Verdict::kRemoved:
     case Verdict::kBehind:
     case Verdict::kUncertain:
-      // Still open, for a Seal with a later version.
+      // The set stays open for a Seal with a later version.
       set->version = 0;
       return ended(MC_CANCELLED);
     default:
@@ -185,7 +187,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   }
 }
 
-// What the put replaces here: the master has forgotten it, and tells only the other holders.
+// Drops the object that the put replaces here. The master orders this drop at other holders only.
 void StripeHolder::make_way(ClusterTenant& tenant, const metadata::KeyHash& name,
                             std::uint64_t version) {
   for (const SetId& id : tenant.stripes().sets_of(name)) {
@@ -199,7 +201,7 @@ void StripeHolder::make_way(ClusterTenant& tenant, const metadata::KeyHash& name
     tenant.drop(entry);
 }
 
-// ---- What a reader asks -------------------------------------------------------------------------
+// ---- Questions of readers -----------------------------------------------------------------------
 
 std::vector<PeerMessage> StripeHolder::places(ClusterTenant& tenant, const PeerMessage& ask) const {
   constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
@@ -238,16 +240,16 @@ std::vector<PeerMessage> StripeHolder::places(ClusterTenant& tenant, const PeerM
   return answers;
 }
 
-// ---- What goes ----------------------------------------------------------------------------------
+// ---- Drops --------------------------------------------------------------------------------------
 
 void StripeHolder::drop(ClusterTenant& tenant, const metadata::KeyHash& name,
                         std::uint64_t up_to_version) {
   if (tenant.stripes().empty()) return;
   for (const SetId& id : tenant.stripes().sets_of(name)) {
     const StripeSet& set = *tenant.stripes().find(id);
-    // One that is open belongs to a put which nobody can have meant yet.
+    // An open set belongs to a put that no removal can have meant.
     const bool told = set.sealed || set.offered;
-    // To the master it may be a holder still: what is only released here stays elsewhere.
+    // The drop is announced, because the master may still count this host as a holder.
     if (!told || set.version > up_to_version) continue;
     MC_FAILPOINT("stripes.before_drop");
     tenant.drop_stripes(id, true);
@@ -257,7 +259,7 @@ void StripeHolder::drop(ClusterTenant& tenant, const metadata::KeyHash& name,
 void StripeHolder::remove(const StripeSet& set) {
   metadata::wire::Remove request;
   request.items.push_back({set.name, set.version});
-  // Should nobody hear it, the other holders will miss this one.
+  // If no master hears of the removal, the other holders will notice the missing part.
   masters_.of(set.name).remove(request, now_ns_ + kRemoveNs,
                                [](const Result<metadata::wire::RemoveReply>&) {});
 }
@@ -271,7 +273,7 @@ void StripeHolder::look_at_flagged(ClusterTenant& tenant) {
     } else if (set->broken) {
       if (set->sealed) {
         ++counters_.broken;
-        // Where others are to have the part too, somebody has it still, or all will miss it.
+        // With replicas another host may still hold the part. If none does, all holders notice.
         if (set->replicas == 1) remove(*set);
       }
       tenant.drop_stripes(id, true);
@@ -293,7 +295,7 @@ void StripeHolder::look_at_open(ClusterTenant& tenant) {
   for (const SetId& id : over) tenant.drop_stripes(id, false);
 }
 
-// Whether the object is still whole, as far as the master knows.
+// Asks the masters whether the objects of sealed sets are still complete.
 void StripeHolder::ask_for_the_rest(ClusterTenant& tenant) {
   std::vector<metadata::KeyHash> names;
   std::vector<SetId> ids;

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the holder's side of objects in stripes: takes note of stripes that a writer brings,
-//   seals them when all of the object is held, tells readers where they lie, and drops what is
-//   part of no object, or of none any more.
+// What it is: the holder's side of objects in stripes. The StripeHolder
+//   - records the stripes that a writer brings,
+//   - seals a set of stripes when the whole object is held,
+//   - tells readers where the stripes lie,
+//   - drops stripes without an object.
 //
-//   Every holder tells the master of the object itself, under the one version that the writer has
-//   given it: so a removal or an upsert reaches all stripes, as it does all copies of another
-//   object, and the first of the holders that the master takes decides between two puts. With it
-//   they say which part of the object they have, of how many; the object is there when each has a
-//   holder. One that evicts a stripe lets its part go, and removes the object unless other hosts
-//   are to have that part too; what nobody can tell the others (a host that is lost) they find out
-//   by asking the master from time to time.
-// Threads: the agent's loop. Owns: when to do what; sets of stripes are the ClusterTenants'.
-// Trusts: what the writer says of an object is compared between its stripes, and at the reader with
-//   the checksum.
+//   A part is the set of stripes that one host holds. Each holder announces its part to the master
+//   under the object's name and the writer's version, with the part's number and the part count.
+//   The object exists when each part has a holder. The announcements have these effects:
+//   - A removal or an upsert reaches all stripes, as it reaches all copies of an ordinary object.
+//   - Between two puts, the first announcement that the master accepts decides.
+//   - A host that evicts a stripe drops its part. If no other host is to hold that part too, the
+//     host also removes the object.
+//   - If a host is lost, the other holders notice because they ask the master from time to time.
+// Threads: the agent's loop.
+// Owns: the times of checks and questions. The ClusterTenants own the sets of stripes.
+// Trusts: the writer's description of an object is compared between the stripes. The reader checks
+//   the bytes with the checksum.
 #pragma once
 
 #include <functional>
@@ -30,16 +34,16 @@ namespace mc::agent {
 
 struct StripeCounters {
   std::uint64_t sealed = 0;    // parts of objects
-  std::uint64_t expired = 0;   // of puts that were not completed
-  std::uint64_t broken = 0;    // parts that went because a stripe of theirs was evicted here
-  std::uint64_t orphaned = 0;  // dropped, because other parts were missing for too long
+  std::uint64_t expired = 0;   // open sets of incomplete puts
+  std::uint64_t broken = 0;    // parts dropped because a stripe was evicted here
+  std::uint64_t orphaned = 0;  // parts dropped because other parts were missing for too long
 };
 
 class StripeHolder {
  public:
   using Tenants = std::vector<std::unique_ptr<ClusterTenant>>;
   using Ended = std::function<void(mc_status)>;  // as Fetcher::hold
-  static constexpr std::size_t kMaxOpen = 256;   // sets
+  static constexpr std::size_t kMaxOpen = 256;   // open sets
 
   StripeHolder(Tenants& tenants, const Masters& masters, Peers& peers,
                transport::Transport& transport, Announcer& announcer, VersionClock& clock,
@@ -52,24 +56,24 @@ class StripeHolder {
         clock_(clock),
         grace_ns_(grace_ns) {}
 
-  // A stripe is about to be pulled: of a put, or of a part that is moved here. False: there are too
-  // many open sets, or it is of another object.
+  // A stripe of a put, or of a part that is moved here, is about to be pulled. False: there are too
+  // many open sets, or the stripe belongs to another object.
   bool expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer, std::uint64_t now_ns,
               std::uint8_t part = kNoPart);
   void seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended);
-  // All stripes of a part are here that was sealed elsewhere; as long as ended is not called, to be
-  // said again. Another agent that starts with this memory holds it whatever the master has said.
+  // Seals a part that was moved here completely. The caller repeats the call until `ended` is
+  // called. If this agent restarts on the same memory, it holds the part whatever the verdict was.
   void seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version, std::uint8_t parts,
                   Ended ended);
-  // Stripes messages that say where the object's stripes lie.
+  // kStripes messages with the places of the object's stripes.
   std::vector<PeerMessage> places(ClusterTenant& tenant, const PeerMessage& ask) const;
-  // The master's word: what is held of the object up to that version goes.
+  // The master has ordered a drop of the object up to that version.
   static void drop(ClusterTenant& tenant, const metadata::KeyHash& name,
                    std::uint64_t up_to_version);
   void flush(std::uint64_t now_ns);
   std::uint64_t next_ns() const;
   const StripeCounters& counters() const { return counters_; }
-  // Hears of objects that are sealed here.
+  // Called for each part that is sealed here.
   std::function<void(const metadata::KeyHash& name, std::uint64_t version)> on_sealed;
 
  private:

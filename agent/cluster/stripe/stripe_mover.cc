@@ -11,13 +11,12 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kLeastMoveNs = 30'000 * kMs;
-constexpr std::uint64_t kSlowNsPerByte = 10;  // a part that takes longer is ordered again
+constexpr std::uint64_t kSlowNsPerByte = 10;  // the master orders a slower move again
 constexpr std::uint64_t kAskAgainNs = 300 * kMs;
 constexpr std::uint64_t kSealAgainNs = 100 * kMs;
 constexpr std::uint64_t kPullAgainNs = 2'000 * kMs;
 constexpr std::uint64_t kBusyNs = 5 * kMs;
-// A stripe that takes longer is asked for once more: a holder that brings less than 1 MB/s is as
-// one that is gone.
+// A slower stripe is asked for again: a holder that delivers less than 1 MB/s counts as lost.
 constexpr std::uint64_t kLeastStripeMs = 2'000;
 constexpr std::uint64_t kSlowBytesPerMs = 1'000;
 constexpr std::uint64_t kKeepLongerNs = 10'000 * kMs;
@@ -35,7 +34,7 @@ void StripeMover::move(const metadata::wire::Copy& order, std::uint64_t now_ns, 
   for (const auto& tenant : tenants_) {
     for (const StripeSet* const set : tenant->stripes().sealed(order.key, order.version)) {
       if (set->id.part != order.part) continue;
-      // The master does not know, or has forgotten.
+      // The part is here already, so the master must hear of it again.
       tenant->changes().push_back(
           {ClusterTenant::item_of(*set), set->stripes.begin()->second.entry});
       return ended(MC_OK);
@@ -60,9 +59,9 @@ void StripeMover::move(const metadata::wire::Copy& order, std::uint64_t now_ns, 
   move.deadline_ns = now_ns + kLeastMoveNs + order.bytes / order.parts * kSlowNsPerByte;
 }
 
-// ---- Where the stripes are ----------------------------------------------------------------------
+// ---- Asking for the places of the stripes -------------------------------------------------------
 
-// Said again until all rows have come; those that come twice are the same.
+// The question is repeated until all rows have come. Repeated rows are equal.
 void StripeMover::ask(Move& move) {
   if (now_ns_ < move.again_ns) return;
   move.again_ns = now_ns_ + kAskAgainNs;
@@ -129,7 +128,7 @@ void StripeMover::pull(Move& move) {
 
 void StripeMover::pull_one(Move& move, std::uint16_t number, Row& row) {
   ClusterTenant& tenant = *move.tenant;
-  // What is made room for must not be another part of the object.
+  // The reservation for the stripe must not evict another part of the object.
   for (const StripeSet* const set : tenant.stripes().sealed(move.order.key, move.order.version)) {
     for (const auto& [other, stripe] : set->stripes) tenant.store().touch(stripe.entry);
   }
@@ -163,7 +162,7 @@ void StripeMover::pull_one(Move& move, std::uint16_t number, Row& row) {
       });
 }
 
-// A stripe could not be had. What lies elsewhere by now is asked for once more.
+// A stripe could not be read. The mover asks again, because the stripe may have moved in the pool.
 void StripeMover::on_pulled(Move& move, mc_status status) {
   if (status == MC_NO_SPACE || ++move.tries >= kMaxTries) return fail(move, status);
   move.step = Step::kAsking;
@@ -187,7 +186,7 @@ void StripeMover::seal(Move& move) {
                      });
 }
 
-// The master may have taken it, and say so too late: what it has been told must not go.
+// An offered part must not be dropped: the master may have accepted it, with a late answer.
 bool StripeMover::is_offered(const Move& move) const {
   if (move.step != Step::kSealing) return false;
   const StripeSet* const set = move.tenant->stripes().find(move.set());
@@ -196,7 +195,7 @@ bool StripeMover::is_offered(const Move& move) const {
 
 // ---- Ends ---------------------------------------------------------------------------------------
 
-// At the end of the turn: this may be called from within those who use the move.
+// The move ends in flush(), because callers of this function still use the move.
 void StripeMover::fail(Move& move, mc_status status) {
   move.step = Step::kFailed;
   move.failure = status;

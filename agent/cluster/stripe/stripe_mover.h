@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: copies a part of an object in stripes from another host, on a master's order: it
-//   asks where its stripes lie there, pulls each, and seals them here under their version.
+// What it is: copies a part of an object in stripes from another host, on a master's order. The
+//   mover asks that host for the places of the part's stripes, pulls each stripe, and seals the
+//   part here under the same version.
 //
 //     Copy ──► kAsking ──all rows in──► kPulling ──all here──► kSealing ──the master knows──► done
-//                 ▲                        │ a stripe that cannot be read, a few times
+//                 ▲                        │ a stripe cannot be read; a few times
 //                 └────────────────────────┘
 //
-//   Until the master knows, readers are not told of this host; what is here is an open set, and
-//   goes if the copy fails or this agent ends. The other host stays a holder, unless the master
-//   says otherwise.
-// Threads: the agent's loop. Owns: moves under way; the set is the ClusterTenant's.
-// Trusts: what the holder says of places is checked by the transport and each stripe's checksum.
+//   Until the master accepts the part, readers do not learn of this host. Until then the stripes
+//   are an open set, which is dropped if the copy fails or this agent ends. The other host stays a
+//   holder unless the master orders a drop there.
+// Threads: the agent's loop.
+// Owns: moves under way. The ClusterTenant owns the set of stripes.
+// Trusts: a place is checked by the transport; a stripe's bytes are checked by its checksum.
 #pragma once
 
 #include <functional>
@@ -32,15 +34,15 @@ class StripeMover {
  public:
   using Ended = std::function<void(mc_status)>;
   static constexpr std::size_t kMaxMoves = 64;
-  static constexpr std::size_t kMaxOpen = 4;  // stripes of one part that are being read at once
+  static constexpr std::size_t kMaxOpen = 4;  // stripes of one part that are read at once
 
   StripeMover(StripeHolder::Tenants& tenants, Peers& peers, Fetcher& fetcher, StripeHolder& keeper)
       : tenants_(tenants), peers_(peers), fetcher_(fetcher), keeper_(keeper) {}
 
-  // REQUIRES: order.parts != 0. One that is ordered again goes on, and ended is called instead of
-  // the earlier one.
+  // If the same move is under way, it continues: the earlier `ended` gets MC_BUSY, and the new one
+  // is called at the end. REQUIRES: order.parts != 0.
   void move(const metadata::wire::Copy& order, std::uint64_t now_ns, Ended ended);
-  // False: not an answer to this class.
+  // False: the message is not an answer to this class.
   bool on_answer(MemberId from, const PeerMessage& message);
   void forget(const ClusterTenant& tenant);
   void flush(std::uint64_t now_ns);
@@ -62,7 +64,7 @@ class StripeMover {
     mc_status failure = MC_OK;
     unsigned tries = 0;
     std::uint64_t deadline_ns = 0;
-    std::uint64_t again_ns = 0;  // to ask, or to seal
+    std::uint64_t again_ns = 0;  // when to repeat the question or the Seal
     ClusterTenant* tenant = nullptr;
     StripeFacts facts;
     std::vector<std::byte> region;
@@ -86,7 +88,7 @@ class StripeMover {
   StripeHolder& keeper_;
   MoveCounters counters_;
   std::map<std::uint32_t, Move> moves_;
-  std::uint32_t next_id_ = 1u << 31;  // the Gatherer's questions are below
+  std::uint32_t next_id_ = 1u << 31;  // the Gatherer's request numbers are lower
   std::uint64_t now_ns_ = 0;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the stripes that this host holds in one namespace, in sets: all of one put that are
-//   not sealed yet, and of each object the parts that are. A part is what one host took when the
-//   object was put; it is moved as a whole, so that a host may have several.
+// What it is: the stripes that this host holds in one namespace, in sets. An open set has the
+//   unsealed stripes of one put. A sealed set is a part of an object. A part has the stripes that
+//   one host took when the object was put. Parts are moved as a whole, so a host may have several
+//   parts of an object.
 //
-//     Hold ──► open ──Seal──► offered to the master ──► sealed: a part of an object that is there
-//               │ time is over, its writer gone            │ a stripe evicted: broken, the object
-//               goes └──► dropped                               └ a later put: replaced
+//     Hold ──► open ──Seal──► offered to the master ──► sealed: a part of a readable object
+//               │ expired, or                              │ a stripe is evicted: broken
+//               ▼ the writer is gone                       ▼ a later put here: replaced
+//            dropped                                    dropped
 //
-// Threads: the agent's loop. Owns: what is known of the stripes; they themselves are the ObjectStore's.
+// Threads: the agent's loop.
+// Owns: the records of the stripes. The ObjectStore owns the stripes.
+// Trusts: nothing from outside; the StripeHolder has checked the records.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +29,7 @@
 
 namespace mc::agent {
 
-inline constexpr std::uint8_t kNoPart = 0xff;  // not sealed: nobody knows yet
+inline constexpr std::uint8_t kNoPart = 0xff;  // not known before the Seal
 
 struct SetId {
   std::uint64_t put = 0;
@@ -35,28 +39,28 @@ struct SetId {
 
 struct StripeSet {
   SetId id;
-  StripeFacts facts;  // of the object; number is nothing
+  StripeFacts facts;  // number is unused
   metadata::KeyHash name;
   std::string key;
   std::uint8_t pin = 0;
-  std::uint64_t version = 0;  // that it was sealed with; 0: not yet
+  std::uint64_t version = 0;  // of the Seal; 0: not known yet
   std::uint8_t parts = 0;     // of the object; 0: not known yet
   std::uint8_t replicas = 1;  // wanted of each part
-  bool offered = false;       // to the master, which has not said yet
+  bool offered = false;       // to the master, which has not answered yet
   bool sealed = false;
-  bool broken = false;    // a stripe of it has gone
+  bool broken = false;    // a stripe has been evicted
   bool replaced = false;  // by a later put here
-  // Open: who puts it, and how long it may take.
+  // Of an open set: the writer, and the time at which the set expires.
   metadata::NodeId writer = metadata::kNoNode;
   metadata::Incarnation writer_incarnation = 0;
   std::uint64_t until_ns = 0;
-  // Sealed: since when nobody holds some other part.
+  // Of a sealed set: since when some other part has no holder; 0: all parts have holders.
   std::uint64_t lacking_since_ns = 0;
   struct Stripe {
     std::uint32_t entry = kNoEntry;
     std::uint64_t sum = 0;
   };
-  std::map<std::uint16_t, Stripe> stripes;  // those that are on their way have no entry
+  std::map<std::uint16_t, Stripe> stripes;  // expected stripes have no entry yet
 
   bool open() const { return !sealed && !offered; }
 };
@@ -66,30 +70,30 @@ class StripeTable {
   using Sets = std::map<SetId, StripeSet>;
 
   StripeSet* find(SetId id);
-  // The set that this stripe is in, or is to be in when it has come.
+  // The set that has the stripe or expects it.
   StripeSet* set_of(const StripeName& stripe);
   const Sets& all() const { return sets_; }
   bool empty() const { return sets_.empty(); }
   StripeSet& add(SetId id, const StripeFacts& facts, const metadata::KeyHash& name,
                  std::string key);
-  // These stripes of a set, a bit for each, are a set of their own from now on. REQUIRES: it has
-  // them.
+  // Moves these stripes (a bit per stripe number) to a set of their own.
+  // REQUIRES: set `from` has all of these stripes.
   StripeSet& split(SetId from, SetId to, std::uint64_t stripes);
-  // What a reader of that version may have.
+  // The sets that a reader of that version may use.
   std::vector<StripeSet*> sealed(const metadata::KeyHash& name, std::uint64_t version);
   std::vector<SetId> sets_of(const metadata::KeyHash& name) const;
   std::vector<SetId> sets_of(std::uint64_t put) const;
   StripeSet take(SetId id);  // REQUIRES: find(id)
 
-  // What the store has done; stripes that the set does not name are nobody's.
+  // Events of the store. A stripe that no set expects is ignored.
   void came(const StripeName& stripe, std::uint32_t entry);
   void left(const StripeName& stripe, std::uint32_t entry);
-  // A put that replaces what is sealed under that name with a version before this one.
+  // A put here replaces the sets that are sealed under that name with an earlier version.
   void replaced(const metadata::KeyHash& name, std::uint64_t version);
-  // Sets that are broken or replaced since the last call.
+  // The sets that became broken or replaced since the last call.
   std::vector<SetId> take_flagged() { return std::exchange(flagged_, {}); }
   bool anything_flagged() const { return !flagged_.empty(); }
-  // The last set of which the master was asked whether its object is whole.
+  // The cursor of StripeHolder::ask_for_the_rest().
   SetId asked_up_to;
 
  private:

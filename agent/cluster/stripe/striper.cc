@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
 constexpr std::uint64_t kSealAgainNs = 100 * kMs;
-constexpr std::uint64_t kPatienceNs = 800 * kMs;  // with a host that cannot be reached
-// How long after the put's deadline. Holders keep their stripes longer.
+constexpr std::uint64_t kPatienceNs = 800 * kMs;  // for an unreachable host
+// How long Seals are repeated after the put's deadline. Holders keep their stripes longer.
 constexpr std::uint64_t kSealNs = 3'000 * kMs;
 constexpr std::uint64_t kCheckNs = 2 * kMs;
-constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // before others get a turn
-// Into so many stripes if no size is said, so that no host must take much.
+constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // in one turn of the loop
+// The count of stripes if no size is configured, so that no host gets a large load.
 constexpr std::uint64_t kUsualCount = 16;
 constexpr std::uint8_t kNodesPerStripe = 4;
 constexpr unsigned kMaxVersions = 7;
@@ -62,7 +62,7 @@ bool Striper::stripe(const std::shared_ptr<RemoteRequest>& remote_request, Clust
 
 // ---- Cutting ------------------------------------------------------------------------------------
 
-// A part a turn.
+// Sums kSumStepBytes per turn, so that a large put does not block the loop.
 void Striper::sum(Striping& striping) {
   const StripeFacts& facts = striping.facts;
   const std::byte* const bytes = placer_.bytes_of(*striping.remote_request);
@@ -86,7 +86,7 @@ void Striper::sum(Striping& striping) {
 void Striper::choose(Striping& striping) {
   striping.step = Step::kChoosing;
   wire::Place request;
-  request.host = 0;  // far from each other, not near to this host
+  request.host = 0;  // the master spreads the stripes; none needs to be near this host
   request.exclude.push_back(self_);
   for (std::uint16_t i = 0; i < striping.facts.count; ++i) {
     const metadata::KeyHash name = striping.tenant->name_of(stripe_key({striping.facts.put, i}));
@@ -105,8 +105,8 @@ void Striper::choose(Striping& striping) {
              });
 }
 
-// Each stripe to the one of its hosts that has fewest by now; not more hosts than an object may
-// have parts with so many replicas.
+// Assigns each stripe to that candidate host that has the fewest stripes so far. The count of
+// replicas limits the count of parts, and thus of hosts.
 void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>>& nodes) {
   const std::size_t most_hosts =
       metadata::most_parts(striping.remote_request->source.order.replicas);
@@ -128,7 +128,7 @@ void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>
     ++load[mine.front()];
     striping.parts[i].nodes = std::move(mine);
   }
-  // Also where one of them has no room.
+  // The limit also holds for the hosts that are asked after a refusal.
   if (load.size() >= most_hosts) {
     for (Part& part : striping.parts) keep_to_these(part.nodes);
   }
@@ -257,7 +257,7 @@ void Striper::look_at_hosts(Striping& striping) {
   const std::size_t behind = count(Host::State::kBehind);
   if (sealed + behind < striping.hosts.size()) return;
   if (sealed > 0 && behind > 0) {
-    // The put has been there, and was replaced or removed before all hosts had said so.
+    // The put was complete, and was replaced or removed before all hosts had answered.
     settle(striping, MC_OK);
     return give_up(striping);
   }
@@ -277,7 +277,8 @@ void Striper::look_at_hosts(Striping& striping) {
 
 // ---- Ends ---------------------------------------------------------------------------------------
 
-// What is held is dropped, by whom it reaches; by the others when its time is over.
+// Tells the holders to drop their stripes. Holders that the message does not reach drop their
+// stripes when these expire.
 void Striper::give_up(Striping& striping) {
   std::set<MemberId> nodes;
   for (const Part& part : striping.parts) {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the writer's side of objects in stripes: cuts a put, has each stripe held by another
-//   host, and has them sealed when all are.
+// What it is: the writer's side of objects in stripes. The Striper cuts a put into stripes, has
+//   each stripe held by another host, and has all stripes sealed when all are held.
 //
-//     begin ──► kSumming ──► kChoosing ──► kHolding ──all held──► kSealing ──all sealed──► done
-//                                │             │ a stripe that nobody takes    │ a host that fails
-//                                └─ nobody ────┴──► what is held is dropped ◄──┘ kBehind: once
-//                                more,
-//                                                                                with a later
-//                                                                                version
+//     stripe ─► kSumming ─► kChoosing ──► kHolding ──all held──► kSealing ──all sealed──► done
+//                               │ no            │ no host takes      │ a host fails
+//                               ▼ host          ▼ a stripe           ▼
+//                               └───────────────┴────────────────────┴──► held stripes are dropped
 //
-//   Nobody can read or locate anything of it before kSealing, so that a writer that dies leaves
-//   stripes which their holders drop. From the first Seal on there is no way back, for what the put
-//   replaces may be gone: Seals are said again until all hosts have answered, even when the client
-//   waits no more. Only when a host has lost its stripes, or is lost itself, all others are told to
-//   drop theirs.
-// Threads: the agent's loop. Owns: puts that are being cut. Trusts: what it is told of outcomes, as
-//   any peer; the stripes' sums are made here and compared there.
+//     kSealing ──kBehind──► kSealing again, with a later version
+//
+//   Before kSealing no other host can locate or read the object. If the writer dies before that,
+//   the holders drop their stripes. After the first Seal the put cannot be undone, because the
+//   object that the put replaces may be gone. The Striper therefore repeats the Seals until all
+//   hosts have answered, even if the client no longer waits. If a host has lost its stripes or is
+//   lost itself, the Striper tells all other hosts to drop their stripes.
+// Threads: the agent's loop.
+// Owns: the puts under way.
+// Trusts: peers report outcomes truthfully. The holders compare the stripes' sums.
 #pragma once
 
 #include <functional>
@@ -29,9 +30,10 @@
 namespace mc::agent {
 
 struct StripeRules {
-  std::uint64_t above_bytes = 0;  // larger objects go in stripes of that size; 0: only if they must
-  std::uint64_t unit_bytes = kLeastStripeBytes;  // stripes are multiples of this
-  std::uint64_t grace_ns = 60'000'000'000;       // for objects of which a host is missing
+  std::uint64_t above_bytes = 0;  // larger objects go in stripes of this size; 0: only if no host
+                                  // takes the object in one piece
+  std::uint64_t unit_bytes = kLeastStripeBytes;  // stripe sizes are multiples of this
+  std::uint64_t grace_ns = 60'000'000'000;       // how long an object may lack a part
 };
 
 struct StriperCounters {
@@ -43,7 +45,7 @@ struct StriperCounters {
 class Striper {
  public:
   static constexpr std::size_t kMaxStripings = 16;
-  static constexpr std::size_t kMaxOpen = 16;  // stripes of one put that are on their way at once
+  static constexpr std::size_t kMaxOpen = 16;  // stripes of one put that are being placed
 
   Striper(const Masters& masters, Peers& peers, VersionClock& clock, Placer& placer, MemberId self,
           const StripeRules& rules)
@@ -57,10 +59,11 @@ class Striper {
   bool wants(std::uint64_t bytes) const {
     return rules_.above_bytes != 0 && bytes > rules_.above_bytes;
   }
-  // False: it is too small, or too much is under way.
+  // must: no host takes the object in one piece. False: the object is too small, or too many puts
+  // are under way.
   bool stripe(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
               transport::RegionId region, bool must);
-  // False: not an answer to this class.
+  // False: the message is not an answer to this class.
   bool on_held(MemberId from, const PeerMessage& message);
   void forget(const ClusterTenant& tenant);
   void forget_session(std::uint64_t session);
@@ -68,7 +71,7 @@ class Striper {
   std::uint64_t next_ns() const;
   bool take_ended() { return std::exchange(ended_, false); }
   const StriperCounters& counters() const { return counters_; }
-  // Hears of objects that are sealed.
+  // Called for each object that is sealed.
   std::function<void(const metadata::KeyHash& name)> on_placed;
 
  private:
@@ -78,16 +81,16 @@ class Striper {
     State state = State::kWaiting;
     std::uint64_t sum = 0;
     std::uint64_t placement = 0;
-    MemberId node = metadata::kNoNode;  // that holds it
-    std::vector<MemberId> nodes;        // to be asked
+    MemberId node = metadata::kNoNode;  // the holder
+    std::vector<MemberId> nodes;        // in the order to ask
   };
   struct Host {
     enum class State : std::uint8_t { kToTell, kTold, kSealed, kBehind };
     State state = State::kToTell;
     std::uint64_t again_ns = 0;
-    std::uint64_t lost_since_ns = 0;  // it cannot be reached; 0: it can
-    std::uint64_t stripes = 0;        // a bit for each
-    std::uint8_t part = 0;            // that they are
+    std::uint64_t lost_since_ns = 0;  // 0: the host can be reached
+    std::uint64_t stripes = 0;        // a bit per stripe number
+    std::uint8_t part = 0;            // the number of the host's part
   };
   struct Striping {
     std::uint32_t id = 0;
@@ -127,7 +130,7 @@ class Striper {
   const StripeRules rules_;
   StriperCounters counters_;
   std::map<std::uint32_t, Striping> stripings_;
-  std::uint32_t next_id_ = 1u << 31;  // placements are below
+  std::uint32_t next_id_ = 1u << 31;  // the Placer's request numbers are lower
   std::uint64_t now_ns_ = 0;
   bool ended_ = false;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
