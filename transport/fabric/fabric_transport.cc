@@ -23,6 +23,8 @@ constexpr std::uint64_t kIdleNs = 20'000'000;
 // Between two looks at serving endpoints by a loop that does not sleep.
 constexpr std::uint64_t kServeNs = 10'000;
 constexpr std::size_t kCompletionsAtOnce = 64;
+// A provider without room for a request is offered the request again after so long.
+constexpr std::uint64_t kFullNs = 20'000;
 // Until a domain that is not open is tried again; it doubles while that does not help.
 constexpr std::uint64_t kShortestPauseNs = 1'000'000'000;
 constexpr std::uint64_t kLongestPauseNs = 60'000'000'000;
@@ -61,7 +63,8 @@ FabricTransport::FabricTransport(const FabricOptions& options, const Library& li
       regions_(options_.node, options_.incarnation, options_.registering_threads, registrar_,
                workers_),
       workers_(options_.registering_threads, std::move(wakeup)),
-      requester_(options_, domains_, regions_, edges_, dialer, counters_),
+      backend_(options_, domains_, regions_, requester_),
+      requester_(Backend::traits(options_), edges_, dialer, counters_, backend_),
       responder_(domains_, regions_, edges_) {
   for (Info& info : found) slots_.push_back({std::move(info), "", false, 0, 0, kNever});
 }
@@ -178,19 +181,19 @@ Status FabricTransport::use(std::size_t slot, std::unique_ptr<Domain> opened) {
 
 void FabricTransport::close_domain(std::size_t slot, const std::string& why) {
   workers_.finish(domains_[slot].get());
-  requester_.on_closing(slot, now_ns_);
+  backend_.lanes().on_closing(slot, now_ns_);
   regions_.on_closing(slot);
   edges_.forget(domains_[slot]->serving().wait_fd(), &serving_events_);
   domains_[slot].reset();
   // One that breaks as soon as it is used is not opened all the time.
   if (now_ns_ >= slots_[slot].opened_ns + kLongestPauseNs) slots_[slot].pause_ns = 0;
   try_later(slot, why);
-  requester_.on_domains_changed(now_ns_);
+  backend_.lanes().on_domains_changed(now_ns_);
   responder_.announce();
 }
 
 void FabricTransport::close_broken() {
-  for (const Requester::Broken& broken : std::exchange(requester_.broken(), {})) {
+  for (const Lanes::Broken& broken : std::exchange(backend_.lanes().broken(), {})) {
     if (domains_[broken.slot]) close_domain(broken.slot, broken.why);
   }
 }
@@ -229,7 +232,7 @@ void FabricTransport::on_opened(std::size_t slot, Result<std::unique_ptr<Domain>
   slots_[slot].opening = false;
   const Status status = opened ? use(slot, std::move(*opened)) : opened.error();
   if (!status.ok()) return try_later(slot, std::string(status.text()));
-  requester_.on_domains_changed(now_ns_);
+  backend_.lanes().on_domains_changed(now_ns_);
   responder_.announce();
 }
 
@@ -242,7 +245,7 @@ std::size_t FabricTransport::submit(std::span<Operation> operations, std::uint64
 
 void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   now_ns_ = std::max(now_ns_, now_ns);
-  const bool worked = requester_.poll_lanes(now_ns_);
+  const bool worked = backend_.lanes().poll(now_ns_);
   if (worked) busy_ns_ = now_ns_;
   if (!worked || now_ns_ >= next_edges_ns_) {
     // A serving endpoint has something, or a peer has said that it will.
@@ -252,9 +255,10 @@ void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   if (!responder_.moves().empty()) move_as_asked();
   if (now_ns_ >= next_serve_ns_) serve();
   if (now_ns_ >= next_open_ns_) open_again();
+  if (backend_.lanes().is_full()) backend_.lanes().try_again(now_ns_);
   requester_.tick(now_ns_);
   requester_.pump_all(now_ns_);
-  if (!requester_.broken().empty()) close_broken();
+  if (!backend_.lanes().broken().empty()) close_broken();
   fall_asleep();
   hand_out(events);
 }
@@ -286,16 +290,18 @@ void FabricTransport::fall_asleep() {
   wake_ns_ = serving_wake_ns_;
   if (now_ns_ < busy_ns_ + kBusyNs) {
     wake_ns_ = 0;
-  } else if (!has_fds_ && requester_.is_busy()) {
+  } else if (!has_fds_ && backend_.lanes().is_busy()) {
     wake_ns_ = std::min(wake_ns_, now_ns_ + kAttentiveNs);
-  } else if (has_fds_ && !requester_.may_sleep()) {
+  } else if (has_fds_ && !backend_.lanes().may_sleep()) {
     wake_ns_ = 0;
   }
 }
 
 std::uint64_t FabricTransport::next_poll_ns() const {
   if (!responder_.arrived().empty() || requester_.has_events()) return 0;
-  return std::min({requester_.next_tick_ns(), next_open_ns_, wake_ns_});
+  const std::uint64_t tick_ns =
+      backend_.lanes().is_full() ? requester_.now_ns() + kFullNs : requester_.next_tick_ns();
+  return std::min({tick_ns, next_open_ns_, wake_ns_});
 }
 
 void FabricTransport::hand_out(std::vector<Event>& events) {
@@ -303,6 +309,11 @@ void FabricTransport::hand_out(std::vector<Event>& events) {
   events.insert(events.end(), own.begin(), own.end());
   own.clear();
   responder_.arrived().take(events);
+}
+
+std::string FabricTransport::describe_rails(PeerId id) const {
+  const one_sided::Peer* peer = requester_.peers().find(id);
+  return peer == nullptr ? "" : backend_.lanes().describe(static_cast<const Peer&>(*peer));
 }
 
 std::string FabricTransport::obstacles() const {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/fabric/requester.h"
+#include "transport/fabric/backend.h"
 #include "transport/fabric/responder.h"
 #include "transport/flow/workers.h"
 #include "transport/one_sided/one_sided.h"
@@ -54,7 +54,7 @@ class FabricTransport : public OneSidedTransport {
   void cancel(OperationId operation) override { requester_.cancel(operation); }
   const Counters& counters() const override { return counters_; }
   void report_rails(std::vector<RailReport>& reports) const override {
-    requester_.report_rails(reports);
+    backend_.lanes().report(reports);
   }
 
   LinkProtocol protocol() const override { return LinkProtocol::kFabric; }
@@ -74,7 +74,7 @@ class FabricTransport : public OneSidedTransport {
   std::string obstacles() const override;
 
   // For operators: rails of a peer.
-  std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
+  std::string describe_rails(PeerId peer) const;
 
  private:
   // A serving endpoint has work: poll() does it.
@@ -130,7 +130,8 @@ class FabricTransport : public OneSidedTransport {
   DomainRegistrar registrar_;
   LocalRegions regions_;
   Workers workers_;
-  Requester requester_;
+  Backend backend_;
+  one_sided::Requester requester_;
   Responder responder_;
   std::uint64_t epochs_count_ = 0;
   std::uint64_t now_ns_ = 0;   // of the last call

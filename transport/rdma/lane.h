@@ -70,6 +70,12 @@ class Lane {
   // The i-th oldest.
   const Slice& at(std::uint32_t i) const { return slices_[(head_ + i) % kPairDepth]; }
 
+  bool carries(OperationId operation) const {
+    for (std::uint32_t i = 0; i < posted(); ++i) {
+      if (at(i).operation == operation) return true;
+    }
+    return false;
+  }
   // REQUIRES: posted() > 0.
   const Slice& newest() const { return at(posted() - 1); }
 

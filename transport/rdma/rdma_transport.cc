@@ -66,7 +66,8 @@ RdmaTransport::RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dia
       regions_(options_.node, options_.incarnation, options_.registering_threads, registrar_,
                opener_),
       opener_(options_.opening_threads, std::move(wakeup)),
-      requester_(options_, devices_, regions_, edges_, opener_, dialer, counters_),
+      backend_(options_, devices_, regions_, opener_, requester_),
+      requester_(Backend::traits(options_), edges_, dialer, counters_, backend_),
       responder_(options_, devices_, regions_, edges_, opener_,
                  [this](const Device& device) { drain(device); }) {
   for (const std::string& name : options_.devices) slots_.push_back({name, {}, 0, nullptr});
@@ -138,7 +139,7 @@ void RdmaTransport::find_devices() {
   }
   next_scan_ns_ = now_ns_ + (all ? kScanNs : kMissingScanNs);
   if (!any) return;
-  requester_.on_devices_changed();
+  backend_.lanes().on_devices_changed();
   responder_.announce();
 }
 
@@ -165,7 +166,7 @@ void RdmaTransport::close_device(std::size_t slot, std::uint64_t now_ns) {
   Device& device = *devices_[slot];
   opener_.finish(&device);
   take_completions(slot);
-  requester_.on_closing(device, now_ns);
+  backend_.lanes().on_closing(device, now_ns);
   responder_.on_closing(device);
   regions_.on_closing(slot);
   edges_.forget(device.event_fd(), slots_[slot].events.get());
@@ -183,8 +184,9 @@ void RdmaTransport::on_device_event(std::size_t slot, std::uint64_t now_ns) {
     const ibv_event_type type = event.event_type;
     verbs_.ack_async_event(&event);
     if (type == IBV_EVENT_DEVICE_FATAL) is_gone = true;
-    if (type == IBV_EVENT_PORT_ERR) requester_.on_port_down(*device, now_ns);
-    if (type == IBV_EVENT_PORT_ACTIVE) requester_.on_port_up();
+    // Requests that were posted to a port that is down do not come back soon.
+    if (type == IBV_EVENT_PORT_ERR) backend_.lanes().on_closing(*device, now_ns);
+    if (type == IBV_EVENT_PORT_ACTIVE) requester_.look_soon();
     // A queue pair's own failure comes as a completion, or as silence.
     const bool is_address = type == IBV_EVENT_GID_CHANGE || type == IBV_EVENT_LID_CHANGE;
     if (is_address && !device->address_holds()) is_gone = true;
@@ -215,6 +217,11 @@ std::string RdmaTransport::obstacles() const {
   return text;
 }
 
+std::string RdmaTransport::describe_rails(PeerId id) const {
+  const one_sided::Peer* peer = requester_.peers().find(id);
+  return peer == nullptr ? "" : backend_.lanes().describe(static_cast<const Peer&>(*peer));
+}
+
 // ---- The loop ---------------------------------------------------------------------------------
 
 bool RdmaTransport::take_completions(std::size_t slot) {
@@ -228,7 +235,7 @@ bool RdmaTransport::take_completions(std::size_t slot) {
       if ((completion.wr_id & kReceiveMark) != 0) {
         take_received(slot, completion);
       } else if (i + 1 == count || !Lane::says_all_of(*(&completion + 1), completion)) {
-        requester_.on_completion(completion, now_ns_);
+        backend_.lanes().on_completion(completion, now_ns_);
       }
     }
     any = any || count > 0;

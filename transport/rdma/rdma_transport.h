@@ -19,7 +19,7 @@
 
 #include "transport/flow/inbox.h"
 #include "transport/one_sided/one_sided.h"
-#include "transport/rdma/requester.h"
+#include "transport/rdma/backend.h"
 #include "transport/rdma/responder.h"
 
 namespace mc::transport::rdma {
@@ -72,11 +72,11 @@ class RdmaTransport : public OneSidedTransport {
   // Devices that could not be opened, and why.
   std::string obstacles() const override;
   void report_rails(std::vector<RailReport>& reports) const override {
-    requester_.report_rails(reports);
+    backend_.lanes().report(reports);
   }
 
   // For operators: rails of a peer.
-  std::string describe_rails(PeerId peer) const { return requester_.describe_rails(peer); }
+  std::string describe_rails(PeerId peer) const;
 
  private:
   // A device's two event channels.
@@ -120,7 +120,8 @@ class RdmaTransport : public OneSidedTransport {
   DeviceRegistrar registrar_;
   LocalRegions regions_;
   Opener opener_;
-  Requester requester_;
+  Backend backend_;
+  one_sided::Requester requester_;
   Responder responder_;
   Inbox arrived_;
   std::uint64_t now_ns_ = 0;   // of the last call

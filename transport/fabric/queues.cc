@@ -1,33 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The part of Requester that takes operations from queues to lanes.
-#include <algorithm>
+#include "transport/fabric/queues.h"
 
-#include "transport/fabric/requester.h"
+#include <algorithm>
 
 namespace mc::transport::fabric {
 
 namespace {
-// What a link that the peer reads slowly may hold of notifications.
+// Notifications of a peer that were sent and not answered.
+constexpr std::size_t kMaxUnanswered = 64;
+// A link with so many unsent bytes takes no further notification.
 constexpr std::size_t kMaxUnsentBytes = 128 * 1024;
 }  // namespace
 
-void Requester::pump_all(std::uint64_t now_ns) {
-  due_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
+Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns) {
+  peer.used_ns = now_ns;
+  if (operation.verb == Verb::kNotify) {
+    peer.notices_waiting.push(operation.id);
+    return Outcome::kDone;
+  }
+  if (!regions_.find(operation.pieces)) return Outcome::kInvalid;
+  requester_.wake(peer, now_ns);
+  const bool is_small = operation.size_bytes <= one_sided::kSmallBytes;
+  (is_small ? peer.small_waiting : peer.bulk_waiting).push(operation.id);
+  return Outcome::kDone;
 }
 
-void Requester::pump(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump(Peer& peer, std::uint64_t now_ns) {
   pump_notices(peer);
-  if (!is_up(peer)) return;
-  static_cast<void>(pump_small(peer, now_ns));
+  if (!peer.is_up()) return;
+  pump_small(peer, now_ns);
   if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
 }
 
 // Notifications are short and seldom: they go over the link, which knows who speaks.
-void Requester::pump_notices(Peer& peer) {
+void Queues::pump_notices(Peer& peer) {
   while (peer.link.introduced() && !peer.notices_waiting.empty() &&
          peer.notices_sent.size() < kMaxUnanswered && peer.link->unsent_bytes() < kMaxUnsentBytes) {
-    const OperationState* operation = operations_.find(peer.notices_waiting.front());
+    const OperationState* operation = requester_.operations().find(peer.notices_waiting.front());
     peer.notices_waiting.pop();
     if (operation == nullptr) continue;
     std::vector<std::byte> payload;
@@ -39,10 +48,10 @@ void Requester::pump_notices(Peer& peer) {
   }
 }
 
-std::optional<std::size_t> Requester::choose(Peer& peer, std::uint64_t bytes) {
+std::optional<std::size_t> Queues::choose(Peer& peer, std::uint64_t bytes) {
   const auto rail = peer.rails.choose(bytes);
   if (!rail) {
-    if (peer.rails.lacks_credit(bytes)) waiting_for_credit_.add(peer);
+    if (peer.rails.lacks_credit(bytes)) requester_.wait_for_credit(peer);
     return std::nullopt;
   }
   const Place& place = peer.places[*rail];
@@ -50,26 +59,20 @@ std::optional<std::size_t> Requester::choose(Peer& peer, std::uint64_t bytes) {
 }
 
 // False: it waits for keys, or has been given up.
-bool Requester::is_ready(Peer& peer, OperationState& operation) {
-  RemoteRegion* region = remote_regions_.find(operation.region);
-  const auto state = region == nullptr ? RemoteRegions::State::kGone
-                                       : RemoteRegions::check(*region, peer.epochs, peer.version);
-  if (state == RemoteRegions::State::kMustAsk && peer.link.introduced()) {
-    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
-  }
-  if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
-  if (state != RemoteRegions::State::kReady) return false;
-  // What the peer says now may be less than what it was imported with.
-  const bool is_allowed = region->allows(operation.verb);
-  if (!is_allowed) give_up(operation, Outcome::kRefused);
+bool Queues::is_ready(Peer& peer, OperationState& operation) {
+  if (!requester_.is_ready(peer, operation)) return false;
+  // The peer may allow less now than when the region was imported.
+  const bool is_allowed =
+      requester_.remote_regions().find(operation.region)->allows(operation.verb);
+  if (!is_allowed) requester_.operations().give_up(operation, Outcome::kRefused);
   return is_allowed;
 }
 
-std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operation, Slice slice,
-                              Cursor* after, std::uint64_t now_ns) {
+std::uint32_t Queues::post(Peer& peer, std::size_t at, OperationState& operation, Slice slice,
+                           Cursor* after, std::uint64_t now_ns) {
   Place& place = peer.places[at];
   const Domain& domain = place.lane->domain();
-  const RemoteRegion& region = *remote_regions_.find(operation.region);
+  const RemoteRegion& region = *requester_.remote_regions().find(operation.region);
   const std::uint64_t offset_bytes = operation.offset_bytes + slice.offset_bytes;
   const std::uint64_t chunk = offset_bytes >> region.described.chunk_shift;
   // A request does not cross the border between two registrations.
@@ -78,7 +81,7 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
       {slice.size_bytes, domain.max_request_bytes(), border_bytes - offset_bytes});
   if (!region.described.covers_all(offset_bytes, limit) ||
       !region.has_keys(place.theirs, offset_bytes, limit)) {
-    give_up(operation, Outcome::kStale);
+    requester_.operations().give_up(operation, Outcome::kStale);
     return 0;
   }
   std::array<iovec, kMaxRequestPieces> places;
@@ -92,7 +95,7 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
     const LocalRegions::Key local = regions_.key_of(piece.region, place.ours, data);
     if (local.bytes == 0) {
       // Closed meanwhile, or its memory is not registered now.
-      give_up(operation, Outcome::kInvalid);
+      requester_.operations().give_up(operation, Outcome::kInvalid);
       return 0;
     }
     const std::uint64_t part =
@@ -104,21 +107,20 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
     if (cursor.offset_bytes == piece.size_bytes) cursor = {cursor.piece + 1, 0};
   }
   slice.size_bytes = static_cast<std::uint32_t>(covered);
-  attend(peer, domain, now_ns);
+  lanes_.attend(peer, domain, now_ns);
   const bool was_idle = place.lane->posted() == 0;
   const RemotePlace remote{region.described.address_of(offset_bytes),
                            region.keys[place.theirs]->keys[chunk]};
-  ++counters_.send_calls;
+  ++requester_.counters().send_calls;
   const Lane::Posted posted =
       place.lane->post(slice, operation.verb, std::span(places).first(count),
                        std::span<void* const>(descriptors).first(count), remote);
   if (posted == Lane::Posted::kLater) {
-    place.full = full_ = true;
-    activate(peer);
+    lanes_.on_full(peer, place);
     return 0;
   }
   if (posted == Lane::Posted::kFailed) {
-    fail_lane(peer, at, "the provider takes no request", now_ns);
+    lanes_.fail(peer, at, "the provider takes no request", now_ns);
     return 0;
   }
   *after = cursor;
@@ -127,56 +129,55 @@ std::uint32_t Requester::post(Peer& peer, std::size_t at, OperationState& operat
     place.measured_ns = now_ns;
     place.measured_bytes = 0;
   }
-  activate(peer);
+  lanes_.activate(peer);
   ++operation.slices_out;
   peer.rails.on_sent(at, covered);
   return slice.size_bytes;
 }
 
-bool Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
   for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
     const OperationId id = peer.small_waiting.front();
-    if (!goes_on(id)) continue;
-    OperationState* operation = operations_.find(id);
+    if (!requester_.operations().goes_on(id)) continue;
+    OperationState* operation = requester_.operations().find(id);
     if (!is_ready(peer, *operation)) {
-      if (!goes_on(id)) continue;
-      return false;
+      if (!requester_.operations().goes_on(id)) continue;
+      return;
     }
     while (operation->cut_bytes < operation->size_bytes) {
       const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
       const auto place = choose(peer, left);
-      if (!place) return false;
+      if (!place) return;
       const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(left), 0,
                         operation->cut_at};
       const std::uint32_t bytes = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
-      if (!goes_on(id)) break;
-      if (bytes == 0) return false;
+      if (!requester_.operations().goes_on(id)) break;
+      if (bytes == 0) return;
       operation->cut_bytes += bytes;
     }
   }
-  return true;
 }
 
 // False: some must wait for room, or for keys.
-bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
+bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
   while (!peer.resend.empty()) {
     Slice& slice = peer.resend.front();
     const OperationId id = slice.operation;
-    if (!goes_on(id)) {
+    if (!requester_.operations().goes_on(id)) {
       peer.resend.pop();
       continue;
     }
-    OperationState* operation = operations_.find(id);
+    OperationState* operation = requester_.operations().find(id);
     if (!is_ready(peer, *operation)) {
-      if (!goes_on(id)) continue;
+      if (!requester_.operations().goes_on(id)) continue;
       return false;
     }
     const auto place = choose(peer, slice.size_bytes);
     if (!place) return false;
     Cursor after;
     const std::uint32_t bytes = post(peer, *place, *operation, slice, &after, now_ns);
-    if (bytes == 0 && goes_on(id)) return false;
-    if (bytes > 0) ++counters_.resent_slices;
+    if (bytes == 0 && requester_.operations().goes_on(id)) return false;
+    if (bytes > 0) ++requester_.counters().resent_slices;
     if (bytes == 0 || bytes == slice.size_bytes) {
       peer.resend.pop();
       continue;
@@ -189,16 +190,16 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
   return true;
 }
 
-void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
   while (!peer.bulk_waiting.empty()) {
     const OperationId id = peer.bulk_waiting.front();
-    if (!goes_on(id)) {
+    if (!requester_.operations().goes_on(id)) {
       peer.bulk_waiting.pop();
       continue;
     }
-    OperationState* operation = operations_.find(id);
+    OperationState* operation = requester_.operations().find(id);
     if (!is_ready(peer, *operation)) {
-      if (!goes_on(id)) continue;
+      if (!requester_.operations().goes_on(id)) continue;
       return;
     }
     const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
@@ -211,7 +212,7 @@ void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
     const Slice slice{id, operation->cut_bytes, static_cast<std::uint32_t>(bytes), 0,
                       operation->cut_at};
     const std::uint32_t posted = post(peer, *place, *operation, slice, &operation->cut_at, now_ns);
-    if (posted == 0 && goes_on(id)) return;
+    if (posted == 0 && requester_.operations().goes_on(id)) return;
     peer.bulk_waiting.pop();
     if (posted == 0) continue;
     operation->cut_bytes += posted;

@@ -1,13 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The part of Requester that looks after lanes: opened, probed, watched, failed.
-#include <algorithm>
+#include "transport/rdma/lanes.h"
 
-#include "transport/rdma/requester.h"
+#include <algorithm>
+#include <memory>
+#include <utility>
 
 namespace mc::transport::rdma {
 
-void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
+namespace {
+
+// A lane that owes a completion for so long is left, if another lane is up.
+constexpr std::uint64_t kLaneSilentNs = 300'000'000;
+
+// What a completion with an error says of its own request. kDone: nothing, the path failed.
+Outcome outcome_of(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return Outcome::kStale;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+      return Outcome::kInvalid;
+    default:
+      return Outcome::kDone;
+  }
+}
+}  // namespace
+
+void Lanes::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
+  const std::uint32_t index = Lane::index_of(completion.wr_id);
+  if (index >= lanes_.size() || lanes_[index].peer == nullptr) return;
+  Peer& peer = *lanes_[index].peer;
+  const std::size_t at = lanes_[index].place;
+  Place& place = peer.places[at];
+  Lane& lane = *place.lane;
+  if (!lane.is_mine(completion.wr_id)) return;
+  if (completion.status != IBV_WC_SUCCESS) {
+    fail(peer, at, "a request failed: status " + std::to_string(completion.status), now_ns,
+         &completion);
+    return;
+  }
+  const std::uint32_t count = lane.done_by(completion.wr_id);
+  for (std::uint32_t i = 0; i < count;) {
+    // Those of one operation together.
+    const Slice& first = lane.at(i);
+    const std::uint32_t begin = i;
+    std::uint64_t bytes = 0;
+    for (; i < count && lane.at(i).operation == first.operation; ++i) {
+      bytes += lane.at(i).size_bytes;
+    }
+    if (first.operation == kNoOperation) continue;
+    place.rails->on_done(place.rail, {bytes, first.sent_ns, first.priority}, i - begin, now_ns);
+    requester_.operations().on_slices(first.operation, i - begin, bytes, Outcome::kDone);
+  }
+  lane.pop(count);
+  requester_.wake_waiting_for_credit();
+  place.since_ns = now_ns;
+  if (place.state == LaneState::kProbing) {
+    place.state = LaneState::kUp;
+    place.why.clear();
+    place.rails->on_up(place.rail);
+    requester_.welcome_back(peer);
+  }
+  requester_.pump_later(peer);
+}
+
+void Lanes::open(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   Place& place = peer.places[at];
   const auto cannot = [&](std::string why) {
     place.why = std::move(why);
@@ -47,18 +107,43 @@ void Requester::open_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   static_cast<void>(peer.link->send(encode(open)));
 }
 
-void Requester::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns) {
+void Lanes::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns) {
+  RemoteRegions::Epochs epochs{};
+  for (const DeviceEntry& device : devices) {
+    epochs[device.slot] = device.epoch;
+    peer.remote[device.slot] = {device.gid, static_cast<LinkLayer>(device.layer), device.mtu,
+                                device.lid};
+  }
+  peer.epochs = epochs;
+  ++peer.version;
+  find_paths(peer, now_ns);
+  for (std::size_t at = 0; at < peer.places.size(); ++at) {
+    const Place& place = peer.places[at];
+    if (place.lane != nullptr && place.remote_epoch != epochs[place.path.theirs]) {
+      fail(peer, at, "the peer's device is gone", now_ns);
+    }
+  }
+  if (!peer.link.introduced()) {
+    // The peer has cut what came on the links before this one.
+    peer.link.introduce();
+    release_held(peer, std::nullopt);
+  }
+  requester_.pump_later(peer);
+  requester_.look_soon();
+}
+
+void Lanes::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns) {
   if (opened.lane >= peer.places.size()) return;
   Place& place = peer.places[opened.lane];
   if (place.state != LaneState::kOpening || place.serial != opened.serial) return;
   if (opened.outcome != 0) {
     const auto outcome = static_cast<Outcome>(opened.outcome);
-    return fail_lane(peer, opened.lane,
-                     outcome == Outcome::kBusy ? "the peer is out of queue pairs"
-                     : outcome == Outcome::kUnsupported
-                         ? "the peer's device cannot reach ours; are their GIDs of one kind?"
-                         : "the peer's device changed meanwhile",
-                     now_ns);
+    return fail(peer, opened.lane,
+                outcome == Outcome::kBusy ? "the peer is out of queue pairs"
+                : outcome == Outcome::kUnsupported
+                    ? "the peer's device cannot reach ours; are their GIDs of one kind?"
+                    : "the peer's device changed meanwhile",
+                now_ns);
   }
   RemoteEnd end;
   end.address = *peer.remote[place.path.theirs];
@@ -70,7 +155,7 @@ void Requester::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t no
   end.mtu = std::min(opened.mtu, device.address().mtu);
   end.read_depth = std::min(opened.read_depth, device.reads_out());
   if (!can_reach(device.address(), end.address)) {
-    return fail_lane(peer, opened.lane, "the peer's device has an address of another kind", now_ns);
+    return fail(peer, opened.lane, "the peer's device has an address of another kind", now_ns);
   }
   place.state = LaneState::kReadying;
   place.since_ns = now_ns;
@@ -83,42 +168,22 @@ void Requester::on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t no
       });
 }
 
-void Requester::on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
-                         const Status& status) {
+void Lanes::on_ready(std::uint32_t index, std::uint32_t generation, QueuePair pair,
+                     const Status& status) {
   Peer* peer = lanes_[index].peer;
   if (peer == nullptr || (lanes_[index].generation & kPacketNumberMask) != generation) return;
   const std::size_t at = lanes_[index].place;
   Place& place = peer->places[at];
   place.lane->give_back(std::move(pair));
-  if (!status.ok()) return fail_lane(*peer, at, std::string(status.text()), now_ns_);
+  if (!status.ok()) return fail(*peer, at, std::string(status.text()), requester_.now_ns());
   place.state = LaneState::kProbing;
-  place.since_ns = now_ns_;
+  place.since_ns = requester_.now_ns();
   place.lane->add_probe();
-  if (!place.lane->flush()) fail_lane(*peer, at, "the device takes no request", now_ns_);
+  if (!place.lane->flush()) fail(*peer, at, "the device takes no request", requester_.now_ns());
 }
 
-namespace {
-
-// What a completion with an error says of its own request. kDone: nothing, the path failed.
-Outcome outcome_of(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_REM_OP_ERR:
-      return Outcome::kStale;
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-      return Outcome::kInvalid;
-    default:
-      return Outcome::kDone;
-  }
-}
-
-}  // namespace
-
-void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint64_t now_ns,
-                          const ibv_wc* error) {
+void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_ns,
+                 const ibv_wc* error) {
   Place& place = peer.places[at];
   if (place.lane == nullptr) return;
   const std::unique_ptr<Lane> lane = std::move(place.lane);
@@ -130,12 +195,12 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
   place.why = std::move(why);
   place.must_flush = false;
   if (was_up) {
-    ++counters_.lanes_failed;
+    ++requester_.counters().lanes_failed;
     // While another is up nobody asks for it.
     peer.usable_ns = now_ns;
   }
   place.rails->on_failed(place.rail, now_ns);
-  wake_waiting_for_credit();
+  requester_.wake_waiting_for_credit();
   if (error != nullptr) {
     // Requests end in their order: those before the one that failed are done.
     for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {
@@ -143,7 +208,7 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
       const Outcome outcome = count > 1 ? Outcome::kDone : outcome_of(error->status);
       if (count == 1 && outcome == Outcome::kDone) break;
       lane->pop(1);
-      on_slices(slice.operation, 1, slice.size_bytes, outcome);
+      requester_.operations().on_slices(slice.operation, 1, slice.size_bytes, outcome);
     }
   }
   for (std::uint32_t i = 0; i < lane->posted(); ++i) take_back(peer, place, lane->at(i));
@@ -151,12 +216,12 @@ void Requester::fail_lane(Peer& peer, std::size_t at, std::string why, std::uint
     const LaneBody close{static_cast<std::uint32_t>(at), place.serial};
     static_cast<void>(peer.link->send(encode(MessageKind::kClose, close)));
   }
-  if (was_up && is_up(peer)) suspect(peer, place.path, now_ns);
-  pump_later(peer);
-  next_look_ns_ = 0;
+  if (was_up && peer.is_up()) suspect(peer, place.path, now_ns);
+  requester_.pump_later(peer);
+  requester_.look_soon();
 }
 
-void Requester::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
+void Lanes::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
   for (Place& place : peer.places) {
     if (place.path != path || place.state != LaneState::kUp || place.lane->posted() > 0) continue;
     place.since_ns = now_ns;
@@ -165,40 +230,40 @@ void Requester::suspect(Peer& peer, const Path& path, std::uint64_t now_ns) {
   }
 }
 
-void Requester::take_back(Peer& peer, const Place& place, const Slice& slice) {
-  OperationState* operation = operations_.find(slice.operation);
+void Lanes::take_back(Peer& peer, const Place& place, const Slice& slice) {
+  OperationState* operation = requester_.operations().find(slice.operation);
   if (operation == nullptr) return;
   --operation->slices_out;
   if (operation->failure != Outcome::kDone) {
-    if (operation->slices_out == 0) end(*operation, operation->failure);
+    if (operation->slices_out == 0) requester_.operations().end(*operation, operation->failure);
   } else if (operation->verb == Verb::kRead) {
     peer.resend.push(slice);
   } else if (operation->verb == Verb::kWrite) {
     peer.held.push_back({place.serial, slice});
   } else {
     // It may have arrived.
-    give_up(*operation, Outcome::kPeerLost);
+    requester_.operations().give_up(*operation, Outcome::kPeerLost);
   }
 }
 
-void Requester::release_held(Peer& peer, std::optional<std::uint32_t> serial) {
+void Lanes::release_held(Peer& peer, std::optional<std::uint32_t> serial) {
   std::erase_if(peer.held, [&](const HeldWrite& held) {
     if (serial && held.serial != *serial) return false;
     peer.resend.push(held.slice);
     return true;
   });
-  pump_later(peer);
+  requester_.pump_later(peer);
 }
 
-void Requester::find_paths(Peer& peer, std::uint64_t now_ns) {
+void Lanes::find_paths(Peer& peer, std::uint64_t now_ns) {
   std::vector<Path> paths = pair_devices(own_addresses_, peer.remote);
   const std::size_t most = kMaxPairs / (1 + options_.bulk_pairs);
   if (paths.size() > most) paths.resize(most);
   if (paths != peer.paths) rebuild(peer, std::move(paths), now_ns);
 }
 
-void Requester::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
-  for (std::size_t at = 0; at < peer.places.size(); ++at) fail_lane(peer, at, "closed", now_ns);
+void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
+  fail_all(peer, "closed", now_ns);
   peer.paths = std::move(paths);
   peer.places.clear();
   peer.small = Rails(peer.paths.size());
@@ -223,10 +288,10 @@ void Requester::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_n
     }
   }
   peer.bulk.share(&credits_);
-  next_look_ns_ = 0;
+  requester_.look_soon();
 }
 
-void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away) {
+void Lanes::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
   // What is posted on the only lane has nowhere else to go, so it gets more time.
   const bool one = peer.small.up_count() + peer.bulk.up_count() <= 1;
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
@@ -238,10 +303,10 @@ void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away
                                    : place.state == LaneState::kUp && !one ? kLaneSilentNs
                                                                            : kLaneDeadNs;
     if (waits && now_ns >= place.since_ns + limit_ns) {
-      fail_lane(peer, at,
-                place.state == LaneState::kOpening ? "the peer did not answer"
-                                                   : "nothing came back for too long",
-                now_ns);
+      fail(peer, at,
+           place.state == LaneState::kOpening ? "the peer did not answer"
+                                              : "nothing came back for too long",
+           now_ns);
     }
   }
   if (peer.dormant || !peer.link.introduced()) return;
@@ -249,63 +314,61 @@ void Requester::look_after_lanes(Peer& peer, std::uint64_t now_ns, bool was_away
     Rails& rails = base == 0 ? peer.small : peer.bulk;
     while (const auto rail = rails.probe(now_ns)) {
       const std::size_t at = *rail + base;
-      if (at < peer.places.size() && peer.places[at].lane == nullptr) open_lane(peer, at, now_ns);
+      if (at < peer.places.size() && peer.places[at].lane == nullptr) open(peer, at, now_ns);
     }
     if (peer.paths.empty()) break;
   }
 }
 
-void Requester::on_closing(const Device& device, std::uint64_t now_ns) {
-  for (auto& peer : peers_) {
-    if (!peer) continue;
-    for (std::size_t at = 0; at < peer->places.size(); ++at) {
-      const Lane* lane = peer->places[at].lane.get();
-      if (lane != nullptr && &lane->device() == &device) {
-        fail_lane(*peer, at, "our device or its port went down", now_ns);
-      }
-    }
-  }
+void Lanes::fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns) {
+  for (std::size_t at = 0; at < peer.places.size(); ++at) fail(peer, at, why, now_ns);
 }
 
-void Requester::on_devices_changed() {
-  own_names_.resize(kMaxDevices);
+void Lanes::on_closing(const Device& device, std::uint64_t now_ns) {
+  requester_.peers().each([&](one_sided::Peer& asked) {
+    Peer& peer = of(asked);
+    for (std::size_t at = 0; at < peer.places.size(); ++at) {
+      const Lane* lane = peer.places[at].lane.get();
+      if (lane != nullptr && &lane->device() == &device) {
+        fail(peer, at, "our device or its port went down", now_ns);
+      }
+    }
+  });
+}
+
+void Lanes::on_devices_changed() {
   for (std::size_t slot = 0; slot < kMaxDevices; ++slot) {
     if (!devices_[slot]) continue;
     own_addresses_[slot] = devices_[slot]->address();
     own_names_[slot] = devices_[slot]->name();
   }
-  for (auto& peer : peers_) {
-    if (peer && peer->link.introduced()) find_paths(*peer, last_look_ns_);
-  }
-  next_look_ns_ = 0;
+  requester_.peers().each([&](one_sided::Peer& peer) {
+    if (peer.link.introduced()) find_paths(of(peer), requester_.last_look_ns());
+  });
+  requester_.look_soon();
 }
 
-void Requester::report_rails(std::vector<RailReport>& reports) const {
-  for (const auto& peer : peers_) {
-    if (!peer) continue;
-    for (std::size_t at = 0; at < peer->places.size(); ++at) {
-      const Place& place = peer->places[at];
+void Lanes::report(std::vector<RailReport>& reports) const {
+  requester_.peers().each([&](one_sided::Peer& peer) {
+    for (const Place& place : of(peer).places) {
       const Device* device = devices_[place.path.ours].get();
       RailReport report;
-      report.peer = peer->id;
+      report.peer = peer.id;
       report.transport = "rdma";
       report.name = (device != nullptr ? device->name() : std::to_string(place.path.ours)) + " " +
                     std::to_string(place.path.theirs) +
                     (place.role == LaneRole::kSmall ? " small" : " bulk");
       report.status = place.rails->status(place.rail);
-      report.note = place.why;
-      if (peer->dormant) report.note = "closed while there is nothing for it";
+      report.note = peer.dormant ? "closed while there is nothing for it" : place.why;
       reports.push_back(std::move(report));
     }
-  }
+  });
 }
 
-std::string Requester::describe_rails(PeerId id) const {
+std::string Lanes::describe(const Peer& peer) const {
+  static constexpr const char* kStates[] = {"down", "opening", "getting ready", "probing", "up"};
   std::string text;
-  const Peer* peer = find(id);
-  if (peer == nullptr) return text;
-  for (const Place& place : peer->places) {
-    static constexpr const char* kStates[] = {"down", "opening", "getting ready", "probing", "up"};
+  for (const Place& place : peer.places) {
     const Device* device = devices_[place.path.ours].get();
     text += device != nullptr ? device->name() : "device " + std::to_string(place.path.ours);
     text += " to their " + std::to_string(place.path.theirs);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The part of Requester that takes operations from queues to lanes.
-#include <algorithm>
+#include "transport/rdma/queues.h"
 
-#include "transport/rdma/requester.h"
+#include <algorithm>
 
 namespace mc::transport::rdma {
 
@@ -12,24 +10,42 @@ namespace {
 constexpr std::uint64_t kTurnBytes = kMaxSliceBytes;
 }  // namespace
 
-void Requester::pump_all(std::uint64_t now_ns) {
-  due_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
+Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns) {
+  // One request carries the whole notification.
+  if (operation.verb == Verb::kNotify && operation.pieces.size() > kMaxSlicePieces) {
+    return Outcome::kInvalid;
+  }
+  if (!regions_.find(operation.pieces)) return Outcome::kInvalid;
+  const bool is_small = operation.size_bytes <= one_sided::kSmallBytes;
+  operation.near = Rails::kAllNear;
+  if (options_.near && !is_small) {
+    operation.near = options_.near(operation.pieces.front().data, lanes_.device_names());
+  }
+  requester_.wake(peer, now_ns);
+  if (is_small) {
+    peer.small_waiting.push(operation.id);
+    return Outcome::kDone;
+  }
+  auto& waiting = peer.bulk_waiting[static_cast<std::size_t>(operation.priority)];
+  if (waiting.empty()) peer.turns.arrived(operation.priority);
+  waiting.push(operation.id);
+  return Outcome::kDone;
 }
 
-void Requester::pump(Peer& peer, std::uint64_t now_ns) {
-  if (!is_up(peer)) return;
+void Queues::pump(Peer& peer, std::uint64_t now_ns) {
+  if (!peer.is_up()) return;
   if (!peer.small_waiting.empty()) pump_small(peer, now_ns);
   if (peer.resend.empty() || resend(peer, now_ns)) pump_bulk(peer, now_ns);
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     Place& place = peer.places[at];
     if (!place.must_flush) continue;
     place.must_flush = false;
-    ++counters_.send_calls;
-    if (!place.lane->flush()) fail_lane(peer, at, "the device takes no more requests", now_ns);
+    ++requester_.counters().send_calls;
+    if (!place.lane->flush()) lanes_.fail(peer, at, "the device takes no more requests", now_ns);
   }
 }
 
-std::uint64_t Requester::near_rails(const Peer& peer, const OperationState& operation) const {
+std::uint64_t Queues::near_rails(const Peer& peer, const OperationState& operation) const {
   if (operation.near == Rails::kAllNear) return Rails::kAllNear;
   std::uint64_t rails = 0;
   const std::size_t count = peer.paths.size() * options_.bulk_pairs;
@@ -40,13 +56,13 @@ std::uint64_t Requester::near_rails(const Peer& peer, const OperationState& oper
   return rails;
 }
 
-bool Requester::choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
-                       Run& run) {
+bool Queues::choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
+                    Run& run) {
   const bool on_small = peer.small.up_count() > 0 && (small || peer.bulk.up_count() == 0);
   const Rails& rails = on_small ? peer.small : peer.bulk;
   const auto chosen = rails.choose_run(bytes, near_rails(peer, operation), operation.priority);
   if (!chosen) {
-    if (rails.lacks_credit(bytes, operation.priority)) waiting_for_credit_.add(peer);
+    if (rails.lacks_credit(bytes, operation.priority)) requester_.wait_for_credit(peer);
     return false;
   }
   run = {on_small ? chosen->rail : chosen->rail + peer.paths.size(), chosen->bytes,
@@ -56,20 +72,12 @@ bool Requester::choose(Peer& peer, std::uint64_t bytes, bool small, const Operat
 }
 
 // False: it waits for keys, or has been given up.
-bool Requester::is_ready(Peer& peer, OperationState& operation) {
-  if (operation.verb == Verb::kNotify) return true;
-  RemoteRegion* region = remote_regions_.find(operation.region);
-  const auto state = region == nullptr ? RemoteRegions::State::kGone
-                                       : RemoteRegions::check(*region, peer.epochs, peer.version);
-  if (state == RemoteRegions::State::kMustAsk) {
-    static_cast<void>(peer.link->send(encode(RegionBody{region->asked_as})));
-  }
-  if (state == RemoteRegions::State::kGone) give_up(operation, Outcome::kStale);
-  return state == RemoteRegions::State::kReady;
+bool Queues::is_ready(Peer& peer, OperationState& operation) {
+  return operation.verb == Verb::kNotify || requester_.is_ready(peer, operation);
 }
 
-Outcome Requester::find_stretch(const Path& path, const OperationState& operation, const Part& part,
-                                Stretch& stretch) {
+Outcome Queues::find_stretch(const Path& path, const OperationState& operation, const Part& part,
+                             Stretch& stretch) {
   const Piece& piece = operation.pieces[part.at.piece];
   const std::byte* const data = piece.data + part.at.offset_bytes;
   const LocalRegions::Key local = regions_.key_of(piece.region, path.ours, data);
@@ -78,7 +86,7 @@ Outcome Requester::find_stretch(const Path& path, const OperationState& operatio
   stretch.local_key = static_cast<std::uint32_t>(local.key);
   stretch.bytes = std::min(local.bytes, piece.size_bytes - part.at.offset_bytes);
   if (operation.verb == Verb::kNotify) return Outcome::kDone;
-  const RemoteRegion& region = *remote_regions_.find(operation.region);
+  const RemoteRegion& region = *requester_.remote_regions().find(operation.region);
   const RegionKeys* keys = region.keys[path.theirs];
   const std::uint64_t offset = operation.offset_bytes + part.offset_bytes;
   const std::uint64_t chunk = offset >> region.described.chunk_shift;
@@ -92,9 +100,9 @@ Outcome Requester::find_stretch(const Path& path, const OperationState& operatio
 
 // Slices that lie in one stretch, as far as they end by limit_bytes; returns how many. All that
 // differs between them follows from where they begin in the operation.
-std::uint32_t Requester::post_straight(Lane& lane, const Run& run, const OperationState& operation,
-                                       Part& part, Stretch& stretch, std::uint64_t limit_bytes,
-                                       std::uint64_t now_ns) {
+std::uint32_t Queues::post_straight(Lane& lane, const Run& run, const OperationState& operation,
+                                    Part& part, Stretch& stretch, std::uint64_t limit_bytes,
+                                    std::uint64_t now_ns) {
   const std::uint32_t room = lane.room();
   const std::uint64_t begin_bytes = part.offset_bytes;
   const std::uint64_t last_bytes = std::min(limit_bytes, begin_bytes + stretch.bytes);
@@ -121,9 +129,9 @@ std::uint32_t Requester::post_straight(Lane& lane, const Run& run, const Operati
 
 // A slice of several stretches, as much of it as can be one request: in the peer's memory it does
 // not cross the border between two registrations.
-Outcome Requester::post_gathered(Lane& lane, const Run& run, const OperationState& operation,
-                                 Part& part, Stretch& stretch, const Path& path,
-                                 std::uint64_t now_ns) {
+Outcome Queues::post_gathered(Lane& lane, const Run& run, const OperationState& operation,
+                              Part& part, Stretch& stretch, const Path& path,
+                              std::uint64_t now_ns) {
   const std::uint64_t begin_bytes = part.offset_bytes;
   const std::uint64_t end_bytes = begin_bytes + part.bytes_from(begin_bytes);
   const std::uint32_t remote_key = stretch.remote_key;
@@ -149,8 +157,8 @@ Outcome Requester::post_gathered(Lane& lane, const Run& run, const OperationStat
   return Outcome::kDone;
 }
 
-bool Requester::post(Peer& peer, Run& run, OperationState& operation, Part& part,
-                     std::uint64_t now_ns) {
+bool Queues::post(Peer& peer, Run& run, OperationState& operation, Part& part,
+                  std::uint64_t now_ns) {
   Place& place = peer.places[run.at];
   Lane& lane = *place.lane;
   if (lane.posted() == 0) place.since_ns = now_ns;
@@ -180,13 +188,13 @@ bool Requester::post(Peer& peer, Run& run, OperationState& operation, Part& part
     run.bytes -= sent_bytes;
     place.rails->on_sent(place.rail, {sent_bytes, now_ns, operation.priority}, count);
   }
-  if (outcome != Outcome::kDone) give_up(operation, outcome);
+  if (outcome != Outcome::kDone) requester_.operations().give_up(operation, outcome);
   return outcome == Outcome::kDone;
 }
 
 // Posts what is left of the part, where there is room. What was posted is gone from it.
-Requester::Posted Requester::post_all(Peer& peer, OperationState& operation, Part& part, bool small,
-                                      Run& run, std::uint64_t now_ns) {
+Queues::Posted Queues::post_all(Peer& peer, OperationState& operation, Part& part, bool small,
+                                Run& run, std::uint64_t now_ns) {
   while (part.offset_bytes < part.end_bytes) {
     const std::uint64_t bytes = part.bytes_from(part.offset_bytes);
     const bool goes_on = bytes <= run.bytes && operation.priority == run.priority &&
@@ -200,14 +208,14 @@ Requester::Posted Requester::post_all(Peer& peer, OperationState& operation, Par
   return Posted::kAll;
 }
 
-void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
   Run run;
   for (; !peer.small_waiting.empty(); peer.small_waiting.pop()) {
     const OperationId id = peer.small_waiting.front();
-    OperationState* operation = operations_.find(id);
+    OperationState* operation = requester_.operations().find(id);
     if (operation == nullptr || operation->failure != Outcome::kDone) continue;
     if (!is_ready(peer, *operation)) {
-      if (operations_.find(id) == nullptr) continue;
+      if (requester_.operations().find(id) == nullptr) continue;
       return;
     }
     Part part{operation->cut_bytes, operation->size_bytes, operation->size_bytes,
@@ -221,22 +229,22 @@ void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
 }
 
 // False: some must wait for room.
-bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
+bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
   while (!peer.resend.empty()) {
     Slice& slice = peer.resend.front();
-    OperationState* operation = operations_.find(slice.operation);
+    OperationState* operation = requester_.operations().find(slice.operation);
     if (operation == nullptr || operation->failure != Outcome::kDone) {
       peer.resend.pop();
       continue;
     }
     if (!is_ready(peer, *operation)) {
-      if (operations_.find(slice.operation) == nullptr) continue;
+      if (requester_.operations().find(slice.operation) == nullptr) continue;
       return false;
     }
     const std::uint64_t end_bytes = slice.offset_bytes + slice.size_bytes;
     Part part{slice.offset_bytes, end_bytes, slice.size_bytes, slice.start};
     Run run;
-    const bool is_small = operation->size_bytes <= kSmallBytes;
+    const bool is_small = operation->size_bytes <= one_sided::kSmallBytes;
     if (post_all(peer, *operation, part, is_small, run, now_ns) == Posted::kNoRoom) {
       // The other device may take fewer pieces at once: some of it may have gone.
       slice.size_bytes = static_cast<std::uint32_t>(end_bytes - part.offset_bytes);
@@ -244,13 +252,13 @@ bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
       slice.start = part.at;
       return false;
     }
-    ++counters_.resent_slices;
+    ++requester_.counters().resent_slices;
     peer.resend.pop();
   }
   return true;
 }
 
-void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
+void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
   std::uint32_t waiting = 0;
   for (std::uint32_t i = 0; i < kPriorityCount; ++i) {
     if (!peer.bulk_waiting[i].empty()) waiting |= 1u << i;
@@ -268,16 +276,16 @@ void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
 
 // Slices of the first operation of that class, which then goes to the end. False: no room, or no
 // key yet.
-bool Requester::take_turn(Peer& peer, Priority priority, std::uint64_t most_bytes,
-                          std::uint64_t now_ns) {
+bool Queues::take_turn(Peer& peer, Priority priority, std::uint64_t most_bytes,
+                       std::uint64_t now_ns) {
   Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
   const OperationId id = queue.front();
-  OperationState* operation = operations_.find(id);
+  OperationState* operation = requester_.operations().find(id);
   if (operation == nullptr || operation->failure != Outcome::kDone) {
     queue.pop();
     return true;
   }
-  if (!is_ready(peer, *operation)) return operations_.find(id) == nullptr;
+  if (!is_ready(peer, *operation)) return requester_.operations().find(id) == nullptr;
   const Rails& rails = peer.bulk.up_count() > 0 ? peer.bulk : peer.small;
   const std::uint64_t before_bytes = operation->cut_bytes;
   Part part{before_bytes, operation->size_bytes, rails.slice_bytes(operation->size_bytes),

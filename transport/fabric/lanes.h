@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the lanes (endpoints) to all peers: opened, looked at, polled, closed.
+//
+//   A slice that fails puts its region in doubt: the peer is asked whether the region is still
+//   there. Then the slice goes out again, at most kMostTries times. A write goes out again only
+//   when the peer has closed the endpoint to which it went; else it could land once more later.
+//   A lane that is given up is closed first. After that nothing of a read lands by it.
+// Threads: the transport's. Owns the list of lanes to poll, and the credit of each domain.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transport/fabric/domain_registrar.h"
+#include "transport/fabric/peer.h"
+#include "transport/flow/credits.h"
+#include "transport/one_sided/requester.h"
+
+namespace mc::transport::fabric {
+
+class Lanes {
+ public:
+  Lanes(const FabricOptions& options, const DomainSlots& domains, one_sided::Requester& requester)
+      : domains_(domains), requester_(requester), credits_(kMaxDomains, options.max_asked_bytes) {}
+
+  // Takes the completions of lanes. True: there was one.
+  bool poll(std::uint64_t now_ns);
+  bool poll_lane(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  // Whether requests are out.
+  bool is_busy() const { return !active_.empty(); }
+  // Whether each lane with requests out will signal its descriptor.
+  bool may_sleep();
+  void on_domains(Peer& peer, const std::vector<DomainEntry>& domains, std::uint64_t now_ns);
+
+  // Before a domain of this host is closed; after that, or when a domain was opened.
+  void on_closing(std::size_t slot, std::uint64_t now_ns);
+  void on_domains_changed(std::uint64_t now_ns);
+  // Domains of this host that break, and how this was seen; the caller takes the list.
+  struct Broken {
+    std::size_t slot = 0;
+    std::string why;
+  };
+  std::vector<Broken>& broken() { return broken_; }
+
+  void look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns);
+  void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns);
+  void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
+
+  // Before a request goes to a provider that works for the peer only while it is called.
+  void attend(Peer& peer, const Domain& domain, std::uint64_t now_ns);
+  // Polls the peer's lanes from now on, as long as requests are out.
+  void activate(Peer& peer);
+  // The provider of a lane had no room for a request.
+  void on_full(Peer& peer, Place& place);
+  // Offers again what found no room. The provider has worked since.
+  void try_again(std::uint64_t now_ns);
+  // Whether try_again() has something to do, a little later.
+  bool is_full() const { return is_full_; }
+
+  void report(std::vector<RailReport>& reports) const;
+  // For operators: each lane of a peer with its state and its last failure.
+  std::string describe(const Peer& peer) const;
+
+ private:
+  void find_places(Peer& peer, std::uint64_t now_ns);
+  void open(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  void look(Peer& peer, std::size_t place, std::uint64_t now_ns);
+  void on_looked(Peer& peer, std::size_t place, bool came, std::uint64_t now_ns);
+  void on_completion(Peer& peer, std::size_t place, const Completion& completion,
+                     std::uint64_t now_ns);
+  void measure(Peer& peer, Place& place, std::size_t rail, std::uint64_t now_ns);
+  // A slice that failed, or whose lane was closed.
+  void take_back(Peer& peer, const Place& place, Slice slice);
+  void release_held(Peer& peer);
+
+  const DomainSlots& domains_;
+  one_sided::Requester& requester_;
+  Credits credits_;             // by slot
+  std::vector<PeerId> active_;  // peers with requests out
+  std::vector<Broken> broken_;
+  bool is_full_ = false;  // a provider had no room
+};
+
+}  // namespace mc::transport::fabric
