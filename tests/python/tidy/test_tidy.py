@@ -120,7 +120,8 @@ def test_a_crowded_folder_is_found(found):
 
 def test_an_orphaned_comment_line_is_found(found):
     words = "// the agent copies the record once, checks the copy, and then uses the copy\n"
-    assert found("orphans", {"a.h": words * 3 + "// alone.\n"}) == []
+    upper = words.replace("the agent copies", "The agent copies")
+    assert found("orphans", {"a.h": words * 3 + "// alone.\n" + upper}) == []
     [violation] = found("orphans", {"a.h": words + "// a lone\n" + words})
     assert violation.startswith("a.h:2: ")
 
