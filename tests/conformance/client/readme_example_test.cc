@@ -60,7 +60,7 @@ TEST(ReadmeExample, DoesWhatItSays) {
 TEST(ReadmeExample, StandsInTheReadmeAsItIsCompiledHere) {
   const std::string source = MC_SOURCE_DIR;
   const std::vector<std::string> here = lines_between(
-      source + "/tests/conformance/readme_example_test.cc", "// [example]", "// [example]");
+      source + "/tests/conformance/client/readme_example_test.cc", "// [example]", "// [example]");
   ASSERT_FALSE(here.empty());
   EXPECT_EQ(lines_between(source + "/libmc/README.md", "```cpp", "```"), here);
 }
