@@ -181,7 +181,7 @@ StoreServer::Command etcd_command(std::vector<std::string> more, bool tls) {
 StoreServer::Command metadata_command() {
   return [](const std::string&, int port) {
     std::vector<std::string> words{"python3"};
-    words.emplace_back(MC_SOURCE_DIR "/tests/conformance/metadata_server.py");
+    words.emplace_back(MC_SOURCE_DIR "/tests/conformance/store/metadata_server.py");
     words.push_back(std::to_string(port));
     return words;
   };
