@@ -2,9 +2,9 @@
 """The pool of a store: this host's agent, or a pool inside this process.
 
 All stores of a process and tenant share one client. $MC_AGENT names the agent; setup() fails if
-that agent does not answer. Without $MC_AGENT, the store uses the agent at the default socket. Without an
-agent, the process embeds a pool of the first store's global_segment_size, until the last store
-closes.
+that agent does not answer. Without $MC_AGENT, the store uses the agent at the default socket.
+Without an agent, the process embeds a pool of the first store's global_segment_size, until the last
+store closes.
 """
 
 from __future__ import annotations
