@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of an admin request, from a peer without rights and from one with them, answered by an
-// agent inside this process. Every answer is a JSON object, and none without rights changes
-// anything. The messages around the text are those of control_fuzz.
+// The text of an admin request, answered by an agent inside this process: first for a peer without
+// rights, then for a peer with rights. Every answer is a JSON object. A peer without rights changes
+// nothing. control_fuzz covers the messages that carry the text.
 #include "agent/admin/admin.h"
 
 #include <json/reader.h>
@@ -18,7 +18,7 @@ namespace {
 
 using mc::fuzz::require;
 
-// An agent whose loop does not run: this thread is the loop's.
+// An agent without a running loop: this thread acts as the loop.
 class Rig {
  public:
   Rig() : reader_(Json::CharReaderBuilder().newCharReader()) {
@@ -52,10 +52,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view request(
       reinterpret_cast<const char*>(data),
       std::min(size, mc::shm::kMaxControlBytes - sizeof(mc::shm::ControlHeader)));
-  // Half of them first without rights: only what changes something names its namespace.
+  // Half of the inputs first run without rights: only requests that change something need rights.
   if (size % 2 == 1) require(!rig->ask(request, ::geteuid() + 1).isMember("namespace"));
   const Json::Value answer = rig->ask(request, ::geteuid());
-  // A namespace made by this input would make the next ones another test.
+  // Removes namespaces that this input has created, so that inputs stay independent.
   if (answer.isMember("namespace") && answer["namespace"].asString() != "default") {
     const std::string drop =
         R"({"verb":"drop_namespace","name":")" + answer["namespace"].asString() + "\"}";

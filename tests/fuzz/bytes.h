@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: numbers and texts drawn from a fuzzer's input; zeros when it has run out.
-// Threads: values. Trusts: the input is anything.
+// Numbers and texts drawn from a fuzzer's input; zeros after the end of the input.
+// Threads: values. Trusts: nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace mc::fuzz {
 
-// Ends the run, with the line of the promise that was broken.
+// Ends the run and prints the line of the broken promise.
 inline void require(bool holds, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (holds) return;
   std::fprintf(stderr, "%s:%d: broken\n", file, line);
@@ -36,7 +36,7 @@ class Bytes {
     skip(count);
     return value;
   }
-  // 0 to below end.
+  // A number in [0, end).
   std::uint32_t below(std::uint32_t end) { return take<std::uint16_t>() % end; }
   std::string_view text(std::size_t bytes) {
     const std::string_view result(reinterpret_cast<const char*>(at_), std::min(bytes, left_));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client whose agent answers every request, but with any status, counts, entries and extents. The
-// client may fail its calls; it may not write outside the pool, crash or hang.
+// A client whose agent answers every request with arbitrary status, counts, entries and extents.
+// The client's calls may fail. The client must not write outside the pool, crash or hang.
 #include <sys/socket.h>
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace shm = mc::shm;
 
 constexpr std::uint64_t kPoolBytes = 1 << 20;
 
-// Speaks the socket's protocol rightly and the rings' as the input says.
+// Speaks the socket protocol correctly; the input controls the rings.
 class FalseAgent {
  public:
   FalseAgent() {
@@ -68,7 +68,7 @@ class FalseAgent {
     const std::lock_guard lock(mutex_);
     const auto offset = request.argument_offset;
     bytes_.fill(channel.shared->arguments + offset, std::min(request.argument_bytes, 4096u));
-    // Extents that nearly fit reach further than noise.
+    // Extents that nearly fit reach deeper code than random values.
     const bool reserves = request.op == static_cast<std::uint16_t>(shm::Op::kReserve);
     for (std::uint32_t i = 0; reserves && bytes_.below(4) != 0 && i < request.item_count; ++i) {
       shm::ReservedItem item{};
@@ -82,7 +82,8 @@ class FalseAgent {
     }
     shm::Completion completion{};
     if (bytes_.below(4) == 0) {
-      bytes_.fill(&completion, sizeof completion);  // of no request, or of this one too early
+      bytes_.fill(&completion,
+                  sizeof completion);  // for an unknown request, or too early for this one
       channel.completions.publish(shm::to_words(completion));
     }
     completion.request_id = request.request_id;

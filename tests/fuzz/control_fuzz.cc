@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message of the socket, decoded as every type of it.
+// A message of the socket, decoded as every type.
 #include <span>
 
 #include "bytes.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The counters page of an agent that may have died in the middle of a word, read by mcctl.
+// The counters page of an agent that may have died while writing a word, read by mcctl.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// The page's file in a directory that goes when the fuzzer ends.
+// The page's file, in a directory that the fuzzer removes at its end.
 struct Page {
   Page() {
     mc::fuzz::require(::mkdtemp(directory) != nullptr);
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memset(page.mapping.data(), 0, 4096);
   if (fix_header) std::memcpy(page.mapping.data(), page.header, sizeof page.header);
   bytes.fill(page.mapping.data() + begin, page.mapping.size_bytes() - begin);
-  // Seven of eight with a length that fits: anything near the page's end copies all of it.
+  // Seven of eight inputs get a valid length: a length near the page's end copies the whole page.
   if (fix_header && mode / 4 % 8 != 0) {
     std::byte* const at = page.mapping.data() + sizeof page.header + sizeof(mc::shm::Word64);
     std::uint64_t length = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What etcd's JSON gateway may answer: any status with any body, and any line of a watch. What is
-// decoded is within the contract.
+// Answers of etcd's JSON gateway: any status with any body, and any line of a watch. Decoded values
+// are within the contract.
 #include "bytes.h"
 #include "metadata/store/checks.h"
 #include "metadata/store/etcd/base64.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a peer of the fabric transport sends over its link, and the description of a region. The
-// first byte says which.
+// Messages of a fabric peer on its link, and descriptions of a region. The first byte selects the
+// kind.
 #include <span>
 
 #include "bytes.h"

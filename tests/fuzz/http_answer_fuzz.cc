@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server of Mooncake's metadata protocol may answer: any status with any body; and any text
-// as the URL of a store, whose secret no message repeats.
+// Answers of a server of Mooncake's metadata protocol: any status with any body. Also any text as
+// the URL of a store, whose secret must not appear in a message.
 #include "bytes.h"
 #include "metadata/store/http/http_answer.h"
 #include "metadata/store/store_url.h"
@@ -19,14 +19,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto value = mc::metadata::decode_http_get("key", answer);
   if (value) require(value->size() <= mc::metadata::kMaxStoreValueBytes);
 
-  // A file that the text names would be read: leave that option out.
+  // Leaves out the option that would read a file named by the text.
   if (text.find("_file") == std::string::npos) {
     if (const auto url = mc::metadata::parse_store_url(text)) {
       require(url->kind == mc::metadata::StoreUrl::Kind::kMemory || !url->endpoints.empty());
       require(url->endpoints.size() <= mc::metadata::kMaxEndpoints);
     }
   }
-  // Nor may the text itself hold the secret, where a message may repeat it.
+  // A message may repeat the text, so the text must not contain the secret.
   if (text.find("_file") != std::string::npos || text.find("hunter2") != std::string::npos)
     return 0;
   const auto secret = mc::metadata::parse_store_url("redis://u:hunter2@h" + text);

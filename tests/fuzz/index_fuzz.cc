@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A reader in a damaged index: a true one with some words replaced. It may miss; it may not read
-// outside the file, name bytes outside it, or go on for ever.
+// A reader of a damaged index: a valid index with some words replaced. The reader may miss. The
+// reader must not read outside the file, return ranges outside the file, or loop for ever.
 #include <memory>
 
 #include "agent/pool/object_store.h"
@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::uint64_t kObjects = 64;
 
-// Some stand beside their entries, some in records of their own.
+// Short keys are in their entries, long keys in separate records.
 std::string key_of(std::uint64_t i) {
   return "key-" + std::to_string(i) + std::string(i % 3 == 0 ? mc::shm::kShortKeyBytes : 0, '.');
 }
 
-// A small index with objects in it, as its agent left it, packed into memory of exactly its size.
+// A small index with objects, copied from an agent into memory of exactly the same size.
 struct Image {
   Image() {
     mc::agent::ObjectStore::Config config;
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         bases[part] + bytes.below(static_cast<std::uint32_t>(spans[part])) / 8 * 8;
     if (at + 8 > image->bytes) continue;
     std::uint64_t word = bytes.take<std::uint64_t>();
-    // Small differences reach further than noise.
+    // Small changes reach deeper code than random values.
     if (bytes.take<std::uint8_t>() % 2 == 0) {
       std::uint64_t now = 0;
       std::memcpy(&now, image->base + at, 8);
@@ -83,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   auto reader = mc::shm::IndexReader::open(image->base, image->bytes);
   if (reader) {
-    reader->set_pool(image->base, image->bytes);  // any memory will do: it is not read
+    reader->set_pool(image->base, image->bytes);  // any memory will do: the reader does not read it
     for (std::uint64_t i = 0; i < kObjects; i += 7) {
       const std::string key = key_of(i);
       mc::shm::FoundObject found;

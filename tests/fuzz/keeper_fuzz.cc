@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keeper's decoder under arbitrary bytes: what it accepts must encode to the same bytes again.
+// The keeper's decoder with arbitrary bytes: an accepted message encodes to the same bytes again.
 #include <cstdlib>
 #include <cstring>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the invariant that every byte of a pool is free, reserved or live, exactly one of
-// them
-//   (I4), checked on a whole ObjectStore.
-// Threads: the store's.
+// Checks invariant I4 on a whole ObjectStore: every byte of a pool is exactly one of free, reserved
+//   and live.
+// Threads: the store's thread.
 #pragma once
 
 #include "agent/pool/object_store.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options from arbitrary text, as a TOML file, as embedded lines, as the value of each flag and as
-// a size. What is accepted must keep its promises and load again from what it printed.
+// Options from arbitrary text: as a TOML file, as embedded lines, as the value of each flag and as
+// a size. Accepted options keep their promises and load again from their printed form.
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an agent's peer says: questions, places, offers. What is decoded is within its limits, and
-// says the same when it is encoded again.
+// Messages of an agent's peer: questions, places, offers. A decoded message is within its limits
+// and encodes to an equal message.
 #include "agent/cluster/peer/peer_messages.h"
 
 #include "bytes.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Taking over the files of an agent that died: true ones with some words replaced. Whatever is in
-// them, the new store's ledger is right and it goes on working.
+// Recovery of a dead agent's files: valid files with some words replaced. For every input the new
+// store's ledger is right and the store goes on working.
 #include <fcntl.h>
 
 #include "agent/pool/object_store.h"
@@ -25,7 +25,7 @@ ObjectStore::Config config_of() {
 
 void no_pins(std::vector<std::uint64_t>&) {}
 
-// Some stand beside their entries, some in records of their own.
+// Short keys are in their entries, long keys in separate records.
 std::string key_of(std::uint32_t number) {
   const std::size_t more = number % 3 == 0 ? mc::shm::kShortKeyBytes : 0;
   return "key-" + std::to_string(number) + std::string(more, '.');
@@ -34,7 +34,7 @@ std::string key_of(std::uint32_t number) {
 void put(ObjectStore& store, std::uint32_t number, std::uint32_t group) {
   std::uint32_t entry = 0;
   if (store.reserve(7, 256 + number % 8 * 300, true, entry) != ObjectStore::Reserve::kOk) return;
-  if (number % 9 == 8) return;  // stays reserved
+  if (number % 9 == 8) return;  // leaves the reservation open
   const std::string key = key_of(number % 14);
   mc::agent::PutOrder order;
   order.key = key;
@@ -48,8 +48,8 @@ void put(ObjectStore& store, std::uint32_t number, std::uint32_t group) {
   if (store.publish(7, order) != ObjectStore::Put::kStored) store.abandon(7, entry);
 }
 
-// What a store of many sizes, pins, groups and reservations leaves, in files that are made once and
-// put back to that before every input.
+// The files of a store with many sizes, pins, groups and reservations. The fuzzer creates the files
+// once and restores the content before every input.
 class Image {
  public:
   Image() {
@@ -78,7 +78,7 @@ class Image {
     require(index_.reserve(entries_, max_entries_ * sizeof(mc::shm::Entry)).ok());
   }
 
-  // The pool stays as it is: nobody reads its bytes.
+  // The pool's bytes stay unchanged: recovery does not read them.
   void restore() {
     require(index_.punch(tables_, entries_ - tables_).ok());
     require(index_.punch(keys_ + kPart, index_.size_bytes() - keys_ - kPart).ok());
@@ -93,7 +93,7 @@ class Image {
     }
   }
 
-  // Replaces some words by others.
+  // Replaces some words.
   void damage(mc::fuzz::Bytes& bytes) {
     for (int i = 0; i < 24 && !bytes.empty(); ++i) {
       std::byte* const part = mapping_.data() + parts_[bytes.below(5)].offset;
@@ -110,7 +110,7 @@ class Image {
         case 2:
           word += bytes.below(512) - 256ull;
           break;
-        default:  // another word of the same part: plausible, and in the wrong place
+        default:  // a plausible word of the same part, in the wrong place
           std::memcpy(&word, part + bytes.below(kPart) / 8 * 8, 8);
       }
       std::memcpy(at, &word, 8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Redis server or a sentinel may send: any bytes, in any pieces, through hiredis' reader and
-// every decoder. A reply is bounded, and what is decoded is within the contract.
+// Replies of a Redis server or a sentinel: any bytes, in any pieces, through hiredis' reader and
+// every decoder. A reply is bounded, and decoded values are within the contract.
 #include "bytes.h"
 #include "metadata/store/checks.h"
 #include "metadata/store/redis/redis_answer.h"

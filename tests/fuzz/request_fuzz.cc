@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ring record and the arguments beside it, both anything. What decode_request() accepts must keep
-// the promises the server relies on, and the reader must stay inside the arena.
+// A ring record and its arguments, both arbitrary. An accepted request keeps the promises that the
+// server relies on, and the reader stays inside the arena.
 #include <memory>
 
 #include "bytes.h"
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                          request->op != static_cast<std::uint16_t>(Op::kCancel) &&
                          request->op != static_cast<std::uint16_t>(Op::kReserve);
   if (!has_items) return 0;
-  // Only as much memory as the request names, so that a step beyond it is seen.
+  // Exactly the memory that the request names, so that the sanitizer sees a step beyond.
   const std::size_t arena_bytes = request->argument_offset + request->argument_bytes;
   auto arena = std::make_unique<unsigned char[]>(arena_bytes);
   const std::size_t begin = request->argument_offset + result_bytes(request->item_count);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a stranger may send before its proof, and what a member may send after it: hellos, verdicts,
-// frames' heads, and the body of every message. What is decoded is within its limits, and encodes
-// into a frame of its method.
+// Bytes of a stranger before the proof, and of a member after the proof: hellos, verdicts, heads of
+// frames, and the body of every message. A decoded message is within its limits and encodes into a
+// frame of its method.
 #include "bytes.h"
 #include "metadata/rpc/frame.h"
 #include "metadata/rpc/hello.h"
@@ -120,7 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!head) return 0;
   const auto again = rpc::encode_frame(*head);
   require(bytes.starts_with(std::string_view(again.data(), again.size())));
-  // The body may be shorter than its head says: a fuzzer need not guess lengths.
+  // The body may be shorter than the head says, so the fuzzer need not guess lengths.
   const std::string_view body = bytes.substr(rpc::kFrameHeadBytes);
   if (head->kind == rpc::FrameKind::kRequest) check_request(head->method, body);
   if (head->kind == rpc::FrameKind::kAnswer) check_answer(head->method, head->status, body);

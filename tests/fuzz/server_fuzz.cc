@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent's side of a ring, whole: ObjectStore, Session and Server under requests, arguments, pins and
-// touches made of the input. After each input every request has been answered exactly once, the
-// ledger is right, and what the session held comes back to the last byte.
+// The whole agent side of a ring: ObjectStore, Session and Server with requests, arguments, pins
+// and touches from the input. After each input every request has exactly one answer, the ledger is
+// right, and the session's end returns every byte.
 #include <unordered_set>
 
 #include "agent/server/server.h"
@@ -80,13 +80,13 @@ class Rig {
   }
 
   void touch(Bytes& bytes) {
-    // A head from nowhere makes the agent look at every slot.
+    // An arbitrary head makes the agent read every slot.
     touch_head_ += bytes.below(32) == 0 ? bytes.take<std::uint32_t>() : bytes.below(64);
     channel_->touches[bytes.below(shm::kTouchSlots)].store_relaxed(bytes.take<std::uint32_t>());
     channel_->header.touch_head.store_relaxed(touch_head_);
   }
 
-  // Any words, with arguments of any bytes.
+  // Arbitrary words and arguments.
   shm::Request raw(Bytes& bytes) {
     shm::Request request{};
     bytes.fill(&request, sizeof request);
@@ -97,7 +97,7 @@ class Rig {
     return request;
   }
 
-  // A request an honest client could send, with one or two things wrong now and then.
+  // A request of an honest client, sometimes with one or two errors.
   shm::Request sensible(Bytes& bytes) {
     shm::Request request{};
     request.op = static_cast<std::uint16_t>(bytes.below(shm::kLastOp + 1));
@@ -198,7 +198,7 @@ class Rig {
       for (const auto& object : store().list("", 4096, cursor)) require(store().remove(object.key));
     } while (cursor != 0);
     store().reclaim();
-    // A clearing that nobody asks for any more ends within two ticks.
+    // A clearing without a waiting request ends within two ticks.
     for (int i = 0; i < 2; ++i) store().tick(mc::now_ns());
     require(store().pool().used_bytes() == 0 && store().limbo_count() == 0);
     granted_.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of what may be a stripe of a large object, in a pool that clients write. What is decoded
-// is within its limits, and says the same when it is encoded again.
+// The label at the end of a possible stripe, in a pool that clients write. A decoded label is
+// within its limits and encodes to an equal label.
 #include "agent/cluster/stripe/stripe.h"
 #include "bytes.h"
 #include "mc/limits.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first byte says what the rest is: a recorded tree of another host ('t'), with all that is
-// made of it, or a priority matrix. What hwloc makes of its own files is hwloc's.
+// The first byte selects the kind: a recorded tree of another host ('t') with all derived values,
+// or a priority matrix. hwloc's parser is not under test.
 #include "bytes.h"
 #include "ctl/topo/topo_view.h"
 #include "transport/topology/nic_choice.h"

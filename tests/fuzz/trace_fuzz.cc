@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A recorded trace from anywhere.
+// A recorded trace from an untrusted source.
 #include <sstream>
 
 #include "bytes.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a transfer engine's peer says: its engine descriptor, its region table, a notification.
+// Messages of a transfer engine's peer: engine descriptor, region table, notification.
 #include <cstring>
 #include <span>
 
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (const auto directory = decode_directory(bytes)) check(*directory);
   if (size < kDirectoryHeadBytes) return 0;
-  // No input hits a checksum by chance: the same table with the right one.
+  // No input guesses a checksum: try the table again with the right checksum.
   std::vector<std::byte> table(bytes.begin(), bytes.end());
   DirectoryHead head;
   std::memcpy(&head, table.data(), sizeof head);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a peer sends on a lane: its hello, requests, answers, and the description of a region.
+// Frames of a peer on a lane: hello, requests, answers, and the description of a region.
 #include <span>
 
 #include "bytes.h"

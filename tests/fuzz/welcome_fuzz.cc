@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's side of a hello: an agent answers with any bytes and any files.
+// The client's side of a hello: an agent answers with arbitrary bytes and files.
 #include <sys/socket.h>
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kFileBytes = 64 * 1024;
 
-// Files of the size that the seeds name; what is in them comes from the input.
+// Files of the seeds' sizes; the input gives the content.
 struct Files {
   Files() {
     for (mc::MemoryFile& file : files) file = *mc::MemoryFile::create("fuzz", kFileBytes);

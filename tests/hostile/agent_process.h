@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a real mc-agent in a fresh directory, and what the outside can see of it.
-// Threads: the test's. Owns: the process and its directory; both go with it.
+// A real mc-agent in a new directory, observed from outside.
+// Threads: the test's. Owns: the process and the directory.
 #pragma once
 
 #include <json/value.h>
@@ -15,12 +15,12 @@ namespace mc::hostile {
 
 inline constexpr std::uint64_t kWatchdogNs = 60ull * 1000000000;
 
-// A new 0700 directory.
+// A new directory with mode 0700.
 std::string make_directory();
 void remove_directory(const std::string& path);
 
 struct Ended {
-  int exit_code = -1;  // 128 + signal when one ended it
+  int exit_code = -1;  // 128 + number of the signal that ended the process
   std::string output;  // stdout and stderr
 };
 // Runs a program to its end, or kills it at the watchdog (exit code 137).
@@ -30,7 +30,7 @@ std::string program(const std::string& name);
 
 class AgentProcess {
  public:
-  // flags: beside --runtime-dir, --pool-bytes and --keep-seconds.
+  // flags: in addition to --runtime-dir, --pool-bytes and --keep-seconds.
   explicit AgentProcess(const std::vector<std::string>& flags = {},
                         const std::string& pool_bytes = "64MiB");
   ~AgentProcess();
@@ -44,12 +44,12 @@ class AgentProcess {
   std::size_t fd_count() const;
   // A line of /proc/PID/status in KiB: "VmRSS", "RssAnon".
   std::uint64_t memory_kib(const std::string& line) const;
-  // The answer to an admin verb; null when there is none.
+  // The answer to an admin verb; null without an answer.
   Json::Value ask(const std::string& verb) const;
-  // The same for a verb with arguments.
+  // The answer to a verb with arguments.
   Json::Value order(const Json::Value& request) const;
   std::string log() const;
-  // Ends it with SIGTERM; its exit code.
+  // Ends the agent with SIGTERM and returns the exit code.
   int stop();
 
  private:

@@ -37,12 +37,12 @@ void AttackTest::TearDown() {
   EXPECT_TRUE(honest_->works_on(50)) << honest_->trouble();
   const Ended status = run_program({program("mcctl"), "--agent", socket_path(), "status"});
   EXPECT_EQ(status.exit_code, 0) << status.output;
-  // Each question is a turn of the agent's loop, in which it may let go of something.
+  // Each request is a turn of the agent's loop, in which the agent may free memory.
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs / 4;
   while (agent_.fd_count() > fds_before_ && now_ns() < deadline_ns) agent_.ask("status");
   EXPECT_LE(agent_.fd_count(), fds_before_);
   EXPECT_LE(agent_.memory_kib("RssAnon"), anon_before_kib_ + kMayGrowKib);
-  // What it mapped of its pool may have become resident meanwhile.
+  // Mapped pages of the pool may have become resident meanwhile.
   EXPECT_LE(agent_.memory_kib("VmRSS"), rss_before_kib_ + kPoolKib + kMayGrowKib);
   honest_->stop();
   EXPECT_EQ(honest_->trouble(), "");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the frame around every attack: an agent, an honest client that works meanwhile, and
-//   after it the questions whether the agent is the same, alive, holds no more than before, and
-//   answers.
+// The fixture of every attack: an agent, and an honest client that works during the attack. After
+//   the attack the fixture checks that the agent is the same process, answers, and holds no more
+//   memory.
 // Threads: the test's.
 #pragma once
 
@@ -21,11 +21,11 @@ class AttackTest : public ::testing::Test {
  protected:
   explicit AttackTest(std::vector<std::string> flags = {});
   void SetUp() override;
-  // Everything that must hold after an attack.
+  // Checks all conditions after an attack.
   void TearDown() override;
 
   std::string socket_path() const { return agent_.socket(); }
-  // The number of sessions the agent counts.
+  // The agent's number of sessions.
   std::size_t session_count() const;
 
   AgentProcess agent_;

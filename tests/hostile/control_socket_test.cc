@@ -23,7 +23,7 @@ Fd connect_to(const std::string& path) {
   return socket ? std::move(*socket) : Fd();
 }
 
-// What the agent answers: its status, or nullopt when it closed or said nothing decodable.
+// The agent's status; nullopt if the agent closed or sent no valid answer.
 std::optional<int> status_of(const Message& message) {
   const auto header =
       shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, nullptr);
@@ -114,7 +114,7 @@ TEST_F(ControlSocket, AHundredThousandRandomMessagesAreOnlyRefused) {
         make_control(static_cast<shm::ControlType>(random() % 10), random());
     header.text_bytes =
         static_cast<std::uint32_t>(bytes.size() > sizeof header ? bytes.size() - sizeof header : 0);
-    // A right beginning reaches further.
+    // A valid start reaches deeper code.
     if (random() % 2 == 0)
       std::memcpy(bytes.data(), &header, std::min(bytes.size(), sizeof header));
     const Message answer = converse(socket.get(), bytes);
@@ -132,7 +132,7 @@ TEST_F(ControlSocket, DescriptorsSentAlongAreNotKept) {
   std::size_t refused = 0;
   for (int i = 0; i < 500; ++i) {
     const auto header = make_control(shm::ControlType::kGoodbye);
-    // Kernels from 6.16 on tell the sender that the agent takes none.
+    // From Linux 6.16 on, the sender learns that the agent accepts no descriptors.
     if (!send_message(socket.get(), bytes_of(header), fds).ok()) {
       ++refused;
       continue;
@@ -141,8 +141,8 @@ TEST_F(ControlSocket, DescriptorsSentAlongAreNotKept) {
     ASSERT_TRUE(receive_message(socket.get(), shm::kMaxControlBytes).has_value());
   }
   RecordProperty("refused_by_kernel", static_cast<int>(refused));
-  // The answer leaves before what came along is closed, and a connection ends when the agent next
-  // looks: further questions come after that.
+  // The agent answers before closing the received descriptors, and ends a connection in its next
+  // turn. Further requests therefore come later.
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
   while (agent_.fd_count() > before + 1 && now_ns() < deadline_ns) agent_.ask("status");
   EXPECT_LE(agent_.fd_count(), before + 1);
@@ -151,11 +151,11 @@ TEST_F(ControlSocket, DescriptorsSentAlongAreNotKept) {
 TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
-  // One without a channel would end with its connection.
+  // A session without a channel would end with its connection.
   converse(session.socket(), bytes_of(make_control(shm::ControlType::kOpenChannel)));
   const auto status = status_of(converse(session.socket(), bytes_of(make_hello())));
   EXPECT_EQ(status.value_or(MC_OK), MC_INVALID_ARGUMENT);
-  // The session waits for its process or a resume; said goodbye to by one that has the secret.
+  // The session waits for its process or a resume. A connection with the secret ends the session.
   const Fd again = connect_to(socket_path());
   shm::Hello resume = make_hello();
   resume.resume_session = session.welcome().session_id;
@@ -248,7 +248,7 @@ TEST_F(ControlSocket, ConnectionsThatNeverReadTheirAnswersLoseThemAlone) {
   std::memcpy(bytes.data(), &header, sizeof header);
   std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
   for (int i = 0; i < 1000; ++i) {
-    // The agent takes its time when the queue is full; what does not fit now is left out.
+    // If the queue is full, the agent answers late; the test drops messages that do not fit.
     for (const Fd& socket : sockets) {
       ::send(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }

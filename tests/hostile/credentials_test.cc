@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may connect, and what another user may ask. Needs root, to become somebody else.
+// Which users may connect, and which requests another user may send. Needs root, to change the
+// user.
 #include <grp.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -102,7 +103,7 @@ TEST_F(Credentials, ASessionOfAnotherUserCannotBeResumed) {
 TEST_F(Credentials, ConnectingCountsAndNotWhoHoldsTheDescriptorNow) {
   auto socket = connect_unix(socket_path(), kWatchdogNs);
   ASSERT_TRUE(socket.has_value());
-  // The stranger says hello on a connection that root made: it is root's, and ends with root.
+  // The stranger says hello on root's connection: the session belongs to root and ends with root.
   const int code = as_user(kStranger, [&] {
     return converse(socket->get(), bytes_of(make_hello())).fds.empty() ? 1 : 0;
   });

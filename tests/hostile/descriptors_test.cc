@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything a client can try with the descriptors it was given.
+// Attempts of a client to misuse its descriptors.
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ namespace mc::hostile {
 
 namespace {
 
-// What of a file may be changed through a descriptor, each as a letter.
+// The possible changes of a file through a descriptor, one letter each.
 std::string tried_on(int fd) {
   std::string done;
   const auto note = [&](bool succeeded, const char* letter) {
@@ -38,7 +38,7 @@ std::string tried_on(int fd) {
   note(::ftruncate(fd, status.st_size + 4096) == 0, "g");  // grown
   note(::ftruncate(fd, status.st_size / 2) == 0, "s");     // shrunk
   note(::fallocate(fd, 0, status.st_size, 4096) == 0, "G");
-  // A hole in the last page, where nothing is.
+  // A hole in the last, unused page.
   note(
       ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, status.st_size - 4096, 4096) == 0,
       "h");
@@ -54,7 +54,7 @@ bool reopens(int fd) {
   return static_cast<bool>(again);
 }
 
-// Runs what as another user in a child; its exit code. what returns 0 for good.
+// Runs `what` in a child process as another user and returns the exit code; 0 means success.
 int as_stranger(const std::function<int()>& what) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -72,7 +72,7 @@ int as_stranger(const std::function<int()>& what) {
 class Descriptors : public AttackTest {
  protected:
   Descriptors() : AttackTest({"--socket-mode", "0666", "--allow-uids", std::to_string(kStranger)}) {
-    // The socket lies in a closed directory; a stranger must be able to reach it.
+    // Opens the directory of the socket, so that the stranger reaches the socket.
     ::chmod(agent_.directory().c_str(), 0711);
   }
   void TearDown() override {
@@ -111,7 +111,7 @@ TEST_F(Descriptors, WhatAClientMayWriteItCanNeitherResizeNorSeal) {
   ASSERT_TRUE(session.open()) << session.refusal();
   const Fd staging = session.open_staging(65536);
   ASSERT_TRUE(staging);
-  // Written, and holes punched: of its own memory, and of a pool whose tenant trusts itself.
+  // A client may write and punch its own memory, and the pool of a direct namespace.
   EXPECT_EQ(tried_on(session.fds()[2].get()), "wphW") << "session";
   EXPECT_EQ(tried_on(staging.get()), "wphW") << "staging";
   ASSERT_EQ(session.fds().size(), 6u);
@@ -130,7 +130,7 @@ TEST_F(Descriptors, AStrangerCannotReopenAnythingForWritingInAnIsolatedNamespace
     if (!tried_on(session.fds()[1].get()).empty()) return 5;
     const Fd staging = session.open_staging(65536);
     if (!staging || tried_on(staging.get()) != "wphW") return 6;
-    // Its own memory it may write, but not open anew, for that is not its file.
+    // A client may write its own memory, but may not reopen the file of another user.
     if (reopens(staging.get()) || reopens(session.fds()[2].get())) return 7;
     return 0;
   });
@@ -177,7 +177,7 @@ TEST_F(Descriptors, HolesInSessionAndStagingReadAsZerosForTheAgent) {
 TEST_F(Descriptors, BellsMadeBlockingDoNotHoldTheAgentUp) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open_channel());
-  // Flags belong to the open file, which a client shares with the agent.
+  // Flags belong to the open file description, which client and agent share.
   for (const std::size_t bell : {3u, 4u})
     ASSERT_EQ(::fcntl(session.fds()[bell].get(), F_SETFL, 0), 0);
   const std::uint64_t nearly_full = ~std::uint64_t{0} - 2;
@@ -188,7 +188,7 @@ TEST_F(Descriptors, BellsMadeBlockingDoNotHoldTheAgentUp) {
     const std::jthread thief([&](const std::stop_token& stop) {
       std::uint64_t count = 0;
       while (!stop.stop_requested()) {
-        // Takes the ring away between the agent's waking up and its looking.
+        // Drains the eventfd between the wake-up and the read of the agent.
         ::fcntl(session.fds()[3].get(), F_SETFL, O_NONBLOCK);
         static_cast<void>(::read(session.fds()[3].get(), &count, sizeof count));
         ::fcntl(session.fds()[3].get(), F_SETFL, 0);
@@ -197,7 +197,7 @@ TEST_F(Descriptors, BellsMadeBlockingDoNotHoldTheAgentUp) {
     bool answered = true;
     for (int i = 0; i < 5000; ++i) {
       session.channel().header.client_asleep.store_relaxed(shm::kClientInPoll);
-      // Some rings are lost, to the hostile session alone.
+      // Only the hostile session loses wake-ups.
       if (answered) session.publish(shm::to_words(shm::Request{}));
       session.ring();
       answered = session.has_answer() && session.answer().has_value();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hosts that have too little of something: the agent says what and what to do, with exit code 1, or
-// works with what there is. Never a signal, never later.
+// Hosts that lack a resource. The agent either reports cause and remedy with exit code 1, or works
+// with the available amount. No signal ends the agent, and no failure comes later.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -24,7 +24,7 @@ class Exhaustion : public ::testing::Test {
   void SetUp() override { directory_ = make_directory(); }
   void TearDown() override { remove_directory(directory_); }
 
-  // An agent that is expected not to start.
+  // An agent that must refuse to start.
   Ended start(std::vector<std::string> flags) const {
     return start_in(directory_, std::move(flags));
   }
@@ -37,7 +37,7 @@ class Exhaustion : public ::testing::Test {
     EXPECT_EQ(ended.exit_code, code) << ended.output;
     EXPECT_NE(ended.output.find(words), std::string::npos) << ended.output;
   }
-  // The same in a shell, for what must be arranged around it.
+  // The same in a shell, which prepares the environment.
   static Ended run_shell(const std::string& script) {
     return run_program({"/bin/sh", "-c", script});
   }
@@ -82,7 +82,7 @@ TEST_F(Exhaustion, ASmallMemoryCgroupIsSeenBeforeAnythingIsTaken) {
 }
 
 TEST_F(Exhaustion, AnAgentWithFewDescriptorsTellsItsClientsSo) {
-  // The hard limit too, so that it cannot raise it.
+  // The hard limit too, so that the agent cannot raise the limit.
   const std::string script = "ulimit -n 48 && exec " + agent_command("--pool-bytes 16MiB");
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -115,7 +115,7 @@ TEST_F(Exhaustion, TooFewDescriptorsToBeginWithIsAnErrorAndNotACrash) {
   for (const int limit : {4, 8, 12, 16}) {
     const Ended ended = run_shell("ulimit -n " + std::to_string(limit) + " && exec timeout 5 " +
                                   agent_command("--pool-bytes 16MiB"));
-    // Refused, or started and ended by timeout: 124 stands for the latter.
+    // The agent refuses to start, or timeout ends the running agent with code 124.
     EXPECT_TRUE(ended.exit_code == 1 || ended.exit_code == 0 || ended.exit_code == 124 ||
                 ended.exit_code == 127)
         << limit << ": " << ended.exit_code << " " << ended.output;
@@ -125,9 +125,9 @@ TEST_F(Exhaustion, TooFewDescriptorsToBeginWithIsAnErrorAndNotACrash) {
 TEST_F(Exhaustion, NoLockedMemoryIsNeeded) {
   const Ended ended = run_shell("ulimit -l 0 && exec timeout --foreground -s TERM 2 " +
                                 agent_command("--pool-bytes 16MiB"));
-  // Stopped by the signal of timeout, which says 124 of a program that went in peace. In the
-  // foreground it signals once; a second SIGTERM, to the group, makes LeakSanitizer spin for ever
-  // at the exit.
+  // The signal of timeout stops the agent; timeout returns 124 after an orderly exit. In the
+  // foreground timeout signals once. A second SIGTERM to the group would make LeakSanitizer spin at
+  // the exit.
   EXPECT_EQ(ended.exit_code, 124) << ended.output;
   EXPECT_NE(ended.output.find("event=ready"), std::string::npos) << ended.output;
 }
@@ -167,7 +167,7 @@ TEST_F(Exhaustion, ARuntimeDirectoryThatOthersMayWriteIsRefused) {
 TEST_F(Exhaustion, ALinkInPlaceOfTheLockIsNotFollowedToAnothersFile) {
   const std::string target = directory_ + "/precious";
   std::ofstream(target) << "precious";
-  // Only its own user can put one there; what it points to is locked, never written.
+  // Only the same user can create the link. The agent locks the target and never writes to it.
   ASSERT_EQ(::symlink(target.c_str(), (directory_ + "/agent.lock").c_str()), 0);
   start({"--pool-bytes", "1TiB"});
   std::string word;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Too many of everything that a client may have once.
+// Large numbers of every resource that a client may have once.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ TEST_F(Flood, TwoThousandConnectsAndDisconnectsLeaveNothing) {
     }
   }
   EXPECT_TRUE(honest_->works_on(20)) << honest_->trouble();
-  // Sessions whose welcome nobody took ended with their connections: the honest client's is left.
+  // A session whose welcome was never read ends with its connection. The honest session remains.
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
   while (session_count() > 1 && now_ns() < deadline_ns) continue;
   EXPECT_EQ(session_count(), 1u);

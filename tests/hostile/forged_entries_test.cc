@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests that are well formed and name what is not theirs.
+// Well-formed requests that name entries of other sessions.
 #include <random>
 
 #include "attack_test.h"
@@ -89,7 +89,7 @@ TEST_F(ForgedEntries, LengthsBeyondTheReservationAreRefused) {
 TEST_F(ForgedEntries, StagingBeyondItsEndIsRefused) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open_channel());
-  // Without staging at first, then with some.
+  // First without staging memory, then with staging memory.
   for (const std::uint64_t staging : {std::uint64_t{0}, std::uint64_t{65536}}) {
     ASSERT_TRUE(staging == 0 || session.open_staging(staging));
     for (const std::uint64_t offset :
@@ -113,7 +113,7 @@ TEST_F(ForgedEntries, HugeCountsAreRefusedBeforeAnythingIsAllocated) {
   ASSERT_TRUE(session.open_channel());
   for (const std::uint32_t count : {0u, 1025u, 0x7fffffffu, 0xffffffffu, 0x10000001u}) {
     for (std::uint16_t op = 1; op <= shm::kLastOp; ++op) {
-      if (op == static_cast<std::uint16_t>(shm::Op::kCancel)) continue;  // has no items
+      if (op == static_cast<std::uint16_t>(shm::Op::kCancel)) continue;  // kCancel has no items
       shm::Request request{};
       request.op = op;
       request.item_count = count;

@@ -45,7 +45,7 @@ void HonestClient::run() {
   rounds_.notify_all();
 }
 
-// One object is put and read back; one of before is read: it may be evicted, never different.
+// Puts an object and reads it back. Reads an older object, which may be evicted but never changed.
 bool HonestClient::round(std::uint64_t number) {
   const std::string key = "honest/" + std::to_string(number);
   const auto value = value_of(number);

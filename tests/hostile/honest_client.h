@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that puts and gets during an attack and checks every byte and every status.
-// Threads: one of its own, from the constructor to stop().
+// A client that puts and gets during an attack and checks every byte and every status.
+// Threads: one private thread, from the constructor to stop().
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,11 @@ class HonestClient {
   explicit HonestClient(const std::string& socket, const std::string& name_space = "default");
   ~HonestClient() { stop(); }
 
-  // Returns when this many more objects were put and read back. False: something went wrong.
+  // Waits until this many more objects were put and read back. False: a call failed.
   bool works_on(std::uint64_t rounds);
   void stop();
   std::uint64_t rounds() const { return rounds_; }
-  // "" while all is well.
+  // "" without a failure.
   std::string trouble() const;
 
  private:
@@ -34,7 +34,7 @@ class HonestClient {
   std::atomic<std::uint64_t> rounds_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
-  std::string trouble_;  // written before failed_
+  std::string trouble_;  // stored before failed_
   std::thread thread_;
 };
 

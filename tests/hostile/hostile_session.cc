@@ -25,7 +25,7 @@ shm::ControlHeader make_control(shm::ControlType type, std::uint64_t value) {
 }
 
 Message converse(int socket, std::span<const std::byte> bytes) {
-  // An agent that has closed may have said why before.
+  // The agent may have sent a reason before closing.
   const bool sent = send_message(socket, bytes).ok();
   if (!wait_readable(socket, sent ? kWatchdogNs : 0)) return {};
   auto message = receive_message(socket, shm::kMaxControlBytes);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a session whose owner writes what he likes: the bare socket, the bare memory, the
-// bare
-//   descriptors, without libmc in between.
+// A session whose owner writes arbitrary values: the bare socket, memory and descriptors, without
+//   libmc.
 // Threads: one.
 #pragma once
 
@@ -16,32 +15,32 @@
 
 namespace mc::hostile {
 
-// A hello as libmc would send it.
+// A hello like that of libmc.
 shm::Hello make_hello(const std::string& name_space = "default", std::uint32_t channels = 1);
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
-// A bare header as a message.
+// A message that is only a header.
 shm::ControlHeader make_control(shm::ControlType type, std::uint64_t value = 0);
-// Sends, then waits for the answer. An empty message: the agent closed.
+// Sends a message and waits for the answer. Empty: the agent closed the connection.
 Message converse(int socket, std::span<const std::byte> bytes);
 
 class HostileSession {
  public:
   explicit HostileSession(const std::string& socket_path, const std::string& name_space = "default",
                           std::uint32_t channels = 1);
-  // Says goodbye, so that the agent can forget it while this process lives on.
+  // Says goodbye, so that the agent ends the session while this process lives.
   ~HostileSession();
 
   bool open() const { return static_cast<bool>(session_); }
-  // Why it is not: the agent's words.
+  // The agent's reason for refusing the session.
   const std::string& refusal() const { return refusal_; }
   const shm::Welcome& welcome() const { return welcome_; }
   int socket() const { return socket_.get(); }
   // Index, pool, session, agent's bell, client's bell, in direct namespaces the pool for writing.
   const std::vector<Fd>& fds() const { return fds_; }
-  // Session memory for this many bytes; its descriptor.
+  // Opens session memory of this size; returns the descriptor.
   Fd open_staging(std::uint64_t bytes);
 
   bool open_channel(std::uint32_t number = 0);
@@ -50,16 +49,16 @@ class HostileSession {
     return *reinterpret_cast<shm::SessionHeader*>(session_.data());
   }
 
-  // Puts a record into the ring of channel 0, whatever it says, and rings.
+  // Puts an arbitrary record into the ring of channel 0 and rings the bell.
   void publish(const shm::RecordWords& words);
   void ring() const { signal_eventfd(fds_[3].get()); }
   bool has_answer() const { return completions_.has_record(); }
-  // The next completion, or nullopt at the watchdog.
+  // The next completion; nullopt if the watchdog expires.
   std::optional<shm::Completion> answer();
   shm::Completion ask(shm::Request request);
-  // Reservations of this size, as many as the agent grants in one request.
+  // Requests reservations of this size; returns all that one request grants.
   std::vector<shm::ReservedItem> reserve(std::uint64_t bytes, std::uint32_t count);
-  // Writes items with their keys behind the room for results; a request for them.
+  // Writes items and keys behind the space for results; returns the request.
   shm::Request items(shm::Op op, const std::vector<std::pair<shm::PutItem, std::string>>& items);
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 using RingAttack = AttackTest;
 
-// Values near everything that the agent compares a word with.
+// Values near all limits that the agent compares a word with.
 std::vector<std::uint64_t> edges() {
   std::vector<std::uint64_t> values{0,
                                     1,
@@ -39,7 +39,7 @@ std::vector<std::uint64_t> edges() {
   return values;
 }
 
-// A request that succeeds or fails honestly, of each operation.
+// A valid request of each operation, which may succeed or fail.
 shm::Request plain_request(HostileSession& session, std::uint16_t op) {
   shm::PutItem item{};
   item.length = 100;
@@ -60,7 +60,7 @@ TEST_F(RingAttack, EveryWordOfARequestAtEveryEdgeIsAnsweredOnce) {
       for (const std::uint64_t value : edges()) {
         shm::RecordWords words = shm::to_words(plain_request(session, op));
         words[word] = value;
-        // What cannot be had is not to be waited for.
+        // Does not wait for unavailable resources.
         if (word != 4) words[4] = 0;
         session.publish(words);
         const auto answer = session.answer();
@@ -91,7 +91,7 @@ TEST_F(RingAttack, TenMillionRandomWordsHarmOnlyTheirSession) {
     words += writes;
   };
   while (words < total) {
-    // Channel 0: whole records, half of them near something valid, and their answers are counted.
+    // Channel 0: whole records, half of them nearly valid. The test counts the answers.
     constexpr std::uint32_t kBatch = 64;
     for (std::uint32_t i = 0; i < kBatch; ++i) {
       shm::RecordWords record;
@@ -116,7 +116,7 @@ TEST_F(RingAttack, TenMillionRandomWordsHarmOnlyTheirSession) {
     scribble(arguments, 8192, 512);
     scribble(session.channel(0).pins, shm::kPinSlots, 64);
     scribble(session.channel(0).touches, shm::kTouchSlots, 256);
-    // Channel 1: everything in it, stamps and header included, with nobody who waits for an answer.
+    // Channel 1: all words, with stamps and header. No client waits for an answer.
     auto* whole = reinterpret_cast<shm::Word64*>(&session.channel(1));
     scribble(whole, sizeof(shm::ChannelHeader) / 8, 32);
     scribble(whole, sizeof(shm::Channel) / 8, 256);
@@ -183,8 +183,8 @@ TEST_F(RingAttack, ArgumentsThatChangeWhileTheyAreReadBecomeOneRequestOrAnError)
 TEST_F(RingAttack, RequestsWithoutEndAreTurnedAway) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open() && session.open_channel());
-  // More than all of it, in pieces: from the quota on none is granted. Deadlines beyond every
-  // limit.
+  // Requests more than the pool in pieces: the agent grants nothing beyond the quota. Deadlines
+  // exceed every limit.
   shm::Request request{};
   request.op = static_cast<std::uint16_t>(shm::Op::kReserve);
   request.item_count = 1;
@@ -195,7 +195,7 @@ TEST_F(RingAttack, RequestsWithoutEndAreTurnedAway) {
   for (int i = 0; i < 50'000; ++i) {
     request.request_id = static_cast<std::uint64_t>(i);
     session.publish(shm::to_words(request));
-    // The agent keeps pace only if it is asked to: a hostile client overruns the ring as well.
+    // A hostile client may overrun the ring, so the test does not wait for the agent.
     if (i % 128 == 127) agent_.ask("segments");
   }
   EXPECT_LT(agent_.memory_kib("RssAnon"), before_kib + (kAddressSanitizer ? 200'000 : 50'000));

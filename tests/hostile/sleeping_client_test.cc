@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client that sleeps until the agent wakes it, and never looks by itself as libmc does now and
-// then: an answer that comes long after its request, when the agent has stopped looking at the
-// channel, must wake it all the same.
+// A client that sleeps until the agent wakes it. Unlike libmc, this client never polls by itself.
+// If an answer comes after the agent has stopped polling the channel, the answer must still wake
+// the client.
 #include <sys/epoll.h>
 
 #include <thread>
@@ -15,7 +15,7 @@ namespace mc::hostile {
 
 namespace {
 
-constexpr std::uint64_t kHalfBytes = 8 << 20;  // of the pool, and what a session may reserve
+constexpr std::uint64_t kHalfBytes = 8 << 20;  // half of the pool, and the quota of a session
 constexpr std::uint64_t kSmallBytes = 4096;
 
 class SleepingClient : public ::testing::TestWithParam<std::uint32_t> {
@@ -24,11 +24,11 @@ class SleepingClient : public ::testing::TestWithParam<std::uint32_t> {
     ASSERT_TRUE(owner_.open() && owner_.open_channel()) << owner_.refusal();
     ASSERT_TRUE(second_.open() && second_.open_channel()) << second_.refusal();
     ASSERT_TRUE(sleeper_.open() && sleeper_.open_channel()) << sleeper_.refusal();
-    // Edge-triggered, as in libmc: nobody can drain the bell, every ring is an event.
+    // Edge-triggered as in libmc: no process can drain the bell, and every ring is an event.
     epoll_event ring{};
     ring.events = EPOLLIN | EPOLLET;
     ASSERT_EQ(::epoll_ctl(ear_.get(), EPOLL_CTL_ADD, sleeper_.fds()[4].get(), &ring), 0);
-    // No room is left, and what is in the pool cannot be evicted.
+    // The pool is full, and no object can be evicted.
     held_ = owner_.reserve(kSmallBytes, 16);
     ASSERT_EQ(held_.size(), 16u);
     ASSERT_EQ(owner_.reserve(kHalfBytes - 16 * kSmallBytes, 1).size(), 1u);
@@ -51,7 +51,7 @@ class SleepingClient : public ::testing::TestWithParam<std::uint32_t> {
     EXPECT_EQ(owner_.ask(owner_.items(shm::Op::kAbandon, {{item, ""}})).status, MC_OK);
   }
   bool agent_looks() { return header().agent_asleep.load_relaxed() == 0; }
-  // Waits until the agent waits for this channel's bell.
+  // Waits until the agent sleeps on this channel's bell.
   void await_idle_agent() {
     const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
     while (agent_looks() && now_ns() < deadline_ns) std::this_thread::yield();
@@ -60,7 +60,7 @@ class SleepingClient : public ::testing::TestWithParam<std::uint32_t> {
   shm::ChannelHeader& header() { return sleeper_.channel().header; }
 
   void fall_asleep() { shm::announce_client_sleep(header(), GetParam()); }
-  // Sleeps until woken. False: nobody did.
+  // Sleeps until a wake-up. False: no wake-up came.
   bool woken() {
     const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
     if (GetParam() == shm::kClientInPoll) {
@@ -100,8 +100,8 @@ TEST_P(SleepingClient, IsWokenWhenRoomIsFoundForWhatHasWaited) {
 }
 
 TEST_P(SleepingClient, IsWokenWhenWhatHasWaitedIsPastItsDeadline) {
-  // Answered only after the agent has stopped looking, however slow this host is: until then the
-  // client is not asleep, and tries again.
+  // The answer must come after the agent has stopped polling, also on a slow host. Until then the
+  // client does not sleep, and tries again.
   for (std::uint64_t wait_ns = 50'000'000; wait_ns < kWatchdogNs; wait_ns *= 2) {
     ask_for_room(now_ns() + wait_ns);
     ASSERT_NO_FATAL_FAILURE(await_idle_agent());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers that passed the handshake and then break the data contract, in every word of every frame.
-// None may end the node, hold its bytes or reach memory that was not registered.
+// Peers that pass the handshake and then break the data contract, in every word of every frame. No
+// peer may end the node, hold its memory or access unregistered memory.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -96,7 +96,7 @@ class HostilePeer : public ::testing::Test {
   static void send_bytes(const Fd& socket, const void* bytes, std::size_t size) {
     static_cast<void>(::send(socket.get(), bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT));
   }
-  // What the victim does next to this peer: an answer, or the end of the lane (no value).
+  // The victim's next action: an answer, or the end of the lane (no value).
   std::optional<Frame> answer(const Fd& socket) {
     Frame frame{};
     std::size_t have = 0;
@@ -126,7 +126,7 @@ class HostilePeer : public ::testing::Test {
   Victim victim_;
 };
 
-// Values at the edges of what a word of a frame can say.
+// Values at the limits of a word of a frame.
 constexpr std::uint64_t kEdges[] = {
     0,          1,          2,          0x3f,        0x40,       0x7f,    0x80,     0xff,
     0x100,      0x7fff,     0x8000,     0xffff,      0x10000,    0xfffff, 0x100000, 0x100001,
@@ -217,7 +217,7 @@ TEST_F(HostilePeer, HellosOfStrangersAreRefused) {
       Hello hello = good;
       const auto value = static_cast<std::uint32_t>(edge);
       std::memcpy(reinterpret_cast<std::byte*>(&hello) + word * 4, &value, sizeof value);
-      // The victim has no RDMA and never told that it had.
+      // The victim has no RDMA and announced none.
       const bool understood = decode_hello(std::as_bytes(std::span(&hello, 1))).has_value() &&
                               hello.to_node == kVictim &&
                               hello.protocol == static_cast<std::uint8_t>(LinkProtocol::kTcp);
@@ -292,7 +292,7 @@ TEST_F(HostilePeer, EdgeValuesInEveryWordOfAnAnswerFailTheLaneOrTheRead) {
 }
 
 TEST_F(HostilePeer, AnAnswerBeforeItsWriteHasBeenSentFailsTheLane) {
-  // Buffers too small for a slice, and nobody who reads them.
+  // Buffers too small for a slice, and no reader.
   const int small = 4096;
   Fd listener = listen_tcp("127.0.0.1", 0).value();
   ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests that wait for room, far more of them than any client may have: a ring's worth waits,
-// the rest is told so at once, and nobody else notices.
+// Far more requests that wait for room than a client may have. At most one ring's worth waits, the
+// agent refuses the others at once, and other clients notice nothing.
 #include <map>
 
 #include "attack_test.h"
@@ -15,8 +15,8 @@ constexpr std::uint64_t kPoolBytes = 1 << 20;
 constexpr std::uint64_t kNoopId = 1u << 30;
 constexpr std::uint64_t kForEver = ~std::uint64_t{0};
 
-// The honest client works in the default namespace. The other one is full of objects that nobody
-// may evict, put there by a neighbour of the attacker.
+// The honest client works in the default namespace. A neighbour of the attacker has filled the
+// other namespace with objects that cannot be evicted.
 class Waiting : public AttackTest {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ class Waiting : public AttackTest {
     AttackTest::SetUp();
   }
   void TearDown() override {
-    // The attacker has left, and all of his with him.
+    // The attacker and the attacker's requests are gone.
     EXPECT_EQ(remove("pinned-1"), MC_OK);
     EXPECT_EQ(put("late"), MC_OK) << mc_last_error();
     AttackTest::TearDown();
@@ -54,8 +54,8 @@ class Waiting : public AttackTest {
     return mc_remove(neighbour_, {key.data(), key.size()}, 0);
   }
 
-  // Sends the request under this id. Returns when the agent has seen it: what follows in the ring
-  // has been answered. Answers of others are noted meanwhile.
+  // Sends the request under this id. Returns after the agent has seen it: the agent has answered a
+  // later request in the ring. Records answers to other requests meanwhile.
   void send(HostileSession& session, shm::Request request, std::uint64_t id) {
     request.request_id = id;
     session.publish(shm::to_words(request));
@@ -72,7 +72,7 @@ class Waiting : public AttackTest {
     if (answer && answer->request_id < kNoopId) answers_[answer->request_id].push_back(*answer);
     return answer;
   }
-  // The only answer to a request; nullopt while there is none.
+  // The answer to a request; nullopt without an answer.
   std::optional<int> status_of(std::uint64_t id) const {
     const auto found = answers_.find(id);
     if (found == answers_.end()) return std::nullopt;
@@ -92,7 +92,7 @@ class Waiting : public AttackTest {
       ASSERT_EQ(status.value_or(MC_BUSY), MC_BUSY) << "request " << id;
     }
     EXPECT_TRUE(honest_->works_on(50)) << honest_->trouble();
-    // Room for one: the first that waits has it, and there is a place for another one to wait.
+    // Room for one object: the first waiting request gets it, and another request may wait.
     EXPECT_EQ(remove("pinned-0"), MC_OK);
     while (!HasFailure() && !status_of(1)) next(session);
     EXPECT_EQ(status_of(1), MC_OK);
@@ -124,7 +124,7 @@ TEST_F(Waiting, StagedPutsBeyondARingsWorthAreBusy) {
   ASSERT_TRUE(session.open() && session.open_channel() && session.open_staging(kObjectBytes));
   shm::PutItem item{};
   item.length = kObjectBytes;
-  // Whoever comes first replaces nothing and keeps his place.
+  // The earlier client keeps its place.
   item.pin = MC_PIN_HARD;
   shm::Request request = session.items(shm::Op::kPutStaged, {{item, "flood"}});
   request.flags = shm::kFlagUpsert;

@@ -10,7 +10,7 @@ namespace mc::model {
 
 namespace {
 
-// Offset 0 is nowhere in counterexamples.
+// Offset 0 means "no word" in counterexamples.
 constexpr std::uint64_t kFirst = 4096;
 std::uint64_t used_bytes = kFirst;
 
@@ -18,7 +18,7 @@ std::byte* map_arena() {
   void* at = ::mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) std::abort();
-  // A huge page would be two megabytes to clear for each of the few words an execution touches.
+  // A huge page would cost 2 MiB of clearing for the few words of an execution.
   ::madvise(at, kArenaBytes, MADV_NOHUGEPAGE);
   return static_cast<std::byte*>(at);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the modelled memory: what several simulated threads see. It starts empty and zero in
-//   every execution and gives the same addresses for the same requests.
-// Threads: one real one.
+// The modelled memory, which several simulated threads share. The arena starts empty and zero in
+//   every execution and returns the same addresses for the same requests.
+// Threads: one real thread.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace mc::model {
 inline constexpr std::uint64_t kArenaBytes = 64u << 20;
 
 std::byte* arena_base();
-// Zeros, aligned to a page.
+// Zeroed memory, aligned to a page.
 std::byte* arena_allocate(std::uint64_t bytes);
 void arena_reset();
-// Zeros a range; a long one costs no more than what was touched of it.
+// Zeroes a range; the cost depends on the touched pages only.
 void arena_zero(void* at, std::uint64_t bytes);
 inline bool in_arena(const void* at) {
   return static_cast<std::uint64_t>(static_cast<const std::byte*>(at) - arena_base()) < kArenaBytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a vector clock over the processes of one execution.
+// A vector clock over the processes of one execution.
 // Threads: a value.
 #pragma once
 

@@ -9,8 +9,8 @@ struct Setting {
   std::uint64_t requests = 2;
   bool client_waits = false;
   ClientWaits how = ClientWaits::kInFutex;
-  bool busy_neighbour = false;  // a second channel, with a request in it from the start
-  bool agent_looks = true;      // from the start
+  bool busy_neighbour = false;  // a second channel with a request from the start
+  bool agent_looks = true;      // the agent polls from the start
   bool demote_first = false;
   bool answer_late = false;
   bool client_dies = false;
@@ -84,7 +84,7 @@ TEST(DoorbellModel, AClientInPollMissesNoAnswer) {
 TEST(DoorbellModel, BothSidesGoToSleepAgainAndAgain) {
   for (const ClientWaits how : {ClientWaits::kInFutex, ClientWaits::kInPoll}) {
     Setting setting = talk(how, 2);
-    // Half a minute when the agent is awake at first.
+    // Takes half a minute if the agent is awake at first.
     setting.agent_looks = long_form();
     expect_holds(Memory::kTotalStoreOrder, doorbell(setting));
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client and an agent over rings and doorbells, with the product's shm functions
-// called in
-//   the order in which libmc/client/session/channel.cc, completion_queue.cc and agent/loop.cc call them.
-//   Those files are bound to sockets and epoll; each function here names the one it mirrors.
-//   Nothing times out: a wake-up that is lost is a thread that waits for ever.
+// A client and an agent with rings and doorbells. The product's shm functions are called in the
+//   order of libmc/client/session/channel.cc, completion_queue.cc and agent/loop.cc. Those files
+//   need sockets and epoll; each function here names the function that it mirrors. No wait has a
+//   timeout: a lost wake-up leaves a thread waiting for ever.
 // Threads: those of the machine.
 #pragma once
 
@@ -17,15 +16,15 @@
 namespace mc::model {
 
 struct DoorbellFaults {
-  bool no_second_look = false;  // the agent sleeps without looking again after the announcement
-  bool no_second_look_client = false;  // the client too
-  bool bell_before_publish = false;    // the client looks at the announcement before it publishes
-  bool wakes_active_only = false;      // the agent wakes only clients whose channels it looks at
+  bool no_second_look = false;  // the agent sleeps without a second read after the announcement
+  bool no_second_look_client = false;  // the client sleeps without a second read
+  bool bell_before_publish = false;    // the client reads the announcement before publishing
+  bool wakes_active_only = false;      // the agent wakes only clients of polled channels
 };
 
 enum class ClientWaits { kInFutex, kInPoll };
 
-// What a channel shares, and each side's private part.
+// The shared part of a channel, and the private part of each side.
 struct DoorbellChannel {
   DoorbellChannel(Machine& machine, const std::string& text) {
     header = shared<shm::ChannelHeader>();
@@ -42,7 +41,7 @@ struct DoorbellChannel {
     client_completions = shm::RingConsumer(completions, 1);
     agent_requests = shm::RingConsumer(requests, 1);
     agent_completions = shm::RingProducer(completions, 1);
-    // Session::open_channel: closed eyes.
+    // Session::open_channel: the agent starts asleep.
     shm::announce_agent_sleep(*header);
   }
   std::uint64_t* agent_event() const { return events; }
@@ -52,11 +51,11 @@ struct DoorbellChannel {
   shm::RingSlot* requests;
   shm::RingSlot* completions;
   std::uint64_t* events;
-  // The client's.
+  // Private to the client.
   shm::RingProducer client_requests;
   shm::RingConsumer client_completions;
   std::uint64_t answered = 0;
-  // The agent's.
+  // Private to the agent.
   shm::RingConsumer agent_requests;
   shm::RingProducer agent_completions;
   bool active = false;
@@ -82,7 +81,7 @@ class DoorbellClient {
       signal_event(agent_event_, {"", "signal_eventfd", 0});
     }
   }
-  // Channel::wait after its spin, and CompletionQueue's pump and the user's poll.
+  // Channel::wait after the spin; CompletionQueue's pump and the user's poll.
   void wait(std::uint64_t number, ClientWaits how) {
     for (;;) {
       reap();
@@ -120,7 +119,7 @@ class DoorbellAgent {
                 const DoorbellFaults& faults)
       : channels_(std::move(channels)), event_(event), faults_(faults) {}
 
-  // A request waits for room in the pool: its answer comes when the agent has slept once more.
+  // A request waits for room in the pool: the agent answers after one more sleep.
   void answer_late() { answers_late_ = true; }
   void activate(DoorbellChannel& channel) {
     if (channel.active) return;
@@ -128,7 +127,7 @@ class DoorbellAgent {
     shm::announce_agent_awake(*channel.header);
   }
 
-  // Agent::run, until it has answered so many requests.
+  // Agent::run, until the agent has answered `count` requests.
   void run(std::uint64_t total, bool demote_first) {
     while (served_ < total) {
       const bool worked = serve_rings();
@@ -137,7 +136,7 @@ class DoorbellAgent {
       demote_first = false;
       if (worked || !prepare_sleep()) continue;
       if (late_ != nullptr) {
-        // epoll_wait returned by its timeout: Server::retry_waiting.
+        // epoll_wait returned at its timeout: Server::retry_waiting.
         complete(*late_);
         late_ = nullptr;
         publish_wakes();

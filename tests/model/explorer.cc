@@ -12,7 +12,7 @@ namespace {
 using Mask = std::uint64_t;
 constexpr Mask bit(unsigned process) { return Mask{1} << process; }
 
-// A state on the path: before its choice was taken.
+// A state on the path, before the choice.
 struct Frame {
   Mask enabled = 0;
   Mask backtrack = 0;
@@ -26,8 +26,8 @@ struct Event {
   unsigned process;
   unsigned thread;
   bool of_thread;
-  std::uint16_t number;  // of this process' steps
-  std::uint64_t entry;   // kFlush: which of the thread's stores
+  std::uint16_t number;  // number among this process' steps
+  std::uint64_t entry;   // kFlush: the number of the thread's store
   Op op;
   Clock clock;
 };
@@ -47,15 +47,15 @@ struct Actor {
   bool is_thread;
 };
 
-// REQUIRES: different processes.
+// REQUIRES: the steps belong to different processes.
 bool dependent(const Actor& p, const Op& a, const Actor& q, const Op& b) {
   if (a.kind == Kind::kHeavy) return b.kind == Kind::kStore && q.is_thread && q.thread == a.target;
   if (b.kind == Kind::kHeavy) return dependent(q, b, p, a);
   if (a.kind == Kind::kKill) return q.is_thread && q.thread == a.target;
   if (b.kind == Kind::kKill) return dependent(q, b, p, a);
-  // A store is the thread's own affair until it is flushed.
+  // A store is private to the thread until the flush.
   if (a.kind == Kind::kStore || b.kind == Kind::kStore || (!a.writes && !b.writes)) return false;
-  // A thread sees its own stores alike before and after they are flushed.
+  // A thread sees its own stores before and after the flush.
   if (p.thread == q.thread && (a.kind == Kind::kLoad || b.kind == Kind::kLoad)) return false;
   return overlap(a, b);
 }
@@ -102,7 +102,7 @@ class Explorer {
     for (Clock& clock : clocks_) clock = Clock{};
     heavy_events_.clear();
     kill_events_.clear();
-    // What leads to the newest choice has been looked at before.
+    // The steps before the newest choice have been analysed before.
     const std::size_t first_new = frames_.empty() ? 0 : frames_.size() - 1;
     Mask sleep = 0;
     for (;;) {
@@ -132,7 +132,7 @@ class Explorer {
     end(machine);
   }
 
-  // Judges a whole execution.
+  // Checks a whole execution.
   void end(Machine& machine) {
     if (machine.violation().empty()) {
       find_races_of_waiting();
@@ -153,7 +153,7 @@ class Explorer {
     return false;
   }
 
-  // Takes the frame's choice; returns what sleeps after it.
+  // Takes the frame's choice; returns the sleep set after the step.
   Mask step(const Frame& frame) {
     const unsigned p = frame.choice;
     const Op op = machine_->next(p);
@@ -174,7 +174,7 @@ class Explorer {
     return sleep;
   }
 
-  // What is known to come before the next step of a process, whatever the schedule.
+  // The steps that happen before the next step of a process in every schedule.
   Clock next_clock(unsigned p) const {
     Clock clock = clocks_[p];
     const Op& op = machine_->next(p);
@@ -182,8 +182,7 @@ class Explorer {
     switch (op.kind) {
       case Kind::kFlush:
         clock.join(machine_->flush_clock(p));
-        // A release waits for what was stored before it; what was stored after may have overtaken
-        // it.
+        // A release waits for earlier stores; later stores may overtake the release.
         if (machine_->flush_is_ordered(p)) {
           for (const std::uint32_t index : flush_events_[thread]) {
             if (events_[index].entry < machine_->flush_number(p)) clock.join(events_[index].clock);
@@ -206,7 +205,7 @@ class Explorer {
       case Kind::kSignal:
       case Kind::kWaitEvent:
       case Kind::kPunch:
-        clock.join(flushes_of_[thread]);  // they wait for an empty buffer
+        clock.join(flushes_of_[thread]);  // these wait for an empty buffer
         break;
       default:
         break;
@@ -214,7 +213,7 @@ class Explorer {
     return clock;
   }
 
-  // Calls use(index) for earlier events that the op may depend on.
+  // Calls use(index) for earlier events on which the operation may depend.
   template <typename Use>
   void for_earlier(const Op& op, bool of_thread, Use use) const {
     const auto all = [&](const std::vector<std::uint32_t>& list) {
@@ -270,21 +269,21 @@ class Explorer {
     events_.push_back(std::move(event));
   }
 
-  // What cannot go on, or was killed, may yet race with what came before.
+  // A blocked or killed process may still race with earlier steps.
   void find_races_of_waiting() {
     for (unsigned p = 0; p < machine_->process_count(); ++p) {
       if (!machine_->enabled(p)) find_races(p);
     }
   }
 
-  // Finds earlier steps that p's next one could have come before, and branches there.
+  // Finds earlier steps that p's next step could precede, and branches there.
   void find_races(unsigned p) {
     const Op& op = machine_->next(p);
     if (op.kind == Kind::kNone) return;
     const Actor self = actor(p);
     const Clock known = next_clock(p);
     racing_.clear();
-    Clock clock = known;  // as it would be after the step
+    Clock clock = known;  // the clock after the step
     for_earlier(op, self.is_thread, [&](std::uint32_t index) {
       const Event& event = events_[index];
       if (!depends(event, self, op)) return;
@@ -300,8 +299,8 @@ class Explorer {
     }
   }
 
-  // Before the event: some process that can begin what happens without the event, up to p's next
-  // step.
+  // Before the event: a process that can start the steps up to p's next step that do not depend on
+  // the event.
   void branch_at(std::size_t index, unsigned p, const Clock& clock) {
     Frame& frame = frames_[index];
     const Event& event = events_[index];
@@ -328,7 +327,7 @@ class Explorer {
     }
   }
 
-  // Goes back to the deepest state with something left to try. False: there is none.
+  // Returns to the deepest state with an untried choice. False: no such state.
   bool branch() {
     while (!frames_.empty()) {
       Frame& frame = frames_.back();
@@ -350,7 +349,7 @@ class Explorer {
   std::vector<Frame> frames_;
   std::vector<Event> events_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> last_at_;
-  std::vector<std::uint32_t> racing_, without_;  // of find_races() and branch_at()
+  std::vector<std::uint32_t> racing_, without_;  // scratch of find_races() and branch_at()
   std::vector<std::uint32_t> wide_, heavy_events_, kill_events_;
   std::vector<std::uint32_t> stores_of_[Machine::kMaxThreads];
   std::vector<std::uint32_t> flush_events_[Machine::kMaxThreads];

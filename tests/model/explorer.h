@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: tries every interleaving of a scenario that can make a difference, by running it
-// again
-//   and again: dynamic partial-order reduction (Flanagan and Godefroid, POPL 2005) with sleep sets.
-//   Two steps of different processes depend on each other when they touch the same word and one of
-//   them writes it, when a heavy fence meets a store on its way into a buffer, and when a killer
-//   meets a step of its victim. After each step the explorer looks for the last earlier step that
-//   the next ones depend on and that could have come after them; there it branches.
-// Threads: one. Owns: the path. Trusts: a scenario does the same when it is given the same choices.
+// Tries every relevant interleaving of a scenario by running the scenario again and again: dynamic
+//   partial-order reduction (Flanagan and Godefroid, POPL 2005) with sleep sets. Two steps of
+//   different processes depend on each other if both touch the same word and one writes, if a heavy
+//   fence meets a store that enters a buffer, or if a killer meets a step of its victim. After each
+//   step the explorer finds the last earlier step on which the next steps depend and which could
+//   come later, and branches there.
+// Threads: one. Owns: the path. Trusts: a scenario is deterministic for the same choices.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +21,17 @@ namespace mc::model {
 struct Options {
   Memory memory = Memory::kTotalStoreOrder;
   std::vector<Mutation> mutations;
-  // Without: really every interleaving, to check the checker with.
+  // false: every interleaving without reduction, to test the explorer itself.
   bool reduce = true;
-  // Reached: the answer is "not known", which no test takes for a proof.
+  // At the limit the result is "unknown", which no test accepts as a proof.
   std::uint64_t max_executions = 3000000;
 };
 
 struct Verdict {
-  bool complete = false;  // every interleaving was tried, or a violation was found
-  std::string violation;  // what was broken, and the interleaving as a table
+  bool complete = false;  // all interleavings tried, or a violation found
+  std::string violation;  // the broken promise, and the interleaving as a table
   std::uint64_t executions = 0;
-  std::uint64_t redundant = 0;  // given up, being like one before
+  std::uint64_t redundant = 0;  // executions dropped as equal to an earlier one
   std::uint64_t steps = 0;
   double seconds = 0;
 };

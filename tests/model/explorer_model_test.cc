@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checker checked: known outcomes of small programs, and random programs, for which the reduced
-// search must find exactly the outcomes that the full one finds.
+// Tests of the explorer: known outcomes of small programs, and random programs for which the
+// reduced search must find exactly the outcomes of the full search.
 #include <array>
 #include <random>
 #include <set>
@@ -19,11 +19,11 @@ struct Instruction {
 };
 struct Program {
   std::vector<std::vector<Instruction>> threads;
-  bool dies = false;  // the first thread may
+  bool dies = false;  // the first thread may die
 };
 using Outcome = std::vector<std::uint64_t>;
 
-// What the threads read and what the memory holds in the end, for every execution.
+// The values read and the final memory, for every execution.
 std::set<Outcome> outcomes(const Program& program, Memory memory, bool reduce,
                            Verdict* verdict = nullptr) {
   std::set<Outcome> found;
@@ -172,10 +172,10 @@ TEST(ExplorerModel, TheReducedSearchFindsWhatTheFullOneFinds) {
   for (int i = 0; i < programs; ++i) {
     Program program = random_program(random);
     const Memory memory = i % 2 == 0 ? Memory::kTotalStoreOrder : Memory::kPartialStoreOrder;
-    // A wait that never ends is an outcome here like another.
+    // A wait without end is an outcome like any other here.
     Verdict all, some;
     const auto expected = outcomes(program, memory, false, &all);
-    if (!all.complete) continue;  // too large for a quick look
+    if (!all.complete) continue;  // too large for a quick test
     const auto found = outcomes(program, memory, true, &some);
     EXPECT_EQ(all.violation.empty(), some.violation.empty()) << "program " << i;
     if (all.violation.empty()) {

@@ -31,7 +31,7 @@ void Fiber::resume() {
   context.uc_stack.ss_sp = stack_.get();
   context.uc_stack.ss_size = kStackBytes;
   context.uc_link = nullptr;
-  // makecontext passes ints only.
+  // makecontext passes only ints.
   const auto self = reinterpret_cast<std::uintptr_t>(this);
   ::makecontext(&context, reinterpret_cast<void (*)()>(&Fiber::enter), 2,
                 static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a stack of its own for a simulated thread. The first entry goes by makecontext, every
-//   later switch by _setjmp and _longjmp, which cost no system call.
-// Threads: one real one; owner and fiber take turns.
+// A private stack for a simulated thread. The first entry uses makecontext; later switches use
+//   _setjmp and _longjmp, which need no system call.
+// Threads: one real thread; owner and fiber alternate.
 #pragma once
 
 #include <csetjmp>
@@ -18,11 +18,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // REQUIRES: not started, or finished.
+  // REQUIRES: the fiber is new or finished.
   void start(std::function<void()> body);
-  // Runs the body until it calls pause() or ends.
+  // Runs the body until the body calls pause() or ends.
   void resume();
-  // From within the body.
+  // REQUIRES: called from the body.
   void pause();
   bool finished() const { return finished_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Leads what the product's code does to the machine that runs, and to plain memory when none does.
+// Sends memory accesses of the product's code to the running machine, or to plain memory without
+// one.
 #include "tests/model/hooks.h"
 
 #include <linux/futex.h>
@@ -19,7 +20,7 @@ Machine* machine() {
   return running != nullptr && running->in_thread() ? running : nullptr;
 }
 
-// A step for each word of eight bytes that a range touches.
+// One step for each 8-byte word of a range.
 template <typename Use>
 void for_words(const void* range, std::size_t bytes, Use use) {
   const auto* at = static_cast<const std::byte*>(range);
@@ -125,7 +126,7 @@ void* model_memcpy(void* to, const void* from, std::size_t bytes) {
 int model_memcmp(const void* a, const void* b, std::size_t bytes) {
   using namespace mc::model;
   if (machine() == nullptr || (!in_arena(a) && !in_arena(b))) return std::memcmp(a, b, bytes);
-  // Compared with bytes of the caller's own, as every lookup of a key does.
+  // Compares with the caller's private bytes, like every lookup of a key.
   const void* shared = in_arena(a) ? a : b;
   const auto* own = static_cast<const std::byte*>(in_arena(a) ? b : a);
   int difference = 0;

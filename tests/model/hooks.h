@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the product's code calls instead of the processor when it runs in the model:
-// every
-//   access to memory that two processes see becomes a step of the simulated machine (machine.h).
-//   Outside of a run (preparing and judging a scenario) an access is just done.
-// Threads: one real one; the simulated ones are fibers of it.
+// The functions that the product's code calls in the model in place of the processor: every access
+//   to memory that two processes share becomes a step of the simulated machine (machine.h). Outside
+//   a run (while a scenario is prepared or checked) an access happens at once.
+// Threads: one real thread; the simulated threads are fibers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace mc::model {
 
-// Where in the product's code a step comes from: for counterexamples and to aim mutations.
+// The place of a step in the product's code, for counterexamples and mutations.
 struct Site {
   const char* file;
   const char* function;
@@ -27,14 +26,14 @@ enum class Rmw : std::uint8_t { kExchange, kOr, kCompareExchange };
 
 std::uint64_t load(const void* word, unsigned bytes, Order order, const Site& site);
 void store(void* word, unsigned bytes, std::uint64_t value, Order order, const Site& site);
-// Returns the value before.
+// Returns the previous value.
 std::uint64_t rmw(void* word, unsigned bytes, Rmw how, std::uint64_t operand,
                   std::uint64_t expected, const Site& site);
 void full_fence(const Site& site);
 void heavy_fence(const Site& site);
-// Zeros a range at once, as the system does when it takes pages away.
+// Zeroes a range at once, like the system when it takes pages away.
 void punch(void* range, std::uint64_t bytes, const Site& site);
-// An eventfd, named by a word of modelled memory that counts its signals.
+// An eventfd, identified by a word of modelled memory that counts the signals.
 void signal_event(std::uint64_t* event, const Site& site);
 void wait_event(std::uint64_t* event, const Site& site);
 

@@ -10,7 +10,7 @@ namespace {
 
 Machine* running_machine = nullptr;
 
-// Unwinds a thread's stack when its execution is given up.
+// Unwinds a thread's stack when the execution ends early.
 struct Abandoned {};
 
 std::vector<std::unique_ptr<Fiber>>& spare_fibers() {
@@ -282,7 +282,7 @@ std::uint64_t Machine::read(const Thread& thread, const void* address, unsigned 
 
 std::uint64_t Machine::load(const void* word, unsigned bytes, Order order, const Site& site) {
   if (abandoning_) return 0;
-  // The head of the reader's loop: around again only makes sense when something has changed.
+  // The head of the reader's loop: a retry makes sense only after a change.
   if (order == Order::kOrdered && !me().reads.empty() && std::strcmp(site.function, "find") == 0) {
     retry(site);
   }
@@ -425,7 +425,7 @@ void Machine::futex_wake(std::uint32_t* word, const Site& site) {
   }
 }
 
-// ---- Looking again ------------------------------------------------------------------------------
+// ---- Retry --------------------------------------------------------------------------------------
 
 bool Machine::reads_changed(const Thread& thread) const {
   return std::any_of(thread.reads.begin(), thread.reads.end(), [&](const Read& past) {

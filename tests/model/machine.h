@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the simulated machine: threads, a store buffer for each, and the memory they share.
-// It
+// The simulated machine: threads, a store buffer for each thread, and shared memory. The machine
 //   executes one step at a time, of the process that the explorer chooses. A process is
-//     a thread         its next operation, at which it waits until chosen
-//     a flusher        moves an entry of a thread's store buffer to memory. Total store order: one
-//     per
-//                      thread, oldest entry first. Partial: one per thread and word, and only an
-//                      ordered store (release) waits for everything older
-//     a barrier        what membarrier() runs on another thread's processor: waits for a moment at
-//                      which that thread's buffer is empty
-//     a killer         stops a thread for ever; what it had stored still reaches the memory
+//     a thread      its next operation, at which the thread waits
+//     a flusher     moves an entry of a thread's store buffer to memory. Total store order: one per
+//                   thread, oldest entry first. Partial store order: one per thread and word; only
+//                   an ordered store (release) waits for all older entries
+//     a barrier     membarrier() on another thread's processor: waits until that thread's
+//                   buffer is empty
+//     a killer      stops a thread for ever; earlier stores of the thread still reach the memory
 //   Fences, locked operations and system calls wait until the thread's own buffer is empty.
-// Threads: one real one. Owns: the fibers. Trusts: scenarios keep shared words in the arena.
+// Threads: one real thread. Owns: the fibers. Trusts: scenarios keep shared words in the arena.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +36,9 @@ enum class Kind : std::uint8_t {
   kFlush,  // from the buffer to memory
   kRmw,
   kFence,
-  kHeavy,  // heavy_fence() has reached one other thread
+  kHeavy,  // heavy_fence() has reached another thread
   kHeavyEnd,
-  kAwait,  // the thread looks again, since something it read has changed
+  kAwait,  // the thread reads again, because a word that it read has changed
   kFutexWait,
   kFutexSleep,
   kFutexWake,
@@ -51,7 +49,7 @@ enum class Kind : std::uint8_t {
 };
 const char* kind_name(Kind kind);
 
-// Words are known by the eight bytes they lie in.
+// A word is identified by its 8 bytes (a granule).
 inline std::uint64_t granule_of(const void* at) {
   return static_cast<std::uint64_t>(static_cast<const std::byte*>(at) - arena_base()) >> 3;
 }
@@ -61,7 +59,7 @@ struct Op {
   bool writes = false;
   std::uint8_t target = 0;             // kHeavy, kKill: a thread
   std::uint64_t first = 0, end = 0;    // granules touched
-  std::vector<std::uint64_t> awaited;  // kAwait: granules looked at
+  std::vector<std::uint64_t> awaited;  // kAwait: granules read
   bool touches(std::uint64_t granule) const;
 };
 
@@ -75,13 +73,13 @@ struct Step {
 };
 
 enum class Action : std::uint8_t {
-  kSkip,   // a fence or store that is not there
-  kStale,  // a load that gives what the same thread last read there: a check left out
-  kZero,   // a load that always gives 0
-  kRelax,  // an ordered store made relaxed
-  kLate,   // a store that changes places with the thread's next one
+  kSkip,   // omits a fence or store
+  kStale,  // a load returns the value that the thread last read there: a missing check
+  kZero,   // a load always returns 0
+  kRelax,  // an ordered store becomes relaxed
+  kLate,   // a store changes places with the thread's next store
 };
-// A deliberate fault at the operations of this kind in the product's function of this name.
+// A deliberate fault at the operations of this kind in the named function of the product.
 struct Mutation {
   const char* function;
   Kind kind;
@@ -98,19 +96,19 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // ---- A scenario's part, before the run
+  // ---- For scenarios, before the run
   void thread(std::string name, std::function<void()> body);
-  // Lets the explorer stop this thread for ever at any step.
+  // Allows the explorer to stop this thread for ever at any step.
   void may_die(unsigned thread) { killers_ |= 1u << thread; }
-  // Judges the end of an execution.
+  // Checks the end of an execution.
   void at_end(std::function<void()> judge) { judge_ = std::move(judge); }
   // Names words in counterexamples.
   void name(const void* at, std::uint64_t bytes, std::string text);
   bool died(unsigned thread) const { return threads_[thread].dead; }
 
-  // ---- The explorer's part
+  // ---- For the explorer
   void begin(Memory memory, const std::vector<Mutation>* mutations);
-  void launch();  // every thread runs to its first operation
+  void launch();  // runs every thread to its first operation
   unsigned process_count() const { return static_cast<unsigned>(processes_.size()); }
   bool enabled(unsigned process) const;
   const Op& next(unsigned process) const { return processes_[process].next; }
@@ -118,26 +116,26 @@ class Machine {
   unsigned thread_of(unsigned process) const { return processes_[process].thread; }
   std::size_t thread_count() const { return threads_.size(); }
   void step(unsigned process);
-  // Ends the execution; unwinds what is unfinished.
+  // Ends the execution; unwinds unfinished threads.
   void finish();
-  // Threads that neither ended nor died.
+  // Number of threads that have neither ended nor died.
   bool anyone_waits() const;
   void judge();
   const std::string& violation() const { return violation_; }
   void set_violation(std::string text);
   std::string table() const;
 
-  // For the happens-before of the explorer: of the buffer's entry that the flusher would take next.
+  // For the explorer's happens-before: about the buffer's entry that the flusher takes next.
   const Clock& flush_clock(unsigned process) const;
   bool flush_is_ordered(unsigned process) const;
-  std::uint64_t flush_number(unsigned process) const;  // counts the thread's stores
+  std::uint64_t flush_number(unsigned process) const;  // number among the thread's stores
   void set_newest_entry_clock(unsigned thread, const Clock& clock);
-  // Who runs the heavy fence.
+  // The thread that runs the heavy fence.
   unsigned fencing() const { return fencing_; }
-  // Who woke a futex sleeper.
+  // The thread that woke a futex sleeper.
   unsigned woken_by(unsigned thread) const { return threads_[thread].woken_by; }
 
-  // ---- The threads' part (through hooks.h)
+  // ---- For threads (through hooks.h)
   static Machine* running();
   std::uint64_t load(const void* word, unsigned bytes, Order order, const Site& site);
   void store(void* word, unsigned bytes, std::uint64_t value, Order order, const Site& site);
@@ -150,8 +148,7 @@ class Machine {
   void wait_event(std::uint64_t* event, const Site& site);
   void futex_wait(std::uint32_t* word, std::uint32_t value, const Site& site);
   void futex_wake(std::uint32_t* word, const Site& site);
-  // Waits until something this thread has read since its last forget_reads() or retry() has
-  // changed.
+  // Waits until a word changes that this thread has read since the last forget_reads() or retry().
   void retry(const Site& site);
   void forget_reads();
   bool in_thread() const { return current_ != nullptr; }
@@ -187,11 +184,11 @@ class Machine {
   struct Process {
     Role role;
     unsigned thread;
-    std::uint64_t granule;  // a flusher's, in partial store order
+    std::uint64_t granule;  // granule of a flusher, in partial store order
     Op next;
   };
 
-  Thread& post(Op op);  // waits until chosen
+  Thread& post(Op op);  // waits until the explorer chooses the thread
   Thread& me() { return *current_; }
   unsigned my_number() const { return static_cast<unsigned>(current_ - threads_.data()); }
   void run(Thread& thread);
@@ -231,7 +228,7 @@ class Machine {
 
 // ---- For the bodies of simulated threads
 
-// Records a violation of what the scenario promises and ends the execution.
+// Records a violation of the scenario's promise and ends the execution.
 void expect(bool holds, const char* promise);
 // REQUIRES: in a simulated thread. See Machine::retry().
 void retry(MC_MODEL_SITE);

@@ -7,8 +7,8 @@ namespace {
 
 struct OwnerLockWorld {
   client::OwnerLock lock;
-  shm::Word64 inside;   // how many are
-  shm::Word64 guarded;  // written by whoever is inside
+  shm::Word64 inside;   // number of threads inside
+  shm::Word64 guarded;  // written by the thread inside
 };
 
 void use(OwnerLockWorld& world) {
@@ -18,7 +18,7 @@ void use(OwnerLockWorld& world) {
   world.inside.store_relaxed(0);
 }
 
-// As Channel's ReservationCacheLock and ReservationCacheVisit do it.
+// Mirrors Channel's ReservationCacheLock and ReservationCacheVisit.
 Build owner_and_visitor(int uses, int visits) {
   return [=](Machine& machine) {
     auto* world = shared<OwnerLockWorld>();

@@ -14,7 +14,7 @@ shm::RecordWords record(std::uint64_t number) {
 }
 
 struct RingWorld {
-  // Starts with records already through the ring, so that positions wrap in a run.
+  // Starts after earlier records, so that positions wrap during a run.
   RingWorld(Machine& machine, std::uint64_t position, std::uint32_t old_epoch = 0) {
     slots = shared<shm::RingSlot>(shm::kRingSlots);
     machine.name(slots, sizeof(shm::RingSlot) * shm::kRingSlots, "slot");

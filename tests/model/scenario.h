@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how a test states that a scenario holds in every interleaving, or that a deliberate
-// fault
-//   is found out.
+// Assertions that a scenario holds in every interleaving, or that the checker finds a deliberate
+// fault.
 // Threads: one.
 #pragma once
 

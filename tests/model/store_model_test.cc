@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The agent's ObjectStore against readers in place: pins, limbo, reuse of extents, entries and key
-// records, replacement, eviction for room, moving. The ObjectStore, its index, tables, key heap and
-// policy are the product's; only the allocator of extents is simpler.
+// records, replacement, eviction, moves. The ObjectStore, the index, the tables, the key heap and
+// the policy are the product's; only the extent allocator is simpler.
 #include <string>
 
 #include "agent/pool/object_store.h"
@@ -15,10 +15,10 @@ namespace mc::model {
 namespace {
 
 constexpr std::uint64_t kSession = 5;
-constexpr std::uint64_t kObjectBytes = 16;  // two words, so that an object could be torn
+constexpr std::uint64_t kObjectBytes = 16;  // two words, so that a torn object is possible
 constexpr unsigned kReaders = 2;
 
-// The words of an object: put number and key.
+// The words of an object: number of the put, and key.
 std::uint64_t content(char key, std::uint64_t put) {
   return (put << 8) | static_cast<unsigned char>(key);
 }
@@ -62,7 +62,7 @@ struct StoreWorld {
     }
   }
 
-  // Reserve, write, commit. False: no room.
+  // Reserves, writes and commits. False: no room.
   bool put(char key, bool upsert = false, bool evict = false) {
     std::uint32_t entry = 0;
     if (store->reserve(kSession, kObjectBytes, evict, entry) != agent::ObjectStore::Reserve::kOk) {
@@ -81,7 +81,7 @@ struct StoreWorld {
     return store->publish(kSession, order) == agent::ObjectStore::Put::kStored;
   }
 
-  // As read_object: find, pin, copy, release. The put that was read, 0 for a miss.
+  // Like read_object: finds, pins, copies, releases. Returns the number of the put; 0 for a miss.
   std::uint64_t get(unsigned number, char key) {
     shm::FoundObject found;
     forget_reads();
@@ -107,7 +107,7 @@ struct StoreWorld {
 using Act = std::function<void(StoreWorld&)>;
 using ReaderAct = std::function<void(StoreWorld&, unsigned)>;
 
-// keys: what is stored at first.
+// keys: the initial objects.
 Build store(std::uint64_t extents, std::string keys, Act agent, std::vector<ReaderAct> readers,
             bool readers_die = false) {
   return [=](Machine& machine) {
@@ -130,7 +130,7 @@ ReaderAct always_gets(char key) {
   };
 }
 
-// The only extent goes from one object to the next, and so do entry and key record.
+// One object after the other uses the only extent, entry and key record.
 void remove_and_reuse(StoreWorld& world) {
   world.store->remove("a");
   world.put('b');
@@ -158,7 +158,7 @@ TEST(StoreModel, AnExtentThatIsReusedTwiceIsNeverMistaken) {
 }
 
 TEST(StoreModel, TwoReadersOfOneObjectAreBothWaitedFor) {
-  // Half a minute: what each of two readers sees is tried with all that the other one may see.
+  // Takes half a minute: the explorer combines all views of two readers.
   if (long_form()) {
     expect_holds(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a'), gets('a')}));
   }
@@ -231,7 +231,7 @@ TEST(StoreMutant, AnEndThatDoesNotChangeTheVersionIsFound) {
 }
 
 TEST(StoreMutant, AnObjectPublishedBeforeItsFieldsIsFound) {
-  // The reader comes by a slot that named the entry's last object, of the same key.
+  // The reader uses a slot that named the entry's previous object, of the same key.
   expect_found(Memory::kPartialStoreOrder,
                store(1, "a",
                      [](StoreWorld& world) {
@@ -245,7 +245,7 @@ TEST(StoreMutant, AnObjectPublishedBeforeItsFieldsIsFound) {
 TEST(StoreMutant, AMissInAnEntryThatWasReusedIsFound) {
   expect_found(Memory::kTotalStoreOrder,
                store(2, "a", replace_and_reuse, {[](StoreWorld& world, unsigned) {
-                       // The reader as it would be if an entry of another key were simply no match.
+                       // A reader that treats an entry of another key as a mismatch.
                        const std::uint64_t hash = hash_key("a", 1, world.reader.hash_seed());
                        const auto& header = world.reader.header();
                        const auto& table = header.tables[header.generation.load_relaxed() & 1];

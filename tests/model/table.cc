@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A counterexample as a table: a line per step, a column per thread; what a thread's store buffer
-// gives to memory, and when, stands in the thread's column after ">".
+// Prints a counterexample as a table: a line per step, a column per thread. The moment at which a
+// store leaves the thread's buffer stands in the thread's column after ">".
 #include <cstdio>
 #include <cstring>
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kTableBytes = 4096;
 constexpr std::uint32_t kEntries = 32;
 
-// Key number n has home bucket 0 in every table; its tag is its own.
+// Key number n has home bucket 0 in every table and a unique tag.
 std::uint64_t hash_of(std::uint64_t n) { return ((n + 1) << 48) | 1; }
 
 struct TableWorld {
@@ -35,7 +35,7 @@ struct TableWorld {
     entries = reinterpret_cast<shm::Entry*>(base + header->entries_offset);
     table = std::make_unique<agent::BucketTable>(base, &file);
     static_cast<void>(table->reset(0));
-    header->table_max_bytes = kTableBytes;  // from here on it may grow
+    header->table_max_bytes = kTableBytes;  // the table may grow from here on
     reader = *shm::IndexReader::open(base, bytes);
     machine.name(&header->generation, 8, "generation");
     machine.name(header->tables, sizeof header->tables, "descriptor");
@@ -44,7 +44,8 @@ struct TableWorld {
     machine.name(entries, kEntries * sizeof(shm::Entry), "entry");
   }
 
-  // As ObjectStore::publish_new: the entry, live, with the key's number as its checksum's upper half.
+  // Like ObjectStore::publish_new: a live entry; the upper half of the checksum is the key's
+  // number.
   void make_entry(std::uint32_t id, std::uint64_t key, std::uint64_t put) {
     char text[8];
     std::snprintf(text, sizeof text, "key%03u", static_cast<unsigned>(key));
@@ -71,7 +72,7 @@ struct TableWorld {
     table->erase(hash_of(key), id);
     leave(id);
   }
-  // The put that was found, 0 for a miss.
+  // The number of the put found; 0 for a miss.
   std::uint64_t get(std::uint64_t key) {
     char text[8];
     std::snprintf(text, sizeof text, "key%03u", static_cast<unsigned>(key));
@@ -119,14 +120,14 @@ TEST(TableModel, AKeyInAnOverflowBucketIsNeverMissedWhileOthersComeAndGo) {
   expect_holds(table(4, 8, churn_overflow, {finds(6)}));
   expect_holds(table(4, 8,
                      [](TableWorld& world) {
-                       world.remove(3, 3);  // of the home bucket
+                       world.remove(3, 3);  // in the home bucket
                        world.put(9, 9);
                      },
                      {finds(6)}));
   expect_holds(Memory::kTotalStoreOrder, table(4, 8, churn_overflow, {finds(6), finds(2)}));
 }
 
-// As ObjectStore does it: a heavy fence lies between the end of an object and the reuse of its entry.
+// Like ObjectStore: a heavy fence separates the end of an object from the reuse of the entry.
 void reuse_entry(TableWorld& world) {
   world.remove(1, 1);
   shm::heavy_fence();
@@ -155,7 +156,7 @@ TEST(TableModel, AReplacedKeyIsFoundOldOrNewAndNeverOldAfterNew) {
                      }}));
 }
 
-// One bucket with four keys is full by the table's rule: prepare_insert() starts a larger one.
+// A bucket with four keys is full by the table's rule: prepare_insert() starts a larger table.
 void grow_once(TableWorld& world) {
   while (world.header->generation.load_relaxed() < 2) world.table->prepare_insert();
 }
@@ -181,7 +182,7 @@ TEST(TableModel, AReaderThatSleepsThroughTwoGrowthsStillFindsItsKey) {
     while (world.header->generation.load_relaxed() < 2) world.table->prepare_insert();
     while (world.header->generation.load_relaxed() < 3) world.table->prepare_insert();
   };
-  // Counted as full for a second growth too: twelve keys in the middle table.
+  // Also full for a second growth: twelve keys in the middle table.
   expect_holds(Memory::kTotalStoreOrder, [&](Machine& machine) {
     auto world = std::make_shared<TableWorld>(machine, 1);
     for (std::uint32_t id = 0; id < 4; ++id) world->put(id, id);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: shm/atomic.h as the model checker sees it: the same interface, each operation a step
-// of
-//   the simulated machine. It also redirects the plain accesses of shared bytes and the system
-//   calls of the product's .cc files, so that they run here unchanged.
+// shm/atomic.h for the model checker: the same interface, with each operation a step of the
+//   simulated machine. The header also redirects plain accesses of shared bytes and system calls,
+//   so that the product's .cc files run unchanged.
 // Threads: those of tests/model/machine.h.
 #pragma once
 
@@ -15,7 +14,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <semaphore>  // its own system calls are to stay
+#include <semaphore>  // must keep its own system calls
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -34,8 +33,8 @@ using ::model_memcpy;
 
 namespace mc::shm {
 
-// In a namespace of its own: an object compiled with the product's header cannot link with this
-// one.
+// In a separate namespace: an object compiled with the product's header cannot link with this
+// header.
 inline namespace model_checked {
 
 template <typename T>
@@ -77,9 +76,9 @@ using Word16 = Word<std::uint16_t>;
 using Word32 = Word<std::uint32_t>;
 using Word64 = Word<std::uint64_t>;
 
-// Loads of one thread happen in order here, so this says nothing.
+// Does nothing: the model executes loads of a thread in order.
 inline void acquire_fence() {}
-// Word by word: others' steps come between them.
+// Word by word: steps of other threads may come between two words.
 template <std::size_t kCount>
 inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t value) {
   unsigned matches = 0;
@@ -89,7 +88,7 @@ inline unsigned same_upper_quarter(const Word64 (&words)[kCount], std::uint64_t 
   return matches;
 }
 inline void full_fence(MC_MODEL_SITE) { model::full_fence(site); }
-// Stops the compiler, and the model has none.
+// A compiler barrier; the model has no compiler reordering.
 inline void light_fence() {}
 inline void heavy_fence(MC_MODEL_SITE) { model::heavy_fence(site); }
 inline bool register_for_heavy_fences() { return true; }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: agent/pool/extent_pool.h for the model: an allocator that always gives the extent
-// that
-//   came back last, so that reuse is as quick as can be. What the product's allocator does is
-//   private to the agent and no part of any protocol.
+// agent/pool/extent_pool.h for the model: an allocator that returns the most recently freed extent,
+//   so that reuse is as quick as possible. The product's allocator is private to the agent and part
+//   of no protocol.
 // Threads: the simulated agent.
 #pragma once
 
@@ -58,7 +57,7 @@ class ExtentPool {
   }
   void free(const PoolExtent& extent) { free_.push_back(extent.offset_bytes); }
   void trim(PoolExtents&, std::uint64_t) {}
-  // Every extent here is as large as any object: no place has to be cleared for one.
+  // Every extent fits every object, so no clearing is needed.
   using Side = ExtentAllocator::Side;
   using Neighbour = ExtentAllocator::Neighbour;
   void set_owner(const PoolExtent&, std::uint32_t) {}

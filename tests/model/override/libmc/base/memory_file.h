@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: libmc/base/memory_file.h for the model: a "file" is a piece of the modelled memory,
-// its
-//   mapping the same bytes; taking pages away is one step that every thread sees at once.
+// libmc/base/memory_file.h for the model: a file is a part of the modelled memory, and a mapping is
+//   the same bytes. punch() is one step that every thread sees at once.
 // Threads: those of tests/model/machine.h.
 #pragma once
 
-// The product's header for everything but the two classes.
+// The product's header for all declarations except the two classes.
 #define MemoryFile ProductMemoryFile
 #define Mapping ProductMapping
 #include_next "libmc/base/memory_file.h"
@@ -29,7 +28,7 @@ class MemoryFile {
     newest() = file;
     return file;
   }
-  // Descriptors carry nothing here: a mapping is of the file made last.
+  // Descriptors have no meaning here: a mapping belongs to the newest file.
   static MemoryFile& newest() {
     static MemoryFile file;
     return file;
