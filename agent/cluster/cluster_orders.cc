@@ -54,7 +54,7 @@ void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
 }
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {
-  spdlog::warn("event=master_unreachable share={} cause=\"{}\"", partition_, why.text());
+  spdlog::warn("event=master_unreachable partition={} cause=\"{}\"", partition_, why.text());
 }
 
 void ClusterNode::Orders::on_fenced() { node_.set_fenced(); }

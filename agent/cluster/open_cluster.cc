@@ -150,7 +150,7 @@ class NetworkCluster final : public ClusterNode {
       spdlog::critical("event=no_way_to_masters error=\"{}\"", status.to_string());
       return set_fenced();
     }
-    spdlog::info("event=shares count={}", partitions);
+    spdlog::info("event=partitions count={}", partitions);
     set_masters(ports());
     // End the old links' open requests only now, when no user refers to these links any more.
     for (const MasterOf& link : old) link.port->end();

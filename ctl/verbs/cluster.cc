@@ -38,22 +38,22 @@ void print_counters(const Json::Value& object) {
   fmt::print("{}", table.to_string());
 }
 
-void print_shares(const Json::Value& shares) {
-  Table table({"SHARE", "LEADER", "EPOCH", "KEYS", "STATE"});
-  for (const Json::Value& share : shares) {
-    const std::string leader = text_field(share, "leader");
-    table.add_row({text_field(share, "share"), leader.empty() ? "-" : leader,
-                   text_field(share, "epoch"), format_count(number_field(share, "keys")),
-                   text_field(share, "state")});
+void print_partitions(const Json::Value& partitions) {
+  Table table({"PARTITION", "LEADER", "EPOCH", "KEYS", "STATE"});
+  for (const Json::Value& partition : partitions) {
+    const std::string leader = text_field(partition, "leader");
+    table.add_row({text_field(partition, "share"), leader.empty() ? "-" : leader,
+                   text_field(partition, "epoch"), format_count(number_field(partition, "keys")),
+                   text_field(partition, "state")});
   }
   fmt::print("\n{}", table.to_string());
 }
 
 std::string who_knows(const Json::Value& agent) {
   const bool ready = flag_field(agent, "master_ready");
-  const std::uint64_t shares = number_field(agent, "shares");
-  if (shares > 1 && !ready) return "not the masters of all shares know it: see below";
-  if (shares > 1) return fmt::format("the masters of all {} shares know it", shares);
+  const std::uint64_t partitions = number_field(agent, "shares");
+  if (partitions > 1 && !ready) return "not the masters of all partitions know it: see below";
+  if (partitions > 1) return fmt::format("the masters of all {} partitions know it", partitions);
   return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
                : "no master knows it: hits and puts of this host go on";
 }
@@ -85,7 +85,7 @@ void run_cluster_status(Context& context) {
   const std::string problem = text_field(*answer, "master_error");
   if (!problem.empty()) fmt::print("master: {}\n", problem);
   const bool several = array_field(*answer, "shares").size() > 1;
-  if (several) print_shares(array_field(*answer, "shares"));
+  if (several) print_partitions(array_field(*answer, "shares"));
   if (!answer->isMember("master")) return;
   fmt::print("\n{}:\n", several ? "The masters together" : "The master");
   print_counters(field(*answer, "master"));

@@ -26,6 +26,7 @@ struct OptionRow {
   OptionValue (*get)(const Owner&);
   void (*set)(Owner&, const OptionValue&);
   std::string_view help;
+  std::string_view alias = {};  // an earlier name of the option, still accepted
 
   std::string text_of(const Owner& owner) const { return format_value(domain, get(owner)); }
 };
@@ -51,8 +52,10 @@ void set_member(Owner& owner, const OptionValue& value) {
 }
 
 template <auto kMember, typename Owner>
-OptionRow<Owner> row_of(std::string_view name, ValueDomain domain, std::string_view help) {
-  return {name, std::move(domain), &get_member<kMember, Owner>, &set_member<kMember, Owner>, help};
+OptionRow<Owner> row_of(std::string_view name, ValueDomain domain, std::string_view help,
+                        std::string_view alias = {}) {
+  return {name, std::move(domain), &get_member<kMember, Owner>, &set_member<kMember, Owner>, help,
+          alias};
 }
 
 // The source of a value. where: for errors, "environment MC_AGENT_ARENAS".
@@ -88,7 +91,7 @@ using Rows = std::vector<OptionRow<Owner>>;
 template <typename Owner>
 const OptionRow<Owner>* find_row(const Rows<Owner>& rows, std::string_view name) {
   for (const auto& row : rows) {
-    if (row.name == name) return &row;
+    if (row.name == name || (!row.alias.empty() && row.alias == name)) return &row;
   }
   return nullptr;
 }

@@ -79,7 +79,7 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
     case Method::kDrain:
       return run(wire::Drain{}, &LeaderState::drain);
     default:
-      refuse(link, request.id, MC_UNSUPPORTED, "a master does not do that; ask an agent");
+      refuse(link, request.id, MC_UNSUPPORTED, "a master does not support this call; ask an agent");
   }
 }
 
@@ -87,7 +87,7 @@ void LeaderState::on_request(rpc::Link& link, const rpc::Request& request, std::
 LeaderState::Speaker* LeaderState::speaker(rpc::Link& link, const rpc::Request& request) {
   auto* speaker = static_cast<Speaker*>(link.attachment.get());
   if (speaker != nullptr && speaker->joined_to == this) return speaker;
-  refuse(link, request.id, rpc::kNotJoined, "this link speaks for no member; join first");
+  refuse(link, request.id, rpc::kNotJoined, "this link has no member; join first");
   return nullptr;
 }
 
@@ -299,7 +299,8 @@ void LeaderState::place_objects(rpc::Link& link, const rpc::Request& request,
 }
 
 void LeaderState::remove(rpc::Link& link, const rpc::Request& request, const wire::Remove& wanted) {
-  if (fanout_.full()) return refuse(link, request.id, MC_BUSY, "too many removals are under way");
+  if (fanout_.full())
+    return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
   RemoveAnswer removed;
   directory_.remove(wanted.items, removed);
   const std::uint64_t removal = directory_.removal();
@@ -331,10 +332,12 @@ std::map<NodeId, std::string> LeaderState::to_all(const std::string& body) const
 
 void LeaderState::remove_matching(rpc::Link& link, const rpc::Request& request,
                                   const wire::Match& match) {
-  if (fanout_.full()) return refuse(link, request.id, MC_BUSY, "too many removals are under way");
+  if (fanout_.full())
+    return refuse(link, request.id, MC_BUSY, "too many removals are running; try again later");
   const Pattern pattern{match.name_space, match.pattern, match.kind == wire::Match::Kind::kRegex};
   if (!patterns_.takes(pattern)) {
-    return refuse(link, request.id, MC_BUSY, "removals in too many namespaces are remembered");
+    return refuse(link, request.id, MC_BUSY,
+                  "the master remembers removals in too many namespaces; try again later");
   }
   const std::uint64_t removal = patterns_.add(pattern);
   directory_.number_removal();
@@ -370,7 +373,8 @@ void LeaderState::tell_the_late() {
 }
 
 void LeaderState::list(rpc::Link& link, const rpc::Request& request, const wire::Match& match) {
-  if (fanout_.full()) return refuse(link, request.id, MC_BUSY, "too many listings are under way");
+  if (fanout_.full())
+    return refuse(link, request.id, MC_BUSY, "too many listings are running; try again later");
   if (match.limit == 0) {
     return refuse(link, request.id, MC_INVALID_ARGUMENT, "a listing needs a limit, 1 to 1,024");
   }

@@ -115,7 +115,7 @@ void Master::close_links(std::uint32_t partition) {
   for (const auto& [link, attending] : links_) {
     if (attending.partition == partition) about.push_back(attending.link);
   }
-  for (const auto& link : about) link->close({MC_CLOSED, "this master does not lead now"});
+  for (const auto& link : about) link->close({MC_CLOSED, "this master no longer leads"});
 }
 
 void Master::tick() {
@@ -155,8 +155,8 @@ void Master::attend(rpc::Link& link, const rpc::Request& request) {
   if (!status.ok()) return refuse(link, request.id, status.code(), std::string(status.text()));
   if (wanted.partitions != 0 && wanted.partitions != partitions) {
     return refuse(link, request.id, MC_INVALID_ARGUMENT,
-                  "the keys of this cluster are in " + std::to_string(partitions) +
-                      " shares; ask share 0 for their number");
+                  "this cluster has " + std::to_string(partitions) +
+                      " partitions; ask partition 0 for their number");
   }
   const PartitionMaster& partition_master = *partition_masters_[wanted.partition];
   if (!partition_master.leads())
@@ -174,8 +174,8 @@ void Master::on_request(rpc::Link& link, const rpc::Request& request) {
   if (method == wire::Method::kAttend) return attend(link, request);
   if (method == wire::Method::kJoin && partition_masters_.size() > 1 && !links_[&link].said) {
     return refuse(link, request.id, MC_VERSION_MISMATCH,
-                  "the keys of this cluster are in several shares, which this agent does not know "
-                  "of; upgrade it");
+                  "this cluster has several partitions, which this agent does not support; upgrade "
+                  "the agent");
   }
   partition_master_of(link).on_request(link, request);
 }

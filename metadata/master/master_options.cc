@@ -17,8 +17,9 @@ using options::ValueKind;
 constexpr std::string_view kEnvironmentPrefix = "MC_MASTER_";
 
 template <auto kMember>
-OptionRow<MasterOptions> row(std::string_view name, ValueDomain domain, std::string_view help) {
-  return options::row_of<kMember, MasterOptions>(name, std::move(domain), help);
+OptionRow<MasterOptions> row(std::string_view name, ValueDomain domain, std::string_view help,
+                             std::string_view alias = {}) {
+  return options::row_of<kMember, MasterOptions>(name, std::move(domain), help, alias);
 }
 
 ValueDomain text() { return {ValueKind::kText, 0, options::kMaxValueBytes, true, {}}; }
@@ -40,7 +41,7 @@ Status add_file(const std::string& path, MasterOptions& loaded) {
   if (!file) return file.error();
   if (!file->namespaces.empty()) {
     return {MC_INVALID_ARGUMENT, "[[namespace]] (" + file->namespaces[0].where +
-                                     "): namespaces are made at the agents, not at the master"};
+                                     "): configure namespaces at the agents, not at the master"};
   }
   for (const options::FileEntry& entry : file->top.entries) {
     const auto* const known = options::find_row(master_option_rows(), entry.name);
@@ -59,37 +60,42 @@ Status add_file(const std::string& path, MasterOptions& loaded) {
 const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
   using O = MasterOptions;
   static const std::vector<OptionRow<MasterOptions>> rows = {
-      row<&O::listen>("listen", text(),
-                      "IP address and port of the one socket; beyond this host only with a "
-                      "key_file"),
-      row<&O::advertise>("advertise", text(),
-                         "host:port by which others reach this master; empty: as in listen"),
+      row<&O::listen>(
+          "listen", text(),
+          "IP address and port of the socket; an address that other hosts reach needs a "
+          "key_file"),
+      row<&O::advertise>(
+          "advertise", text(),
+          "host:port by which other processes reach this master; empty: as in listen"),
       row<&O::cluster_id>("cluster_id", text(),
                           "name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'"),
       row<&O::store>("store", text(),
                      "cluster store: memory:// (one master), redis://host:port, etcd://host:port"),
-      row<&O::partitions>(
-          "shares", count(1, kMaxPartitions),
-          "into so many shares the keys are cut, each led by one of the masters; the "
-          "same at all of them, and fixed by the first one that leads"),
+      row<&O::partitions>("partitions", count(1, kMaxPartitions),
+                          "number of partitions of the keys; one master leads each partition; all "
+                          "masters need the same number, which the first leader fixes",
+                          "shares"),
       row<&O::key_file>("key_file", text(),
                         "file with the cluster's key, mode 0600 (openssl rand -hex 32)"),
       row<&O::tls_cert>("tls_cert", text(), "PEM certificate chain; with tls_key, TLS is used"),
       row<&O::tls_key>("tls_key", text(), "PEM private key of tls_cert"),
       row<&O::leader_ttl_ms>("leader_ttl_ms", count(200, 60'000),
-                             "after so long without the leader another one leads"),
+                             "time without the leader after which another master leads"),
       row<&O::recover_ms>("recover_ms", count(0, 600'000),
-                          "a new leader says RECOVERING for what it does not know, for so long at "
-                          "least"),
-      row<&O::heartbeat_ms>("heartbeat_ms", count(10, 10'000), "how often agents are heard"),
-      row<&O::suspect_ms>("suspect_ms", count(30, 60'000), "silence after which one is suspected"),
-      row<&O::gone_ms>("gone_ms", count(50, 600'000), "silence after which one is gone"),
-      row<&O::max_entries>("max_entries", count(1024, 4ull << 30),
-                           "(key, holder) pairs of a share; each takes 40 to 54 bytes of memory"),
-      row<&O::max_nodes>("max_nodes", count(1, 4096), "members"),
-      row<&O::max_links>("max_links", count(1, 65'536),
-                         "connections that have proven the key; an agent has one for each share"),
-      row<&O::log_level>("log_level", level(), "the least severe log lines that are written"),
+                          "least time in which a new leader answers RECOVERING for unknown keys"),
+      row<&O::heartbeat_ms>("heartbeat_ms", count(10, 10'000),
+                            "interval of the agents' heartbeats"),
+      row<&O::suspect_ms>("suspect_ms", count(30, 60'000),
+                          "silence after which an agent is suspected"),
+      row<&O::gone_ms>("gone_ms", count(50, 600'000), "silence after which an agent is gone"),
+      row<&O::max_entries>(
+          "max_entries", count(1024, 4ull << 30),
+          "(key, holder) pairs of a partition; each takes 40 to 54 bytes of memory"),
+      row<&O::max_nodes>("max_nodes", count(1, 4096), "largest number of agents"),
+      row<&O::max_links>(
+          "max_links", count(1, 65'536),
+          "connections with a proof of the key; an agent has one for each partition"),
+      row<&O::log_level>("log_level", level(), "least severe level that is logged"),
   };
   return rows;
 }

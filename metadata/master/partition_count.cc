@@ -17,9 +17,9 @@ Status check_partition_count(ClusterStore& store, std::uint32_t partitions,
   if (!found) return found.error().code() == MC_NOT_FOUND ? Status() : found.error();
   if (found->value == std::to_string(partitions)) return {};
   return {MC_INVALID_ARGUMENT,
-          "the keys of this cluster are in " + found->value.substr(0, 20) +
-              " shares, and this master is configured for " + std::to_string(partitions) +
-              "; give it shares = " + found->value.substr(0, 20) +
+          "this cluster has " + found->value.substr(0, 20) +
+              " partitions, and this master is configured for " + std::to_string(partitions) +
+              "; set partitions = " + found->value.substr(0, 20) +
               ", or stop all masters of the cluster, remove its key share_count from " +
               store.name() + ", and start them with the new number"};
 }

@@ -37,7 +37,7 @@ Elector::Callbacks PartitionMaster::callbacks() {
               [this](std::string leader) {
                 boost::asio::post(io_, [this, leader = std::move(leader)] {
                   leader_ = leader;
-                  spdlog::info("event=standby share={} leader={}", partition_, leader);
+                  spdlog::info("event=standby partition={} leader={}", partition_, leader);
                 });
               },
           .trouble = outside_.store_trouble};
@@ -48,7 +48,7 @@ bool PartitionMaster::leads() const {
 }
 
 void PartitionMaster::begin(const Term& term) {
-  spdlog::info("event=leading share={} epoch={} members_known={}", partition_, term.epoch,
+  spdlog::info("event=leading partition={} epoch={} members_known={}", partition_, term.epoch,
                term.members.size());
   leader_state_ = std::make_unique<LeaderState>(
       options_, term,
@@ -69,7 +69,7 @@ void PartitionMaster::begin(const Term& term) {
 
 void PartitionMaster::end() {
   if (leader_state_ != nullptr) {
-    spdlog::warn("event=not_leading share={} epoch={}", partition_, leader_state_->epoch());
+    spdlog::warn("event=not_leading partition={} epoch={}", partition_, leader_state_->epoch());
   }
   outside_.ended();
   leader_state_.reset();

@@ -135,7 +135,7 @@ Result<HostPort> split_address(const std::string& address) {
   if (parts.host.empty() || !number || std::stoul(parts.port) == 0 ||
       std::stoul(parts.port) > 65535) {
     return fail(MC_INVALID_ARGUMENT,
-                "'" + address + "' is not an address; say host:port or [v6 address]:port");
+                "'" + address + "' is not an address; use host:port or [v6 address]:port");
   }
   return parts;
 }

@@ -37,7 +37,7 @@ Result<FrameHead> decode_frame(std::string_view bytes, LimitsOf limits_of) {
     // at most a small body.
     if (!limits.known && head.kind == FrameKind::kAnswer) {
       return fail(MC_INVALID_ARGUMENT,
-                  "an answer of unknown method " + std::to_string(head.method));
+                  "an answer to unknown method " + std::to_string(head.method));
     }
     limit = head.kind == FrameKind::kRequest ? limits.request_bytes : limits.answer_bytes;
     if (!limits.known || head.status != 0) limit = wire::kMaxSmallBody;

@@ -22,7 +22,7 @@ void Handshake::start(std::uint64_t timeout_ns) {
   timer_.expires_after(std::chrono::nanoseconds(timeout_ns));
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error) return;
-    self->finish(fail(MC_TIMEOUT, "the handshake was not done in time"));
+    self->finish(fail(MC_TIMEOUT, "the handshake did not finish in time"));
   });
   transport_->start([self = shared_from_this()](const boost::system::error_code& error) {
     if (error) {
@@ -126,7 +126,7 @@ void Handshake::welcome() {
   if (status.ok() && key_.given() && !key_.proven(text(true), proof)) {
     status = {MC_PERMISSION_DENIED, "the peer has another cluster key"};
   }
-  if (status.ok() && full_) status = {MC_BUSY, "this master has as many links as it may"};
+  if (status.ok() && full_) status = {MC_BUSY, "this master has no free link (max_links)"};
   Admission admission = Admission::kWelcome;
   Proof own_proof{};
   if (!status.ok()) admission = status.code() == MC_BUSY ? Admission::kFull : Admission::kRefused;
@@ -158,11 +158,11 @@ void Handshake::take_admission() {
   }
   if (key_.given() && !key_.proven(text(false), answer.proof)) {
     finish(fail(MC_PERMISSION_DENIED,
-                "the peer did not prove that it has the cluster key; is the address right?"));
+                "the peer did not prove the cluster key; is the address right?"));
     return;
   }
   if (answer.admission == Admission::kFull) {
-    finish(fail(MC_BUSY, "the peer has as many links as it may; try again later"));
+    finish(fail(MC_BUSY, "the peer has no free link; try again later"));
     return;
   }
   finish(peer_);

@@ -59,7 +59,8 @@ Result<Hello> decode_hello(std::string_view bytes) {
   const auto role = load<std::uint8_t>(bytes.data(), 10);
   const auto auth = load<std::uint8_t>(bytes.data(), 11);
   if (role < 1 || role > static_cast<std::uint8_t>(Role::kEngine) || auth > 1) {
-    return fail(MC_VERSION_MISMATCH, "the peer has a role or a proof that this side does not know");
+    return fail(MC_VERSION_MISMATCH,
+                "the hello has an unknown role or proof; upgrade the older side");
   }
   hello.role = static_cast<Role>(role);
   hello.keyed = auth == 1;
@@ -81,7 +82,7 @@ Status check_hello(const Hello& own, const Hello& peer) {
   }
   if (!own.keyed && peer.keyed) {
     return {MC_PERMISSION_DENIED,
-            "the peer demands a cluster key; give this side its key file too"};
+            "the peer requires a cluster key; give this side its key file too"};
   }
   if (own.keyed && own.nonce == peer.nonce) {
     return {MC_PERMISSION_DENIED, "the peer repeats this side's nonce"};

@@ -117,7 +117,7 @@ bool Link::take_frame(const FrameHead& head, std::string_view body) {
 void Link::take_request(const FrameHead& head, std::string_view body) {
   if (requests_.size() >= options_.max_requests || requests_.contains(head.id)) {
     if (queued_bytes_ > options_.max_queued_bytes) {
-      close({MC_BUSY, "the peer sends requests and does not take the answers"});
+      close({MC_BUSY, "the peer sends requests but does not read the answers"});
       return;
     }
     send({.kind = FrameKind::kAnswer, .method = head.method, .status = MC_BUSY, .id = head.id}, {});
@@ -163,10 +163,10 @@ std::uint32_t Link::call(std::uint8_t method, std::string body, std::uint64_t de
   if (!open_) {
     refused = {MC_AGENT_UNAVAILABLE, "the connection is closed"};
   } else if (now >= deadline_ns) {
-    refused = {MC_TIMEOUT, "the deadline had passed before the call"};
+    refused = {MC_TIMEOUT, "the deadline passed before the call"};
   } else if (calls_.size() >= options_.max_calls || calls_.contains(id) ||
              queued_bytes_ + body.size() > options_.max_queued_bytes) {
-    refused = {MC_BUSY, "too many calls wait for the peer already"};
+    refused = {MC_BUSY, "too many calls already wait for the peer"};
   }
   if (!refused.ok()) {
     boost::asio::post(executor_, [done = std::move(done), refused] { done(fail(refused)); });
@@ -282,7 +282,7 @@ void Link::arm_ping() {
     // A listener that has stopped reading, because the peer does not take the answers, also counts
     // as silent.
     if (silent_ns >= self->options_.dead_after_ns) {
-      self->close({MC_AGENT_UNAVAILABLE, "nothing was heard of the peer for too long"});
+      self->close({MC_AGENT_UNAVAILABLE, "the peer was silent for too long"});
       return;
     }
     if (silent_ns >= self->options_.ping_after_ns &&

@@ -24,7 +24,7 @@ Result<T> until_deadline(const std::string& name, bool repeatable, std::uint64_t
   Backoff backoff;
   for (;;) {
     if (now_ns() >= deadline_ns) {
-      return fail(kStoreUnavailable, name + ": the deadline had passed before the call");
+      return fail(kStoreUnavailable, name + ": the deadline passed before the call");
     }
     Result<T> result = attempt(deadline_ns);
     if (result) return result;

@@ -99,7 +99,7 @@ Status decode(std::string_view bytes, Attend& value) {
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("Attend", "not such a message");
   if (message.partitions() > kMaxPartitions) return wrong("Attend", "more than 64 partitions");
   if (message.partition() >= std::max(message.partitions(), 1u)) {
-    return wrong("Attend", "a share that is not one of all");
+    return wrong("Attend", "a partition beyond the number of partitions");
   }
   value = {message.partition(), message.partitions()};
   return {};
@@ -109,7 +109,7 @@ Status decode(std::string_view bytes, AttendAnswer& value) {
   pb::AttendAnswer message;
   if (!parse(bytes, kMaxSmallBody, message)) return wrong("AttendAnswer", "not such a message");
   if (message.partitions() == 0 || message.partitions() > kMaxPartitions) {
-    return wrong("AttendAnswer", "not 1 to 64 shares");
+    return wrong("AttendAnswer", "not 1 to 64 partitions");
   }
   value = {message.partitions()};
   return {};

@@ -59,7 +59,7 @@ class Process {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::execl(program.c_str(), "mc-master", "--listen", address.c_str(), "--recover-ms", "0",
-              "--log-level", "warn", "--shares", partitions_.c_str(), nullptr);
+              "--log-level", "warn", "--partitions", partitions_.c_str(), nullptr);
       ::_exit(127);
     }
   }

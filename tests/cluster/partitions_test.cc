@@ -35,7 +35,7 @@ class Partitions : public ClusterTest {
     redis_ = std::make_unique<conformance::StoreServer>(conformance::redis_command());
     url_ = "redis://" + redis_->host();
     const std::vector<std::string> flags = {
-        "--store", url_, "--shares", std::to_string(kPartitions), "--recover-ms", "300"};
+        "--store", url_, "--partitions", std::to_string(kPartitions), "--recover-ms", "300"};
     other_ = std::make_unique<metadata::MasterProcess>(flags);
     start(agents, {{"cluster_store", url_}}, flags);
     ASSERT_TRUE(wait_for([&] {
@@ -317,7 +317,7 @@ TEST_F(Partitions, ADrainMovesTheKeysOfAllPartitions) {
 }
 
 TEST_F(Partitions, OneMasterLeadsAllPartitionsAndALaterAgentJoinsEach) {
-  start(1, {}, {"--store", "memory://", "--recover-ms", "100", "--shares", "3"});
+  start(1, {}, {"--store", "memory://", "--recover-ms", "100", "--partitions", "3"});
   EXPECT_EQ(led_by(*master_), (std::set<std::uint32_t>{0, 1, 2}));
   const auto keys = some_keys("early ", 60);
   put_all(keys, 1);
@@ -337,7 +337,7 @@ TEST_F(Partitions, AgentsNoticeAClusterThatIsMadeAnewWithOtherPartitions) {
   const std::vector<std::string> flags = {"--store", "memory://", "--recover-ms", "100"};
   const auto in_partitions = [&](const char* count) {
     std::vector<std::string> with = flags;
-    with.insert(with.end(), {"--shares", count});
+    with.insert(with.end(), {"--partitions", count});
     return std::make_unique<metadata::MasterProcess>(with);
   };
   other_ = in_partitions("3");

@@ -439,6 +439,9 @@ TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
   ASSERT_EQ(::setenv("MC_MASTER_GONE_MS", "", 1), 0);
   EXPECT_EQ(run_master_once({"--config", config}).first, 1) << "an empty one is taken back";
   ASSERT_EQ(::unsetenv("MC_MASTER_GONE_MS"), 0);
+  ASSERT_EQ(::setenv("MC_MASTER_SHARES", "65", 1), 0);
+  EXPECT_THAT(refusal({}), testing::HasSubstr("environment MC_MASTER_SHARES"));
+  ASSERT_EQ(::unsetenv("MC_MASTER_SHARES"), 0);
   ASSERT_EQ(::setenv("MC_MASTER_LISTNE", "x", 1), 0);
   EXPECT_THAT(refusal({}), testing::HasSubstr("did you mean 'MC_MASTER_LISTEN'"));
   ASSERT_EQ(::unsetenv("MC_MASTER_LISTNE"), 0);
@@ -446,6 +449,8 @@ TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {
               testing::AllOf(testing::HasSubstr("line 1"), testing::HasSubstr("gone_ms")));
   EXPECT_THAT(refusal({"--config", file("gone_ms = 5\n")}),
               testing::AllOf(testing::HasSubstr("line 1"), testing::HasSubstr("50 to 600000")));
+  EXPECT_THAT(refusal({"--config", file("shares = 65\n")}), testing::HasSubstr("partitions = '65'"))
+      << "an earlier name of the option";
   EXPECT_THAT(refusal({"--config", file("[[namespace]]\nname = 'a'\n")}),
               testing::HasSubstr("at the agents"));
   EXPECT_THAT(refusal({"--config", "/nowhere/master.toml"}), testing::HasSubstr("/nowhere"));

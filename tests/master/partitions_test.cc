@@ -93,7 +93,7 @@ class RawMember {
 };
 
 TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
-  const MasterProcess master({"--shares", "2"});
+  const MasterProcess master({"--partitions", "2"});
   HoldingAgent zero(to({master.address()}, 0, 0), 1);
   HoldingAgent one(to({master.address()}, 1, 2), 1);
   // Publishes before the master leads are left to the report.
@@ -117,39 +117,39 @@ TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
 TEST(MasterPartitions, AMasterOfAnotherNumberDoesNotStart) {
   const conformance::StoreServer redis(conformance::redis_command());
   const std::string store = "redis://" + redis.host();
-  const MasterProcess first({"--store", store, "--shares", "2"});
+  const MasterProcess first({"--store", store, "--partitions", "2"});
   for (std::uint32_t partition = 0; partition < 2; ++partition) {
     EXPECT_EQ(stats(*tool(to({first.address()}, partition, 2))).members, 0u) << "it leads";
   }
   for (const char* const other : {"1", "3"}) {
     const auto [status, said] =
-        run_master_once({"--store", store, "--shares", other, "--listen",
+        run_master_once({"--store", store, "--partitions", other, "--listen",
                          "127.0.0.1:" + std::to_string(conformance::free_port())});
     EXPECT_EQ(status, 1);
-    EXPECT_THAT(said, HasSubstr("are in 2 shares"));
-    EXPECT_THAT(said, HasSubstr("shares = 2"));
+    EXPECT_THAT(said, HasSubstr("has 2 partitions"));
+    EXPECT_THAT(said, HasSubstr("partitions = 2"));
     EXPECT_THAT(said, HasSubstr("share_count"));
   }
-  // A master with the same number stands by.
+  // A master with the same number stands by. --shares is the earlier name of the option.
   EXPECT_EQ(run_master_once({"--store", store, "--shares", "2", "--listen",
                              "127.0.0.1:" + std::to_string(conformance::free_port())})
                 .first,
             0);
 }
 
-TEST(MasterPartitions, NoMoreThanTheMostAreTaken) {
-  EXPECT_EQ(run_master_once({"--shares", "0"}).first, 2);
-  EXPECT_EQ(run_master_once({"--shares", "65"}).first, 2);
+TEST(MasterPartitions, TheNumberOfPartitionsIsBounded) {
+  EXPECT_EQ(run_master_once({"--partitions", "0"}).first, 2);
+  EXPECT_EQ(run_master_once({"--partitions", "65"}).first, 2);
 }
 
-TEST(MasterPartitions, WhoCountsOtherwiseIsToldSo) {
-  const MasterProcess master({"--shares", "2"});
+TEST(MasterPartitions, AnAttendWithAnotherNumberIsRefused) {
+  const MasterProcess master({"--partitions", "2"});
   RawMember member(master.address());
   const auto refused = member.call(wire::Method::kAttend, wire::Attend{2, 3});
   EXPECT_EQ(refused.status, MC_INVALID_ARGUMENT);
   wire::Refusal why;
   ASSERT_TRUE(wire::decode(refused.body, why).ok());
-  EXPECT_THAT(why.text, HasSubstr("in 2 shares"));
+  EXPECT_THAT(why.text, HasSubstr("has 2 partitions"));
   EXPECT_TRUE(until([&] {
     const auto asked = member.call(wire::Method::kAttend, wire::Attend{0, 0});
     wire::AttendAnswer answer;
@@ -162,7 +162,7 @@ TEST(MasterPartitions, WhoCountsOtherwiseIsToldSo) {
 }
 
 TEST(MasterPartitions, AMemberThatNamesNoPartitionJoinsOnlyWhereThereIsOne) {
-  const MasterProcess several({"--shares", "2"});
+  const MasterProcess several({"--partitions", "2"});
   RawMember lost(several.address());
   EXPECT_EQ(lost.join().status, MC_VERSION_MISMATCH);
   const MasterProcess one({});

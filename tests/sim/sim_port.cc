@@ -77,7 +77,7 @@ void SimPort::call(Method method, std::string body, std::uint64_t deadline_ns,
 void SimPort::step(Method method, std::string body, std::function<void(const Heard&)> take) {
   call(method, std::move(body), now_ns_ + kStepNs, [this, take](const Heard& heard) {
     if (!heard.error.ok() || (heard.status != 0 && heard.status != rpc::kNotLeader)) {
-      lose({MC_CLOSED, "the master did not take a step of the session"});
+      lose({MC_CLOSED, "the master refused a step of the session"});
     } else if (believe(heard)) {
       pause_ms_ = 0;
       take(heard);
@@ -180,7 +180,8 @@ void SimPort::lose(const Status& why) {
     return true;
   });
   for (const CallPointer& pointer : published) {
-    pointer->done(fail(MC_CLOSED, "the link to the master was lost; the next report tells"));
+    pointer->done(
+        fail(MC_CLOSED, "the link to the master was lost; the next report names the objects"));
   }
   seek_at_ns_ = now_ns_ + pause_ms_ * kMs;
   pause_ms_ = std::min(kMaxPauseMs, pause_ms_ * 2 + 10);
@@ -202,7 +203,7 @@ void SimPort::heartbeat() {
          if (heard.error.ok() && !believe(heard)) return;
          if (!heard.error.ok() || heard.status != 0 || !wire::decode(heard.body, reply).ok() ||
              reply.answer == metadata::HeartbeatAnswer::kJoinFirst) {
-           lose({MC_CLOSED, "the master does not take this member's heartbeats"});
+           lose({MC_CLOSED, "the master refuses this member's heartbeats"});
          } else if (reply.answer == metadata::HeartbeatAnswer::kStale) {
            on_stream(StreamAnswer::kStaleIncarnation);
          } else {
@@ -214,7 +215,7 @@ void SimPort::heartbeat() {
 bool SimPort::believe(const Heard& heard) {
   if (heard.epoch == 0 && heard.status != 0) return true;
   if (fence_.accept(heard.epoch)) return true;
-  lose({MC_CLOSED, "an answer of a leader of the past"});
+  lose({MC_CLOSED, "the answer came from a former leader"});
   return false;
 }
 
@@ -295,7 +296,7 @@ void SimPort::submit(Call made) {
   // Never answer inside the caller's call; MasterLink does not either.
   inbox_.push_back([this, pointer] {
     if (now_ns_ >= pointer->deadline_ns) {
-      pointer->done(fail(MC_TIMEOUT, "the deadline had passed before the call"));
+      pointer->done(fail(MC_TIMEOUT, "the deadline passed before the call"));
       return;
     }
     queue_.push_back(pointer);
@@ -334,7 +335,7 @@ void SimPort::answered(const CallPointer& pointer, const Heard& heard) {
   if (!heard.error.ok() && heard.error.code() == MC_AGENT_UNAVAILABLE) return;
   if (heard.error.ok() && !believe(heard)) return;
   if (heard.error.ok() && heard.status == rpc::kNotJoined) {
-    return lose({MC_CLOSED, "the master knows this member no more"});
+    return lose({MC_CLOSED, "the master no longer knows this member"});
   }
   if (heard.error.ok() && heard.status == 0 && pointer->publish) {
     wire::PublishAnswer published;

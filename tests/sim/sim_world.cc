@@ -279,7 +279,7 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
   const std::uint64_t dice = random_.next() % (nodes_.size() + 1);  // 0: a master
   const HostId other = dice == 0 ? master_host(partition) : dice;
   const std::string master =
-      masters_.size() == 1 ? "the master" : "the master of share " + std::to_string(partition);
+      masters_.size() == 1 ? "the master" : "the master of partition " + std::to_string(partition);
   const std::string whom = dice == 0 ? master : std::to_string(dice);
   const auto jump_ns =
       static_cast<std::int64_t>(random_.between(0, 2 * kMostOffsetNs / kMs) * kMs) -
@@ -506,7 +506,7 @@ std::string SimWorld::story() const {
   std::string text =
       "seed " + std::to_string(seed_) + ": " + std::to_string(nodes_.size()) + " nodes, " +
       std::to_string(clients_.size()) + " clients, " + std::to_string(key_count_) + " keys" +
-      (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " shares") +
+      (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " partitions") +
       (faults_.noise ? ", noise" : "") + (faults_.slow_links ? ", slow links" : "") +
       (faults_.small_pools ? ", small pools" : "") +
       (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +

@@ -180,7 +180,7 @@ class KeyedHandshake final : public Handshake {
     }
     if (key_.given() && !key_.proven(text(false), answer.proof)) {
       status_ = {MC_PERMISSION_DENIED,
-                 "the peer did not prove that it has the cluster key; is the address right?"};
+                 "the peer did not prove the cluster key; is the address right?"};
       return;
     }
     step_ = Step::kInner;

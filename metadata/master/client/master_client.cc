@@ -49,14 +49,14 @@ void MasterClient::publish(std::vector<PublishItem> items, std::uint64_t removal
     }
     if (answer.verdicts.empty()) answer.verdicts.assign(count, Verdict::kAccepted);
     if (answer.verdicts.size() != count) {
-      done(fail(MC_CORRUPT, "the master gave another number of verdicts than of items"));
+      done(fail(MC_CORRUPT, "the number of verdicts differs from the number of items"));
       return;
     }
     done(std::move(answer.verdicts));
   };
   if (member_ == nullptr || count > wire::kMaxItems) {
     post([take = std::move(take)] {
-      take(fail(MC_INVALID_ARGUMENT, "members publish, at most 1,024 items at once"));
+      take(fail(MC_INVALID_ARGUMENT, "only members may publish, at most 1,024 items at once"));
     });
     return;
   }
@@ -73,7 +73,7 @@ void MasterClient::locate(const wire::Locate& request, std::uint64_t deadline_ns
       Method::kLocate, wire::encoded(request), deadline_ns,
       [count = request.keys.size(), done = std::move(done)](Result<LocateAnswer> answer) {
         if (answer && answer->keys.size() != count) {
-          answer = fail(MC_CORRUPT, "the master answered for other keys");
+          answer = fail(MC_CORRUPT, "the master's answer has another number of keys");
         }
         done(std::move(answer));
       });
@@ -112,10 +112,10 @@ void MasterClient::submit(Call call) {
   const bool room = open_calls_.fetch_add(1) < kMaxQueued;
   post([this, pointer, room] {
     Status refused;
-    if (!room) refused = {MC_BUSY, "too many calls wait for the master already"};
+    if (!room) refused = {MC_BUSY, "too many calls already wait for the master"};
     if (stopping_) refused = {MC_CLOSED, "the client is closed"};
     if (now_ns() >= pointer->deadline_ns) {
-      refused = {MC_TIMEOUT, "the deadline had passed before the call"};
+      refused = {MC_TIMEOUT, "the deadline passed before the call"};
     }
     if (!refused.ok()) {
       --open_calls_;
@@ -150,7 +150,7 @@ void MasterClient::send(const CallPointer& call) {
                 if (!answer && answer.error().code() == MC_AGENT_UNAVAILABLE) return;
                 if (answer && !believe(*answer)) return;
                 if (answer && answer->status == rpc::kNotJoined) {
-                  lose({MC_CLOSED, "the master knows this member no more"});
+                  lose({MC_CLOSED, "the master no longer knows this member"});
                   return;
                 }
                 if (answer && answer->status == 0 && call->publish.has_value()) {
@@ -194,7 +194,7 @@ bool MasterClient::believe(const rpc::Answer& answer) {
   if (answer.epoch == 0 && answer.status != 0) return true;
   if (!fence_.accept(answer.epoch)) {
     ++refused_epochs_;
-    lose({MC_CLOSED, "an answer of a leader of the past"});
+    lose({MC_CLOSED, "the answer came from a former leader"});
     return false;
   }
   epoch_ = fence_.highest();

@@ -33,7 +33,8 @@ constexpr std::uint64_t kUnsentPollNs = kMs;
 Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOptions& options,
                                                            AgentSide* member, Drive drive) {
   if (options.masters.empty() && options.store.empty()) {
-    return fail(MC_INVALID_ARGUMENT, "no master to ask; give masters' addresses or a store");
+    return fail(MC_INVALID_ARGUMENT,
+                "there is no master to ask; configure masters' addresses or a store");
   }
   for (const std::string& address : options.masters) {
     if (const auto parts = rpc::split_address(address); !parts) return fail(parts.error());
@@ -208,7 +209,7 @@ void MasterClient::attend() {
         // A master that predates partitions has all keys.
         const bool old = answer && answer->status == MC_UNSUPPORTED && options_.partition == 0;
         const bool taken = answer && answer->status == 0 && wire::decode(answer->body, heard).ok();
-        if (!old && !taken) return lose({MC_CLOSED, "the master does not have that share"});
+        if (!old && !taken) return lose({MC_CLOSED, "the master does not have that partition"});
         attended(heard.partitions);
       });
 }
@@ -233,7 +234,7 @@ void MasterClient::internal_call(Method method, std::string body,
       [this, generation = generation_, take = std::move(take)](const Result<rpc::Answer>& answer) {
         if (generation != generation_) return;
         if (!answer || (answer->status != 0 && answer->status != rpc::kNotLeader)) {
-          lose({MC_CLOSED, "the master did not take a step of the session"});
+          lose({MC_CLOSED, "the master refused a step of the session"});
         } else if (believe(*answer)) {
           pause_ms_ = 0;
           take(*answer);
@@ -246,7 +247,7 @@ void MasterClient::join() {
                 [this](const rpc::Answer& answer) {
                   wire::JoinAnswer joined;
                   if (!wire::decode(answer.body, joined).ok()) {
-                    lose({MC_CORRUPT, "the answer to a join is not one"});
+                    lose({MC_CORRUPT, "the answer to the join is invalid"});
                     return;
                   }
                   heartbeat_ms_ = joined.heartbeat_ms;
@@ -356,7 +357,8 @@ void MasterClient::lose(const Status& why) {
   });
   for (const CallPointer& call : published) {
     --open_calls_;
-    call->done(fail(MC_CLOSED, "the link to the master was lost; the next report tells"));
+    call->done(
+        fail(MC_CLOSED, "the link to the master was lost; the next report names the objects"));
   }
   seek();
 }
@@ -375,7 +377,7 @@ void MasterClient::heartbeat() {
                 if (answer && !believe(*answer)) return;
                 if (!answer || answer->status != 0 || !wire::decode(answer->body, heard).ok() ||
                     heard.answer == HeartbeatAnswer::kJoinFirst) {
-                  lose({MC_CLOSED, "the master does not take this member's heartbeats"});
+                  lose({MC_CLOSED, "the master refuses this member's heartbeats"});
                 } else if (heard.answer == HeartbeatAnswer::kStale) {
                   on_stream(StreamAnswer::kStaleIncarnation);
                 } else {

@@ -16,13 +16,12 @@
 namespace {
 
 constexpr const char* kAbout =
-    "Knows which agents of a cluster hold which objects. Run two or more with one redis:// or\n"
-    "etcd:// store: one leads, the others stand by. A restarted master loses nothing: agents\n"
-    "report what they hold.\n\n"
-    "Options come from the file given with --config, then the environment "
-    "(MC_MASTER_LISTEN=...),\n"
-    "then flags; later ones win.\n"
-    "Signals: SIGTERM and SIGINT let a standby in at once, and stop.\n"
+    "Knows which agents of a cluster hold which objects. Run two or more masters with the same\n"
+    "redis:// or etcd:// store: one master leads, the others stand by. A restart loses no object:\n"
+    "agents report their objects again.\n\n"
+    "Options come from the --config file, then the environment (MC_MASTER_LISTEN=...), then flags;\n"
+    "later sources win.\n"
+    "Signals: SIGTERM and SIGINT stop this master; a standby then leads at once.\n"
     "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
 
 int run_master(const mc::metadata::MasterOptions& options) {
@@ -60,11 +59,16 @@ int main(int argc, char** argv) {
   const mc::metadata::MasterOptions defaults;
   for (const auto& row : mc::metadata::master_option_rows()) {
     const std::string name(row.name);
-    app.add_option_function<std::string>(
-        mc::options::spelled(name, mc::options::Spelling::kFlag),
-        [&flags, name](const std::string& text) { flags.emplace_back(name, text); },
-        std::string(row.help) + "; " + row.domain.accepts() +
-            " (default: " + row.text_of(defaults) + ")");
+    const auto set = [&flags, name](const std::string& text) { flags.emplace_back(name, text); };
+    if (!row.alias.empty()) {
+      app.add_option_function<std::string>(
+             mc::options::spelled(row.alias, mc::options::Spelling::kFlag), set)
+          ->group("");  // hidden
+    }
+    app.add_option_function<std::string>(mc::options::spelled(name, mc::options::Spelling::kFlag),
+                                         set,
+                                         std::string(row.help) + "; " + row.domain.accepts() +
+                                             " (default: " + row.text_of(defaults) + ")");
   }
   try {
     app.parse(argc, argv);

@@ -124,7 +124,7 @@ void HttpClient::prepare(Handle& handle, const HttpRequest& request) const {
 Result<HttpAnswer> HttpClient::call(const HttpRequest& request, std::size_t max_body_bytes,
                                     std::uint64_t deadline_ns) {
   const std::uint64_t now = now_ns();
-  if (deadline_ns <= now) return fail(kStoreUnavailable, "the deadline had passed before the call");
+  if (deadline_ns <= now) return fail(kStoreUnavailable, "the deadline passed before the call");
   const QuietPipe quiet;
   auto handle = take();
   if (handle->curl == nullptr) return fail(MC_NO_MEMORY, "libcurl gave no handle");
