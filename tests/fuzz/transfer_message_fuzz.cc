@@ -6,8 +6,8 @@
 
 #include "bytes.h"
 #include "libmc/base/hash.h"
-#include "transport/engine/directory.h"
-#include "transport/engine/notification.h"
+#include "transport/engine/wire/directory.h"
+#include "transport/engine/wire/notification.h"
 #include "transport/region.h"
 
 using namespace mc::transfer;  // NOLINT: a program's only file

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "transport/engine/address.h"
-#include "transport/engine/directory.h"
-#include "transport/engine/engine_descriptor.h"
-#include "transport/engine/notification.h"
+#include "transport/engine/wire/directory.h"
+#include "transport/engine/wire/engine_descriptor.h"
+#include "transport/engine/wire/notification.h"
 #include "unit/golden_file.h"
 
 namespace mc::transfer {

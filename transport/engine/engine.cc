@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The engine's start and end, its I/O thread, and how a caller that waits drives the transport.
 #include "transport/engine/engine.h"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "libmc/base/clock.h"
+#include "metadata/rpc/hello.h"
 
 namespace mc::transfer {
 
 namespace {
 
-constexpr std::uint64_t kSpinNs = 200'000;        // after the last work: then sleep
-constexpr std::uint64_t kLetInNs = 20'000;        // the longest that a turn waits for others
-constexpr std::uint64_t kPortNs = 1'000'000;      // between two looks at the port while busy
-constexpr std::uint64_t kWaitingNs = 10'000'000;  // between two looks at what waits for a peer
-constexpr std::uint64_t kLongestSleepNs = 1'000'000'000;
+// A transport cuts a lane that holds a slice for longer than kMaxPinNs.
+constexpr std::uint64_t kReleaseNs = transport::kMaxPinNs + 1'000'000'000;
+constexpr std::uint64_t kReleaseLookNs = 2'000'000;
+constexpr std::uint64_t kLongestChunkNs = 1'000'000'000;
+// Past its deadline a request ends when its lanes are cut, at the latest.
+constexpr std::uint64_t kGraceNs = 2'000'000'000;
+constexpr int kMaxGraces = 5;
+
+Status no_segment() { return {MC_INVALID_ARGUMENT, "no such segment is open"}; }
+Status no_batch() { return {MC_INVALID_ARGUMENT, "no such batch; it may have been freed"}; }
+Status too_many_segments() {
+  return {MC_BUSY, "an engine has at most 4096 segments open (MC_MAX_TRANSFER_SEGMENTS)"};
+}
 
 std::uint64_t random_id() {
   std::uint64_t id = 0;
@@ -30,254 +34,326 @@ std::uint64_t random_id() {
   return id != 0 ? id : 1;
 }
 
-Status watch(const Fd& epoll, int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
-  return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
+EngineDescriptor make_descriptor() {
+  EngineDescriptor own = blank_engine_descriptor();
+  own.node = random_id();
+  own.incarnation = random_id();
+  const auto nonce = metadata::rpc::make_nonce();
+  static_assert(sizeof nonce == sizeof(Nonce));
+  std::memcpy(own.nonce.data(), nonce.data(), nonce.size());
+  tell_host(&own);
+  return own;
 }
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options) : options_(options), pid_(::getpid()) {}
+// ---- Start and end ----------------------------------------------------------------------------
 
-Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
-  auto listen = resolve(options.listen);
-  if (!listen) return fail(listen.error());
-  metadata::rpc::ClusterKey key;
-  if (!options.key_file.empty()) {
-    auto read = metadata::rpc::ClusterKey::from_file(options.key_file);
-    if (!read) return fail(read.error());
-    key = std::move(*read);
-  }
-  auto engine = std::unique_ptr<Engine>(new Engine(options));
-  Status status = engine->start(*listen, key);
-  if (!status.ok()) return fail(status);
+Engine::Engine(const EngineOptions& options, std::unique_ptr<NameStore> names)
+    : options_(options),
+      pid_(::getpid()),
+      names_(std::move(names)),
+      loop_(*this),
+      memory_(devices_),
+      peers_({options.lanes, options.same_host}, loop_, batches_),
+      copier_(loop_, peers_, batches_),
+      batches_(loop_, peers_, copier_, memory_, devices_) {}
+
+Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
+                                             std::unique_ptr<NameStore> names) {
+  auto engine = std::unique_ptr<Engine>(new Engine(options, std::move(names)));
+  if (Status status = engine->start(); !status.ok()) return fail(status);
+  Status published = engine->names_->publish(engine->name_, engine->port_->address(),
+                                             now_ns() + options.timeout_ns);
+  if (!published.ok()) return fail(published);
   return engine;
 }
 
-Status Engine::start(const Address& listen, const metadata::rpc::ClusterKey& key) {
-  auto names = Names::open(options_.metadata, options_.cluster);
-  if (!names) return names.error();
-  names_ = std::move(*names);
-  auto port = Port::open(listen, key, options_.cluster, *this);
+Status Engine::start() {
+  const auto listen = resolve(options_.listen);
+  if (!listen) return listen.error();
+  metadata::rpc::ClusterKey key;
+  if (!options_.key_file.empty()) {
+    auto read = metadata::rpc::ClusterKey::from_file(options_.key_file);
+    if (!read) return read.error();
+    key = std::move(*read);
+  }
+  EngineDescriptor own = make_descriptor();
+  DeviceDriver::find();
+
+  Loop::Turn turn(loop_);
+  auto port = Port::open(*listen, key, options_.cluster, peers_);
   if (!port) return port.error();
   port_ = std::move(*port);
-
-  engine_descriptor_ = blank_engine_descriptor();
-  engine_descriptor_.node = random_id();
-  engine_descriptor_.incarnation = random_id();
-  const auto nonce = metadata::rpc::make_nonce();
-  static_assert(sizeof nonce == sizeof(Nonce));
-  std::memcpy(engine_descriptor_.nonce.data(), nonce.data(), nonce.size());
-  tell_host(&engine_descriptor_);
-
+  name_ = options_.name.empty() ? text_of(port_->address()) : options_.name;
   transport::tcp::TcpOptions tcp;
-  tcp.node = engine_descriptor_.node;
-  tcp.incarnation = engine_descriptor_.incarnation;
+  tcp.node = own.node;
+  tcp.incarnation = own.incarnation;
   tcp.congestion_control = options_.congestion_control;
   auto transport = transport::tcp::TcpTransport::create(tcp, *port_);
   if (!transport) return transport.error();
   transport_ = std::move(*transport);
-
-  directory_ = std::make_unique<DirectoryWriter>(engine_descriptor_.nonce);
-  transport::RegionSpec spec;
-  spec.data = directory_->data();
-  spec.size_bytes = kMaxDirectoryBytes;
-  spec.rights = transport::kRemoteRead;
-  auto region = transport_->register_region(spec);
-  if (!region) return region.error();
-  directory_region_ = *region;
-  const auto text = transport_->describe(directory_region_);
-  if (!text) return text.error();
-  if (text->size() != kRegionTextBytes) return {MC_INTERNAL, "a region's description has 24 bytes"};
-  std::memcpy(engine_descriptor_.directory.data(), text->data(), kRegionTextBytes);
-  engine_descriptor_.directory_bytes = kMaxDirectoryBytes;
-  engine_descriptor_.directory_address = reinterpret_cast<std::uint64_t>(directory_->data());
-  DeviceDriver::find();
-  port_->start(*transport_, engine_descriptor_);
-
-  outer_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  auto wake = make_eventfd();
-  if (!outer_ || !wake) return {MC_NO_MEMORY, errno_text("epoll_create1 or eventfd", errno)};
-  wake_ = std::move(*wake);
-  for (const int fd :
-       {transport_->wait_fd(), port_->listening_fd(), port_->shaking_fd(), wake_.get()}) {
-    Status watched = watch(outer_, fd);
-    if (!watched.ok()) return watched;
-  }
-  name_ = options_.name.empty() ? text_of(port_->address()) : options_.name;
-  io_thread_ = std::thread([this] { run(); });
-  return names_->publish(name_, port_->address(), now_ns() + options_.timeout_ns);
+  if (Status status = memory_.start(*transport_, &own); !status.ok()) return status;
+  peers_.start(*transport_, *port_, own);
+  batches_.start(*transport_);
+  port_->start(*transport_, own);
+  return loop_.start(*transport_, *port_);
 }
 
 Engine::~Engine() {
-  names_.reset();  // first, so that nobody finds an engine that is gone
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    if (wake_) signal_eventfd(wake_.get());
-    copier_wakes_.notify_all();
-  }
-  if (io_thread_.joinable()) io_thread_.join();
-  if (copier_.joinable()) copier_.join();
-  transport_.reset();  // before the guards of regions, and memory that stands for devices'
+  names_.reset();  // first, so that no peer finds an engine that is gone
+  loop_.stop();
+  copier_.stop();
+  transport_.reset();  // before the memory that registered regions guard
 }
 
 bool Engine::inherited_by_fork() const { return ::getpid() != pid_; }
 
 void Engine::fill(mc_transfer_info* info) {
-  Lock lock = lock_in();
+  Loop::Turn turn(loop_);
   const transport::Counters& counters = transport_->counters();
+  const std::uint64_t copied = copier_.copied_bytes();
+  const std::uint64_t copied_writes = copier_.written_bytes();
   info->name = name_.c_str();
-  info->port = tcp_port();
+  info->port = port_->address().port;
   info->reserved0 = 0;
-  info->regions = static_cast<std::uint32_t>(regions_.size());
-  info->written_bytes = counters.written_bytes + same_host_written_;
-  info->read_bytes = counters.read_bytes + same_host_bytes_ - same_host_written_;
-  info->same_host_bytes = same_host_bytes_;
+  info->regions = static_cast<std::uint32_t>(memory_.count());
+  info->written_bytes = counters.written_bytes + copied_writes;
+  info->read_bytes = counters.read_bytes + copied - copied_writes;
+  info->same_host_bytes = copied;
   info->refused_requests = counters.refused_requests;
-  info->notifications_dropped = dropped_;
-  info->device_bytes = device_bytes_;
+  info->notifications_dropped = notifications_.dropped();
+  info->device_bytes = devices_.moved_bytes();
 }
 
-// ---- The loop ---------------------------------------------------------------------------------
-
-// Who drives looks at contenders_ between two turns.
-Engine::Lock Engine::lock_in() {
-  contenders_.fetch_add(1, std::memory_order_relaxed);
-  Lock lock(mutex_);
-  contenders_.fetch_sub(1, std::memory_order_relaxed);
-  return lock;
-}
-
-// Between two turns: who waits for the lock gets it, and a peer on our processor its turn.
-void Engine::let_in(Lock& lock) {
-  lock.unlock();
-  const std::uint64_t until_ns = now_ns() + kLetInNs;
-  do {
-    std::this_thread::yield();
-  } while (contenders_.load(std::memory_order_relaxed) > 0 && now_ns() < until_ns);
-  lock.lock();
-}
-
-void Engine::set_armed(bool armed) {
-  if (armed == armed_) return;
-  armed_ = armed;
-  epoll_event event{};
-  event.events = armed ? static_cast<std::uint32_t>(EPOLLIN) : 0;
-  event.data.fd = transport_->wait_fd();
-  static_cast<void>(::epoll_ctl(outer_.get(), EPOLL_CTL_MOD, transport_->wait_fd(), &event));
-}
-
-// Wakes the I/O thread if there is something to do before it would look by itself.
-void Engine::nudge() {
-  if (!sleeping_ || driven_) return;
-  if (outgoing_.empty() && transport_->next_poll_ns() >= sleeping_until_ns_) return;
-  sleeping_ = false;
-  signal_eventfd(wake_.get());
-}
-
-bool Engine::step(std::uint64_t now) {
-  const transport::Counters& counters = transport_->counters();
-  const std::uint64_t calls = counters.send_calls + counters.receive_calls;
-  events_.clear();
-  transport_->poll(now, events_);
-  for (const transport::Event& event : events_) handle(event);
-  if (!outgoing_.empty()) send_outgoing();
-  if (now >= next_port_ns_) {
-    next_port_ns_ = now + kPortNs;
-    port_->poll(now);
-    if (waiting_ > 0) expire_waiting(now);
-  }
-  return !events_.empty() || counters.send_calls + counters.receive_calls != calls;
-}
-
-void Engine::handle(const transport::Event& event) {
+void Engine::on_event(const transport::Event& event) {
   using Kind = transport::Event::Kind;
   if (event.kind == Kind::kNotified) {
-    auto notification = decode_notification(event.payload);
-    if (!notification) return;  // of an engine that speaks something else
-    if (notifications_.size() >= MC_MAX_TRANSFER_NOTIFICATIONS) {
-      ++dropped_;
-    } else {
-      notifications_.push_back(std::move(*notification));
-    }
-    return;
-  }
-  if (event.kind == Kind::kCompleted) {
-    on_request(event);
-    return;
-  }
-  if (event.kind != Kind::kPeerLost) return;
-  for (const auto& peer : peers_) {
-    if (peer && peer->transport_id == event.peer) {
-      lose(*peer, {MC_AGENT_UNAVAILABLE, "the engine at " + text_of(peer->address) +
-                                             " answers no more; is its process alive?"});
-      return;
-    }
+    notifications_.add(event.payload);
+  } else if (event.kind == Kind::kPeerLost) {
+    peers_.on_lost(event.peer);
+  } else if (event.kind == Kind::kCompleted && (event.cookie & Peers::kTableCookie) != 0) {
+    peers_.on_table_read(event);
+  } else if (event.kind == Kind::kCompleted) {
+    batches_.on_completed(event);
   }
 }
 
-void Engine::run() {
-  Lock lock(mutex_);
-  std::uint64_t last_served_ns = 0;
-  while (!stopping_) {
-    const std::uint64_t now = now_ns();
-    if (!driven_) {
-      const transport::Counters& counters = transport_->counters();
-      const std::uint64_t served = counters.served_bytes + counters.taken_bytes;
-      step(now);
-      if (counters.served_bytes + counters.taken_bytes != served) last_served_ns = now;
-      // A peer that asks often is not kept waiting for us to wake. Our own callers drive
-      // themselves.
-      if (now < last_served_ns + kSpinNs) {
-        let_in(lock);
-        continue;
+// ---- Memory -----------------------------------------------------------------------------------
+
+Status Engine::register_memory(std::span<const mc_transfer_range> ranges, std::uint32_t rights) {
+  Loop::Turn turn(loop_);
+  return memory_.add(ranges, rights);
+}
+
+Status Engine::unregister_memory(std::span<void* const> addresses) {
+  Loop::Turn turn(loop_);
+  auto removed = memory_.remove(addresses);
+  if (removed.empty()) return {MC_NOT_FOUND, "no memory is registered at that address"};
+  for (const auto& row : removed) {
+    release_local(reinterpret_cast<const std::byte*>(row.address), row.size_bytes);
+  }
+  // Slices that are being sent or received end first; the transport limits their time.
+  const std::uint64_t deadline_ns = now_ns() + kReleaseNs;
+  for (const auto& row : removed) {
+    while (!memory_.close(row)) {
+      if (now_ns() >= deadline_ns) {
+        // The transport still uses pages that stand for a device's memory, so leak the pages.
+        for (auto& each : removed) static_cast<void>(each.staged.release());
+        return {MC_INTERNAL, "a peer holds memory beyond its time"};
       }
+      Condition none;
+      static_cast<void>(loop_.wait_until(none, now_ns() + kReleaseLookNs, [] { return false; }));
     }
-    std::uint64_t until = std::min(transport_->next_poll_ns(), now + kLongestSleepNs);
-    if (driven_) until = now + kLongestSleepNs;
-    if (port_->shaking() || waiting_ > 0) until = std::min(until, now + kWaitingNs);
-    if (until <= now) continue;
-    sleeping_ = true;
-    sleeping_until_ns_ = until;
-    set_armed(!driven_);
-    lock.unlock();
-    epoll_event events[8];
-    static_cast<void>(
-        ::epoll_wait(outer_.get(), events, 8, static_cast<int>((until - now) / 1'000'000 + 1)));
-    lock.lock();
-    sleeping_ = false;
-    drain_eventfd(wake_.get());
-    port_->poll(now_ns());
-    if (waiting_ > 0) expire_waiting(now_ns());
   }
+  if (removed.size() < addresses.size()) {
+    return {MC_NOT_FOUND, "some addresses were not registered; the others are now unregistered"};
+  }
+  return {};
 }
 
-bool Engine::wait_until(Lock& lock, std::condition_variable& changed, std::uint64_t deadline_ns,
-                        const std::function<bool()>& done) {
-  if (!driven_ && !done()) {
-    driven_ = true;
-    if (sleeping_) set_armed(false);
-    std::uint64_t last_work_ns = now_ns();
-    for (;;) {
-      const std::uint64_t now = now_ns();
-      if (step(now)) last_work_ns = now;
-      if (done() || now >= deadline_ns || now >= last_work_ns + kSpinNs) break;
-      let_in(lock);
-    }
-    driven_ = false;
-    if (sleeping_) set_armed(true);
-    nudge();
+// Ends this engine's own requests that read or write local memory in the range.
+void Engine::release_local(const std::byte* data, std::uint64_t size_bytes) {
+  const Status why(MC_CANCELLED, "its local memory was unregistered");
+  batches_.for_each_open([&](Batch& batch) {
+    loop_.assert_held();
+    const auto hit = batches_.cancel_local(batch, data, size_bytes, why);
+    if (hit.empty()) return;
+    batches_.hold(batch);
+    const std::uint64_t deadline_ns = now_ns() + transport::kPeerLostNs + kLongestChunkNs;
+    static_cast<void>(loop_.wait_until(batch.changed, deadline_ns, [&] {
+      return std::ranges::all_of(
+          hit, [&](std::uint32_t i) { return batch.requests[i].state == Request::State::kEnded; });
+    }));
+    batches_.leave(batch);
+  });
+}
+
+// ---- Segments ---------------------------------------------------------------------------------
+
+Result<mc_transfer_segment> Engine::open_segment(const std::string& name,
+                                                 std::uint64_t timeout_ns) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  const auto address = names_->find(name, deadline_ns);  // without the lock: the store may be slow
+  if (!address) return fail(address.error());
+  Loop::Turn turn(loop_);
+  Peer* const peer = peers_.open(name, *address, deadline_ns);
+  if (peer == nullptr) return fail(too_many_segments());
+  const std::uint64_t losses = peer->losses;
+  ++peer->users;
+  const bool in_time = loop_.wait_until(peer->changed, deadline_ns, [&] {
+    return peer->state == Peer::State::kReady || peer->losses != losses ||
+           peer->state == Peer::State::kUnknown;
+  });
+  --peer->users;
+  if (peer->state == Peer::State::kReady) return peer->id;
+  if (in_time) return fail(peer->failure);
+  return fail(MC_TIMEOUT,
+              "the engine at " + text_of(peer->address) + " did not tell its memory in time");
+}
+
+Status Engine::close_segment(mc_transfer_segment segment) {
+  Loop::Turn turn(loop_);
+  Peer* const peer = peers_.find(segment);
+  if (peer == nullptr) return no_segment();
+  if (peer->users > 0) return {MC_BUSY, "another call waits for this segment"};
+  const Status why(MC_CANCELLED, "its segment was closed");
+  batches_.cancel_segment(segment, why);
+  peers_.close(*peer, why);
+  return {};
+}
+
+Status Engine::probe(const std::string& name, std::uint64_t timeout_ns) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  const auto address = names_->find(name, deadline_ns);
+  if (!address) return address.error();
+  Loop::Turn turn(loop_);
+  Peer* const peer = peers_.open_probe(name, *address, deadline_ns);
+  if (peer == nullptr) return too_many_segments();
+  const bool in_time = loop_.wait_until(peer->changed, deadline_ns, [&] {
+    return peer->state == Peer::State::kReady || peer->state == Peer::State::kUnknown;
+  });
+  Status status = !in_time ? Status(MC_TIMEOUT, "no engine answered the probe in time")
+                  : peer->state == Peer::State::kReady ? Status()
+                                                       : peer->failure;
+  peers_.close(*peer, {});
+  return status;
+}
+
+Result<Directory> Engine::list_regions(mc_transfer_segment segment, std::uint64_t timeout_ns) {
+  const std::uint64_t deadline_ns = now_ns() + timeout_ns;
+  Loop::Turn turn(loop_);
+  Peer* const peer = peers_.find(segment);
+  if (peer == nullptr) return fail(no_segment());
+  const std::uint64_t read = peer->tables_read;
+  const std::uint64_t losses = peer->losses;
+  ++peer->users;
+  if (peer->state == Peer::State::kUnknown) {
+    peers_.introduce(*peer, deadline_ns);
+  } else {
+    peers_.read_table(*peer);
   }
-  while (!done()) {
-    const std::uint64_t now = now_ns();
-    if (now >= deadline_ns) return false;
-    changed.wait_for(lock, std::chrono::nanoseconds(deadline_ns - now));
+  const bool in_time = loop_.wait_until(peer->changed, deadline_ns, [&] {
+    return peer->tables_read != read || peer->losses != losses;
+  });
+  --peer->users;
+  if (!in_time) return fail(MC_TIMEOUT, "the peer's region table did not arrive in time");
+  if (peer->tables_read == read) return fail(peer->failure);
+  return peer->directory;
+}
+
+Result<bool> Engine::is_local(mc_transfer_segment segment) {
+  Loop::Turn turn(loop_);
+  Peer* const peer = peers_.find(segment);
+  if (peer == nullptr) return fail(no_segment());
+  return peer->same_host != nullptr;
+}
+
+// ---- Batches ----------------------------------------------------------------------------------
+
+Result<mc_transfer_batch> Engine::submit(std::span<const mc_transfer_request> requests,
+                                         const SubmitOptions& options) {
+  auto batch = make_batch(requests, options);
+  if (!batch) return fail(batch.error());
+  const std::span<Request> given((*batch)->requests.data(), requests.size());
+  if (Status staged = devices_.stage(given); !staged.ok()) return fail(staged);
+  (*batch)->deadline_ns =
+      now_ns() + (options.timeout_ns != 0 ? options.timeout_ns : options_.timeout_ns);
+  Loop::Turn turn(loop_);
+  const Batch* const submitted = batches_.submit(&*batch, options.waits);
+  if (submitted != nullptr) return submitted->id;
+  devices_.release(given);
+  return fail(MC_BUSY, "65536 batches are open (MC_MAX_TRANSFER_BATCHES); free the ended batches");
+}
+
+Status Engine::poll(mc_transfer_batch id, bool* ended, mc_transfer_status* statuses,
+                    std::size_t count) {
+  Loop::Turn turn(loop_);
+  Batch* const batch = batches_.find(id);
+  if (batch == nullptr) return no_batch();
+  if (!batch->ended()) loop_.step_if_idle();
+  *ended = batch->ended();
+  if (statuses == nullptr) return {};
+  if (count < batch->given()) {
+    return {MC_INVALID_ARGUMENT, "statuses needs room for every request"};
   }
-  return true;
+  for (std::size_t i = 0; i < batch->given(); ++i) {
+    const Request& request = batch->requests[i];
+    const bool over = request.state == Request::State::kEnded;
+    statuses[i] = {request.status, over ? 1u : 0u, over ? request.bytes : 0};
+  }
+  return {};
+}
+
+Status Engine::wait(mc_transfer_batch id, std::uint64_t timeout_ns) {
+  Loop::Turn turn(loop_);
+  Batch* const batch = batches_.find(id);
+  if (batch == nullptr) return no_batch();
+  const std::uint64_t deadline_ns =
+      timeout_ns != 0 ? now_ns() + timeout_ns : batch->deadline_ns + kGraceNs;
+  batches_.hold(*batch);
+  copier_.copy_all(*batch, deadline_ns);
+  const bool in_time =
+      loop_.wait_until(batch->changed, deadline_ns, [&] { return batch->ended(); });
+  Status status = !in_time        ? Status(MC_TIMEOUT, "the batch has not ended yet")
+                  : batch->failed ? batch->first_failure
+                                  : Status();
+  batches_.leave(*batch);
+  return status;
+}
+
+Status Engine::cancel(mc_transfer_batch id) {
+  Loop::Turn turn(loop_);
+  Batch* const batch = batches_.find(id);
+  if (batch == nullptr) return no_batch();
+  batches_.cancel(*batch, {MC_CANCELLED, "the batch was cancelled"});
+  return {};
+}
+
+Status Engine::free(mc_transfer_batch id) {
+  Loop::Turn turn(loop_);
+  Batch* const batch = batches_.find(id);
+  if (batch == nullptr) return no_batch();
+  if (!batch->ended()) return {MC_BUSY, "the batch has not ended; cancel it and wait first"};
+  batches_.free(*batch);
+  return {};
+}
+
+Status Engine::finish(mc_transfer_batch id) {
+  Status waited = wait(id, 0);
+  // A request past its deadline ends when its memory is no longer used. The caller may reuse the
+  // memory after this call, so wait.
+  for (int tries = 0; free(id).code() == MC_BUSY; ++tries) {
+    if (tries == kMaxGraces) return {MC_INTERNAL, "a batch did not end after its deadline"};
+    waited = wait(id, kGraceNs);
+  }
+  return waited;
+}
+
+bool Engine::take_notification(Notification* notification) {
+  Loop::Turn turn(loop_);
+  if (notifications_.empty()) loop_.step_if_idle();
+  return notifications_.take(notification);
 }
 
 }  // namespace mc::transfer

@@ -2,7 +2,7 @@
 #include "transport/engine/port.h"
 
 #include "libmc/base/clock.h"
-#include "transport/engine/introduction.h"
+#include "transport/engine/wire/introduction.h"
 #include "transport/keyed/keyed_handshake.h"
 #include "transport/tcp/socket.h"
 

@@ -13,7 +13,7 @@
 #include "libmc/auth/cluster_key.h"
 #include "metadata/rpc/hello.h"
 #include "transport/engine/address.h"
-#include "transport/engine/engine_descriptor.h"
+#include "transport/engine/wire/engine_descriptor.h"
 #include "transport/tcp/handshakes.h"
 #include "transport/transport.h"
 

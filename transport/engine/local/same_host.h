@@ -17,9 +17,9 @@
 #include <memory>
 
 #include "libmc/base/fd.h"
-#include "transport/engine/directory.h"
-#include "transport/engine/engine_descriptor.h"
 #include "transport/engine/local/shared_files.h"
+#include "transport/engine/wire/directory.h"
+#include "transport/engine/wire/engine_descriptor.h"
 #include "transport/outcome.h"
 
 namespace mc::transfer {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "libmc/base/memory_file.h"
-#include "transport/engine/directory.h"
+#include "transport/engine/wire/directory.h"
 
 namespace mc::transfer {
 

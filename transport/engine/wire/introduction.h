@@ -10,7 +10,7 @@
 
 #include <memory>
 
-#include "transport/engine/engine_descriptor.h"
+#include "transport/engine/wire/engine_descriptor.h"
 #include "transport/tcp/hello.h"
 
 namespace mc::transfer {

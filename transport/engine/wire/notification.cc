@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/engine/notification.h"
+#include "transport/engine/wire/notification.h"
 
 #include <cstdint>
 #include <cstring>

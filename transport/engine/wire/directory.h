@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "mc/limits.h"
-#include "transport/engine/engine_descriptor.h"
+#include "transport/engine/wire/engine_descriptor.h"
 
 namespace mc::transfer {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/engine/engine_descriptor.h"
+#include "transport/engine/wire/engine_descriptor.h"
 
 #include <cstring>
 #include <string>
 
-#include "transport/engine/directory.h"
+#include "transport/engine/wire/directory.h"
 
 namespace mc::transfer {
 

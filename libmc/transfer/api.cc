@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "libmc/base/clock.h"
+#include "libmc/transfer/cluster_names.h"
 #include "mc/transfer.h"
 #include "transport/engine/engine.h"
 #include "transport/engine/local/local_memory.h"
@@ -33,10 +33,9 @@ mc_status check(mc_transfer_engine* engine) {
 }
 
 mc_status check_timeout(std::uint64_t timeout_ns) {
-  return timeout_ns <= MC_MAX_TIMEOUT_NS ? MC_OK
-                                         : invalid(
-                                               "a timeout is at most an hour "
-                                               "(MC_MAX_TIMEOUT_NS)");
+  return timeout_ns <= MC_MAX_TIMEOUT_NS
+             ? MC_OK
+             : invalid("a timeout is at most an hour (MC_MAX_TIMEOUT_NS)");
 }
 
 std::uint64_t timeout_of(mc_transfer_engine* engine, std::uint64_t timeout_ns) {
@@ -66,7 +65,7 @@ mc_status read_options(const mc_transfer_submit_options* given, SubmitOptions* o
   return check_timeout(full.timeout_ns);
 }
 
-// What calls with requests have in common. waits: mc_transfer_run().
+// Submits for all calls with requests. waits: for mc_transfer_run().
 mc_status start(mc_transfer_engine* engine, const mc_transfer_request* requests, size_t count,
                 const mc_transfer_submit_options* given, bool waits, mc_transfer_batch* batch) {
   if (const mc_status status = check(engine); status != MC_OK) return status;
@@ -104,7 +103,6 @@ mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engin
   if (const mc_status status = check_timeout(given.timeout_ns); status != MC_OK) return status;
   EngineOptions read;
   read.listen = text_or(given.listen, "127.0.0.1:0");
-  read.metadata = text_or(given.metadata, "");
   read.name = text_or(given.name, "");
   read.cluster = text_or(given.cluster, "default");
   read.key_file = text_or(given.key_file, "");
@@ -112,14 +110,16 @@ mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engin
   if (given.timeout_ns != 0) read.timeout_ns = given.timeout_ns;
   if (given.lanes != 0) read.lanes = given.lanes;
   read.same_host = given.same_host == 0;
-  auto opened = Engine::open(read);
+  auto names = open_names(text_or(given.metadata, ""), read.cluster);
+  if (!names) return told(names.error());
+  auto opened = Engine::open(read, std::move(*names));
   if (!opened) return told(opened.error());
   *engine = reinterpret_cast<mc_transfer_engine*>(opened->release());
   return MC_OK;
 }
 
 void mc_transfer_close(mc_transfer_engine* engine) {
-  // One that was inherited by fork() stays: its threads are the parent's.
+  // An engine inherited by fork() is leaked on purpose: its threads are the parent's.
   if (engine == nullptr || of(engine).inherited_by_fork()) return;
   delete &of(engine);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/engine/introduction.h"
+#include "transport/engine/wire/introduction.h"
 
 #include <sys/socket.h>
 

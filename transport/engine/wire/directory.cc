@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/engine/directory.h"
+#include "transport/engine/wire/directory.h"
 
 #include <algorithm>
 #include <atomic>
