@@ -27,7 +27,7 @@ Result<std::string> look_up(const std::string& host) {
     return fail(MC_INVALID_ARGUMENT, "host '" + host + "': " + ::gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
-  // An IPv4 address first: that is what most clusters listen on.
+  // Prefer an IPv4 address: most clusters listen on IPv4.
   const addrinfo* chosen = found;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     if (at->ai_family == AF_INET) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where an engine listens: an IP address and a port.
-// Threads: any. resolve() may ask the system's resolver and waits as long as that does.
-// Trusts nothing: any text becomes a value or an error.
+// What it is: the address at which an engine listens: an IP address and a port.
+// Threads: any thread. resolve() may ask the system's resolver and waits for the answer.
+// Trusts: nothing. Any text becomes a value or an error.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace mc::transfer {
 
 struct Address {
-  std::string host;  // a literal
+  std::string host;  // an IP address as text
   std::uint16_t port = 0;
   bool operator==(const Address&) const = default;
 };

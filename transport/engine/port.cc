@@ -89,11 +89,11 @@ void Port::poll(std::uint64_t now_ns) {
 
 void Port::on_link(transport::Link link) {
   if (link.lane != kIntroductionLane) {
-    // Refused: more lanes than there may be; the peer dials again.
+    // The transport refuses a surplus lane; the peer dials again.
     static_cast<void>(transport_->attach(std::move(link)));
     return;
   }
-  if (link.accepted) return;  // it has our engine descriptor, and hangs up
+  if (link.accepted) return;  // the peer has this engine's descriptor and hangs up
   const auto call = calls_.extract(link.peer);
   if (!call.empty()) sink_.on_introduced(link.peer, *call.mapped());
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an engine's one port, and the way to the peers' ports: accepts and dials, shakes
-//   hands, gives lanes to the transport and engine descriptors to the engine.
-// Threads: under the engine's lock. Owns: the listening socket and those that are not lanes yet.
-// Trusts: nobody before the key is proved; their number and their time are limited.
+// What it is: an engine's only port, and the dialing of peers' ports. The port accepts and dials,
+//   runs the handshakes, gives lanes to the transport and engine descriptors to PortSink.
+// Threads: under the engine's lock.
+// Owns: the listening socket, and sockets that are not lanes yet.
+// Trusts: no peer before the proof of the key. The number and the time of handshakes are limited.
 #pragma once
 
 #include <memory>
@@ -22,28 +23,30 @@ namespace mc::transfer {
 class PortSink {
  public:
   virtual ~PortSink() = default;
-  // Where a node that was connected listens; null: unknown.
+  // The listening address of a node that was connected; null: unknown.
   virtual const Address* address_of(transport::NodeId node) const = 0;
-  // The answer to introduce().
+  // The result of introduce().
   virtual void on_introduced(std::uint64_t call,
                              const Result<EngineDescriptor>& engine_descriptor) = 0;
 };
 
 class Port final : public transport::Dialer, private transport::tcp::LinkSink {
  public:
-  // Errors: MC_INVALID_ARGUMENT (an address that others can reach and no key), MC_BUSY (taken).
+  // Errors: MC_INVALID_ARGUMENT (an address that other hosts can reach, without a key), MC_BUSY
+  // (the port is taken).
   static Result<std::unique_ptr<Port>> open(const Address& listen,
                                             const metadata::rpc::ClusterKey& key,
                                             std::string_view cluster, PortSink& sink);
 
-  // Before the first poll().
+  // Call before the first poll().
   void start(transport::Transport& transport, const EngineDescriptor& own);
   const Address& address() const { return address_; }
-  // Asks who listens there. An error: it could not even be asked, and no answer comes.
+  // Asks the engine at the address for its descriptor. Error: the question was not sent, and no
+  // answer comes.
   Status introduce(std::uint64_t call, const Address& to, std::uint64_t now_ns);
   void dial(const transport::DialRequest& request) override;
   void poll(std::uint64_t now_ns);
-  // Each readable when poll() has something to do.
+  // Each descriptor is readable when poll() has work.
   int listening_fd() const { return listener_->wait_fd(); }
   int shaking_fd() const { return handshakes_->wait_fd(); }
   bool shaking() const { return handshakes_->count() != 0; }

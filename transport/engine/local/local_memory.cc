@@ -17,14 +17,14 @@ constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14, newer than Debian 12's li
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
 
-// A file stays open while it is in use: peers find it among this process' descriptors.
+// A file stays open while it is in use: peers find the file among this process's descriptors.
 struct Shared {
   MemoryFile file;
   Mapping mapping;
 };
 std::mutex shared_mutex;
 std::map<const void*, Shared>& shared_memory() {
-  static auto* const memory = new std::map<const void*, Shared>;  // used until the process ends
+  static auto* const memory = new std::map<const void*, Shared>;  // lives until the process ends
   return *memory;
 }
 }  // namespace
@@ -51,7 +51,7 @@ bool is_memory(const void* data, std::uint64_t size_bytes, bool writable) {
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t first = address & ~(page - 1);
   const std::uint64_t last = (address + size_bytes - 1) & ~(page - 1);
-  // msync() of memory without a file does nothing but look for holes.
+  // On memory without a file, msync() only checks for holes.
   if (::msync(reinterpret_cast<void*>(first), last - first + page, MS_ASYNC) != 0) return false;
   const int rights = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   return ::madvise(reinterpret_cast<void*>(first), page, rights) == 0 &&

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory of this process: whether an address that a caller gave is some (a socket call
-//   that meets none ends its connection, and with it what others transfer there), and memory that
-//   other processes can map (shared_files.h).
-// Threads: any. Owns what allocate_shared() gave, until it is freed.
-// Trusts nothing; what another thread unmaps a moment later is its own fault.
+// What it is: checks of this process's memory, and memory that other processes can map
+//   (shared_files.h). An address without memory would fail a socket call and end the connection
+//   with all its transfers, so addresses of callers are checked first.
+// Threads: any thread.
+// Owns: the memory from allocate_shared(), until free_shared().
+// Trusts: nothing. If another thread unmaps the memory after the check, the caller is at fault.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,12 @@
 
 namespace mc::transfer {
 
-// Looks for holes, and at the rights of the first and the last page. About 2 us.
+// Checks for holes, and the rights of the first and the last page. Takes about 2 us.
 bool is_memory(const void* data, std::uint64_t size_bytes, bool writable);
 
-// Zeros; pages are taken as they are touched. Errors: MC_NO_MEMORY.
+// Zeroed memory whose pages are allocated at first touch. Errors: MC_NO_MEMORY.
 Result<void*> allocate_shared(std::uint64_t size_bytes);
-// False: not from there, or freed already.
+// False: not from allocate_shared(), or freed already.
 bool free_shared(void* memory);
 
 }  // namespace mc::transfer

@@ -18,9 +18,9 @@ namespace {
 
 using transport::Outcome;
 
-constexpr int kMappedTornReads = 1000;  // of a table: each takes microseconds
+constexpr int kMappedTornReads = 1000;  // torn reads of a table; each read takes microseconds
 
-// "8d4c…-…": 32 digits. Zeros: this host does not tell.
+// "8d4c…-…": 32 digits. All zeros: unknown.
 std::array<std::byte, 16> boot_id() {
   std::array<std::byte, 16> id{};
   char text[64] = {};
@@ -120,13 +120,13 @@ Outcome SameHost::check(const Range& range, const DirectoryHead& head) const {
   if (!directory) {
     return directory.error().code() == MC_AGENT_UNAVAILABLE ? Outcome::kPeerLost : Outcome::kStale;
   }
-  // A region that is registered anew has another descriptor, though its addresses be the same.
+  // A region that was registered again has another descriptor, even at the same address.
   const DirectoryEntry* entry = directory->find(range.address, range.size_bytes);
   return entry != nullptr && entry->descriptor == range.entry.descriptor ? Outcome::kDone
                                                                          : Outcome::kStale;
 }
 
-// The bytes and then the head, in one call: a read needs no look before.
+// Reads the bytes and then the head in one call, so a read needs no check before.
 Outcome SameHost::read(const Range& range) const {
   DirectoryHead head;
   const iovec here[2] = {{range.local, range.size_bytes}, {&head, sizeof head}};
@@ -142,7 +142,7 @@ Outcome SameHost::read(const Range& range) const {
   return outcome == Outcome::kDone ? check(range) : outcome;
 }
 
-// Outcomes as of a copy by the kernel: the peer is looked at in the same places.
+// Checks the peer at the same points as a copy by the kernel does.
 Outcome SameHost::copy_mapped(const Range& range) const {
   const std::uint64_t offset = range.address - range.entry.address;
   std::byte* const theirs = range.window->data + offset;

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the peer's memory, when the peer is a process of this host: copies without its help,
-//   by memcpy where that memory is a file which both can map (shared_files.h), else by
-//   process_vm_readv and process_vm_writev. That it is one is proved, not believed: boot id and
-//   pid namespace are ours, and the nonce that its engine descriptor told stands where the engine descriptor said it does.
-//   Around each copy the nonce is read again with the table's generation, so a process that died,
-//   and another that got its number, are found out.
+// What it is: copies to and from the memory of a peer that is a process of this host, without the
+//   peer's help. If both processes can map the memory's file (shared_files.h), memcpy copies.
+//   Otherwise process_vm_readv() and process_vm_writev() copy.
 //
-//   What holds: a write begins only while the peer has the range registered with the rights needed.
-//   A range that was unregistered before the copy ended makes it an error; what was written until
-//   then landed in memory of the process that had registered it, or nowhere.
-// Threads: any, at once. Owns a descriptor of the process, and mappings of its files.
-// Trusts: nothing it reads: it is a table that decode_directory checks, or the user's bytes.
+// prove() does not believe the peer's descriptor. Boot id and pid namespace must equal those of
+// this process, and the nonce of the descriptor must stand in the peer's memory at the announced
+// address. Each copy reads the nonce and the table's generation again. So a dead process is
+// detected, and also another process with the same number.
+//
+// Guarantee: a write begins only while the peer has registered the range with the needed rights. If
+// the range was unregistered before the copy ended, the copy fails. The bytes written until then
+// landed in memory of the process that had registered the range, or nowhere.
+// Threads: any thread, concurrently.
+// Owns: a descriptor of the process, and mappings of the process's files.
+// Trusts: nothing. decode_directory() checks the table; all other bytes are the user's data.
 #pragma once
 
 #include <memory>
@@ -24,35 +27,37 @@
 
 namespace mc::transfer {
 
-// What this process tells others of itself.
+// Enters this host and process into the descriptor.
 void tell_host(EngineDescriptor* engine_descriptor);
 
 class SameHost {
  public:
-  // Null: it is elsewhere, or this kernel or a security policy forbids it.
+  // Null: the peer is on another host, or the kernel or a security policy forbids access.
   static std::unique_ptr<SameHost> prove(const EngineDescriptor& theirs,
                                          const EngineDescriptor& own);
 
   struct Range {
-    DirectoryEntry entry;  // as it was found in the table of that generation
+    DirectoryEntry entry;  // from the table of that generation
     std::uint64_t generation = 0;
     std::uint64_t address = 0;
     std::byte* local = nullptr;
     std::uint64_t size_bytes = 0;
     bool write = false;
-    std::shared_ptr<const SharedFiles::Window> window;  // of the entry; null: the kernel copies
+    std::shared_ptr<const SharedFiles::Window> window;  // maps the entry; null: the kernel copies
   };
-  // Where the entry is mapped here; null: it cannot be. REQUIRES of copies through it: the local
-  // memory stays what it is until they end. Of any other the kernel finds out that it is bad.
+  // The entry's memory, mapped into this process; null: not possible. REQUIRES: the local memory of
+  // a copy through the window stays valid until the copy ends. Without a window, the kernel detects
+  // bad local memory.
   std::shared_ptr<const SharedFiles::Window> window(const DirectoryEntry& entry,
                                                     std::uint64_t generation) {
     return files_.window(entry, generation);
   }
-  // kStale: not registered any more, or again. kInvalid: no such memory, here or there.
+  // kStale: the range was unregistered, or registered again. kInvalid: no such memory, here or
+  // there.
   transport::Outcome copy(const Range& range) const;
-  // Errors: MC_AGENT_UNAVAILABLE: the process is gone; MC_BUSY after many tries, MC_CORRUPT.
+  // Errors: MC_AGENT_UNAVAILABLE (the process is gone), MC_BUSY (after many tries), MC_CORRUPT.
   Result<Directory> read_directory() const;
-  // Lets go of memory that is not in this table.
+  // Unmaps memory that is not in this table.
   void keep_only(const Directory& directory) { files_.keep_only(directory); }
 
  private:
@@ -62,7 +67,7 @@ class SameHost {
         files_(static_cast<pid_t>(engine_descriptor.pid)) {}
   transport::Outcome move(std::uint64_t address, std::byte* local, std::uint64_t size_bytes,
                           bool write) const;
-  // kDone: generation's table, or a later one that still has the entry.
+  // kDone: the table has range.generation, or is newer and still has the entry.
   transport::Outcome check(const Range& range) const;
   transport::Outcome check(const Range& range, const DirectoryHead& head) const;
   transport::Outcome read(const Range& range) const;

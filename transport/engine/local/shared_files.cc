@@ -46,8 +46,8 @@ void SharedFiles::read_parts() {
   }
 }
 
-// The one file that lies under the whole entry, from its first byte. The kernel splits a mapping
-// whose parts were advised or protected differently.
+// The single file that lies under the whole entry. The kernel splits a mapping whose parts were
+// advised or protected differently, so adjacent parts of one file are joined.
 std::optional<SharedFiles::Part> SharedFiles::part_under(const DirectoryEntry& entry) const {
   const std::uint64_t end = entry.address + entry.size_bytes;
   std::optional<Part> whole;
@@ -68,7 +68,7 @@ std::optional<SharedFiles::Part> SharedFiles::part_under(const DirectoryEntry& e
   return std::nullopt;
 }
 
-// A descriptor of ours for a file that the process has open.
+// Opens a file that the process has open.
 Fd SharedFiles::open_file(const Part& file, int flags) const {
   const std::string directory = proc(pid_, "fd");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
@@ -111,7 +111,7 @@ void SharedFiles::Window::prepare(std::uint64_t offset, std::uint64_t size_bytes
     if (touched[part].load(std::memory_order_relaxed)) continue;
     touched[part].store(true, std::memory_order_relaxed);
     const std::uint64_t begin = part * kHugePageBytes;
-    // An older kernel takes each page's fault as ever.
+    // Older kernels ignore the advice; then each page takes a separate fault.
     ::madvise(mapping.data() + begin, std::min(kHugePageBytes, mapping.size_bytes() - begin),
               writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
   }
@@ -119,7 +119,7 @@ void SharedFiles::Window::prepare(std::uint64_t offset, std::uint64_t size_bytes
 
 std::shared_ptr<const SharedFiles::Window> SharedFiles::window(const DirectoryEntry& entry,
                                                                std::uint64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto known = std::ranges::find_if(
       windows_, [&](const auto& window) { return window->descriptor == entry.descriptor; });
   if (known != windows_.end()) return (*known)->mapping ? *known : nullptr;
@@ -142,7 +142,7 @@ std::shared_ptr<const SharedFiles::Window> SharedFiles::window(const DirectoryEn
 }
 
 void SharedFiles::keep_only(const Directory& directory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(windows_, [&](const auto& window) {
     return std::ranges::none_of(directory.entries, [&](const DirectoryEntry& entry) {
       return entry.descriptor == window->descriptor;

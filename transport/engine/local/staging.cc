@@ -98,7 +98,7 @@ void StagedRegion::unpin(std::uint64_t ticket) {
   const auto at = pins_.find(ticket);
   const transport::MemoryRange mine = at->second;
   pins_.erase(at);
-  // There are few at a time: some slices a lane.
+  // The list is short: a few slices per lane.
   const bool shared = std::ranges::any_of(pins_, [&](const auto& pin) {
     const transport::MemoryRange& other = pin.second;
     return other.offset_bytes < mine.offset_bytes + mine.size_bytes &&

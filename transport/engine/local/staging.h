@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory of the host that stands for memory of a device while bytes are on the way.
+// What it is: host memory that stands for device memory during a transfer.
 //
-//   StagedRequest   the local side of a request of ours: filled from the device before a write is
-//                   sent, emptied to the device when a read has come
-//   StagedRegion    a registered range as the transport sees it: as large as the device's, without
-//                   pages. The transport pins what it serves, slice by slice: a pin for a read
-//                   fills its pages, a write that has come whole is copied to the device before it
-//                   is acknowledged; pages that no pin needs are given back.
+//   StagedRequest   the local side of a request of this engine. make() fills the pages from the
+//                   device before a write is sent. to_device() empties the pages after a read.
+//   StagedRegion    a registered device range, as the transport sees the range. The address range
+//                   has the size of the device range, but no pages. The transport pins each slice
+//                   that it serves. A pin for a read fills the slice's pages. A complete write is
+//                   copied to the device before its acknowledgement. Pages without a pin are freed.
 //
-// Threads: the engine's lock, but for what StagedRequest::make() does.
-// Owns: its pages; the device's memory is the caller's, as long as it is registered or a request
-//   names it. Trusts: ranges, which transport::RegionTable checked.
+// Threads: under the engine's lock, except StagedRequest::make().
+// Owns: the pages. Device memory is the caller's, while it is registered or a request names it.
+// Trusts: ranges that transport::RegionTable has checked.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct DeviceRange {
   std::uint64_t size_bytes = 0;
 };
 
-// Pages of zeros, taken as they are touched, given back at the end.
+// Zeroed pages, allocated at first touch, freed by the destructor.
 class HostPages {
  public:
   static Result<HostPages> reserve(std::uint64_t size_bytes);
@@ -44,7 +44,7 @@ class HostPages {
   HostPages& operator=(const HostPages&) = delete;
   ~HostPages();
   std::byte* data() const { return data_; }
-  // The pages that lie wholly within the range are zeros again.
+  // Zeroes and frees the pages that lie entirely within the range.
   void drop(std::uint64_t offset_bytes, std::uint64_t size_bytes);
 
  private:
@@ -58,7 +58,7 @@ class HostPages {
 
 class StagedRequest {
  public:
-  // write: filled from the device now. Errors: MC_NO_MEMORY, the driver's.
+  // write: fills the pages from the device. Errors: MC_NO_MEMORY, those of the driver.
   static Result<std::unique_ptr<StagedRequest>> make(const DeviceRange& range, bool write);
   std::byte* data() const { return pages_.data(); }
   const std::byte* device_address() const { return range_.address; }
@@ -72,7 +72,7 @@ class StagedRequest {
 
 class StagedRegion final : public transport::RegionGuard {
  public:
-  // moved_bytes: is added what goes to or from the device; outlives this.
+  // *moved_bytes counts bytes to and from the device; the counter must outlive the region.
   static Result<std::unique_ptr<StagedRegion>> make(const DeviceRange& range,
                                                     std::uint64_t* moved_bytes);
   std::byte* data() const { return pages_.data(); }

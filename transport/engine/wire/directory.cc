@@ -41,7 +41,7 @@ Result<std::size_t> directory_size(std::span<const std::byte> bytes) {
   }
   const DirectoryHead head = head_of(bytes);
   if (head.magic != kDirectoryMagic) {
-    return fail(MC_CORRUPT, "what the peer's card points to is no region table");
+    return fail(MC_CORRUPT, "the peer's engine descriptor does not point to a region table");
   }
   if (head.version != kDirectoryVersion || head.entry_bytes != kDirectoryEntryBytes) {
     return fail(MC_VERSION_MISMATCH,
@@ -95,7 +95,7 @@ void DirectoryWriter::publish(std::span<const DirectoryEntry> entries) {
   DirectoryHead head = head_of({memory_.get(), kDirectoryHeadBytes});
   head.count = static_cast<std::uint32_t>(entries.size());
   ++head.generation;
-  // Who compares generations before and after a copy must see the new one before anything else.
+  // Peers compare generations before and after a copy, so the new generation must be visible first.
   auto* at = reinterpret_cast<DirectoryHead*>(memory_.get());
   std::atomic_ref(at->generation).store(head.generation, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);

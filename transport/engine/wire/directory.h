@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an engine's region table as peers read it: from memory that is registered for remote
-//   reading, so nobody has to be asked and nothing pushed.
+// What it is: an engine's region table, as peers read it. The table lies in memory that is
+//   registered for remote reads, so the engine answers no questions and pushes no changes.
 //
 //   0       8         10            12      16           24         32      64        112
 //   │ magic │ version │ entry bytes │ count │ generation │ checksum │ nonce │ entry 0 │ entry 1 …
 //   entry   0         8      16       20  24
 //           │ address │ size │ rights │ order │ descriptor (24) │
 //
-//   The highest bit of order: only its owner reaches the memory (a device's), within the host, too.
-//   The owner changes it in place: generation first, then entries, checksum last. A reader that
-//   meets a change sees a checksum that does not match, and reads again.
-// Threads: the engine's lock. Owns: values; DirectoryWriter owns the memory that peers read.
-// Trusts: nothing that was read: count, order, overlap and rights are checked.
+// The highest bit of order says that only the owner reaches the memory (device memory), also within
+// the host. The owner changes the table in place: first the generation, then the entries, last the
+// checksum. A reader that meets a change finds a wrong checksum and reads again.
+//
+// Threads: under the engine's lock.
+// Owns: values. DirectoryWriter owns the memory that peers read.
+// Trusts: no table. Count, order, overlap and rights are checked.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +40,7 @@ struct DirectoryHead {
   std::uint16_t entry_bytes;
   std::uint32_t count;
   std::uint64_t generation;  // grows with every change
-  std::uint64_t checksum;    // XXH3-64 of head and entries, with this field 0
+  std::uint64_t checksum;    // XXH3-64 of head and entries, computed with checksum = 0
   Nonce nonce;
 };
 static_assert(sizeof(DirectoryHead) == kDirectoryHeadBytes);
@@ -49,7 +51,7 @@ struct DirectoryEntry {
   std::uint64_t address;
   std::uint64_t size_bytes;
   std::uint32_t rights;
-  std::uint32_t order;  // among those of its owner: the first that was registered is the lowest
+  std::uint32_t order;  // registrations of the owner, numbered from the first
   RegionText descriptor;
 
   bool by_owner_only() const { return (order & kByOwnerOnly) != 0; }
@@ -58,21 +60,21 @@ static_assert(sizeof(DirectoryEntry) == kDirectoryEntryBytes);
 
 struct Directory {
   std::uint64_t generation = 0;
-  std::vector<DirectoryEntry> entries;  // by address, none overlaps another
+  std::vector<DirectoryEntry> entries;  // sorted by address, without overlaps
 
-  // The entry that holds the whole range; null: none does.
+  // The entry that contains the whole range; null: none does.
   const DirectoryEntry* find(std::uint64_t address, std::uint64_t size_bytes) const;
 };
 
-// How many bytes the table has, from its head alone. Errors: MC_CORRUPT, MC_VERSION_MISMATCH.
+// The size of the table, from the head alone. Errors: MC_CORRUPT, MC_VERSION_MISMATCH.
 Result<std::size_t> directory_size(std::span<const std::byte> head);
-// MC_BUSY: it was being changed; read again. Else MC_CORRUPT, MC_VERSION_MISMATCH.
+// Errors: MC_BUSY (the owner was changing the table; read again), MC_CORRUPT, MC_VERSION_MISMATCH.
 Result<Directory> decode_directory(std::span<const std::byte> bytes);
 
 class DirectoryWriter {
  public:
   explicit DirectoryWriter(const Nonce& nonce);
-  // entries by address. REQUIRES: at most MC_MAX_TRANSFER_REGIONS.
+  // entries: sorted by address. REQUIRES: at most MC_MAX_TRANSFER_REGIONS.
   void publish(std::span<const DirectoryEntry> entries);
   std::byte* data() const { return memory_.get(); }
 

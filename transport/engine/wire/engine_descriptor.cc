@@ -19,10 +19,10 @@ EngineDescriptor blank_engine_descriptor() {
 Result<EngineDescriptor> decode_engine_descriptor(std::span<const std::byte> bytes) {
   EngineDescriptor engine_descriptor;
   if (bytes.size() != sizeof engine_descriptor)
-    return fail(MC_INVALID_ARGUMENT, "a card has 160 bytes");
+    return fail(MC_INVALID_ARGUMENT, "an engine descriptor has 160 bytes");
   std::memcpy(&engine_descriptor, bytes.data(), sizeof engine_descriptor);
   if (engine_descriptor.magic != kEngineDescriptorMagic) {
-    return fail(MC_INVALID_ARGUMENT, "what answers there is not a transfer engine");
+    return fail(MC_INVALID_ARGUMENT, "the process at that address is not a transfer engine");
   }
   if (engine_descriptor.version != kEngineDescriptorVersion ||
       engine_descriptor.size_bytes != sizeof engine_descriptor) {
@@ -36,7 +36,7 @@ Result<EngineDescriptor> decode_engine_descriptor(std::span<const std::byte> byt
   if (!zeros || engine_descriptor.node == 0 ||
       engine_descriptor.directory_bytes < kDirectoryHeadBytes ||
       engine_descriptor.directory_bytes > kMaxDirectoryBytes) {
-    return fail(MC_INVALID_ARGUMENT, "the peer's card has a field out of range");
+    return fail(MC_INVALID_ARGUMENT, "the peer's engine descriptor has a field out of range");
   }
   return engine_descriptor;
 }

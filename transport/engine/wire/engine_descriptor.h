@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what two engines tell each other at first, in both directions: who speaks, where its
-//   region table is, and what one on the same host needs to find its process.
+// What it is: the first message between two engines, in both directions: the sender's identity, the
+//   place of its region table, and its process for a peer on the same host.
 //
 //   0       8         10     12   16     24            32          56           64        80
 //   │ magic │ version │ size │ 0  │ node │ incarnation │ directory │ its bytes │ boot id │
 //   80              88    92  96                   104     136
 //   │ pid namespace │ pid │ 0 │ directory's address │ nonce │ 0 … 160
-// Threads: values. Trusts nothing: exactly kCardBytes are read, checked, then used. That the peer
-// is
-//   on this host is believed only when the nonce was read from its memory (same_host.h).
+//
+// Threads: values.
+// Trusts: no peer. Exactly kEngineDescriptorBytes are read, checked, then used. An engine believes
+//   that the peer is on this host only after it has read the nonce from the peer's memory
+//   (local/same_host.h).
 #pragma once
 
 #include <array>
@@ -26,7 +28,7 @@ inline constexpr std::uint64_t kEngineDescriptorMagic = 0x3144524143434dull;  //
 inline constexpr std::uint16_t kEngineDescriptorVersion = 1;
 inline constexpr std::size_t kRegionTextBytes = 24;
 inline constexpr std::size_t kNonceBytes = 32;
-using RegionText = std::array<std::byte, kRegionTextBytes>;  // of Transport::describe
+using RegionText = std::array<std::byte, kRegionTextBytes>;  // from Transport::describe()
 using Nonce = std::array<std::byte, kNonceBytes>;
 
 struct EngineDescriptor {
@@ -36,14 +38,14 @@ struct EngineDescriptor {
   std::uint32_t reserved0;
   transport::NodeId node;
   std::uint64_t incarnation;
-  RegionText directory;           // the region that holds the table (directory.h)
-  std::uint64_t directory_bytes;  // its size
+  RegionText directory;           // the region of the table (directory.h)
+  std::uint64_t directory_bytes;  // size of that region
   std::array<std::byte, 16> boot_id;
-  std::uint64_t pid_namespace;  // inode; 0: not told
-  std::uint32_t pid;            // within it
+  std::uint64_t pid_namespace;  // inode; 0: unknown
+  std::uint32_t pid;            // process id within the namespace
   std::uint32_t reserved1;
   std::uint64_t directory_address;
-  Nonce nonce;  // stands in the directory, too
+  Nonce nonce;  // also stored in the region table
   std::uint64_t reserved2[3];
 };
 inline constexpr std::size_t kEngineDescriptorBytes = 160;
@@ -55,9 +57,9 @@ static_assert(offsetof(EngineDescriptor, directory_address) == 96 &&
               offsetof(EngineDescriptor, nonce) == 104);
 static_assert(offsetof(EngineDescriptor, reserved2) == 136);
 
-// With magic, version and size; the rest zero.
+// Sets magic, version and size; other fields are zero.
 EngineDescriptor blank_engine_descriptor();
-// Errors: MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT with what is wrong.
+// Errors: MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT with the reason.
 Result<EngineDescriptor> decode_engine_descriptor(std::span<const std::byte> bytes);
 
 }  // namespace mc::transfer

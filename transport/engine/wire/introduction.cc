@@ -16,7 +16,7 @@ using transport::DialRequest;
 using transport::Link;
 using transport::tcp::Handshake;
 
-// Each side sends its engine descriptor; the dialer first.
+// Each side sends its engine descriptor; the dialer sends first.
 class Introduction final : public Handshake {
  public:
   Introduction(const EngineDescriptor& own, const DialRequest* call,
@@ -69,7 +69,8 @@ class Introduction final : public Handshake {
       if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
         return State::kWantsWrite;
       }
-      if (put < 0) return failed({MC_AGENT_UNAVAILABLE, errno_text("send of a card", errno)});
+      if (put < 0)
+        return failed({MC_AGENT_UNAVAILABLE, errno_text("send of an engine descriptor", errno)});
       sent_ += static_cast<std::size_t>(put);
     }
     return State::kDone;
@@ -98,7 +99,7 @@ class Reception final : public Handshake {
         return State::kWantsRead;
       }
       if (got <= 0) {
-        status_ = {MC_AGENT_UNAVAILABLE, "the peer hung up before it said what it wants"};
+        status_ = {MC_AGENT_UNAVAILABLE, "the peer hung up before its first message"};
         return State::kFailed;
       }
       if (static_cast<std::size_t>(got) < sizeof magic) return State::kWantsRead;

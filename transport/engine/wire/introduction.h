@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what runs on an engine's port once both sides have proved the cluster's key: either
-//   the hello of a lane, or an introduction, in which each side gives its engine descriptor and hangs up.
+// What it is: the message exchange on an engine's port after the proof of the cluster's key. It is
+//   either the hello of a lane or an introduction. In an introduction each side sends its engine
+//   descriptor, then the dialer hangs up.
 //
-//     dialer ── engine descriptor (160 bytes) ──► listener        the first 8 bytes tell which it is
+//     dialer ── engine descriptor (160 bytes) ──► listener     the first 8 bytes tell the kind
 //            ◄── engine descriptor (160 bytes) ──
-// Threads: its socket's owner. Trusts: nobody; decode_card and decode_hello check what they read.
+//
+// Threads: the owner of the socket.
+// Trusts: no peer. decode_engine_descriptor() and the lane's hello check the received bytes.
 #pragma once
 
 #include <memory>
@@ -15,14 +18,15 @@
 
 namespace mc::transfer {
 
-// Link::lane and DialRequest::lane of an introduction, which is none.
+// Value of Link::lane and DialRequest::lane for an introduction, which makes no lane.
 inline constexpr std::uint32_t kIntroductionLane = 0xffffffff;
 
-// call.peer comes back in Link::peer. theirs has the peer's engine descriptor when the handshake is done.
+// call.peer comes back in Link::peer. *theirs holds the peer's engine descriptor when the handshake
+// is done.
 std::unique_ptr<transport::tcp::Handshake> make_introduction(
     const EngineDescriptor& own, const transport::DialRequest& call,
     std::shared_ptr<EngineDescriptor> theirs);
-// For who dialed us, whatever it is.
+// The listener's side: accepts either kind.
 std::unique_ptr<transport::tcp::Handshake> make_reception(const EngineDescriptor& own);
 
 }  // namespace mc::transfer

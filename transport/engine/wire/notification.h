@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a notification's bytes: a name and a message.
+// What it is: the bytes of a notification: a name and a message.
 //
 //   0         4              8      8 + name size
 //   │ version │ bytes of name │ name │ message …
-// Threads: values. Trusts nothing: decode_notification checks every length.
+//
+// Threads: values.
+// Trusts: no peer. decode_notification() checks every length.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +25,7 @@ struct Notification {
   std::string message;
 };
 
-// REQUIRES: name and message are MC_MAX_TRANSFER_NOTE_BYTES together at most.
+// REQUIRES: name and message have at most MC_MAX_TRANSFER_NOTE_BYTES together.
 std::vector<std::byte> encode_notification(std::string_view name, std::string_view message);
 std::optional<Notification> decode_notification(std::span<const std::byte> bytes);
 
