@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nanoseconds for one free and one allocation of a pool in steady state: a random one of N live
-// ones goes, one of a new size comes.
+// Nanoseconds for one free and one allocation of a pool in steady state: a random allocation of the
+// N live ones is freed, and one of a new size is made.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kDice = 1 << 20;
 
-// Drawn before the clock runs.
+// The random sizes are drawn before the measurement.
 std::vector<std::uint32_t> random_below(std::uint32_t bound, std::uint32_t floor) {
   std::mt19937 random(1);
   std::vector<std::uint32_t> numbers(kDice);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys a second that one core publishes and locates, in batches of 128, at a steady number of
-// entries; bytes per entry; and beside them what the machine can do: reads of random cache lines
-// of a table as large, in the same rhythm.
+// Keys per second that one core publishes and locates, in batches of 128, at a constant number of
+// entries; bytes per entry; and the limit of the machine: reads of random cache lines of an equally
+// large table, in the same rhythm.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -26,7 +26,7 @@ constexpr NodeId kNodes = 100;
 constexpr std::int64_t kFew = 1 << 20;  // whole batches
 constexpr std::int64_t kMany = 10 << 20;
 
-// Spread like a keyed hash, and computed from the number alone: no table of keys beside the table.
+// Spread like a keyed hash and computed from the number, so that no table of keys is needed.
 KeyHash key_of(std::uint64_t number) {
   const auto mix = [](std::uint64_t x) {
     x ^= x >> 30;
@@ -38,7 +38,7 @@ KeyHash key_of(std::uint64_t number) {
   return {mix(number * 2 + 1), mix(number * 2 + 0x9e3779b97f4a7c15u)};
 }
 
-// Of this thread: a machine that is shared takes turns.
+// Time of this thread, because other programs share the machine.
 double thread_us() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -60,7 +60,7 @@ class Filled {
     }
   }
 
-  // Keys of these numbers, held by a node that follows from the first.
+  // Keys of these numbers; the first number determines the node that holds them.
   void publish(std::uint64_t first, std::size_t count,
                PublishItem::What what = PublishItem::What::kHolds) {
     const NodeId node = 1 + first / kBatch % kNodes;
@@ -92,10 +92,10 @@ class Filled {
   BatchAnswer answer_;
   std::uint64_t refused_ = 0;
   double longest_batch_us_ = 0;
-  std::uint64_t oldest_ = 0;  // number of the first key still there
+  std::uint64_t oldest_ = 0;  // number of the first key that still exists
 };
 
-// One at a time, for there is memory for one.
+// One directory at a time, because memory suffices for only one.
 Filled& filled(std::uint64_t entries) {
   static std::unique_ptr<Filled> now;
   static std::uint64_t now_entries = 0;
@@ -148,7 +148,7 @@ void LocateMiss(benchmark::State& state) {
 }
 BENCHMARK(LocateMiss)->Arg(kFew)->Arg(kMany);
 
-// Steady state: for each batch that comes, the oldest goes.
+// Steady state: each new batch replaces the oldest batch.
 void PublishAndDrop(benchmark::State& state) {
   const auto entries = static_cast<std::uint64_t>(state.range(0));
   Filled& world = filled(entries);
@@ -165,8 +165,8 @@ std::uint64_t resident_bytes() {
   return pages * 4096;
 }
 
-// Into an empty directory, growth of the table included: what a report costs a new master. Also
-// the longest batch of all, and what the process grew by.
+// Publishes into an empty directory, growth of the table included: the cost of a report for a new
+// master. Also measures the longest batch and the growth of the process.
 void PublishFromEmpty(benchmark::State& state) {
   filled(0);
   double longest_us = 0;
@@ -185,8 +185,8 @@ void PublishFromEmpty(benchmark::State& state) {
 }
 BENCHMARK(PublishFromEmpty)->Arg(kFew)->Arg(kMany)->Unit(benchmark::kMillisecond);
 
-// The limit: a locate reads two lines of which the first names the second. This does so at 128
-// random places together, each line asked for beforehand.
+// The limit: a locate reads two dependent cache lines. This function reads such pairs at 128 random
+// places together and prefetches each line.
 void MachineRandomLines(benchmark::State& state) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(state.range(0)) * 48;
   const PageArray memory = PageArray::reserve(bytes);

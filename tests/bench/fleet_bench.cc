@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a get and a put cost in a cluster of 64 agents, over what they cost in one of 4: processor
-// time of the agents that take part and of the master. Agents, master, links and codecs are the
-// real ones; network and clock are the simulation's (tests/sim), all in one thread. What the
-// simulated network itself costs is left out. Prints a table, or with --json a line a row.
+// Cost of a get and a put in a cluster of 64 agents, relative to a cluster of 4: processor time of
+// the master and of the agents that take part. Agents, master, links and codecs are the real ones.
+// The network and the clock are simulated (tests/sim), all in one thread; the cost of the simulated
+// network is excluded. Prints a table, or with --json one line per row.
 //
-//   cost of an operation ── the asker's turns, the holder's, the master's, their links'
-//   background           ── all agents' turns and the master's while nobody asks, per second
+//   cost of an operation ── turns of the asker, of the holder, of the master, and of their links
+//   background           ── turns of all agents and of the master per second without operations
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -26,11 +26,12 @@ constexpr std::uint64_t kValueBytes = 1024;
 constexpr std::uint64_t kPoolBytes = 16u << 20;
 constexpr std::uint64_t kBackgroundNs = 200 * kMs;
 constexpr std::size_t kRounds = 7;
-constexpr unsigned kOperations = 1'000;  // a round
-// By one pair of agents before the next: hosts have caches of their own, which are one here.
+constexpr unsigned kOperations = 1'000;  // per round
+// Operations of one pair of agents before the next pair. On real hosts, each agent has its own CPU
+// caches; here all agents share them.
 constexpr unsigned kGroup = 50;
 
-// Of this thread, whatever the simulated clock says.
+// Processor time of this thread, independent of the simulated clock.
 std::uint64_t processor_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -38,7 +39,7 @@ std::uint64_t processor_ns() {
          static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Operations of a fleet, and what they cost.
+// The operations of a fleet and their cost.
 class Meter {
  public:
   explicit Meter(std::uint64_t size) : random_(size), fleet_(size, kPoolBytes) {}
@@ -50,7 +51,7 @@ class Meter {
     }
   }
 
-  // Until the master has acknowledged it.
+  // Runs until the master has acknowledged the put.
   void put(SimNode& node, const std::string& key) {
     const std::uint64_t before_ns = processor_ns();
     const auto remote_request = fleet_.put(node, key, kValueBytes);
@@ -68,7 +69,7 @@ class Meter {
 
   std::uint64_t take_cost_ns() { return std::exchange(cost_ns_, 0); }
 
-  // Of all agents and the master in a second without operations.
+  // Cost of all agents and the master in a second without operations.
   std::uint64_t background_ns() {
     const std::uint64_t before_ns = processor_ns();
     fleet_.turn_until([] { return false; }, 1'000 * kMs);
@@ -90,8 +91,7 @@ class Meter {
     }
     if (remote_request.items[0].status != MC_OK)
       throw std::runtime_error("an operation has failed");
-    // What all have to say to the master, and its answers, are heard before anything else is
-    // measured.
+    // Deliver all messages between the agents and the master before the measurement.
     if (fleet_.now_ns() < next_background_ns_) return;
     for (int i = 0; i < 4; ++i) fleet_.turn_all();
     next_background_ns_ = fleet_.now_ns() + kBackgroundNs;
@@ -155,7 +155,7 @@ int run(bool json) {
     Meter sixty_four(64);
     for (std::size_t i = 0; i <= kRounds; ++i) many.push_back(round_of(sixty_four, i));
   }
-  few.erase(few.begin());  // warm
+  few.erase(few.begin());  // the first results are warm-up
   many.erase(many.begin());
   const struct {
     const char* name;

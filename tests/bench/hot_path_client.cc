@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that does nothing but local reads, in phases, for `hot_path`. With --step it
-//   runs them in a child process one machine instruction at a time and says what was executed.
-// Threads: one, beside libmc's own. Owns: its child and the objects it puts. Trusts: the agent.
+// What it is: a client that makes only local reads, in phases, for `hot_path`. With --step it runs
+//   the reads in a child process, one machine instruction at a time, and prints the executed
+//   instructions.
+// Threads: one, beside the threads of libmc.
+// Owns: its child and the objects that it puts.
+// Trusts: the agent.
 #include <getopt.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -95,8 +98,8 @@ constexpr Phase kPhases[] = {{"get", &Reads::get},
                              {"miss", &Reads::view_miss},
                              {"exists", &Reads::exists}};
 
-// Runs the phases, each between two marks. The first round is not marked: it binds symbols and
-// maps what is mapped at first use.
+// Runs the phases, each between two marks. The first round has no marks: it binds symbols and maps
+// the memory that is mapped at first use.
 template <typename Mark>
 int run_phases(const char* agent, std::size_t calls, Mark mark) {
   static Reads reads;
@@ -121,7 +124,7 @@ void mark_for_tracer() { asm volatile("int3"); }
 
 enum class Kind { kOrdinary, kMark, kSyscall, kLocked, kFence };
 
-// The few instructions in question, told by their first bytes (Intel SDM, volume 2, chapter 2).
+// Recognises a few instructions by their first bytes (Intel SDM, volume 2, chapter 2).
 Kind kind_of(const unsigned char* bytes, std::size_t size) {
   constexpr unsigned char kLegacyPrefixes[] = {0x66, 0x67, 0x2e, 0x36, 0x3e,
                                                0x26, 0x64, 0x65, 0xf2, 0xf3};
@@ -142,7 +145,7 @@ Kind kind_of(const unsigned char* bytes, std::size_t size) {
   if (opcode == 0xcc) return Kind::kMark;
   if (opcode == 0x0f && (second == 0x05 || second == 0x34)) return Kind::kSyscall;
   if (opcode == 0xcd && second == 0x80) return Kind::kSyscall;
-  // An exchange with memory is locked without a prefix.
+  // An exchange with memory is locked even without a prefix.
   if ((opcode == 0x86 || opcode == 0x87) && second < 0xc0) return Kind::kLocked;
   const bool fence = opcode == 0x0f && second == 0xae && bytes[at + 2] >= 0xe8;
   return fence ? Kind::kFence : Kind::kOrdinary;
@@ -159,14 +162,14 @@ class Stepper {
  public:
   explicit Stepper(pid_t pid) : pid_(pid) {}
 
-  // Steps from the mark that was just met to the next one. False: the child ended instead.
+  // Steps from the current mark to the next mark. False: the child has ended.
   bool step_to_mark(Executed& executed) {
     for (;;) {
       user_regs_struct registers{};
       if (::ptrace(PTRACE_GETREGS, pid_, nullptr, &registers) != 0) return false;
       switch (kind_at(registers.rip)) {
         case Kind::kMark:
-          return resume(PTRACE_CONT);  // it traps there
+          return resume(PTRACE_CONT);  // the child traps at the mark
         case Kind::kSyscall:
           ++executed.syscalls;
           break;
@@ -218,10 +221,10 @@ int step_phases(const char* agent, std::size_t calls) {
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kCannotStep);
-    ::raise(SIGTRAP);  // the tracer is ready from here on
+    ::raise(SIGTRAP);  // from here on, the tracer is ready
     ::_exit(run_phases(agent, calls, mark_for_tracer));
   }
-  ::alarm(kWatchdogSeconds);  // ends this process, and with it the child
+  ::alarm(kWatchdogSeconds);  // ends this process and its child
   int status = 0;
   if (pid < 0 || ::waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) {
     std::fprintf(stderr, "hot_path_client: this system lets no process trace its child\n");

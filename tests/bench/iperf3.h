@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what TCP streams can do on this machine, as iperf3 measures it over loopback.
-// Threads: one. Owns: the two processes, which end with the call.
+// What it is: the rate of TCP streams on this machine, as iperf3 measures it over loopback.
+// Threads: one.
+// Owns: the two processes, which end with the call.
 #pragma once
 
 #include <string>
 
 namespace mc::bench {
 
-// GB/s as the receiver counts them; 0: iperf3 is not installed.
+// GB/s as the receiver counts; 0: iperf3 is not installed.
 double iperf3_gb_per_s(int streams, double seconds, const std::string& congestion_control);
 
 }  // namespace mc::bench

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A real mc-master on loopback: keys a second that one client publishes and locates in batches of
-// 128 with 32 batches in flight, the same through one and two masters of two partitions, seconds until
-// a report of a million objects is in, and what the wire's encoding and decoding of a batch cost by
-// themselves.
+// A real mc-master on loopback. Measures the keys per second that one client publishes and locates
+// in batches of 128 with 32 batches in flight; the same with two partitions on one and on two
+// masters; the seconds until a report of a million objects has arrived; and the cost of encoding and
+// decoding a batch.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ std::vector<PublishItem> batch_of(std::uint64_t first, std::size_t count) {
 
 class Process {
  public:
-  // number: of those that run at once.
+  // number: index among the masters that run at the same time.
   explicit Process(int number = 0, std::uint32_t partitions = 1)
       : port_(20000 + static_cast<int>(::getpid() % 20000) + number),
         partitions_(std::to_string(partitions)) {
@@ -68,7 +68,7 @@ class Process {
     ::waitpid(pid_, nullptr, 0);
   }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // That its loop's thread has had.
+  // Processor time of the thread of its loop.
   [[nodiscard]] std::uint64_t processor_ns() const {
     std::ifstream file("/proc/" + std::to_string(pid_) + "/schedstat");
     std::uint64_t spent_ns = 0;
@@ -127,7 +127,7 @@ std::unique_ptr<MasterClient> client_of(const Process& process, AgentSide* agent
   return std::move(*client);
 }
 
-// Keeps kWindow batches under way until `batches` are done.
+// Keeps kWindow batches in flight until `batches` are done.
 template <typename Send>
 void pump(std::uint64_t batches, Send send) {
   std::atomic<std::uint64_t> done{0};
@@ -184,7 +184,7 @@ void locate_over_loopback(benchmark::State& state) {
 }
 BENCHMARK(locate_over_loopback)->UseRealTime()->Unit(benchmark::kMillisecond)->Iterations(4);
 
-// Two partitions of the keys, led by one master or by two; an agent has a client for each.
+// Two partitions of the keys, led by one master or by two. An agent has a client for each partition.
 class TwoPartitions {
  public:
   static constexpr std::uint32_t kPartitions = 2;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads by the rdma transport between two hosts, each a process of its own as with ib_read_bw, of
-// the devices that are named in MC_RDMA_DEVICES_A and _B: bytes a second, for a size and a number
-// of rails. Both wait for their transports as agents do. tests/rdma/bench sets them beside
-// ib_read_bw.
+// Reads by the rdma transport between two hosts, each a separate process as with ib_read_bw. The
+// environment variables MC_RDMA_DEVICES_A and _B name the devices. Prints bytes per second for a
+// size and a number of rails. Both processes wait for their transports as agents do. tests/rdma/bench
+// compares the results with ib_read_bw.
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -46,13 +46,13 @@ class Asker : private Dialer {
     peer_ = transport_->connect({kNodeB, 1}).value();
     remote_ = transport_->import_region(peer_, server.description()).value();
     for (std::size_t i = 0; i < at_once; ++i) {
-      // Many share their memory, as all of ib_read_bw do.
+      // Many operations share their memory, as all operations of ib_read_bw do.
       std::byte* data = memory_arena().data() + i * bytes % (memory_arena().size() / 2);
       pieces_.push_back({data, bytes, kNoRegion});
     }
   }
 
-  // MB/s; the first second, in which lanes are opened and measured, does not count.
+  // MB/s. The first second does not count, because the transport opens and measures lanes.
   double run(double seconds) {
     for (std::size_t i = 0; i < pieces_.size(); ++i) begin(i);
     const std::uint64_t begin_ns = mc::now_ns() + 1'000'000'000;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the least that a get of 4 KiB by key can take on this machine, whatever the library:
-//   a hash of a key of 64 bytes, one line of a table, an entry with its key, a store that pins it,
-//   the copy. No checks, no collisions, no call into a library, one thread, no other process.
-//   Beside it the copy alone, as libc and as mc makes it. `mcctl bench --cases get_copy --keys N`
-//   is to be compared with BareGet of --keys=N; BareGet over Memcpy is a ratio that no store can go
-//   below. As there, keys are read in sequence and objects in a random order without repetition,
-//   and of more objects than memory holds only as many as fit have their bytes.
+// What it is: the lower bound of a get of 4 KiB by key on this machine, for any library: a hash of a
+//   key of 64 bytes, one line of a table, an entry with its key, a store that pins the entry, and the
+//   copy. There are no checks, no collisions, no library calls, and no other threads or processes.
+//   Memcpy is the copy alone, by libc and by mc. Compare `mcctl bench --cases get_copy --keys N` with
+//   BareGet of --keys=N. No store can have a lower ratio than BareGet to Memcpy. As in mcctl bench,
+//   keys are read in sequence and objects in a random order without repetition; if memory does not
+//   suffice, only as many objects as fit have their bytes.
 // Threads: one.
 #include <benchmark/benchmark.h>
 #include <emmintrin.h>
@@ -38,7 +38,7 @@ constexpr std::uint32_t kKeysUnlessTold = 1'000;
 constexpr std::uint64_t kSeed = 12345;
 
 struct alignas(64) Bucket {
-  std::array<std::uint64_t, kSlots> slots;  // the hash's upper half; the entry's number, from 1
+  std::array<std::uint64_t, kSlots> slots;  // upper half of the hash; number of the entry, from 1
 };
 struct alignas(128) Entry {
   std::uint64_t version;
@@ -49,7 +49,7 @@ struct alignas(128) Entry {
   std::array<char, kKeyBytes> key;
 };
 
-// Memory of a pool: in huge pages where the kernel gives them.
+// Memory like that of a pool: in huge pages if the kernel provides them.
 template <class T>
 T* place(std::size_t count) {
   constexpr std::size_t kHuge = 2 << 20;
@@ -64,7 +64,7 @@ T* place(std::size_t count) {
 
 using Key = std::array<char, kKeyBytes>;
 
-// How many objects of 4 KiB half of the free memory holds.
+// The number of objects of 4 KiB that fit into half of the free memory.
 std::uint64_t objects_that_fit() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES));
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2 / kObjectBytes;
@@ -99,7 +99,7 @@ class Objects {
     for (const std::uint64_t slot : bucket_of(hash).slots) {
       if (((slot ^ hash) & kTagMask) != 0 || slot == 0) continue;
       const Entry& entry = entries_[static_cast<std::uint32_t>(slot) - 1];
-      // In a pool the bucket tells where an object's bytes are; here its number does.
+      // In a pool, the bucket has the address of the bytes; here the number of the object determines it.
       const char* ahead = data(static_cast<std::uint32_t>(slot) - 1);
       for (std::size_t at = 0; at < ahead_bytes; at += 64) __builtin_prefetch(ahead + at);
       if (entry.version != 2) continue;
@@ -155,7 +155,7 @@ class Objects {
 
 std::uint32_t key_count = kKeysUnlessTold;
 
-// The same for all, so that what they read lies at the same addresses.
+// All benchmarks share this object, so that they read the same addresses.
 Objects& all_objects() {
   static Objects objects(key_count);
   return objects;
@@ -196,7 +196,7 @@ void BareLookup(benchmark::State& state) {
   });
 }
 
-// With so many bytes of the object loaded ahead.
+// With this number of prefetched bytes of the object.
 void BareGet(benchmark::State& state) {
   const auto ahead_bytes = static_cast<std::size_t>(state.range(0));
   run(state, [=](Objects& objects, const Objects::Pick& pick, char* buffer) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transfer engine between two processes beside this machine's limits, measured in the same run:
-// memcpy of the same sizes out of and into working sets as large as ours, and iperf3's streams.
+// The transfer engine between two processes beside the limits of this machine, measured in the same
+// run: memcpy of the same sizes from and to equally large working sets, and iperf3's streams.
 //
-//   transfer_bench [--seconds N] [--congestion-control NAME]     (reno, unless told otherwise)
+//   transfer_bench [--seconds N] [--congestion-control NAME]     (default: reno)
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -62,7 +62,7 @@ mc_transfer_engine* open_engine(bool same_host) {
 struct Told {
   char name[64];
   std::uint64_t plain;
-  std::uint64_t mapped;  // of mc_transfer_allocate()
+  std::uint64_t mapped;  // address from mc_transfer_allocate()
 };
 
 [[noreturn]] void serve(int out) {
@@ -93,7 +93,7 @@ class Bench {
   }
   ~Bench() { mc_transfer_close(engine_); }
 
-  // Nanoseconds of so many transfers, each waited for.
+  // Nanoseconds of this number of transfers, with a wait for each.
   double some(mc_transfer_verb verb, std::uint64_t size, int count) {
     const std::uint64_t set = size <= 4096 ? kSmallSetBytes : kSetBytes;
     const std::uint64_t start_ns = mc::now_ns();
@@ -127,7 +127,7 @@ double memcpy_some(char* to, const char* from, std::uint64_t size, int count) {
   return static_cast<double>(mc::now_ns() - start_ns);
 }
 
-// The median turn of each, in turns, so that both meet the same neighbours.
+// The median turn of each. The turns alternate, so that other programs disturb both equally.
 struct Pair {
   double ours_ns;
   double limit_ns;
@@ -171,7 +171,7 @@ int main(int argc, char** argv) {
   Told told{};
   if (::read(ends[0], &told, sizeof told) != sizeof told) die("the other process did not start");
   char* const local = private_memory();
-  // Of memcpy's own: what a turn of ours has just touched would be in the cache.
+  // Separate memory for memcpy: memory that the engine has just used would be in the cache.
   char* const from = private_memory();
   char* const to = private_memory();
   struct Way {

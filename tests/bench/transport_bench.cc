@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The TCP transport over loopback beside this machine's own limits, measured in the same run:
-// iperf3's streams and a bare ping-pong of the same sizes (a batch of small reads is 2 KiB there
-// and 128 KiB back). Two processes: one serves, one asks.
+// The TCP transport over loopback beside the limits of this machine, measured in the same run:
+// iperf3's streams, and a bare ping-pong of the same sizes (for a batch of small reads: 2 KiB there
+// and 128 KiB back). One process serves and one process asks.
 //
-// With --tls: lanes with TLS beside plain ones instead, in turns, and beside AES-128-GCM alone.
+// With --tls: lanes with TLS and plain lanes in turns, and AES-128-GCM alone.
 //
 //   transport_bench [--json] [--seconds N] [--tls]
 #include <arpa/inet.h>
@@ -43,8 +43,8 @@ constexpr std::uint64_t kPoolBytes = 256u << 20;
 constexpr std::uint64_t kSmallSetBytes = 4'096'000;  // 1,000 objects of 4 KiB
 constexpr std::uint64_t kLongNs = 10'000'000'000;
 constexpr std::uint64_t kSpinNs = 200'000;
-// Of everything measured here: bbr, which some systems have by default, paces what it sends by a
-// bandwidth that it measured earlier, so figures would depend on what ran before them.
+// For all measurements here. bbr, the default of some systems, paces its data by an earlier
+// measurement of the bandwidth, so the results would depend on earlier runs.
 constexpr const char* kCongestionControl = "reno";
 
 double g_seconds = 1.0;
@@ -54,7 +54,7 @@ struct Row {
   double ours = 0;
   double limit = 0;
   std::string unit;
-  double wanted = 0;  // ratio; 0: it is the machine's own
+  double wanted = 0;  // ratio; 0: the row is a limit of the machine
   bool at_least = true;
 };
 std::vector<Row> g_rows;
@@ -71,7 +71,7 @@ std::byte* memory(std::uint64_t bytes) {
   return static_cast<std::byte*>(at);
 }
 
-// A child that does work(write end) and is ended with its parent.
+// A child that calls work(write end) and ends with its parent.
 template <typename Work>
 int child(const Work& work, int* read_end) {
   int ends[2];
@@ -96,7 +96,7 @@ void end_child(int pid) {
 
 // ---- Limits -----------------------------------------------------------------------------------
 
-// Spins as long as our ends do, and then sleeps as they do.
+// Spins and then sleeps for the same times as the transport.
 void receive_all(int fd, char* to, std::size_t size) {
   Waiter waiter(kSpinNs);
   for (bool worked = true; size > 0;) {
@@ -111,8 +111,8 @@ void receive_all(int fd, char* to, std::size_t size) {
   }
 }
 
-// What the machine's sockets can do: so many bytes there, size bytes back, out of and into a
-// working set as large as ours; both ends spin, as ours do.
+// The limit of the sockets of the machine: request bytes there, size bytes back, from and to a
+// working set as large as that of the transport. Both ends spin, as the transport does.
 class PingPong {
  public:
   PingPong(std::size_t asked, std::size_t size) : asked_(asked), size_(size) {
@@ -137,7 +137,7 @@ class PingPong {
   }
   ~PingPong() { end_child(pid_); }
 
-  // Nanoseconds of one round, on average.
+  // Average nanoseconds of one round.
   double run(int rounds) {
     const std::uint64_t start_ns = now_ns();
     for (int i = 0; i < rounds; ++i) {
@@ -211,10 +211,10 @@ class Bench {
     ::munmap(to_, kPoolBytes);
   }
 
-  // Nanoseconds of one call, on average; each gets `count` objects and waits for all of them.
-  // They lie side by side in a working set of so many bytes.
+  // Average nanoseconds of one call. A call reads `count` objects and waits for all of them. The
+  // objects lie side by side in a working set of this size.
   double get(std::uint64_t size, std::size_t count, std::uint64_t set_bytes = kPoolBytes) {
-    // The first tenth warms lanes and measurements up.
+    // The first tenth is warm-up for lanes and measurements.
     double total_ns = 0;
     for (const double seconds : {g_seconds / 10, g_seconds}) {
       int rounds = 0;
@@ -224,7 +224,7 @@ class Bench {
     }
     return total_ns;
   }
-  // The same over so many rounds.
+  // The same over this number of rounds.
   double get_some(std::uint64_t size, std::size_t count, std::uint64_t set_bytes, int rounds) {
     pieces_.resize(count);
     batch_.resize(count);
@@ -324,8 +324,8 @@ class Bench {
 
 double gigabytes_per_s(std::uint64_t size, double ns) { return static_cast<double>(size) / ns; }
 
-// In turns of some milliseconds, of which the best tenth counts: other work on the machine, or a
-// slower clock of the processor, then weighs on none.
+// In turns of a few milliseconds; only the best tenth counts. Other work on the machine, or a slower
+// clock of the processor, then affects no result.
 void measure_small(Bench& bench) {
   constexpr std::size_t kBatch = 32;
   constexpr int kRounds = 50;
@@ -376,7 +376,7 @@ void measure() {
                     true});
 }
 
-// Gigabytes a second of records of 16 KiB, by one core.
+// Gigabytes per second of records of 16 KiB, by one core.
 double cipher_gb_per_s() {
   const std::unique_ptr<EVP_CIPHER_CTX, void (*)(EVP_CIPHER_CTX*)> cipher(
       ::EVP_CIPHER_CTX_new(), [](EVP_CIPHER_CTX* context) { ::EVP_CIPHER_CTX_free(context); });

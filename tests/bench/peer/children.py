@@ -30,7 +30,7 @@ stopping = False
 
 
 def _stop(number, _frame):
-    # Only the first signal interrupts: a second one must not cut the clean-up short.
+    # Only the first signal interrupts: a second signal must not interrupt the clean-up.
     global stopping
     if not stopping:
         stopping = True
@@ -50,7 +50,7 @@ class Children:
     def __enter__(self):
         for number in STOP_SIGNALS:
             signal.signal(number, _stop)
-        self.dir = tempfile.mkdtemp(prefix="mc-peer-")  # born 0700
+        self.dir = tempfile.mkdtemp(prefix="mc-peer-")  # created with mode 0700
         return self
 
     def __exit__(self, *_):
@@ -63,7 +63,7 @@ class Children:
     def start(self, name, argv, env=None, stdout=None):
         """Starts `argv` in a session of its own: the terminal's Ctrl-C reaches only us."""
         log = os.path.join(self.dir, name + ".log")
-        # Blocked, so that no signal falls between the fork and the entry in our list.
+        # Signals are blocked, so that no signal arrives between the fork and the entry in the list.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             with open(log, "ab") as log_file:

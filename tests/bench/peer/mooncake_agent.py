@@ -27,7 +27,7 @@ SMALL_KEYS = 1000
 LARGE_KEYS = 32
 MIN_OPERATIONS = 2000
 
-# What the real client is started with. `default` is what a user gets; the others are the documented
+# Options of the real client. `default` has the settings as shipped; the others are the documented
 # settings that made a case here faster.
 CONFIGS = {
     "default": ({}, []),

@@ -62,7 +62,7 @@ def ask(options):
     store = open_store(options, 0)
     total = 64 * MIB
     buffer = ctypes.create_string_buffer(total)
-    ctypes.memset(buffer, 1, total)  # every page is there
+    ctypes.memset(buffer, 1, total)  # touch every page
     to = ctypes.addressof(buffer)
     if store.register_buffer(to, total) != 0:
         raise SystemExit("remote_calls: register_buffer failed")
@@ -90,7 +90,7 @@ def ask(options):
         ("put 4 KiB", lambda i: store.put_from(f"put.{next(fresh)}", to, SMALL) == 0, 1000),
         ("exists", lambda i: store.is_exist(f"small.{i % SMALL_COUNT}") == 1, 1000),
     ):
-        p50(call, max(2, count // 10))  # warm
+        p50(call, max(2, count // 10))  # warm-up
         result[case] = p50(call, count)
     for name, size in (("small.7", SMALL), ("huge.1", 64 * MIB)):
         if store.get_into(name, to, size) != size or buffer.raw[:size] != content(name, size):
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--master", required=True)
     options = parser.parse_args()
     {"hold": hold, "ask": ask}[options.what](options)
-    # Its destructors wait for peers that have gone.
+    # The destructors would wait for peers that have ended.
     os._exit(0)
 
 

@@ -43,7 +43,7 @@ def main():
     total = OBJECTS * PIECES * PIECE
     source = ctypes.create_string_buffer(os.urandom(total), total)
     target = ctypes.create_string_buffer(total)
-    ctypes.memset(target, 1, total)  # every page is there
+    ctypes.memset(target, 1, total)  # touch every page
     at, to = ctypes.addressof(source), ctypes.addressof(target)
     assert store.register_buffer(at, total) == 0 and store.register_buffer(to, total) == 0
     names = [f"small.{i}" for i in range(1000)]

@@ -16,7 +16,7 @@ import sys
 from call_times import p50, warm
 
 SMALL, LARGE = 4096, 64 << 20
-SPAN = 1000 * SMALL  # that small writes go round in
+SPAN = 1000 * SMALL  # range of the small writes
 END_S = 30
 
 
@@ -41,7 +41,7 @@ def serve():
     ctypes.memset(buffer, 1, LARGE)
     engine = open_engine(buffer, LARGE)
     print(json.dumps([engine.get_rpc_port(), buffer]), flush=True)
-    sys.stdin.read()  # until the other one ends
+    sys.stdin.read()  # until the other process ends
     del keep
     os._exit(0)
 
@@ -56,7 +56,7 @@ def main():
         return serve()
     peer = subprocess.Popen([sys.executable, "-B", __file__, "--serve"],
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    while not (line := peer.stdout.readline()).startswith("["):  # the wheel prints there, too
+    while not (line := peer.stdout.readline()).startswith("["):  # the wheel prints to the same stream
         if not line:
             raise SystemExit("transfer_calls: the target did not start")
     port, there = json.loads(line)
