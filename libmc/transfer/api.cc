@@ -119,7 +119,7 @@ mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engin
 }
 
 void mc_transfer_close(mc_transfer_engine* engine) {
-  // An engine inherited by fork() is leaked on purpose: its threads are the parent's.
+  // An engine inherited by fork() is leaked on purpose: the threads are the parent's.
   if (engine == nullptr || of(engine).inherited_by_fork()) return;
   delete &of(engine);
 }

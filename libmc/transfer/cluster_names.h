@@ -2,7 +2,7 @@
 //
 // What it is: names of transfer engines in a cluster store, under "transfer/<name>", with a lease if
 //   the store has leases.
-// Threads: any thread. Calls wait for the store until their deadline. A separate thread renews the
+// Threads: any thread. Calls wait for the store until the deadline. A separate thread renews the
 //   lease.
 // Owns: the store and the published name, until the destructor.
 // Trusts: nothing. Text from the store becomes an address or an error.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of devices on either side of a transfer. The driver is a fake one whose device memory ends
-// who touches it; no GPU takes part.
+// Device memory on either side of a transfer. The driver is a fake; a direct access to its device
+// memory ends the process. No GPU takes part.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ void fill(std::byte* at, std::size_t bytes, unsigned seed) {
 struct Place {
   bool device = false;
   void* address = nullptr;
-  std::byte* bytes = nullptr;  // where a test sees them
+  std::byte* bytes = nullptr;  // the host's view of the bytes
 };
 
 struct Owned {
@@ -142,7 +142,7 @@ TEST_P(DeviceTransfer, ManyTransfersOfOnePlaceAtOnceNeverSeeEachOthersPages) {
     threads.emplace_back([&, number] {
       std::vector<std::byte> mine(300'000);
       for (unsigned turn = 0; turn < 40; ++turn) {
-        // The upper half is read by all, each one writes its part of the lower.
+        // Every thread reads the upper half and writes its part of the lower half.
         const std::uint64_t part = (number * 1'000'000) + turn * 311;
         const std::uint64_t shared = 4'500'000 + turn * 4099;
         const auto base = reinterpret_cast<std::uint64_t>(remote.address);
@@ -173,7 +173,7 @@ TEST_P(DeviceTransfer, ADriversErrorIsTheRequestsAndNothingElseIsBroken) {
   EXPECT_EQ(run(MC_TRANSFER_PUT, device, 0, device, 0, 5000), MC_DEVICE_FAILED);
   EXPECT_NE(std::string(mc_transfer_last_error()).find("CUDA_ERROR_ILLEGAL_ADDRESS"),
             std::string::npos);
-  cuda_.fail_after(1);  // the owner's copy is good, the asker's is not
+  cuda_.fail_after(1);  // the owner's copy succeeds, the requester's copy fails
   EXPECT_EQ(run(MC_TRANSFER_GET, device, 0, device, 8 << 10, 5000), MC_DEVICE_FAILED);
   cuda_.fail_after(-1);
   ASSERT_EQ(run(MC_TRANSFER_PUT, host, 0, device, 0, 5000), MC_OK) << mc_transfer_last_error();
@@ -195,7 +195,8 @@ TEST_P(DeviceTransfer, RangesBeyondAnAllocationAndTooMuchAtOnceAreRefused) {
   std::vector<mc_transfer_request> requests(
       2, {MC_TRANSFER_GET, 0, large.address, at, 1, MC_MAX_TRANSFER_DEVICE_BYTES / 2 + 1});
   EXPECT_EQ(mc_transfer_run(asker_.engine, requests.data(), 2, nullptr), MC_BUSY);
-  // What was refused counts no more: one half of it goes its way, to memory that is not there.
+  // The staging budget no longer counts a refused request: half of the budget is free for a later
+  // one.
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(mc_transfer_run(asker_.engine, requests.data(), 1, nullptr), MC_INVALID_ARGUMENT);
   }
@@ -267,7 +268,7 @@ TEST(DeviceMemory, AWriteThatBreaksOffLeavesTheDeviceAsItWas) {
   std::memset(wanted.data() + 40000, 0xdd, 20000);
   EXPECT_EQ(std::memcmp(seen, wanted.data(), wanted.size()), 0);
   EXPECT_EQ(moved, 20000u);
-  // A read of what was broken off is the device's.
+  // A read of the broken-off slice returns the device's bytes.
   std::uint64_t reading = 0;
   ASSERT_EQ((*region)->pin({1, 1, 0, 0, 65536, false}, &reading), transport::Outcome::kDone);
   EXPECT_EQ(std::memcmp((*region)->data(), wanted.data(), wanted.size()), 0);

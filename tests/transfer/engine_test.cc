@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What transfer.h promises, between two processes: over TCP, and from process to process.
+// The promises of transfer.h, between two processes: over TCP, and from process to process.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kPeerBytes = 8 << 20;
 
-// kMapped: within the host, both sides' memory such that it can be copied without the kernel.
+// kMapped: within the host, with memory on both sides that memcpy can copy without the kernel.
 enum class Way { kTcp, kSameHost, kMapped };
 
 class TransferEngine : public ::testing::TestWithParam<Way> {
@@ -109,7 +109,7 @@ TEST_P(TransferEngine, MapsThePeersFilesWhileTheyAreRegisteredAndNothingElse) {
   EXPECT_EQ(mapped_files(), 0);
   ASSERT_EQ(peer.tell("register"), "MC_OK");
   EXPECT_EQ(mc_transfer_run(engine_, &put, 1, nullptr), MC_OK);
-  EXPECT_EQ(mapped_files(), 0);  // local memory that is not registered is left to the kernel
+  EXPECT_EQ(mapped_files(), 0);  // the kernel copies local memory that is not registered
   ASSERT_EQ(run(put), MC_OK);
   EXPECT_EQ(mapped_files(), mapped() ? 1 : 0);
 }
@@ -259,7 +259,7 @@ TEST_P(TransferEngine, LocalMemoryThatIsUnregisteredEndsItsRequests) {
   void* const address = local.data();
   ASSERT_EQ(mc_transfer_unregister(engine_, &address, 1), MC_OK);
   for (const auto batch : batches) {
-    // Nothing is in flight any more, so no call waits.
+    // No request is in flight, so no call waits.
     std::uint32_t ended = 0;
     ASSERT_EQ(mc_transfer_poll(engine_, batch, &ended, nullptr, 0), MC_OK);
     EXPECT_EQ(ended, 1u);
@@ -364,7 +364,7 @@ TEST_P(TransferEngine, AStoppedPeerCostsNoMoreThanTheDeadline) {
   mc_transfer_submit_options options = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
   options.timeout_ns = kSecondNs / 5;
   const mc_status status = mc_transfer_run(engine_, &put, 1, &options);
-  // Its memory can be written all the same from process to process.
+  // From process to process, the memory of a stopped process can still be written.
   EXPECT_EQ(status, within_host() ? MC_OK : MC_TIMEOUT);
   peer.send(SIGCONT);
   EXPECT_EQ(run(put), MC_OK) << mc_transfer_last_error();

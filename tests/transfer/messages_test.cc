@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What engines tell each other, byte by byte, and what is refused.
+// The messages between engines, byte by byte, and the refusal of bad messages.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -99,7 +99,7 @@ TEST(TransferMessages, ACardOutOfRangeIsRefused) {
       refuses([](EngineDescriptor& engine_descriptor) { engine_descriptor.reserved2[2] = 1; }));
 }
 
-// Writes a table as the owner would, but with what a hostile owner would put in it.
+// Writes a table as the owner would, but with the entries of a hostile owner.
 Result<Directory> decoded(std::vector<DirectoryEntry> entries) {
   DirectoryWriter writer({});
   writer.publish(entries);
@@ -132,7 +132,7 @@ TEST(TransferMessages, ARangeIsFoundInOneEntryOnly) {
   EXPECT_NE(directory->find(0x1000, 0x2000), nullptr);
   EXPECT_NE(directory->find(0x3000, 1), nullptr);
   EXPECT_EQ(directory->find(0xfff, 1), nullptr);
-  EXPECT_EQ(directory->find(0x2fff, 2), nullptr);  // two entries that lie side by side
+  EXPECT_EQ(directory->find(0x2fff, 2), nullptr);  // two adjacent entries
   EXPECT_EQ(directory->find(0x1001, ~std::uint64_t{0}), nullptr);
   EXPECT_EQ(directory->find(0x3010, 1), nullptr);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an engine is opened, found by name, knocked at by strangers, and inherited.
+// Opening an engine, finding an engine by name, connections of strangers, and inheritance by
+// fork().
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -71,7 +72,7 @@ TEST(TransferOpen, OptionsOutOfRangeAreNamed) {
   EXPECT_EQ(mc_transfer_open(nullptr, nullptr), MC_INVALID_ARGUMENT);
 }
 
-// One engine finds the other by its name in the store, and no more when it is gone.
+// An engine finds the other by name in the store, until the other engine is gone.
 void finds_by_name(const std::string& url) {
   Owned asking;
   ASSERT_EQ(asking.open("127.0.0.1:0", url.c_str(), "decode-0"), MC_OK) << mc_transfer_last_error();
@@ -121,8 +122,8 @@ TEST(TransferPort, StandsStrangersThatTalkNonsense) {
       << mc_transfer_last_error();
 }
 
-// Between an engine and those who call it. Hangs up on the first after a while, as an engine does
-// that was too busy for a handshake; passes the second on.
+// A proxy in front of an engine. It hangs up on the first connection after a while, as an engine
+// does that was too busy for the handshake, and forwards the second connection.
 class TiredDoor {
  public:
   static constexpr int kHeldMs = 700;

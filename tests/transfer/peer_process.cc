@@ -69,7 +69,7 @@ std::string PeerProcess::tell(const std::string& command) {
 
 void PeerProcess::send(int signal) const {
   ::kill(pid_, signal);
-  // A stop takes a moment, in which much can be written.
+  // Wait for the stop: until then the process could still write much.
   if (signal == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an mc_transfer_peer process and the talk with it.
-// Threads: one. Owns the process: it ends with this.
+// What it is: an mc_transfer_peer process and the commands to it.
+// Threads: the test's thread.
+// Owns: the process; the destructor ends the process.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ class PeerProcess {
 
   const std::string& name() const { return name_; }
   std::uint64_t address() const { return address_; }
-  // The answer, without its line's end; "" when the process is gone.
+  // Returns the answer without the newline; "" if the process is gone.
   std::string tell(const std::string& command);
-  void send(int signal) const;  // after SIGSTOP it is stopped
+  void send(int signal) const;  // returns after the stop for SIGSTOP
   void kill();
 
  private:

@@ -2,7 +2,7 @@
 //
 // What it is: requests that were submitted together, and the state of each.
 //
-//                    ┌─► kWaiting ─┐ (peer not known yet, or its table is out of date)
+//                    ┌─► kWaiting ─┐ (peer not known yet, or the table is out of date)
 //     kNew ──────────┴─────────────┴─► kOutgoing ─► kFlying ──┐
 //                                  └─► kCopying ──────────────┴─► kEnded
 //
@@ -35,7 +35,7 @@ struct SubmitOptions {
   bool waits = false;  // the caller waits at once, so small copies need no other thread
 };
 
-// From this size on, two threads share a copy within the host. With memcpy one core is almost as
+// From this size on, two threads share a copy within the host. With memcpy a core is almost as
 // fast as memory, and waking a second thread costs as much as copying half a megabyte.
 inline constexpr std::uint64_t kShareBytes = 256 * 1024;
 inline constexpr std::uint64_t kShareMappedBytes = 4 << 20;
@@ -82,7 +82,7 @@ struct Batch {
   bool notifies = false;
   std::vector<std::byte> note;
   std::deque<std::uint32_t> copies;  // requests with bytes that no thread has taken
-  bool submitting = false;           // its submit() has not yet decided which threads copy
+  bool submitting = false;           // submit() has not yet decided which threads copy
   bool queued = false;               // for the copying thread
   bool failed = false;
   bool cancelled = false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the open batches and the path of each request: to a peer that must be found first, to
-//   the transport, or to the copier, and to its end.
+//   the transport, or to the copier, and to the end.
 // Threads: under the engine's lock.
-// Owns: the batches, until their callers free them and no queue refers to them.
-// Trusts: the region tables of peers were checked when they were read.
+// Owns: the batches, until their callers free them and no queue refers to the batches.
+// Trusts: the region tables of peers were checked by decode_directory().
 #pragma once
 
 #include <deque>
@@ -36,10 +36,10 @@ class Batches final : public PeerWaiters, public CopySink {
   void leave(Batch& batch) override;
   void free(Batch& batch);
 
-  // The requests end with this status as soon as no thread and no transport uses their memory.
+  // The requests end with this status as soon as no thread and no transport uses the memory.
   void cancel(Batch& batch, const Status& status);
   void cancel_segment(mc_transfer_segment segment, const Status& status);
-  // Requests with local memory in the range; returns their indexes.
+  // Requests with local memory in the range; returns the indexes.
   std::vector<std::uint32_t> cancel_local(Batch& batch, const std::byte* data,
                                           std::uint64_t size_bytes, const Status& status);
   template <typename Visit>

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kReleaseNs = transport::kMaxPinNs + 1'000'000'000;
 constexpr std::uint64_t kReleaseLookNs = 2'000'000;
 constexpr std::uint64_t kLongestChunkNs = 1'000'000'000;
-// Past its deadline a request ends when its lanes are cut, at the latest.
+// Past the deadline a request ends when the lanes are cut, at the latest.
 constexpr std::uint64_t kGraceNs = 2'000'000'000;
 constexpr int kMaxGraces = 5;
 
@@ -153,7 +153,7 @@ Status Engine::unregister_memory(std::span<void* const> addresses) {
   for (const auto& row : removed) {
     release_local(reinterpret_cast<const std::byte*>(row.address), row.size_bytes);
   }
-  // Slices that are being sent or received end first; the transport limits their time.
+  // Slices that are being sent or received end first; the transport limits the time.
   const std::uint64_t deadline_ns = now_ns() + kReleaseNs;
   for (const auto& row : removed) {
     while (!memory_.close(row)) {
@@ -341,7 +341,7 @@ Status Engine::free(mc_transfer_batch id) {
 
 Status Engine::finish(mc_transfer_batch id) {
   Status waited = wait(id, 0);
-  // A request past its deadline ends when its memory is no longer used. The caller may reuse the
+  // A request past the deadline ends when the memory is no longer used. The caller may reuse the
   // memory after this call, so wait.
   for (int tries = 0; free(id).code() == MC_BUSY; ++tries) {
     if (tries == kMaxGraces) return {MC_INTERNAL, "a batch did not end after its deadline"};

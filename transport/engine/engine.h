@@ -8,7 +8,7 @@
 //                          ├─► MemoryRegistry (memory that peers reach)
 //                          └─► Loop (the lock, the I/O thread, turns of the transport)
 //
-// Threads: any thread. One lock, loop_.mutex, guards all parts.
+// Threads: any thread. The lock loop_.mutex guards all parts.
 // Owns: all parts.
 // Trusts: callers' pointers; no peer (port.h, wire/directory.h, wire/notification.h).
 #pragma once
@@ -38,7 +38,7 @@ struct EngineOptions {
   std::string congestion_control;
 };
 
-// The calls of transfer.h. Each of them documents its counterpart here.
+// The calls of transfer.h. transfer.h documents each call.
 class Engine final : private LoopSink {
  public:
   static Result<std::unique_ptr<Engine>> open(const EngineOptions& options,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the engine's lock and the turns of its transport. The I/O thread drives the transport,
+// What it is: the engine's lock and the turns of the transport. The I/O thread drives the transport,
 //   except while a caller waits: then the caller drives, so a short request costs no thread switch.
 //
 //     caller that waits ── wait_until() ──┐
 //                                         ├─► step(): poll the transport ─► LoopSink
 //     I/O thread ── run() ────────────────┘
 //
-// Threads: any thread. Every call needs the lock, unless its comment says otherwise. Descriptors are
+// Threads: any thread. Every call needs the lock, unless the comment says otherwise. Descriptors are
 //   polled under the lock; the loop never sleeps under the lock.
 // Owns: the lock and the I/O thread.
 #pragma once
@@ -33,7 +33,7 @@ class LoopSink {
   // Hands waiting requests to the transport.
   virtual void send_outgoing() = 0;
   virtual bool has_outgoing() const = 0;
-  // Ends requests that waited for a peer until their deadline.
+  // Ends requests that waited for a peer until the deadline.
   virtual void expire_waiting(std::uint64_t now_ns) = 0;
   virtual bool has_waiting() const = 0;
 };
@@ -67,7 +67,7 @@ class Loop {
   void step_if_idle() MC_REQUIRES(mutex);
   // Wakes the I/O thread if the transport has work before the thread's next look.
   void nudge();
-  // Wakes the I/O thread if it sleeps and no caller drives.
+  // Wakes the I/O thread if the thread sleeps and no caller drives.
   void wake();
   // Drives while there is progress, then sleeps on `changed`. False: the deadline passed first.
   bool wait_until(Condition& changed, std::uint64_t deadline_ns, const std::function<bool()>& done)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the place where engines publish their names and look up the names of peers. The
+// What it is: the place where engines publish names and look up the names of peers. The
 //   caller of Engine::open() supplies the store (libmc/transfer/cluster_names.h has one over a
 //   cluster store).
-// Threads: any thread. Calls may wait for the store until their deadline.
-// Owns: the published name. The destructor withdraws it.
+// Threads: any thread. Calls may wait for the store until the deadline.
+// Owns: the published name. The destructor withdraws the name.
 // Trusts: nothing. Text from the store becomes an address or an error.
 #pragma once
 

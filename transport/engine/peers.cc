@@ -72,7 +72,7 @@ Peer* Peers::open_probe(const std::string& name, const Address& address,
   return peer;
 }
 
-// Chunks that are being copied keep the objects of the peer that they need.
+// Chunks that are being copied keep the objects that the copy needs.
 void Peers::close(Peer& peer, const Status& why) {
   lose(peer, why);
   peers_.remove(peer);

@@ -30,7 +30,7 @@ class SlotTable {
     return slot < slots_.size() ? slots_[slot].entry.get() : nullptr;
   }
   bool full() const { return free_.empty() && slots_.size() >= limit_; }
-  // Adds the entry and sets its number. Null: the table is full.
+  // Adds the entry and sets the number. Null: the table is full.
   T* add(std::unique_ptr<T> entry) {
     if (full()) return nullptr;
     if (free_.empty()) {

@@ -123,7 +123,7 @@ std::string AgentProcess::log() const { return text_of_file(directory_ + "/agent
 
 ClientTest::ClientTest() {
   register_once();
-  // The default action ends the program: a test that waits for ever fails as a whole.
+  // The default action of SIGALRM ends the program, so a test that hangs fails the whole program.
   ::alarm(kWatchdogSeconds);
 }
 
@@ -236,7 +236,7 @@ mc_put_options put_options(mc_pin pin, std::uint64_t timeout_ns) {
 std::optional<std::string> get(mc_client* client, std::string_view key) {
   std::size_t length = 0;
   mc_status status = mc_get(client, slice(key), nullptr, 0, &length);
-  // Between two calls another thread may put something longer.
+  // Between two calls another thread may put a longer value.
   while (status == MC_BUFFER_TOO_SMALL) {
     std::string bytes(length, '\0');
     status = mc_get(client, slice(key), bytes.data(), bytes.size(), &length);

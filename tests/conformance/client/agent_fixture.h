@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the ground of the client suite: an agent of the wanted kind (a process of its own, or
-//   inside this one), clients of it, and short words for what the tests do all the time.
-// Threads: the test's thread; put() and get() also from threads of a test.
-// Owns: the agent's process and directory, the clients it opened.
-// Trusts: nothing that a test asserts; a watchdog ends a test that waits for ever.
+// What it is: the base of the client suite: an agent of the wanted kind (a separate process, or
+//   inside this process), clients of the agent, and helpers for frequent steps.
+// Threads: the test's thread. Threads of a test may call put() and get().
+// Owns: the agent's process and directory, and the opened clients.
+// Trusts: nothing that a test asserts. A watchdog ends a test that hangs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,14 +30,15 @@ struct Setting {
 };
 std::string setting_name(const testing::TestParamInfo<Setting>& info);
 
-// Options of the agent, by their names in the option table.
+// Options of the agent, by name.
 using AgentOptions = std::map<std::string, std::string>;
 
 inline constexpr std::uint64_t kSecondNs = 1000000000;
 inline constexpr std::uint64_t kWatchdogSeconds = 110;
 inline constexpr std::uint64_t kMiB = 1u << 20;
 
-// A real mc-agent in a directory of its own. A second start() is the next agent of that directory.
+// A real mc-agent in a separate directory. A second start() starts the next agent of that
+// directory.
 class AgentProcess {
  public:
   AgentProcess();
@@ -49,13 +50,13 @@ class AgentProcess {
   void start(const AgentOptions& options);
   void start() { start(options_); }
   void kill_hard() { end(9); }
-  void upgrade() { end(12); }  // SIGUSR2: the memory is left to the next agent
+  void upgrade() { end(12); }  // SIGUSR2: the next agent takes over the memory
   void stop() { end(15); }
-  // The next agents reach this failpoint (tests/README.md) and die of it; empty: none.
+  // The next agents die at this failpoint (tests/README.md); empty: none.
   void arm(std::string failpoint) { failpoint_ = std::move(failpoint); }
-  // For one that dies by itself, of a failpoint.
+  // For an agent that dies at a failpoint.
   void wait_until_killed();
-  // Stopped and continued, not ended.
+  // Stops and continues the process.
   void pause(bool paused);
   bool running() const { return pid_ > 0; }
   int pid() const { return pid_; }
@@ -72,7 +73,7 @@ class AgentProcess {
 };
 
 mc_slice slice(std::string_view text);
-// Bytes that belong to a key: every byte depends on the key and its place.
+// Bytes that belong to a key: every byte depends on the key and the byte's offset.
 std::string content(std::string_view key, std::size_t size);
 
 class ClientTest : public testing::TestWithParam<Setting> {
@@ -83,17 +84,17 @@ class ClientTest : public testing::TestWithParam<Setting> {
   bool embedded() const { return setting().place == Place::kEmbedded; }
   bool isolated() const { return setting().mode == Mode::kIsolated; }
 
-  // The agent's options from here on; starts it where it is a process. Default: a pool of 64 MiB.
+  // Sets the agent's options and starts an agent process. Default: a pool of 64 MiB.
   void serve(AgentOptions options = {});
   AgentProcess& agent() { return *agent_; }
 
-  // A client, closed at the end of the test. change may alter the options.
+  // Opens a client, which is closed at the end of the test. change may alter the options.
   mc_client* open(const std::function<void(mc_open_options&)>& change = {});
   mc_status try_open(mc_client** client, const std::function<void(mc_open_options&)>& change = {});
   void close(mc_client* client);
 
-  // Only where the agent is a process: the answer to an admin verb, and the default namespace's
-  // part of the status.
+  // Only with an agent process: the answer to an admin verb, and the default namespace's part of
+  // the status.
   Json::Value ask(const Json::Value& request);
   Json::Value tenant(const std::string& name = "default");
   // The only session of the agent.
@@ -107,7 +108,7 @@ class ClientTest : public testing::TestWithParam<Setting> {
   std::unique_ptr<AgentProcess> agent_;
   std::vector<mc_client*> clients_;
 };
-// What needs an agent that is a process: two clients, restarts, admin verbs.
+// Tests that need an agent process: two clients, restarts, admin verbs.
 class AgentTest : public ClientTest {};
 
 // ---- Short words ------------------------------------------------------------------------------
@@ -115,18 +116,18 @@ class AgentTest : public ClientTest {};
 mc_status put(mc_client* client, std::string_view key, std::string_view value,
               const mc_put_options* options = nullptr);
 mc_put_options put_options(mc_pin pin = MC_PIN_NONE, std::uint64_t timeout_ns = 0);
-// nullopt: no MC_OK.
+// nullopt: the status is not MC_OK.
 std::optional<std::string> get(mc_client* client, std::string_view key);
 mc_status exists(mc_client* client, std::string_view key);
 mc_status remove(mc_client* client, std::string_view key);
 mc_stat_info stat(mc_client* client, std::string_view key);
 std::string bytes_of(const mc_view& view);
-// Cuts text into pieces of the given sizes, again and again.
+// Cuts text into pieces of the given sizes, in a cycle.
 std::vector<mc_slice> cut(std::string_view text, const std::vector<std::size_t>& sizes);
-// The wanted status, and, unless that is MC_OK, a text in mc_last_error().
+// Checks for the wanted status and, unless that is MC_OK, a text in mc_last_error().
 testing::AssertionResult says(mc_status wanted, mc_status got);
 
-// Asks again and again, under the watchdog of the test, until it holds.
+// Repeats the check until it holds, under the test's watchdog.
 void until(const std::function<bool()>& holds);
 
 // Puts objects of this size, named prefix + number, until the first key is gone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Questions to the agent through a client, and whether a read may have to wait.
+// Questions to the agent through a client, and mc_ready().
 #include <thread>
 
 #include "conformance/client/agent_fixture.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The asynchronous forms: every submission completes exactly once, and the descriptor tells when.
+// The asynchronous calls: every submission completes exactly once, and the descriptor becomes
+// readable.
 #include <poll.h>
 
 #include <set>
@@ -38,7 +39,7 @@ class Async : public ClientTest {
     pollfd entry{mc_cq_fd(cq_), POLLIN, 0};
     return ::poll(&entry, 1, timeout_ms) == 1;
   }
-  // A pool without room: hard pins everywhere.
+  // Fills the pool with hard-pinned objects.
   void fill_up(std::size_t blocks = 31) {
     const mc_put_options hard = put_options(MC_PIN_HARD, kSecondNs / 50);
     for (std::size_t i = 0; i < blocks; ++i) {
@@ -59,7 +60,7 @@ TEST_P(Async, APutIsVisibleAtItsCompletion) {
     std::string name = key;
     std::uint64_t request = 0;
     ASSERT_EQ(submit_put(name, value, size, &request), MC_OK) << mc_last_error();
-    // Both may be reused at once.
+    // The caller may reuse both at once.
     std::fill(value.begin(), value.end(), '!');
     std::fill(name.begin(), name.end(), '!');
     const mc_completion completion = one();
@@ -159,8 +160,7 @@ TEST_P(Async, TheDescriptorIsReadableWhenCompletionsWait) {
     mc_completion completion{};
     while (mc_cq_poll(cq_, &completion, 1) == 0) ASSERT_TRUE(readable(60000)) << i;
     EXPECT_EQ(completion.user_data, i);
-    // Taken: nothing is left to be told, once that has been looked at. The bell of a completion may
-    // ring after it was taken, once.
+    // All completions are taken. The bell of a taken completion may still ring once.
     EXPECT_EQ(mc_cq_poll(cq_, &completion, 1), 0u);
     if (readable()) {
       EXPECT_EQ(mc_cq_poll(cq_, &completion, 1), 0u);
@@ -260,7 +260,7 @@ TEST_P(Async, QueuesGoOnBesideEachOther) {
   }
   std::set<std::uint64_t> seen;
   for (std::uint64_t i = 0; i < 400; ++i) {
-    // Woken by its own descriptor, whichever queue's request the agent's bell rang for.
+    // The queue's own descriptor wakes the thread, whichever queue's request rang the agent's bell.
     mc_completion completion{};
     pollfd entry{mc_cq_fd(queues[i % 4]), POLLIN, 0};
     while (mc_cq_poll(queues[i % 4], &completion, 1) == 0) ASSERT_EQ(::poll(&entry, 1, 60000), 1);

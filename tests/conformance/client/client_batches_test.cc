@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches: every item has its own status, and one that fails does not hold up the others.
+// Batches: every item has a status, and a failed item does not delay the others.
 #include <algorithm>
 
 #include "conformance/client/agent_fixture.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values that come from memory of a device and go there. The driver is a fake one whose device
-// memory ends who touches it; no GPU takes part.
+// Puts from and gets into device memory. The driver is a fake; a direct access to its device memory
+// ends the process. No GPU takes part.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -22,7 +22,7 @@ class Device : public ClientTest {
  protected:
   ~Device() override { cuda_.fail_after(-1); }
 
-  // Device memory that holds the text.
+  // Allocates device memory with the text.
   void* on_device(const std::string& text, int device = 1) {
     void* const address = cuda_.allocate(text.size(), device, false);
     std::memcpy(cuda_.behind(address), text.data(), text.size());
@@ -60,7 +60,7 @@ TEST_P(Device, ValuesComeFromDevicesAndGoThere) {
     EXPECT_EQ(mc_view_verify(&view, slice(key)), MC_OK);
     mc_view_release(&view);
   }
-  // Memory of the host goes the same way as without a driver, and so does managed memory.
+  // Host memory and managed memory take the same path as without a driver.
   ASSERT_EQ(put(client, "host", content("host", 70000)), MC_OK);
   EXPECT_TRUE(get(client, "host") == content("host", 70000));
   void* const managed = cuda_.allocate(5000, 1, true);
@@ -81,7 +81,7 @@ TEST_P(Device, PiecesAndRangesMayBeOfEitherMemory) {
   mc_put_item item{slice(key), pieces, 2, {nullptr, 0}, MC_INTERNAL};
   ASSERT_EQ(mc_put_batch(client, &item, 1, nullptr), MC_OK) << mc_last_error();
   ASSERT_TRUE(get(client, key) == head + body);
-  // 500 bytes to the host, the next 2,000 to a device, of a range that begins in the middle.
+  // A range from the middle of the object: 500 bytes to the host, the next 2,000 bytes to a device.
   std::string host(500, '!');
   void* const device = on_device(std::string(2000, '!'), 0);
   const mc_span into[] = {{host.data(), host.size()}, {device, 2000}};
@@ -140,7 +140,7 @@ TEST_P(Device, ARefusedCopyStoresNothingAndHoldsNothing) {
   const std::string value = content("value", kMiB);
   void* const device = on_device(value);
   cuda_.fail_after(0);
-  // More than the pool and the staging hold together: what is refused comes back.
+  // More puts than the pool and the staging hold together: refused puts give their memory back.
   for (int i = 0; i < 200; ++i) {
     const std::string key = "refused." + std::to_string(i);
     ASSERT_EQ(put_from(client, key, device, value.size()), MC_DEVICE_FAILED) << i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork(): an inherited client says MC_FORKED and harms nobody; the child opens one of its own.
+// fork(): an inherited client returns MC_FORKED and does no harm; the child opens a new client.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +12,8 @@ namespace {
 using Fork = ClientTest;
 MC_EVERYWHERE(Fork);
 
-// Runs the steps in a child; the number of the first that fails, 0 if none, or the signal + 1000.
+// Runs the steps in a child. Returns the number of the first failed step, 0 if none failed, or the
+// signal + 1000.
 int in_child(const std::vector<std::function<bool()>>& steps) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -92,7 +93,7 @@ TEST_P(Fork, EveryCallOnAnInheritedClientSaysSo) {
       [&] { return mc_cq_destroy(cq), mc_close(client), true; },
   });
   EXPECT_EQ(failed, 0) << "this step of the child failed, or it died by a signal";
-  // The parent's things are as they were.
+  // The parent's objects are unchanged.
   EXPECT_EQ(bytes_of(view), "value");
   ASSERT_EQ(remove(client, "key"), MC_OK);
   for (int i = 0; i < 100; ++i) {

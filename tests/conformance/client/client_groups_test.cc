@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups: published together or not at all, evicted together.
+// Groups: published together or not at all, and evicted together.
 #include "conformance/client/agent_fixture.h"
 
 namespace mc::conformance {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large objects in a pool full of small ones: room is made at one place, at the cost of few others.
+// Large objects in a pool full of small objects: eviction frees one contiguous place at the cost of
+// few objects.
 #include <random>
 #include <thread>
 #include <utility>
@@ -10,13 +11,13 @@
 namespace mc::conformance {
 namespace {
 
-constexpr std::size_t kSmall = 4000;  // with its rounding, 4 KiB of the pool
+constexpr std::size_t kSmall = 4000;  // rounded up to 4 KiB of the pool
 constexpr std::size_t kLarge = 16 * kMiB;
 constexpr int kPoolMiB = 128;
 constexpr int kFill = kPoolMiB * 256 * 5 / 4;
 
 std::string small_key(int i) { return "small." + std::to_string(i); }
-// Short to make, and different for each key.
+// Cheap to make, and different for each key.
 std::string small_value(int i) { return content(small_key(i), 64) + std::string(kSmall - 64, 's'); }
 std::string large_value(int i) {
   return content(std::to_string(i), 4096) + std::string(kLarge - 4096, 'L');
@@ -30,15 +31,15 @@ class LargeObjects : public AgentTest {
       o.timeout_ns = 30 * kSecondNs;
     });
   }
-  // A full pool whose policy gives up objects in no order of their addresses. Each `hard`th object
-  // gets a hard pin.
+  // A full pool whose policy evicts in an order unrelated to addresses. Every `hard`-th object gets
+  // a hard pin.
   void fill(mc_client* client, int hard = 0) {
     const mc_put_options pinned = put_options(MC_PIN_HARD);
     for (int i = 0; i < kFill; ++i) {
       const bool pins = hard != 0 && i % hard == 0;
       ASSERT_EQ(put(client, small_key(i), small_value(i), pins ? &pinned : nullptr), MC_OK) << i;
     }
-    // Stored anew in random order: what is old lies anywhere.
+    // Store the objects again in random order, so that old objects lie at random addresses.
     std::mt19937 random(7);
     for (int i = 0; i < kFill; ++i) {
       const int key = static_cast<int>(random() % kFill);
@@ -47,7 +48,7 @@ class LargeObjects : public AgentTest {
       ASSERT_EQ(put(client, small_key(key), small_value(key), pins ? &pinned : nullptr), MC_OK);
     }
   }
-  // Each costs others no more than a few times its size, far from all that the pool has.
+  // Each large object evicts no more than a few times its size, far less than the whole pool.
   void put_large_ones(mc_client* client) {
     for (int i = 0; i < 3; ++i) {
       const std::string key = "large." + std::to_string(i);

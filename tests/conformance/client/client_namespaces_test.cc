@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Namespaces that come and go, and pools that change their size, under clients that hold views.
+// Namespaces that come and go, and pools that are resized, while clients hold views.
 #include <unistd.h>
 
 #include <atomic>
@@ -65,7 +65,7 @@ TEST_P(Namespaces, NamespacesDoNotSeeEachOthersKeys) {
   }
   ASSERT_EQ(remove(clients[1], "same"), MC_OK);
   EXPECT_EQ(get(clients[2], "same"), "of 2");
-  // A flood in one does not evict in another.
+  // A flood of puts in one namespace does not evict objects of another.
   for (int i = 0; i < 300; ++i) {
     ASSERT_EQ(put(clients[1], "flood." + std::to_string(i), content("x", 100000)), MC_OK);
   }
@@ -338,7 +338,7 @@ TEST_P(Namespaces, APoolShrinksUnderViewsAndTraffic) {
   }
   EXPECT_GT(found, 20);
   EXPECT_LE(found, 168);
-  // And up again.
+  // Grow again.
   resize(48 * kMiB);
   until([&] { return settled(48 * kMiB); });
   const mc_put_options hard = put_options(MC_PIN_HARD);

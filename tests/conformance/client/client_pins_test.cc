@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eviction under pressure: parents, hard pins, soft pins, and a pool that has nothing left to give.
+// Eviction under pressure: parents, hard pins, soft pins, and a pool without evictable objects.
 #include <thread>
 
 #include "conformance/client/agent_fixture.h"
@@ -85,7 +85,7 @@ TEST_P(Pins, APoolFullOfHardPinsHasNoSpaceAtTheDeadlineAndNotBefore) {
   while (put(client, key_of(stored), content(key_of(stored), kBlock), &hard) == MC_OK) ++stored;
   EXPECT_TRUE(says(MC_NO_SPACE, put(client, "one more", content("x", kBlock), &hard)));
   EXPECT_GE(stored, 100u);
-  // One that waits long is still waiting when one that came later and waits briefly has given up.
+  // A put with a long deadline still waits when a later put with a short deadline has given up.
   const mc_put_options patient = put_options(MC_PIN_NONE, 100 * kSecondNs);
   mc_status late = MC_INTERNAL;
   std::thread waiting([&] { late = put(client, "patient", content("patient", kBlock), &patient); });

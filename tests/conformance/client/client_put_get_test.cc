@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes go in and come out: sizes, existing keys, upserts, buffers, ranges, pieces.
+// Puts and gets: sizes, existing keys, upserts, buffers, ranges, pieces.
 #include "conformance/client/agent_fixture.h"
 
 namespace mc::conformance {
@@ -55,7 +55,7 @@ TEST_P(PutGet, KeysAreBytesOfAnyValueAndLength) {
                                 std::string(1024, 'k'),
                                 std::string("a\0b", 3),
                                 std::string("a\0c", 3)};
-  // Around the words that are compared at once, and the longest key that stands beside its entry.
+  // Sizes around the comparison's word sizes, and the longest key that is stored beside its entry.
   constexpr std::size_t kKeySizes[] = {7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129};
   for (const std::size_t size : kKeySizes) {
     keys.push_back(std::string(size - 1, 's') + 'a');

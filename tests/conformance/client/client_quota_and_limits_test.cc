@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// At, below and above every limit; wrong arguments of every function.
+// At, below and above every limit; invalid arguments of every function.
 #include <cstring>
 
 #include "conformance/client/agent_fixture.h"

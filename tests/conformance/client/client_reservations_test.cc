@@ -59,7 +59,7 @@ TEST_P(Reservations, ACommitMayBeShorterThanTheReservation) {
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
   const mc_put_options hard = put_options(MC_PIN_HARD);
   for (std::size_t i = 0; i < 60; ++i) {
-    // The rest goes back: sixty times a megabyte is far more than the pool.
+    // The unused rest is returned: sixty times a megabyte is far more than the pool.
     const std::string key = "short." + std::to_string(i);
     mc_reservation* reservation = reserve(client, kMiB);
     ASSERT_NE(reservation, nullptr) << i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The agent dies, is upgraded, stands still or is gone for good: what its clients see.
+// The agent dies, is upgraded, is stopped, or is gone for good: the effects on its clients.
 #include <poll.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ TEST_P(Restart, ViewsAndLocalHitsNeedNoAgent) {
   EXPECT_EQ(exists(client, "missing"), MC_NOT_FOUND);
   EXPECT_EQ(stat(client, key_of(7)).length, size_of(7));
   agent().start();
-  // The new agent honours the pins, also the one it never heard of.
+  // The new agent honours the pins, including the pin that the old agent never saw.
   for (int i = 0; i < 300; ++i) {
     ASSERT_EQ(put(client, "flood." + std::to_string(i), content("x", 60000)), MC_OK)
         << mc_last_error();
@@ -318,7 +318,7 @@ TEST_P(Restart, AnAgentThatStandsStillIsWaitedFor) {
   agent().pause(false);
   waiting.join();
   EXPECT_TRUE(get(client, "late") == content("late", 123456));
-  // What timed out may have taken effect, or not; the channel is in order again.
+  // The timed-out request may have taken effect. The channel works again.
   put_some(client, 5);
   expect_some(client, 5);
 }

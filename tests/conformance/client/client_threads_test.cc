@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many threads on one client: what one reads is always one whole value of the key.
+// Many threads on one client: each read returns one complete value of the key.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -13,8 +13,7 @@ namespace {
 using Threads = ClientTest;
 MC_EVERYWHERE(Threads);
 
-// A value says which key it belongs to and by whom it was made; every byte of the rest depends on
-// both.
+// A value contains its key and its writer; every other byte depends on both.
 std::string value_of(std::string_view key, std::uint64_t maker, std::size_t size) {
   std::string value = content(std::string(key) + "/" + std::to_string(maker), size);
   std::memcpy(value.data(), &maker, sizeof maker);
@@ -122,7 +121,7 @@ TEST_P(Threads, AThreadUsesManyClientsInTurn) {
     mc_client* two = open();
     const std::string key = "key." + std::to_string(i);
     ASSERT_EQ(put(one, key, "value"), MC_OK);
-    // Each embedded client has a pool of its own.
+    // Each embedded client has a separate pool.
     EXPECT_EQ(exists(two, key), embedded() ? MC_NOT_FOUND : MC_OK);
     EXPECT_EQ(get(one, key), "value");
     close(one);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Views: bytes in the pool itself, that stay what they are until released.
+// Views: bytes in the pool that do not change until they are released.
 #include <thread>
 
 #include "conformance/client/agent_fixture.h"
@@ -13,7 +13,7 @@ MC_EVERYWHERE(Views);
 
 constexpr std::size_t kBlock = 64 * 1024;
 
-// Leaves a pool of 8 MiB in which no two free blocks touch: whatever is larger is cut.
+// Leaves a pool of 8 MiB without adjacent free blocks, so that a larger object is cut into extents.
 std::vector<std::string> fill_with_holes(mc_client* client, std::size_t blocks) {
   std::vector<std::string> kept;
   const mc_put_options options = put_options(MC_PIN_HARD);
@@ -128,7 +128,7 @@ TEST_P(Views, ViewsKeepTheirBytesWhileThePoolIsFilledManyTimesOver) {
     EXPECT_EQ(mc_view_verify(&views[i], slice(key)), MC_OK);
     mc_view_release(&views[i]);
   }
-  // All of the space is back: hard pins fill the pool as if there had been no views.
+  // All space is free again: hard pins fill the pool as if there had been no views.
   const mc_put_options options = put_options(MC_PIN_HARD);
   for (std::size_t i = 0; i < 110; ++i) {
     const std::string key = "after." + std::to_string(i);
@@ -168,7 +168,7 @@ TEST_P(Views, AThreadHolds1023ViewsAndTheNextIsBusy) {
   EXPECT_TRUE(says(MC_BUSY, mc_get_view(client, slice("key"), &views.back())));
   EXPECT_EQ(get(client, "key"), "value") << "a get needs no view";
   EXPECT_EQ(stat(client, "key").length, 5u);
-  // Another thread has slots of its own.
+  // Another thread has other pin slots.
   std::thread([&] {
     mc_view own{};
     EXPECT_EQ(mc_get_view(client, slice("key"), &own), MC_OK);

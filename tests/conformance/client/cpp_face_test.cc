@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mc.hpp: that its handles free what they hold once, move, and carry the errors of mc.h.
+// mc.hpp: handles free their resources once, can be moved, and carry the errors of mc.h.
 #include "mc/mc.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::string text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// In direct and in isolated namespaces.
+// Runs in direct and in isolated namespaces.
 class CppFace : public testing::TestWithParam<bool> {
  protected:
   CppFace() {
@@ -170,7 +170,7 @@ TEST_P(CppFace, AViewMovesAndReleasesItselfOnce) {
   EXPECT_EQ(text(moved.bytes()), "another");
   moved.release();
   EXPECT_TRUE(moved.empty());
-  // More than a thread may hold at once, one after the other: each gave its pin back.
+  // More than a thread may hold at once, one after the other: each view gave its pin back.
   for (std::size_t i = 0; i < 2 * MC_MAX_VIEWS_PER_CHANNEL; ++i) {
     ASSERT_TRUE(client.get_view("key")) << i;
   }
@@ -194,7 +194,7 @@ TEST_P(CppFace, AViewOutlivesTheEvictionOfItsObject) {
 TEST_P(CppFace, AnObjectInPiecesIsSeenWholeThroughItsSpansOnly) {
   Client client = open("pool_bytes=8MiB\nsession_quota_bytes=8MiB\n");
   std::vector<std::string> keys;
-  while (true) {  // hard pins fill the pool; every second one then leaves a hole
+  while (true) {  // fill the pool with hard pins, then remove every second object
     const std::string key = "block." + std::to_string(keys.size());
     const Status status = client.put(key, as_bytes(content(key, 65536)),
                                      {.timeout_ns = kSecondNs / 20, .pin = MC_PIN_HARD});
@@ -265,7 +265,7 @@ TEST_P(CppFace, AViewBatchSetsOneViewPerHit) {
   }
   std::vector<View> views(kCount);
   std::vector<mc_status> statuses(kCount);
-  for (int round = 0; round < 20; ++round) {  // the views of the round before are released
+  for (int round = 0; round < 20; ++round) {  // the views of the previous round are released
     EXPECT_EQ(client.get_view_batch(keys, views, statuses).code(), MC_NOT_FOUND);
   }
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -307,7 +307,8 @@ TEST_P(CppFace, AReservationIsWrittenInPlaceAndCommitted) {
   EXPECT_EQ(moved.commit("again", 1).code(), MC_INVALID_ARGUMENT);
   EXPECT_TRUE(text(client.get_view("key")->bytes()) == value);
   EXPECT_EQ(client.reserve(10)->commit("key too long", 11).code(), MC_INVALID_ARGUMENT);
-  // Each takes more than half of what there is, so each before it was abandoned.
+  // Each reservation takes more than half of the free space, so the previous reservation was
+  // abandoned.
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(client.reserve(5 * kMiB)) << mc_last_error();
 }
 
@@ -341,7 +342,7 @@ TEST_P(CppFace, AGroupAppearsAtItsCommitAndAGroupThatDiesIsAborted) {
 
 TEST_P(CppFace, ABufferIsSessionMemoryThatComesBack) {
   Client client = open();
-  for (int i = 0; i < 10; ++i) {  // two at once do not fit
+  for (int i = 0; i < 10; ++i) {  // two buffers do not fit at once
     Buffer buffer = std::move(*client.alloc(5 * kMiB));
     ASSERT_EQ(buffer.bytes().size(), 5 * kMiB);
     EXPECT_EQ(client.alloc(5 * kMiB).error().code(), MC_NO_SPACE);

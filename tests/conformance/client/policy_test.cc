@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of EvictionPolicy, for every policy there is.
+// The contract of EvictionPolicy, tested with every policy.
 #include "agent/pool/policy/policy.h"
 
 #include <gtest/gtest.h>
@@ -162,7 +162,7 @@ TEST_P(PolicyContract, ChildrenOfAnErasedObjectBecomeRoots) {
   insert(3, 1);
   policy_->erase(1);
   EXPECT_EQ(policy_->resident_count(), 3U);
-  insert(1);  // the id again, another object: 2 and 3 are none of its children
+  insert(1);  // same id, another object: 2 and 3 are not its children
   policy_->set_pin(2, PinLevel::kHard);
   policy_->set_pin(3, PinLevel::kHard);
   auto victims = evict_all();
@@ -181,7 +181,7 @@ TEST_P(PolicyContract, AnIdThatLosesItsChildrenOverAndOverStaysCorrect) {
   insert(0);
   insert(1, 0);
   policy_->set_pin(1, PinLevel::kHard);
-  for (int i = 0; i < 140'000; ++i) {  // more than any counter of 16 bits
+  for (int i = 0; i < 140'000; ++i) {  // more than a 16-bit counter can count
     policy_->erase(0);
     insert(0);
     insert(2, 0);
@@ -204,7 +204,7 @@ TEST_P(PolicyContract, AnIdThatLosesItsChildrenOverAndOverStaysCorrect) {
   EXPECT_EQ(evict_all(), std::vector<EntryId>{0});
 }
 
-// Hard-pinned objects are out of the way: with them in it, this takes hours.
+// Eviction must not scan hard-pinned objects: with a scan, this test takes hours.
 TEST_P(PolicyContract, ManyHardPinnedObjectsDoNotSlowEviction) {
   for (EntryId id = 0; id < 200'000; ++id) insert(id, kNoEntry, PinLevel::kHard);
   for (EntryId i = 0; i < 500'000; ++i) {
@@ -232,7 +232,7 @@ TEST_P(PolicyContract, EqualCallsGiveEqualVictims) {
   }
 }
 
-// What the policy must agree with after every call.
+// A model that the policy must agree with after every call.
 class Model {
  public:
   explicit Model(EntryId ids) : objects_(ids) {}
@@ -264,7 +264,7 @@ class Model {
     objects_[id].pin = pin;
     list(id);
   }
-  // What is wrong with the victim, or an empty string.
+  // The reason why the victim is wrong, or an empty string.
   [[nodiscard]] std::string objection(EntryId id) const {
     if (id == kNoEntry) return unpinned_.empty() && soft_.empty() ? "" : "there were candidates";
     if (id >= objects_.size() || !objects_[id].resident) return "not resident";
@@ -292,7 +292,7 @@ class Model {
   }
 
   std::vector<Object> objects_;
-  std::unordered_set<EntryId> soft_;  // childless ones
+  std::unordered_set<EntryId> soft_;  // objects without children
   std::unordered_set<EntryId> unpinned_;
   std::size_t count_ = 0;
 };

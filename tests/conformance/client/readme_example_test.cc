@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C++ example of libmc/README.md, line for line, and that the page has these lines.
+// The C++ example of libmc/README.md: compiles and runs its lines, and checks that the page has the
+// same lines.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

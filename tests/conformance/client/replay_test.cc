@@ -10,7 +10,7 @@
 
 namespace {
 
-// What mcctl replay --json says of the first requests of the recorded hour, without its times.
+// The report of mcctl replay --json for the first requests of the recorded hour, without times.
 std::string replay(const std::string& directory, const std::string& options) {
   const std::string trace = directory + "/trace.jsonl";
   std::ifstream whole(MC_TEST_DATA "/conversation_trace.jsonl");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names and numbers of the CUDA driver API, as cuda.h has them.
+// Names and numbers of the CUDA driver API, as in cuda.h.
 #include "transfer/device/fake_cuda.h"
 
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ std::mutex mutex;
 std::map<std::uint64_t, Allocation> allocations;
 int failures_after = -1;
 int copies_done = 0;
-int contexts[kDevices];  // their addresses are the contexts
+int contexts[kDevices];  // the addresses serve as context handles
 thread_local void* current = nullptr;
 
 void* allocate(std::size_t bytes, int device, bool managed) {
@@ -41,7 +41,7 @@ void* allocate(std::size_t bytes, int device, bool managed) {
   return shown;
 }
 
-// REQUIRES: the lock. The allocation that has the address.
+// The allocation that contains the address. REQUIRES: the lock.
 std::map<std::uint64_t, Allocation>::iterator find(std::uint64_t address) {
   auto after = allocations.upper_bound(address);
   if (after == allocations.begin()) return allocations.end();
@@ -122,7 +122,7 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 
 int cuCtxPushCurrent_v2(void* context) {
-  if (current != nullptr) return kInvalidContext;  // of one level: who pushes pops
+  if (current != nullptr) return kInvalidContext;  // a stack of one level: each push needs a pop
   current = context;
   return 0;
 }

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other process of a transfer: opens an engine over memory of a pattern, tells where it is, and
-// does what it is told.
-//
-//   mc_transfer_peer LISTEN SIZE RIGHTS [KEY_FILE]
-//     MC_TEST_SHARED in the environment: the memory is one that others can map
-//     ◄─ "NAME ADDRESS"   ─► "unregister" "register" "check BYTE" "wait-note" "quit"   ◄─ an answer
+// The peer process of a transfer: opens an engine over patterned memory, prints the address, and
+// executes commands.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -29,8 +25,8 @@ void answer(const std::string& text) {
   std::fflush(stdout);
 }
 
-// Others write this memory in turns that the asking process keeps: ThreadSanitizer, which sees one
-// process, cannot know them.
+// Other processes write this memory in turns that the requester orders. ThreadSanitizer sees only
+// one process and cannot know that order.
 __attribute__((noinline, no_sanitize("thread"))) std::size_t count(const void* memory,
                                                                    std::size_t size,
                                                                    unsigned char wanted) {
@@ -85,7 +81,7 @@ int main(int argc, char** argv) {
       std::size_t name = 0;
       std::size_t message = 0;
       while (mc_transfer_take_notification(engine, note, &name, &message) != MC_OK) continue;
-      // What had landed when the notification was there.
+      // The bytes that had landed when the notification arrived.
       answer(std::string(note, name) + "/" + std::string(note + name, message) + "/" +
              std::to_string(count(memory, size, first_of(memory))));
     } else {

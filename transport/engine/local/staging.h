@@ -7,10 +7,10 @@
 //   StagedRegion    a registered device range, as the transport sees the range. The address range
 //                   has the size of the device range, but no pages. The transport pins each slice
 //                   that it serves. A pin for a read fills the slice's pages. A complete write is
-//                   copied to the device before its acknowledgement. Pages without a pin are freed.
+//                   copied to the device before the acknowledgement. Pages without a pin are freed.
 //
 // Threads: under the engine's lock, except StagedRequest::make().
-// Owns: the pages. Device memory is the caller's, while it is registered or a request names it.
+// Owns: the pages. Device memory is the caller's, during a registration or a request.
 // Trusts: ranges that transport::RegionTable has checked.
 #pragma once
 

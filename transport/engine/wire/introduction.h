@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the message exchange on an engine's port after the proof of the cluster's key. It is
-//   either the hello of a lane or an introduction. In an introduction each side sends its engine
+// What it is: the message exchange on an engine's port after the proof of the cluster's key. Either
+//   a lane's hello follows, or an introduction. In an introduction each side sends its engine
 //   descriptor, then the dialer hangs up.
 //
 //     dialer ── engine descriptor (160 bytes) ──► listener     the first 8 bytes tell the kind
