@@ -161,7 +161,7 @@ TEST_P(DeviceTransfer, ManyTransfersOfOnePlaceAtOnceNeverSeeEachOthersPages) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_P(DeviceTransfer, ADriversErrorIsTheRequestsAndNothingElseIsBroken) {
+TEST_P(DeviceTransfer, ADriverErrorFailsOnlyItsRequest) {
   const Place device = place(true);
   const Place host = place(false);
   fill(host.bytes, kBytes, 1);
@@ -202,7 +202,7 @@ TEST_P(DeviceTransfer, RangesBeyondAnAllocationAndTooMuchAtOnceAreRefused) {
   }
 }
 
-TEST_P(DeviceTransfer, ManagedMemoryIsTheHosts) {
+TEST_P(DeviceTransfer, ManagedMemoryCountsAsHostMemory) {
   Place managed;
   managed.address = cuda_.allocate(8192, 0, true);
   managed.bytes = cuda_.behind(managed.address);

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, TransferEngine,
                                                                 : "Mapped";
                          });
 
-TEST_P(TransferEngine, TakesTheWayItSays) {
+TEST_P(TransferEngine, UsesThePathThatItReports) {
   PeerProcess peer(4096);
   std::uint32_t local = 7;
   ASSERT_EQ(mc_transfer_segment_is_local(engine_, segment_of(peer), &local), MC_OK);
@@ -165,7 +165,7 @@ TEST_P(TransferEngine, ABatchOfThousandsMovesEveryRequest) {
   EXPECT_EQ(in, out);
 }
 
-TEST_P(TransferEngine, WhatIsNotRegisteredIsRefusedAndTouchesNothing) {
+TEST_P(TransferEngine, UnregisteredMemoryIsRefusedAndStaysUntouched) {
   PeerProcess peer(8192);
   const mc_transfer_segment segment = segment_of(peer);
   std::vector<char> local(8193, 7);
@@ -193,7 +193,7 @@ TEST_P(TransferEngine, RightsAreThoseTheOwnerGave) {
   EXPECT_EQ(reading.tell("check 0x5a"), "4096");
 }
 
-TEST_P(TransferEngine, AnAddressThatIsNoMemoryIsAnErrorAndHarmsNoOther) {
+TEST_P(TransferEngine, AnInvalidAddressFailsOnlyItsRequest) {
   PeerProcess peer(8192);
   const mc_transfer_segment segment = segment_of(peer);
   char* const nowhere = reinterpret_cast<char*>(4096);
@@ -285,7 +285,7 @@ TEST_P(TransferEngine, ANotificationComesAfterTheDataOfItsBatch) {
   }
 }
 
-TEST_P(TransferEngine, AFailedBatchNotifiesNobody) {
+TEST_P(TransferEngine, AFailedBatchSendsNoNotification) {
   PeerProcess peer(4096);
   const mc_transfer_segment segment = segment_of(peer);
   char byte = 1;
@@ -326,7 +326,7 @@ TEST_P(TransferEngine, APeerThatDiesEndsItsTransfersLongBeforeTheirDeadline) {
   EXPECT_EQ(run(requests[0]), MC_AGENT_UNAVAILABLE);
 }
 
-TEST_P(TransferEngine, AnEngineThatStartedAgainAtItsAddressIsFoundAgain) {
+TEST_P(TransferEngine, AnEngineRestartedAtItsAddressIsFoundAgain) {
   auto peer = std::make_unique<PeerProcess>(4096);
   const std::string name = peer->name();
   const mc_transfer_segment segment = segment_of(*peer);
@@ -441,7 +441,7 @@ TEST_P(TransferEngine, ThousandsOfRegionsAreFound) {
   mc_transfer_close(owner);
 }
 
-TEST_P(TransferEngine, ProbeAsksWhetherSomebodyAnswers) {
+TEST_P(TransferEngine, ProbeTellsWhetherAnEngineAnswers) {
   auto peer = std::make_unique<PeerProcess>(4096);
   const std::string name = peer->name();
   EXPECT_EQ(mc_transfer_probe(engine_, name.c_str(), 0), MC_OK) << mc_transfer_last_error();
@@ -474,7 +474,7 @@ class KeyFile {
   std::string path_;
 };
 
-TEST_P(TransferEngine, WhoHasAnotherKeyIsAStranger) {
+TEST_P(TransferEngine, AnEngineWithAnotherKeyIsRefused) {
   const KeyFile good("a");
   const KeyFile bad("b");
   PeerProcess peer(4096, 3, "127.0.0.1:0", good.path());

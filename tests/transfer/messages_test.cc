@@ -64,7 +64,7 @@ TEST(TransferMessages, HaveTheBytesOfVersionOne) {
   }
 }
 
-TEST(TransferMessages, WhatTheFileHoldsIsUnderstood) {
+TEST(TransferMessages, TheGoldenFileIsDecoded) {
   golden::Sections sections = golden::read("transfer-v1.txt");
   const auto engine_descriptor = decode_engine_descriptor(sections["card"]);
   ASSERT_TRUE(engine_descriptor);
@@ -78,7 +78,7 @@ TEST(TransferMessages, WhatTheFileHoldsIsUnderstood) {
   EXPECT_EQ(notification->name + "/" + notification->message, "name/message");
 }
 
-TEST(TransferMessages, ACardOutOfRangeIsRefused) {
+TEST(TransferMessages, ADescriptorOutOfRangeIsRefused) {
   const auto refuses = [](auto change) {
     EngineDescriptor engine_descriptor = sample_engine_descriptor();
     change(engine_descriptor);

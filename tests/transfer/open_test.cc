@@ -103,7 +103,7 @@ TEST(TransferNames, AreFoundInRedis) {
   finds_by_name("redis://" + redis.host());
 }
 
-TEST(TransferPort, StandsStrangersThatTalkNonsense) {
+TEST(TransferPort, SurvivesConnectionsOfStrangers) {
   Owned owned;
   ASSERT_EQ(owned.open("127.0.0.1:0"), MC_OK);
   sockaddr_in address{};
@@ -124,11 +124,11 @@ TEST(TransferPort, StandsStrangersThatTalkNonsense) {
 
 // A proxy in front of an engine. It hangs up on the first connection after a while, as an engine
 // does that was too busy for the handshake, and forwards the second connection.
-class TiredDoor {
+class BusyProxy {
  public:
   static constexpr int kHeldMs = 700;
 
-  explicit TiredDoor(std::uint16_t to) {
+  explicit BusyProxy(std::uint16_t to) {
     address_.sin_family = AF_INET;
     address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address_), sizeof address_), 0);
@@ -137,7 +137,7 @@ class TiredDoor {
     ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address_), &size);
     thread_ = std::thread([this, to] { serve(to); });
   }
-  ~TiredDoor() {
+  ~BusyProxy() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     thread_.join();
   }
@@ -175,17 +175,17 @@ class TiredDoor {
   std::thread thread_;
 };
 
-TEST(TransferPort, AnEngineTooBusyForAHandshakeIsCalledAgain) {
+TEST(TransferPort, AnEngineTooBusyForAHandshakeIsDialedAgain) {
   Owned asking, asked;
   ASSERT_EQ(asking.open("127.0.0.1:0"), MC_OK);
   ASSERT_EQ(asked.open("127.0.0.1:0"), MC_OK);
-  const TiredDoor door(asked.info().port);
+  const BusyProxy door(asked.info().port);
   EXPECT_EQ(mc_transfer_probe(asking.engine, door.name().c_str(), 10'000'000'000), MC_OK)
       << mc_transfer_last_error();
   EXPECT_EQ(door.passed(), 1);
 }
 
-TEST(TransferFork, AChildsCallsSaySo) {
+TEST(TransferFork, CallsInAForkedChildReturnForked) {
   Owned owned;
   ASSERT_EQ(owned.open("127.0.0.1:0"), MC_OK);
   const int child = ::fork();

@@ -247,7 +247,7 @@ TEST_P(Async, APutWithoutRoomEndsAtItsDeadlineWithNoSpace) {
     EXPECT_EQ(exists(client_, "late." + std::to_string(i)), MC_NOT_FOUND);
 }
 
-TEST_P(Async, QueuesGoOnBesideEachOther) {
+TEST_P(Async, QueuesProgressIndependently) {
   serve_and_open();
   mc_cq* queues[4] = {};
   for (mc_cq*& queue : queues) ASSERT_EQ(mc_cq_create(client_, &queue), MC_OK) << mc_last_error();
@@ -271,7 +271,7 @@ TEST_P(Async, QueuesGoOnBesideEachOther) {
   for (mc_cq* queue : queues) mc_cq_destroy(queue);
 }
 
-TEST_P(Async, DestroyingAQueueEndsWhatIsOutstanding) {
+TEST_P(Async, DestroyingAQueueEndsOutstandingRequests) {
   serve_and_open({{"pool_bytes", "8MiB"}});
   fill_up();
   mc_put_options patient = put_options(MC_PIN_NONE, 100 * kSecondNs);

@@ -92,7 +92,7 @@ TEST_P(Device, PiecesAndRangesMayBeOfEitherMemory) {
   EXPECT_TRUE(text_at(device, 2000) == expected.substr(500));
 }
 
-TEST_P(Device, GroupsAndAsynchronousPutsTakeThemToo) {
+TEST_P(Device, GroupsAndAsynchronousPutsAcceptDeviceMemory) {
   serve();
   mc_client* client = open();
   const std::string value = content("value", 60000);

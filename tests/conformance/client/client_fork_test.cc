@@ -28,7 +28,7 @@ int in_child(const std::vector<std::function<bool()>>& steps) {
   return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-TEST_P(Fork, EveryCallOnAnInheritedClientSaysSo) {
+TEST_P(Fork, EveryCallOnAnInheritedClientReturnsForked) {
   serve();
   mc_client* client = open();
   ASSERT_EQ(put(client, "key", "value"), MC_OK);
@@ -138,7 +138,7 @@ TEST_P(Fork, TheChildOpensAClientOfItsOwn) {
   }
 }
 
-TEST_P(Fork, AChildThatEndsWithoutAWordTakesNothingFromTheParent) {
+TEST_P(Fork, AChildThatExitsSilentlyTakesNothingFromTheParent) {
   serve({{"pool_bytes", "8MiB"}});
   mc_client* client = open();
   mc_view view{};

@@ -70,7 +70,7 @@ class LargeObjects : public AgentTest {
 };
 MC_WITH_AGENT(LargeObjects);
 
-TEST_P(LargeObjects, AFullPoolOfSmallOnesTakesThemAndGivesUpLittleElse) {
+TEST_P(LargeObjects, AFullPoolOfSmallObjectsEvictsFewForLargeObjects) {
   serve({{"pool_bytes", std::to_string(kPoolMiB) + "MiB"}, {"policy", "lru"}});
   mc_client* client = open_writer();
   fill(client);
@@ -79,7 +79,7 @@ TEST_P(LargeObjects, AFullPoolOfSmallOnesTakesThemAndGivesUpLittleElse) {
   expect_small_ones_sound(client);
 }
 
-TEST_P(LargeObjects, HardPinsViewsAndReservationsInTheWayStayWhatTheyAre) {
+TEST_P(LargeObjects, HardPinsViewsAndReservationsSurviveLargePuts) {
   serve({{"pool_bytes", std::to_string(kPoolMiB) + "MiB"}, {"policy", "lru"}});
   mc_client* client = open_writer();
   mc_client* reader = open();
@@ -108,7 +108,7 @@ TEST_P(LargeObjects, HardPinsViewsAndReservationsInTheWayStayWhatTheyAre) {
   expect_small_ones_sound(client);
 }
 
-TEST_P(LargeObjects, SeveralClientsGetTheirRoomAndSmallPutsGoOn) {
+TEST_P(LargeObjects, SeveralClientsPutLargeObjectsBesideSmallPuts) {
   serve({{"pool_bytes", std::to_string(kPoolMiB) + "MiB"}});
   mc_client* client = open_writer();
   fill(client);

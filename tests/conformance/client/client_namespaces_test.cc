@@ -246,7 +246,7 @@ TEST_P(Namespaces, AShrinkUnderWritersOfAllSizesEndsAndLosesNoPut) {
   for (std::thread& writer : writers) writer.join();
 }
 
-TEST_P(Namespaces, AShrinkingPoolSaysWhoseReservationsItWaitsFor) {
+TEST_P(Namespaces, AShrinkingPoolNamesTheHoldersOfReservations) {
   if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
   serve({{"pool_bytes", "64MiB"}});
   until([&] { return settled(64 * kMiB); });
@@ -278,7 +278,7 @@ TEST_P(Namespaces, AShrinkingPoolSaysWhoseReservationsItWaitsFor) {
   EXPECT_TRUE(get(client, "kept") == value);
 }
 
-TEST_P(Namespaces, WhatOneClientMayPutFollowsThePoolsSize) {
+TEST_P(Namespaces, AClientsPutLimitFollowsThePoolsSize) {
   if (isolated()) GTEST_SKIP() << "what an isolated client may put at once is its staging's size";
   serve({{"pool_bytes", "16MiB"}});
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });

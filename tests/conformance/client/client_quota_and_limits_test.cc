@@ -214,7 +214,7 @@ TEST_P(Limits, OpeningWithWrongOptionsIsRefused) {
   EXPECT_EQ(put(client, "key", "value"), MC_OK);
 }
 
-TEST_P(Limits, WhatIsLargerThanThePoolIsTooLargeAtOnce) {
+TEST_P(Limits, AValueLargerThanThePoolIsTooLargeAtOnce) {
   serve({{"pool_bytes", "8MiB"}, {"session_quota_bytes", "64MiB"}});
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 16 * kMiB; });
   ASSERT_EQ(put(client, "small", "value"), MC_OK);
@@ -234,7 +234,7 @@ TEST_P(Limits, AnObjectOfTheWholePoolFits) {
   EXPECT_TRUE(get(client, "whole") == value);
 }
 
-TEST_P(Limits, WhatIsLargerThanTheSessionsQuotaIsTooLarge) {
+TEST_P(Limits, AValueLargerThanTheSessionsQuotaIsTooLarge) {
   serve({{"pool_bytes", "16MiB"}, {"session_quota_bytes", "2MiB"}});
   mc_client* client = open();
   EXPECT_TRUE(says(MC_TOO_LARGE, put(client, "large", content("x", 2 * kMiB + 1))));
@@ -330,7 +330,7 @@ TEST(Vocabulary, EveryStatusHasANameASentenceAndAnAnswerToRetrying) {
 class UserLimits : public AgentTest {};
 MC_WITH_AGENT(UserLimits);
 
-TEST_P(UserLimits, AUserHasSoManySessionsAndNoMore) {
+TEST_P(UserLimits, AUserHasALimitedNumberOfSessions) {
   serve({{"max_sessions_per_user", "3"}});
   std::vector<mc_client*> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(open());

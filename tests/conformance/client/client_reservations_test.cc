@@ -30,7 +30,7 @@ mc_reservation* reserve(mc_client* client, std::uint64_t size) {
   return reservation;
 }
 
-TEST_P(Reservations, WhatIsWrittenInPlaceIsStoredAtTheCommit) {
+TEST_P(Reservations, BytesWrittenInPlaceAreStoredAtTheCommit) {
   serve();
   mc_client* client = open();
   for (const std::size_t size : {1u, 255u, 256u, 257u, 100001u, 5000000u}) {
@@ -218,7 +218,7 @@ TEST_P(ReservationCounts, NothingStaysReservedWhenAClientIsGone) {
   EXPECT_EQ(tenant()["objects"].asUInt64(), 40u);
 }
 
-TEST_P(ReservationCounts, WhatAnAgentGrantedAndDiedBeforeSayingSoGoesBackToThePool) {
+TEST_P(ReservationCounts, AReservationGrantedJustBeforeACrashGoesBackToThePool) {
   serve({{"pool_bytes", "64MiB"}});
   if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
   mc_client* client = open();
@@ -242,7 +242,7 @@ TEST_P(ReservationCounts, WhatAnAgentGrantedAndDiedBeforeSayingSoGoesBackToThePo
   EXPECT_EQ(tenant()["reservations"].asUInt64(), 0u);
 }
 
-TEST_P(ReservationCounts, WhatAClientHoldsOutlivesTheRestartBesideWhatItNeverHeardOf) {
+TEST_P(ReservationCounts, AClientsReservationsSurviveARestartThatFreesUnknownOnes) {
   serve({{"pool_bytes", "64MiB"}});
   if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
   mc_client* client = open();

@@ -306,7 +306,7 @@ TEST_P(Restart, AfterACleanStopTheClientGoesOnWithAnEmptyPool) {
   mc_view_release(&view);
 }
 
-TEST_P(Restart, AnAgentThatStandsStillIsWaitedFor) {
+TEST_P(Restart, ClientsWaitForAStoppedAgent) {
   serve();
   mc_client* client = open();
   put_some(client, 5);
@@ -323,7 +323,7 @@ TEST_P(Restart, AnAgentThatStandsStillIsWaitedFor) {
   expect_some(client, 5);
 }
 
-TEST_P(Restart, AQuestionThatIsAnsweredTooLateConfusesNoLaterOne) {
+TEST_P(Restart, ALateAnswerIsNotTakenForALaterQuestion) {
   serve();
   mc_client* client = open([](mc_open_options& o) {
     o.timeout_ns = kSecondNs / 5;

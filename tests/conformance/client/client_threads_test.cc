@@ -129,7 +129,7 @@ TEST_P(Threads, AThreadUsesManyClientsInTurn) {
   }
 }
 
-TEST_P(Threads, OfManyPutsOfOneKeyExactlyOneIsStored) {
+TEST_P(Threads, ManyPutsOfOneKeyStoreExactlyOneValue) {
   serve();
   mc_client* client = open();
   for (int round = 0; round < 20; ++round) {

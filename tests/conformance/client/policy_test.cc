@@ -137,7 +137,7 @@ TEST_P(PolicyContract, APinMayComeAndGoWhileAnObjectHasChildren) {
   EXPECT_EQ(evict_all(), (std::vector<EntryId>{2, 0}));
 }
 
-TEST_P(PolicyContract, PinningWhatIsNotThereDoesNothing) {
+TEST_P(PolicyContract, PinningAnUnknownObjectDoesNothing) {
   policy_->set_pin(77, PinLevel::kHard);
   insert(77);
   EXPECT_EQ(policy_->evict(), 77U);

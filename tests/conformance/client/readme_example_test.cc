@@ -42,7 +42,7 @@ std::vector<std::string> lines_between(const std::string& path, std::string_view
   return {};
 }
 
-TEST(ReadmeExample, DoesWhatItSays) {
+TEST(ReadmeExample, StoresAndVerifiesAnObject) {
   mc::agent::register_embedded_agent();
   ::alarm(110);
   {
@@ -58,7 +58,7 @@ TEST(ReadmeExample, DoesWhatItSays) {
   ::alarm(0);
 }
 
-TEST(ReadmeExample, StandsInTheReadmeAsItIsCompiledHere) {
+TEST(ReadmeExample, MatchesTheReadmeLineForLine) {
   const std::string source = MC_SOURCE_DIR;
   const std::vector<std::string> here = lines_between(
       source + "/tests/conformance/client/readme_example_test.cc", "// [example]", "// [example]");
