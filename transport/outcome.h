@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how an operation ended, in one byte that also travels between hosts (so values are
-// never renumbered). Grouped by what is broken for good: the call, the object, the link.
+// What it is: the end of an operation, in one byte that also travels between hosts. So a value
+//   never gets another number. The groups name the part that is broken for good: the call, the
+//   object, the link.
 // Threads: values.
 #pragma once
 
@@ -14,13 +15,13 @@ namespace mc::transport {
 
 enum class Outcome : std::uint8_t {
   kDone = 0,
-  // The call: the same one fails again.
-  kInvalid = 1,      // its arguments; or a range outside the region
-  kUnsupported = 2,  // this transport, or this memory, cannot
-  kRefused = 3,      // the region was not registered for that
-  // The object: ask again where the bytes are.
+  // The call: the same call fails again.
+  kInvalid = 1,  // bad arguments, or a range outside the region
+  kUnsupported = 2,  // not by this transport, or not with this memory
+  kRefused = 3,  // the region was not registered for the operation
+  // The object: ask again for its place.
   kStale = 4,  // no such region, or another generation of bytes there
-  // This time: another try may do.
+  // This time: another try may succeed.
   kBusy = 5,
   kTimedOut = 6,
   kCancelled = 7,

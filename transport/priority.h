@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: whose bytes go first when several wait for the same rails.
+// What it is: the order of operations that wait for the same rails.
 //
 //     waiting   foreground ██████   prefetch ███   migration ████████
-//     turns     32 bytes            4              1                    to each of those that wait
+//     turns     32 bytes            4              1                    to each waiting class
 //
-//   A class that waits gets its share whatever the others want, so none starves; what nobody else
-//   wants is its own. Rails give the lower classes smaller windows besides, so that a foreground
-//   read never finds a rail full of what is not urgent.
+//   A waiting class gets its part of the bytes whatever the other classes want, so no class
+//   starves. If only one class waits, the class gets all. Rails also give the lower classes smaller
+//   windows, so that a foreground read does not find a rail full of less urgent slices.
 // Threads: a value of its owner. Pure.
 #pragma once
 
@@ -21,17 +21,17 @@
 namespace mc::transport {
 
 enum class Priority : std::uint8_t {
-  kForeground = 0,  // somebody waits for it: a get, a peer's question
-  kPrefetch = 1,    // somebody will want it
+  kForeground = 0,  // a caller waits: a get, a peer's question
+  kPrefetch = 1,  // a caller will want the bytes
   kMigration = 2,   // replicas, drains, repairs
 };
 inline constexpr std::size_t kPriorityCount = 3;
 
 class Turns {
  public:
-  // Which of those that wait goes next; bit 1 << priority: it waits. None: nobody waits.
+  // The class that goes next. waiting: bit 1 << priority of each waiting class.
   std::optional<Priority> next(std::uint32_t waiting) const {
-    // Not has_single_bit(), which is a call where no processor that counts bits is assumed.
+    // has_single_bit() is a library call where the compiler may not assume a popcount instruction.
     if (waiting != 0 && (waiting & (waiting - 1)) == 0) {
       return static_cast<Priority>(std::countr_zero(waiting));
     }
@@ -44,7 +44,7 @@ class Turns {
     }
     return first;
   }
-  // It began to wait: what it left unused before is not owed to it.
+  // The class began to wait. Turns that the class did not use before are not owed to it.
   void arrived(Priority priority) {
     double& at = at_[static_cast<std::size_t>(priority)];
     at = std::max(at, now_);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory that peers may reach, and the hook by which its owner stays master of it.
-//   The owner of a pool decides at each access whether the bytes are still those meant, and keeps
-//   them in place while they leave. Pools are registered kRemoteRead only; kRemoteWrite is for
-//   memory that a client handed in for one-sided writes.
-// Threads: the transport's. Owns: a RegionTable owns names, never memory.
+// What it is: memory that peers may reach, and the hook by which the owner keeps control of the
+//   memory. At each access, the owner of a pool decides whether the bytes still belong to the meant
+//   object, and keeps them in place until they have left. Pools are registered with kRemoteRead
+//   only; kRemoteWrite is for memory that a client handed in for one-sided writes.
+// Threads: the transport's.
+// Owns: a RegionTable owns names, never memory.
 // Trusts: nothing in an Access: region, range and rights are checked before the guard is asked.
 #pragma once
 
@@ -30,7 +31,7 @@ inline constexpr std::uint32_t kRemoteRead = 1;
 inline constexpr std::uint32_t kRemoteWrite = 2;
 inline constexpr std::uint32_t kKnownRights = 3;
 
-// What a peer wants to do with bytes of a region.
+// A peer's request to read or write bytes of a region.
 struct Access {
   NodeId node = 0;
   RegionId region = kNoRegion;
@@ -43,17 +44,17 @@ struct Access {
 class RegionGuard {
  public:
   virtual ~RegionGuard() = default;
-  // kDone: until unpin(ticket) the bytes stay what they are (read), or are the peer's (write).
-  // Else the access is refused with that outcome: kStale for another generation, kBusy for "as
-  // much is pinned as may be". Large transfers ask once for each slice.
+  // kDone: until unpin(ticket), the bytes do not change (read), or belong to the peer (write).
+  // Another outcome refuses the access: kStale for another generation, kBusy if the limit of pinned
+  // bytes is reached. A large transfer asks once for each slice.
   virtual Outcome pin(const Access& access, std::uint64_t* ticket) = 0;
-  // A write has come whole: comes before unpin(), and not for one that broke off. What else than
-  // kDone is what its peer is told.
+  // All bytes of a write have arrived. The call comes before unpin(), and only for complete writes.
+  // The peer gets the returned outcome.
   virtual Outcome settle(std::uint64_t ticket) {
     static_cast<void>(ticket);
     return Outcome::kDone;
   }
-  // The kernel or the device no longer looks at the bytes.
+  // The kernel or the device no longer uses the bytes.
   virtual void unpin(std::uint64_t ticket) = 0;
 };
 
@@ -61,12 +62,12 @@ struct RegionSpec {
   MemoryKind kind = MemoryKind::kHost;
   std::byte* data = nullptr;
   std::uint64_t size_bytes = 0;
-  std::uint32_t rights = 0;      // 0: only for pieces of our own operations
-  RegionGuard* guard = nullptr;  // none: its bytes never move and any generation will do
-  int fd = -1;                   // the memory file or DMA-BUF behind it, where a transport wants it
-  // Only parts of it have memory: those that set_backed() has named last. Nothing else is accessed.
+  std::uint32_t rights = 0;  // 0: only for pieces of this transport's own operations
+  RegionGuard* guard = nullptr;  // null: the bytes never move, and every generation is right
+  int fd = -1;  // memory file or DMA-BUF of the memory, if a transport needs it
+  // Only the parts that the last set_backed() named have memory. Other parts are not accessed.
   bool sparse = false;
-  // Not 0: by which peers can ask for it too, where descriptions do not hold for ever.
+  // Not 0: another name by which peers can ask for the region, where descriptions expire.
   std::uint64_t name = 0;
 };
 
@@ -77,10 +78,10 @@ struct MemoryRange {
   bool operator==(const MemoryRange&) const = default;
 };
 
-// The regions of one transport, for those whose serving side is a program.
+// The regions of a transport whose serving side is a program.
 class RegionTable {
  public:
-  // salt: differs between incarnations, so that names of an earlier one are stale.
+  // salt: differs between incarnations, so that names of an earlier incarnation are stale.
   explicit RegionTable(std::uint64_t salt) : salt_(salt) {}
 
   Result<RegionId> add(const RegionSpec& spec);
@@ -95,7 +96,7 @@ class RegionTable {
   };
   // Checks and pins. On kDone release() must follow.
   Outcome admit(const Access& access, Grant* grant);
-  // The guard's word on a write that has come whole.
+  // The guard's answer to a write whose bytes have all arrived.
   Outcome settle(const Grant& grant);
   void release(const Grant& grant);
 

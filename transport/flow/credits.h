@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how much all peers together may be asked to send to one NIC of ours. Each peer's
-//   Rails know only their own window; sixteen peers with a window each would overrun the last
-//   switch port before us (incast). Since bytes are pulled, the receiver prevents it by not asking:
+// What it is: the limit of bytes that all peers together may be asked to send to one local NIC. The
+//   Rails of a peer know only their own window; sixteen peers with a window each would overrun the
+//   last switch port before this host (incast). Since bytes are pulled, the receiver prevents
+//   incast by not asking:
 //
 //     peer 1 ─┐                 asked for and not yet here, over all peers
-//     peer 2 ─┼─► NIC 0   ███████████░░░░   budget: what one peer alone would need to fill the line
+//     peer 2 ─┼─► NIC 0   ███████████░░░░   budget: the bytes by which one peer fills the line
 //     peer … ─┘
 //
-//   Who finds no credit waits its turn; the owner hands freed credit to whoever waits longest.
-// Threads: a value of its owner. Pure. Owns nothing.
+//   A peer without credit waits; the owner gives freed credit to the peer that waited longest.
+// Threads: a value of its owner. Pure.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace mc::transport {
 
 class Credits {
  public:
-  // budget_bytes: of each, until it is set.
+  // budget_bytes: of each NIC, until set_budget().
   explicit Credits(std::size_t nics, std::uint64_t budget_bytes = kUnlimited)
       : nics_(nics, {budget_bytes, 0}) {}
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: peers that wait for something of the transport's, each once, in the order in which
-//   they came: to be looked at for what may be sent, or for credit.
-// Threads: the transport's. Owns their ids.
+// What it is: the peers that wait for one resource of the transport, each once, in the order of
+//   arrival: for a look at their queues, or for credit.
+// Threads: the transport's.
+// Owns: the ids of the peers.
 #pragma once
 
 #include <utility>
@@ -12,7 +13,7 @@
 
 namespace mc::transport {
 
-// Peer has a member `PeerId id`; listed, another, is this object's.
+// Peer has the members `PeerId id` and `bool listed`; this object owns `listed`.
 template <typename Peer, bool Peer::*listed>
 class DuePeers {
  public:
@@ -20,7 +21,8 @@ class DuePeers {
   void add(Peer& peer) {
     if (!std::exchange(peer.*listed, true)) ids_.push_back(peer.id);
   }
-  // Calls send(peer) for each, also for those that are added meanwhile. find(id): null: it is gone.
+  // Calls send(peer) for each peer, also for peers that are added meanwhile. find(id): null if the
+  // peer is gone.
   template <typename Find, typename Send>
   void take(Find find, Send send) {
     for (std::size_t i = 0; i < ids_.size(); ++i) {

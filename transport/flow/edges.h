@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the descriptors of a transport behind one: links, event channels of devices.
-// Threads: the transport's. Owns the epoll descriptor, not what is watched.
+// What it is: the descriptors of a transport behind one descriptor: links, event channels of
+//   devices.
+// Threads: the transport's.
+// Owns: the epoll descriptor, not the watched descriptors.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@ namespace mc::transport {
 class Watched {
  public:
   virtual ~Watched() = default;
-  // Something happened on its descriptor. It may forget itself and others.
+  // The descriptor is ready. The object may forget itself and other objects within the call.
   virtual void on_edge(std::uint64_t now_ns) = 0;
 };
 
@@ -22,10 +24,10 @@ class Edges {
  public:
   explicit Edges(Fd epoll) : epoll_(std::move(epoll)) {}
 
-  // Links are told of edges; what is read away by others is told as long as it is readable.
+  // kLink reports each edge once. kReadable reports as long as the descriptor is readable.
   enum class Kind { kLink, kReadable };
   Status watch(int fd, Watched* watched, Kind kind);
-  // The object is no longer touched when this has returned.
+  // Does not touch the object after the call.
   void forget(int fd, Watched* watched);
   // True: there was something.
   bool take(std::uint64_t now_ns);

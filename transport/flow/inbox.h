@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: notifications that have arrived, until the transport's owner takes them as events.
-// Threads: the transport's. Owns their payloads, until the take() after the one that gave them.
+// What it is: the notifications that have arrived, until the transport's owner takes them as
+//   events.
+// Threads: the transport's.
+// Owns: the payloads, until the take() after the one that returned them.
 #pragma once
 
 #include <utility>
@@ -19,7 +21,7 @@ class Inbox {
   void add(NodeId from, std::vector<std::byte> payload) {
     arrived_.push_back({from, std::move(payload)});
   }
-  // Appends an event for each.
+  // Appends an event for each notification.
   void take(std::vector<Event>& events) {
     taken_.clear();
     taken_.swap(arrived_);

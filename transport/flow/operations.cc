@@ -65,7 +65,7 @@ Event ended(const OperationState& operation, Outcome outcome) {
 void Operations::close(OperationState& operation) {
   free_.push_back(static_cast<std::uint32_t>(operation.id) - 1);
   --in_flight_;
-  // The memory of the list of pieces is kept for the next.
+  // The next operation reuses the memory of the list of pieces.
   std::vector<Piece> pieces = std::move(operation.pieces);
   pieces.clear();
   operation = OperationState{};

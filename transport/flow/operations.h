@@ -4,9 +4,10 @@
 //
 //   bytes of an operation   0 ── done, in any order ──┬── on lanes (slices) ──┬── not cut yet ──►
 //
-//   A slice names its operation by id: when the operation has ended, the id finds nothing, and
-//   what still arrives for the slice is thrown away. That makes a cancel final.
-// Threads: the transport's. Owns copies of the pieces' places, never their bytes.
+//   A slice names its operation by id. When the operation has ended, the id finds no operation, and
+//   later bytes of the slice are thrown away. That makes a cancel final.
+// Threads: the transport's.
+// Owns: copies of the pieces' addresses and sizes, never their bytes.
 #pragma once
 
 #include <sys/uio.h>
@@ -30,10 +31,10 @@ struct Cursor {
 struct OperationState {
   OperationId id = kNoOperation;  // kNoOperation: the slot is free
   Verb verb = Verb::kRead;
-  Outcome failure = Outcome::kDone;  // decided, but slices of a write are still on lanes
+  Outcome failure = Outcome::kDone;  // decided, while slices of the operation are still on lanes
   Priority priority = Priority::kForeground;
-  std::uint64_t near = ~std::uint64_t{0};  // what is near to its first piece, as rails want it
-  bool queued = false;                     // in its peer's queue of what is not cut yet
+  std::uint64_t near = ~std::uint64_t{0};  // devices near to the first piece, as bits
+  bool queued = false;  // in its peer's queue of operations to cut
   PeerId peer = kNoPeer;
   std::uint64_t cookie = 0;
   std::uint64_t deadline_ns = 0;
@@ -53,17 +54,17 @@ class Operations {
   Operations();
   // Null: kMaxOperations are in flight.
   OperationState* open();
-  // Null: it has ended.
+  // Null: the operation has ended.
   OperationState* find(OperationId id) {
     const std::uint32_t slot = static_cast<std::uint32_t>(id) - 1;
     return slot < kMaxOperations && slots_[slot].id == id && id != kNoOperation ? &slots_[slot]
                                                                                 : nullptr;
   }
-  // Takes over what the operation says, and tells it its id.
+  // Copies the fields of the operation, and sets the operation's id.
   static void start(Operation& operation, OperationState& state, std::uint64_t size_bytes);
   void close(OperationState& operation);
-  // Calls overdue(operation) for each whose deadline has come; returns when to look again, ~0 for
-  // never. Operations with deadlines close to each other end together.
+  // Calls overdue(operation) for each operation whose deadline has come. Returns the time of the
+  // next look, ~0 for never. Operations with deadlines close to each other end together.
   template <typename Overdue>
   std::uint64_t expire(std::uint64_t now_ns, Overdue overdue) {
     constexpr std::uint64_t kGrainNs = 500'000;
@@ -80,7 +81,7 @@ class Operations {
     return next == kNever ? kNever : std::max(next, now_ns + kGrainNs);
   }
   std::uint32_t in_flight() const { return in_flight_; }
-  // Every slot; free ones have no id.
+  // Every slot; a free slot has no id.
   std::vector<OperationState>& slots() { return slots_; }
 
  private:
@@ -90,13 +91,13 @@ class Operations {
   std::uint32_t in_flight_ = 0;
 };
 
-// Of all pieces together; none: they are too many, too large, empty or nowhere.
+// The size of all pieces; none if they are too many, too large, empty or without address.
 std::optional<std::uint64_t> size_of(std::span<const Piece> pieces);
-// The event that ends it.
+// The event that ends the operation.
 Event ended(const OperationState& operation, Outcome outcome);
 
-// The next size bytes from the cursor, as vectors; moves the cursor. Stops early when max_vectors
-// are in use; returns the bytes covered.
+// Appends the next size bytes from the cursor as vectors, and moves the cursor. Stops early when
+// max_vectors are in use. Returns the number of covered bytes.
 std::uint64_t append_vectors(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size,
                              std::size_t max_vectors, std::vector<iovec>& vectors);
 void advance(const std::vector<Piece>& pieces, Cursor& at, std::uint64_t size);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a first-in first-out queue in one piece of memory that is kept and grows by doubling;
-// the hot path allocates nothing.
-// Threads: its owner's. Owns its items. REQUIRES: T is default-constructible and movable.
+// What it is: a first-in first-out queue in one block of memory, which stays allocated and grows by
+//   doubling; so the hot path allocates nothing.
+// Threads: its owner's.
+// Owns: its items. REQUIRES: T is default-constructible and movable.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ class Queue {
     place = std::move(item);
     return place;
   }
-  // The place of a new last item, to be filled in: it holds whatever an item there held before, if
-  // T needs no destructor; else a fresh T.
+  // The place of a new last item, to be filled in. If T needs no destructor, the place holds an old
+  // item; otherwise a fresh T.
   T& push() {
     if (size_ == items_.size()) grow();
     ++size_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how a loop waits for its transport: busy for a bounded time after the last work, then
-//   asleep. While work comes at short intervals no wake-up is paid for; an idle loop costs nothing.
+// What it is: the way in which a loop waits for its transport: busy for a bounded time after the
+//   last work, then asleep. While work comes at short intervals, the loop pays for no wake-up. An
+//   idle loop costs nothing.
 // Threads: its loop's.
 #pragma once
 
@@ -13,8 +14,8 @@ class Waiter {
  public:
   explicit Waiter(std::uint64_t spin_ns) : spin_ns_(spin_ns) {}
 
-  // After each poll(). worked: it did something. Returns at once while it is worth looking again;
-  // else sleeps until fd is readable or until_ns has come (0: does not sleep).
+  // Call after each poll(). worked: the poll() did something. Returns at once while another look is
+  // worth the time. Otherwise sleeps until fd is readable or until_ns has come (0: does not sleep).
   void wait(int fd, std::uint64_t now_ns, bool worked, std::uint64_t until_ns);
 
  private:

@@ -55,7 +55,7 @@ void Workers::finish(const void* device) {
     return std::ranges::find(running_, device) != running_.end() ||
            std::ranges::find(waiting_, device, &Job::device) != waiting_.end();
   };
-  // What is done may begin something else.
+  // A finished job may start another job.
   for (bool again = true; again;) {
     {
       std::unique_lock lock(lock_);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: threads for what the kernel takes long for with a device, which the loop cannot wait
-//   for. To register memory it pins it: a second for some ten GB.
+// What it is: threads for long calls into the kernel about a device, for which the loop cannot
+//   wait. Registering memory pins it, which takes a second for some ten GB.
 //
 //     loop: run(device, work, done) ─► thread: work() ─► loop: done()
 //
-// Threads: run(), finish() and on_edge() are the loop's, and call done(); the work is done in
-//   threads of this object's.
-// Owns: what is on its way, and its threads.
+// Threads: the loop calls run(), finish() and on_edge(), which call done(). This object's threads
+//   do the work.
+// Owns: the jobs and the threads.
 #pragma once
 
 #include <condition_variable>
@@ -24,13 +24,13 @@ namespace mc::transport {
 
 class Workers : public Watched {
  public:
-  // threads 0: all is done by run() itself.
+  // threads 0: run() does all the work itself.
   Workers(std::uint32_t threads, Fd wakeup);
   ~Workers() override;
 
-  // Work with a device, which is named by its address alone; then done.
+  // work uses a device, which its address names; then the loop calls done.
   void run(const void* device, std::function<void()> work, std::function<void()> done);
-  // Until nothing of that device is on its way; before the device is closed.
+  // Returns when no job of the device is left. Call it before the device is closed.
   void finish(const void* device);
   void on_edge(std::uint64_t now_ns) override;
   int fd() const { return wakeup_.get(); }

@@ -35,7 +35,7 @@ std::vector<RailPair> pair_rails(std::span<const std::string> local,
   Indexes ours, theirs;
   for (std::uint32_t k = 0; k < remote.size(); ++k) theirs.push_back(k);
   std::vector<RailPair> pairs = partners(local, remote, ours, theirs);
-  // In order; those that outnumber the others share the other side's, evenly.
+  // In order. NICs of the longer side share the NICs of the shorter side evenly.
   const std::size_t common = std::min(ours.size(), theirs.size());
   for (std::size_t i = 0; i < common; ++i) pairs.push_back({ours[i], theirs[i]});
   for (std::size_t i = common; i < ours.size(); ++i) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which NIC of ours speaks with which NIC of a peer.
+// What it is: the pairs of a local NIC and a peer's NIC that talk to each other.
 //
 //     ours    0   1   2   3          On rail-optimised fabrics NIC i of every host hangs on
 //             │   │   │   │          the same leaf switch: i with i stays on one switch and
 //     theirs  0   1   2   3          needs n connections instead of n².
 //
-//   NICs of the same name are partners; what is left is paired in order, the shorter side again
-//   from its beginning.
-// Threads: any; pure. Trusts: nothing in names; those of the peer are only compared.
+//   NICs of the same name are partners. The other NICs are paired in order; the shorter side starts
+//   again from its beginning.
+// Threads: any; pure.
+// Trusts: nothing in names; the names of the peer are only compared.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@ struct RailPair {
   friend bool operator==(const RailPair&, const RailPair&) = default;
 };
 
-// Every NIC of both sides is in a pair. Nothing if either side has no NIC.
+// Every NIC of both sides is in a pair. Empty if either side has no NIC.
 std::vector<RailPair> pair_rails(std::span<const std::string> local,
                                  std::span<const std::string> remote);
 

@@ -15,16 +15,17 @@ constexpr double kSliceNs = 330'000;
 constexpr double kSliceRoundTrips = 4;
 constexpr double kWeightOfNew = 0.2;
 constexpr double kWeightOfLaterLatency = 1.0 / 16;
-// A measurement beyond these is of a cache or of a hiccup, not of the path.
+// A measurement beyond these limits is of a cache or of a hiccup, not of the path.
 constexpr double kMinBytesPerNs = 1e-6;
 constexpr double kMaxBytesPerNs = 100;
 constexpr std::uint64_t kSpreadBytes = 256 * 1024;
-// Shorter measurements are of the clock.
+// A shorter measurement mostly measures the clock.
 constexpr std::uint64_t kMinMeasureNs = 50'000;
 constexpr double kSlowShare = 0.5;
 constexpr double kStallSlices = 8;
 constexpr double kMaxWindowBytes = 64.0 * 1024 * 1024;
-// Of a path of its own: who waits for what a small window brings measures the window, not the path.
+// For a separate path. A caller that waits for the bytes of a small window measures the window, not
+// the path.
 constexpr double kLeastWindowBytes = 4.0 * kMaxSliceBytes;
 
 std::uint32_t slice_for(double bytes_per_ns, std::uint64_t latency_ns) {
@@ -90,7 +91,7 @@ void Rails::find_fastest() {
   whole_slice_ = slice_for(fastest(), least_latency_ns_);
   least_slice_ = std::min(kSpreadBytes, whole_slice_);
   if (least_latency_ns_ > 0) {
-    // Parts that take less than the round trip gain nothing.
+    // Parts that take less time than a round trip gain nothing.
     const double trip = fastest() * static_cast<double>(least_latency_ns_);
     least_slice_ = std::min(least_slice_, std::bit_ceil(std::max(static_cast<std::uint64_t>(trip),
                                                                  std::uint64_t{kMinSliceBytes})));
@@ -100,8 +101,8 @@ void Rails::find_fastest() {
 
 double Rails::fastest() const { return std::max(fastest_, kMinBytesPerNs); }
 
-// Enough slices, or two round trips of bytes; on a slow rail no more than leaves in the time that
-// the fastest takes for its own.
+// Enough slices, or two round trips of bytes. A slow rail has no more bytes than leave in the time
+// in which the fastest rail empties its window.
 std::uint64_t Rails::window_of(const Rail& rail) const {
   const std::uint64_t latency_ns = rail.latency_ns > 0 ? rail.latency_ns : least_latency_ns_;
   const double least = paths_ == Paths::kSeparate ? kLeastWindowBytes : 0;
@@ -153,7 +154,7 @@ std::optional<Rails::Run> Rails::choose_run(std::uint64_t bytes, std::uint64_t n
   const Rail* best = nullptr;
   bool best_near = false;
   double best_cost = 0;
-  double next_cost = std::numeric_limits<double>::infinity();  // of those as near as the best
+  double next_cost = std::numeric_limits<double>::infinity();  // of rails as near as the best
   bool is_only = true;
   for (const Rail& rail : rails_) {
     if (room(rail, bytes, priority) != Room::kFree) continue;
@@ -244,7 +245,7 @@ void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint32_t coun
   Rail& at = rails_[rail];
   // Slices that one turn of a loop found done are measured together.
   if (now_ns > at.progress_ns) measure(at);
-  // Only of what had the whole way to itself.
+  // Only a slice that was alone on its way measures the latency.
   if (alone_ && slice.sent_ns == at.busy_since_ns) {
     const double moving_ns = static_cast<double>(slice.bytes) / at.bytes_per_ns;
     on_latency(at, static_cast<double>(now_ns - slice.sent_ns) - moving_ns);
@@ -255,7 +256,7 @@ void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint32_t coun
   if (at.outstanding == 0) measure(at);
 }
 
-// The least seen counts, and slowly what is seen later.
+// The smallest latency counts at once, and later latencies count slowly.
 void Rails::on_latency(Rail& rail, double waited_ns) {
   if (waited_ns <= 0) return;
   const auto before_ns = static_cast<double>(rail.latency_ns);
@@ -269,7 +270,7 @@ void Rails::on_latency(Rail& rail, double waited_ns) {
 void Rails::measure(Rail& rail) {
   std::uint64_t took_ns = rail.progress_ns - rail.busy_since_ns;
   if (took_ns < kMinMeasureNs) return;
-  // The first bytes after idleness were on their way for a while.
+  // The time of the first bytes after idleness includes the way of the request.
   if (rail.began_idle) took_ns -= std::min(rail.latency_ns, took_ns / 2);
   on_measured(static_cast<std::size_t>(&rail - rails_.data()), rail.busy_bytes, took_ns);
   rail.busy_since_ns = rail.progress_ns;
@@ -288,7 +289,7 @@ void Rails::on_measured(std::size_t rail, std::uint64_t bytes, std::uint64_t too
   find_fastest();
 }
 
-// A window's worth that came lets twice as much go.
+// After a window of bytes has arrived, twice as many slices may be under way.
 void Rails::climb(Rail& rail, std::uint32_t done_count) {
   rail.pause_ns = 0;
   rail.ramp_done += done_count;
@@ -324,7 +325,7 @@ void Rails::on_up(std::size_t rail) {
   if (at.up) return;
   ++up_count_;
   at.up = true;
-  // One that failed before begins with one slice.
+  // A rail that failed before begins with one slice.
   at.ramp_slices = at.pause_ns > 0 ? 1 : 0;
   at.ramp_done = 0;
   find_fastest();
@@ -349,7 +350,7 @@ std::optional<std::size_t> Rails::probe(std::uint64_t now_ns) {
   for (std::size_t i = 0; i < rails_.size(); ++i) {
     Rail& rail = rails_[i];
     if (rail.up || rail.probe_at_ns > now_ns) continue;
-    // Until the try has been answered, or should have been, there is no other.
+    // No other try until this try has been answered, or should have been.
     rail.probe_at_ns = now_ns + 2 * kHandshakeTimeoutNs;
     return i;
   }

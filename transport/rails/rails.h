@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which of several paths to a peer carries the next slice, and how large it is. A rail
-//   is a pair of NICs or a TCP lane. Pure: no clock, no I/O; the same calls give the same answers.
+// What it is: the choice of the path to a peer for the next slice, and of the size of slices. A
+//   rail is a pair of NICs or a TCP lane. Pure: no clock, no I/O; the same calls give the same
+//   answers.
 //
 //     cost(rail) = (bytes outstanding + bytes of the slice) / measured bandwidth     least wins,
-//                  among the near rails with room in their windows, else among the far ones
+//                  among the near rails with room in their windows, else among the far rails
 //
 //     down ── probe() ─► on_up() ─► recovering: 1 slice at a time, 2, 4 … ─► up
 //      ▲                                │                                    │
-//      └──────── on_failed(), also of what stalled() names ◄─────────────────┘
+//      └──────── on_failed(), also of rails that stalled() names ◄───────────┘
 //
-//   A rail that fails is left at once, its slices go elsewhere, and it is probed after a pause that
-//   doubles until it has brought something again. A slow rail stays in use, with a window that
-//   takes no longer to empty than those of the others: what is spread over all does not wait for
-//   it.
-// Threads: a value of its owner. Owns nothing; credits are shared by the rails of all peers.
+//   A rail that fails is left at once, and its slices go to other rails. The rail is probed after a
+//   pause, which doubles until the rail has brought bytes again. A slow rail stays in use. The
+//   window of a slow rail takes no longer to empty than the windows of the other rails, so a
+//   transfer over all rails does not wait for the slow rail.
+// Threads: a value of its owner.
+// Owns: nothing. The rails of all peers share the credits.
 #pragma once
 
 #include <array>
@@ -28,11 +30,11 @@
 
 namespace mc::transport {
 
-// What is known of a path before anything went over it.
+// The properties of a path that are known before the first slice.
 struct RailTraits {
   double bytes_per_ns = 1.0;     // 1 GB/s until measured
   std::uint64_t latency_ns = 0;  // 0: not known
-  std::uint32_t local_nic = 0;   // whose credits it uses
+  std::uint32_t local_nic = 0;  // the NIC whose credits the rail uses
 };
 
 struct RailSlice {
@@ -44,86 +46,89 @@ struct RailSlice {
 enum class RailHealth : std::uint8_t { kDown, kRecovering, kSlow, kUp };
 const char* rail_health_name(RailHealth health);
 
-// What a metric may tell of one rail.
+// The state of one rail, for metrics.
 struct RailStatus {
   RailHealth health = RailHealth::kDown;
-  double bytes_per_ns = 0;  // measured, or what was said of it
+  double bytes_per_ns = 0;  // measured, or RailTraits::bytes_per_ns
   std::uint64_t latency_ns = 0;
   std::uint64_t outstanding_bytes = 0;
   std::uint64_t window_bytes = 0;
   std::uint64_t done_bytes = 0;
   std::uint64_t done_slices = 0;
-  std::uint64_t failures = 0;           // times it was left
-  std::uint64_t taken_back_slices = 0;  // that were under way then
+  std::uint64_t failures = 0;  // counts on_failed()
+  std::uint64_t taken_back_slices = 0;  // outstanding at on_failed()
 };
 
 class Rails {
  public:
   static constexpr std::uint64_t kAllNear = ~std::uint64_t{0};
 
-  // Lanes of one path share its processors and its line: what one was seen to carry depends on what
-  // it was given, and a window that followed it would take all from the others. So only those of
-  // rails that are paths of their own do.
+  // Lanes of one path share processors and line, so the measured bandwidth of a lane depends on its
+  // load. A window that followed that bandwidth would take all bytes from the other lanes. So only
+  // the window of a separate path follows its bandwidth.
   enum class Paths : std::uint8_t { kOne, kSeparate };
 
-  // window_slices: how many slices may be outstanding on one rail.
+  // window_slices: the number of slices that may be outstanding on one rail.
   explicit Rails(std::size_t count, std::uint32_t window_slices = 4, Paths paths = Paths::kOne);
 
   std::size_t count() const { return rails_.size(); }
   std::size_t up_count() const { return up_count_; }
   bool is_up(std::size_t rail) const { return rails_[rail].up; }
   void set_traits(std::size_t rail, const RailTraits& traits);
-  // Outlives the rails, or null. Taken from and given back to by on_sent(), on_done(), on_failed().
+  // credits: null, or outlives the rails. on_sent() takes credit; on_done() and on_failed() return
+  // it.
   void share(Credits* credits) { credits_ = credits; }
 
-  // The rail for a slice of that size, none if no window has room. near: bit 1 << rail for those
-  // close to the memory; the others serve when these are full, and all beyond the 64th do.
+  // The rail for a slice of that size; none if no window has room. near: bit 1 << rail for the
+  // rails close to the memory. The other rails serve when the near rails are full. Rails beyond the
+  // 64th are near.
   std::optional<std::size_t> choose(std::uint64_t bytes, std::uint64_t near = kAllNear,
                                     Priority priority = Priority::kForeground) const {
     const auto run = choose_run(bytes, near, priority);
     return run ? std::optional(run->rail) : std::nullopt;
   }
-  // The same for several slices at once: until so many bytes have been sent there, at least those
-  // asked for, it stays the one that would be chosen, if nothing else happens.
+  // The same for several slices at once. The rail remains the right choice until Run::bytes, at
+  // least the requested bytes, have been sent there, if no other call changes the rails.
   struct Run {
     std::size_t rail = 0;
     std::uint64_t bytes = 0;
-    bool is_only = false;  // and then there is room nowhere
+    bool is_only = false;  // no other rail has room after the run
   };
   std::optional<Run> choose_run(std::uint64_t bytes, std::uint64_t near = kAllNear,
                                 Priority priority = Priority::kForeground) const;
-  // Whether choose() found none only because other peers use the credits.
+  // Whether choose() found no rail only because other peers use the credits.
   bool lacks_credit(std::uint64_t bytes, Priority priority = Priority::kForeground) const;
 
-  // Measures bandwidth and latency, and makes stalled() work. on_done() is not for slices of before
-  // on_failed(): those are forgotten. Several that were sent, or found done, at once may be told
-  // together: the bytes of all and their count.
+  // These calls measure bandwidth and latency, and stalled() needs them. on_done() must not be
+  // called for slices sent before on_failed(), which are forgotten. Several slices that were sent,
+  // or found done, at once may be reported together: the bytes of all slices, and their count.
   void on_sent(std::size_t rail, const RailSlice& slice, std::uint32_t count = 1);
   void on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns) {
     on_done(rail, slice, 1, now_ns);
   }
   void on_done(std::size_t rail, const RailSlice& slice, std::uint32_t count, std::uint64_t now_ns);
-  // For who measures by himself: with on_measured().
+  // For callers that supply their own measurements by on_measured().
   void on_sent(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
   void on_done(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
-  // Bytes came in took_ns, during which the rail was never without work.
+  // Bytes arrived in took_ns, during which the rail always had work.
   void on_measured(std::size_t rail, std::uint64_t bytes, std::uint64_t took_ns);
 
-  // What was outstanding there but will not come is forgotten.
+  // Forgets the outstanding slices of the rail, which will not complete.
   void on_failed(std::size_t rail, std::uint64_t now_ns);
   void on_up(std::size_t rail);
-  // A rail that owes bytes and has brought none for kRailStallNs, or several times what a slice
-  // takes there: to be cut and told to on_failed(), its slices to be sent elsewhere.
+  // A rail that owes bytes and has brought none for kRailStallNs, or for several times the duration
+  // of a slice there. The caller cuts the rail, calls on_failed() and sends the slices elsewhere.
   std::optional<std::size_t> stalled(std::uint64_t now_ns) const;
 
   // A rail that is down and may be tried now. Each answer counts as a try.
   std::optional<std::size_t> probe(std::uint64_t now_ns);
   std::uint64_t next_probe_ns() const;
 
-  // What takes about a third of a millisecond, or some round trips, on the fastest rail, within
-  // limits; a transfer is spread over all rails that are up if its parts are not too small.
+  // The bytes that take about a third of a millisecond, or some round trips, on the fastest rail,
+  // within limits. A transfer is spread over all rails that are up, unless its parts would be too
+  // small.
   std::uint32_t slice_bytes(std::uint64_t transfer_bytes) const;
-  // What must be under way to keep the rail busy: also a budget for Credits.
+  // The bytes that must be under way to keep the rail busy: also a budget for Credits.
   std::uint64_t window_bytes(std::size_t rail) const { return rails_[rail].window; }
   std::uint64_t outstanding_bytes(std::size_t rail) const { return rails_[rail].outstanding; }
   double bytes_per_ns(std::size_t rail) const { return rails_[rail].bytes_per_ns; }
@@ -133,17 +138,17 @@ class Rails {
   struct Rail {
     RailTraits traits;
     bool up = false;
-    std::uint32_t ramp_slices = 0;  // recovering: so many may be under way; 0: it is not
+    std::uint32_t ramp_slices = 0;  // recovering: slices that may be under way; 0: not recovering
     std::uint32_t ramp_done = 0;
     std::uint32_t outstanding_slices = 0;
     std::uint64_t outstanding = 0;
     std::array<std::uint64_t, kPriorityCount> outstanding_of{};
     double bytes_per_ns = 1.0;
     std::uint64_t latency_ns = 0;
-    std::uint64_t window = 0;  // follows from the others: see window_of()
+    std::uint64_t window = 0;  // derived from the other fields: see window_of()
     std::uint64_t pause_ns = 0;
     std::uint64_t probe_at_ns = 0;
-    // Of the timed calls: since when it has had work, what came since, and the last sign of it.
+    // Of the timed calls: the begin of the busy time, the bytes since then, the last completion.
     std::uint64_t busy_since_ns = 0;
     std::uint64_t busy_bytes = 0;
     bool began_idle = false;
@@ -157,8 +162,8 @@ class Rails {
 
   std::uint64_t window_of(const Rail& rail) const;
   Room room(const Rail& rail, std::uint64_t bytes, Priority priority) const;
-  // What more it takes. REQUIRES: room(rail, bytes, priority) is kFree; at least that is the
-  // answer.
+  // The bytes that the rail still takes, at least `bytes`. REQUIRES: room(rail, bytes, priority) is
+  // kFree.
   std::uint64_t room_bytes(const Rail& rail, std::uint64_t bytes, Priority priority) const;
   double fastest() const;
   void find_fastest();
@@ -174,10 +179,10 @@ class Rails {
   Credits* credits_ = nullptr;
   std::size_t up_count_ = 0;
   std::uint32_t outstanding_slices_ = 0;
-  bool alone_ = false;  // since all were idle, one slice was sent
-  double fastest_ = 0;  // of those up; 0: none is
+  bool alone_ = false;  // one slice was sent since all rails were idle
+  double fastest_ = 0;  // of the rails that are up; 0: none is up
   std::uint64_t least_latency_ns_ = 0;
-  // Slices that follow from these two.
+  // Slice sizes derived from the two fields above.
   std::uint64_t whole_slice_ = 0;
   std::uint64_t least_slice_ = 0;
 };
