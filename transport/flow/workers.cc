@@ -12,7 +12,7 @@ Workers::Workers(std::uint32_t threads, Fd wakeup) : wakeup_(std::move(wakeup)) 
 
 Workers::~Workers() {
   {
-    const std::scoped_lock lock(lock_);
+    const MutexLock lock(mutex_);
     stops_ = true;
   }
   changed_.notify_all();
@@ -26,16 +26,16 @@ void Workers::run(const void* device, std::function<void()> work, std::function<
     return;
   }
   {
-    const std::scoped_lock lock(lock_);
+    const MutexLock lock(mutex_);
     waiting_.push_back({device, std::move(work), std::move(done)});
   }
   changed_.notify_all();
 }
 
 void Workers::work() {
-  std::unique_lock lock(lock_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
+    while (!stops_ && waiting_.empty()) changed_.wait(mutex_);
     if (stops_) return;
     Job job = std::move(waiting_.front());
     waiting_.pop_front();
@@ -51,18 +51,18 @@ void Workers::work() {
 }
 
 void Workers::finish(const void* device) {
-  const auto busy = [&] {
+  const auto busy = [&]() MC_REQUIRES(mutex_) {
     return std::ranges::find(running_, device) != running_.end() ||
            std::ranges::find(waiting_, device, &Job::device) != waiting_.end();
   };
   // A finished job may start another job.
   for (bool again = true; again;) {
     {
-      std::unique_lock lock(lock_);
-      changed_.wait(lock, [&] { return !busy(); });
+      const MutexLock lock(mutex_);
+      while (busy()) changed_.wait(mutex_);
     }
     on_edge(0);
-    const std::scoped_lock lock(lock_);
+    const MutexLock lock(mutex_);
     again = busy();
   }
 }
@@ -71,7 +71,7 @@ void Workers::on_edge(std::uint64_t) {
   drain_eventfd(wakeup_.get());
   std::deque<Job> jobs;
   {
-    const std::scoped_lock lock(lock_);
+    const MutexLock lock(mutex_);
     jobs.swap(done_);
   }
   for (const Job& job : jobs) job.done();

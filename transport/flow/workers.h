@@ -10,14 +10,13 @@
 // Owns: the jobs and the threads.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "libmc/base/fd.h"
+#include "libmc/base/mutex.h"
 #include "transport/flow/edges.h"
 
 namespace mc::transport {
@@ -44,12 +43,12 @@ class Workers : public Watched {
   void work();
 
   Fd wakeup_;
-  std::mutex lock_;
-  std::condition_variable changed_;
-  std::deque<Job> waiting_;
-  std::deque<Job> done_;
-  std::vector<const void*> running_;
-  bool stops_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Job> waiting_ MC_GUARDED_BY(mutex_);
+  std::deque<Job> done_ MC_GUARDED_BY(mutex_);
+  std::vector<const void*> running_ MC_GUARDED_BY(mutex_);
+  bool stops_ MC_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

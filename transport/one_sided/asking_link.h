@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the asking end of the link beside a one-sided transport's own network, to one peer:
-//   whether there is one now, whether the peer is heard on it, and when it is dialed again.
+//   whether the link exists now, whether the peer answers on the link, and when the peer is dialed
+//   again.
 //
 //     none ─ due(): kDial ─► attach() ─► the peer says what it has ─► introduced()
 //      ▲                                                                   │
 //      └──── fail() ◄─ due(): kFail, or work() said so ◄───────────────────┘
 //
-// Threads: the transport's. Owns the link.
+// Threads: the transport's.
+// Owns: the link.
 #pragma once
 
 #include <memory>
@@ -21,31 +23,31 @@ namespace mc::transport {
 
 class AskingLink {
  public:
-  // watched: is told when the link has something. Both outlive it.
+  // watched: called when the link has bytes or room. Both references outlive this object.
   AskingLink(const ControlProtocol& protocol, Edges& edges, Watched& watched)
       : protocol_(protocol), edges_(edges), watched_(watched) {}
   ~AskingLink() { close(); }
   AskingLink(const AskingLink&) = delete;
   AskingLink& operator=(const AskingLink&) = delete;
 
-  // Errors: MC_BUSY: there is one already; MC_NO_MEMORY.
+  // Errors: MC_BUSY: the peer has its link already; MC_NO_MEMORY.
   Status attach(Fd socket, std::uint64_t now_ns);
   void dial_failed(std::uint64_t now_ns);
-  // Closes it; it is dialed again after a pause. REQUIRES: there is one.
+  // Closes the link; the peer is dialed again after a pause. REQUIRES: the link exists.
   void fail(std::uint64_t now_ns);
 
   explicit operator bool() const { return link_ != nullptr; }
-  // REQUIRES: there is one.
+  // REQUIRES: the link exists.
   ControlLink* operator->() const { return link_.get(); }
 
-  // The peer has said on this link what it has.
+  // Whether the peer has listed its devices on this link.
   bool introduced() const { return introduced_; }
   void introduce() { introduced_ = true; }
   void heard(std::uint64_t now_ns) { heard_ns_ = now_ns; }
   void answered() { pinging_ = false; }
 
-  // What is to be done now, and counts as begun. was_away: this side did not look for a while, for
-  // which nobody is to blame.
+  // The next action, which counts as begun. was_away: this side did not look for a while; a silence
+  // of that time is not the peer's fault.
   enum class Due { kNothing, kDial, kPing, kFail };
   Due due(std::uint64_t now_ns, bool was_away);
 
@@ -56,7 +58,7 @@ class AskingLink {
   Edges& edges_;
   Watched& watched_;
   std::unique_ptr<ControlLink> link_;
-  Rails rail_{1};  // when it is dialed again
+  Rails rail_{1};  // the pauses between dials
   bool introduced_ = false;
   bool pinging_ = false;
   std::uint64_t pinged_ns_ = 0;

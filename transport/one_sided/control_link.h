@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: one end of the link beside a one-sided transport's own network: whole messages in
-// both
-//   directions, over a non-blocking stream socket.
-// Threads: the transport's. Owns its socket.
-// Trusts: nothing that arrives (control_message.h; bodies are checked by the transport's decoder);
-// a
-//   peer that breaks the contract, or that does not take what is sent to it, fails the link.
+//   both directions, over a non-blocking stream socket.
+// Threads: the transport's.
+// Owns: its socket.
+// Trusts: nothing that arrives: control_message.h checks headers, and the transport's decoder
+//   checks bodies. The link fails if the peer breaks the contract, or does not read its messages.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +23,13 @@ class ControlLink {
   ControlLink(Fd socket, const ControlProtocol& protocol)
       : socket_(std::move(socket)), protocol_(protocol) {}
 
-  // Takes a message. False: it breaks the contract.
+  // Takes a message. False: the message breaks the contract.
   using Sink = std::function<bool(const ControlHeader&, std::span<const std::byte> body)>;
 
   int socket() const { return socket_.get(); }
-  // Queues and sends what can be sent. False: the link has failed.
+  // Queues the message and sends as far as possible. False: the link has failed.
   bool send(std::span<const std::byte> message);
-  // After the socket became readable or writable. False: the link has failed, or sink said so.
+  // Call it after the socket became readable or writable. False: the link or the sink has failed.
   bool work(const Sink& sink);
   bool failed() const { return failed_; }
   std::size_t unsent_bytes() const { return out_.size() - sent_; }

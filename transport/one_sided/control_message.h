@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the frame of what two transports say over a control link, and the words their
-// messages
-//   are made of. A header of 16 bytes, then the body; little-endian.
+// What it is: the frame of the messages on a control link, and the functions that encode and decode
+//   their values. A header of 16 bytes, then the body; little-endian.
 // Threads: values.
-// Trusts: nothing: decode_control_header() and take_…() copy, check lengths, and give values or
-//   nothing.
+// Trusts: nothing. decode_control_header() and take_…() copy, check lengths, and return a value or
+//   none.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +26,17 @@ struct ControlHeader {
 inline constexpr std::size_t kControlHeaderBytes = 16;
 static_assert(sizeof(ControlHeader) == kControlHeaderBytes);
 
-// Which messages a link carries.
+// The kind of messages that a link carries.
 struct ControlProtocol {
   std::uint32_t magic = 0;
   std::size_t max_body_bytes = 0;
 };
 
-// None: the peer breaks the contract; the link must be cut. REQUIRES: size() ==
+// None: the peer breaks the contract, and the link must be cut. REQUIRES: bytes.size() ==
 // kControlHeaderBytes.
 std::optional<ControlHeader> decode_control_header(std::span<const std::byte> bytes,
                                                    const ControlProtocol& protocol);
-// The header; the body is to be appended.
+// The header; the caller appends the body.
 std::vector<std::byte> start_control_message(std::uint32_t magic, std::uint16_t kind,
                                              std::size_t body_bytes);
 
@@ -56,7 +55,7 @@ bool take_whole(std::span<const std::byte> bytes, Value& value) {
   return true;
 }
 
-// Takes a value off the front. False: the bytes end before.
+// Takes a value off the front. False: the bytes end before the value does.
 template <typename Value>
 bool take_front(std::span<const std::byte>& bytes, Value& value) {
   if (bytes.size() < sizeof value) return false;

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <thread>
+
+#include "libmc/base/mutex.h"
 
 namespace mc::transport {
 
@@ -27,7 +28,7 @@ Result<RegionId> LocalRegions::add(const RegionSpec& spec) {
   if (Status status = registrar_.admit(spec); !status.ok()) return fail(std::move(status));
   auto region = std::make_unique<Region>();
   region->spec = spec;
-  // For as many devices as there may ever be: some may come later.
+  // For the largest number of devices, since devices may be opened later.
   region->chunk_shift =
       chunk_shift_for(registrar_.format(), spec.size_bytes, registrar_.slot_count());
   const std::uint64_t chunks = ((spec.size_bytes - 1) >> region->chunk_shift) + 1;
@@ -64,7 +65,7 @@ Status LocalRegions::register_with(Region& region, std::span<const std::size_t> 
   const std::uint64_t chunks = region.covers.size();
   for (const std::size_t slot : slots) region.registered[slot].resize(chunks);
   std::atomic<std::uint64_t> next{0};
-  std::mutex lock;
+  Mutex mutex;
   std::atomic<bool> failed{false};
   Status status;
   const auto work = [&] {
@@ -79,14 +80,14 @@ Status LocalRegions::register_with(Region& region, std::span<const std::size_t> 
       if (made) {
         region.registered[slot][chunk] = std::move(*made);
       } else if (!failed.exchange(true)) {
-        const std::scoped_lock held(lock);
+        const MutexLock held(mutex);
         status = made.error();
       }
     }
   };
   std::vector<std::thread> threads;
   const std::uint64_t wanted = std::min<std::uint64_t>(threads_, chunks * slots.size());
-  // What a thread would cost pays from two chunks on.
+  // A thread pays for itself from two chunks on.
   if (chunks > 1) {
     for (std::uint64_t i = 1; i < wanted; ++i) threads.emplace_back(work);
   }
@@ -164,7 +165,7 @@ LocalRegions::Key LocalRegions::key_of(RegionId id, std::size_t slot, const std:
   const std::uint64_t chunk = offset >> region->chunk_shift;
   const MemoryRange range = range_of(*region, chunk, region->covers[chunk]);
   const Registered& registered = region->registered[slot][chunk];
-  // Before the range it wraps around.
+  // An address before the range wraps around.
   if (registered == nullptr || offset - range.offset_bytes >= range.size_bytes) return {};
   return {registered->local_key, range.offset_bytes + range.size_bytes - offset};
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the memory that devices may reach: each region registered once with every open
-//   device, in chunks that several threads register side by side, since a device pins about 10 to
-//   40 GB a second in one thread.
-//   Of a sparse region each chunk is registered as far as it has memory, beside the loop. When it
-//   has got more, the former key holds until the next change, so that peers who have it are not
-//   cut; when it has lost some, not a moment longer.
-// Threads: the transport's. Owns the registrations, never the memory.
+// What it is: the memory that devices may reach. Each region is registered once with every open
+//   device, in chunks. Several threads register chunks side by side, since one thread pins about 10
+//   to 40 GB a second.
+//   Each chunk of a sparse region is registered beside the loop, as far as the chunk has memory.
+//   When a chunk has got more memory, its former key holds until the next change, so that peers
+//   with that key keep their access. When a chunk has lost memory, its key ends at once.
+// Threads: the transport's.
+// Owns: the registrations, never the memory.
 #pragma once
 
 #include <array>
@@ -25,7 +26,8 @@ namespace mc::transport {
 
 class LocalRegions {
  public:
-  // threads: that register a region's chunks. registrar and workers outlive this.
+  // threads: the number of threads that register a region. registrar and workers outlive this
+  // object.
   LocalRegions(NodeId node, std::uint64_t incarnation, std::uint32_t threads,
                const Registrar& registrar, Workers& workers)
       : incarnation_(incarnation),
@@ -37,25 +39,25 @@ class LocalRegions {
   // Errors: MC_INVALID_ARGUMENT, MC_UNSUPPORTED (memory kind), MC_BUSY (4096 regions),
   // MC_NO_MEMORY (the limit of locked memory, with the remedy).
   Result<RegionId> add(const RegionSpec& spec);
-  // The rights that it had; 0: there is no such region.
+  // Returns the rights of the region; 0: the region does not exist.
   std::uint32_t remove(RegionId id);
-  // The parts of a sparse region that have memory now. True: something is registered no more.
+  // Sets the parts of a sparse region that have memory now. True: a part is no longer registered.
   bool back(RegionId id, std::span<const MemoryRange> ranges);
-  // Why a part of it could not be registered; ok() if all was.
+  // Why a part of the region could not be registered; ok() if all parts were.
   Status backing(RegionId id) const;
-  // A device was opened: registers every region with it, or none and says why; sparse ones beside
-  // the loop.
+  // Call it after a device was opened. Registers all regions with the device, or none and returns
+  // why; sparse regions are registered beside the loop.
   Status on_opened(std::size_t slot);
-  // Before it is closed.
+  // Call it before the device is closed.
   void on_closing(std::size_t slot);
 
-  // By its id, or by its name.
+  // region: id or name.
   Result<std::vector<std::byte>> describe(RegionId id) const;
 
-  // Tells each piece the region that it lies in. False: one lies in none.
+  // Sets the region of each piece. False: a piece lies in no region.
   bool find(std::span<Piece> pieces) const;
-  // Registration::local_key of an address in a region that find() gave, and how many bytes it is
-  // good for; 0: none.
+  // Registration::local_key of an address in a region that find() set, and the number of bytes that
+  // the key covers; 0: no key.
   struct Key {
     std::uintptr_t key = 0;
     std::uint64_t bytes = 0;
@@ -63,14 +65,15 @@ class LocalRegions {
   Key key_of(RegionId id, std::size_t slot, const std::byte* data) const;
 
  private:
-  // One registration, made by a thread; it ends with this unless a region has taken it.
+  // A registration that a thread makes. The registration ends with this object unless a region
+  // takes it.
   struct Making {
     std::unique_ptr<Registration> made;
     Status status;
     const void* device = nullptr;
   };
-  // Of a chunk, under way, with the devices that have it not as it is wanted. One that is not
-  // wanted any more holds no registration, since it would outlive the device.
+  // A change of a chunk that is under way, with the devices that lack the wanted registration. A
+  // change that is no longer wanted holds no registration, which would outlive the device.
   struct Change {
     void abandon() { makings = {}; }
 
@@ -93,7 +96,7 @@ class LocalRegions {
   Status register_with(Region& region, std::span<const std::size_t> slots) const;
   static void deregister(Region& region, std::size_t slot);
   static bool drop(Region& region, std::uint64_t chunk);
-  // Whether a device has the chunk registered as far as that.
+  // Whether the device's registration of the chunk covers the wanted part.
   static bool has(const Region& region, std::size_t slot, std::uint64_t chunk, const Cover& wanted);
   void register_beside(Region& region, std::size_t slot);
   void begin(Region& region, std::uint64_t chunk, const Cover& wanted);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the registered memory of a transport whose device reaches it by itself: names that
-// are
-//   never used twice, and which region an address lies in.
-// Threads: the transport's. Owns its rows, never the memory.
+// What it is: the registered memory of a one-sided transport: names that are never used twice, and
+//   the region of an address.
+// Threads: the transport's.
+// Owns: its rows, never the memory.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,8 @@ class RegionBook {
     next_generation_ = static_cast<std::uint32_t>(hash_key(words, sizeof words, incarnation)) | 1;
   }
 
-  // What any region must be. Errors: MC_INVALID_ARGUMENT, MC_BUSY (4096 regions).
+  // Checks the properties that every region needs. Errors: MC_INVALID_ARGUMENT, MC_BUSY (4096
+  // regions).
   Status admit(const RegionSpec& spec) const {
     if (spec.data == nullptr || spec.size_bytes == 0 || (spec.rights & ~kKnownRights) != 0) {
       return {MC_INVALID_ARGUMENT, "a region needs memory, a size and known rights"};
@@ -38,7 +39,7 @@ class RegionBook {
     }
     return {};
   }
-  // Sets its id. REQUIRES: its spec was admitted.
+  // Adds a row and sets its id. REQUIRES: admit() accepted the spec.
   RegionId add(std::unique_ptr<Row> row) {
     const std::size_t index = free_row();
     if (index == rows_.size()) rows_.emplace_back();
@@ -57,7 +58,7 @@ class RegionBook {
     std::erase_if(by_address_, [&](const auto& entry) { return entry.second->id == id; });
     rows_[(id & 0xffffffffu) - 1].reset();
   }
-  // The region that a piece lies in; kNoRegion: in none.
+  // The region that the piece lies in; kNoRegion: none.
   RegionId find(const Piece& piece) const {
     if (piece.region != kNoRegion) {
       const Row* row = at(piece.region);
@@ -69,7 +70,7 @@ class RegionBook {
     }
     return kNoRegion;
   }
-  // Some are null.
+  // A row may be null.
   const std::vector<std::unique_ptr<Row>>& rows() const { return rows_; }
 
  private:

@@ -35,7 +35,7 @@ void append_key(std::vector<std::byte>& bytes, const DescriptorFormat& format, s
   append_value(bytes, static_cast<std::uint32_t>(key));
 }
 
-// REQUIRES: the bytes are there.
+// REQUIRES: bytes holds at least one key.
 std::uint64_t take_key(std::span<const std::byte>& bytes, const DescriptorFormat& format) {
   std::uint64_t key = 0;
   std::uint32_t short_key = 0;
@@ -123,7 +123,7 @@ std::optional<RegionDescriptor> RegionDescriptor::decode(const DescriptorFormat&
   descriptor.rights = header.rights;
   descriptor.chunk_shift = header.chunk_shift;
   const std::uint64_t chunks = descriptor.chunk_count();
-  // Nothing is reserved before the bytes are known to be there.
+  // No memory is reserved before the length of the bytes is checked.
   if (chunks > bytes.size() / sizeof(Cover)) return std::nullopt;
   descriptor.covers.resize(chunks);
   for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what a peer needs to reach a region one-sidedly: its size, its rights, how much of
-//   each chunk is registered, and for each device of the serving agent the keys of its chunks. The
-//   text is opaque to all others.
+// What it is: the data by which a peer reaches a region one-sidedly: the region's size and rights,
+//   the registered part of each chunk, and the keys of the chunks for each device of the serving
+//   agent. The text is opaque to all other code.
 //
 //     header 56 B │ 8 B for each chunk: from page, to page │ device 16 B, a key for each chunk │
 //     device …
 //
-// Threads: values. Trusts: nothing: decode() checks all lengths before it takes any.
+// Threads: values.
+// Trusts: nothing. decode() checks each length before it reads the bytes.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +23,13 @@
 
 namespace mc::transport {
 
-// Of one agent: RDMA devices, or domains of libfabric.
+// The devices of one agent: RDMA devices, or domains of libfabric.
 inline constexpr std::size_t kMaxDeviceSlots = 32;
 inline constexpr std::uint32_t kMinChunkShift = 12;
 inline constexpr std::uint32_t kMaxChunkShift = 43;
 
-// The part of a chunk that is registered, in pages of 4 KiB from its beginning; the last one may be
-// shorter than a page where the region is.
+// The registered part of a chunk, in pages of 4 KiB from the begin of the chunk. The last page may
+// be shorter at the end of the region.
 struct Cover {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
@@ -39,11 +40,11 @@ inline constexpr std::uint64_t kCoverPageBytes = 4096;
 
 struct RegionKeys {
   std::uint8_t slot = 0;            // of the device
-  std::uint64_t epoch = 0;          // that the keys are of
+  std::uint64_t epoch = 0;  // of the keys
   std::vector<std::uint64_t> keys;  // by chunk; 0: none
 };
 
-// What differs between transports.
+// The facts of a description that differ between transports.
 struct DescriptorFormat {
   std::string_view transport;
   std::uint32_t magic = 0;
@@ -54,8 +55,8 @@ struct DescriptorFormat {
 struct RegionDescriptor {
   RegionId region = kNoRegion;
   std::uint64_t incarnation = 0;  // of the serving agent
-  // By which address devices know the first byte. 0: they count each chunk from the first byte of
-  // it that is registered.
+  // The address of the first byte for devices. 0: devices count each chunk from its first
+  // registered byte.
   std::uint64_t base = 0;
   std::uint64_t size_bytes = 0;
   std::uint32_t rights = 0;
@@ -64,9 +65,9 @@ struct RegionDescriptor {
   std::vector<RegionKeys> devices;
 
   std::uint64_t chunk_count() const { return ((size_bytes - 1) >> chunk_shift) + 1; }
-  // Whether all of that range is registered.
+  // Whether the whole range is registered.
   bool covers_all(std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
-  // Of a byte, for devices.
+  // The address of a byte for devices.
   std::uint64_t address_of(std::uint64_t offset_bytes) const {
     if (base != 0) return base + offset_bytes;
     const std::uint64_t chunk = offset_bytes >> chunk_shift;
@@ -78,10 +79,10 @@ struct RegionDescriptor {
                                                 std::span<const std::byte> bytes);
 };
 
-// All of that chunk.
+// The cover of a whole chunk.
 Cover whole_chunk(std::uint64_t size_bytes, std::uint32_t chunk_shift, std::uint64_t chunk);
 
-// The smallest chunks, from 1 GiB on, with which a description for so many devices stays below
+// The smallest chunk size, at least 1 GiB, with which a description for so many devices stays below
 // kMaxDescriptorBytes.
 std::uint32_t chunk_shift_for(const DescriptorFormat& format, std::uint64_t size_bytes,
                               std::size_t devices);

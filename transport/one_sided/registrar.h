@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how LocalRegions gets memory registered: by the devices of a one-sided transport,
-//   which it knows by their slots alone.
-// Threads: register_memory(): any, several at once; all else is the transport's.
-// Owns: a Registration owns what the device holds.
+// What it is: the interface by which LocalRegions registers memory with the devices of a one-sided
+//   transport, which LocalRegions knows by their slots alone.
+// Threads: any for register_memory(), several at once; the transport's for all else.
+// Owns: a Registration owns the device's resources for it.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace mc::transport {
 
-// Memory as a device knows it, until this object ends; the device must not end before.
+// The registration of memory with a device, until this object ends. The device must not end before.
 struct Registration {
   virtual ~Registration() = default;
 
-  std::uint64_t remote_key = 0;  // by which peers name it
-  std::uintptr_t local_key = 0;  // by which requests of this transport name it
+  std::uint64_t remote_key = 0;  // in the requests of peers
+  std::uintptr_t local_key = 0;  // in the requests of this transport
 };
 
 class Registrar {
@@ -26,19 +26,19 @@ class Registrar {
   virtual ~Registrar() = default;
 
   virtual const DescriptorFormat& format() const = 0;
-  // Slots that may ever have a device.
+  // The number of slots that may ever have a device.
   virtual std::size_t slot_count() const = 0;
-  // Names the device that is open there now; null: none.
+  // Identifies the device that is open in the slot; null: none.
   virtual const void* device(std::size_t slot) const = 0;
-  // REQUIRES: a device is open there.
+  // REQUIRES: a device is open in the slot.
   virtual std::uint64_t epoch(std::size_t slot) const = 0;
-  // RegionDescriptor::base of memory that begins there.
+  // RegionDescriptor::base of memory that begins at data.
   virtual std::uint64_t base_of(const std::byte* data) const = 0;
-  // Errors: MC_UNSUPPORTED: such memory is never registered.
+  // Errors: MC_UNSUPPORTED: this transport never registers memory of this kind.
   virtual Status admit(const RegionSpec& spec) const = 0;
-  // A range of the region. REQUIRES: a device is open there, until this has returned. Errors:
-  // MC_NO_MEMORY (the limit of locked memory), MC_UNSUPPORTED, MC_INVALID_ARGUMENT; each with the
-  // device and the remedy.
+  // Registers a range of the region. REQUIRES: a device is open in the slot until the call returns.
+  // Errors: MC_NO_MEMORY (the limit of locked memory), MC_UNSUPPORTED, MC_INVALID_ARGUMENT; each
+  // with the device and the remedy.
   virtual Result<std::unique_ptr<Registration>> register_memory(std::size_t slot,
                                                                 const RegionSpec& spec,
                                                                 const MemoryRange& range) const = 0;

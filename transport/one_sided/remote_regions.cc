@@ -8,7 +8,7 @@ namespace mc::transport {
 
 namespace {
 
-constexpr std::uint64_t kAskAgainNs = 1'000'000'000;  // for a region that had no memory there
+constexpr std::uint64_t kAskAgainNs = 1'000'000'000;  // for a range without memory
 
 void use_keys(RemoteRegion& region, const RemoteRegions::Epochs& epochs, std::uint64_t version) {
   region.keys.fill(nullptr);
@@ -39,7 +39,7 @@ Result<RemoteRegionId> RemoteRegions::import(PeerId peer, std::span<const std::b
   }
   for (auto& region : regions_) {
     if (!region || region->peer != peer) continue;
-    // What a peer had before it was started again is void.
+    // The regions of the peer's earlier incarnation are void.
     if (region->known && region->described.incarnation != described->incarnation) {
       region.reset();
       continue;
@@ -112,7 +112,7 @@ RemoteRegions::State RemoteRegions::check(RemoteRegion& region, const Epochs& ep
     for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
       complete = complete && (epochs[slot] == 0 || region.keys[slot] != nullptr);
     }
-    // A description that has just been asked for is as complete as it will be.
+    // A description that was asked for with this version is as complete as it will be.
     if (!complete && region.asked_version != version) {
       region.asked_version = version;
       region.asking = true;
@@ -154,7 +154,8 @@ bool RemoteRegions::on_description(PeerId peer, RegionId id, std::span<const std
       return true;
     }
     auto described = RegionDescriptor::decode(format_, text);
-    // By a name, it is the first time that its id is heard; and the peer may have made it anew.
+    // If the region was imported by a name, the answer tells its id; the peer may have made it
+    // anew.
     const bool named = region->asked_as != region->described.region;
     if (!described || (!named && described->region != id)) return false;
     region->described = std::move(*described);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: regions of peers, from their descriptions, with the keys that hold now. Keys are of
-//   a device as it was opened once: when the peer's device was opened again, or a key did not hold,
-//   the region's keys are asked for over the link, and operations wait for them.
-// Threads: the transport's. Owns the descriptions.
+// What it is: the regions of peers, from their descriptions, with the keys that hold now. A key
+//   belongs to a device as it was opened. When the peer's device was opened again, or a key did not
+//   hold, the requester asks for the region's keys over the link, and operations wait for the keys.
+// Threads: the transport's.
+// Owns: the descriptions.
 #pragma once
 
 #include <array>
@@ -20,35 +21,36 @@ namespace mc::transport {
 struct RemoteRegion {
   RemoteRegionId id = 0;
   PeerId peer = kNoPeer;
-  std::uint64_t asked_as = 0;  // its id at the peer, or the name that it was imported by
-  bool known = true;           // described holds what the peer said, as far as we know
+  std::uint64_t asked_as = 0;  // the region's id at the peer, or its name
+  bool known = true;  // described holds the peer's latest known answer
   RegionDescriptor described;
-  // By the peer's slots; null where no key holds. Valid for a version of the peer's epochs.
+  // By the peer's slots; null where no key holds. Valid for one version of the peer's epochs.
   std::array<const RegionKeys*, kMaxDeviceSlots> keys{};
   std::uint64_t version = 0;
-  std::uint64_t asked_version = 0;  // for which the peer was asked for keys
+  std::uint64_t asked_version = 0;  // for which the keys were asked for
   bool asking = false;
-  std::uint64_t ask_again_ns = 0;  // what was not registered may be by then
-  bool doubted = false;            // a key of it did not hold
+  std::uint64_t ask_again_ns = 0;  // for parts that were not registered
+  bool doubted = false;  // a key of the region did not hold
   bool gone = false;
 
   bool allows(Verb verb) const {
     return (described.rights & (verb == Verb::kRead ? kRemoteRead : kRemoteWrite)) != 0;
   }
-  // Whether the peer's device of that slot has keys for all of a range that is registered.
+  // Whether the peer's device has keys for the whole range, as far as the range is registered.
   bool has_keys(std::size_t slot, std::uint64_t offset_bytes, std::uint64_t size_bytes) const;
 };
 
 class RemoteRegions {
  public:
-  // Of a peer's devices, by slot; 0: not there now.
+  // The epochs of a peer's devices by slot; 0: the device is not there now.
   using Epochs = std::array<std::uint64_t, kMaxDeviceSlots>;
 
   explicit RemoteRegions(const DescriptorFormat& format) : format_(format) {}
 
   // Errors: MC_INVALID_ARGUMENT, MC_BUSY.
   Result<RemoteRegionId> import(PeerId peer, std::span<const std::byte> text);
-  // By a name that the peer gave it: not known until the peer has described it. Errors: MC_BUSY.
+  // Imports a region by its name. The region is unknown until the peer describes it. Errors:
+  // MC_BUSY.
   Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name);
 
   RemoteRegion* find(RemoteRegionId id) {
@@ -57,22 +59,23 @@ class RemoteRegions {
                ? regions_[index].get()
                : nullptr;
   }
-  // Whether a read or a write of so many bytes may go there, as far as is known. kDone: it may.
+  // Whether the operation may access the region, as far as is known. kDone: it may.
   Outcome admit(const Operation& operation, std::uint64_t size_bytes);
   void forget(PeerId peer);
-  // The keys of a region did not hold, or less is registered than is wanted: it is asked for anew
-  // before it is ready again.
+  // The keys of a region did not hold, or cover less than wanted. The region is not ready until the
+  // peer has described it again.
   static void doubt(RemoteRegion& region);
 
   enum class State { kReady, kMustAsk, kWaits, kGone };
-  // Whether operations may use it. version: of the peer's epochs; never 0.
+  // Whether operations may use the region. version: of the peer's epochs; never 0.
   static State check(RemoteRegion& region, const Epochs& epochs, std::uint64_t version);
-  // Whether a read of that range could leave at once, by any of the peer's devices in slots (bits).
-  // What is not registered yet is asked for again after a second. kGone is not told from kWaits.
+  // Whether a read of the range could leave at once, by a device of the peer in slots (bits). Parts
+  // that are not registered yet are asked for again after a second. The call returns kWaits for
+  // kGone too.
   static State check_range(RemoteRegion& region, const Epochs& epochs, std::uint64_t version,
                            std::uint64_t slots, std::uint64_t offset_bytes,
                            std::uint64_t size_bytes, std::uint64_t now_ns);
-  // What the peer answered; no text: the region is gone. False: it breaks the contract.
+  // Takes the peer's answer; no text: the region is gone. False: the answer breaks the contract.
   bool on_description(PeerId peer, RegionId id, std::span<const std::byte> text);
 
  private:

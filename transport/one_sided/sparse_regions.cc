@@ -2,11 +2,11 @@
 //
 // The part of LocalRegions for memory that comes and goes:
 //
-//   chunk   ├── registered ──┤ new ┊          grows: the new key first, then the former one goes
-//           ├─ stays ─┤ gone ┊                loses some: the key goes at once
+//   chunk   ├── registered ──┤ new ┊          grows: the new key first, then the former key goes
+//           ├─ stays ─┤ gone ┊                loses memory: the key goes at once
 //
-// A chunk has one registration with each device. Where its memory has holes, as where one arena of
-// a pool ends and the next begins within it, it is of the largest part.
+// A chunk has one registration with each device. The memory of a chunk may have holes, for example
+// where one arena of a pool ends and the next begins. Then the largest part is registered.
 #include <algorithm>
 
 #include "transport/one_sided/local_regions.h"
@@ -15,7 +15,7 @@ namespace mc::transport {
 
 namespace {
 
-// What of the range lies in a chunk, in whole pages.
+// The whole pages of the range that lie in a chunk.
 Cover part_of(const MemoryRange& range, std::uint64_t begin, const Cover& whole,
               std::uint64_t region_bytes) {
   const std::uint64_t end = begin + whole.to * kCoverPageBytes;
@@ -67,7 +67,7 @@ Status LocalRegions::backing(RegionId id) const {
   return region == nullptr ? Status() : region->backing;
 }
 
-// True: something was registered.
+// True: a part was registered.
 bool LocalRegions::drop(Region& region, std::uint64_t chunk) {
   bool dropped = false;
   for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
@@ -89,7 +89,7 @@ bool LocalRegions::has(const Region& region, std::size_t slot, std::uint64_t chu
 void LocalRegions::register_beside(Region& region, std::size_t slot) {
   region.registered[slot].resize(region.covers.size());
   for (std::uint64_t chunk = 0; chunk < region.covers.size(); ++chunk) {
-    // What is under way finds at its end that there is another device, and begins anew.
+    // A change that is under way sees the new device at its end, and begins anew.
     if (region.covers[chunk] == Cover{} || region.changes.contains(chunk)) continue;
     begin(region, chunk, region.covers[chunk]);
   }
@@ -106,13 +106,13 @@ void LocalRegions::begin(Region& region, std::uint64_t chunk, const Cover& wante
     ++change->open_count;
   }
   if (change->open_count == 0) {
-    // Registered by the device that comes next.
+    // The next device to be opened registers the chunk.
     region.covers[chunk] = wanted;
     return;
   }
   region.changes[chunk] = change;
   const MemoryRange range = range_of(region, chunk, wanted);
-  // Without threads the last one ends it, and begin() of another may follow.
+  // Without threads, the last making ends the change, and begin() of another change may follow.
   const auto makings = change->makings;
   for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
     const auto& making = makings[slot];

@@ -81,7 +81,7 @@ class Rails {
 
   // The rail for a slice of that size; none if no window has room. near: bit 1 << rail for the
   // rails close to the memory. The other rails serve when the near rails are full. Rails beyond the
-  // 64th are near.
+  // 64th count as far.
   std::optional<std::size_t> choose(std::uint64_t bytes, std::uint64_t near = kAllNear,
                                     Priority priority = Priority::kForeground) const {
     const auto run = choose_run(bytes, near, priority);

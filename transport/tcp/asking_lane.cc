@@ -15,7 +15,7 @@ namespace mc::transport::tcp {
 namespace {
 
 constexpr std::size_t kMaxVectors = 256;
-// Where bytes of operations go that have ended. Nobody reads it.
+// The target of bytes for operations that have ended. Its content is never read.
 constexpr std::size_t kWasteBytes = 64 * 1024;
 std::byte* waste() {
   static thread_local std::array<std::byte, kWasteBytes> bytes;
@@ -118,7 +118,7 @@ Lane::Turn AskingLane::receive(std::uint64_t now_ns) {
     heard_ns_ = now_ns;
     if (!consume(static_cast<std::uint64_t>(got), now_ns)) return Turn::kFailed;
     taken += static_cast<std::uint64_t>(got);
-    // A short read emptied the socket; the next bytes, or its end, raise another edge.
+    // A short read has emptied the socket. The next bytes, or the end, raise another edge.
     if (static_cast<std::uint64_t>(got) < wanted && !wire().has_ended()) {
       readable_ = false;
       return Turn::kWaits;
@@ -127,7 +127,7 @@ Lane::Turn AskingLane::receive(std::uint64_t now_ns) {
   return Turn::kGoesOn;
 }
 
-// Lays the next receive out as the answers are expected. Returns its bytes.
+// Lays out the next receive as the answers are expected. Returns its size in bytes.
 std::uint64_t AskingLane::plan() {
   vectors_.clear();
   is_frame_.clear();
@@ -140,7 +140,7 @@ std::uint64_t AskingLane::plan() {
       bytes += kFrameBytes - have;
       is_frame_.push_back(1);
     }
-    // One frame beyond the last open request: its bytes would break the contract, its end tells
+    // One frame beyond the last open request: bytes there break the contract, and an end there says
     // that the peer has gone.
     if (i >= open_.size()) break;
     const std::uint64_t left = open_[i].expected.payload_bytes - open_[i].received_bytes;
@@ -202,7 +202,7 @@ AskingLane::Take AskingLane::take_frame(std::span<const std::byte> bytes, std::u
   }
   const Slice& slice = open_.front();
   const auto frame = decode_reply(bytes, slice.expected);
-  // An answer to what has not been sent would end an operation whose pieces are still being sent.
+  // An answer to an unsent request would end an operation whose pieces are still being sent.
   if (!frame || !out_.has_sent(slice.expected.id)) {
     ++sink_.lane_counters().broken_frames;
     return Take::kBroken;
@@ -222,7 +222,7 @@ void AskingLane::take_payload(std::uint64_t bytes, std::uint64_t now_ns) {
   if (slice.received_bytes == slice.expected.payload_bytes) finish(Outcome::kDone, now_ns);
 }
 
-// Bytes that lie elsewhere than planned.
+// Takes bytes that were received to other places than planned.
 bool AskingLane::feed(std::span<const std::byte> bytes, std::uint64_t now_ns) {
   sink_.lane_counters().staged_bytes += bytes.size();
   while (!bytes.empty()) {

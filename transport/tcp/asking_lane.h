@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of a lane: requests go out gathered, answers come back in their order,
-//   payload straight into the pieces.
-//   One receive takes many answers: its vectors are laid out as the answers are expected, frame,
-//   pieces, frame, pieces… If one of them is a refusal, what follows it in that call lies at wrong
-//   places; it is set aside and copied to the right ones (Counters::staged_bytes). Wrong places are
-//   always parts of reads that are still in flight.
-// Threads: the transport's. Owns its socket and the slices on it.
-// Trusts: no frame before decode_reply(); a peer that breaks the contract fails the lane.
+// What it is: the asking end of a lane: requests go out gathered, answers come back in order, and
+//   payload goes straight into the pieces.
+//   One receive takes many answers. Its vectors are laid out as the answers are expected: frame,
+//   pieces, frame, pieces… If one answer is a refusal, the bytes after it in that call lie at wrong
+//   places. Those bytes are set aside and copied to the right places (Counters::staged_bytes).
+//   Wrong places are always parts of reads that are still in flight.
+// Threads: the transport's.
+// Owns: its socket and the slices on it.
+// Trusts: no frame before decode_reply(). A peer that breaks the contract fails the lane.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ namespace mc::transport::tcp {
 
 class AskingLane;
 
-// Who owns lane and operations.
+// The owner of the lane and of the operations.
 class SliceSink {
  public:
   virtual ~SliceSink() = default;
@@ -38,7 +39,7 @@ class SliceSink {
 
 class AskingLane : public Lane {
  public:
-  // serial: higher than that of any lane before.
+  // serial: higher than the serial of any earlier lane.
   AskingLane(Fd socket, std::shared_ptr<Session> tls, SliceSink& sink, PeerId peer,
              std::uint32_t index, std::uint32_t serial, std::uint64_t now_ns)
       : Lane(std::move(socket), std::move(tls)),
@@ -50,7 +51,7 @@ class AskingLane : public Lane {
     out_.use_tls(tls_.get());
   }
 
-  // Nothing leaves from pieces afterwards.
+  // No byte leaves from pieces afterwards.
   ~AskingLane() override;
 
   PeerId peer() const { return peer_; }
@@ -60,19 +61,19 @@ class AskingLane : public Lane {
   std::size_t open_requests() const { return open_.size(); }
   Queue<Slice>& open() { return open_; }
 
-  // Asks for a slice of the operation (and sends its payload, if it is a write).
+  // Requests a slice of the operation, and sends the slice's payload if the operation is a write.
   void ask(const OperationState& operation, Slice slice, std::uint64_t now_ns);
   // Whether a byte of the request may have reached the peer.
   bool has_begun(const Slice& slice) const { return out_.has_begun(slice.expected.id); }
-  // Asks that nothing which came on this other lane lands any more.
+  // Asks the peer to let no byte of another lane land any more.
   void cut_lane(std::uint32_t lane, std::uint32_t serial, std::uint64_t now_ns);
   void ping(std::uint64_t now_ns);
   bool pinging() const { return pings_ > 0; }
   std::uint64_t pinged_ns() const { return pinged_ns_; }
-  // Since when it owes an answer without a sign of life; 0: it owes none.
+  // The last sign of life of a lane that owes an answer; 0: the lane owes none.
   std::uint64_t silent_since_ns() const;
   void forgive(std::uint64_t now_ns) { heard_ns_ = now_ns; }
-  // Sends what was asked; false: the lane has failed.
+  // Sends the queued requests. False: the lane has failed.
   bool flush();
   bool can_send() const { return writable_ && !out_.empty(); }
 

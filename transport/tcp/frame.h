@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent-agent data contract over TCP: what travels on a lane after its hello.
-//   A lane has an asking and a serving end. Frames are 64 bytes, little-endian, some followed by
-//   payload; a lane answers its requests in the order of their ids, so the asking side knows what
-//   comes next and receives it straight into its destination.
+// What it is: the contract between agents for data over TCP: the frames of a lane after its hello.
+//   A lane has an asking and a serving end. A frame is 64 bytes, little-endian, and payload follows
+//   some frames. A lane answers its requests in the order of their ids, so the asking side knows
+//   the next answer and receives it straight into its destination.
 //
 //     asking end                                     serving end
 //     kRead  id region generation offset size    ─►
@@ -14,10 +14,10 @@
 //                                                ◄─  kAnswer id outcome
 //     kPing  id                                  ─►
 //                                                ◄─  kPong   id
-//     kCut   id lane serial                      ─►  what came on that lane lands no more
+//     kCut   id lane serial                      ─►  no byte of that lane lands any more
 //                                                ◄─  kAnswer id outcome
 // Threads: values.
-// Trusts: nothing: decode_request() and decode_reply() copy, check, and give values or nothing.
+// Trusts: nothing. decode_request() and decode_reply() copy and check, and return a value or none.
 #pragma once
 
 #include <cstddef>
@@ -47,15 +47,16 @@ struct Frame {
   std::uint16_t kind;
   std::uint8_t outcome;  // kData, kAnswer
   std::uint8_t reserved0;
-  std::uint64_t id;      // per lane, from 1, each one higher than the one before
+  std::uint64_t id;  // per lane, from 1; each higher than the id before
   std::uint64_t region;  // kRead, kWrite
   std::uint64_t generation;
   std::uint64_t offset_bytes;
-  std::uint32_t size_bytes;     // kRead: wanted; kCut: index of the lane
-  std::uint32_t payload_bytes;  // that follow this frame
+  std::uint32_t size_bytes;  // kRead: wanted bytes; kCut: index of the lane
+  std::uint32_t payload_bytes;  // after this frame
   std::uint32_t left_us;        // requests: until their deadline, saturating
-  // kWrite: of the lane it travels on, 0 if it is never to be cut; kCut: this one of the lane and
-  // those before it. An asking transport gives each lane a higher one than any before.
+  // kWrite: serial of the lane that carries the frame; 0 if the lane is never cut. kCut: the lane
+  // with this serial, and the lane's earlier serials. Each new lane of a transport has a higher
+  // serial.
   std::uint32_t serial;
   std::uint64_t reserved;
 };
@@ -74,15 +75,15 @@ constexpr Frame make_frame(FrameKind kind, std::uint64_t id) {
   return frame;
 }
 
-// What an asking peer sent. None: it breaks the contract, and the lane must be cut.
-// REQUIRES: bytes.size() == kFrameBytes.
+// Decodes a request. None: the peer breaks the contract, and the lane must be cut. REQUIRES:
+// bytes.size() == kFrameBytes.
 std::optional<Frame> decode_request(std::span<const std::byte> bytes, std::uint64_t expected_id);
 
-// What a serving peer sent: the answer to the oldest open request.
+// The expected answer to the oldest open request.
 struct Expected {
   FrameKind kind = FrameKind::kPong;
   std::uint64_t id = 0;
-  std::uint32_t payload_bytes = 0;  // of kData that succeeds
+  std::uint32_t payload_bytes = 0;  // of a kData that succeeds
 };
 std::optional<Frame> decode_reply(std::span<const std::byte> bytes, const Expected& expected);
 

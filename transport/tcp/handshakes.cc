@@ -23,7 +23,7 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
     return {MC_BUSY, "256 peers shake hands already; try again"};
   }
   epoll_event event{};
-  // Edges: a handshake goes on until its socket would wait.
+  // With edges, a handshake must go on until its socket would wait.
   event.events = static_cast<std::uint32_t>(EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
     return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
@@ -34,16 +34,17 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
 }
 
 void Handshakes::poll(std::uint64_t now_ns) {
-  // The edges only wake; so few sockets are simply all asked.
+  // The edges only wake the loop. The sockets are few, so the loop tries all of them.
   epoll_event edges[64];
   static_cast<void>(::epoll_wait(epoll_.get(), edges, 64, 0));
-  // A sink may add others meanwhile: those stand behind.
+  // A sink may add handshakes meanwhile, at the end of the list.
   for (auto at = pending_.begin(); at != pending_.end();) {
     at = advance(*at, now_ns) ? pending_.erase(at) : std::next(at);
   }
 }
 
-// First the session, then inside it the handshake, whose bytes it may hold back a moment.
+// First the session, then the handshake inside the session, which may hold the handshake's bytes
+// back for a moment.
 Handshake::State Handshakes::shake(Pending& pending) {
   Session* const tls = pending.tls.get();
   if (tls != nullptr && !pending.shaken) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: sockets whose handshake is under way: accepted and dialed ones, driven together.
+// What it is: the accepted and dialed sockets whose handshake is under way, driven together.
+//
 //     accept or dial ─► add ─► Handshake::advance … ─► LinkSink::on_link | on_failed
-// Threads: one drives it; it may be another than the transport's, which must get the links.
-// Owns: sockets until they are links. Trusts: nobody: their number and their time are limited.
+//
+// Threads: one drives it. If that is not the transport's thread, the sink must hand the links over.
+// Owns: the sockets until they are links.
+// Trusts: no peer; the number and the time of handshakes are limited.
 #pragma once
 
 #include <functional>
@@ -19,7 +22,7 @@ class LinkSink {
  public:
   virtual ~LinkSink() = default;
   virtual void on_link(Link link) = 0;
-  // dialed: which one; none for a peer that dialed us.
+  // dialed: the request; none for a peer that dialed this side.
   virtual void on_failed(std::optional<DialRequest> dialed, const Status& status) = 0;
 };
 
@@ -27,7 +30,7 @@ class Handshakes {
  public:
   static Result<Handshakes> create(LinkSink& sink);
 
-  // tls: what is spoken before the handshake, and under it; null: plain.
+  // tls: the session below the handshake; null: plain.
   Status add(Fd socket, std::unique_ptr<Handshake> handshake, std::optional<DialRequest> dialed,
              std::uint64_t now_ns, std::shared_ptr<Session> tls = nullptr);
   void poll(std::uint64_t now_ns);
@@ -46,7 +49,7 @@ class Handshakes {
   };
   Handshakes(LinkSink& sink, Fd epoll) : sink_(&sink), epoll_(std::move(epoll)) {}
   static Handshake::State shake(Pending& pending);
-  // True: it is over, one way or the other.
+  // True: the handshake is over, with or without success.
   bool advance(Pending& pending, std::uint64_t now_ns);
 
   LinkSink* sink_;
@@ -54,17 +57,17 @@ class Handshakes {
   std::list<Pending> pending_;
 };
 
-// The one port of the data network.
+// The port of the data network.
 class Listener {
  public:
   using MakeHandshake = std::function<std::unique_ptr<Handshake>()>;
   using MakeSession = std::function<std::shared_ptr<Session>(int socket)>;
-  // make_session: empty: peers speak plainly.
+  // make_session: empty if peers speak without TLS.
   Listener(Fd socket, MakeHandshake make, MakeSession make_session = {})
       : socket_(std::move(socket)),
         make_(std::move(make)),
         make_session_(std::move(make_session)) {}
-  // Accepts what waits, as long as there is room.
+  // Accepts waiting connections, as long as there is room.
   void poll(Handshakes& handshakes, std::uint64_t now_ns);
   int wait_fd() const { return socket_.get(); }
 

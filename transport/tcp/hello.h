@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the first bytes on a link, in both directions: who speaks, which version, what it
-//   can, and which transport the link is for. It proves nothing; what does is a Handshake of the
-//   agent's that wraps this one.
-// Threads: values; a Handshake belongs to its socket's owner.
-// Trusts: nothing: exactly kHelloBytes are read, checked, then used.
+// What it is: the first bytes on a link, in both directions: the sender, its version and features,
+//   and the transport of the link. A hello proves nothing. The agent wraps this handshake in one
+//   that proves the key.
+// Threads: values. A Handshake belongs to its socket's owner.
+// Trusts: nothing. Exactly kHelloBytes are read, checked, then used.
 #pragma once
 
 #include <array>
@@ -26,13 +26,13 @@ struct Hello {
   std::uint64_t magic;
   std::uint16_t version;
   std::uint16_t size_bytes;  // of this struct
-  std::uint32_t features;    // offered; both sides use what both offer
-  std::uint64_t node;        // who speaks
-  std::uint64_t to_node;     // whom it means to speak to; 0 in the answer
+  std::uint32_t features;  // offered; both sides use the features that both offer
+  std::uint64_t node;  // the sender
+  std::uint64_t to_node;  // the meant receiver; 0 in the answer
   std::uint64_t incarnation;
   std::uint32_t lane;
   std::uint8_t role;
-  std::uint8_t protocol;  // other than 0 only to who has told its feature
+  std::uint8_t protocol;  // not 0 only if the receiver has told the protocol's feature
   std::uint8_t reserved0[2];
   std::uint64_t reserved1[2];
 };
@@ -49,23 +49,23 @@ struct Self {
 
 Hello make_hello(const Self& self, NodeId to_node, std::uint32_t lane, LaneRole role,
                  LinkProtocol protocol = LinkProtocol::kTcp);
-// Errors: MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT with what is wrong.
+// Errors: MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT with the cause.
 Result<Hello> decode_hello(std::span<const std::byte> bytes);
 
-// What runs on a fresh socket before it is a link. Non-blocking.
+// The exchange on a fresh socket before the socket is a link. Non-blocking.
 class Handshake {
  public:
   enum class State { kWantsRead, kWantsWrite, kDone, kFailed };
   virtual ~Handshake() = default;
-  // Goes on until the socket would wait. Reads no byte beyond its own.
+  // Goes on until the socket would wait. Reads no byte beyond the handshake.
   virtual State advance(const Wire& wire) = 0;
-  // After kDone: everything but the socket, and the session over it.
+  // After kDone: the link without the socket and the session over the socket.
   virtual Link link() const = 0;
-  // After kFailed: why.
+  // After kFailed: the cause.
   virtual Status status() const = 0;
 };
 
-// Hellos alone: for tests, and for sites whose network is the protection.
+// Hellos alone: for tests, and for sites that the network itself protects.
 std::unique_ptr<Handshake> make_dialing_handshake(const Self& self, const DialRequest& request);
 std::unique_ptr<Handshake> make_accepting_handshake(const Self& self);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one connection in the transport's loop. The poller tells edges; a lane remembers
-// whether its socket may be read and written, and works a bounded turn at a time, so that no lane
-// starves another.
-// Threads: the transport's. Owns its socket, and the TLS session over it.
+// What it is: one connection in the transport's loop. The poller reports edges. A lane remembers
+//   whether its socket may be read and written, and works a bounded turn at a time, so that no lane
+//   starves another.
+// Threads: the transport's.
+// Owns: its socket, and the TLS session over the socket.
 #pragma once
 
 #include <sys/epoll.h>
@@ -27,7 +28,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
   virtual ~Lane() = default;
 
-  // Receives and sends what is possible, up to the turn's budget.
+  // Receives and sends as far as possible, up to the turn's budget.
   virtual Turn work(std::uint64_t now_ns) = 0;
   // The loop saw the turn fail.
   virtual void on_failed(std::uint64_t now_ns) = 0;
@@ -50,14 +51,14 @@ class Lane {
   bool has_notice_ = false;
 };
 
-// How lanes enter and leave the loop.
+// The loop as its lanes see it.
 class LaneLoop {
  public:
   virtual ~LaneLoop() = default;
   virtual Status watch(Lane* lane) = 0;
   // Gives the lane a turn in this poll.
   virtual void wake(Lane* lane) = 0;
-  // The lane is no longer touched when this has returned.
+  // Does not touch the lane after the call.
   virtual void forget(Lane* lane) = 0;
 };
 

@@ -124,7 +124,7 @@ void Requester::pump(Peer& peer, std::uint64_t now_ns) {
   pump_small(peer, now_ns);
   if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
   for (auto& lane : peer.lanes) {
-    // A lane whose flush fails is found out by its next turn.
+    // The next turn of the lane finds a failed flush.
     if (lane && (!lane->flush() || lane->can_send())) loop_.wake(lane.get());
   }
 }
@@ -177,7 +177,7 @@ void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-// False: some must wait for room.
+// False: a slice must wait for room.
 bool Requester::resend(Peer& peer, std::uint64_t now_ns) {
   for (; !peer.resend.empty(); peer.resend.pop()) {
     const Slice& slice = peer.resend.front();
@@ -199,12 +199,12 @@ void Requester::pump_bulk(Peer& peer, std::uint64_t now_ns) {
   }
   while (const auto priority = peer.turns.next(waiting)) {
     const auto i = static_cast<std::size_t>(*priority);
-    // Full for one class is not full for a higher one.
+    // A rail that is full for one class may have room for a higher class.
     if (!ask_next(peer, *priority, now_ns) || peer.bulk_waiting[i].empty()) waiting &= ~(1u << i);
   }
 }
 
-// A slice of the first operation of that class, which then goes to the end. False: no room.
+// Asks for a slice of the class's first operation, which then goes to the end. False: no room.
 bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   Queue<OperationId>& queue = peer.bulk_waiting[static_cast<std::size_t>(priority)];
   const OperationId id = queue.front();
@@ -215,7 +215,7 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   }
   const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
   std::uint64_t bytes = std::min<std::uint64_t>(left, peer.bulk.slice_bytes(operation->size_bytes));
-  // A tail that is not worth a slice goes with the one before.
+  // A tail below a quarter of a slice joins the slice before it.
   if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
   AskingLane* lane = choose(peer, bytes, false, priority);
   if (lane == nullptr) return false;
@@ -230,7 +230,7 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   return true;
 }
 
-// Freed credit goes first to those who waited for it.
+// Freed credit goes first to the peers that waited for it.
 void Requester::wake_waiting_for_credit() {
   waiting_for_credit_.take([&](PeerId id) { return find(id); },
                            [&](Peer& peer) { pump_later(peer); });

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking side: operations are cut into slices, slices given to lanes, lanes
-// watched.
+// What it is: the asking side: cuts operations into slices, gives slices to lanes, and watches
+//   lanes.
 //
-//     submit ─► small queue ──► lane 0 (small)                 slices of large operations take
-//     turns,
-//            └► bulk queue ───► lanes 1…n by Rails::choose     so that none waits for another to
-//            end
+//     submit ─► small queue ──► lane 0 (small)               slices of large operations take turns,
+//            └► bulk queue ───► lanes 1…n by Rails::choose   so that none waits for another to end
 //
-//   A lane that fails gives its slices back: those of reads are asked for again elsewhere; writes
-//   and notifications end with kPeerLost, because they may have arrived.
-// Threads: the transport's. Owns peers, lanes, operations.
+//   A lane that fails gives its slices back. Reads go to another lane. Writes go to another lane
+//   after the failed lane is cut at the peer. Notifications end with kPeerLost, because they may
+//   have arrived.
+// Threads: the transport's.
+// Owns: peers, lanes, operations.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@
 
 namespace mc::transport::tcp {
 
-// Up to here an operation goes to the small lane, whole.
+// An operation of at most this size goes to the small lane as a whole.
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
 inline constexpr std::uint64_t kSmallLaneBytes = 1024 * 1024;  // in flight on it
 
 class Requester : public SliceSink {
  public:
-  // max_asked_bytes: of large operations, from all peers together.
+  // max_asked_bytes: the limit for large operations to all peers together.
   Requester(LaneLoop& loop, Dialer& dialer, Counters& counters, std::uint64_t max_asked_bytes);
   ~Requester() override;
 
@@ -41,9 +41,9 @@ class Requester : public SliceSink {
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns);
   void cancel(OperationId operation);
 
-  // Cuts and sends what there is room for, after lanes have worked.
+  // Cuts and sends slices as far as there is room, after lanes have worked.
   void pump_all(std::uint64_t now_ns);
-  // Deadlines, signs of life, redials: when due.
+  // Handles deadlines, signs of life and redials that are due.
   void tick(std::uint64_t now_ns);
   std::uint64_t next_tick_ns() const;
   std::vector<Event>& events() { return events_; }
@@ -58,7 +58,7 @@ class Requester : public SliceSink {
   Counters& lane_counters() override { return counters_; }
 
  private:
-  // A lane that failed with writes under way: what came on it may still land until the peer has
+  // A lane that failed with writes under way. Bytes of the lane may still land until the peer has
   // answered a cut.
   struct Cut {
     std::uint32_t lane = 0;
@@ -77,7 +77,7 @@ class Requester : public SliceSink {
     std::array<Queue<OperationId>, kPriorityCount> bulk_waiting;
     Turns turns;
     Queue<Slice> resend;
-    Queue<Slice> uncut_writes;  // to be resent when there are no cuts left
+    Queue<Slice> uncut_writes;  // sent again when no cuts are left
     std::vector<Cut> cuts;
     std::uint64_t heard_ns = 0;  // while no lane is up
     bool lost = false;
@@ -103,14 +103,14 @@ class Requester : public SliceSink {
   bool resend(Peer& peer, std::uint64_t now_ns);
   void ask_cuts(Peer& peer, std::uint64_t now_ns);
   void take_back(Peer& peer, AskingLane& lane);
-  // A lane with room for so many bytes, preferring the small one for small.
+  // A lane with room for the bytes; for small operations, first the small lane.
   AskingLane* choose(Peer& peer, std::uint64_t bytes, bool small, Priority priority);
   void ask(Peer& peer, AskingLane& lane, OperationState& operation, const Slice& slice,
            std::uint64_t now_ns);
   Slice cut(OperationState& operation, std::uint64_t bytes);
 
   void end(OperationState& operation, Outcome outcome);
-  // Ends it now, or as soon as no lane sends from its pieces any more.
+  // Ends the operation now, or as soon as no lane sends from its pieces any more.
   void give_up(OperationState& operation, Outcome outcome);
   void abandon_lanes_of(OperationId operation, PeerId peer, std::uint64_t now_ns);
   void expire(std::uint64_t now_ns);
@@ -126,7 +126,7 @@ class Requester : public SliceSink {
   std::vector<std::uint32_t> peer_generations_;
   DuePeers<Peer, &Peer::listed> due_;
   Credits credits_;
-  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;  // wait for credits
+  DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;
   std::vector<Event> events_;
   std::uint64_t next_deadline_ns_ = ~std::uint64_t{0};
   std::uint64_t next_look_ns_ = 0;

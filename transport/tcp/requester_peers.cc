@@ -12,7 +12,7 @@ namespace mc::transport::tcp {
 namespace {
 constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
-constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at one peer; then its writes are lost
+constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at a peer; beyond, its writes are lost
 }  // namespace
 
 Result<PeerId> Requester::connect(const PeerSpec& spec) {
@@ -82,8 +82,9 @@ void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
   next_look_ns_ = 0;
 }
 
-// What a failed lane owed. Asked for elsewhere: reads, what has not begun to leave, and writes, as
-// soon as the lane is cut at the peer too. A notification may have arrived already.
+// Takes the slices of a failed lane back. Other lanes ask for reads and for requests that had not
+// begun to leave. Writes follow as soon as the lane is cut at the peer too. A notification may have
+// arrived already.
 void Requester::take_back(Peer& peer, AskingLane& lane) {
   for (Cut& cut : peer.cuts) {
     if (cut.asked_on == lane.index()) cut.asked_on = kMaxLanes;
@@ -95,7 +96,7 @@ void Requester::take_back(Peer& peer, AskingLane& lane) {
     if (operation == nullptr) continue;
     --operation->slices_out;
     if (operation->failure != Outcome::kDone) {
-      // What has left of a write that was given up should not land late either.
+      // The sent bytes of a write that was given up must not land late either.
       must_cut = must_cut || (operation->verb == Verb::kWrite && lane.has_begun(slice));
       if (operation->slices_out == 0) end(*operation, operation->failure);
     } else if (operation->verb == Verb::kRead || !lane.has_begun(slice)) {
@@ -126,7 +127,7 @@ void Requester::on_cut(AskingLane& lane, Outcome outcome) {
   if (cut == peer.cuts.end()) return;
   peer.cuts.erase(cut);
   for (; outcome != Outcome::kDone && !peer.uncut_writes.empty(); peer.uncut_writes.pop()) {
-    // Their lane might be the one that was not cut.
+    // These writes may be of the lane that was not cut.
     OperationState* operation = operations_.find(peer.uncut_writes.front().operation);
     if (operation != nullptr) give_up(*operation, Outcome::kPeerLost);
   }
@@ -140,11 +141,11 @@ void Requester::on_cut(AskingLane& lane, Outcome outcome) {
 void Requester::close_peer(PeerId id) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
-  // First the lanes, so that nothing leaves from pieces after the events.
+  // First the lanes, so that no byte leaves from pieces after the events.
   for (auto& lane : peer->lanes) {
     if (!lane) continue;
     loop_.forget(lane.get());
-    // Gives its credits back.
+    // Returns the credits of the lane.
     rails_of(*peer, lane->index()).on_failed(rail_of(lane->index()), lane->heard_ns());
     lane.reset();
   }
@@ -170,8 +171,8 @@ void Requester::lose(Peer& peer) {
   peer.cuts.clear();
 }
 
-// A write past its deadline still has slices on lanes, which send from the caller's pieces: only
-// cutting them makes the end final.
+// A write past its deadline still has slices on lanes, which send from the caller's pieces. Only
+// cutting these lanes makes the end final.
 void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t now_ns) {
   Peer* peer = find(id);
   for (std::size_t i = 0; i < peer->lanes.size(); ++i) {
@@ -197,7 +198,7 @@ void Requester::expire(std::uint64_t now_ns) {
 void Requester::tick(std::uint64_t now_ns) {
   if (now_ns >= next_deadline_ns_) expire(now_ns);
   if (now_ns < next_look_ns_) return;
-  // Whoever slept himself cannot blame his peers: what they sent may not have been read yet.
+  // If this side slept, messages of peers may be unread: the silence is not their fault.
   const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
   last_look_ns_ = now_ns;
   next_look_ns_ = now_ns + kLookNs;
@@ -215,8 +216,8 @@ std::uint64_t Requester::next_tick_ns() const {
 void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
   const PeerId id = peer.id;
   bool first = true;
-  // One lane that owes for long makes the others prove themselves: a dead peer must not be found
-  // out lane by lane.
+  // If one lane owes an answer for long, the other lanes are probed: a dead peer must not be
+  // discovered lane by lane.
   bool suspected = false;
   for (const auto& lane : peer.lanes) {
     if (!lane || was_away) continue;
@@ -232,7 +233,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
       on_lane_failed(*lane, now_ns);
       continue;
     }
-    // One lane speaks for an idle peer; those that owe answers speak for themselves.
+    // One lane pings for an idle peer. Each lane that owes an answer pings for itself.
     const bool wanted = first || suspected || lane->open_requests() > 0;
     first = false;
     if (wanted && !lane->pinging() && now_ns >= lane->pinged_ns() + kHeartbeatNs) {

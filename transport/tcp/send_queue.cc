@@ -42,8 +42,8 @@ bool SendQueue::wants_zero_copy(const Item& item) const {
          (item.zero_copied || item.payload.iov_len >= zero_copy_min_bytes_);
 }
 
-// The vectors of the next call. A payload without copy has a call of its own, because its frame,
-// which does not stay in place, must be copied.
+// Builds the vectors of the next call. A payload without copy has a call of its own: the payload's
+// frame does not stay in place, so the kernel must copy the frame.
 void SendQueue::gather(std::uint64_t budget_bytes, bool* more_follows) {
   vectors_.clear();
   *more_follows = false;
@@ -92,7 +92,7 @@ SendQueue::Result SendQueue::flush(int socket, std::uint64_t budget_bytes, Count
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return Result::kWouldBlock;
       if (zero_copy && errno == ENOBUFS) {
-        // Too many pages are locked for sending; copying always works.
+        // Too many pages are locked for sending. A copying send always works.
         use_zero_copy(0);
         continue;
       }
@@ -102,7 +102,7 @@ SendQueue::Result SendQueue::flush(int socket, std::uint64_t budget_bytes, Count
     advance(static_cast<std::uint64_t>(sent), zero_copy);
     spent += static_cast<std::uint64_t>(sent);
   }
-  // What is encrypted already and found no room.
+  // Encrypted bytes that found no room in the socket.
   if (has_unsent()) {
     if (!tls_->flush()) return Result::kFailed;
     if (has_unsent()) return Result::kWouldBlock;
@@ -179,7 +179,7 @@ bool SendQueue::take_notices(int socket, Counters& counters) {
 void SendQueue::noticed(std::uint32_t first, std::uint32_t last) {
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
     Waiting& waiting = waiting_[i];
-    // Numbers wrap around: distances from first, not values, are compared.
+    // Numbers wrap around, so distances from first are compared.
     const std::uint32_t span = last - first;
     for (std::uint32_t id = waiting.first; waiting.open > 0; ++id) {
       if (id - first <= span) --waiting.open;

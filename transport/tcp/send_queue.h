@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: frames and payload on their way into one socket, gathered: many frames with their
-//   payload leave in one call, payload straight from where it lies. Large payload may go without
-//   the kernel's copy (MSG_ZEROCOPY); the first time the kernel says that it copied all the same,
-//   as on loopback, that is given up for this lane.
-// Threads: the transport's. Owns the frames, not the payload: that stays in place until released()
-//   has given back its grant.
+// What it is: frames and payload on their way into one socket. Many frames with their payload leave
+//   in one call, and payload leaves straight from its place. Large payload may leave without the
+//   kernel's copy (MSG_ZEROCOPY). The lane stops using MSG_ZEROCOPY when the kernel first reports
+//   that it copied all the same, as on loopback.
+// Threads: the transport's.
+// Owns: the frames, not the payload. Payload stays in place until released() has returned its
+//   grant.
 #pragma once
 
 #include <sys/uio.h>
@@ -26,39 +27,39 @@ class SendQueue {
  public:
   enum class Result { kDrained, kWouldBlock, kBudgetSpent, kFailed };
 
-  // What leaves is encrypted by it, which outlives this; null: nothing is.
+  // tls encrypts the bytes and outlives the queue; null: plain bytes.
   void use_tls(Session* tls) { tls_ = tls; }
-  // 0: never without a copy.
+  // 0: every payload is copied.
   void use_zero_copy(std::uint32_t min_bytes) { zero_copy_min_bytes_ = min_bytes; }
 
-  // A frame and its payload, if any; grant: what to give back when the kernel has it. What else the
-  // frame says is filled in before the next call.
+  // Adds a frame and its payload, if any. grant: returned when the kernel has the payload. The
+  // caller fills in the other fields of the frame before the next call.
   Frame& push(FrameKind kind, std::uint64_t id, iovec payload = {},
               const RegionTable::Grant* grant = nullptr);
-  // More payload of the frame before.
+  // Adds payload to the last frame.
   void push_payload(iovec payload, std::uint64_t frame_id);
 
-  // Nothing is left to do for flush().
+  // flush() has no work left.
   bool empty() const { return items_.empty() && !has_unsent(); }
-  // Whether frame and payload of that id have left. Ids grow.
+  // Whether frame and payload with the id have left. Ids grow.
   bool has_sent(std::uint64_t frame_id) const {
     return items_.empty() || frame_id < items_[0].frame.id;
   }
-  // Whether a byte of it may have left.
+  // Whether a byte of the frame may have left.
   bool has_begun(std::uint64_t frame_id) const {
     if (items_.empty() || items_[0].frame.id != frame_id) return has_sent(frame_id);
     return items_[0].frame_left < kFrameBytes;
   }
   std::uint64_t queued_bytes() const { return queued_bytes_; }
-  // Nothing queued and nothing the kernel still looks at.
+  // The queue is empty, and the kernel uses no payload.
   bool idle() const { return empty() && waiting_.empty(); }
 
   Result flush(int socket, std::uint64_t budget_bytes, Counters& counters);
-  // Reads the socket's error queue. False: there was none of ours in it.
+  // Reads the socket's error queue. False: the error queue had no notice of this queue.
   bool take_notices(int socket, Counters& counters);
   // Grants whose bytes the kernel no longer needs; the caller releases and clears them.
   std::vector<RegionTable::Grant>& released() { return released_; }
-  // The socket is cut: everything is given back.
+  // The socket is cut: returns every grant.
   void abandon();
 
  private:
@@ -70,7 +71,7 @@ class SendQueue {
     bool granted = false;
     bool zero_copied = false;
   };
-  // Payload the kernel reads on: numbers of the sends, as its notices count them.
+  // Payload that the kernel still reads: numbers of the sends, as the kernel's notices count them.
   struct Waiting {
     RegionTable::Grant grant;
     std::uint32_t first = 0;

@@ -24,7 +24,7 @@ ServingLane::ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_m
 }
 
 ServingLane::~ServingLane() {
-  // First the socket: a byte that left after its pin was given back might be another object's.
+  // First the socket: a byte that leaves after its unpin may belong to another object.
   cut(socket_);
   out_.abandon();
   release_sent(0);
@@ -94,7 +94,7 @@ Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
   return Turn::kGoesOn;
 }
 
-// Frames, and payload that came with them in one call.
+// Takes frames, and payload that came with them in one call.
 bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
   while (!bytes.empty()) {
     if (incoming_ == Incoming::kFrames) {
@@ -115,7 +115,8 @@ bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
 }
 
 bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
-  // An asker counts those too whose answers are on their way: an honest one is never above it.
+  // The asking side also counts requests whose answers are under way, so an honest peer stays
+  // below.
   if (requests_.size() >= kMaxLaneRequests) return false;
   ++next_id_;
   Request request{frame, now_ns + std::uint64_t{frame.left_us} * 1000, Outcome::kDone};
@@ -141,14 +142,14 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   return true;
 }
 
-// False: the lane has been cut, though its bytes are still there; or it has two serials.
+// False: the lane has been cut, though bytes of it are still here; or the lane has two serials.
 bool ServingLane::take_serial(std::uint32_t serial) {
   if (serial_ != 0 && serial != serial_) return false;
   serial_ = serial;
   return serial == 0 || !sink_.is_cut(*this);
 }
 
-// bytes null: they are in place already.
+// bytes null: the payload is in place already.
 void ServingLane::take_payload(const std::byte* bytes, std::uint64_t size) {
   payload_left_ -= size;
   if (incoming_ == Incoming::kWaste) return;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the serving end of a lane: reads requests, asks the region's guard, sends the bytes
-//   from where they lie, in the order of the requests.
-//   Bytes are pinned when their turn to leave has come, not when they were asked for: a lane pins
-//   at most kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the
-//   bytes in place until they are acknowledged), and a slice for kMaxPinNs, however slow its peer.
-// Threads: the transport's. Owns its socket and the grants of what is on its way.
-// Trusts: no frame before decode_request(); region, range and rights are checked by RegionTable.
+// What it is: the serving end of a lane: reads requests, asks the region's guard, and sends the
+//   bytes from their place in the order of the requests.
+//   Bytes are pinned when they are next to leave, not when they are requested. A lane pins at most
+//   kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the bytes
+//   in place until they are acknowledged). A slice is pinned for at most kMaxPinNs, however slow
+//   the peer is.
+// Threads: the transport's.
+// Owns: its socket and the grants of bytes on their way.
+// Trusts: no frame before decode_request(). RegionTable checks region, range and rights.
 #pragma once
 
 #include <array>
@@ -30,10 +32,10 @@ class ServingSink {
  public:
   virtual ~ServingSink() = default;
   virtual RegionTable& regions() = 0;
-  // False: too many wait to be polled.
+  // False: too many notifications wait for poll().
   virtual bool on_notification(NodeId from, std::span<const std::byte> payload) = 0;
   virtual void on_serving_failed(ServingLane& lane) = 0;
-  // Its peer asks that nothing which came on another lane of its lands any more.
+  // The lane's peer asks that no byte of another of the peer's lanes lands any more.
   virtual Outcome on_cut(const ServingLane& asker, std::uint32_t lane, std::uint32_t serial) = 0;
   virtual bool is_cut(const ServingLane& lane) const = 0;
   virtual Counters& serving_counters() = 0;
@@ -42,31 +44,31 @@ class ServingSink {
 class ServingLane : public Lane {
  public:
   ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_min_bytes);
-  // Cuts the socket, then gives back what it held.
+  // Cuts the socket, then returns the grants.
   ~ServingLane() override;
 
   NodeId node() const { return node_; }
   std::uint64_t incarnation() const { return incarnation_; }
   std::uint32_t index() const { return index_; }
-  // As its writes say; 0: none has come.
+  // As the lane's writes say; 0: no write has come.
   std::uint32_t serial() const { return serial_; }
   Turn work(std::uint64_t now_ns) override;
   void on_failed(std::uint64_t) override { sink_.on_serving_failed(*this); }
-  // False: the peer takes or gives its bytes too slowly, the lane must be cut.
+  // False: the peer sends or receives too slowly, and the lane must be cut.
   bool keeps_pace(std::uint64_t now_ns) const;
 
  private:
   struct Request {
     Frame frame{};
     std::uint64_t deadline_ns = 0;
-    Outcome outcome = Outcome::kDone;  // of all but reads and pings: it has been done already
+    Outcome outcome = Outcome::kDone;  // of a request that is done already: not a read, not a ping
   };
   enum class Incoming { kFrames, kWrite, kNotify, kWaste };
-  // A write of 4 KiB comes whole, with one call.
+  // Large enough for a write of 4 KiB in one call.
   static constexpr std::size_t kReceiveBytes = 128 * kFrameBytes;
 
   Turn receive(std::uint64_t now_ns);
-  // Both false: the peer breaks the contract.
+  // For both, false: the peer breaks the contract.
   bool take(std::span<const std::byte> bytes, std::uint64_t now_ns);
   bool take_frame(const Frame& frame, std::uint64_t now_ns);
   bool take_serial(std::uint32_t serial);
@@ -87,16 +89,16 @@ class ServingLane : public Lane {
   Queue<Request> requests_;
   SendQueue out_;
   std::uint64_t pinned_bytes_ = 0;
-  // Since when no slice has left, though there are some.
+  // The time since which no slice has left, though slices wait; 0: no slice waits.
   std::uint64_t stuck_since_ns_ = 0;
-  // Since when the slice of a write comes in, whose target is pinned.
+  // The time since which the slice of a write arrives, whose target is pinned.
   std::uint64_t taking_since_ns_ = 0;
 
   std::array<std::byte, kReceiveBytes> received_{};
   std::size_t partial_bytes_ = 0;  // of a frame, at the front of received_
 
   Incoming incoming_ = Incoming::kFrames;
-  Request current_;  // whose payload arrives
+  Request current_;  // the request whose payload arrives
   std::uint64_t payload_left_ = 0;
   RegionTable::Grant grant_;
   std::byte* payload_to_ = nullptr;

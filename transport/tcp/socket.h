@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how a socket becomes a lane, and how a lane is cut.
+// What it is: the calls that make a socket a lane, and cut a lane.
 // Threads: any.
 #pragma once
 
@@ -14,17 +14,17 @@ namespace mc::transport::tcp {
 
 // Non-blocking, no delay, keepalive, and an end to unacknowledged bytes within kPeerLostNs.
 Status prepare_lane(int socket);
-// Errors: MC_INVALID_ARGUMENT: the kernel has no such congestion control, or not for this user.
+// Errors: MC_INVALID_ARGUMENT: the kernel lacks the congestion control, or denies it to this user.
 Status use_congestion_control(int socket, const std::string& name);
 bool enable_zero_copy(int socket);
-// Closes so that the kernel drops what is queued: no byte leaves afterwards.
+// Closes the socket so that the kernel drops queued bytes: no byte leaves afterwards.
 void cut(Fd& socket);
 
 // Listens on address (IPv4 or IPv6 literal); port 0: any. Errors: MC_INVALID_ARGUMENT,
 // MC_PERMISSION_DENIED or MC_BUSY with the cause.
 Result<Fd> listen_tcp(const std::string& address, std::uint16_t port);
 Result<std::uint16_t> local_port(int socket);
-// Starts connecting, does not wait.
+// Starts to connect, and does not wait.
 Result<Fd> start_connect(const std::string& address, std::uint16_t port);
 
 }  // namespace mc::transport::tcp

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport over TCP: several lanes to each peer, one loop by epoll. Works everywhere.
-//   Reads and writes are emulated: the serving side's transport answers them from its regions.
-// Threads: one drives it. Owns its lanes and the epoll descriptor.
-// Trusts: links that were attached; nothing that arrives on them.
+// What it is: Transport over TCP: several lanes to each peer, and one loop with epoll. The
+//   transport works on every host. Reads and writes are two-sided: the serving side's transport
+//   answers from its regions.
+// Threads: one drives it.
+// Owns: its lanes and the epoll descriptor.
+// Trusts: links that were attached, and nothing that arrives on them.
 #pragma once
 
 #include <array>
@@ -21,12 +23,12 @@ namespace mc::transport::tcp {
 struct TcpOptions {
   NodeId node = 0;
   std::uint64_t incarnation = 0;
-  // Payload from here on is sent without the kernel's copy, where the kernel can. 0: never.
+  // Payload of at least this size is sent without the kernel's copy, if the kernel can. 0: never.
   std::uint32_t zero_copy_min_bytes = 128 * 1024;
-  // Of lanes: reno, cubic, dctcp …; empty: the system's. With bbr, a lane that had little to send
-  // for a while sends its next batch slowly.
+  // Congestion control of lanes: reno, cubic, dctcp …; empty: the system's. With bbr, a lane that
+  // had little to send for a while sends its next batch slowly.
   std::string congestion_control;
-  // Of large operations, asked of all peers together and not here yet.
+  // Limit of bytes of large operations that are asked of all peers together and not here yet.
   std::uint64_t max_asked_bytes = kMaxAskedBytes;
 };
 
@@ -56,8 +58,8 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   }
 
  private:
-  // What a peer had cut: lanes up to these serials. Kept, since bytes of such a lane may be read,
-  // or its link be handed over, only now.
+  // The lanes that a peer had cut, up to these serials. The record stays, since bytes of a cut lane
+  // may be read, or its link handed over, only now.
   struct CutLanes {
     std::uint64_t incarnation = 0;
     std::array<std::uint32_t, kMaxLanes> serials{};
@@ -84,8 +86,8 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   Fd epoll_;
   Counters counters_;
   RegionTable regions_;
-  // Lanes with work; null: forgotten meanwhile. Lanes leave them when they are destroyed, so these
-  // come first.
+  // Lanes with work; null: forgotten meanwhile. A lane's destructor removes the lane from these
+  // lists, so they are declared first.
   std::vector<Lane*> ready_;
   std::vector<Lane*> working_;
   Requester requester_;

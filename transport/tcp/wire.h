@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a connected socket and, where the agents speak TLS, the session over it. Who sends
-//   and receives through it sees the kernel's calls: bytes, 0 at the end, or -1 with errno, EAGAIN
-//   for "would wait". Without a session they are the kernel's calls.
-// Threads: the socket's owner. Owns: nothing.
+// What it is: a connected socket and, where agents use TLS, the session over the socket. The calls
+//   behave as the kernel's: bytes, 0 at the end, or -1 with errno, EAGAIN for "would wait". Without
+//   a session they are the kernel's calls.
+// Threads: the socket's owner.
+// Owns: nothing.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,7 +19,7 @@
 
 namespace mc::transport::tcp {
 
-// TLS over a socket that does not block. transport/tls makes it.
+// TLS over a non-blocking socket. transport/tls implements the class.
 class Session {
  public:
   enum class Shaken { kDone, kWaits, kFailed };
@@ -26,18 +27,19 @@ class Session {
 
   // Goes on with the handshake until the socket would wait. After kFailed: status().
   virtual Shaken shake() = 0;
-  // Decrypts what is there, until the vectors are full or the socket is empty.
+  // Decrypts received bytes until the vectors are full or the socket is empty.
   virtual ssize_t receive(std::span<const iovec> to) = 0;
-  // Whether receive() has seen the end, or an error, behind bytes that it gave.
+  // Whether receive() has seen the end, or an error, behind the bytes that it returned.
   virtual bool has_ended() const = 0;
-  // Encrypts and sends. What it says it took it no longer reads, and has sent but for has_unsent().
+  // Encrypts and sends bytes; returns how many. The session does not read those bytes again. While
+  // has_unsent() is true, a part of their records waits for flush().
   virtual ssize_t send(std::span<const iovec> from) = 0;
   virtual bool has_unsent() const = 0;
   // False: the connection is lost.
   virtual bool flush() = 0;
-  // What both ends of this session, and nobody else, can name.
+  // A value that only the two ends of this session know.
   virtual std::string binding() const = 0;
-  // Why it failed, with the remedy.
+  // The cause of a failure, with the remedy.
   virtual const Status& status() const = 0;
 };
 
@@ -61,7 +63,7 @@ struct Wire {
     const iovec part{const_cast<void*>(from), bytes};
     return tls->send({&part, 1});
   }
-  // After a receive that was shorter than wanted: whether there is more to learn at once.
+  // After a short receive: whether the end or an error can be read at once.
   bool has_ended() const { return tls != nullptr && tls->has_ended(); }
 
   int socket;
