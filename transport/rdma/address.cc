@@ -28,7 +28,7 @@ int rank(const GidEntry& entry) {
 }
 
 int common_bits(const PortAddress& a, const PortAddress& b) {
-  // An InfiniBand GID is a subnet and a number that says nothing about where its device is.
+  // An InfiniBand GID is a subnet and a number that says nothing about the device's place.
   const int bytes = a.layer == LinkLayer::kInfiniBand ? 8 : 16;
   int bits = 0;
   for (int i = 0; i < bytes; ++i) {
@@ -67,7 +67,7 @@ int gid_index_from_environment() {
 bool can_reach(const PortAddress& from, const PortAddress& to) {
   if (from.layer != to.layer) return false;
   if (from.layer == LinkLayer::kInfiniBand) {
-    // Without a global route header only the own subnet is in reach.
+    // Without a global route header, packets reach only the device's own subnet.
     return std::equal(from.gid.begin(), from.gid.begin() + 8, to.gid.begin());
   }
   if (is_ipv4(from.gid.data()) != is_ipv4(to.gid.data())) return false;
@@ -99,7 +99,7 @@ std::vector<Path> pair_devices(std::span<const std::optional<PortAddress>> ours,
   std::vector<int> used_ours(ours.size());
   std::vector<int> used_theirs(theirs.size());
   std::vector<Path> paths;
-  // First each device once; then what is left shares one of the other side.
+  // First each device once; then the remaining devices share devices of the other side.
   for (const bool share : {false, true}) {
     for (const Candidate& candidate : candidates) {
       int& our_uses = used_ours[candidate.path.ours];

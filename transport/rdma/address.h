@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where a device is on its network, and which devices of two hosts make a rail. Pure.
+// What it is: the address of a device on its network, and the devices of two hosts that make a
+//   rail. Pure.
 //
-//   A RoCE device has several GIDs, one for each of its addresses. Version 2 of the IPv4 address
-//   is wanted first, since that is what networks route; then that of a global IPv6 address, then
-//   a link-local one. Version 1 is not used.
+//   A RoCE device has several GIDs, one for each of its addresses. The transport prefers version 2
+//   of the IPv4 address, since networks route it; then a global IPv6 address, then a link-local
+//   address. Version 1 is not used.
 // Threads: values.
 #pragma once
 
@@ -31,17 +32,17 @@ struct PortAddress {
   bool operator==(const PortAddress&) const = default;
 };
 
-// wanted_index: -1: chosen as above.
+// wanted_index: -1 for the choice above.
 std::optional<GidEntry> choose_gid(std::span<const GidEntry> entries, int wanted_index);
-// NCCL_IB_GID_INDEX, which sites set for all that speaks RoCE; -1 without it.
+// NCCL_IB_GID_INDEX, which sites set for all programs that use RoCE; -1 if it is not set.
 int gid_index_from_environment();
 
-// Whether packets from one to the other can arrive: the same kind of network and of address.
+// Whether packets can arrive: both addresses are of the same kind, on the same kind of network.
 bool can_reach(const PortAddress& from, const PortAddress& to);
 
-// Rails between two hosts: pairs of indices into ours and theirs. Devices with the longest common
-// beginning of their addresses, the same subnet, come together first; each device of either host
-// that reaches one of the other's is in a pair.
+// A rail between two hosts: indices of a local and a remote device. Devices with the longest common
+// prefix of their addresses (the same subnet) are paired first. Each device that reaches a device
+// of the other host is in a pair.
 struct Path {
   std::uint8_t ours = 0;
   std::uint8_t theirs = 0;

@@ -22,8 +22,8 @@ std::uint8_t mtu_of(std::uint32_t bytes) {
   return mtu;
 }
 
-// What the port's line brings, in bytes a nanosecond; 0: it says nothing that is known. Widths and
-// speeds: InfiniBand Architecture Specification, PortInfo; RoCE's ports say the like of theirs.
+// The line rate of the port, in bytes a nanosecond; 0: unknown. Widths and speeds: InfiniBand
+// Architecture Specification, PortInfo; RoCE ports report them in the same way.
 double line_of(const ibv_port_attr& port) {
   struct Code {
     std::uint8_t code;
@@ -55,7 +55,7 @@ Result<std::unique_ptr<Device>> Device::open(const Verbs& verbs, ibv_device* dev
 }
 
 Device::~Device() {
-  // A device that was taken away may refuse all of these; its memory goes with the context.
+  // A removed device may refuse all of these calls; its memory goes with the context.
   if (receives_ != nullptr) verbs_->destroy_srq(receives_);
   if (buffers_region_ != nullptr) verbs_->dereg_mr(buffers_region_);
   if (completions_ != nullptr) {
@@ -130,7 +130,7 @@ Status Device::find_address() {
 
 bool Device::address_holds() const {
   const auto entries = verbs_->query_gids(context_, options_.port);
-  // While the interface is down its addresses may be gone: those are no news.
+  // While the interface is down, its addresses may be missing. That is no change of address.
   const auto chosen = choose_gid(entries, options_.gid_index);
   return !chosen || std::memcmp(chosen->gid.raw, address_.gid.data(), address_.gid.size()) == 0 ||
          std::ranges::none_of(entries, [&](const GidEntry& e) { return e.index == gid_index_; });
@@ -150,7 +150,7 @@ Status Device::make_queues(const ibv_device_attr& attributes) {
   const int entries = std::min(kCompletionEntries, attributes.max_cqe);
   completions_ = verbs_->create_cq(context_, entries, channel_);
   if (completions_ == nullptr) return lacks("create a completion queue");
-  // Half of the entries stay free for what destroyed queue pairs may leave behind.
+  // Half of the entries stay free for completions that destroyed queue pairs may leave behind.
   room_ = static_cast<std::uint32_t>(std::max(entries / 2 - kReceiveBuffers, 64));
   ibv_srq_init_attr srq{};
   srq.attr.max_wr = kReceiveBuffers;

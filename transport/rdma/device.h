@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an opened RDMA device: protection domain, completion queue with its event channel, a
-//   shared queue of receives with buffers for notifications, and its address.
-// Threads: the transport's; registering memory in its domain, any.
-// Owns: all of the above. Queue pairs and memory regions made from it must go first.
+// What it is: an open RDMA device: protection domain, completion queue with its event channel, a
+//   shared receive queue with buffers for notifications, and the device's address.
+// Threads: the transport's; any for registering memory.
+// Owns: all of these. Queue pairs and memory regions of the device must be destroyed first.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@ namespace mc::transport::rdma {
 inline constexpr std::uint32_t kMaxSlicePieces = 16;
 inline constexpr std::uint32_t kInlineBytes = 128;
 inline constexpr int kReceiveBuffers = 256;  // of a device, each for one notification
-// Marks the work request ids of receives; the rest is the index of the buffer.
+// Marks the work request ids of receives; the other bits are the index of the buffer.
 inline constexpr std::uint64_t kReceiveMark = std::uint64_t{1} << 63;
 
 class Device {
  public:
-  // epoch: differs from that of any device opened before. Errors: MC_UNSUPPORTED (no active port,
-  // no usable address), MC_NO_MEMORY (out of resources), each with device, cause and remedy.
+  // epoch: differs from the epoch of any device opened before. Errors: MC_UNSUPPORTED (no active
+  // port, no usable address), MC_NO_MEMORY (out of resources), each with device, cause and remedy.
   static Result<std::unique_ptr<Device>> open(const Verbs& verbs, ibv_device* device,
                                               const RdmaOptions& options, std::uint64_t epoch);
   ~Device();
@@ -39,32 +39,32 @@ class Device {
   const std::string& name() const { return name_; }
   std::uint64_t epoch() const { return epoch_; }
   const PortAddress& address() const { return address_; }
-  double line_bytes_per_ns() const { return line_bytes_per_ns_; }  // of its port; 0: not known
+  double line_bytes_per_ns() const { return line_bytes_per_ns_; }  // of the port; 0: unknown
   std::uint32_t gid_index() const { return gid_index_; }
   ibv_context* context() const { return context_; }
   ibv_pd* domain() const { return domain_; }
   ibv_cq* completions() const { return completions_; }
   ibv_srq* receives() const { return receives_; }
   std::uint32_t max_pieces() const { return max_pieces_; }
-  std::uint8_t reads_out() const { return reads_out_; }  // that it asks at once
-  std::uint8_t reads_in() const { return reads_in_; }    // that it answers at once
+  std::uint8_t reads_out() const { return reads_out_; }  // outstanding reads of this device
+  std::uint8_t reads_in() const { return reads_in_; }  // reads that this device answers at once
   bool faults_pages() const { return faults_pages_; }
   int event_fd() const { return channel_->fd; }
   int async_fd() const { return context_->async_fd; }
 
-  // Whether the GID that was chosen is still the one that would be.
+  // Whether the chosen GID is still the right choice.
   bool address_holds() const;
 
   int poll(std::span<ibv_wc> completions);
   bool armed() const { return armed_; }
   void arm();
-  // Takes what waits on the event channel.
+  // Takes the waiting events of the event channel.
   void take_events();
 
   std::span<const std::byte> received(std::uint64_t work_id, std::uint32_t bytes) const;
   void repost(std::uint64_t work_id);
 
-  // Work requests that may be outstanding, so that their completions never overflow the queue.
+  // The work requests that may still be posted, so that completions never overflow the queue.
   std::uint32_t room() const { return room_ - std::min(room_, outstanding_); }
   void on_posted() { ++outstanding_; }
   void on_ended(std::uint32_t count) { outstanding_ -= count; }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of one queue pair, and the slices posted to it in their order.
-//   Requests are gathered in a chain and posted by one doorbell. A completion says that all before
-//   it in the pair are done too; so only some are signalled: the last of a chain, and one in so
-//   many bytes, since who learns of a whole window at its end lets the line run empty meanwhile.
+// What it is: the asking end of one queue pair, and the slices posted to it in order. Requests are
+//   gathered in a chain, which one doorbell posts. A completion says that all earlier requests of
+//   the queue pair are done too. So only some requests are signalled: the last of a chain, and one
+//   in so many bytes. A requester that learned of a window only at its end would leave the line
+//   empty meanwhile.
 //
 //     work request id   │ 0 │ lane index 15 │ generation 24 │ number 24 │
 //
-//   A completion whose generation is not the lane's is of a pair that is gone: it says nothing.
-// Threads: the transport's. Owns the pair.
+//   A completion with another generation than the lane's is of a destroyed queue pair, and is
+//   ignored.
+// Threads: the transport's.
+// Owns: the queue pair.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +35,8 @@ struct Slice {
 
 class Lane {
  public:
-  // index: of the transport's table of lanes. generation: differs from that of any pair that had
-  // the index before.
+  // index: in the transport's table of lanes. generation: differs from the generation of any
+  // earlier queue pair with that index.
   Lane(QueuePair pair, std::uint32_t index, std::uint32_t generation)
       : device_(&pair.device()),
         pair_(std::move(pair)),
@@ -48,7 +51,7 @@ class Lane {
   static std::uint32_t index_of(std::uint64_t work_id) {
     return static_cast<std::uint32_t>(work_id >> 48);
   }
-  // Whether what the earlier of two completions says is said by the later one too.
+  // Whether the later of two completions says all that the earlier one says.
   static bool says_all_of(const ibv_wc& later, const ibv_wc& earlier) {
     return later.wr_id >> 24 == earlier.wr_id >> 24 && later.status == IBV_WC_SUCCESS &&
            earlier.status == IBV_WC_SUCCESS;
@@ -59,15 +62,15 @@ class Lane {
 
   QueuePair& pair() { return pair_; }
   std::uint32_t generation() const { return generation_; }
-  // While it is on its way to be ready.
+  // Hands the queue pair to a thread that makes the pair ready.
   QueuePair lend() { return std::move(pair_); }
   void give_back(QueuePair pair) { pair_ = std::move(pair); }
   Device& device() const { return *device_; }
   std::uint32_t index() const { return index_; }
-  // Requests that it takes now.
+  // The requests that the lane takes now.
   std::uint32_t room() const { return std::min(kPairDepth - posted(), device_->room()); }
   std::uint32_t posted() const { return tail_ - head_; }
-  // The i-th oldest.
+  // The i-th oldest slice.
   const Slice& at(std::uint32_t i) const { return slices_[(head_ + i) % kPairDepth]; }
 
   bool carries(OperationId operation) const {
@@ -79,8 +82,8 @@ class Lane {
   // REQUIRES: posted() > 0.
   const Slice& newest() const { return at(posted() - 1); }
 
-  // The next request and its slice, to be filled in but for what the lane knows by itself. As many
-  // pieces as the device takes. REQUIRES: room() > 0.
+  // The next request and its slice. The caller fills in slice and pieces, up to most_pieces, and
+  // the remote address. REQUIRES: room() > 0.
   struct Next {
     Slice& slice;
     ibv_send_wr& request;
@@ -88,11 +91,12 @@ class Lane {
     std::uint32_t most_pieces;
   };
   Next next() {
-    // A chain that is full leaves by itself.
+    // Posts a full chain.
     if (chained_ == kMaxChain) static_cast<void>(flush());
     return {slices_[tail_ % kPairDepth], chain_[chained_], pieces_[chained_].data(), most_pieces_};
   }
-  // It joins the chain. It is signalled if with it signal_bytes have gone since one was.
+  // Adds the request to the chain. The request is signalled if signal_bytes have been added since
+  // the last signalled request.
   void add(const Next& next, Verb verb, std::uint64_t signal_bytes) {
     ibv_send_wr& request = next.request;
     const std::uint32_t bytes = next.slice.size_bytes;
@@ -113,19 +117,18 @@ class Lane {
     device_->on_posted();
   }
   void add_probe();
-  // Posts the chain. False: the pair has failed.
+  // Posts the chain. False: the queue pair has failed.
   bool flush();
-  // The pair is gone when it has returned: the device touches no piece any more, nor will it. The
-  // slices can still be asked for.
+  // Destroys the queue pair. Afterwards the device touches no piece. at() still returns the slices.
   void end();
 
-  // How many of the oldest a completion says are done: all up to its number.
+  // The number of oldest slices that a completion ends: all up to its number.
   std::uint32_t done_by(std::uint64_t work_id) const {
     const auto number = static_cast<std::uint32_t>(work_id) & kPacketNumberMask;
     const std::uint32_t count = ((number - head_) & kPacketNumberMask) + 1;
     return count <= posted() ? count : 0;
   }
-  // Forgets the oldest. REQUIRES: count <= posted().
+  // Forgets the oldest slices. REQUIRES: count <= posted().
   void pop(std::uint32_t count) {
     head_ += count;
     device_->on_ended(count);
@@ -142,7 +145,7 @@ class Lane {
   const std::uint32_t generation_;
   const std::uint64_t first_id_;
   const std::uint32_t most_pieces_;
-  std::uint32_t head_ = 0;  // number of the oldest
+  std::uint32_t head_ = 0;  // number of the oldest slice
   std::uint32_t tail_ = 0;
   std::uint32_t chained_ = 0;
   std::uint64_t unsignalled_bytes_ = 0;

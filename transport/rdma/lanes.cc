@@ -12,7 +12,7 @@ namespace {
 // A lane that owes a completion for so long is left, if another lane is up.
 constexpr std::uint64_t kLaneSilentNs = 300'000'000;
 
-// What a completion with an error says of its own request. kDone: nothing, the path failed.
+// The outcome that a failed completion means for its own request. kDone: none, the path failed.
 Outcome outcome_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_REM_ACCESS_ERR:
@@ -44,7 +44,7 @@ void Lanes::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
   }
   const std::uint32_t count = lane.done_by(completion.wr_id);
   for (std::uint32_t i = 0; i < count;) {
-    // Those of one operation together.
+    // The slices of one operation are handled together.
     const Slice& first = lane.at(i);
     const std::uint32_t begin = i;
     std::uint64_t bytes = 0;
@@ -124,7 +124,7 @@ void Lanes::on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std:
     }
   }
   if (!peer.link.introduced()) {
-    // The peer has cut what came on the links before this one.
+    // The peer has cut the lanes of earlier links.
     peer.link.introduce();
     release_held(peer, std::nullopt);
   }
@@ -196,13 +196,13 @@ void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_
   place.must_flush = false;
   if (was_up) {
     ++requester_.counters().lanes_failed;
-    // While another is up nobody asks for it.
+    // usable_ns is not updated while a lane is up.
     peer.usable_ns = now_ns;
   }
   place.rails->on_failed(place.rail, now_ns);
   requester_.wake_waiting_for_credit();
   if (error != nullptr) {
-    // Requests end in their order: those before the one that failed are done.
+    // Requests end in order: the requests before the failed one are done.
     for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {
       const Slice slice = lane->at(0);
       const Outcome outcome = count > 1 ? Outcome::kDone : outcome_of(error->status);
@@ -241,7 +241,7 @@ void Lanes::take_back(Peer& peer, const Place& place, const Slice& slice) {
   } else if (operation->verb == Verb::kWrite) {
     peer.held.push_back({place.serial, slice});
   } else {
-    // It may have arrived.
+    // The notification may have arrived.
     requester_.operations().give_up(*operation, Outcome::kPeerLost);
   }
 }
@@ -267,7 +267,7 @@ void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
   peer.paths = std::move(paths);
   peer.places.clear();
   peer.small = Rails(peer.paths.size());
-  // Several pairs of one path share its line.
+  // Several queue pairs of one path share its line.
   peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs, 4,
                     options_.bulk_pairs == 1 ? Rails::Paths::kSeparate : Rails::Paths::kOne);
   for (std::uint32_t round = 0; round <= options_.bulk_pairs; ++round) {
@@ -292,7 +292,7 @@ void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
 }
 
 void Lanes::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
-  // What is posted on the only lane has nowhere else to go, so it gets more time.
+  // Slices on the only lane have nowhere else to go, so that lane gets more time.
   const bool one = peer.small.up_count() + peer.bulk.up_count() <= 1;
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     Place& place = peer.places[at];

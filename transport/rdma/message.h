@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what two agents say over the link of an rdma peer. The side that dialed asks; queue
-//   pairs belong to it, the other side's ends of them only answer its reads and writes.
+// What it is: the messages of two agents over the link of an rdma peer. The dialing side asks. The
+//   queue pairs belong to the asking side; the serving side's ends only answer its reads and
+//   writes.
 //
 //     asking end                                serving end
-//     kHello    version token               ─►  cuts what an earlier link with that token left
+//     kHello    version token               ─►  cuts the lanes of earlier links with that token
 //                                           ◄─  kDevices  each with address and epoch; and again
 //                                                         when they change
 //     kOpen     lane serial device qp psn … ─►
 //                                           ◄─  kOpened   lane serial qp psn …   or an outcome
-//     kClose    lane serial                 ─►  nothing sent to that queue pair lands any more
+//     kClose    lane serial                 ─►  no request of that queue pair lands any more
 //                                           ◄─  kClosed   lane serial
-//     kDescribe region                      ─►  whose keys are not known for a device's epoch
+//     kDescribe region                      ─►  its keys for a device's epoch are unknown
 //                                           ◄─  kDescription region text…        none: it is gone
 //     kPing                                 ─►
 //                                           ◄─  kPong
 //
 // Threads: values.
-// Trusts: nothing: decode_header() and decode_body() copy, check, and give values or nothing.
+// Trusts: nothing. decode_header() and decode_body() copy and check, and return a value or none.
 #pragma once
 
 #include <array>
@@ -59,15 +60,15 @@ using MessageHeader = ControlHeader;
 inline constexpr std::size_t kHeaderBytes = kControlHeaderBytes;
 
 struct HelloBody {
-  std::uint64_t token;  // of this peer of the asking agent, the same on each of its links
+  std::uint64_t token;  // of this peer of the asking agent; the same on each link
   std::uint32_t version;
   std::uint32_t reserved;
 };
 static_assert(sizeof(HelloBody) == 16);
 
-// One of the serving agent's devices, or (epoch 0) one that is unplugged.
+// A device of the serving agent; epoch 0: an unplugged device.
 struct DeviceEntry {
-  std::uint64_t epoch;  // another one each time the device is opened: keys of an earlier are void
+  std::uint64_t epoch;  // differs each time the device is opened; earlier keys are void
   Gid gid;
   std::uint16_t lid;
   std::uint8_t slot;
@@ -79,13 +80,13 @@ static_assert(sizeof(DeviceEntry) == 32 && offsetof(DeviceEntry, lid) == 24);
 
 struct OpenBody {
   std::uint32_t lane;
-  std::uint32_t serial;  // higher than any before on this link
+  std::uint32_t serial;  // higher than all before on this link
   std::uint64_t device_epoch;
-  Gid gid;  // of the asker
+  Gid gid;  // of the asking device
   std::uint32_t pair_number;
   std::uint32_t packet_number;
   std::uint16_t lid;
-  std::uint8_t device;  // slot of the server's
+  std::uint8_t device;  // slot of the serving device
   std::uint8_t layer;
   std::uint8_t mtu;
   std::uint8_t read_depth;
@@ -101,8 +102,8 @@ struct OpenedBody {
   std::uint32_t packet_number;
   std::uint16_t lid;
   std::uint8_t outcome;
-  std::uint8_t mtu;         // of the two the smaller
-  std::uint8_t read_depth;  // of the two the smaller
+  std::uint8_t mtu;  // the smaller of both
+  std::uint8_t read_depth;  // the smaller of both
   std::uint8_t reserved[3];
 };
 static_assert(sizeof(OpenedBody) == 40 && offsetof(OpenedBody, lid) == 32);
@@ -131,10 +132,11 @@ std::vector<std::byte> encode(const RegionBody& body);  // kDescribe
 std::vector<std::byte> encode(std::span<const DeviceEntry> devices);
 std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte> text);
 
-// None: the peer breaks the contract; the link must be cut. REQUIRES: size() == kHeaderBytes.
+// None: the peer breaks the contract, and the link must be cut. REQUIRES: bytes.size() ==
+// kHeaderBytes.
 std::optional<MessageHeader> decode_header(std::span<const std::byte> bytes);
 
-// What a message says: the member that its kind names holds.
+// A decoded message; only the member that its kind names is valid.
 struct Message {
   MessageKind kind = MessageKind::kPing;
   HelloBody hello{};
@@ -145,7 +147,7 @@ struct Message {
   std::vector<DeviceEntry> devices;
   std::span<const std::byte> text;  // within the bytes that were decoded
 };
-// from_asker: what that end of a link may send; kinds of the other end are refused.
+// from_asker: the sender is the asking end; kinds of the other end are refused.
 std::optional<Message> decode_body(const MessageHeader& header, std::span<const std::byte> bytes,
                                    bool from_asker);
 

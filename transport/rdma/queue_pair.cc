@@ -10,7 +10,7 @@ namespace mc::transport::rdma {
 
 namespace {
 constexpr std::uint8_t kReceiverNotReadyTimer = 12;  // 0.64 ms until a notification is sent again
-constexpr std::uint8_t kRetryForEver = 7;            // the link says when the receiver is dead
+constexpr std::uint8_t kRetryForEver = 7;  // the link tells when the receiver is dead
 constexpr std::uint8_t kHopLimit = 64;
 }  // namespace
 
@@ -37,7 +37,7 @@ Result<QueuePair> QueuePair::create(Device& device, const RdmaOptions& options, 
   attributes.cap.max_inline_data = asking ? kInlineBytes : 0;
   made.pair_ = device.verbs().create_qp(device.domain(), &attributes);
   if (made.pair_ == nullptr && asking) {
-    // Some devices have no room for payload in a request.
+    // Some devices have no inline data.
     attributes.cap.max_inline_data = 0;
     made.pair_ = device.verbs().create_qp(device.domain(), &attributes);
   }
@@ -52,7 +52,7 @@ Result<QueuePair> QueuePair::create(Device& device, const RdmaOptions& options, 
   init.qp_state = IBV_QPS_INIT;
   init.pkey_index = options.pkey_index;
   init.port_num = options.port;
-  // What a peer may do is said by each region; nobody reaches an asking end's memory by it.
+  // Each region has its own rights for peers. No peer reaches memory through an asking end.
   init.qp_access_flags = asking ? 0u : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   const int error = device.verbs().modify_qp(
       made.pair_, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one reliably connected queue pair and its way through the states.
+// What it is: one reliably connected queue pair and its states.
 //
 //     asking end:   create ─► open_to(serving end): ready to receive, ready to send
 //     serving end:  create ─► answer_to(asking end): ready to receive, which is enough to answer
 //
-// Threads: the transport's. Owns the pair: when it is destroyed the device no longer touches what
-// was posted to it, and nothing that is still on its way to it lands.
-// Trusts: numbers of the peer, once decode_body() took them.
+// Threads: the transport's.
+// Owns: the queue pair. After its destruction the device touches no memory of posted requests, and
+//   no request that is still under way to it lands.
+// Trusts: numbers of the peer that decode_body() accepted.
 #pragma once
 
 #include <utility>
@@ -30,7 +31,7 @@ struct RemoteEnd {
 class QueuePair {
  public:
   QueuePair() = default;
-  // Errors: MC_NO_MEMORY: the device has no more of them.
+  // Errors: MC_NO_MEMORY: the device has no more queue pairs.
   static Result<QueuePair> create_asking(Device& device, const RdmaOptions& options);
   static Result<QueuePair> create_serving(Device& device, const RdmaOptions& options);
   QueuePair(QueuePair&& other) noexcept { *this = std::move(other); }
@@ -48,10 +49,10 @@ class QueuePair {
   std::uint32_t number() const { return pair_->qp_num; }
   std::uint32_t inline_bytes() const { return inline_bytes_; }
 
-  // Errors: MC_UNSUPPORTED: no way to that address, from the device.
+  // Errors: MC_UNSUPPORTED: the device has no way to that address.
   Status open_to(const RemoteEnd& end, std::uint32_t own_packet_number);
   Status answer_to(const RemoteEnd& end);
-  // The device stops working on it; what is posted is flushed.
+  // Stops the queue pair: the device flushes posted requests.
   void stop();
 
  private:

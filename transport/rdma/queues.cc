@@ -6,7 +6,7 @@
 namespace mc::transport::rdma {
 
 namespace {
-// What an operation sends before others have their turn.
+// The bytes that an operation posts before other operations have their turn.
 constexpr std::uint64_t kTurnBytes = kMaxSliceBytes;
 }  // namespace
 
@@ -66,12 +66,12 @@ bool Queues::choose(Peer& peer, std::uint64_t bytes, bool small, const Operation
     return false;
   }
   run = {on_small ? chosen->rail : chosen->rail + peer.paths.size(), chosen->bytes,
-         // A quarter of the window at most is done and not yet known to be.
+         // At most a quarter of the window is done without the requester's knowledge.
          rails.window_bytes(chosen->rail) / 4, operation.priority, chosen->is_only};
   return peer.places[run.at].lane->room() > 0;
 }
 
-// False: it waits for keys, or has been given up.
+// False: the operation waits for keys, or has been given up.
 bool Queues::is_ready(Peer& peer, OperationState& operation) {
   return operation.verb == Verb::kNotify || requester_.is_ready(peer, operation);
 }
@@ -98,8 +98,8 @@ Outcome Queues::find_stretch(const Path& path, const OperationState& operation, 
   return Outcome::kDone;
 }
 
-// Slices that lie in one stretch, as far as they end by limit_bytes; returns how many. All that
-// differs between them follows from where they begin in the operation.
+// Posts slices of one stretch, as far as they end by limit_bytes; returns their count. The slices
+// differ only by their offset in the operation.
 std::uint32_t Queues::post_straight(Lane& lane, const Run& run, const OperationState& operation,
                                     Part& part, Stretch& stretch, std::uint64_t limit_bytes,
                                     std::uint64_t now_ns) {
@@ -127,8 +127,8 @@ std::uint32_t Queues::post_straight(Lane& lane, const Run& run, const OperationS
   return count;
 }
 
-// A slice of several stretches, as much of it as can be one request: in the peer's memory it does
-// not cross the border between two registrations.
+// Posts a slice of several stretches, as much of it as one request can carry. In the peer's memory
+// a request does not cross the border between two registrations.
 Outcome Queues::post_gathered(Lane& lane, const Run& run, const OperationState& operation,
                               Part& part, Stretch& stretch, const Path& path,
                               std::uint64_t now_ns) {
@@ -192,7 +192,7 @@ bool Queues::post(Peer& peer, Run& run, OperationState& operation, Part& part,
   return outcome == Outcome::kDone;
 }
 
-// Posts what is left of the part, where there is room. What was posted is gone from it.
+// Posts the rest of the part as far as there is room, and removes the posted bytes from the part.
 Queues::Posted Queues::post_all(Peer& peer, OperationState& operation, Part& part, bool small,
                                 Run& run, std::uint64_t now_ns) {
   while (part.offset_bytes < part.end_bytes) {
@@ -228,7 +228,7 @@ void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-// False: some must wait for room.
+// False: a slice must wait for room or keys.
 bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
   while (!peer.resend.empty()) {
     Slice& slice = peer.resend.front();
@@ -246,7 +246,7 @@ bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
     Run run;
     const bool is_small = operation->size_bytes <= one_sided::kSmallBytes;
     if (post_all(peer, *operation, part, is_small, run, now_ns) == Posted::kNoRoom) {
-      // The other device may take fewer pieces at once: some of it may have gone.
+      // The other device may take fewer pieces at once, so a part of the slice may be posted.
       slice.size_bytes = static_cast<std::uint32_t>(end_bytes - part.offset_bytes);
       slice.offset_bytes = part.offset_bytes;
       slice.start = part.at;
@@ -267,14 +267,14 @@ void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
     const auto i = static_cast<std::size_t>(*priority);
     const bool alone = peer.bulk_waiting[i].size() == 1 && waiting == 1u << i;
     const std::uint64_t most_bytes = alone ? kMaxOperationBytes : kTurnBytes;
-    // Full for one class is not full for a higher one.
+    // A rail that is full for one class may have room for a higher class.
     if (!take_turn(peer, *priority, most_bytes, now_ns) || peer.bulk_waiting[i].empty()) {
       waiting &= ~(1u << i);
     }
   }
 }
 
-// Slices of the first operation of that class, which then goes to the end. False: no room, or no
+// Posts slices of the class's first operation, which then goes to the end. False: no room, or no
 // key yet.
 bool Queues::take_turn(Peer& peer, Priority priority, std::uint64_t most_bytes,
                        std::uint64_t now_ns) {

@@ -13,14 +13,15 @@ namespace mc::transport::rdma {
 
 namespace {
 
-// Between two looks for devices: while one is missing, and else. A look reads sysfs.
+// The time between two looks for devices: while a device is missing, and otherwise. A look reads
+// sysfs.
 constexpr std::uint64_t kMissingScanNs = 1'000'000'000;
 constexpr std::uint64_t kScanNs = 4'000'000'000;
-// So long after the last completion the devices are only polled; then they are asked to call.
+// After the last completion, devices are only polled for so long; then they notify by descriptor.
 constexpr std::uint64_t kBusyNs = 50'000;
 constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
 constexpr int kCompletionsAtOnce = 64;
-constexpr int kMostRounds = 16;  // of a poll, so that a flood of notifications does not hold it
+constexpr int kMostRounds = 16;  // of a poll, so that notifications cannot block the loop
 
 // Calls visit(name, device) for each RDMA device of this host.
 template <typename Visit>
@@ -129,7 +130,7 @@ void RdmaTransport::find_devices() {
   });
   bool all = true;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    // A driver that cannot take a device away from its users waits for them, and says nothing.
+    // A driver that cannot take a device away from its users waits for them silently.
     if (devices_[slot] && !listed[slot]) {
       slots_[slot].why = "RDMA device " + slots_[slot].name + " is being removed";
       close_device(slot, now_ns_);
@@ -187,7 +188,7 @@ void RdmaTransport::on_device_event(std::size_t slot, std::uint64_t now_ns) {
     // Requests that were posted to a port that is down do not come back soon.
     if (type == IBV_EVENT_PORT_ERR) backend_.lanes().on_closing(*device, now_ns);
     if (type == IBV_EVENT_PORT_ACTIVE) requester_.look_soon();
-    // A queue pair's own failure comes as a completion, or as silence.
+    // The failure of a queue pair comes as a completion, or as silence.
     const bool is_address = type == IBV_EVENT_GID_CHANGE || type == IBV_EVENT_LID_CHANGE;
     if (is_address && !device->address_holds()) is_gone = true;
   }
@@ -262,7 +263,7 @@ void RdmaTransport::take_received(std::size_t slot, const ibv_wc& completion) {
   device.repost(completion.wr_id);
 }
 
-// Asked to call before the loop sleeps; what came in between is taken at once.
+// Requests notification before the loop sleeps, and takes the completions that came in between.
 void RdmaTransport::arm() {
   if (now_ns_ < busy_ns_ + kBusyNs) return;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {

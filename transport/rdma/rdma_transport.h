@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: Transport over RDMA: one-sided reads and writes by reliably connected queue pairs on
-//   InfiniBand and RoCE v2, sliced over pairs of devices. A TCP link to each peer carries what has
-//   to be agreed on, and is its sign of life.
-//   The serving side's processor takes no part in reads: RegionGuard is not asked, and nobody
-//   refuses a stale generation. Whoever reads compares a checksum.
-// Threads: one drives it. Registering large memory starts threads for that time; others find the
-// way
-//   for new queue pairs.
-// Owns devices, registrations, queue pairs, links.
-// Trusts: links that were attached; nothing that arrives on them. The network: RDMA's keys travel
-//   in clear text, so hosts that share it can forge them.
+//   InfiniBand and RoCE v2, sliced over pairs of devices. A TCP link to each peer carries the
+//   agreement about queue pairs and keys, and is the peer's sign of life.
+//   The serving side's processor takes no part in reads: RegionGuard is not asked, and a stale
+//   generation is not refused. The reader compares a checksum.
+// Threads: one drives it. Registering large memory starts threads for that time. Other threads
+//   resolve the addresses of new queue pairs.
+// Owns: devices, registrations, queue pairs, links.
+// Trusts: links that were attached, but nothing that arrives on them; and the network. RDMA's keys
+//   travel in clear text, so hosts that share the network can forge them.
 #pragma once
 
 #include <memory>
@@ -26,14 +25,14 @@ namespace mc::transport::rdma {
 
 class RdmaTransport : public OneSidedTransport {
  public:
-  // dialer must outlive it. Errors: MC_UNSUPPORTED: this host has no RDMA device that can be used,
-  // and why; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
+  // dialer must outlive the transport. Errors: MC_UNSUPPORTED: this host has no usable RDMA device,
+  // with the cause; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
   static Result<std::unique_ptr<RdmaTransport>> create(const RdmaOptions& options,
                                                        const Verbs& verbs, Dialer& dialer);
   ~RdmaTransport() override;
 
   const Capabilities& capabilities() const override;
-  // Takes as long as it takes to pin the memory: about a second for 100 GB.
+  // Blocks while the memory is pinned: about a second for 100 GB.
   Result<RegionId> register_region(const RegionSpec& spec) override { return regions_.add(spec); }
   Result<std::vector<std::byte>> describe(RegionId region) const override {
     return regions_.describe(region);
@@ -51,7 +50,7 @@ class RdmaTransport : public OneSidedTransport {
   void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
   int wait_fd() const override { return edges_.fd(); }
   std::uint64_t next_poll_ns() const override;
-  // The devices let no access through once it has returned.
+  // The devices refuse every access to the region after the call.
   bool close_region(RegionId region) override;
   void close_peer(PeerId peer) override { requester_.close_peer(peer); }
   void cancel(OperationId operation) override { requester_.cancel(operation); }
@@ -69,13 +68,13 @@ class RdmaTransport : public OneSidedTransport {
   bool is_up(PeerId peer) const override { return requester_.has_way(peer); }
   Status backing(RegionId region) const override { return regions_.backing(region); }
   std::string describe_devices() const override;
-  // Devices that could not be opened, and why.
+  // The devices that could not be opened, each with the cause.
   std::string obstacles() const override;
   void report_rails(std::vector<RailReport>& reports) const override {
     backend_.lanes().report(reports);
   }
 
-  // For operators: rails of a peer.
+  // For operators: the rails of a peer.
   std::string describe_rails(PeerId peer) const;
 
  private:
@@ -91,7 +90,7 @@ class RdmaTransport : public OneSidedTransport {
   };
   struct Slot {
     std::string name;
-    std::string why;  // it is not open
+    std::string why;  // the device is not open
     std::uint32_t opened_count = 0;
     std::unique_ptr<DeviceEvents> events;
   };
@@ -99,12 +98,12 @@ class RdmaTransport : public OneSidedTransport {
   RdmaTransport(const RdmaOptions& options, const Verbs& verbs, Dialer& dialer, Fd epoll,
                 Fd wakeup);
 
-  // Opens those that are there now; closes those that are no longer.
+  // Opens the devices that are there now; closes the devices that are gone.
   void find_devices();
   Status open_device(std::size_t slot, ibv_device* device);
   void close_device(std::size_t slot, std::uint64_t now_ns);
   void on_device_event(std::size_t slot, std::uint64_t now_ns);
-  // True: there were some.
+  // True: there was a completion.
   bool take_completions(std::size_t slot);
   void drain(const Device& device);
   void take_received(std::size_t slot, const ibv_wc& completion);

@@ -64,7 +64,7 @@ bool Responder::take(ServedLink& link, const Message& message) {
 
 bool Responder::greet(ServedLink& link, const HelloBody& hello) {
   if (hello.version != kLinkVersion) return false;
-  // What came on an earlier link of this peer lands no more once it has the answer.
+  // No request of an earlier link of this peer lands any more once the peer has the answer.
   std::vector<ServedLink*> earlier;
   for (const auto& [other, owned] : links_) {
     if (other != &link && other->node == link.node && other->token == hello.token) {
@@ -141,7 +141,7 @@ void Responder::on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pai
   if (at == links_.end()) return;
   ServedLink& link = *at->first;
   const auto opening = link.opening.find(answer.lane);
-  // Closed, or opened anew, meanwhile.
+  // The lane was closed, or opened anew, meanwhile.
   if (opening == link.opening.end() || opening->second != answer.serial) return;
   link.opening.erase(opening);
   if (status.ok()) {
@@ -157,7 +157,8 @@ void Responder::on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pai
 void Responder::close_pair(ServedLink& link, std::uint32_t lane) {
   const auto at = link.pairs.find(lane);
   if (at == link.pairs.end()) return;
-  // No notification arrives after this, and those that have are taken while their sender is known.
+  // No notification arrives after this call. Earlier notifications are taken while their sender is
+  // known.
   at->second.pair.stop();
   drain_(at->second.pair.device());
   senders_.erase({&at->second.pair.device(), at->second.pair.number()});

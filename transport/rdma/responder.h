@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the serving side: links that peers dialed, and the ends of their queue pairs, which
-//   the devices answer reads and writes on by themselves.
-// Threads: the transport's. Owns links and pairs: both end together.
-// Trusts: no message before decode_body(); what a peer may hold is bounded.
+// What it is: the serving side: the links that peers dialed, and the serving ends of their queue
+//   pairs. The devices answer reads and writes on these ends by themselves.
+// Threads: the transport's.
+// Owns: the links and the queue pairs of each link; both end together.
+// Trusts: no message before decode_body(). The resources of a peer are bounded.
 #pragma once
 
 #include <array>
@@ -27,8 +28,8 @@ inline constexpr std::uint32_t kMaxServedPairs = 16384;
 
 class Responder {
  public:
-  // drain: takes the completions of a device, so that a notification which has arrived is not
-  // lost with its queue pair.
+  // drain: takes the completions of a device, so that an arrived notification is not lost with its
+  // queue pair.
   using Drain = std::function<void(Device&)>;
   Responder(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,
             Edges& edges, Opener& opener, Drain drain)
@@ -41,12 +42,12 @@ class Responder {
   ~Responder();
 
   Status attach(Link link);
-  // Who sends on that queue pair.
+  // The peer that sends on the queue pair.
   std::optional<NodeId> sender(const Device& device, std::uint32_t pair_number) const {
     const auto at = senders_.find({&device, pair_number});
     return at == senders_.end() ? std::nullopt : std::optional(at->second);
   }
-  // Tells every peer which devices there are now.
+  // Tells every peer the devices that this host has now.
   void announce();
   // Before a device is closed.
   void on_closing(const Device& device);
@@ -66,7 +67,7 @@ class Responder {
     const std::uint64_t id;
     const NodeId node;
     ControlLink link;
-    std::uint64_t token = 0;  // 0: has not said hello
+    std::uint64_t token = 0;  // 0: no hello yet
     std::map<std::uint32_t, Served> pairs;
     std::map<std::uint32_t, std::uint32_t> opening;  // lane to serial
 
@@ -89,7 +90,7 @@ class Responder {
   Opener& opener_;
   Drain drain_;
   std::unordered_map<ServedLink*, std::unique_ptr<ServedLink>> links_;
-  // A gone device's place is told with the address that it had.
+  // The last address of each device, to describe the slot of a device that is gone.
   mutable std::array<std::optional<PortAddress>, kMaxDevices> known_;
   std::map<std::pair<const Device*, std::uint32_t>, NodeId> senders_;
   std::uint32_t next_packet_number_ = 0;

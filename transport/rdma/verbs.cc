@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kLibrary = "libibverbs.so.1";
 
-// What the library exports and verbs.h hides behind inline functions of the same names.
+// Functions that the library exports, and verbs.h hides behind inline functions of the same names.
 int (*library_query_port)(ibv_context*, std::uint8_t, ibv_port_attr*) = nullptr;
 int (*library_query_gid)(ibv_context*, std::uint8_t, int, ibv_gid*) = nullptr;
 ibv_mr* (*library_reg_mr)(ibv_pd*, void*, std::size_t, int) = nullptr;
@@ -24,7 +24,7 @@ ibv_mr* (*library_reg_dmabuf_mr)(ibv_pd*, std::uint64_t, std::size_t, std::uint6
 ibv_cq* (*library_create_cq)(ibv_context*, int, void*, ibv_comp_channel*, int) = nullptr;
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
-  // The exported function knows a shorter struct and leaves the rest alone.
+  // The exported function fills a shorter struct and leaves the rest as it is.
   *attributes = ibv_port_attr{};
   return library_query_port(context, port, attributes);
 }
@@ -130,7 +130,7 @@ Result<Verbs> load_verbs() {
                 "no RDMA: this host's libibverbs.so.1 lacks calls that every "
                 "rdma-core since 2017 has; update it");
   }
-  // Newer than the rest; without them there is neither relaxed ordering nor DMA-BUF.
+  // Newer functions; without them there is neither relaxed ordering nor DMA-BUF.
   static_cast<void>(find(library, "ibv_reg_mr_iova2", library_reg_mr_iova2));
   static_cast<void>(find(library, "ibv_reg_dmabuf_mr", library_reg_dmabuf_mr));
   verbs.faults_pages = faults_pages;
@@ -141,7 +141,7 @@ Result<Verbs> load_verbs() {
   verbs.create_cq = [](ibv_context* context, int entries, ibv_comp_channel* channel) {
     return library_create_cq(context, entries, nullptr, channel, 0);
   };
-  // These are inline in verbs.h: the driver's own functions.
+  // These functions are inline in verbs.h: the driver's own functions.
   verbs.req_notify_cq = [](ibv_cq* queue) { return ibv_req_notify_cq(queue, 0); };
   verbs.poll_cq = ibv_poll_cq;
   verbs.post_srq_recv = ibv_post_srq_recv;

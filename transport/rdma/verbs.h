@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the calls of libibverbs that this transport makes, as one table of functions. The
-//   library is opened at run time, so that one program serves hosts with and without RDMA; tests
+//   library is opened at run time, so that one program serves hosts with and without RDMA. Tests
 //   put a device of their own below the table.
-// Threads: a value; its functions follow libibverbs: any thread.
-// Owns: nothing; a library once opened stays for the life of the process, as its drivers want.
+// Threads: a value. Any thread may call its functions, as with libibverbs.
+// Owns: nothing. An opened library stays for the life of the process, as its drivers need.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -31,10 +31,11 @@ struct Verbs {
   ibv_context* (*open_device)(ibv_device* device) = nullptr;
   int (*close_device)(ibv_context* context) = nullptr;
   int (*query_device)(ibv_context* context, ibv_device_attr* attributes) = nullptr;
-  // Whether memory need not be pinned: the device faults pages in, for all that we do with RC.
+  // Whether memory need not be pinned: the device faults pages in for all requests of this
+  // transport.
   bool (*faults_pages)(ibv_context* context) = nullptr;
   int (*query_port)(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) = nullptr;
-  // The entries in use.
+  // The used entries of the GID table.
   std::vector<GidEntry> (*query_gids)(ibv_context* context, std::uint8_t port) = nullptr;
   ibv_pd* (*alloc_pd)(ibv_context* context) = nullptr;
   int (*dealloc_pd)(ibv_pd* domain) = nullptr;
@@ -61,7 +62,7 @@ struct Verbs {
   void (*ack_async_event)(ibv_async_event* event) = nullptr;
 };
 
-// Errors: MC_UNSUPPORTED: this host has no libibverbs, or too old a one; with the remedy.
+// Errors: MC_UNSUPPORTED: this host has no libibverbs, or an old version; with the remedy.
 Result<Verbs> load_verbs();
 
 }  // namespace mc::transport::rdma
