@@ -148,7 +148,7 @@ DomainEntry Domain::entry(std::size_t slot) const {
   entry.protocol = info_->ep_attr->protocol;
   entry.slot = static_cast<std::uint16_t>(slot);
   std::size_t bytes = entry.address.size();
-  // A longer one is told by no bytes: that domain serves nobody.
+  // A longer address is reported as no bytes: the domain then serves no peer.
   if (fi_getname(&serving_.get()->fid, entry.address.data(), &bytes) == 0) {
     entry.address_bytes = static_cast<std::uint16_t>(bytes);
   }
@@ -163,7 +163,7 @@ Result<Owned<fid_mr>> Domain::register_memory(std::byte* data, std::uint64_t byt
       key_bytes >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * key_bytes) - 1;
   fid_mr* memory = nullptr;
   int error = -FI_ENOKEY;
-  // The key is ours to choose where the provider does not make one: none that peers count up to.
+  // If the provider makes no key, this side chooses one that peers cannot guess by counting.
   for (int tries = 0; error == -FI_ENOKEY && tries < kMostKeyTries; ++tries) {
     const std::uint64_t number = ++next_key_;
     const std::uint64_t key = hash_key(&number, sizeof number, key_seed_) & mask;

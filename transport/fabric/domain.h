@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an opened domain of libfabric (a NIC): its completion queue, and the endpoint by
-//   which peers reach this agent's memory. Beside regions that memory has a beacon: eight bytes
-//   with the epoch, by which a peer sees that its way leads here.
-// Threads: the transport's; register_memory() and what it returns: any.
-// Owns: all of the above. Lanes and memory registered with it must go first.
+// What it is: an open domain of libfabric (a NIC): its completion queue, and the endpoint by which
+//   peers reach this agent's memory. The memory includes a beacon: eight bytes with the epoch, by
+//   which a peer sees that its lane leads to this agent.
+// Threads: the transport's; any for register_memory() and its result.
+// Owns: all of these. Lanes and registrations of the domain must be destroyed first.
 // Trusts: the provider.
 #pragma once
 
@@ -16,11 +16,19 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "transport/fabric/fabric_options.h"
+#include "transport/fabric/library.h"
 #include "transport/fabric/message.h"
-#include "transport/fabric/provider.h"
 
 namespace mc::transport::fabric {
+
+using Info = std::unique_ptr<fi_info, void (*)(fi_info*)>;
+
+// The domains that a transport uses, in libfabric's order: those of the provider with reliable
+// datagram endpoints that read and write remote memory. Errors: MC_UNSUPPORTED, with the search.
+Result<std::vector<Info>> find_domains(const Library& library, const FabricOptions& options);
 
 struct CloseFid {
   template <typename Fid>
@@ -33,7 +41,7 @@ using Owned = std::unique_ptr<Fid, CloseFid>;
 
 struct Completion {
   void* context = nullptr;
-  int error = 0;  // 0: it succeeded
+  int error = 0;  // 0: success
 };
 
 inline constexpr std::size_t kMaxRequestPieces = 16;
@@ -45,14 +53,14 @@ class Endpoint {
   Endpoint& operator=(Endpoint&&) = delete;
   ~Endpoint() { close(); }
 
-  // No completion of it comes any more, and nothing lands by what was posted to it.
+  // Closes the endpoint. Afterwards no completion of it comes, and no posted request lands.
   void close();
   fid_ep* get() const { return endpoint_.get(); }
   fid_av* addresses() const { return addresses_.get(); }
   // Takes completions, and lets the provider work.
   std::size_t poll(std::span<Completion> completions);
-  int wait_fd() const { return wait_fd_; }  // -1: the provider has none
-  // Nothing has come meanwhile, so the descriptor will tell. REQUIRES: there is one.
+  int wait_fd() const { return wait_fd_; }  // -1: the provider has no descriptor
+  // True: no completion has come meanwhile, so the descriptor will tell. REQUIRES: wait_fd() >= 0.
   bool may_sleep(fid_fabric* fabric);
 
  private:
@@ -65,8 +73,8 @@ class Endpoint {
 
 class Domain {
  public:
-  // epoch: differs from that of any endpoint before. Errors: MC_UNSUPPORTED, MC_NO_MEMORY, each
-  // with domain and cause.
+  // epoch: differs from the epoch of any earlier endpoint. Errors: MC_UNSUPPORTED, MC_NO_MEMORY,
+  // each with domain and cause.
   static Result<std::unique_ptr<Domain>> open(const Library& library, Info info,
                                               std::uint64_t epoch);
   Domain(const Domain&) = delete;
@@ -79,37 +87,37 @@ class Domain {
   const Library& library() const { return library_; }
   fid_domain* get() const { return domain_.get(); }
   fid_fabric* fabric() const { return fabric_.get(); }
-  // Pieces of one request, and its bytes.
+  // The largest number of pieces of a request, and of its bytes.
   std::size_t max_pieces() const;
   std::uint64_t max_request_bytes() const { return info_->ep_attr->max_msg_size; }
-  double line_bytes_per_ns() const;  // of its NIC; 0: not known
-  // The provider works on peers' requests only while this process calls it.
+  double line_bytes_per_ns() const;  // of the NIC; 0: unknown
+  // Whether the provider works on peers' requests only while this process calls it.
   bool is_software() const { return info_->domain_attr->data_progress != FI_PROGRESS_AUTO; }
-  // A peer's request that the provider has begun goes on after the memory was deregistered. (shm
-  // moves what a request asks for within one call.)
+  // Whether a peer's request that has begun goes on after the memory was deregistered. (shm moves
+  // the bytes of a request within one call.)
   bool requests_linger() const { return is_software() && info_->ep_attr->protocol != FI_PROTO_SHM; }
 
-  // An endpoint with reads that are being answered must not be closed (tcp_connections.h).
+  // Whether an endpoint that is answering reads must not be closed (tcp_connections.h).
   bool breaks_when_closed() const;
 
-  // It works for peers while it is called, and has nothing that tells when that is needed.
+  // Whether the provider works only while it is called, and has no descriptor that tells when.
   bool wants_attention() const { return is_software() && serving_.wait_fd() < 0; }
 
   DomainEntry entry(std::size_t slot) const;
   Endpoint& serving() { return serving_; }
-  // Serves at a new endpoint; nothing that came to the one before lands any more. After an error it
-  // serves nobody: it is to be closed.
+  // Serves at a new endpoint. No request to the former endpoint lands any more. After an error the
+  // domain serves no peer, and must be closed.
   Status renew(std::uint64_t epoch);
 
-  // access: FI_READ … for our requests, FI_REMOTE_READ … for those of peers.
+  // access: FI_READ … for requests of this side, FI_REMOTE_READ … for requests of peers.
   Result<Owned<fid_mr>> register_memory(std::byte* data, std::uint64_t bytes, std::uint64_t access);
-  // An endpoint could not be made because the device or its address is gone: it will not come back
-  // to this domain, but may to another one that is opened anew.
+  // Whether an endpoint could not be made because the device or its address is gone. The address
+  // may come back to a new domain, but not to this one.
   bool is_broken() const { return broken_; }
-  // The address by which peers name the first byte of memory registered here.
+  // The address by which peers name the first byte of memory that is registered here.
   std::uint64_t base_of(const std::byte* data) const;
 
-  // For completions entries. Errors: MC_NO_MEMORY, MC_UNSUPPORTED.
+  // entries: size of the completion queue. Errors: MC_NO_MEMORY, MC_UNSUPPORTED.
   Result<Endpoint> make_endpoint(std::size_t entries);
 
  private:

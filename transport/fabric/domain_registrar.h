@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory registered with domains of libfabric. The one place that gives rights: remote
-//   read, and remote write only where the region was registered for it.
+// What it is: memory registered with domains of libfabric. This is the only place that gives
+//   rights: remote read, and remote write only for regions registered for remote writing.
 // Threads: as Registrar.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace mc::transport::fabric {
 
-// By slot, as many as the provider shows; null: not open now.
+// By slot, one slot for each domain of the provider; null: not open now.
 using DomainSlots = std::vector<std::unique_ptr<Domain>>;
 
 class DomainRegistrar final : public Registrar {

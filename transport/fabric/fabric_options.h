@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the owner of a fabric transport may choose.
+// What it is: the options of a fabric transport.
 // Threads: a value.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace mc::transport::fabric {
 struct FabricOptions {
   NodeId node = 0;
   std::uint64_t incarnation = 0;
-  // As fi_info names them: "efa", "tcp;ofi_rxm", "shm". Empty: the first of kProviders
+  // As fi_info names providers: "efa", "tcp;ofi_rxm", "shm". Empty: the first of kProviders
   // (provider.cc) that this host has.
   std::string provider;
-  // By name, as fi_info shows them. Empty: every NIC of the provider; of a provider without NICs
-  // the first.
+  // Names as fi_info shows them. Empty: every NIC of the provider; the first domain of a provider
+  // without NICs.
   std::vector<std::string> domains;
-  // Of this host, for providers that speak IP; empty: the provider chooses.
+  // Address of this host, for providers that use IP; empty: the provider chooses.
   std::string address;
-  std::uint32_t registering_threads = 4;  // of memory; 0: the loop waits for it
-  // By each domain, with all peers together.
+  std::uint32_t registering_threads = 4;  // of memory; 0: the loop registers
+  // Limit of bytes that each domain asks of all peers together.
   std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
-  // Endpoints of a peer that had nothing to do for so long are closed until they are needed.
+  // The endpoints of a peer without operations for so long are closed until they are needed.
   std::uint64_t idle_close_ns = 60'000'000'000;
 };
 

@@ -14,10 +14,10 @@ namespace mc::transport::fabric {
 
 namespace {
 
-// So long after the last completion providers are only polled; then they are asked to call.
+// After the last completion, providers are only polled for so long; then they notify by descriptor.
 constexpr std::uint64_t kBusyNs = 50'000;
 constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
-// A provider that cannot call is looked at so often: while somebody wants something of it, else.
+// The time between two looks at a provider without descriptor: while requests are out, otherwise.
 constexpr std::uint64_t kAttentiveNs = 50'000;
 constexpr std::uint64_t kIdleNs = 20'000'000;
 // Between two looks at serving endpoints by a loop that does not sleep.
@@ -25,7 +25,7 @@ constexpr std::uint64_t kServeNs = 10'000;
 constexpr std::size_t kCompletionsAtOnce = 64;
 // A provider without room for a request is offered the request again after so long.
 constexpr std::uint64_t kFullNs = 20'000;
-// Until a domain that is not open is tried again; it doubles while that does not help.
+// The pause before a closed domain is tried again. The pause doubles after each failure.
 constexpr std::uint64_t kShortestPauseNs = 1'000'000'000;
 constexpr std::uint64_t kLongestPauseNs = 60'000'000'000;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
@@ -126,7 +126,7 @@ void FabricTransport::set_backed(RegionId region, std::span<const MemoryRange> r
   if (regions_.back(region, ranges)) end_lingering_requests();
 }
 
-// They end with the endpoint.
+// The requests end with the serving endpoint.
 void FabricTransport::end_lingering_requests() {
   bool moved = false;
   for (std::size_t slot = 0; slot < domains_.size(); ++slot) {
@@ -154,7 +154,7 @@ void FabricTransport::move(std::size_t slot) {
 void FabricTransport::move_as_asked() {
   bool moved = false;
   for (const auto& [slot, epoch] : std::exchange(responder_.moves(), {})) {
-    // Else it has moved since.
+    // With another epoch, the domain has moved since.
     if (slot >= domains_.size() || !domains_[slot] || domains_[slot]->epoch() != epoch) continue;
     moved = true;
     move(slot);
@@ -185,7 +185,7 @@ void FabricTransport::close_domain(std::size_t slot, const std::string& why) {
   regions_.on_closing(slot);
   edges_.forget(domains_[slot]->serving().wait_fd(), &serving_events_);
   domains_[slot].reset();
-  // One that breaks as soon as it is used is not opened all the time.
+  // A domain that breaks at first use must not be opened all the time.
   if (now_ns_ >= slots_[slot].opened_ns + kLongestPauseNs) slots_[slot].pause_ns = 0;
   try_later(slot, why);
   backend_.lanes().on_domains_changed(now_ns_);
@@ -248,7 +248,7 @@ void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   const bool worked = backend_.lanes().poll(now_ns_);
   if (worked) busy_ns_ = now_ns_;
   if (!worked || now_ns_ >= next_edges_ns_) {
-    // A serving endpoint has something, or a peer has said that it will.
+    // A serving endpoint has work, or a peer has announced requests.
     if (edges_.take(now_ns_)) next_serve_ns_ = now_ns_;
     next_edges_ns_ = now_ns_ + kEdgesNs;
   }
@@ -263,7 +263,7 @@ void FabricTransport::poll(std::uint64_t now_ns, std::vector<Event>& events) {
   hand_out(events);
 }
 
-// Lets providers work for peers; nothing of ours completes there.
+// Lets providers work for peers. No request of this side completes there.
 void FabricTransport::serve() {
   const bool is_busy = now_ns_ < busy_ns_ + kBusyNs;
   const bool is_attentive = responder_.is_attentive(now_ns_);
@@ -285,7 +285,7 @@ void FabricTransport::serve() {
   }
 }
 
-// When providers want to be called although no descriptor says so.
+// Sets the time at which providers must be called although no descriptor says so.
 void FabricTransport::fall_asleep() {
   wake_ns_ = serving_wake_ns_;
   if (now_ns_ < busy_ns_ + kBusyNs) {

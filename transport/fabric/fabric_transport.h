@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: Transport over libfabric: one-sided reads and writes by reliable datagram endpoints,
-//   for networks that verbs do not drive (AWS EFA), and for whatever else libfabric has a provider
-//   for. A TCP link to each peer carries what has to be agreed on, and is its sign of life.
-//   The serving side takes no part in reads: RegionGuard is not asked, and nobody refuses a stale
-//   generation. Whoever reads compares a checksum.
-// Threads: one drives it. Others register memory; providers may have threads of their own.
-// Owns domains, registrations, endpoints, links.
-// Trusts: links that were attached; nothing that arrives on them. The provider, and its network:
-//   keys travel in clear text, so hosts that share it can forge them.
+//   for networks that verbs do not drive (AWS EFA), and for every other provider of libfabric. A
+//   TCP link to each peer carries the agreement about endpoints and keys, and is the peer's sign of
+//   life.
+//   The serving side takes no part in reads: RegionGuard is not asked, and a stale generation is
+//   not refused. The reader compares a checksum.
+// Threads: one drives it. Other threads register memory; providers may have threads of their own.
+// Owns: domains, registrations, endpoints, links.
+// Trusts: links that were attached, but nothing that arrives on them; the provider and its network.
+//   Keys travel in clear text, so hosts that share the network can forge them.
 #pragma once
 
 #include <memory>
@@ -24,14 +25,14 @@ namespace mc::transport::fabric {
 
 class FabricTransport : public OneSidedTransport {
  public:
-  // dialer must outlive it. Errors: MC_UNSUPPORTED: this host has no provider that can be used, and
-  // why; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
+  // dialer must outlive the transport. Errors: MC_UNSUPPORTED: this host has no usable provider,
+  // with the cause; MC_INVALID_ARGUMENT, MC_NO_MEMORY.
   static Result<std::unique_ptr<FabricTransport>> create(const FabricOptions& options,
                                                          const Library& library, Dialer& dialer);
   ~FabricTransport() override;
 
   const Capabilities& capabilities() const override { return capabilities_; }
-  // Takes as long as it takes to pin the memory.
+  // Blocks while the memory is pinned.
   Result<RegionId> register_region(const RegionSpec& spec) override { return regions_.add(spec); }
   Result<std::vector<std::byte>> describe(RegionId region) const override {
     return regions_.describe(region);
@@ -47,8 +48,8 @@ class FabricTransport : public OneSidedTransport {
   void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
   int wait_fd() const override { return edges_.fd(); }
   std::uint64_t next_poll_ns() const override;
-  // Nobody reads or writes it once this has returned. With a provider in software, peers have to
-  // find the way to the other regions anew.
+  // No peer reads or writes the region after the call. With a provider in software, peers must then
+  // open their lanes to the other regions anew.
   bool close_region(RegionId region) override;
   void close_peer(PeerId peer) override { requester_.close_peer(peer); }
   void cancel(OperationId operation) override { requester_.cancel(operation); }
@@ -68,16 +69,16 @@ class FabricTransport : public OneSidedTransport {
   void doubt(RemoteRegionId region) override { requester_.doubt(region); }
   bool is_up(PeerId peer) const override { return requester_.has_way(peer); }
   Status backing(RegionId region) const override { return regions_.backing(region); }
-  // Provider and domains.
+  // The provider and its domains.
   std::string describe_devices() const override;
-  // Domains that are not open now, and why.
+  // The domains that are not open now, each with the cause.
   std::string obstacles() const override;
 
-  // For operators: rails of a peer.
+  // For operators: the rails of a peer.
   std::string describe_rails(PeerId peer) const;
 
  private:
-  // A serving endpoint has work: poll() does it.
+  // Wakes the loop when a serving endpoint has work, which poll() does.
   class ServingEvents : public Watched {
    public:
     void on_edge(std::uint64_t) override {}
@@ -86,11 +87,11 @@ class FabricTransport : public OneSidedTransport {
   // A domain that the provider showed, open or not.
   struct Slot {
     Info info;
-    std::string why;  // it is not open
+    std::string why;  // the domain is not open
     bool opening = false;
     std::uint64_t opened_ns = 0;  // the last time
-    std::uint64_t pause_ns = 0;   // before it was tried again the last time
-    std::uint64_t try_ns = 0;     // it is to be opened
+    std::uint64_t pause_ns = 0;   // before the last try
+    std::uint64_t try_ns = 0;     // time of the next try
   };
 
   FabricTransport(const FabricOptions& options, const Library& library, Dialer& dialer,
@@ -98,22 +99,21 @@ class FabricTransport : public OneSidedTransport {
 
   std::uint64_t new_epoch();
   Info info_of(std::size_t slot) const;
-  // Those that can be. Errors: none can be.
+  // Opens every domain that can be opened. Errors: there is none.
   Status open_domains();
-  // Of those that are not open, whose time has come: beside the loop.
+  // Opens closed domains whose time has come, beside the loop.
   void open_again();
   void on_opened(std::size_t slot, Result<std::unique_ptr<Domain>> opened);
   Status use(std::size_t slot, std::unique_ptr<Domain> opened);
   void close_domain(std::size_t slot, const std::string& why);
-  // What lanes have found to be broken.
+  // Closes the domains that lanes have found to be broken.
   void close_broken();
   void try_later(std::size_t slot, const std::string& why);
   Status watch(Domain& domain);
-  // To a new serving endpoint.
+  // Moves a domain to a new serving endpoint.
   void move(std::size_t slot);
   void move_as_asked();
-  // What providers have begun for peers, and would go on with although the memory is registered no
-  // more.
+  // Ends requests of peers that providers have begun, and would continue after deregistration.
   void end_lingering_requests();
   void serve();
   void fall_asleep();
@@ -139,8 +139,8 @@ class FabricTransport : public OneSidedTransport {
   std::uint64_t next_edges_ns_ = 0;
   std::uint64_t next_open_ns_ = ~std::uint64_t{0};
   std::uint64_t next_serve_ns_ = 0;
-  bool has_fds_ = true;  // that tell of peers' requests
-  // When a provider wants to be called: for peers, at all.
+  bool has_fds_ = true;  // descriptors tell of all requests of peers
+  // The time at which a provider must be called: for requests of peers, for any cause.
   std::uint64_t serving_wake_ns_ = 0;
   std::uint64_t wake_ns_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace mc::transport::fabric {
 
 namespace {
-// Looks at what a connection that was ended has left; each takes some of it.
+// Limit of polls that drain an ended connection; each poll takes a part.
 constexpr int kMostLooks = 4096;
 }  // namespace
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an endpoint that asks one peer over one domain, and what is posted to it. It has an
-//   endpoint to itself because closing it is the only way to be sure of a request that does not
-//   come back: after that nothing lands by it. Neither is one peer's trouble the others' then.
-//
-//   Its completion queue is closed with it, so no late completion can be taken for another request.
-// Threads: the transport's. Owns the endpoint.
+// What it is: an endpoint that asks one peer over one domain, and its posted requests. Each lane
+//   has an endpoint of its own, because only closing the endpoint ends a request that does not
+//   complete. After the close, no byte of the request lands, and other peers are not disturbed.
+//   The completion queue is closed with the endpoint, so a late completion cannot be taken for
+//   another request.
+// Threads: the transport's.
+// Owns: the endpoint.
 #pragma once
 
 #include <array>
@@ -24,11 +25,11 @@ struct Slice {
   OperationId operation = kNoOperation;  // none: a look at the beacon
   std::uint64_t offset_bytes = 0;        // in the operation
   std::uint32_t size_bytes = 0;
-  std::uint32_t tries = 0;  // that failed
+  std::uint32_t tries = 0;  // failed tries
   Cursor start;
 };
 
-// Where in a peer's memory.
+// A place in a peer's memory.
 struct RemotePlace {
   std::uint64_t address = 0;
   std::uint64_t key = 0;
@@ -36,7 +37,7 @@ struct RemotePlace {
 
 class Lane {
  public:
-  // Errors: MC_NO_MEMORY; MC_INVALID_ARGUMENT: the provider does not take the address.
+  // Errors: MC_NO_MEMORY; MC_INVALID_ARGUMENT: the provider refuses the address.
   static Result<std::unique_ptr<Lane>> open(Domain& domain, const DomainEntry& remote);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -52,21 +53,21 @@ class Lane {
               std::span<void* const> descriptors, const RemotePlace& remote);
   // Reads the peer's beacon.
   Posted look(const DomainEntry& remote);
-  // After look() has completed: what it says.
+  // After look() has completed: the epoch that the beacon holds.
   std::uint64_t beacon() const { return beacon_->epoch; }
 
   Endpoint& endpoint() { return endpoint_; }
-  // What the completion ends. REQUIRES: it is of endpoint().
+  // The slice that the completion ends. REQUIRES: the completion is of endpoint().
   std::optional<Slice> take(const Completion& completion);
-  // What is out, and has not come back.
+  // The slices of requests that have not completed.
   std::vector<Slice> outstanding() const;
   bool carries(OperationId operation) const;
-  // Closes the endpoint. What was out can still be asked for.
+  // Closes the endpoint. outstanding() still returns the slices.
   void close();
 
  private:
   struct Request {
-    fi_context2 context;  // the provider's, while it is out; first, since its address is the name
+    fi_context2 context;  // the provider's while it is out; first: identifies the request
     Slice slice;
     bool is_out = false;
   };
@@ -81,7 +82,7 @@ class Lane {
   std::unique_ptr<Beacon> beacon_ = std::make_unique<Beacon>();
   Owned<fid_mr> beacon_memory_;
   Endpoint endpoint_;
-  const std::vector<std::uint8_t> remote_;  // its address, as bytes
+  const std::vector<std::uint8_t> remote_;  // the peer's address, as bytes
   fi_addr_t address_ = FI_ADDR_UNSPEC;
 };
 

@@ -11,8 +11,8 @@ namespace mc::transport::fabric {
 namespace {
 
 constexpr std::uint32_t kMostTries = 4;  // of a slice
-// Of requests of a lane, one after the other. The first may be about its own key; a second failure
-// says that the endpoint has broken by it.
+// Failed requests of a lane in a row. The first failure may be about the request's own key; the
+// second says that the endpoint has broken.
 constexpr std::uint32_t kMostFailures = 2;
 
 // Polls a lane when the descriptor of its completion queue is readable.
@@ -32,7 +32,7 @@ class LaneEvents : public Watched {
 
 }  // namespace
 
-// Lanes for the domains that both sides have now. Those whose other end is another one are closed.
+// Makes places for the domains that both sides have now. Closes lanes whose other end has changed.
 void Lanes::find_places(Peer& peer, std::uint64_t now_ns) {
   std::vector<std::string> ours, theirs;
   std::vector<std::uint8_t> our_slots, their_slots;
@@ -120,7 +120,7 @@ void Lanes::look(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   attend(peer, place.lane->domain(), now_ns);
   const Lane::Posted posted = place.lane->look(peer.remote.at(place.theirs));
   activate(peer);
-  // As while it connects.
+  // For example while the provider connects.
   if (posted == Lane::Posted::kLater) on_full(peer, place);
   if (posted == Lane::Posted::kFailed) {
     fail(peer, at, "the provider takes no request", now_ns);
@@ -205,7 +205,7 @@ void Lanes::take_back(Peer& peer, const Place& place, Slice slice) {
     return operations.give_up(*operation, operation->failure);
   RemoteRegion* region = requester_.remote_regions().find(operation->region);
   if (region == nullptr) return operations.give_up(*operation, Outcome::kStale);
-  // Then there is nothing wrong with the slice.
+  // If the peer has moved, the failure is not the slice's fault.
   const bool has_moved = peer.epochs[place.theirs] != place.remote_epoch;
   if (!has_moved && ++slice.tries >= kMostTries)
     return operations.give_up(*operation, Outcome::kPeerLost);
@@ -223,7 +223,7 @@ void Lanes::take_back(Peer& peer, const Place& place, Slice slice) {
   }
 }
 
-// The peer has told where it serves now.
+// Called after the peer has told its serving endpoints.
 void Lanes::release_held(Peer& peer) {
   std::map<std::uint8_t, std::uint64_t> open;
   std::erase_if(peer.held, [&](const HeldWrite& held) {
@@ -234,7 +234,7 @@ void Lanes::release_held(Peer& peer) {
     peer.resend.push(held.slice);
     return true;
   });
-  // What it was asked on a link before this one it may not have heard.
+  // The peer may not have heard a question on an earlier link.
   for (const auto& [slot, epoch] : open) {
     static_cast<void>(peer.link->send(encode(MoveBody{epoch, slot, 0})));
   }
@@ -272,7 +272,7 @@ bool Lanes::poll_lane(Peer& peer, std::size_t at, std::uint64_t now_ns) {
   Place& place = peer.places[at];
   if (place.lane == nullptr) return false;
   const std::size_t count = place.lane->endpoint().poll(completions);
-  // One of them may close the lane; the others are taken back with it then.
+  // A completion may close the lane, which takes the other slices back.
   for (std::size_t i = 0; i < count && place.lane != nullptr; ++i) {
     on_completion(peer, at, completions[i], now_ns);
   }
@@ -313,7 +313,7 @@ bool Lanes::may_sleep() {
   });
 }
 
-// Bytes that came without a pause say how fast the rail is.
+// Bytes that arrive without a pause measure the bandwidth of the rail.
 void Lanes::measure(Peer& peer, Place& place, std::size_t rail, std::uint64_t now_ns) {
   if (place.measured_bytes < kMinSliceBytes || now_ns <= place.measured_ns) return;
   peer.rails.on_measured(rail, place.measured_bytes, now_ns - place.measured_ns);

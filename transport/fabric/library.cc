@@ -24,10 +24,10 @@ std::string Library::error_text(const std::string& what, long error) const {
 }
 
 Result<Library> load_libfabric() {
-  // With its caches a registration that was closed stays, and peers go on reaching the memory.
+  // With caches, a closed registration stays, and peers still reach the memory.
   ::setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
   ::setenv("FI_EFA_MR_CACHE_ENABLE", "0", 1);
-  // One of the libraries it loads (PSM) would take this process' SIGSEGV and write files.
+  // PSM, a library that libfabric loads, would handle SIGSEGV of this process and write files.
   ::setenv("IPATH_NO_BACKTRACE", "1", 1);
   void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

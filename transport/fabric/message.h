@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what two agents say over the link of a fabric peer. The side that dialed asks.
+// What it is: the messages of two agents over the link of a fabric peer. The dialing side asks.
 //
 //     asking end                                serving end
 //     kHello    version                     ─►
 //                                           ◄─  kDomains  each with address, epoch and beacon; and
 //                                                         again when they change
-//     kDescribe region                      ─►  a key of it did not hold
+//     kDescribe region                      ─►  a key of the region did not hold
 //                                           ◄─  kDescription region text…        none: it is gone
 //     kNotify   number payload…             ─►
 //                                           ◄─  kNotified number outcome
-//     kAttend                               ─►  requests are coming: the provider is to be called
-//                                               often for a while, if it works only then
-//     kMove     slot epoch                  ─►  writes that came to this serving endpoint are to
-//                                               land no more: they are sent again
-//                                           ◄─  kDomains, with another one
+//     kAttend                               ─►  requests are coming: call the provider often for a
+//                                               while, if it works only while it is called
+//     kMove     slot epoch                  ─►  close this serving endpoint, so that writes to it
+//                                               land no more; they are sent again
+//                                           ◄─  kDomains, with another endpoint
 //     kPing                                 ─►
 //                                           ◄─  kPong
 //
 //   Frames are those of control_message.h.
 // Threads: values.
-// Trusts: nothing: decode_body() copies, checks, and gives values or nothing.
+// Trusts: nothing. decode_body() copies and checks, and returns a value or none.
 #pragma once
 
 #include <array>
@@ -40,7 +40,8 @@ namespace mc::transport::fabric {
 
 inline constexpr std::uint32_t kMessageMagic = 0x3146434d;  // "MCF1"
 inline constexpr std::uint32_t kLinkVersion = 1;
-// So long a serving side is attentive after kAttend; an asker with requests says it again before.
+// The time for which kAttend makes a serving side attentive. An asking side with requests repeats
+// kAttend before the end.
 inline constexpr std::uint64_t kAttentionNs = 150'000'000;
 inline constexpr std::uint64_t kAttendAgainNs = kAttentionNs / 3;
 inline constexpr std::size_t kMaxDomains = 32;  // of one agent
@@ -66,10 +67,10 @@ struct HelloBody {
 };
 static_assert(sizeof(HelloBody) == 8);
 
-// One of the serving agent's domains: where its serving endpoint is, and eight bytes there that
-// hold the epoch and that anybody may read.
+// A domain of the serving agent: the place of its serving endpoint and of its beacon, eight bytes
+// that hold the epoch and that every peer may read.
 struct DomainEntry {
-  std::uint64_t epoch;  // another one for each endpoint that serves: keys of an earlier are void
+  std::uint64_t epoch;  // differs for each serving endpoint; earlier keys are void
   std::uint64_t beacon_address;
   std::uint64_t beacon_key;
   std::uint32_t address_format;  // FI_SOCKADDR_IN …
@@ -120,7 +121,7 @@ std::vector<std::byte> encode(const NotifyBody& body, std::span<const std::byte>
 std::vector<std::byte> encode(const NotifiedBody& body);
 std::vector<std::byte> encode(const MoveBody& body);
 
-// What a message says: the member that its kind names holds.
+// A decoded message; only the member that its kind names is valid.
 struct Message {
   MessageKind kind = MessageKind::kPing;
   HelloBody hello{};
@@ -129,9 +130,9 @@ struct Message {
   NotifiedBody notified{};
   MoveBody move{};
   std::vector<DomainEntry> domains;
-  std::span<const std::byte> text;  // within the bytes that were decoded; the payload, too
+  std::span<const std::byte> text;  // text or payload, within the decoded bytes
 };
-// from_asker: what that end of a link may send; kinds of the other end are refused.
+// from_asker: the sender is the asking end; kinds of the other end are refused.
 std::optional<Message> decode_body(const ControlHeader& header, std::span<const std::byte> bytes,
                                    bool from_asker);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/fabric/provider.h"
+#include "transport/fabric/domain.h"
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -14,12 +14,12 @@ namespace mc::transport::fabric {
 
 namespace {
 
-// Without an option: the first that this host has. shm reaches only this host, so nobody gets it
-// who does not name it.
+// Without an option, the first that this host has. shm reaches only this host, so an operator must
+// name it.
 constexpr const char* kProviders[] = {"efa", "verbs;ofi_rxm", "tcp;ofi_rxm"};
 
-// A domain checks keys by offset, unless the provider can only do so by address; shm by address
-// does not check them at all.
+// A domain checks keys by offset, unless the provider can only check them by address. shm with
+// addresses does not check keys.
 constexpr int kModes[] = {FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
                           FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR};
 
@@ -40,7 +40,7 @@ fi_info* ask(const Library& library, const FabricOptions& options, const char* p
   hints->domain_attr->mr_mode = mode;
   hints->domain_attr->threading = FI_THREAD_SAFE;  // memory is registered beside the loop
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  // A write is done when its bytes are in the peer's memory.
+  // A write completes when its bytes are in the peer's memory.
   hints->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
   hints->fabric_attr->prov_name = ::strdup(provider);
   fi_info* list = nullptr;
@@ -61,14 +61,14 @@ std::string what_was_looked_for(const FabricOptions& options) {
   return text;
 }
 
-// Those of the list that are wanted, each domain once.
+// The wanted entries of the list, each domain once.
 std::vector<Info> choose(const Library& library, const FabricOptions& options, fi_info* list) {
   std::vector<Info> chosen;
   for (const fi_info* at = list; at != nullptr; at = at->next) {
     const std::string_view name = name_of(*at);
     const bool is_known =
         std::ranges::any_of(chosen, [&](const Info& info) { return name_of(*info) == name; });
-    // Of software without NICs the first is enough: the others are other ways to the same wire.
+    // Without NICs, the first domain is enough: other domains lead to the same wire.
     const bool is_wanted =
         options.domains.empty()
             ? chosen.empty() || (has_bus_address(*at) && has_bus_address(*chosen.front()))

@@ -32,7 +32,7 @@ void Queues::pump(Peer& peer, std::uint64_t now_ns) {
   if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
 }
 
-// Notifications are short and seldom: they go over the link, which knows who speaks.
+// Notifications are short and rare: they go over the link, which authenticates the sender.
 void Queues::pump_notices(Peer& peer) {
   while (peer.link.introduced() && !peer.notices_waiting.empty() &&
          peer.notices_sent.size() < kMaxUnanswered && peer.link->unsent_bytes() < kMaxUnsentBytes) {
@@ -58,7 +58,7 @@ std::optional<std::size_t> Queues::choose(Peer& peer, std::uint64_t bytes) {
   return place.lane->has_room() && !place.full ? rail : std::nullopt;
 }
 
-// False: it waits for keys, or has been given up.
+// False: the operation waits for keys, or has been given up.
 bool Queues::is_ready(Peer& peer, OperationState& operation) {
   if (!requester_.is_ready(peer, operation)) return false;
   // The peer may allow less now than when the region was imported.
@@ -94,7 +94,7 @@ std::uint32_t Queues::post(Peer& peer, std::size_t at, OperationState& operation
     std::byte* const data = piece.data + cursor.offset_bytes;
     const LocalRegions::Key local = regions_.key_of(piece.region, place.ours, data);
     if (local.bytes == 0) {
-      // Closed meanwhile, or its memory is not registered now.
+      // The region was closed meanwhile, or its memory is not registered now.
       requester_.operations().give_up(operation, Outcome::kInvalid);
       return 0;
     }
@@ -158,7 +158,7 @@ void Queues::pump_small(Peer& peer, std::uint64_t now_ns) {
   }
 }
 
-// False: some must wait for room, or for keys.
+// False: a slice must wait for room or keys.
 bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
   while (!peer.resend.empty()) {
     Slice& slice = peer.resend.front();
@@ -182,7 +182,7 @@ bool Queues::resend(Peer& peer, std::uint64_t now_ns) {
       peer.resend.pop();
       continue;
     }
-    // The other domain takes fewer pieces at once.
+    // The domain takes fewer pieces at once than the slice's former domain.
     slice.offset_bytes += bytes;
     slice.size_bytes -= bytes;
     slice.start = after;
@@ -205,7 +205,7 @@ void Queues::pump_bulk(Peer& peer, std::uint64_t now_ns) {
     const std::uint64_t left = operation->size_bytes - operation->cut_bytes;
     std::uint64_t bytes =
         std::min<std::uint64_t>(left, peer.rails.slice_bytes(operation->size_bytes));
-    // A tail that is not worth a slice goes with the one before.
+    // A tail below a quarter of a slice joins the slice before it.
     if (left - bytes < bytes / 4 && left <= kMaxSliceBytes) bytes = left;
     const auto place = choose(peer, bytes);
     if (!place) return;

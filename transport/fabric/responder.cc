@@ -75,7 +75,7 @@ std::vector<DomainEntry> Responder::entries() const {
   for (std::size_t slot = 0; slot < domains_.size(); ++slot) {
     if (!domains_[slot]) continue;
     list.push_back(domains_[slot]->entry(slot));
-    // One whose address is longer than messages carry cannot be told.
+    // A domain whose address is longer than a message carries is left out.
     if (list.back().address_bytes == 0) list.pop_back();
   }
   return list;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the serving side: links that peers dialed. Reads and writes are the provider's work.
-// Threads: the transport's. Owns the links.
+// What it is: the serving side: the links that peers dialed. The provider carries out reads and
+//   writes.
+// Threads: the transport's.
+// Owns: the links.
 // Trusts: no message before decode_body().
 #pragma once
 
@@ -27,13 +29,13 @@ class Responder {
   ~Responder();
 
   Status attach(Link link);
-  // Tells every peer where memory is served now.
+  // Tells every peer the serving endpoints of this host.
   void announce();
-  // A peer has said that requests are coming.
+  // Whether a peer has announced requests.
   bool is_attentive(std::uint64_t now_ns) const { return now_ns < attentive_until_ns_; }
   // Serving endpoints that peers want closed, by slot, with their epochs; the caller takes them.
   std::map<std::size_t, std::uint64_t>& moves() { return moves_; }
-  // What arrived; the caller takes them.
+  // The notifications that arrived; the caller takes them.
   Inbox& arrived() { return arrived_; }
   const Inbox& arrived() const { return arrived_; }
 

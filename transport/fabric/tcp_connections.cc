@@ -14,7 +14,7 @@ namespace mc::transport::fabric {
 
 namespace {
 
-// What follows in a sockaddr_in6 differs between equal addresses.
+// Later fields of a sockaddr_in6 differ between equal addresses.
 bool is_same(const sockaddr_storage& one, const sockaddr_storage& other) {
   if (one.ss_family != other.ss_family) return false;
   if (one.ss_family == AF_INET) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a way around an error of libfabric's tcp provider before 1.18. It frees a read twice
-//   whose answer is just coming when the endpoint is closed, and ofi_rxm then follows a null
-//   pointer. A read whose connection has ended it takes apart as it should: so connections are
-//   ended first, and the endpoint is closed when the provider has seen that.
-// Threads: any. Owns: nothing.
+// What it is: a remedy for an error of libfabric's tcp provider before 1.18. If an endpoint is
+//   closed while the answer to a read arrives, the provider frees the read twice, and ofi_rxm then
+//   follows a null pointer. The provider frees a read correctly after the read's connection has
+//   ended. So connections are ended first, and the endpoint is closed when the provider has seen
+//   that.
+// Threads: any.
+// Owns: nothing.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,7 @@
 
 namespace mc::transport::fabric {
 
-// Ends the connections of this process to that address, a sockaddr_in or sockaddr_in6.
+// Ends this process' connections to the address, a sockaddr_in or sockaddr_in6.
 void end_tcp_connections(std::span<const std::uint8_t> address);
 
 }  // namespace mc::transport::fabric

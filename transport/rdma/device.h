@@ -47,7 +47,7 @@ class Device {
   ibv_srq* receives() const { return receives_; }
   std::uint32_t max_pieces() const { return max_pieces_; }
   std::uint8_t reads_out() const { return reads_out_; }  // outstanding reads of this device
-  std::uint8_t reads_in() const { return reads_in_; }  // reads that this device answers at once
+  std::uint8_t reads_in() const { return reads_in_; }    // reads that this device answers at once
   bool faults_pages() const { return faults_pages_; }
   int event_fd() const { return channel_->fd; }
   int async_fd() const { return context_->async_fd; }

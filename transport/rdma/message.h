@@ -102,7 +102,7 @@ struct OpenedBody {
   std::uint32_t packet_number;
   std::uint16_t lid;
   std::uint8_t outcome;
-  std::uint8_t mtu;  // the smaller of both
+  std::uint8_t mtu;         // the smaller of both
   std::uint8_t read_depth;  // the smaller of both
   std::uint8_t reserved[3];
 };
