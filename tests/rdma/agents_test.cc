@@ -39,8 +39,8 @@ class OneSidedAgentsTest : public ClusterTest {
       GTEST_SKIP() << library.error().to_string();
     }
   }
-  // Of two hosts each has the devices of one end of all rails; of three the second and the third
-  // share them.
+  // With two hosts, each host has the devices of one end of all rails. With three hosts, the second
+  // and the third host share the devices of one end.
   static std::string devices_of(std::size_t host, std::size_t hosts) {
     if (host == 0) return devices_a()[0] + "," + devices_a()[1];
     return hosts == 2 ? devices_b()[0] + "," + devices_b()[1] : devices_b()[host - 1];
@@ -60,7 +60,7 @@ class OneSidedAgentsTest : public ClusterTest {
     agents_.push_back(std::make_unique<conformance::AgentProcess>());
     start_agent(agents_.size() - 1);
   }
-  // An agent for each; false: of TCP alone.
+  // An agent for each host; false: with TCP alone.
   void start_with(const std::vector<bool>& one_sided, const std::string& pool = "96MiB") {
     master_ = std::make_unique<metadata::MasterProcess>(
         std::vector<std::string>{"--store", "memory://", "--recover-ms", "100"});
@@ -74,7 +74,7 @@ class OneSidedAgentsTest : public ClusterTest {
       })) << agents_[i]->log();
     }
   }
-  // What came one-sidedly, of all peers.
+  // The bytes of one-sided reads from all peers.
   std::uint64_t one_sided_bytes(std::size_t agent) {
     std::uint64_t bytes = 0;
     const Json::Value peers = ask(agent, "rails")["peers"];
@@ -101,7 +101,7 @@ class OneSidedAgentsTest : public ClusterTest {
     value.resize(length);
     return status == MC_OK ? value : "<" + std::string(mc_status_name(status)) + ">";
   }
-  // Puts at one and fetches at the other until something came one-sidedly.
+  // Puts at one agent and fetches at the other until a read is one-sided.
   bool takes_one_sided(std::size_t from, std::size_t to) {
     const std::uint64_t before = one_sided_bytes(to);
     return wait_for([&] {
@@ -135,7 +135,7 @@ TEST_P(AgentsTest, LargeObjectsComeOneSidedlyAndAreRight) {
   ASSERT_NO_FATAL_FAILURE(start_with({true, true}, "160MiB"));
   ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1) << agents_[0]->log() << agents_[1]->log();
   ASSERT_TRUE(takes_one_sided(1, 0)) << rails(0) << agents_[0]->log() << agents_[1]->log();
-  // Unknown places, then known ones.
+  // Reads with unknown places, then with known places.
   const std::uint64_t before = one_sided_bytes(1);
   for (const std::size_t size : {std::size_t{4096}, std::size_t{70'000}, std::size_t{(1 << 20) + 1},
                                  std::size_t{64 << 20}}) {
@@ -170,7 +170,7 @@ TEST_P(AgentsTest, LargeObjectsComeOneSidedlyAndAreRight) {
     mc_view_release(&views[i]);
   }
   EXPECT_GE(one_sided_bytes(1), before_batch + kKeys * 100'000);
-  // What was removed is gone, although its bytes still lie there and its place is known.
+  // A removed object is gone, although its bytes are still in place and the place is known.
   ASSERT_EQ(put(0, "removed", content("removed", 200'000)), MC_OK);
   EXPECT_TRUE(fetch(1, "removed", 200'000) == content("removed", 200'000));
   ASSERT_EQ(mc_remove(client(0), slice("removed"), 0), MC_OK);
@@ -201,7 +201,7 @@ TEST_P(AgentsTest, APoolThatIsResizedIsReadOneSidedlyAsFarAsItGoes) {
       const Json::Value segment = ask(0, "segments")["segments"][0];
       return segment["settled"].asBool() && segment["reserved_bytes"].asUInt64() == pool_bytes;
     })) << ask(0, "segments").toStyledString();
-    // As much as fills it, so that its end is read too.
+    // Objects that fill the pool, so that the end of the pool is read too.
     const std::size_t count = pool_bytes / (2 << 20) - 4;
     for (std::size_t i = 0; i < count; ++i) {
       const std::string key = std::string(bytes) + std::to_string(next_++);
@@ -257,9 +257,9 @@ TEST_P(AgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   const std::string value = content("large", kBytes);
   mc_put_options twice = MC_PUT_OPTIONS_INIT;
   twice.replicas = 2;
-  // At the first of the two, and then by the master's order at another.
+  // At the first of the two agents, and then by the master's order at the other agent.
   ASSERT_EQ(put(1, "large", value, &twice), MC_OK) << mc_last_error();
-  // The master knows of a copy before its bytes are there.
+  // The master knows a copy before the bytes of the copy have arrived.
   ASSERT_TRUE(wait_for([&] {
     return counter(0, "counters", "copies_kept") + counter(2, "counters", "copies_kept") >= 1;
   }));
@@ -270,7 +270,7 @@ TEST_P(AgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   const std::uint64_t start_ns = now_ns();
   std::string got;
   std::thread reader([&] { got = fetch(0, "alone", kBytes); });
-  // In the middle of it.
+  // In the middle of the transfer.
   EXPECT_TRUE(wait_for([&] { return one_sided_bytes(0) > before + (1 << 20); }));
   const std::uint64_t killed_ns = now_ns();
   agents_[1]->kill_hard();
@@ -287,7 +287,7 @@ TEST_P(AgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
 TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
   ASSERT_NO_FATAL_FAILURE(start_with({true, true}));
   ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
-  // The reader's pool is too small for all: nearly every one has to be fetched.
+  // The reader's pool is too small for all objects: nearly every object has to be fetched.
   constexpr std::size_t kBytes = 1 << 20;
   constexpr std::size_t kKeys = 60;
   for (std::size_t i = 0; i < kKeys; ++i) {
@@ -300,7 +300,7 @@ TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
   std::thread reader([&] {
     for (std::size_t i = 0; !stop; ++i) {
       const std::string key = "load " + std::to_string(i * 7 % kKeys);
-      // Not kept, so that the next one is fetched again.
+      // The object is not kept, so that the next get fetches it again.
       const std::uint64_t start_ns = now_ns();
       const std::string value = fetch(1, key, kBytes);
       longest_ns = std::max<std::uint64_t>(longest_ns, now_ns() - start_ns);
@@ -308,7 +308,7 @@ TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
     }
   });
   for (const std::string& device : devices_b()) {
-    // In the background: deleting waits for whoever still holds the device.
+    // In the background: the deletion waits for every user of the device.
     shell("(rdma link delete " + device + " >/dev/null 2>&1 &) && sleep 0.1");
   }
   for (const std::string& device : devices_b()) {
@@ -316,7 +316,7 @@ TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
   }
   const std::uint64_t gone = right;
   EXPECT_TRUE(wait_for([&] { return right > gone + 20; })) << "TCP carries on";
-  // Until the agent has closed them they cannot be made anew.
+  // The devices cannot be made anew until the agent has closed them.
   EXPECT_TRUE(wait_for([&] {
     const std::string obstacles = ask(1, "rails")["one_sided"]["obstacles"].asString();
     return std::ranges::all_of(devices_b(), [&](const std::string& device) {

@@ -79,7 +79,7 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
   }
 
   std::vector<std::unique_ptr<ServingProcess>> servers_;
-  std::size_t at_ = 0;  // the one that is dialed; beyond them: nobody
+  std::size_t at_ = 0;  // the dialed process; beyond the last: none
   std::vector<DialRequest> dialed_;
   std::unique_ptr<rdma::RdmaTransport> transport_;
   PeerId peer_ = kNoPeer;
@@ -90,8 +90,8 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
 
 TEST_F(KilledPeerTest, ReadsOfAKilledPeerEndAsLostOnceAndTheNextProcessIsFound) {
   const auto first = transport_->import_region(peer_, servers_[0]->description()).value();
-  const auto ids = submit_reads(first, 256);  // a second's worth and more
-  // Operations take turns, so all of them are under way then.
+  const auto ids = submit_reads(first, 256);  // more than a second of reads
+  // Operations take turns, so all operations are under way then.
   ASSERT_TRUE(wait_for([&] { return transport_->counters().read_bytes >= 4u << 20; }))
       << transport_->describe_rails(peer_);
   EXPECT_EQ(std::ranges::count(events_, Event::Kind::kPeerLost, &Event::kind), 0)

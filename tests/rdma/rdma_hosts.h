@@ -43,12 +43,12 @@ class RdmaHostsTest : public ::testing::Test {
   int up() const;
   void warm_up();
 
-  // Reads one after the other, several at once, until it holds or the time is over.
+  // Keeps several reads under way until the condition holds or the time is over.
   struct Load {
     std::uint64_t done = 0;
     std::uint64_t failed = 0;
     std::uint64_t wrong = 0;
-    std::uint64_t longest_gap_ns = 0;  // without an operation that ended well
+    std::uint64_t longest_gap_ns = 0;  // between two successful operations
     bool held = false;
   };
   Load read_until(const std::function<bool()>& holds, std::uint64_t within_ns);

@@ -25,7 +25,7 @@ TEST_F(RdmaHostsTest, KeysThatThePeerDidNotGiveAreRefusedByTheDevice) {
     for (RegionKeys& device : forged.devices) device.keys[0] ^= 0x5a5a00;
   });
   EXPECT_EQ(run(read(0, piece)), Outcome::kStale);
-  // A right that was not given, with the right keys.
+  // A right that the region does not give, with the right keys.
   forge([](RegionDescriptor& forged) { forged.rights = kRemoteRead | kRemoteWrite; });
   Operation write = read(0, piece);
   write.verb = Verb::kWrite;
@@ -43,7 +43,7 @@ TEST_F(RdmaHostsTest, WhenARailIsCutUnderLoadNoOperationFailsAndItComesBack) {
   warm_up();
   const Load calm = read_until([] { return false; }, kSecondNs);
   EXPECT_EQ(calm.failed, 0u);
-  // Its packets go to a station that is not there; neither side is told.
+  // Its packets go to a station that does not exist. Neither side is told.
   shell("ip neigh replace 10.77.0.2 lladdr 02:de:ad:00:00:01 dev a0 nud permanent");
   const Load cut = read_until([] { return false; }, 3 * kSecondNs);
   EXPECT_EQ(cut.failed, 0u);
@@ -66,7 +66,7 @@ TEST_F(RdmaHostsTest, ADeviceThatIsDeletedUnderLoadIsMissedAndUsedAgainWhenItIsB
   warm_up();
   for (const std::string side : {"b", "a"}) {
     const std::string device = "rxe" + side + "1";
-    // In the background: deleting waits for whoever still holds the device.
+    // In the background: the deletion waits for every user of the device.
     shell("(rdma link delete " + device + " >/dev/null 2>&1 &) && sleep 0.1");
     const Load gone = read_until([&] { return up() == 2; }, 10 * kSecondNs);
     EXPECT_TRUE(gone.held) << rails() << pair_->a().describe_devices();
@@ -110,7 +110,7 @@ TEST_F(RdmaHostsTest, ALoopThatSleepsIsWokenByItsCompletions) {
       sleeping = true;
       if (wait_readable(pair_->a().wait_fd(), until_ns - now_ns())) ++woken;
     }
-    // Let the device be asked to call, so that the next read is slept for.
+    // Lets the loop request a notification of the device, so that the next read ends a sleep.
     while (pair_->a().next_poll_ns() <= now_ns()) step();
   }
   EXPECT_GT(slept, 0);

@@ -10,9 +10,9 @@ namespace mc::transport::choice {
 
 namespace {
 
-// Between two looks whether what is under way still has a way.
+// The time between two checks whether reads under way still have a lane.
 constexpr std::uint64_t kLookNs = 1'000'000;
-// Marks ids of readings; those of TCP do not get that far.
+// Marks the ids of readings; TCP's ids never have this bit.
 constexpr OperationId kOwn = OperationId{1} << 63;
 
 std::uint64_t bytes_of(std::span<const Piece> pieces) {
@@ -128,7 +128,7 @@ Status ChoiceTransport::attach(Link link) {
   if ((link.features & feature_) != 0) {
     if (able_.insert(node).second) connect_direct(node);
   } else if (able_.erase(node) != 0) {
-    // It was started anew, without.
+    // The peer was started anew, without the one-sided transport.
     close_direct(node);
   }
   return tcp_->attach(std::move(link));
@@ -209,7 +209,7 @@ bool ChoiceTransport::begin(Operation& operation, const Remote& remote, std::uin
   operation.id = id;
   reading.by_tcp = asking.id;
   by_tcp_[asking.id] = id;
-  // Where they lie is known there by their addresses.
+  // The one-sided transport finds the regions of pieces by their addresses.
   std::vector<Piece> pieces = reading.pieces;
   for (Piece& piece : pieces) piece.region = kNoRegion;
   Operation bytes = operation;
@@ -240,7 +240,7 @@ void ChoiceTransport::cancel(OperationId operation) {
 void ChoiceTransport::settle(OperationId id, Reading& reading) {
   if (reading.by_tcp != kNoOperation) return;
   if (reading.by_direct != kNoOperation) {
-    // The bytes are not wanted any more; the event waits until none lands.
+    // The caller no longer wants the bytes. The event waits until no byte lands.
     if (reading.tcp_outcome != Outcome::kDone) direct_->cancel(reading.by_direct);
     return;
   }
@@ -287,7 +287,7 @@ void ChoiceTransport::end(OperationId id, const Reading& reading, Outcome outcom
 
 // ---- The loop -----------------------------------------------------------------------------------
 
-// Keeps the events that are for the caller.
+// Keeps the events that the caller must see.
 void ChoiceTransport::take_tcp(std::vector<Event>& events, std::size_t first) {
   std::size_t kept = first;
   for (std::size_t i = first; i < events.size(); ++i) {
@@ -321,7 +321,7 @@ void ChoiceTransport::take_direct() {
   }
 }
 
-// TCP need not wait for a way that may come back.
+// TCP takes over at once, without waiting for lanes that may come back.
 void ChoiceTransport::leave_dead_ways() {
   for (const auto& [id, reading] : readings_) {
     if (reading.by_direct != kNoOperation && !direct_->is_up(reading.direct_peer)) {
@@ -353,7 +353,7 @@ std::uint64_t ChoiceTransport::next_poll_ns() const {
   return std::min({tcp_->next_poll_ns(), direct_->next_poll_ns(), look_ns});
 }
 
-// ---- What is told -------------------------------------------------------------------------------
+// ---- Reports ------------------------------------------------------------------------------------
 
 const Counters& ChoiceTransport::counters() const {
   counters_ = tcp_->counters();

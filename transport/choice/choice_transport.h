@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two ways to each peer, and which of them an operation takes. TCP reaches every peer,
-//   tells whether it is alive, and carries all that is small. Large reads go by a one-sided
-//   transport (rdma, fabric) where both sides have it and it works at that moment; a way that has
-//   to be opened first, or has failed, costs nothing but that TCP is used meanwhile.
+// What it is: two transports to each peer, and the choice between them for each operation. TCP
+//   reaches every peer, tells whether the peer is alive, and carries all small operations. Large
+//   reads use a one-sided transport (rdma, fabric) if both sides have the transport and its lanes
+//   work at that moment. While lanes are opened, or have failed, TCP carries the reads.
 //
 //     read ──► small, or the one-sided way is not ready ───────────────────────► TCP
 //        └───► the bytes one-sidedly  ┐ both ─► done
 //              one byte by TCP        ┘  failed ─► all of it by TCP, by the same deadline
 //
-//   A device that serves a read asks nobody whether the bytes are still those that were meant: what
-//   was removed a moment ago lies there unchanged, with a sum that fits. The one byte asks: its
-//   answer comes from the region's guard, while the operation is under way.
-// Threads: one drives it. Owns both transports.
-// Trusts: the caller; what peers say is checked by the transport that it is said to.
+//   A device that serves a read does not check that the bytes are still the meant object: the bytes
+//   of an object that was removed a moment ago lie there unchanged, with a checksum that fits. The
+//   one byte asks the region's guard while the operation is under way.
+// Threads: one drives it.
+// Owns: both transports.
+// Trusts: the caller. Each transport checks the bytes that its peers send.
 #pragma once
 
 #include <memory>
@@ -25,12 +26,12 @@
 
 namespace mc::transport::choice {
 
-// From here on a read is worth the byte that is asked for beside it.
+// From this size on, a one-sided read is worth the byte that is asked for beside it.
 inline constexpr std::uint64_t kOneSidedBytes = 64 * 1024;
 
 struct ChoiceCounters {
-  std::uint64_t reads = 0;    // begun one-sidedly
-  std::uint64_t detours = 0;  // of these, repeated by TCP
+  std::uint64_t reads = 0;  // begun with the one-sided transport
+  std::uint64_t detours = 0;  // of these reads, repeated by TCP
 };
 
 class ChoiceTransport : public Transport {
@@ -47,7 +48,7 @@ class ChoiceTransport : public Transport {
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override;
   void set_backed(RegionId region, std::span<const MemoryRange> ranges) override;
   Result<PeerId> connect(const PeerSpec& spec) override;
-  // Links of TCP; those of the one-sided transport go to itself.
+  // Takes links of TCP; passes links of the one-sided transport on to it.
   Status attach(Link link) override;
   void dial_failed(PeerId peer, std::uint32_t lane) override { tcp_->dial_failed(peer, lane); }
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
@@ -61,7 +62,7 @@ class ChoiceTransport : public Transport {
   void report_rails(std::vector<RailReport>& reports) const override;
 
   const ChoiceCounters& choices() const { return choices_; }
-  // For operators: why less than all goes one-sidedly here; empty: nothing stands against it.
+  // For operators: why the one-sided transport carries less than it could; empty: no obstacle.
   std::string obstacles() const;
 
  private:
@@ -76,15 +77,15 @@ class ChoiceTransport : public Transport {
   };
   struct Local {
     RegionId direct = kNoRegion;
-    std::string why;  // there is none
+    std::string why;  // the one-sided way is missing
   };
-  // A read that was begun one-sidedly.
+  // A read that was begun with the one-sided transport.
   struct Reading {
     Operation operation;
     std::vector<Piece> pieces;
     PeerId direct_peer = kNoPeer;
-    OperationId by_direct = kNoOperation;  // kNoOperation: it has ended
-    OperationId by_tcp = kNoOperation;     // the byte, or later all; kNoOperation: it has ended
+    OperationId by_direct = kNoOperation;  // kNoOperation: ended
+    OperationId by_tcp = kNoOperation;  // the byte, or later all bytes; kNoOperation: ended
     Outcome direct_outcome = Outcome::kDone;
     Outcome tcp_outcome = Outcome::kDone;
     std::uint64_t bytes = 0;
@@ -102,7 +103,7 @@ class ChoiceTransport : public Transport {
         epoll_(std::move(epoll)) {}
   void connect_direct(NodeId node);
   void close_direct(NodeId node);
-  // Where to read it one-sidedly; null: TCP is the way.
+  // The region for a one-sided read; null: TCP must carry the read.
   const Remote* direct_way(const Operation& operation, std::uint64_t now_ns);
   bool begin(Operation& operation, const Remote& remote, std::uint64_t now_ns);
   void take_tcp(std::vector<Event>& events, std::size_t first);
@@ -114,15 +115,15 @@ class ChoiceTransport : public Transport {
 
   const std::unique_ptr<Transport> tcp_;
   const std::unique_ptr<OneSidedTransport> direct_;
-  const std::uint32_t feature_;  // of a link's node that takes its links
+  const std::uint32_t feature_;  // of nodes that accept links of the one-sided transport
   Fd epoll_;
-  std::set<NodeId> able_;  // nodes that take links of the one-sided transport
+  std::set<NodeId> able_;  // nodes with the feature
   std::unordered_map<PeerId, Ways> peers_;
-  std::unordered_map<PeerId, PeerId> of_direct_;  // its peers to ours
+  std::unordered_map<PeerId, PeerId> of_direct_;  // direct_'s peers to own peers
   std::unordered_map<RegionId, Local> regions_;
   std::unordered_map<RemoteRegionId, Remote> remote_;
   Readings readings_;
-  std::unordered_map<OperationId, OperationId> by_tcp_;  // its operations to ours
+  std::unordered_map<OperationId, OperationId> by_tcp_;  // TCP's operations to own operations
   std::vector<OperationId> waiting_;                     // for room in TCP
   std::vector<Event> events_;                            // to be handed out
   std::vector<Event> direct_events_;

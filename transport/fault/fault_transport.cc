@@ -44,7 +44,7 @@ void FaultTransport::join(NodeId node) {
   out_until_ns_.erase(node);
 }
 
-// Ends with kPeerLost after the time a real loss takes to be noticed.
+// Ends the operation with kPeerLost, after the time that the discovery of a real loss takes.
 void FaultTransport::cut_off(Flight& flight, std::uint64_t now_ns) {
   if (flight.never_starts) return;
   ++counts_.cut_off;
@@ -186,7 +186,7 @@ void FaultTransport::on_inner(const Event& event, std::uint64_t now_ns,
   std::erase(flight.inner_ids, event.id);
   flight.bytes = std::max(flight.bytes, event.bytes);
   if (event.outcome != Outcome::kDone) flight.outcome = event.outcome;
-  // A double, or one that was cut off, ends only when nothing of it moves any more.
+  // An operation that was doubled or cut off ends only when none of its copies moves any more.
   if (!flight.inner_ids.empty() || (flight.copies > 0 && !flight.never_starts)) return;
   if (flight.never_starts && flight.outcome == Outcome::kCancelled) return;
   end(flight, flight.outcome, now_ns);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: any Transport, made unreliable: operations and links that get lost, delays, doubles,
-//   other orders, flipped bits, partitions. Driven by a seeded random source and the clock that
-//   poll() is given: the same seed and calls give the same faults.
-//   The contract of Transport still holds: each operation ends once, by its deadline, and nothing
-//   lands in pieces afterwards. Flipped bits are the one lie; checksums above must find them.
-// Threads: those of the inner transport. Owns: the inner transport, which must have no other user.
+// What it is: any Transport, made unreliable: lost operations and links, delays, doubles, changed
+//   orders, flipped bits, partitions. A seeded random source and the clock of poll() drive the
+//   faults: the same seed and calls give the same faults.
+//   The contract of Transport still holds: each operation ends once, by its deadline, and later no
+//   byte lands in its pieces. Only flipped bits break the contract; checksums above must find them.
+// Threads: those of the inner transport.
+// Owns: the inner transport, which must have no other user.
 #pragma once
 
 #include <map>
@@ -17,14 +18,14 @@
 
 namespace mc::transport::fault {
 
-// Chances are 0 to 1, of each operation by itself.
+// Probabilities from 0 to 1, for each operation independently.
 struct FaultPlan {
-  double lose = 0;        // never carried out: ends at its deadline
+  double lose = 0;  // not carried out: the operation ends at its deadline
   double duplicate = 0;   // a read or write is carried out twice
   double delay = 0;       // starts later
-  double reorder = 0;     // its event comes later than those of others
-  double flip_bit = 0;    // one bit of what was read or written is wrong
-  double break_link = 0;  // the peer is out of reach from here on, for outage_ns
+  double reorder = 0;  // the event comes after later events
+  double flip_bit = 0;  // one bit of the bytes is wrong
+  double break_link = 0;  // the peer cannot be reached for outage_ns
   std::uint64_t min_delay_ns = 1'000;
   std::uint64_t max_delay_ns = 1'000'000;
   std::uint64_t outage_ns = 2'000'000'000;
@@ -46,8 +47,8 @@ class FaultTransport : public Transport {
       : inner_(std::move(inner)), random_(seed) {}
 
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
-  // Nothing reaches that node any more, nor comes from it, until it is joined again. To cut a
-  // path, call it at both ends.
+  // No byte reaches the node or comes from it until join(). To cut a path, call part() at both
+  // ends.
   void part(NodeId node);
   void join(NodeId node);
   const FaultCounts& fault_counts() const { return counts_; }
@@ -82,16 +83,16 @@ class FaultTransport : public Transport {
   struct Flight {
     Operation operation;
     std::vector<Piece> pieces;
-    std::vector<std::byte> flipped;      // what a write sends instead
+    std::vector<std::byte> flipped;  // bytes that a write sends instead
     std::vector<OperationId> inner_ids;  // given to the inner transport, not ended yet
-    std::uint32_t copies = 1;            // still to be given to it
+    std::uint32_t copies = 1;  // not yet given to the inner transport
     std::uint64_t start_ns = 0;
     bool never_starts = false;
     bool flips = false;
     bool event_is_late = false;
     Outcome outcome = Outcome::kDone;
     std::uint64_t bytes = 0;
-    // When it ends without the inner transport's doing, and how.
+    // The end without the inner transport, and its outcome.
     std::uint64_t end_ns = 0;
     Outcome end_outcome = Outcome::kTimedOut;
   };

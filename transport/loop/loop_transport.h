@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: Transport between nodes of one process, for tests and the simulator: no sockets, no
-//   threads, no clock of its own. The same calls give the same events. An operation ends when
-//   latency plus size / bandwidth has passed on the clock that poll() is given.
-// Threads: all transports of one LoopNetwork on one thread. Owns: nothing but its queue; a network
-//   must outlive its transports.
-// Trusts: the other node is a transport of the same network; regions are checked all the same.
+//   threads, no clock. The same calls give the same events. An operation ends when latency plus
+//   size / bandwidth has passed on the clock that poll() is given.
+// Threads: one for all transports of a LoopNetwork.
+// Owns: its queue. A network must outlive its transports.
+// Trusts: the other node is a transport of the same network. Regions are checked nevertheless.
 #pragma once
 
 #include <map>
@@ -67,11 +67,11 @@ class LoopTransport : public Transport {
     std::vector<Piece> pieces;
     std::uint64_t size_bytes = 0;
     std::uint64_t due_ns = 0;
-    Outcome outcome = Outcome::kDone;  // another one is known already
+    Outcome outcome = Outcome::kDone;  // not kDone: the operation is already known to fail
   };
   struct Peer {
     NodeId node = 0;
-    std::uint64_t free_at_ns = 0;  // when the path has carried what was given to it
+    std::uint64_t free_at_ns = 0;  // the time at which the path has carried all its operations
     bool lost = false;
   };
   LoopTransport(LoopNetwork& network, NodeId node, std::uint64_t incarnation);

@@ -47,7 +47,7 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// One that starts with / and has no empty, "." or ".." parts.
+// A plain path starts with / and has no empty, "." or ".." parts.
 bool is_plain(std::string_view path) {
   if (path.empty() || path.front() != '/' || path.size() > kMaxPathBytes) return false;
   for (std::size_t at = 0; at < path.size();) {
@@ -130,7 +130,7 @@ Result<RecordedTree> RecordedTree::parse(std::string_view text) {
     const std::size_t link = line.find(" -> ");
     const bool is_link = link < value;
     const std::size_t middle = std::min(value, link);
-    // A value that is empty.
+    // An empty value.
     const bool bare = middle == std::string_view::npos && line.ends_with(" =");
     if (middle == std::string_view::npos && !bare) {
       return broken(number, "neither \"path = value\" nor \"path -> path\"");
@@ -215,7 +215,7 @@ std::optional<std::string> Recorder::read(const std::string& file) const {
 
 std::optional<std::string> Recorder::resolve(const std::string& path) const {
   const auto found = of_.resolve(path);
-  // Each link on the way, where it really lies.
+  // Records each link of the path, with its real place.
   for (std::size_t end = path.find('/', 1); found; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     const std::size_t slash = part.rfind('/');

@@ -96,7 +96,7 @@ void read_nodes(hwloc_topology_t tree, Topology& topology) {
   hwloc_distances_release(tree, distances);
 }
 
-// The NICs that a PCI device's operating system devices make.
+// Adds the NICs of a PCI device, which are its operating system devices.
 void read_nic(hwloc_topology_t tree, hwloc_obj_t object, Topology& topology) {
   Nic nic;
   for (hwloc_obj_t child = object->io_first_child; child != nullptr; child = child->next_sibling) {
@@ -117,7 +117,7 @@ void read_nic(hwloc_topology_t tree, hwloc_obj_t object, Topology& topology) {
   if (nic.name.empty() && nic.netdevs.empty()) return;
   nic.pci = device_of(tree, object);
   if (!nic.rdma) nic.name = nic.netdevs.front();
-  // What is not said is not held against it.
+  // A NIC without a reported port counts as active.
   if (nic.ports.empty()) nic.ports.push_back({1, true, LinkLayer::kUnknown, 0});
   topology.nics.push_back(std::move(nic));
 }

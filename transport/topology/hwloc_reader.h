@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a Topology from a file that "lstopo --of xml" wrote on another host. hwloc tells
-//   neither the rate of a port nor whether a NIC is a virtual function: a port's rate stays
+// What it is: a Topology from a file that "lstopo --of xml" wrote on another host. hwloc reports
+//   neither the rate of a port nor whether a NIC is a virtual function. The rate of a port stays
 //   unknown.
-// Threads: any. Trusts: nothing; hwloc parses the text, what it makes of it is bounded here.
+// Threads: any.
+// Trusts: nothing. hwloc parses the text; this reader bounds the result.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ namespace mc::transport {
 
 inline constexpr std::size_t kMaxHwlocBytes = 16u << 20;
 
-// Errors: MC_INVALID_ARGUMENT when hwloc does not take it.
+// Errors: MC_INVALID_ARGUMENT if hwloc does not accept the text.
 Result<Topology> read_hwloc_xml(std::string_view xml);
 
 }  // namespace mc::transport

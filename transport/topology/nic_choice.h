@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which NICs of a host bytes may go over. What is not used says why, in words.
-// Threads: any; pure. Trusts: nothing; patterns are the user's.
+// What it is: the choice of the NICs that carry bytes. Each NIC that is left out has the reason in
+//   words.
+// Threads: any; pure.
+// Trusts: nothing. Patterns are the user's.
 #pragma once
 
 #include <string>
@@ -18,14 +20,14 @@ struct NicFilter {
   std::vector<std::string> deny;   // wins
 };
 
-// Sets Nic::left_out: of what the filter refuses, of NICs without an active port, of virtual
-// functions beside their physical one, and of those that only TCP can use, beside RDMA ones.
+// Sets Nic::left_out of NICs that the filter refuses, of NICs without an active port, of virtual
+// functions beside their physical function, and of NICs without RDMA beside NICs with RDMA.
 void choose_nics(Topology& topology, const NicFilter& filter);
 
-// Whether there is an Elastic Fabric Adapter, which libfabric's provider "efa" drives.
+// Whether the host has an Elastic Fabric Adapter, which libfabric's provider "efa" drives.
 bool has_efa(const Topology& topology);
 
-// Patterns of the filter that name no NIC: typing errors, mostly.
+// The patterns of the filter that match no NIC: mostly typing errors.
 std::vector<std::string> unmatched(const Topology& topology, const NicFilter& filter);
 
 bool matches(std::string_view pattern, std::string_view name);

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 256;
 
-// Visible ASCII: what devices are called, and what prints anywhere.
+// Accepts visible ASCII, which all device names consist of, and which is safe to print.
 bool is_name(const std::string& text) {
   return !text.empty() && text.size() <= kMaxNameBytes &&
          std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
-// NICs by what they cost to reach; those at the least cost are near.
+// Ranks NICs by cost; the NICs with the least cost are near.
 NicRanking rank(std::vector<std::pair<std::uint64_t, const Nic*>> costs) {
   std::ranges::stable_sort(costs, {}, [](const auto& cost) { return cost.first; });
   NicRanking ranking;
@@ -110,7 +110,7 @@ PriorityMatrix make_priority_matrix(const Topology& topology) {
     for (const Nic& nic : topology.nics) {
       if (!nic.used()) continue;
       const auto apart = static_cast<std::uint64_t>(distance(gpu.pci, nic.pci));
-      // Across sockets, some are farther than others.
+      // Across sockets, node distances differ too.
       costs.emplace_back(apart << 16 | node_distance(topology, gpu.pci.node, nic.pci.node), &nic);
     }
     matrix.places[gpu.name] = rank(std::move(costs));

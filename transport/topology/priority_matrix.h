@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: which NICs are near to which memory: what a host's topology says, or a file instead,
-//   in the form of Mooncake's nic_priority_matrix:
+// What it is: the NICs that are near to each memory, from a host's topology, or from a file in the
+//   form of Mooncake's nic_priority_matrix:
 //
-//     {"cpu:0": [["mlx5_0", "mlx5_1"], ["mlx5_2", "mlx5_3"]],      place: [near ones, the others]
+//     {"cpu:0": [["mlx5_0", "mlx5_1"], ["mlx5_2", "mlx5_3"]],      place: [near NICs, other NICs]
 //      "cuda:0": [["mlx5_0"], ["mlx5_1", "mlx5_2", "mlx5_3"]]}
 //
-//   Near to a node's memory are the NICs of that node (if it has none, of the nearest that has
-//   some); near to a GPU those the fewest bridges away. Both lists are in order of distance.
-// Threads: any; values. Trusts: nothing in a file; names and their number are bounded.
+//   Near to a node's memory are the NICs of the node. If the node has none, the NICs of the nearest
+//   node with NICs are near. Near to a GPU are the NICs with the fewest bridges between. Both lists
+//   are in order of distance.
+// Threads: any; values.
+// Trusts: nothing in a file. Names and their number are bounded.
 #pragma once
 
 #include <cstdint>
@@ -31,27 +33,28 @@ struct NicRanking {
   friend bool operator==(const NicRanking&, const NicRanking&) = default;
 };
 
-// By place of memory: "cpu:0" is that of a NUMA node, "cuda:0" that of a GPU.
+// Rankings by place of memory: "cpu:0" is a NUMA node, "cuda:0" a GPU.
 struct PriorityMatrix {
   std::map<std::string, NicRanking> places;
 
-  // For a place that is not in it: null.
+  // Null for a place that is not in the matrix.
   const NicRanking* find(const std::string& place) const;
-  // Bits of these NICs that are near, as Rails::choose() takes them. All, for an unknown place.
+  // Bits of the given NICs that are near, as Rails::choose() takes them; all bits for an unknown
+  // place.
   std::uint64_t near_bits(const std::string& place, std::span<const std::string> nics) const;
 };
 
-// Of the NICs that are used.
+// The matrix of the NICs that are in use.
 PriorityMatrix make_priority_matrix(const Topology& topology);
 
-// The text of a file: the object above, or one that has it under "nic_priority_matrix", as an
+// Parses a file: the object above, or an object that has it under "nic_priority_matrix", as an
 // object or as text. Errors: MC_INVALID_ARGUMENT.
 Result<PriorityMatrix> parse_priority_matrix(std::string_view json);
 // Replaces the places that the file names. Errors: MC_INVALID_ARGUMENT for a NIC that this host
 // does not have or does not use.
 Status override_places(PriorityMatrix& matrix, const PriorityMatrix& file,
                        const Topology& topology);
-// As a file that parse_priority_matrix() takes, and Mooncake.
+// The text of a file that parse_priority_matrix() and Mooncake accept.
 std::string matrix_text(const PriorityMatrix& matrix);
 
 }  // namespace mc::transport

@@ -81,13 +81,13 @@ void read_nodes(const DeviceTree& tree, Topology& topology) {
   std::ranges::sort(topology.nodes, {}, &NumaNode::id);
 }
 
-// The parts of a device's path from its root complex on.
+// The parts of a device's path, beginning with the root complex.
 std::vector<std::string> bus_path(const std::string& place) {
   std::vector<std::string> path;
   for (std::size_t at = 0; at < place.size();) {
     const std::size_t end = std::min(place.find('/', at + 1), place.size());
     std::string part = place.substr(at + 1, end - at - 1);
-    // "pci0000:15"; on machines with an I/O memory unit in between, other parts too.
+    // "pci0000:15"; on machines with an I/O memory unit, other parts come before.
     const bool root = part.starts_with("pci") && part.size() > 5 && part.find(':') != part.npos;
     if (root || is_pci_address(part)) path.push_back(std::move(part));
     at = end;
@@ -99,7 +99,7 @@ int node_of(const DeviceTree& tree, const std::string& at, const Topology& topol
   const auto said = number<int>(text_of(tree, at + "/numa_node"));
   if (said && topology.node(*said) != nullptr) return *said;
   if (topology.nodes.size() == 1) return static_cast<int>(topology.nodes[0].id);
-  // Firmware that does not say the node often says the processors.
+  // Firmware that does not report the node often reports the processors.
   const std::string cpus = text_of(tree, at + "/local_cpulist");
   for (const NumaNode& node : topology.nodes) {
     if (!cpus.empty() && node.cpus == cpus) return static_cast<int>(node.id);
@@ -124,7 +124,7 @@ PciDevice read_pci(const DeviceTree& tree, const std::string& place, const Topol
   return device;
 }
 
-// Fills what RDMA and network devices have in common.
+// Fills the fields that RDMA and network devices have in common.
 Nic read_nic(const DeviceTree& tree, const std::string& name, const std::string& place,
              const Topology& topology) {
   Nic nic;
@@ -164,7 +164,7 @@ void read_rdma(const DeviceTree& tree, Topology& topology) {
     if (topology.nics.size() >= kMaxPciDevices) return;
     const std::string at = kRdma + '/' + name;
     const auto place = tree.resolve(at + "/device");
-    // Without a PCI function: emulated over a network device (rxe, siw).
+    // A device without a PCI function is emulated over a network device (rxe, siw).
     Nic nic = place ? read_nic(tree, name, *place, topology) : Nic{};
     nic.name = name;
     nic.rdma = true;
@@ -192,7 +192,7 @@ void read_netdevs(const DeviceTree& tree, Topology& topology) {
     Port port;
     port.layer = LinkLayer::kEthernet;
     const std::string state = text_of(tree, at + "/operstate");
-    // Drivers that cannot tell say "unknown".
+    // Drivers that do not know the state report "unknown".
     port.active = state == "up" || state == "unknown";
     const auto megabits = number<std::int64_t>(text_of(tree, at + "/speed"));
     if (megabits && *megabits > 0 && *megabits < 100'000'000) {
@@ -265,7 +265,7 @@ std::string gpu_kind(std::uint32_t pci_class, std::uint16_t vendor) {
     case 0x19e5:
       return accelerator ? "npu" : "";
     default:
-      // What draws the console of a server is no place for objects.
+      // The graphics chip of a server's console is no place for objects.
       return accelerator ? "gpu" : "";
   }
 }
@@ -280,7 +280,7 @@ void number_gpus(Topology& topology) {
 }
 
 void sort_nics(Topology& topology) {
-  // mlx5_10 after mlx5_9: by place on the bus, which is also the order of the slots.
+  // By place on the bus, which is also the order of the slots: mlx5_10 comes after mlx5_9.
   std::ranges::stable_sort(topology.nics, [](const Nic& a, const Nic& b) {
     if (a.rdma != b.rdma) return a.rdma;
     return a.pci.address < b.pci.address;

@@ -47,7 +47,7 @@ Distance distance(const PciDevice& one, const PciDevice& other) {
   if (!one.address.empty() && one.address == other.address) return Distance::kSame;
   const auto [a, b] = std::ranges::mismatch(one.path, other.path);
   const auto common = a - one.path.begin();
-  // A bridge's port and the device below it: what lies behind the last thing both have in common.
+  // The parts of both paths below the last common part: bridge ports and devices.
   const auto below = std::max(one.path.end() - a, other.path.end() - b);
   if (common > 1) return below <= 2 ? Distance::kSwitch : Distance::kBridges;
   if (common == 1) return Distance::kHost;

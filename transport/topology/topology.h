@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what a host has to move bytes with, and how far its parts are from each other: NUMA
-//   nodes, NICs, GPUs, as plain values. Readers of sysfs and of hwloc's files make them.
+// What it is: the parts of a host that move bytes, and the distances between them: NUMA nodes, NICs
+//   and GPUs, as plain values. Readers of sysfs and of hwloc's files make the values.
 //
 //     node 0 ── root complex ─┬─ switch ─┬─ GPU         GPU and NIC below one switch: kSwitch
 //                             │          └─ NIC         through the processor's bridge: kHost
 //                             └─ NIC                    another root complex of the node: kNode
 //     node 1 ── …                                       the other socket: kSystem
-// Threads: any; values. Trusts: nothing; names and numbers come from the readers, bounded there.
+//
+// Threads: any; values.
+// Trusts: nothing. Names and numbers come from the readers, which bound them.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,7 @@ namespace mc::transport {
 inline constexpr std::size_t kMaxNumaNodes = 1024;
 inline constexpr std::size_t kMaxPciDevices = 4096;
 
-// How far two devices, or a device and a memory, are from each other: nearest first. The short
+// The distance between two devices, or between a device and a memory: nearest first. The short
 // names are those of nvidia-smi topo.
 enum class Distance : std::uint8_t {
   kSame,     // X     parts of one device; memory of the same NUMA node
@@ -59,16 +61,16 @@ struct Port {
 };
 
 struct Nic {
-  std::string name;                  // mlx5_0; of one without RDMA: its network device
+  std::string name;  // mlx5_0; without RDMA, the network device
   std::vector<std::string> netdevs;  // ens1f0
   bool rdma = false;
   PciDevice pci;
   std::vector<Port> ports;
   std::string parent;    // the physical function's PCI address, of a virtual function
-  std::string left_out;  // why no bytes go over it; empty: it is used
+  std::string left_out;  // why the NIC is not used; empty: in use
 
   bool used() const { return left_out.empty(); }
-  // What really fits through: its active ports, or the PCIe link if that is narrower. 0: unknown.
+  // The usable rate: that of the active ports, or of the PCIe link if it is narrower. 0: unknown.
   std::uint64_t bits_per_s() const;
 };
 
@@ -87,7 +89,7 @@ struct Topology {
 };
 
 Distance distance(const PciDevice& one, const PciDevice& other);
-// Between a device and the memory of a node.
+// The distance between a device and the memory of a node.
 Distance distance(const PciDevice& device, const NumaNode& node);
 
 }  // namespace mc::transport

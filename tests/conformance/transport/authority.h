@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a certificate authority of a test: PEM files of its own certificate and of those that
-//   it issues, good or not as the test wants them.
-// Threads: the test's. Owns: its keys; the files lie in the directory given.
+// What it is: a certificate authority of a test: PEM files of its own certificate and of the
+//   certificates that it issues, valid or not as the test wants.
+// Threads: the test's.
+// Owns: its keys. The files lie in the given directory.
 #pragma once
 
 #include <memory>
@@ -17,13 +18,14 @@ namespace mc::conformance {
 
 class Authority {
  public:
-  // Files in directory begin with name.
+  // The names of files in directory begin with name.
   Authority(std::string directory, std::string name);
   ~Authority();
   Authority(const Authority&) = delete;
   Authority& operator=(const Authority&) = delete;
 
-  // alt_names as in "IP:127.0.0.1,DNS:agent". Valid from yesterday until so many days from now.
+  // alt_names as in "IP:127.0.0.1,DNS:agent". The certificate is valid from yesterday for the given
+  // days.
   transport::tls::Files issue(const std::string& name, const std::string& alt_names,
                               int days = 2) const;
   const std::string& file() const { return file_; }
@@ -39,13 +41,13 @@ class Authority {
   static Certificate make_certificate(const std::string& name, evp_pkey_st& key, int days);
   std::string write(const std::string& name, x509_st* certificate, evp_pkey_st* key) const;
 
-  const std::string path_;  // of the files, to which their names are added
+  const std::string path_;  // prefix of the file names
   Key key_;
   Certificate own_;
   std::string file_;
 };
 
-// What both ends of a lane on 127.0.0.1 may show.
+// The certificates that both ends of a lane on 127.0.0.1 may show.
 const transport::tls::Identity& loopback_identity();
 
 }  // namespace mc::conformance

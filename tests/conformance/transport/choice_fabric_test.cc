@@ -45,7 +45,7 @@ TEST_F(ChoiceFabricTest, OfASparseRegionItReadsWhatHasMemory) {
   share(b(), true);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), 0u) << "it has no memory yet";
-  // Not from its beginning on, so that keys count from elsewhere than the region.
+  // The backed part does not begin at the region's begin, so keys count from another place.
   const MemoryRange part[] = {{4096, kRegionBytes / 2}};
   b().set_backed(region_, part);
   ASSERT_TRUE(wait_for([&] {

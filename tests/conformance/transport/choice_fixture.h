@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts that reach each other by two ways, memory with a pattern at b, and words
-// for
-//   what their tests do.
+// What it is: two hosts that reach each other by TCP and by a one-sided transport, memory with a
+//   pattern at b, and helpers for tests.
 // Threads: one.
 #pragma once
 
@@ -107,7 +106,7 @@ class ChoiceTest : public ::testing::Test {
     return event->outcome;
   }
   std::uint64_t one_sided() { return a().choices().reads; }
-  // Reads until one goes one-sidedly.
+  // Reads until one read is one-sided.
   bool takes_one_sided() {
     const std::uint64_t before = one_sided();
     return wait_for([&] { return read(0, kLargeBytes) == Outcome::kDone && one_sided() > before; });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host that reaches peers by TCP on loopback and by a one-sided transport: RDMA
+// What it is: a host that reaches peers by TCP over loopback and by a one-sided transport: RDMA
 //   devices of a fabric in this process, or libfabric over loopback.
-// Threads: one. Owns the transports.
+// Threads: one.
+// Owns: the transports.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ using MakeOneSided = std::function<std::unique_ptr<OneSidedTransport>(NodeId, Di
 inline MakeOneSided by_rdma(const std::vector<std::string>& devices) {
   return [devices](NodeId node, Dialer& dialer) {
     rdma::RdmaOptions options = RdmaPair::options(node, devices);
-    options.opening_threads = 0;  // the fabric is of one thread
+    options.opening_threads = 0;  // the fabric has one thread
     return rdma::RdmaTransport::create(options, VerbsFabric::verbs(), dialer).value();
   };
 }

@@ -15,7 +15,7 @@ class ChoiceTransportTest : public ChoiceTest {
       fabric_.add({.name = "b" + std::to_string(subnet), .subnet = subnet, .host = 2});
     }
   }
-  // They use its devices.
+  // The nodes use the devices of the fabric.
   ~ChoiceTransportTest() override {
     a_.reset();
     b_.reset();
@@ -90,7 +90,7 @@ TEST_F(ChoiceTransportTest, AReadWhoseRailsAllFailIsRepeatedByTcpAndRdmaIsTakenB
 TEST_F(ChoiceTransportTest, KeysThatNoLongerHoldCostOneRepetition) {
   start();
   ASSERT_TRUE(takes_one_sided());
-  // The same name stands for other memory now, as after a change that nobody has told yet.
+  // The same name stands for other memory now, as after a change that the peer does not know yet.
   fabric_.fail_with(IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(a().choices().detours, 1u);

@@ -24,7 +24,7 @@ class FabricDomainsTest : public FabricTransportTest {
     options.domains = {first_domain(), FabricFaults::kSpare};
     return options;
   }
-  // As the provider names it.
+  // The domain as the provider names it.
   static std::string first_domain() {
     fabric::FabricOptions options = FabricPair::options(kNodeA, "tcp;ofi_rxm", "127.0.0.1");
     const auto found = fabric::find_domains(fabric::load_libfabric().value(), options);
@@ -39,7 +39,7 @@ class FabricDomainsTest : public FabricTransportTest {
     return outcome;
   }
   bool spare_is_up() const { return rails().find("spare0 to their 1: up") != std::string::npos; }
-  // Reads until it goes by the spare one too.
+  // Reads until the spare domain carries reads too.
   bool takes_spare() {
     return wait_for([&] { return read_all() == Outcome::kDone && spare_is_up(); });
   }
@@ -81,7 +81,7 @@ TEST_F(FabricDomainsTest, OneWhoseDeviceGoesIsClosedAndOpenedAgainWhileTheOtherC
   ASSERT_TRUE(takes_spare()) << rails();
   for (int round = 0; round < 2; ++round) {
     FabricFaults::break_spare(FI_ENODEV);
-    // Lanes to b end, and of those that are opened again one cannot be.
+    // Lanes to b end. One of the lanes cannot be opened again.
     pair_->kill_b();
     auto options = both(kNodeB);
     options.incarnation = static_cast<std::uint64_t>(round) + 2;
@@ -107,7 +107,7 @@ TEST_F(FabricDomainsTest, OneThatCannotServeAnewIsClosedAndTheOtherIsReadMeanwhi
   Memory other(4096);
   const RegionId closed = register_at(pair_->b(), other.data(), other.size(), kRemoteRead);
   FabricFaults::break_spare(FI_EMFILE);
-  // The provider has begun what only the end of its serving endpoint ends.
+  // The provider has begun requests that only the end of its serving endpoint ends.
   EXPECT_TRUE(pair_->b().close_region(closed));
   EXPECT_NE(pair_->b().obstacles().find("spare0"), std::string::npos);
   EXPECT_TRUE(wait_for([&] {

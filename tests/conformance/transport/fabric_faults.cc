@@ -46,7 +46,7 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
 int open_domain(fid_fabric* of, fi_info* info, fid_domain** domain, void* context) {
   const int error = as_first(info, [&] { return fabric_ops->domain(of, info, domain, context); });
   if (error != 0) return error;
-  // Once: other threads call through ours while one opens a domain anew.
+  // Set once: other threads call through this function while a thread opens a domain anew.
   if (domain_ops != (*domain)->ops) {
     domain_ops = (*domain)->ops;
     our_domain_ops = *domain_ops;

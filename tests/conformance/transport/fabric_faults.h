@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: libfabric with a second domain, "spare0", on the wire of the first one, whose device
-//   comes and goes as a test wants.
-// Threads: break_spare() and mend_spare(): any; the rest as libfabric.
-// Owns: the functions of libfabric for as long as it lives; there is one at a time.
+// What it is: libfabric with a second domain, "spare0", on the wire of the first domain. The device
+//   of the second domain comes and goes as a test wants.
+// Threads: any for break_spare() and mend_spare(); as libfabric for all else.
+// Owns: the functions of libfabric as long as the object lives. Only one object may live at a time.
 #pragma once
 
 #include "transport/fabric/library.h"
@@ -20,7 +20,7 @@ class FabricFaults {
   FabricFaults& operator=(const FabricFaults&) = delete;
 
   fabric::Library library() const;
-  // From now on it opens no domain and no endpoint; what is open goes on.
+  // From now on the device opens no domain and no endpoint. Open ones stay open.
   static void break_spare(int error);
   static void mend_spare();
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts of a libfabric network over loopback, memory with a pattern at b, and words
-//   for what their tests do.
+// What it is: two hosts of a libfabric network over loopback, memory with a pattern at b, and
+//   helpers for tests.
 // Threads: one.
 #pragma once
 

@@ -2,7 +2,8 @@
 //
 // What it is: two hosts of a libfabric network in one process, stepped by one thread, and the links
 //   between them over loopback.
-// Threads: one. Owns the transports.
+// Threads: one.
+// Owns: the transports.
 #pragma once
 
 #include <string>
@@ -14,11 +15,11 @@ namespace mc::transport::testing {
 
 class FabricPair : public LinkedPair<fabric::FabricTransport> {
  public:
-  // Throws if there is no such provider.
+  // Throws if the host lacks the provider.
   FabricPair(const fabric::Library& library, const fabric::FabricOptions& a,
              const fabric::FabricOptions& b);
 
-  // Another incarnation of it.
+  // Starts another incarnation of b.
   void start_b(const fabric::FabricOptions& options);
 
   static fabric::FabricOptions options(NodeId node, const std::string& provider,

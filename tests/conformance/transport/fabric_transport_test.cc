@@ -19,7 +19,7 @@ TEST_F(FabricTransportTest, ForgedRightsDoNotWrite) {
   const Piece piece{source.data(), source.size(), kNoRegion};
   EXPECT_NE(run(operation(Verb::kWrite, forged, piece)), Outcome::kDone);
   EXPECT_EQ(memory_, as_it_was);
-  // The lane may have been lost by that; reads go on.
+  // The failure may have ended the lane; reads go on.
   Memory to(4096);
   const Piece target{to.data(), to.size(), kNoRegion};
   EXPECT_EQ(run(operation(Verb::kRead, remote_, target)), Outcome::kDone);
@@ -46,7 +46,7 @@ TEST_F(FabricTransportTest, AWriteUnderWayLandsNoMoreAfterItsRegionWasClosed) {
     const RegionId region =
         register_at(pair_->b(), target.data(), target.size(), kRemoteRead | kRemoteWrite);
     const OperationId id = submit(operation(Verb::kWrite, import(region), piece));
-    // Until some have landed, so that a slice is likely to be under way.
+    // Until some slices have landed, so that another slice is likely to be under way.
     ASSERT_TRUE(wait_for([&] { return target[0] == std::byte{0x22}; }));
     for (int i = 1; i < steps; ++i) step();
     EXPECT_TRUE(pair_->b().close_region(region));
@@ -94,7 +94,7 @@ TEST_F(FabricTransportTest, WritesThatBreakOffAreSentAgainAndLandNoMoreOnceTheyA
     ASSERT_TRUE(wait_for([&] { return target[0] == source[0]; }));
     for (int i = 0; i < round; ++i) step();
     pair_->break_all_but_link();
-    // What b was asked on the former link it may not have heard.
+    // b may not have heard a question on the former link.
     if (round % 2 == 1) pair_->break_link();
     ASSERT_EQ(outcome_of(id), Outcome::kDone) << rails();
     EXPECT_EQ(target, source);
@@ -124,7 +124,7 @@ TEST_F(FabricTransportTest, AnOperationThatNobodyAnswersEndsByItsDeadlineAndLand
   Operation late = operation(Verb::kRead, remote_, piece);
   late.deadline_ns = mc::now_ns() + kSecondNs / 10;
   const OperationId id = submit(late);
-  // b does nothing meanwhile.
+  // b does not run meanwhile.
   const std::uint64_t until_ns = mc::now_ns() + 10 * kSecondNs;
   while (event_of(id) == nullptr && mc::now_ns() < until_ns) {
     pair_->a().poll(mc::now_ns(), at_a_);
@@ -157,7 +157,7 @@ TEST_F(FabricTransportTest, ABrokenLinkDisturbsNoReadAndComesBack) {
   pair_->break_link();
   for (int i = 0; i < 100; ++i)
     ASSERT_EQ(run(operation(Verb::kRead, remote_, piece)), Outcome::kDone);
-  // Answered over a link, so there is one again.
+  // The answer came over a link, so the link is back.
   EXPECT_EQ(run(operation(Verb::kNotify, 0, piece)), Outcome::kDone);
   EXPECT_EQ(pair_->a().counters().lanes_failed, lanes_failed);
   EXPECT_FALSE(has(Event::Kind::kPeerLost));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kSenders = 4;
 constexpr std::uint64_t kEach = 8u << 20;
-constexpr std::uint64_t kBudget = 256 * 1024;  // less than one slice of each
+constexpr std::uint64_t kBudget = 256 * 1024;  // less than one slice of each peer
 
 template <typename T>
 class Incast : private Dialer {
@@ -52,7 +52,7 @@ class Incast : private Dialer {
     while (done() < kSenders && mc::now_ns() < until_ns) {
       step();
       most_asked_ = std::max(most_asked_, asked());
-      // One that goes away with bytes asked of it does not keep the credit.
+      // A peer that leaves while it owes bytes does not keep the credit.
       if (done() == kSenders - 1 && most_asked_ > 0) receiver_->close_peer(reads_[0].peer);
     }
     ASSERT_EQ(done(), kSenders);
@@ -84,7 +84,7 @@ class Incast : private Dialer {
     return static_cast<std::size_t>(
         std::ranges::count(events_, Event::Kind::kCompleted, &Event::kind));
   }
-  // Of large operations.
+  // The bytes of large operations that are asked for and not here yet.
   std::uint64_t asked() const {
     std::vector<RailReport> rails;
     receiver_->report_rails(rails);

@@ -61,7 +61,7 @@ class LaneTls : public ::testing::Test {
     }
     return true;
   }
-  // Both sides refuse, and say why in these words.
+  // Both sides refuse, with these words as the cause.
   void expect_refusal(const std::string& dialer_says, const std::string& listener_says) {
     ASSERT_TRUE(wait_for([&] { return a_->refusals() > 0 && b_->refusals() > 0; }));
     EXPECT_EQ(a_->links(), 0u);
@@ -94,7 +94,7 @@ TEST_F(LaneTls, ACertificateOfAnotherAuthorityIsRefusedByWhoDials) {
 }
 
 TEST_F(LaneTls, ACertificateOfAnotherAuthorityIsRefusedByWhoListens) {
-  // The dialer is content: it knows the listener's authority beside its own.
+  // The dialer accepts the listener, whose authority the dialer knows beside its own.
   const Authority stranger(directory_.path(), "strange");
   tls::Files files = stranger.issue("a", "IP:127.0.0.1");
   files.ca = authority_.file();
@@ -189,7 +189,7 @@ class TlsSessions : public ::testing::Test {
     text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
     return text;
   }
-  // What the dialer's side has put on the wire.
+  // The bytes that the dialing side has sent.
   std::string on_the_wire() const {
     std::string bytes(1 << 20, '\0');
     const ssize_t got = ::recv(other_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -244,7 +244,7 @@ TEST_F(TlsSessions, BytesArriveAsTheyWereInAnyCut) {
 
 TEST_F(TlsSessions, KeysAreReplacedUnderWhatIsSent) {
   shake();
-  // A record each way in turn, until both sides have replaced theirs.
+  // A record each way in turn, until both sides have replaced their keys.
   for (std::uint64_t i = 0; i <= tls::kRecordsPerKey + 1; ++i) {
     ASSERT_EQ(send(*dialer_, "there"), 5);
     ASSERT_EQ(receive(*listener_, 5), "there") << i;
@@ -316,7 +316,7 @@ TEST_F(TlsSessions, AHandshakeCutShortIsNotOneThatIsDone) {
 }
 
 TEST_F(TlsSessions, OlderTlsIsRefused) {
-  // A ClientHello of TLS 1.2 without supported_versions, as short as one can be.
+  // The shortest ClientHello of TLS 1.2 without supported_versions.
   std::string body = std::string("\x03\x03", 2) + std::string(32, 'r') + std::string(1, '\0') +
                      std::string("\x00\x02\x00\x2f", 4) + std::string("\x01\x00", 2);
   std::string message = std::string("\x01\x00\x00", 3) + static_cast<char>(body.size()) + body;
@@ -338,7 +338,7 @@ class KeyedTls : public TlsSessions {
                                 dialer ? tcp::make_dialing_handshake({1, 1, 0}, request)
                                        : tcp::make_accepting_handshake({2, 1, 0}));
   }
-  // How it ended for who listens.
+  // The end of the handshake on the listening side.
   Status listen(const tcp::Wire& dialing, const tcp::Wire& listening) {
     const auto one = handshake(true), other = handshake(false);
     auto state = tcp::Handshake::State::kWantsRead;

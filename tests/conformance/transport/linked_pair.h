@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts in one process, stepped by one thread: two transports of a kind that wants
+// What it is: two hosts in one process, stepped by one thread: two transports of a kind that needs
 //   one link to each peer, and these links over loopback.
-// Threads: one. Owns the transports.
+// Threads: one.
+// Owns: the transports.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,9 @@ struct LinkEnds {
   Link accepted;
 };
 LinkEnds make_link(const DialRequest& request, std::uint64_t b_incarnation);
-// Ends a connection under both sides' feet.
+// Ends a connection without the knowledge of either side.
 void shut_down(const Fd& socket);
-// Of all TCP connections of this process, but for that of this end.
+// All TCP connections of this process, except the connection of the given end.
 void shut_down_beside(const Fd& end);
 
 template <typename T>
@@ -50,15 +51,15 @@ class LinkedPair : private Dialer {
     if (b_) b_->poll(now_ns, at_b);
   }
   void kill_b() { b_.reset(); }
-  // Another incarnation of it.
+  // Starts another incarnation of b.
   void start_b(const Make& b, std::uint64_t incarnation) {
     b_incarnation_ = incarnation;
     b_ = b(*this);
   }
   void break_link() { shut_down(second_); }
-  // What the transports have connected by themselves.
+  // The connections that the transports have made by themselves.
   void break_all_but_link() { shut_down_beside(second_); }
-  // From now on dialing fails, or no longer does.
+  // From now on dialing fails, or works again.
   void refuse_links(bool refuse) { refuses_ = refuse; }
 
  private:

@@ -26,7 +26,7 @@ struct Arena {
 };
 
 Arena& arena() {
-  static Arena* one = new Arena;  // outlives whatever was taken from it
+  static Arena* one = new Arena;  // outlives all allocations
   return *one;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one range of memory that the transport tests take theirs from, so that a transport
-//   whose pieces must lie in its regions registers it once.
-// Threads: one. Owns the range, for the life of the process.
+// What it is: a range of memory from which the transport tests take their memory. A transport whose
+//   pieces must lie in its regions registers the range once.
+// Threads: one.
+// Owns: the range, for the life of the process.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +15,10 @@ namespace mc::transport::testing {
 std::span<std::byte> memory_arena();
 // Null: the arena is full.
 void* take_from_arena(std::size_t bytes);
-// False: it is not of the arena.
+// False: the memory is not of the arena.
 bool give_to_arena(void* data);
 
-// What does not fit comes from the heap.
+// An allocation that does not fit comes from the heap.
 template <typename T>
 struct ArenaAllocator {
   using value_type = T;

@@ -148,7 +148,7 @@ TEST_F(RdmaDevicesTest, ARailIsTakenForWhatThePortSaysOfItsLine) {
         << report.name;
   }
   pair_.reset();
-  fabric_.device("a1").lanes = 3;  // which is none
+  fabric_.device("a1").lanes = 3;  // not a valid width
   start();
   warm_up();
 }

@@ -29,7 +29,7 @@ class RdmaTransportTest : public ::testing::Test {
   }
   void SetUp() override { start(); }
   void start() {
-    // The fabric is of one thread.
+    // The fabric has one thread.
     options_a_.opening_threads = options_b_.opening_threads = 0;
     pair_ = std::make_unique<RdmaPair>(VerbsFabric::verbs(), options_a_, options_b_);
     register_at(pair_->a(), memory_arena().data(), memory_arena().size(), 0);
@@ -75,7 +75,7 @@ class RdmaTransportTest : public ::testing::Test {
       notified_.emplace_back(at_b_[i].payload.begin(), at_b_[i].payload.end());
     }
   }
-  // False: it did not come true within so much of the test's time.
+  // False: the condition did not become true within the given time of the test.
   bool wait_for(const std::function<bool()>& holds, std::uint64_t within_ms = 10'000) {
     const std::uint64_t until_ns = now_ns_ + within_ms * kMs;
     while (!holds()) {

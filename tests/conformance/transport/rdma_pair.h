@@ -2,7 +2,8 @@
 //
 // What it is: two hosts of an RDMA network in one process, stepped by one thread: two transports
 //   with devices of their own, and the links between them over loopback.
-// Threads: one. Owns the transports.
+// Threads: one.
+// Owns: the transports.
 #pragma once
 
 #include <string>
@@ -15,10 +16,10 @@ namespace mc::transport::testing {
 
 class RdmaPair : public LinkedPair<rdma::RdmaTransport> {
  public:
-  // Throws if there is no such device.
+  // Throws if the host lacks a device.
   RdmaPair(const rdma::Verbs& verbs, const rdma::RdmaOptions& a, const rdma::RdmaOptions& b);
 
-  // Another incarnation of it.
+  // Starts another incarnation of b.
   void start_b(const rdma::RdmaOptions& options);
 
   static rdma::RdmaOptions options(NodeId node, std::vector<std::string> devices);

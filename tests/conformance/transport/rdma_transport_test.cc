@@ -84,7 +84,7 @@ TEST_F(RdmaTransportTest, WhenARailGoesSilentTheOtherCarriesOnAndTheFirstComesBa
   EXPECT_TRUE(holds_bytes(to));
   EXPECT_LE(now_ns_ - before_ns, 500 * kMs);
   EXPECT_GT(pair_->a().counters().resent_slices, 0u);
-  // The small lane of that rail had nothing to do, and is found out all the same.
+  // The failure of the idle small lane of that rail is discovered too.
   EXPECT_TRUE(wait_for([&] { return count(rails(), ": up") == 2; }, 700)) << rails();
   ASSERT_EQ(run(read(0, piece)), Outcome::kDone);
   fabric_.cut(0, false);
@@ -134,7 +134,7 @@ TEST_F(RdmaTransportTest, PastItsDeadlineAReadEndsAndNothingOfItLands) {
 
 TEST_F(RdmaTransportTest, ACancelledReadEndsOnlyWhenTheDeviceIsDoneWithIt) {
   warm_up();
-  Memory to(kRegionBytes);  // more than may be out at once
+  Memory to(kRegionBytes);  // more bytes than may be under way at once
   const Piece piece{to.data(), to.size(), kNoRegion};
   fabric_.hold(true);
   const OperationId id = submit(read(0, piece));
@@ -156,7 +156,7 @@ TEST_F(RdmaTransportTest, KeysThatThePeerDidNotGiveAreRefusedByTheDevice) {
   Memory to(4096, std::byte{7});
   const Piece piece{to.data(), to.size(), kNoRegion};
   EXPECT_EQ(run(read(0, piece)), Outcome::kStale);
-  // Rights that were not given, with the right keys.
+  // Rights that the region does not give, with the right keys.
   described =
       RegionDescriptor::decode(rdma::kDescriptorFormat, pair_->b().describe(region_).value())
           .value();
@@ -370,7 +370,7 @@ TEST_F(RdmaTransportTest, PiecesMustLieInRegions) {
 }
 
 TEST_F(RdmaTransportTest, WhatTheNearDeviceHasRoomForGoesByIt) {
-  // a1, by its name.
+  // Sets the bit of the device a1.
   options_a_.near = [](const std::byte*, std::span<const std::string> devices) {
     std::uint64_t bits = 0;
     for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -393,7 +393,7 @@ TEST_F(RdmaTransportTest, WhatTheNearDeviceHasRoomForGoesByIt) {
   look();
   EXPECT_EQ(carried["a0 0 bulk"], 0u);
   EXPECT_EQ(carried["a1 1 bulk"], 20u * 60'000);
-  // More than it has room for.
+  // More operations than the device has room for.
   Memory much(kRegionBytes);
   const Piece pieces{much.data(), much.size(), kNoRegion};
   ASSERT_EQ(run(read(0, pieces)), Outcome::kDone);

@@ -27,7 +27,7 @@ class Nobody : public Dialer {
 // Says port and description on the pipe, then serves for ever.
 [[noreturn]] void serve(int pipe, const ServingProcess::Make& make, std::size_t bytes,
                         std::uint64_t seed) {
-  // Who started it may end without a destructor.
+  // The starting process may end without a destructor.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   Nobody nobody;
   const auto transport = make(nobody);
@@ -81,7 +81,7 @@ void ServingProcess::kill() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
-  // What libfabric's shm leaves behind a process that is killed.
+  // The files that libfabric's shm leaves behind a killed process.
   const std::string ours = std::to_string(std::exchange(pid_, -1)) + ":";
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {

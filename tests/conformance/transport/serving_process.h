@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a serving host in a process of its own, that tests end by SIGKILL: a region with a
-//   pattern, behind a transport that wants one link to each peer.
-// Threads: one. Owns the process.
+// What it is: a serving host in a process of its own, which tests end by SIGKILL: a region with a
+//   pattern, behind a transport that needs one link to each peer.
+// Threads: one.
+// Owns: the process.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +28,7 @@ class ServingProcess {
 
   void kill();
   std::uint16_t port() const { return port_; }
-  // Of the region; empty: the process could not be started.
+  // The description of the region; empty: the process could not be started.
   const std::vector<std::byte>& description() const { return description_; }
 
  private:
@@ -36,7 +37,7 @@ class ServingProcess {
   std::vector<std::byte> description_;
 };
 
-// Makes the links that a transport has asked for, to that port of this host.
+// Makes the links that a transport has asked for, to the given port of this host.
 void make_links(Transport& transport, std::vector<DialRequest>& dialed, std::uint16_t port);
 
 }  // namespace mc::transport::testing

@@ -2,7 +2,8 @@
 //
 // What it is: a host of the data network on loopback, without keys: a TCP transport with a listener
 //   and a dialer that looks ports up in a book. For tests and benchmarks.
-// Threads: one. Owns transport, listener and sockets under way.
+// Threads: one.
+// Owns: the transport, the listener and the sockets under way.
 #pragma once
 
 #include <map>
@@ -16,29 +17,29 @@
 
 namespace mc::transport::testing {
 
-// Where nodes listen. Outlives them.
+// The ports on which nodes listen. Outlives the nodes.
 using PortBook = std::map<NodeId, std::uint16_t>;
 
 class TcpNode : public Dialer, public tcp::LinkSink {
  public:
-  // port 0: any free one. tls: of the lanes, outlives this; null: plain.
+  // port 0: any free port. tls: of the lanes, outlives the node; null: plain.
   TcpNode(PortBook& book, const tcp::TcpOptions& options, std::uint16_t port = 0,
           const tls::Identity* tls = nullptr);
   ~TcpNode() override;
 
   tcp::TcpTransport& transport() { return *transport_; }
   std::unique_ptr<tcp::TcpTransport> take_transport() { return std::move(transport_); }
-  // Links go to that transport, which has taken ours; those of the one-sided one, which peers are
-  // told of, to it.
+  // Hands links to the given transport, which has taken this node's own. Links of the one-sided
+  // transport, which is announced to peers, go to that transport.
   void drive(Transport& transport, OneSidedTransport& direct);
   // Accepts, dials, shakes hands.
   void step(std::uint64_t now_ns);
-  // Ends the connection of a lane under both sides' feet.
+  // Ends the connection of a lane without the knowledge of either side.
   void break_lane(std::uint32_t lane);
-  // From now on calls are not answered.
+  // From now on connections are not answered.
   void stop_listening() { listener_.reset(); }
   std::size_t links() const { return sockets_.size(); }
-  // Why the last handshake failed, and how many have.
+  // The cause of the last failed handshake, and the number of failures.
   const Status& refusal() const { return refusal_; }
   std::size_t refusals() const { return refusals_; }
 
@@ -61,7 +62,7 @@ class TcpNode : public Dialer, public tcp::LinkSink {
   std::unique_ptr<tcp::Handshakes> handshakes_;
   Status refusal_;
   std::size_t refusals_ = 0;
-  std::map<std::uint32_t, Fd> sockets_;  // second descriptors of the lanes we dialed
+  std::map<std::uint32_t, Fd> sockets_;  // second descriptors of dialed lanes
 };
 
 }  // namespace mc::transport::testing

@@ -80,7 +80,7 @@ class TcpTransportTest : public ::testing::Test {
     b_->step(now_ns_);
     b_->transport().poll(now_ns_, at_b_);
   }
-  // The world's time follows the clock, so that measurements are of something.
+  // The time of the world follows the clock, so measurements are real.
   bool wait_for(const std::function<bool()>& holds) {
     const std::uint64_t start_ns = mc::now_ns();
     std::uint64_t last_ns = start_ns;
@@ -251,7 +251,7 @@ TEST(TcpTransportIncast, PeersThatShareLittleCreditAllGetTheirBytes) {
     std::uint64_t asked = 0;
     for (const RailReport& rail : rails) asked += rail.status.outstanding_bytes;
     most_asked = std::max(most_asked, asked);
-    // One that goes away with bytes asked of it does not keep the credit.
+    // A peer that leaves while it owes bytes does not keep the credit.
     if (events.size() == kPeers - 1 && most_asked > 0)
       receiver.transport().close_peer(reads[0].peer);
     for (auto& sender : senders) {
@@ -373,7 +373,7 @@ TEST_F(TcpTransportTest, NothingOfALaneThatWasCutLandsAfterTheAnswer) {
   EXPECT_EQ(target, good);
 
   static_cast<void>(::send(first.get(), late.data(), 4096, MSG_NOSIGNAL));
-  // A lane of that serial of which nothing had been read.
+  // A lane with the serial whose bytes had not been read.
   send(unread, &late_head, sizeof late_head);
   static_cast<void>(::send(unread.get(), late.data(), late.size(), MSG_NOSIGNAL));
   const auto is_closed = [&](const Fd& socket) {
@@ -386,7 +386,7 @@ TEST_F(TcpTransportTest, NothingOfALaneThatWasCutLandsAfterTheAnswer) {
   EXPECT_TRUE(is_closed(first));
   EXPECT_TRUE(is_closed(unread));
   EXPECT_EQ(target, good);
-  // A later lane of that index writes.
+  // A later lane with the same index writes.
   const Fd again = open_lane(1);
   const tcp::Frame again_head = head(tcp::FrameKind::kWrite, 1, 9);
   send(again, &again_head, sizeof again_head);
@@ -415,7 +415,7 @@ TEST_F(TcpTransportTest, ANotificationWhoseLaneBreaksArrivesAtMostOnce) {
     operation.generation = 0;
     const OperationId id = submit(operation);
     ids.push_back(id);
-    // Before it has been read, after that, and after its answer.
+    // Before the write has been read, after that, and after the answer.
     for (int i = 0; i < round % 3; ++i) {
       step_b();
       count();
@@ -440,13 +440,13 @@ TEST_F(TcpTransportTest, ANotificationWhoseLaneBreaksArrivesAtMostOnce) {
 TEST_F(TcpTransportTest, ASilentPeerIsLostWithinASecond) {
   Memory to(4096);
   const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
-  // Node b takes connections (the kernel does) but says nothing any more.
+  // Node b accepts connections (the kernel does) but does not answer any more.
   const std::uint64_t silent_since_ns = now_ns_;
   while (event_of(id) == nullptr && now_ns_ < silent_since_ns + 5'000 * kMs) step_a(10 * kMs);
   ASSERT_NE(event_of(id), nullptr);
   EXPECT_EQ(event_of(id)->outcome, Outcome::kPeerLost);
   EXPECT_LE(now_ns_ - silent_since_ns, 1'000 * kMs);
-  // It speaks again.
+  // Node b answers again.
   ASSERT_TRUE(wait_for([&] {
     return std::ranges::any_of(
         events_, [](const Event& event) { return event.kind == Event::Kind::kPeerBack; });
@@ -476,7 +476,7 @@ TEST_F(TcpTransportTest, ReadsOfASilentPeerEndByTheirDeadline) {
   for (int i = 0; i < 11; ++i) step_a(10 * kMs);
   ASSERT_NE(event_of(id), nullptr);
   EXPECT_EQ(event_of(id)->outcome, Outcome::kTimedOut);
-  // What b sends now is thrown away.
+  // The bytes that b sends now are thrown away.
   std::ranges::fill(to, std::byte{0x66});
   Memory other(4096);
   const OperationId next = submit(read(0, {other.data(), other.size(), kNoRegion}));
@@ -540,7 +540,7 @@ TEST_F(TcpTransportTest, SendsThatTheKernelCopiesAllTheSameGoBackToPlainOnes) {
   }
   ASSERT_TRUE(wait_for([&] { return guard_.held.empty(); }));
   const Counters& counters = b_->transport().counters();
-  // Over loopback the kernel always copies; every lane learns it from its first notice.
+  // Over loopback the kernel always copies; each lane learns this from its first notice.
   EXPECT_GT(counters.zero_copy_sends, 0u);
   EXPECT_EQ(counters.zero_copy_copied, counters.zero_copy_sends);
   EXPECT_LT(counters.zero_copy_sends, counters.send_calls / 2);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a world, memory with a pattern at b, and words for what the transport tests do.
-// Threads: one. Owns the memory.
+// What it is: a world, memory with a pattern at b, and helpers for the transport tests.
+// Threads: one.
+// Owns: the memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,13 +17,13 @@
 
 namespace mc::transport::testing {
 
-// In the arena, which transports that want their pieces registered know as one region.
+// Memory of the arena. A transport that needs registered pieces registers the arena as one region.
 using Memory = std::vector<std::byte, ArenaAllocator<std::byte>>;
 
 // Bytes that differ from place to place and from seed to seed.
 Memory pattern(std::size_t size, std::uint64_t seed);
 
-// Pins every access of one generation, and counts.
+// A guard that pins every access of one generation, and counts the calls.
 class CountingGuard : public RegionGuard {
  public:
   Outcome pin(const Access& access, std::uint64_t* ticket) override;
@@ -50,17 +51,17 @@ class TransportTest : public ::testing::TestWithParam<WorldKind> {
   void SetUp() override;
   RemoteRegionId share(Memory& memory, std::uint32_t rights, RegionGuard* guard = nullptr);
   Operation read(std::uint64_t offset, std::span<const Piece> pieces) const;
-  // Submits one; its cookie is its number.
+  // Submits an operation; its cookie is its number.
   OperationId submit(Operation operation);
   void step();
-  // Steps until it holds. False: it did not within the watchdog's time.
+  // Steps until the condition holds. False: the watchdog's time is over.
   bool wait_for(const std::function<bool()>& holds);
-  // Submits, waits for the event.
+  // Submits an operation and waits for its event.
   Event run(const Operation& operation);
   const Event* event_of(OperationId id) const;
   std::size_t completed() const;
 
-  // Before the world, which still reads and unpins them as it ends.
+  // Declared before the world, which still reads and unpins the memory as the world ends.
   Memory memory_;
   CountingGuard guard_;
   std::unique_ptr<World> world_;

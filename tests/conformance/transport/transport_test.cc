@@ -316,7 +316,7 @@ TEST_P(TransportTest, AfterACancelNothingLandsAnyMore) {
     EXPECT_EQ(std::memcmp(other.data(), &memory_[5], other.size()), 0);
     EXPECT_TRUE(std::ranges::all_of(to, [](std::byte byte) { return byte == std::byte{0xee}; }))
         << "after " << steps << " steps";
-    world_->a().cancel(id);  // a name of nothing by now
+    world_->a().cancel(id);  // the id of an ended operation
   }
 }
 
@@ -340,7 +340,7 @@ TEST_P(TransportTest, OperationsToADeadPeerEndAsLost) {
   world_->kill_b();
   ASSERT_TRUE(wait_for([&] { return event_of(large) && event_of(little); }));
   EXPECT_EQ(event_of(large)->outcome, Outcome::kPeerLost);
-  // A real device may have served it before the peer was gone.
+  // A real device may have served the read before the peer was gone.
   EXPECT_TRUE(event_of(little)->outcome == Outcome::kPeerLost ||
               event_of(little)->outcome == Outcome::kDone);
   EXPECT_TRUE(std::ranges::any_of(

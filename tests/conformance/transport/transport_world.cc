@@ -236,7 +236,7 @@ std::vector<WorldKind> world_kinds() {
       {"fault", [] { return std::make_unique<FaultyLoopWorld>(); }},
       {"rdma_in_memory", [] { return std::make_unique<RdmaInMemoryWorld>(); }},
       {"choice", [] { return std::make_unique<RdmaChoiceWorld>(); }}};
-  // On this host over its loopback, and through its memory.
+  // Over loopback, and through shared memory of this host.
   kinds.push_back(
       {"fabric_tcp", [] { return fabric_world("tcp;ofi_rxm", "127.0.0.1", "127.0.0.1"); }});
   kinds.push_back({"fabric_shm", [] { return fabric_world("shm", "", ""); }});
@@ -245,7 +245,7 @@ std::vector<WorldKind> world_kinds() {
                      if (!library) return nullptr;
                      return std::make_unique<ChoiceWorld>(by_fabric(*library), by_fabric(*library));
                    }});
-  // Set in the virtual machine that tests/run --rdma starts.
+  // The variable is set in the virtual machine that tests/run --rdma starts.
   const auto ours = words(std::getenv("MC_RDMA_DEVICES_A"));
   const auto theirs = words(std::getenv("MC_RDMA_DEVICES_B"));
   if (!ours.empty() && !theirs.empty()) {

@@ -99,13 +99,13 @@ struct VerbsFabric::State {
     return inside ? at->second : nullptr;
   }
 
-  // What a NIC would do with the oldest request. False: it has to wait.
+  // Carries out the oldest request as a NIC would. False: the request has to wait.
   bool work_on(Pair& pair) {
     Request& request = pair.posted.front();
     ibv_wc_status status = fabric->failure_;
     if (!fabric->nothing_ && status == IBV_WC_SUCCESS) {
       const auto peer = pairs.find(pair.peer);
-      // A pair that is gone answers nothing, like one behind a cut.
+      // A destroyed queue pair does not answer, like a queue pair behind a cut.
       if (cut.contains(pair.subnet) || pair.of->gone || peer == pairs.end() ||
           peer->second->state != IBV_QPS_RTR || peer->second->of->gone ||
           !peer->second->of->of->port_up || !pair.of->of->port_up) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: RDMA devices that exist only here, below the table of verbs: they move bytes between
-//   the regions of one process as a NIC would between hosts, check keys and rights, and fail on
-//   request: out of queue pairs or of locked memory, paths cut, devices removed, completions late.
-//   Work is done when a completion queue is polled; nothing happens by itself.
-// Threads: one, but for registering memory. Owns devices and what the verbs made.
-// Trusts: its tests; that nothing is used after it was destroyed is checked.
+// What it is: simulated RDMA devices below the table of verbs. The devices move bytes between the
+//   regions of one process as a NIC would between hosts, and check keys and rights. They fail on
+//   request: no queue pairs or locked memory left, paths cut, devices removed, completions late. A
+//   device works when a completion queue is polled, and at no other time.
+// Threads: one; any for registering memory.
+// Owns: devices and the objects that the verbs made.
+// Trusts: its tests. Every use of a destroyed object is detected.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace mc::transport::testing {
 
 struct FabricDevice {
   std::string name;
-  std::uint8_t subnet = 0;  // its address is 10.77.subnet.host
+  std::uint8_t subnet = 0;  // the address is 10.77.subnet.host
   std::uint8_t host = 1;
   int max_pairs = 1000;
   std::uint64_t lockable_bytes = ~std::uint64_t{0};
@@ -27,7 +28,7 @@ struct FabricDevice {
   bool faults_pages = false;
   bool takes_dmabuf = true;
   ibv_mtu mtu = IBV_MTU_4096;
-  std::uint8_t lanes = 0, lane_speed = 0;  // of its line, as ports say it
+  std::uint8_t lanes = 0, lane_speed = 0;  // of the line, as ports report it
   std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
   ibv_node_type node_type = IBV_NODE_CA;
 };
@@ -39,23 +40,23 @@ class VerbsFabric {
   VerbsFabric(const VerbsFabric&) = delete;
   VerbsFabric& operator=(const VerbsFabric&) = delete;
 
-  static rdma::Verbs verbs();  // of the only fabric there is
+  static rdma::Verbs verbs();  // of the only fabric
 
   void add(const FabricDevice& device);
   FabricDevice& device(const std::string& name);
-  // The device says that it goes, and answers nothing any more.
+  // The device reports its removal, and answers no more calls.
   void remove(const std::string& name);
-  // Nothing comes through between the devices of a subnet, and nobody says so.
+  // Packets between the devices of a subnet are lost, without a report.
   void cut(std::uint8_t subnet, bool is_cut);
-  // Its port went down or came up, and it says so.
+  // The port of the device goes down or up, with a report.
   void set_port(const std::string& name, bool is_up);
-  // Every request posted from now on ends with that status.
+  // Every request posted from now on ends with the given status.
   void fail_with(ibv_wc_status status) { failure_ = status; }
-  // Requests of destroyed pairs complete afterwards all the same, and with success.
+  // Requests of destroyed queue pairs still complete afterwards, with success.
   void complete_late(bool late) { late_ = late; }
-  // Nothing posted is worked on while it holds.
+  // While this holds, posted requests are not carried out.
   void hold(bool is_held) { held_ = is_held; }
-  // For measurements: bytes are not moved, keys not checked.
+  // For measurements: bytes are not moved, and keys are not checked.
   void do_nothing(bool nothing) { nothing_ = nothing; }
 
   std::size_t pairs() const;
