@@ -178,7 +178,7 @@ TEST_P(AgentsTest, LargeObjectsComeOneSidedlyAndAreRight) {
   EXPECT_EQ(counter(1, "misses", "corrupt"), 0u);
 }
 
-TEST_P(AgentsTest, AnAgentThatIsToUseTcpIsReadByTcp) {
+TEST_P(AgentsTest, AnAgentConfiguredForTcpIsReadByTcp) {
   ASSERT_NO_FATAL_FAILURE(start_with({false, true}));
   const std::string value = content("plain", 1 << 20);
   ASSERT_EQ(put(0, "plain", value), MC_OK);
@@ -188,7 +188,7 @@ TEST_P(AgentsTest, AnAgentThatIsToUseTcpIsReadByTcp) {
   EXPECT_EQ(one_sided_bytes(1), 0u);
 }
 
-TEST_P(AgentsTest, APoolThatIsResizedIsReadOneSidedlyAsFarAsItGoes) {
+TEST_P(AgentsTest, AResizedPoolIsReadOneSidedlyInItsBackedPart) {
   ASSERT_NO_FATAL_FAILURE(start_with({true, true}, "64MiB"));
   ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
   for (const char* const bytes : {"128MiB", "64MiB", "128MiB"}) {
@@ -215,7 +215,7 @@ TEST_P(AgentsTest, APoolThatIsResizedIsReadOneSidedlyAsFarAsItGoes) {
   EXPECT_EQ(counter(1, "misses", "corrupt"), 0u);
 }
 
-TEST_P(AgentsTest, WhatIsEvictedWhileItIsReadIsAMissAndNeverWrong) {
+TEST_P(AgentsTest, AnObjectEvictedDuringAReadIsAMissAndNeverWrong) {
   ASSERT_NO_FATAL_FAILURE(start_with({true, true}, "64MiB"));
   ASSERT_TRUE(takes_one_sided(0, 1)) << rails(1);
   constexpr std::size_t kBytes = 1 << 20;

@@ -117,7 +117,7 @@ TEST_F(RdmaHostsTest, ALoopThatSleepsIsWokenByItsCompletions) {
   EXPECT_GE(woken, slept);
 }
 
-TEST_F(RdmaHostsTest, ASideWithASmallerMtuIsSpokenToInIts) {
+TEST_F(RdmaHostsTest, TheSmallerMtuOfTwoSidesIsUsed) {
   pair_.reset();
   options_b_.max_mtu_bytes = 1024;
   start();

@@ -21,7 +21,7 @@ class ChoiceFabricTest : public ChoiceTest {
   fabric::Library library_;
 };
 
-TEST_F(ChoiceFabricTest, LargeReadsGoByItWhenItIsUpAndTheGuardIsAskedBesideThem) {
+TEST_F(ChoiceFabricTest, LibfabricCarriesLargeReadsAndTcpAsksTheGuard) {
   start();
   EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), 0u) << "nothing waits for endpoints";
@@ -39,7 +39,7 @@ TEST_F(ChoiceFabricTest, LargeReadsGoByItWhenItIsUpAndTheGuardIsAskedBesideThem)
   EXPECT_EQ(a().choices().detours, 0u);
 }
 
-TEST_F(ChoiceFabricTest, OfASparseRegionItReadsWhatHasMemory) {
+TEST_F(ChoiceFabricTest, LibfabricReadsTheBackedPartsOfASparseRegion) {
   start();
   ASSERT_TRUE(b().close_region(region_));
   share(b(), true);
@@ -74,7 +74,7 @@ TEST_F(ChoiceFabricTest, OfASparseRegionItReadsWhatHasMemory) {
   }));
 }
 
-TEST_F(ChoiceFabricTest, MemoryThatGoesWhileItIsReadIsReadByTcpOrRight) {
+TEST_F(ChoiceFabricTest, AReadOfMemoryThatGoesIsRightOrRepeatedByTcp) {
   start();
   ASSERT_TRUE(b().close_region(region_));
   share(b(), true);
@@ -96,7 +96,7 @@ TEST_F(ChoiceFabricTest, MemoryThatGoesWhileItIsReadIsReadByTcpOrRight) {
   }
 }
 
-TEST_F(ChoiceFabricTest, PeersThatHaveItNotAreReadByTcp) {
+TEST_F(ChoiceFabricTest, TcpReadsPeersWithoutLibfabric) {
   start_a(by_fabric(library_));
   start_b_with_tcp();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
@@ -117,7 +117,7 @@ TEST_F(ChoiceFabricTest, AHostWithRdmaAndOneWithLibfabricReadEachOtherByTcp) {
   a_.reset();
 }
 
-TEST_F(ChoiceFabricTest, APeerThatEndsAndComesBackIsReadByItAgain) {
+TEST_F(ChoiceFabricTest, LibfabricReadsAPeerAgainAfterItsRestart) {
   start();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();

@@ -28,7 +28,7 @@ class ChoiceTransportTest : public ChoiceTest {
   VerbsFabric fabric_;
 };
 
-TEST_F(ChoiceTransportTest, ReadsGoByTcpUntilTheWayByRdmaIsOpenAndLargeOnesByThatFromThenOn) {
+TEST_F(ChoiceTransportTest, TcpCarriesReadsUntilRdmaLanesAreUpThenRdmaCarriesLargeReads) {
   start();
   EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
   EXPECT_EQ(one_sided(), 0u) << "nothing waits for queue pairs";
@@ -45,7 +45,7 @@ TEST_F(ChoiceTransportTest, ReadsGoByTcpUntilTheWayByRdmaIsOpenAndLargeOnesByTha
   EXPECT_EQ(a().choices().detours, 0u);
 }
 
-TEST_F(ChoiceTransportTest, APeerThatDoesNotSayThatItHasRdmaIsReadByTcp) {
+TEST_F(ChoiceTransportTest, TcpReadsAPeerThatDoesNotOfferRdma) {
   start_a(by_rdma({"a0"}));
   start_b_with_tcp();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(read(0, kLargeBytes), Outcome::kDone);
@@ -67,7 +67,7 @@ TEST_F(ChoiceTransportTest, BytesOfAnotherGenerationAreStaleThoughRdmaBringsThem
   EXPECT_TRUE(guard_.held.empty());
 }
 
-TEST_F(ChoiceTransportTest, AReadWhoseRailsAllFailIsRepeatedByTcpAndRdmaIsTakenBackLater) {
+TEST_F(ChoiceTransportTest, TcpRepeatsAReadWhoseRailsAllFailAndRdmaReturnsLater) {
   start();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();
@@ -98,7 +98,7 @@ TEST_F(ChoiceTransportTest, KeysThatNoLongerHoldCostOneRepetition) {
   EXPECT_TRUE(takes_one_sided());
 }
 
-TEST_F(ChoiceTransportTest, OfASparseRegionRdmaReadsWhatHasMemory) {
+TEST_F(ChoiceTransportTest, RdmaReadsTheBackedPartsOfASparseRegion) {
   start();
   ASSERT_TRUE(b().close_region(region_));
   const std::size_t before = fabric_.registrations();
@@ -132,7 +132,7 @@ TEST_F(ChoiceTransportTest, OfASparseRegionRdmaReadsWhatHasMemory) {
   EXPECT_EQ(fabric_.registrations(), before);
 }
 
-TEST_F(ChoiceTransportTest, APoolThatCannotBeRegisteredIsReadByTcpAndTheCauseIsTold) {
+TEST_F(ChoiceTransportTest, TcpReadsAPoolThatCannotBeRegisteredAndReportsTheCause) {
   start();
   ASSERT_TRUE(b().close_region(region_));
   share(b(), true);
@@ -145,7 +145,7 @@ TEST_F(ChoiceTransportTest, APoolThatCannotBeRegisteredIsReadByTcpAndTheCauseIsT
   EXPECT_EQ(one_sided(), reads);
 }
 
-TEST_F(ChoiceTransportTest, ClosingThePeerEndsWhatIsUnderWay) {
+TEST_F(ChoiceTransportTest, ClosingThePeerEndsItsOperations) {
   start();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();
@@ -160,7 +160,7 @@ TEST_F(ChoiceTransportTest, ClosingThePeerEndsWhatIsUnderWay) {
   EXPECT_EQ(to_, Memory(kRegionBytes, std::byte{0x11})) << "landed late";
 }
 
-TEST_F(ChoiceTransportTest, ACancelledReadEndsOnceWhicheverWayItWent) {
+TEST_F(ChoiceTransportTest, ACancelledReadEndsOnceWithEitherTransport) {
   start();
   ASSERT_TRUE(takes_one_sided());
   at_a_.clear();

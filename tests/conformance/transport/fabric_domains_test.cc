@@ -48,7 +48,7 @@ class FabricDomainsTest : public FabricTransportTest {
   Memory to_ = Memory(kRegionBytes);
 };
 
-TEST_F(FabricDomainsTest, OneThatCannotBeOpenedIsSaidAndTakenWhenItCan) {
+TEST_F(FabricDomainsTest, ADomainThatCannotBeOpenedIsReportedAndOpenedLater) {
   FabricFaults::break_spare(FI_ENODEV);
   start_both();
   EXPECT_EQ(read_all(), Outcome::kDone) << rails();
@@ -62,7 +62,7 @@ TEST_F(FabricDomainsTest, OneThatCannotBeOpenedIsSaidAndTakenWhenItCan) {
   EXPECT_FALSE(has(Event::Kind::kPeerLost));
 }
 
-TEST_F(FabricDomainsTest, IfNoneCanBeOpenedEachIsNamedWithItsCause) {
+TEST_F(FabricDomainsTest, IfNoDomainOpensEachIsNamedWithItsCause) {
   class Nobody : public Dialer {
     void dial(const DialRequest&) override {}
   } nobody;
@@ -76,7 +76,7 @@ TEST_F(FabricDomainsTest, IfNoneCanBeOpenedEachIsNamedWithItsCause) {
       << made.error().to_string();
 }
 
-TEST_F(FabricDomainsTest, OneWhoseDeviceGoesIsClosedAndOpenedAgainWhileTheOtherCarriesOn) {
+TEST_F(FabricDomainsTest, ADomainWhoseDeviceGoesIsClosedAndReopenedWhileTheOtherWorks) {
   start_both();
   ASSERT_TRUE(takes_spare()) << rails();
   for (int round = 0; round < 2; ++round) {
@@ -101,7 +101,7 @@ TEST_F(FabricDomainsTest, OneWhoseDeviceGoesIsClosedAndOpenedAgainWhileTheOtherC
   }
 }
 
-TEST_F(FabricDomainsTest, OneThatCannotServeAnewIsClosedAndTheOtherIsReadMeanwhile) {
+TEST_F(FabricDomainsTest, ADomainThatCannotServeAnewIsClosedWhileTheOtherIsRead) {
   start_both();
   ASSERT_TRUE(takes_spare()) << rails();
   Memory other(4096);

@@ -117,7 +117,7 @@ TEST_F(FabricTransportTest, AWriteWhosePeerIsGoneEndsAsLost) {
   EXPECT_EQ(outcome_of(id), Outcome::kPeerLost);
 }
 
-TEST_F(FabricTransportTest, AnOperationThatNobodyAnswersEndsByItsDeadlineAndLandsNoMore) {
+TEST_F(FabricTransportTest, AnUnansweredOperationEndsByItsDeadlineAndLandsNoMore) {
   Memory to(kRegionBytes);
   const Piece piece{to.data(), to.size(), kNoRegion};
   ASSERT_EQ(run(operation(Verb::kRead, remote_, piece)), Outcome::kDone);
@@ -196,7 +196,7 @@ TEST_F(FabricTransportTest, IdleLanesAreClosedAndOpenedAgainWhenNeeded) {
   EXPECT_FALSE(has(Event::Kind::kPeerLost));
 }
 
-TEST_F(FabricTransportTest, AProviderWithoutDescriptorsIsCalledOftenWhileAPeerHasRequestsOnly) {
+TEST_F(FabricTransportTest, AProviderWithoutDescriptorsIsCalledOftenOnlyWhileAPeerHasRequests) {
   pair_.reset();
   start(FabricPair::options(kNodeA, "shm", ""), FabricPair::options(kNodeB, "shm", ""));
   const auto pause_ns = [&] {
@@ -213,7 +213,7 @@ TEST_F(FabricTransportTest, AProviderWithoutDescriptorsIsCalledOftenWhileAPeerHa
   }
 }
 
-TEST_F(FabricTransportTest, APeerWithAnotherProviderIsSaidToHaveOne) {
+TEST_F(FabricTransportTest, APeerWithAnotherProviderIsReported) {
   at_a_.clear();
   pair_.reset();
   start(FabricPair::options(kNodeB, "shm", ""));
@@ -223,7 +223,7 @@ TEST_F(FabricTransportTest, APeerWithAnotherProviderIsSaidToHaveOne) {
   EXPECT_NE(rails().find("another provider"), std::string::npos) << rails();
 }
 
-TEST_F(FabricTransportTest, AProviderThatIsNotThereIsNamed) {
+TEST_F(FabricTransportTest, AMissingProviderIsNamed) {
   class Nobody : public Dialer {
     void dial(const DialRequest&) override {}
   } nobody;

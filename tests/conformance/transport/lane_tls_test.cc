@@ -85,7 +85,7 @@ TEST_F(LaneTls, CertificatesOfOneAuthorityLetEachOtherIn) {
   EXPECT_TRUE(wait_for([&] { return a_->links() == 2; }));
 }
 
-TEST_F(LaneTls, ACertificateOfAnotherAuthorityIsRefusedByWhoDials) {
+TEST_F(LaneTls, TheDialerRefusesACertificateOfAnotherAuthority) {
   const Authority stranger(directory_.path(), "strange");
   const auto a = identity_of(authority_.issue("a", "IP:127.0.0.1"));
   const auto b = identity_of(stranger.issue("b", "IP:127.0.0.1"));
@@ -93,7 +93,7 @@ TEST_F(LaneTls, ACertificateOfAnotherAuthorityIsRefusedByWhoDials) {
   expect_refusal("is it signed by peer_tls_ca", "unknown ca");
 }
 
-TEST_F(LaneTls, ACertificateOfAnotherAuthorityIsRefusedByWhoListens) {
+TEST_F(LaneTls, TheListenerRefusesACertificateOfAnotherAuthority) {
   // The dialer accepts the listener, whose authority the dialer knows beside its own.
   const Authority stranger(directory_.path(), "strange");
   tls::Files files = stranger.issue("a", "IP:127.0.0.1");
@@ -131,7 +131,7 @@ TEST_F(LaneTls, APlainPeerIsRefusedAndToldOfIt) {
   expect_refusal("", "does not speak TLS: give it peer_tls_cert");
 }
 
-TEST_F(LaneTls, APlainListenerRefusesWhoSpeaksTls) {
+TEST_F(LaneTls, APlainListenerRefusesATlsPeer) {
   start(&loopback_identity(), nullptr);
   expect_refusal("no peer_tls_cert", "");
 }
@@ -242,7 +242,7 @@ TEST_F(TlsSessions, BytesArriveAsTheyWereInAnyCut) {
   EXPECT_EQ(dialer_->binding().size(), 32u);
 }
 
-TEST_F(TlsSessions, KeysAreReplacedUnderWhatIsSent) {
+TEST_F(TlsSessions, KeysAreReplacedWhileBytesAreSent) {
   shake();
   // A record each way in turn, until both sides have replaced their keys.
   for (std::uint64_t i = 0; i <= tls::kRecordsPerKey + 1; ++i) {
@@ -253,7 +253,7 @@ TEST_F(TlsSessions, KeysAreReplacedUnderWhatIsSent) {
   }
 }
 
-TEST_F(TlsSessions, NothingOfWhatIsSentCanBeReadOnTheWire) {
+TEST_F(TlsSessions, NoSentByteIsReadableOnTheWire) {
   shake();
   const std::string secret = "forty-two is what nobody else may read";
   ASSERT_EQ(send(*dialer_, secret), static_cast<ssize_t>(secret.size()));
@@ -273,7 +273,7 @@ TEST_F(TlsSessions, ABitFlippedOnTheWireEndsTheSession) {
   EXPECT_FALSE(listener_->status().ok());
 }
 
-TEST_F(TlsSessions, WhatIsPlayedAgainEndsTheSession) {
+TEST_F(TlsSessions, AReplayedRecordEndsTheSession) {
   shake();
   ASSERT_GT(send(*dialer_, "once"), 0);
   const std::string wire = on_the_wire();
@@ -306,7 +306,7 @@ TEST_F(TlsSessions, GarbageInTheHandshakeIsRefused) {
   }
 }
 
-TEST_F(TlsSessions, AHandshakeCutShortIsNotOneThatIsDone) {
+TEST_F(TlsSessions, ATruncatedHandshakeFails) {
   EXPECT_EQ(dialer_->shake(), Session::Shaken::kWaits);
   const std::string hello = on_the_wire();
   put_on_the_wire(hello.substr(0, hello.size() / 2));
@@ -390,7 +390,7 @@ TEST_F(KeyedTls, AProofCarriedIntoAnotherSessionIsRefused) {
   EXPECT_EQ(status.code(), MC_PERMISSION_DENIED) << status.to_string();
 }
 
-TEST_F(KeyedTls, EachSideIsToldWhichOneLacksTls) {
+TEST_F(KeyedTls, EachSideLearnsWhichSideLacksTls) {
   const auto plain = handshake(false);
   EXPECT_EQ(dialer_->shake(), Session::Shaken::kWaits);
   EXPECT_EQ(plain->advance(other_.get()), tcp::Handshake::State::kFailed);

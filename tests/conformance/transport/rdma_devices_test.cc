@@ -12,7 +12,7 @@ namespace {
 
 using RdmaDevicesTest = RdmaTransportTest;
 
-TEST_F(RdmaDevicesTest, OnlyWhatWasRegisteredForItCanBeWrittenByPeers) {
+TEST_F(RdmaDevicesTest, PeersWriteOnlyRegionsRegisteredForWriting) {
   EXPECT_EQ(fabric_.remote_writable_bytes(), 0u);
   Memory target(5000);
   register_at(pair_->b(), target.data(), target.size(), kRemoteWrite);
@@ -130,7 +130,7 @@ TEST_F(RdmaDevicesTest, TheSmallerMtuIsUsedAndOddPiecesGoThroughDevicesThatTakeF
 }
 
 // Until it has been measured.
-TEST_F(RdmaDevicesTest, ARailIsTakenForWhatThePortSaysOfItsLine) {
+TEST_F(RdmaDevicesTest, ARailStartsWithTheLineRateOfItsPort) {
   pair_.reset();
   fabric_.device("a0").lanes = 2;        // four
   fabric_.device("a0").lane_speed = 64;  // 50 Gb/s

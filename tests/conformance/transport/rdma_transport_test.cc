@@ -29,7 +29,7 @@ TEST_F(RdmaTransportTest, ABatchOfSmallReadsRingsOneDoorbellARail) {
 }
 
 // Who learns of a window's slices at its end only lets the line run empty meanwhile.
-TEST_F(RdmaTransportTest, AQuarterOfAWindowIsAnnouncedWhenItIsDone) {
+TEST_F(RdmaTransportTest, EachQuarterOfAWindowIsSignalled) {
   warm_up();
   fabric_.hold(true);
   Memory to(6u << 20);
@@ -44,7 +44,7 @@ TEST_F(RdmaTransportTest, AQuarterOfAWindowIsAnnouncedWhenItIsDone) {
   EXPECT_TRUE(holds_bytes(to));
 }
 
-TEST_F(RdmaTransportTest, ABatchOfSmallReadsIsAnnouncedOnceInAWhile) {
+TEST_F(RdmaTransportTest, ABatchOfSmallReadsHasFewSignals) {
   warm_up();
   constexpr std::size_t kCount = 32;
   Memory to(kCount * 64);
@@ -114,7 +114,7 @@ TEST_F(RdmaTransportTest, WithoutARailThePeerIsLostUntilOneIsBack) {
   EXPECT_TRUE(holds_bytes(to));
 }
 
-TEST_F(RdmaTransportTest, PastItsDeadlineAReadEndsAndNothingOfItLands) {
+TEST_F(RdmaTransportTest, AReadPastItsDeadlineEndsAndLandsNoMore) {
   warm_up();
   Memory to(1u << 20, std::byte{0x44});
   const Piece piece{to.data(), to.size(), kNoRegion};
@@ -230,7 +230,7 @@ TEST_F(RdmaTransportTest, EveryOperationEndsOnceThroughAStormOfFlushes) {
 
 // Each round leaves completions of queue pairs that are gone, which claim success, for lanes whose
 // place others have by then.
-TEST_F(RdmaTransportTest, CompletionsOfAnEarlierQueuePairSayNothing) {
+TEST_F(RdmaTransportTest, CompletionsOfAnEarlierQueuePairAreIgnored) {
   warm_up();
   fabric_.complete_late(true);
   constexpr std::size_t kBatch = 120;
@@ -369,7 +369,7 @@ TEST_F(RdmaTransportTest, PiecesMustLieInRegions) {
   EXPECT_EQ(run(read(0, named)), Outcome::kInvalid);
 }
 
-TEST_F(RdmaTransportTest, WhatTheNearDeviceHasRoomForGoesByIt) {
+TEST_F(RdmaTransportTest, TheNearDeviceCarriesReadsWhileItHasRoom) {
   // Sets the bit of the device a1.
   options_a_.near = [](const std::byte*, std::span<const std::string> devices) {
     std::uint64_t bits = 0;

@@ -184,7 +184,7 @@ TEST_F(TcpTransportTest, AForegroundReadOvertakesAQueueOfMigrations) {
   EXPECT_EQ(to, memory_);
 }
 
-TEST_F(TcpTransportTest, RailsTellWhatTheyCarried) {
+TEST_F(TcpTransportTest, RailsReportTheirBytes) {
   Memory to(kRegionBytes);
   const OperationId id = submit(read(0, {to.data(), to.size(), kNoRegion}));
   ASSERT_TRUE(wait_for([&] { return event_of(id) != nullptr; }));

@@ -67,7 +67,7 @@ TEST(TransportBench, MeasuresTheFabricOverLoopbackAndThroughMemory) {
   expect_figures(options, "bare TCP");
 }
 
-TEST(TransportBench, WhatTheTargetLacksIsSaidByTheAsker) {
+TEST(TransportBench, TheAskerReportsFeaturesThatTheTargetLacks) {
   TransportOptions options = options_for("fabric");
   options.provider = "warp";
   const Status status = run_transport_cases(*plan_transport(options, kShort), kTimeoutNs,
@@ -76,7 +76,7 @@ TEST(TransportBench, WhatTheTargetLacksIsSaidByTheAsker) {
   EXPECT_NE(status.text().find("libfabric"), std::string::npos) << status.to_string();
 }
 
-TEST(TransportBench, NobodyAtTheAddressIsNamedWithTheRemedy) {
+TEST(TransportBench, AnUnreachableAddressIsNamedWithTheRemedy) {
   TransportOptions options = options_for("tcp");
   options.connect = "127.0.0.1:1";
   const Status status = run_transport_cases(*plan_transport(options, kShort), kTimeoutNs,

@@ -51,7 +51,7 @@ TEST_P(TransportTest, ReadScattersOverAsManyPiecesAsAllowed) {
   }
 }
 
-TEST_P(TransportTest, WhatIsBeyondALimitIsInvalid) {
+TEST_P(TransportTest, AnOperationBeyondALimitIsInvalid) {
   Memory to(4096);
   const Piece good{to.data(), 4096, kNoRegion};
   std::vector<Operation> bad(7, read(0, {&good, 1}));
@@ -168,7 +168,7 @@ TEST_P(TransportTest, ClosedRegionsAreStale) {
   EXPECT_FALSE(world_->b().describe(region_));
 }
 
-TEST_P(TransportTest, DescriptionsOfNothingAreRefused) {
+TEST_P(TransportTest, InvalidDescriptionsAreRefused) {
   auto text = world_->b().describe(region_).value();
   const auto import = [&](std::span<const std::byte> bytes) {
     return world_->a().import_region(peer_, bytes).has_value();
@@ -348,7 +348,7 @@ TEST_P(TransportTest, OperationsToADeadPeerEndAsLost) {
   EXPECT_EQ(run(read(0, {&small, 1})).outcome, Outcome::kPeerLost);
 }
 
-TEST_P(TransportTest, ClosingAPeerCancelsWhatIsUnderWay) {
+TEST_P(TransportTest, ClosingAPeerCancelsItsOperations) {
   Memory to(kRegionBytes);
   const Piece piece{to.data(), to.size(), kNoRegion};
   const OperationId id = submit(read(0, {&piece, 1}));
