@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Agents that read each other one-sidedly, by RDMA on real devices and by libfabric over loopback:
-// what they fetch is right, by which way it comes, and what happens when devices or agents go
+// fetched objects are right, the expected transport carries them, and devices and agents may go
 // meanwhile.
 #include <algorithm>
 #include <atomic>

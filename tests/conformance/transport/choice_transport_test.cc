@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of two ways a read takes: what is small, stale, cut or not registered, by which way it
-// comes.
+// The choice between TCP and RDMA for reads that are small, stale, cut or not registered.
 #include "conformance/transport/choice_fixture.h"
 
 namespace mc::transport::testing {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Domains of libfabric that cannot be opened, break, and come back: the others carry on.
+// Domains of libfabric that cannot be opened, break, and come back, while the other domains work.
 #include <rdma/fi_errno.h>
 
 #include "conformance/transport/fabric_faults.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A serving host in a process of its own: over TCP, where it is ended by SIGKILL while it is read
-// from, and through the memory of this host. There a killed process may leave one of libfabric's
-// spinlocks locked for ever, on which the next request to it hangs, so nobody is killed; agents do
-// not take that provider.
+// A serving host in a process of its own. Over TCP, the host is ended by SIGKILL while it is read.
+// Through the memory of this host, no process is killed: a killed process may leave a spinlock of
+// libfabric locked for ever, on which the next request hangs. Agents refuse that provider.
 #include <unistd.h>
 
 #include <algorithm>
@@ -99,7 +98,7 @@ TEST_P(FabricProcesses, BytesComeFromAnotherProcess) {
 }
 
 using KilledFabricProcess = FabricProcesses;
-TEST_P(KilledFabricProcess, EndsWhatIsUnderWay) {
+TEST_P(KilledFabricProcess, EndsItsOperations) {
   Memory to(kServedBytes);
   ASSERT_TRUE(wait_for([&, id = read(to)] { return event_of(id) != nullptr; }))
       << transport_->describe_rails(peer_);

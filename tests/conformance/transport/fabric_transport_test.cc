@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the fabric transport promises beside the transports' contract: forged keys, memory that is
+// The promises of the fabric transport beside the transports' contract: forged keys, memory that is
 // closed under a write, links and peers that come and go.
 #include "conformance/transport/fabric_fixture.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several hosts that one reads from at once, by one device: together they are asked for no more
-// than it may be given, and all of it comes. TCP's is in tcp_transport_test.cc.
+// One host reads from several hosts at once, by one device. The reader asks all of them together
+// for no more than the device's credit, and all bytes arrive. tcp_transport_test.cc has the test
+// for TCP.
 #include <algorithm>
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lanes with TLS: who is let in and who is not, what each side is told, what a session makes of
-// bytes that are not of it, and that the cluster's key is proven inside it.
+// Lanes with TLS: the accepted and refused certificates, the answers to each side, foreign bytes in
+// a session, and the proof of the cluster's key inside the session.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

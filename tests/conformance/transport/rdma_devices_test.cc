@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the rdma transport asks of devices: registrations and their rights, addresses, limits.
+// The rdma transport and its devices: registrations and their rights, addresses, limits.
 #include <sys/mman.h>
 
 #include <cstring>

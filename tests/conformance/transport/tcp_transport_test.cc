@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What only the TCP transport has: lanes, their failures, its care for its kernel calls. Time is
-// the test's where a peer is silent, so nothing waits for it.
+// Features of the TCP transport alone: lanes, their failures, and few kernel calls. Where a peer is
+// silent, the test owns the time, so no test waits.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>

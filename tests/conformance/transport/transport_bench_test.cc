@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `mcctl bench --transport`: real bytes between two processes, what a target says of itself, and
-// what is said where something is missing. Nothing is asserted about speed.
+// `mcctl bench --transport`: real bytes between two processes, the description of a target, and the
+// messages about missing parts. No test asserts a speed.
 #include <gtest/gtest.h>
 
 #include "ctl/bench/transport_case.h"
