@@ -66,14 +66,14 @@ class Session;
 struct Link {
   Fd socket;
   std::shared_ptr<tcp::Session> tls;  // over the socket; null: plain. tcp's links alone have one
-  bool accepted = false;  // the other side dialed and asks; this side serves
-  std::uint64_t peer = 0;  // PeerId, if this side dialed
+  bool accepted = false;              // the other side dialed and asks; this side serves
+  std::uint64_t peer = 0;             // PeerId, if this side dialed
   std::uint32_t lane = 0;
   LaneRole role = LaneRole::kBulk;
   LinkProtocol protocol = LinkProtocol::kTcp;
   NodeId node = 0;                // of the other side
   std::uint64_t incarnation = 0;  // of the other side
-  std::uint32_t features = 0;  // of both sides
+  std::uint32_t features = 0;     // of both sides
 };
 
 }  // namespace mc::transport

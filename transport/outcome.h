@@ -16,9 +16,9 @@ namespace mc::transport {
 enum class Outcome : std::uint8_t {
   kDone = 0,
   // The call: the same call fails again.
-  kInvalid = 1,  // bad arguments, or a range outside the region
+  kInvalid = 1,      // bad arguments, or a range outside the region
   kUnsupported = 2,  // not by this transport, or not with this memory
-  kRefused = 3,  // the region was not registered for the operation
+  kRefused = 3,      // the region was not registered for the operation
   // The object: ask again for its place.
   kStale = 4,  // no such region, or another generation of bytes there
   // This time: another try may succeed.

@@ -22,7 +22,7 @@ namespace mc::transport {
 
 enum class Priority : std::uint8_t {
   kForeground = 0,  // a caller waits: a get, a peer's question
-  kPrefetch = 1,  // a caller will want the bytes
+  kPrefetch = 1,    // a caller will want the bytes
   kMigration = 2,   // replicas, drains, repairs
 };
 inline constexpr std::size_t kPriorityCount = 3;

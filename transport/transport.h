@@ -91,7 +91,7 @@ struct Event {
   enum class Kind : std::uint8_t {
     kCompleted,  // an operation of this transport has ended
     kNotified,   // a peer sent payload
-    kPeerLost,  // no path to the peer is left; operations fail at once until kPeerBack
+    kPeerLost,   // no path to the peer is left; operations fail at once until kPeerBack
     kPeerBack,
   };
   Kind kind = Kind::kCompleted;
@@ -99,9 +99,9 @@ struct Event {
   Verb verb = Verb::kRead;
   OperationId id = kNoOperation;
   std::uint64_t cookie = 0;
-  std::uint64_t bytes = 0;  // moved; if kDone, all bytes of the operation
-  PeerId peer = kNoPeer;  // the asked peer; kNoPeer in kNotified
-  NodeId from{};  // kNotified: the sender
+  std::uint64_t bytes = 0;               // moved; if kDone, all bytes of the operation
+  PeerId peer = kNoPeer;                 // the asked peer; kNoPeer in kNotified
+  NodeId from{};                         // kNotified: the sender
   std::span<const std::byte> payload{};  // kNotified: valid until the next poll()
 };
 
@@ -111,14 +111,14 @@ struct Counters {
   std::uint64_t written_bytes = 0;  // acknowledged by peers
   std::uint64_t served_bytes = 0;   // sent from regions
   std::uint64_t taken_bytes = 0;    // written by peers into regions
-  std::uint64_t staged_bytes = 0;  // copied once more than the one promised copy
+  std::uint64_t staged_bytes = 0;   // copied once more than the one promised copy
   std::uint64_t resent_slices = 0;  // sent again after a lane failed
   std::uint64_t lanes_failed = 0;
   std::uint64_t refused_requests = 0;  // of peers: stale, out of bounds, no rights
-  std::uint64_t broken_frames = 0;     // of peers: their lanes were cut
+  std::uint64_t broken_frames = 0;     // of peers; each frame ends its lane
   std::uint64_t zero_copy_sends = 0;
   std::uint64_t zero_copy_copied = 0;  // the kernel copied all the same
-  std::uint64_t pinned_bytes = 0;  // now, of slices on their way out
+  std::uint64_t pinned_bytes = 0;      // now, of slices on their way out
   std::uint64_t send_calls = 0;
   std::uint64_t receive_calls = 0;
 };

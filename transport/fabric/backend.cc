@@ -83,7 +83,7 @@ void Backend::fall_asleep(one_sided::Peer& peer, std::uint64_t now_ns) {
   lanes_.fail_all(of(peer), "nothing to do", now_ns);
 }
 
-// Lanes go on: they find out by themselves whether the peer is still there.
+// The lanes stay: each lane detects a dead peer by itself.
 void Backend::on_link_failed(one_sided::Peer& peer, std::uint64_t) {
   // The notifications may have arrived.
   for (const OperationId id : std::set(of(peer).notices_sent)) {

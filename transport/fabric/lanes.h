@@ -7,8 +7,8 @@
 //
 //   A slice that fails puts its region in doubt: the peer is asked whether the region is still
 //   there. Then the slice goes out again, at most kMostTries times. A write goes out again only
-//   when the peer has closed the endpoint to which it went; else it could land once more later.
-//   A lane that is given up is closed first. After that nothing of a read lands by it.
+//   when the peer has closed the endpoint of its first try; else the write could land again later.
+//   A lane that is given up is closed first. After that no byte of a read lands.
 // Threads: the transport's. Owns the list of lanes to poll, and the credit of each domain.
 #pragma once
 
@@ -46,7 +46,7 @@ struct Place {
   std::string why;             // the lane is down
 };
 
-// A write that may still land, until the peer has closed the endpoint to which it went.
+// A write that may still land, until the peer has closed the endpoint that received the request.
 struct HeldWrite {
   std::uint8_t slot = 0;  // of the peer
   std::uint64_t epoch = 0;
@@ -72,7 +72,7 @@ struct Peer final : public one_sided::Peer {
   std::set<OperationId> notices_sent;  // and not answered
   Queue<Slice> resend;
   std::vector<HeldWrite> held;
-  bool active = false;  // Lanes polls it
+  bool active = false;  // in the list of peers to poll
 };
 
 inline Peer& of(one_sided::Peer& peer) { return static_cast<Peer&>(peer); }
@@ -105,7 +105,8 @@ class Lanes {
   void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns);
   void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
 
-  // Before a request goes to a provider that works for the peer only while it is called.
+  // Asks the peer to call its provider often, if the provider works only while it is called. Call it
+  // before each request.
   void attend(Peer& peer, const Domain& domain, std::uint64_t now_ns);
   // Polls the peer's lanes from now on, as long as requests are out.
   void activate(Peer& peer);

@@ -13,7 +13,7 @@
 //     kAttend                               ─►  requests are coming: call the provider often for a
 //                                               while, if it works only while it is called
 //     kMove     slot epoch                  ─►  close this serving endpoint, so that writes to it
-//                                               land no more; they are sent again
+//                                               land no more; the asker repeats the writes
 //                                           ◄─  kDomains, with another endpoint
 //     kPing                                 ─►
 //                                           ◄─  kPong

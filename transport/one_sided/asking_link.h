@@ -4,9 +4,9 @@
 //   whether the link exists now, whether the peer answers on the link, and when the peer is dialed
 //   again.
 //
-//     none ─ due(): kDial ─► attach() ─► the peer says what it has ─► introduced()
-//      ▲                                                                   │
-//      └──── fail() ◄─ due(): kFail, or work() said so ◄───────────────────┘
+//     none ─ due(): kDial ─► attach() ─► the peer lists its devices ─► introduced()
+//      ▲                                                                     │
+//      └──── fail() ◄─ due(): kFail, or work() said so ◄─────────────────────┘
 //
 // Threads: the transport's.
 // Owns: the link.

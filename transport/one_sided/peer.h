@@ -37,8 +37,8 @@ struct Peer : public Watched {
   std::uint32_t open_operations = 0;
   bool dormant = true;  // its lanes are closed until there is an operation
   bool lost = false;
-  bool listed = false;              // the requester is about to pump it
-  bool waiting_for_credit = false;  // the requester pumps it when credit is freed
+  bool listed = false;              // the requester is about to pump the peer
+  bool waiting_for_credit = false;  // waits until credit is freed
 };
 
 class PeerTable {

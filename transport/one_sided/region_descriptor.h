@@ -40,7 +40,7 @@ inline constexpr std::uint64_t kCoverPageBytes = 4096;
 
 struct RegionKeys {
   std::uint8_t slot = 0;            // of the device
-  std::uint64_t epoch = 0;  // of the keys
+  std::uint64_t epoch = 0;          // of the keys
   std::vector<std::uint64_t> keys;  // by chunk; 0: none
 };
 

@@ -112,7 +112,7 @@ RemoteRegions::State RemoteRegions::check(RemoteRegion& region, const Epochs& ep
     for (std::size_t slot = 0; slot < kMaxDeviceSlots; ++slot) {
       complete = complete && (epochs[slot] == 0 || region.keys[slot] != nullptr);
     }
-    // A description that was asked for with this version is as complete as it will be.
+    // A description that was asked for with this version will not become more complete.
     if (!complete && region.asked_version != version) {
       region.asked_version = version;
       region.asking = true;
@@ -154,7 +154,7 @@ bool RemoteRegions::on_description(PeerId peer, RegionId id, std::span<const std
       return true;
     }
     auto described = RegionDescriptor::decode(format_, text);
-    // If the region was imported by a name, the answer tells its id; the peer may have made it
+    // If the region was imported by a name, the answer tells the id; the peer may have made it
     // anew.
     const bool named = region->asked_as != region->described.region;
     if (!described || (!named && described->region != id)) return false;

@@ -22,7 +22,7 @@ struct RemoteRegion {
   RemoteRegionId id = 0;
   PeerId peer = kNoPeer;
   std::uint64_t asked_as = 0;  // the region's id at the peer, or its name
-  bool known = true;  // described holds the peer's latest known answer
+  bool known = true;           // described holds the peer's latest known answer
   RegionDescriptor described;
   // By the peer's slots; null where no key holds. Valid for one version of the peer's epochs.
   std::array<const RegionKeys*, kMaxDeviceSlots> keys{};
@@ -30,7 +30,7 @@ struct RemoteRegion {
   std::uint64_t asked_version = 0;  // for which the keys were asked for
   bool asking = false;
   std::uint64_t ask_again_ns = 0;  // for parts that were not registered
-  bool doubted = false;  // a key of the region did not hold
+  bool doubted = false;            // a key of the region did not hold
   bool gone = false;
 
   bool allows(Verb verb) const {

@@ -7,7 +7,7 @@
 //
 //     a peer:  no link ─► link, its devices known ─► dormant ─► first use: lanes are opened
 //
-//   A peer is lost when it had no usable lane for kPeerLostNs. It is back when a lane is up again.
+//   A peer is lost when it had no usable lane for kPeerLostNs. The peer is back when a lane is up again.
 // Threads: the transport's. Owns peers, remote regions, operations.
 // Trusts: nothing that a peer sends; the backend decodes and checks the messages.
 #pragma once
@@ -22,7 +22,7 @@ namespace mc::transport::one_sided {
 
 // An operation of at most this size does not wait behind large ones.
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
-// The kernel may take this long to find a neighbour to which it has not spoken before.
+// The kernel may take this long to resolve the address of a new neighbour.
 inline constexpr std::uint64_t kFirstWayNs = 2'000'000'000;
 
 // The facts that differ between the transports.
@@ -35,7 +35,7 @@ struct Traits {
 
 class Requester {
  public:
-  // The references outlive it. backend is used only after the constructor has returned.
+  // The references outlive the requester. backend is used only after the constructor has returned.
   Requester(const Traits& traits, Edges& edges, Dialer& dialer, Counters& counters,
             Backend& backend);
 
@@ -73,7 +73,7 @@ class Requester {
   std::uint64_t last_look_ns() const { return last_look_ns_; }
   // The next tick looks after all peers.
   void look_soon() { next_look_ns_ = 0; }
-  // Lets the peer's lanes be opened, since there is an operation for them.
+  // Opens the peer's lanes at the next tick, since the peer has an operation.
   void wake(Peer& peer, std::uint64_t now_ns);
   void pump_later(Peer& peer) { due_.add(peer); }
   void wait_for_credit(Peer& peer) { waiting_for_credit_.add(peer); }
@@ -83,8 +83,8 @@ class Requester {
     waiting_for_credit_.take([this](PeerId id) { return peers_.find(id); },
                              [this](Peer& peer) { pump_later(peer); });
   }
-  // Whether the keys of the operation's region are known. If not, they are asked for, or the
-  // operation has been given up because the region is gone.
+  // Whether the keys of the operation's region are known. If not, the call asks for the keys. If the
+  // region is gone, the call gives the operation up.
   bool is_ready(Peer& peer, OperationState& operation);
   // Says that a lost peer is back; does nothing for another one.
   void welcome_back(Peer& peer);

@@ -196,7 +196,7 @@ std::uint32_t Rails::slice_bytes(std::uint64_t transfer_bytes) const {
       std::min(whole_slice_, std::max(least_slice_, std::bit_ceil(share))));
 }
 
-// ---- What happens on it -----------------------------------------------------------------------
+// ---- Slices sent and done ----------------------------------------------------------------------
 
 void Rails::add(Rail& rail, std::uint64_t bytes, Priority priority, std::uint32_t count) {
   rail.outstanding += bytes;

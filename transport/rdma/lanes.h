@@ -86,7 +86,7 @@ class Lanes {
   // The peer's answers.
   void on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns);
   void on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns);
-  // The peer has closed its end of a lane, or of all lanes: writes that waited for it go out again.
+  // The peer has closed its end of a lane, or of all lanes: held writes go out again.
   void release_held(Peer& peer, std::optional<std::uint32_t> serial);
 
   // Devices of this host were opened.
@@ -99,7 +99,7 @@ class Lanes {
   void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
             const ibv_wc* error = nullptr);
   void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
-  // Replaces the lanes by closed ones, for these paths.
+  // Closes the lanes, and makes new places for these paths.
   void rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns);
 
   // The names of the devices by slot; empty: never open.
