@@ -19,7 +19,7 @@
 // Threads: one thread drives a transport; only this thread calls submit() and poll(). Within these
 //   calls, a transport calls its guard, its dialer and no other code. A transport reads no clock:
 //   now_ns is a parameter, so a simulator can own time.
-// Owns: its links. Pieces and regions belong to the caller, with their memory. The caller must keep
+// Owns: the links. Pieces and regions belong to the caller, with their memory. The caller must keep
 //   them until the event of the operation, or until close_region().
 // Trusts: the caller. Every byte of a peer is checked before use.
 #pragma once

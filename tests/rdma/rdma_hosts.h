@@ -3,7 +3,7 @@
 // What it is: two hosts with real RDMA devices in one process, for the tests that run in the
 //   machine that tests/run --rdma starts: rail i is the device rxea<i> on the interface a<i>, and
 //   rxeb<i> on b<i>.
-// Threads: one. Owns the transports; leaves devices and interfaces as it found them.
+// Threads: a single thread. Owns the transports; leaves devices and interfaces as it found them.
 #pragma once
 
 #include <gtest/gtest.h>

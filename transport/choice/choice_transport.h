@@ -12,7 +12,7 @@
 //   A device that serves a read does not check that the bytes are still the meant object: the bytes
 //   of an object that was removed a moment ago lie there unchanged, with a checksum that fits. The
 //   one byte asks the region's guard while the operation is under way.
-// Threads: one drives it.
+// Threads: a single thread drives the transport.
 // Owns: both transports.
 // Trusts: the caller. Each transport checks the bytes that its peers send.
 #pragma once

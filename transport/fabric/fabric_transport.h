@@ -6,7 +6,8 @@
 //   life.
 //   The serving side takes no part in reads: RegionGuard is not asked, and a stale generation is
 //   not refused. The reader compares a checksum.
-// Threads: one drives it. Other threads register memory; providers may have threads of their own.
+// Threads: a single thread drives the transport. Other threads register memory. Providers may have
+//   threads.
 // Owns: domains, registrations, endpoints, links.
 // Trusts: links that were attached, but nothing that arrives on them; the provider and its network.
 //   Keys travel in clear text, so hosts that share the network can forge them.

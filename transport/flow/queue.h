@@ -2,8 +2,8 @@
 //
 // What it is: a first-in first-out queue in one block of memory, which stays allocated and grows by
 //   doubling; so the hot path allocates nothing.
-// Threads: its owner's.
-// Owns: its items. REQUIRES: T is default-constructible and movable.
+// Threads: the owner's.
+// Owns: the items. REQUIRES: T is default-constructible and movable.
 #pragma once
 
 #include <cstddef>

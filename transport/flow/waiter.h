@@ -3,7 +3,7 @@
 // What it is: the way in which a loop waits for its transport: busy for a bounded time after the
 //   last work, then asleep. While work comes at short intervals, the loop pays for no wake-up. An
 //   idle loop costs nothing.
-// Threads: its loop's.
+// Threads: the loop's.
 #pragma once
 
 #include <cstdint>

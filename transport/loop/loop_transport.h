@@ -4,7 +4,7 @@
 //   threads, no clock. The same calls give the same events. An operation ends when latency plus
 //   size / bandwidth has passed on the clock that poll() is given.
 // Threads: one for all transports of a LoopNetwork.
-// Owns: its queue. A network must outlive its transports.
+// Owns: the queue. A network must outlive its transports.
 // Trusts: the other node is a transport of the same network. Regions are checked nevertheless.
 #pragma once
 

@@ -3,7 +3,7 @@
 // What it is: one end of the link beside a one-sided transport's own network: whole messages in
 //   both directions, over a non-blocking stream socket.
 // Threads: the transport's.
-// Owns: its socket.
+// Owns: the socket.
 // Trusts: nothing that arrives: control_message.h checks headers, and the transport's decoder
 //   checks bodies. The link fails if the peer breaks the contract, or does not read its messages.
 #pragma once

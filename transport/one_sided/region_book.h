@@ -3,7 +3,7 @@
 // What it is: the registered memory of a one-sided transport: names that are never used twice, and
 //   the region of an address.
 // Threads: the transport's.
-// Owns: its rows, never the memory.
+// Owns: the rows, never the memory.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,8 @@
 //
 //     a peer:  no link ─► link, its devices known ─► dormant ─► first use: lanes are opened
 //
-//   A peer is lost when it had no usable lane for kPeerLostNs. The peer is back when a lane is up again.
+//   A peer is lost after kPeerLostNs without a usable lane. The peer is back when a lane is up
+//   again.
 // Threads: the transport's. Owns peers, remote regions, operations.
 // Trusts: nothing that a peer sends; the backend decodes and checks the messages.
 #pragma once

@@ -5,8 +5,8 @@
 //   agreement about queue pairs and keys, and is the peer's sign of life.
 //   The serving side's processor takes no part in reads: RegionGuard is not asked, and a stale
 //   generation is not refused. The reader compares a checksum.
-// Threads: one drives it. Registering large memory starts threads for that time. Other threads
-//   resolve the addresses of new queue pairs.
+// Threads: a single thread drives the transport. Other threads register large memory, and resolve
+//   the addresses of new queue pairs.
 // Owns: devices, registrations, queue pairs, links.
 // Trusts: links that were attached, but nothing that arrives on them; and the network. RDMA's keys
 //   travel in clear text, so hosts that share the network can forge them.

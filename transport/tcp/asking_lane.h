@@ -7,7 +7,7 @@
 //   places. Those bytes are set aside and copied to the right places (Counters::staged_bytes).
 //   Wrong places are always parts of reads that are still in flight.
 // Threads: the transport's.
-// Owns: its socket and the slices on it.
+// Owns: the socket and the slices on it.
 // Trusts: no frame before decode_reply(). A peer that breaks the contract fails the lane.
 #pragma once
 

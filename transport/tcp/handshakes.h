@@ -4,7 +4,8 @@
 //
 //     accept or dial ─► add ─► Handshake::advance … ─► LinkSink::on_link | on_failed
 //
-// Threads: one drives it. If that is not the transport's thread, the sink must hand the links over.
+// Threads: a single thread calls poll(). If that is not the transport's thread, the sink must hand
+//   the links over.
 // Owns: the sockets until they are links.
 // Trusts: no peer; the number and the time of handshakes are limited.
 #pragma once

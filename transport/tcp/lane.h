@@ -4,7 +4,7 @@
 //   whether its socket may be read and written, and works a bounded turn at a time, so that no lane
 //   starves another.
 // Threads: the transport's.
-// Owns: its socket, and the TLS session over the socket.
+// Owns: the socket, and the TLS session over the socket.
 #pragma once
 
 #include <sys/epoll.h>

@@ -7,7 +7,7 @@
 //   in place until they are acknowledged). A slice is pinned for at most kMaxPinNs, however slow
 //   the peer is.
 // Threads: the transport's.
-// Owns: its socket and the grants of bytes on their way.
+// Owns: the socket and the grants of bytes on their way.
 // Trusts: no frame before decode_request(). RegionTable checks region, range and rights.
 #pragma once
 

@@ -3,8 +3,8 @@
 // What it is: Transport over TCP: several lanes to each peer, and one loop with epoll. The
 //   transport works on every host. Reads and writes are two-sided: the serving side's transport
 //   answers from its regions.
-// Threads: one drives it.
-// Owns: its lanes and the epoll descriptor.
+// Threads: a single thread drives the transport.
+// Owns: the lanes and the epoll descriptor.
 // Trusts: links that were attached, and nothing that arrives on them.
 #pragma once
 

@@ -9,7 +9,7 @@
 //
 //   In values, \n and \\ stand for a new line and a backslash. A line that begins with # is a
 //   comment.
-// Threads: one.
+// Threads: a single thread.
 // Owns: a RecordedTree owns its text; a Recorder owns the files that were read through it.
 // Trusts: nothing. Paths, values, links and their number are bounded.
 #pragma once

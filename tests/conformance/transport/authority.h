@@ -3,7 +3,7 @@
 // What it is: a certificate authority of a test: PEM files of its own certificate and of the
 //   certificates that it issues, valid or not as the test wants.
 // Threads: the test's.
-// Owns: its keys. The files lie in the given directory.
+// Owns: the keys. The files lie in the given directory.
 #pragma once
 
 #include <memory>

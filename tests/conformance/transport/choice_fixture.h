@@ -2,7 +2,7 @@
 //
 // What it is: two hosts that reach each other by TCP and by a one-sided transport, memory with a
 //   pattern at b, and helpers for tests.
-// Threads: one.
+// Threads: a single thread.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // What it is: a host that reaches peers by TCP over loopback and by a one-sided transport: RDMA
 //   devices of a fabric in this process, or libfabric over loopback.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the transports.
 #pragma once
 

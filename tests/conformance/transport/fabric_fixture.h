@@ -2,7 +2,7 @@
 //
 // What it is: two hosts of a libfabric network over loopback, memory with a pattern at b, and
 //   helpers for tests.
-// Threads: one.
+// Threads: a single thread.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // What it is: two hosts of a libfabric network in one process, stepped by one thread, and the links
 //   between them over loopback.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the transports.
 #pragma once
 

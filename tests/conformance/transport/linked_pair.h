@@ -2,7 +2,7 @@
 //
 // What it is: two hosts in one process, stepped by one thread: two transports of a kind that needs
 //   one link to each peer, and these links over loopback.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the transports.
 #pragma once
 

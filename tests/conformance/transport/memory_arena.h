@@ -2,7 +2,7 @@
 //
 // What it is: a range of memory from which the transport tests take their memory. A transport whose
 //   pieces must lie in its regions registers the range once.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the range, for the life of the process.
 #pragma once
 

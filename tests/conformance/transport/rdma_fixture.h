@@ -2,7 +2,7 @@
 //
 // What it is: two hosts with two devices each on a fabric, memory with a pattern at b, and time
 //   that the test owns.
-// Threads: one.
+// Threads: a single thread.
 #pragma once
 
 #include <gtest/gtest.h>

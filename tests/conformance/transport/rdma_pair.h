@@ -2,7 +2,7 @@
 //
 // What it is: two hosts of an RDMA network in one process, stepped by one thread: two transports
 //   with devices of their own, and the links between them over loopback.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the transports.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // What it is: a serving host in a process of its own, which tests end by SIGKILL: a region with a
 //   pattern, behind a transport that needs one link to each peer.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the process.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // What it is: two nodes joined by a transport, stepped by one thread, for each kind of transport.
 //   Time is the world's own: the time of tcp follows the clock, the time of loop advances by steps.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the transports and their helpers.
 #pragma once
 
