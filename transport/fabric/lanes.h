@@ -105,8 +105,8 @@ class Lanes {
   void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns);
   void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
 
-  // Asks the peer to call its provider often, if the provider works only while it is called. Call it
-  // before each request.
+  // Asks the peer to call its provider often, if the provider works only while it is called. To be
+  // called before each request.
   void attend(Peer& peer, const Domain& domain, std::uint64_t now_ns);
   // Polls the peer's lanes from now on, as long as requests are out.
   void activate(Peer& peer);

@@ -49,7 +49,8 @@ class Backend {
   // look; a silence of that length is nobody's fault.
   virtual void look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) = 0;
   virtual void close_lanes(Peer& peer, const std::string& why, std::uint64_t now_ns) = 0;
-  // Fails the lanes that carry slices of the operation. Only then can no byte of the operation land any more.
+  // Fails the lanes that carry slices of the operation. Only then can no byte of the operation land
+  // any more.
   virtual void abandon_lanes_of(Peer& peer, OperationId operation, std::uint64_t now_ns) = 0;
   // Closes the lanes of a peer that was idle for too long.
   virtual void fall_asleep(Peer& peer, std::uint64_t now_ns) = 0;

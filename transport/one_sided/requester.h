@@ -84,8 +84,8 @@ class Requester {
     waiting_for_credit_.take([this](PeerId id) { return peers_.find(id); },
                              [this](Peer& peer) { pump_later(peer); });
   }
-  // Whether the keys of the operation's region are known. If not, the call asks for the keys. If the
-  // region is gone, the call gives the operation up.
+  // Whether the keys of the operation's region are known. If not, the call asks for the keys. If
+  // the region is gone, the call gives the operation up.
   bool is_ready(Peer& peer, OperationState& operation);
   // Says that a lost peer is back; does nothing for another one.
   void welcome_back(Peer& peer);
