@@ -30,7 +30,7 @@ namespace mc::transport::choice {
 inline constexpr std::uint64_t kOneSidedBytes = 64 * 1024;
 
 struct ChoiceCounters {
-  std::uint64_t reads = 0;  // begun with the one-sided transport
+  std::uint64_t reads = 0;    // begun with the one-sided transport
   std::uint64_t detours = 0;  // of these reads, repeated by TCP
 };
 
@@ -85,7 +85,7 @@ class ChoiceTransport : public Transport {
     std::vector<Piece> pieces;
     PeerId direct_peer = kNoPeer;
     OperationId by_direct = kNoOperation;  // kNoOperation: ended
-    OperationId by_tcp = kNoOperation;  // the byte, or later all bytes; kNoOperation: ended
+    OperationId by_tcp = kNoOperation;     // the byte, or later all bytes; kNoOperation: ended
     Outcome direct_outcome = Outcome::kDone;
     Outcome tcp_outcome = Outcome::kDone;
     std::uint64_t bytes = 0;

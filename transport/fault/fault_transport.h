@@ -20,11 +20,11 @@ namespace mc::transport::fault {
 
 // Probabilities from 0 to 1, for each operation independently.
 struct FaultPlan {
-  double lose = 0;  // not carried out: the operation ends at its deadline
+  double lose = 0;        // not carried out: the operation ends at its deadline
   double duplicate = 0;   // a read or write is carried out twice
   double delay = 0;       // starts later
-  double reorder = 0;  // the event comes after later events
-  double flip_bit = 0;  // one bit of the bytes is wrong
+  double reorder = 0;     // the event comes after later events
+  double flip_bit = 0;    // one bit of the bytes is wrong
   double break_link = 0;  // the peer cannot be reached for outage_ns
   std::uint64_t min_delay_ns = 1'000;
   std::uint64_t max_delay_ns = 1'000'000;
@@ -83,9 +83,9 @@ class FaultTransport : public Transport {
   struct Flight {
     Operation operation;
     std::vector<Piece> pieces;
-    std::vector<std::byte> flipped;  // bytes that a write sends instead
+    std::vector<std::byte> flipped;      // bytes that a write sends instead
     std::vector<OperationId> inner_ids;  // given to the inner transport, not ended yet
-    std::uint32_t copies = 1;  // not yet given to the inner transport
+    std::uint32_t copies = 1;            // not yet given to the inner transport
     std::uint64_t start_ns = 0;
     bool never_starts = false;
     bool flips = false;

@@ -34,7 +34,7 @@ namespace mc::transport {
 struct RailTraits {
   double bytes_per_ns = 1.0;     // 1 GB/s until measured
   std::uint64_t latency_ns = 0;  // 0: not known
-  std::uint32_t local_nic = 0;  // the NIC whose credits the rail uses
+  std::uint32_t local_nic = 0;   // the NIC whose credits the rail uses
 };
 
 struct RailSlice {
@@ -55,7 +55,7 @@ struct RailStatus {
   std::uint64_t window_bytes = 0;
   std::uint64_t done_bytes = 0;
   std::uint64_t done_slices = 0;
-  std::uint64_t failures = 0;  // counts on_failed()
+  std::uint64_t failures = 0;           // counts on_failed()
   std::uint64_t taken_back_slices = 0;  // outstanding at on_failed()
 };
 

@@ -10,7 +10,7 @@ namespace mc::transport::rdma {
 
 namespace {
 constexpr std::uint8_t kReceiverNotReadyTimer = 12;  // 0.64 ms until a notification is sent again
-constexpr std::uint8_t kRetryForEver = 7;  // the link tells when the receiver is dead
+constexpr std::uint8_t kRetryForEver = 7;            // the link tells when the receiver is dead
 constexpr std::uint8_t kHopLimit = 64;
 }  // namespace
 

@@ -47,11 +47,11 @@ struct Frame {
   std::uint16_t kind;
   std::uint8_t outcome;  // kData, kAnswer
   std::uint8_t reserved0;
-  std::uint64_t id;  // per lane, from 1; each higher than the id before
+  std::uint64_t id;      // per lane, from 1; each higher than the id before
   std::uint64_t region;  // kRead, kWrite
   std::uint64_t generation;
   std::uint64_t offset_bytes;
-  std::uint32_t size_bytes;  // kRead: wanted bytes; kCut: index of the lane
+  std::uint32_t size_bytes;     // kRead: wanted bytes; kCut: index of the lane
   std::uint32_t payload_bytes;  // after this frame
   std::uint32_t left_us;        // requests: until their deadline, saturating
   // kWrite: serial of the lane that carries the frame; 0 if the lane is never cut. kCut: the lane

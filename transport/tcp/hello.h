@@ -26,9 +26,9 @@ struct Hello {
   std::uint64_t magic;
   std::uint16_t version;
   std::uint16_t size_bytes;  // of this struct
-  std::uint32_t features;  // offered; both sides use the features that both offer
-  std::uint64_t node;  // the sender
-  std::uint64_t to_node;  // the meant receiver; 0 in the answer
+  std::uint32_t features;    // offered; both sides use the features that both offer
+  std::uint64_t node;        // the sender
+  std::uint64_t to_node;     // the meant receiver; 0 in the answer
   std::uint64_t incarnation;
   std::uint32_t lane;
   std::uint8_t role;

@@ -61,7 +61,7 @@ struct Port {
 };
 
 struct Nic {
-  std::string name;  // mlx5_0; without RDMA, the network device
+  std::string name;                  // mlx5_0; without RDMA, the network device
   std::vector<std::string> netdevs;  // ens1f0
   bool rdma = false;
   PciDevice pci;
