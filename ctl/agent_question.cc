@@ -4,8 +4,10 @@
 #include <cstdio>
 
 #include <fmt/core.h>
+#include <json/reader.h>
 #include <unistd.h>
 
+#include "agent/admin/counters_page.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/size.h"
 #include "libmc/base/fd.h"
@@ -34,6 +36,31 @@ std::optional<Json::Value> ask_agent(Context& context, const std::string& verb,
   if (answer) return std::move(*answer);
   report_status(context, verb, answer.error().code(), answer.error().text());
   return std::nullopt;
+}
+
+Result<Client> open_session(const mc_open_options& options) {
+  mc_client* client = nullptr;
+  const mc_status status = mc_open(&options, &client);
+  if (status != MC_OK) return fail(status, mc_last_error());
+  return Client(client);
+}
+
+std::optional<Json::Value> read_counters_page(const std::string& path) {
+  auto text = agent::read_counters_text(path);
+  if (!text) {
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return std::nullopt;
+    text = agent::read_counters_text(path.substr(0, slash));
+  }
+  if (!text) return std::nullopt;
+  Json::CharReaderBuilder builder;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value value;
+  std::string errors;
+  if (!reader->parse(text->data(), text->data() + text->size(), &value, &errors)) {
+    return std::nullopt;
+  }
+  return value;
 }
 
 ClientSession::ClientSession(Context& context, const std::string& verb) {

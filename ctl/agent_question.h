@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a verb's way to the agent: questions as JSON, and a session of libmc.
-// Threads: the main one. A ClientSession owns its client.
-// Trusts: nothing; answers are read through ctl/text/json.h.
+// What it is: the access of a verb to the agent: requests as JSON, the counters page, and a session
+//   of libmc.
+// Threads: the main thread.
+// Owns: a ClientSession owns its client.
+// Trusts: nothing; answers are read through ctl/text/json.h, and the counters page through a
+//   bounded reader.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
-#include <json/value.h>
+#include <json/forwards.h>
 
 #include "ctl/command.h"
 #include "mc/status.h"
@@ -17,13 +21,26 @@ namespace mc::ctl {
 
 std::string socket_path(const Context& context);
 
-// Nullopt: no answer; the failure was reported.
+// Nullopt: the agent did not answer; the failure was reported.
 std::optional<Json::Value> ask_agent(Context& context, const std::string& verb,
                                      const Json::Value& request);
 
+struct ClientCloser {
+  void operator()(mc_client* client) const { mc_close(client); }
+};
+using Client = std::unique_ptr<mc_client, ClientCloser>;
+
+Result<Client> open_session(const mc_open_options& options);
+
+// The agent's counters, from the memory file that stays readable while the agent is dead: an object
+// of names and numbers, perhaps with nested objects. path: the runtime directory, or the agent's
+// socket in that directory. Nullopt: the page does not exist, is not valid, or is not readable.
+std::optional<Json::Value> read_counters_page(const std::string& path);
+
 class ClientSession {
  public:
-  // Opens a session in the context's namespace; a failure is reported, and client() is null.
+  // Opens a session in the namespace of the context. After a failure, which is reported, client()
+  // is null.
   ClientSession(Context& context, const std::string& verb);
   ~ClientSession() { mc_close(client_); }
   ClientSession(const ClientSession&) = delete;
@@ -37,8 +54,7 @@ class ClientSession {
 
 inline std::uint64_t timeout_ns(const Context& context) { return context.timeout_ms * 1000000u; }
 
-// On a terminal, says so once when nobody listens at the socket yet: the call that follows will
-// wait.
+// If no agent listens at the socket yet, tells so once on a terminal: the next call will wait.
 void announce_wait(Context& context);
 
 }  // namespace mc::ctl

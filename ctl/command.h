@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the declaration of mcctl's verbs as data. A verb is one file with one function that
-//   returns its Verb. command_line.cc parses the words of the user with these declarations; help.cc
+//   returns a Verb. command_line.cc parses the words of the user with these declarations; help.cc
 //   makes the manual pages and the completion scripts from the same declarations.
-// Threads: the main one.
+// Threads: the main thread.
 // Owns: a Verb owns its texts. The value pointers of its options point into an object that the
 //   verb's run function keeps alive.
 // Trusts: nothing; the parser checks each value before a verb runs.
@@ -35,7 +35,7 @@ struct Context {
 struct Option {
   // The place that receives the value. The value before the parse is the default. monostate: --help
   // and --version, which the parser handles itself. A bool is a flag. A vector takes values that
-  // are separated by commas; as a positional argument, it takes one word per value.
+  // are separated by commas; as a positional argument, a vector takes one word per value.
   using Value = std::variant<std::monostate, bool*, std::string*, std::vector<std::string>*,
                              unsigned*, std::uint64_t*, double*>;
 
@@ -47,9 +47,9 @@ struct Option {
   std::optional<std::pair<double, double>> range = {};  // least and largest number
   std::vector<std::string> choices = {};                // the allowed values; empty: any
   std::vector<std::string> excludes = {};  // options of the same verb that must not stand beside it
-  // Returns the reason why a text is not allowed; empty: it is allowed.
+  // Returns the reason why a text is not allowed; empty: the text is allowed.
   std::function<std::string(const std::string&)> refusal = {};
-  std::string default_text = {};  // set by the parser before it changes the value
+  std::string default_text = {};  // set by the parser before the value changes
 
   bool is_positional() const { return !name.starts_with('-'); }
   bool takes_value() const {
@@ -84,7 +84,7 @@ Verb config_verb(Context& context);
 Verb doctor_verb(Context& context);
 Verb bench_verb(Context& context);
 Verb replay_verb(Context& context);
-// program: the verb that holds all others; it must outlive the returned Verb.
+// program: the verb that holds all others; program must outlive the returned Verb.
 Verb completion_verb(const Verb& program);
 
 }  // namespace mc::ctl

@@ -16,7 +16,7 @@
 namespace mc::ctl {
 namespace {
 
-// A default that the range does not allow means "not given": the manual page does not show it.
+// A default that the range does not allow means "not given": the manual page does not show such a default.
 std::string text_of(const Option& option) {
   return std::visit(
       [&](auto value) -> std::string {
@@ -57,7 +57,7 @@ std::string number_refusal(const Option& option, const std::string& text) {
   return parsed ? "" : fmt::format("{} is not a {}, or is too large", text, kind);
 }
 
-// Why the option does not take the text; empty: it does.
+// The reason why the option does not allow the text; empty: the text is allowed.
 std::string refusal(const Option& option, const std::string& text) {
   if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
     return fmt::format("{} is not one of {}", text, fmt::join(option.choices, ", "));
@@ -104,7 +104,7 @@ void declare(CLI::App& app, const Verb& verb) {
     added->fallthrough();  // a global option may stand behind the verb
     declare(*added, inner);
   }
-  // One verb at most: a later word may be a key that reads like a verb.
+  // At most one verb: a later word may be a key that reads like a verb.
   if (!verb.verbs.empty()) app.require_subcommand(1);
 }
 

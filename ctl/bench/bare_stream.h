@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a bare TCP connection, blocking on both sides: what bytes between two processes cost
-//   without us.
+// What it is: a bare TCP connection with blocking calls on both sides, to measure the cost of
+//   bytes between two processes without mc.
 //
-//     asks: a word of 8 bytes: how many, and in the highest bit which way
-//     bytes there ◄── server      or      bytes ──► server, a word back
+//     request: a word of 8 bytes: the number of bytes; the highest bit is the direction
+//     bytes to the client ◄── server      or      bytes ──► server, then a word back
 //
-// Threads: one for each end. Owns nothing: sockets are the caller's.
-// Trusts: nobody for longer than the connection lasts.
+// Threads: one for each end.
+// Owns: nothing; the caller owns the sockets.
+// Trusts: nothing longer than the connection lasts.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +20,14 @@ namespace mc::ctl {
 bool receive_all(int fd, void* data, std::size_t bytes);
 bool send_all(int fd, const void* data, std::size_t bytes);
 void set_no_delay(int fd);
-// Waits until it is connected; from then on calls wait, each at most so long. False: it is not.
+// Waits until the socket is connected. After that, each call on the socket waits at most
+// timeout_ns. False: the socket is not connected.
 bool become_blocking(int fd, std::uint64_t timeout_ns);
 
 // False: the connection is over.
 bool stream_read(int fd, std::span<std::byte> to);
 bool stream_write(int fd, std::span<const std::byte> from);
-// Answers until the connection is over. memory: where bytes come from, or go to.
+// Answers requests until the connection is over, from and into memory.
 void serve_stream(int fd, std::span<std::byte> memory);
 
 }  // namespace mc::ctl

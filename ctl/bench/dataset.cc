@@ -95,7 +95,8 @@ Dataset::~Dataset() {
       keys[i] = bench_key(seed_, at + i);
       slices[i] = keys[i].slice();
     }
-    mc_remove_batch(client_, slices.data(), count, statuses.data(), 0);  // may be evicted already
+    mc_remove_batch(client_, slices.data(), count, statuses.data(),
+                    0);  // some objects may be evicted already
   }
 }
 
@@ -104,15 +105,15 @@ Result<Dataset> Dataset::store(mc_client* client, std::size_t object_bytes, std:
   Dataset dataset(client, object_bytes, key_count);
   if (Status put = dataset.put_all(pool_bytes); !put.ok()) return fail(std::move(put));
   if (Status chosen = dataset.choose_picks(); !chosen.ok()) return fail(std::move(chosen));
-  // As many as there are picks: fewer would keep their part of the index in the cache.
+  // As many misses as picks: a smaller part of the index would stay in the cache.
   for (std::size_t i = 0; i < dataset.picks_.size(); ++i) {
     dataset.absent_.push_back(bench_key(~dataset.seed_, i));
   }
   return dataset;
 }
 
-// Numbers below big_count_ are the large objects. They are stored last, so that what an eviction
-// takes is a small one.
+// Numbers below big_count_ are the large objects. They are stored last, so that an eviction
+// takes a small object.
 Status Dataset::put_all(std::uint64_t pool_bytes) {
   big_count_ = object_bytes_ <= kSmallObjectBytes
                    ? key_count_

@@ -7,30 +7,18 @@
 namespace mc::ctl {
 namespace {
 
-constexpr std::size_t kKiB = 1024;
-constexpr std::size_t kMiB = 1024 * kKiB;
-constexpr std::uint64_t kBatch = 32;
-constexpr std::uint64_t kGroup = 64;
-constexpr std::uint64_t kGroupBytes = 8 * kMiB;
 constexpr double kViewTargetNs = 100;
 constexpr std::uint64_t kPingTimeoutNs = 1'000'000'000;
 
-CaseResult named(const char* name, std::size_t size) {
-  CaseResult result;
-  result.name = name;
-  result.size = size;
-  return result;
-}
-
 CaseResult about(const char* name, const Dataset& objects) {
-  CaseResult result = named(name, objects.object_bytes());
+  CaseResult result = case_named(name, objects.object_bytes());
   result.keys = objects.key_count();
   result.measured_keys = objects.measured_keys();
   return result;
 }
 
 CaseResult without_objects(const char* name, std::size_t size, const std::string& error) {
-  CaseResult result = named(name, size);
+  CaseResult result = case_named(name, size);
   result.error = error;
   return result;
 }
@@ -152,7 +140,7 @@ CaseResult ring_noop(BenchRig& rig, std::size_t) {
                        }
                        return status;
                      }};
-  // The peer spins during its own rounds only, or it would take a processor from the agent.
+  // The peer spins only during rounds of the limit; otherwise the peer would take a processor from the agent.
   const Subject limit{{},
                       [&](std::uint64_t, std::uint64_t count) {
                         for (std::uint64_t i = 0; i < count; ++i) rig.ping->spin_ping();
@@ -160,7 +148,7 @@ CaseResult ring_noop(BenchRig& rig, std::size_t) {
                       },
                       [&] { rig.ping->begin_spin(); },
                       [&] { rig.ping->end_spin(); }};
-  CaseResult result = named("ring_noop", 0);
+  CaseResult result = case_named("ring_noop", 0);
   result.limit = "pingpong";
   set_samples(result, measure({ours, limit}, grouped(rig, 1)), 0);
   return result;

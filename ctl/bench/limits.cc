@@ -32,7 +32,8 @@ struct PingPage {
 namespace {
 
 constexpr std::uint64_t kStop = ~std::uint64_t{0};
-constexpr unsigned kSpinsBeforeYield = 1u << 14;  // lets a host with one processor go on
+// Yields, so that a host with a single processor makes progress.
+constexpr unsigned kSpinsBeforeYield = 1u << 14;
 constexpr std::uint64_t kEvent = 1;
 constexpr std::uint64_t kSpin = 2;
 constexpr std::size_t kMinRegionBytes = std::size_t{64} << 20;
@@ -133,7 +134,7 @@ Result<SharedRegion> SharedRegion::map(const Fd& file, std::size_t size) {
   if (ftruncate(file.get(), static_cast<off_t>(size)) != 0) {
     return fail(MC_NO_MEMORY, errno_text("ftruncate", errno));
   }
-  // Reserved, so that a full memory is an error here and not a SIGBUS at a touch.
+  // Reserve the memory: full memory is then an error here, not a SIGBUS at a touch.
   if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(size)); error != 0) {
     return fail(MC_NO_MEMORY, errno_text("reserving memory to copy into", error));
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the machine's own limits: a bare round trip between two processes through shared
-// cache lines or through eventfds, and shared memory to copy into. Threads: one. A peer must be
-// made before the process opens a client or starts a thread. Owns: the peer process and the memory.
-// Trusts: the peer, which runs this file.
+// What it is: the limits of the machine: a bare round trip between two processes through shared
+//   cache lines or through eventfds, and shared memory to copy into.
+// Threads: a single thread. A peer must be created before the process opens a client or starts a thread.
+// Owns: the peer process and the memory.
+// Trusts: the peer, which runs this code.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,7 @@ namespace mc::ctl {
 
 struct PingPage;
 
-// A second process that answers pings. It sleeps unless a spinning ping-pong is under way.
+// A second process that answers pings. The process sleeps unless a spinning ping-pong runs.
 class PingPeer {
  public:
   static Result<PingPeer> start();
@@ -28,11 +29,11 @@ class PingPeer {
   PingPeer& operator=(const PingPeer&) = delete;
   ~PingPeer();
 
-  // Between begin and end the peer spins; spin_ping() is a round trip of two cache lines.
+  // Between begin and end the peer spins. spin_ping() is a round trip of two cache lines.
   void begin_spin();
   void spin_ping();
   void end_spin();
-  // A round trip with both sides blocked in read(): never while spinning.
+  // A round trip with both sides blocked in read(). REQUIRES: the peer does not spin.
   void event_ping();
 
  private:
@@ -45,10 +46,10 @@ class PingPeer {
   std::uint64_t sequence_ = 0;
 };
 
-// Shared memory of a memory file, every page touched.
+// Shared memory of a memory file; every page is touched.
 class SharedRegion {
  public:
-  // The file may be shared with a process forked before the memory was sized.
+  // A process that was forked before the call may share the file.
   static Result<SharedRegion> map(const Fd& file, std::size_t size);
   SharedRegion(SharedRegion&& other) noexcept;
   SharedRegion& operator=(SharedRegion&&) = delete;
@@ -58,7 +59,7 @@ class SharedRegion {
 
   unsigned char* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // The start of a block chosen by number, blocks of this size laid end to end.
+  // The start of block number i; blocks of this size lie end to end.
   unsigned char* block(std::uint64_t number, std::size_t block_bytes) const;
 
  private:
@@ -69,7 +70,7 @@ class SharedRegion {
 };
 
 Result<Fd> make_region_file();
-// As large as the pool, unless that is more than half of the memory that is free.
+// The size of the pool, but at most half of the free memory.
 std::size_t region_bytes_for(std::uint64_t pool_bytes);
 
 }  // namespace mc::ctl

@@ -10,15 +10,10 @@
 namespace mc::ctl {
 namespace {
 
-constexpr std::size_t kKiB = 1024;
-constexpr std::size_t kMiB = 1024 * kKiB;
-constexpr std::uint64_t kBatch = 32;
-constexpr std::uint64_t kGroup = 64;
-constexpr std::uint64_t kGroupBytes = 8 * kMiB;
-constexpr int kAsleepAfterMs = 25;  // longer than an agent spins and lingers
+constexpr int kAsleepAfterMs = 25;  // longer than an agent spins before sleeping
 constexpr std::size_t kCopyAloneFrom = kMiB;
 
-// Puts of new keys, one after the other; and the same bytes copied without a pool.
+// Puts of new keys, one after the other, and copies of the same bytes without a pool.
 class PutSubjects {
  public:
   PutSubjects(BenchRig& rig, std::size_t size)
@@ -79,13 +74,6 @@ class PutSubjects {
   std::vector<BenchKey> keys_;
 };
 
-CaseResult named(const char* name, std::size_t size) {
-  CaseResult result;
-  result.name = name;
-  result.size = size;
-  return result;
-}
-
 CaseResult put(BenchRig& rig, std::size_t size) {
   rig.dataset.reset();
   PutSubjects subjects(rig, size);
@@ -94,7 +82,7 @@ CaseResult put(BenchRig& rig, std::size_t size) {
   SamplePlan plan = rig.plan.sample;
   plan.group = std::clamp<std::uint64_t>(kGroupBytes / size, 1, kGroup);
   const SampleRun run = measure(measured, plan);
-  CaseResult result = named("put", size);
+  CaseResult result = case_named("put", size);
   result.limit = "pingpong+memcpy";
   set_samples(result, run, static_cast<double>(size));
   if (run.samples.size() > 2) result.copy_p50_ns = run.samples[2].p50_ns;
@@ -114,7 +102,7 @@ CaseResult put_asleep(BenchRig& rig, std::size_t size) {
   limit.prepare = [fall_asleep](std::uint64_t, std::uint64_t) { fall_asleep(); };
   SamplePlan plan = rig.plan.sample;
   plan.group = 1;
-  CaseResult result = named("put_asleep", size);
+  CaseResult result = case_named("put_asleep", size);
   result.limit = "eventfd+memcpy";
   set_samples(result, measure({ours, limit}, plan), static_cast<double>(size));
   return result;
@@ -122,7 +110,7 @@ CaseResult put_asleep(BenchRig& rig, std::size_t size) {
 
 CaseResult put_batch(BenchRig& rig, std::size_t size) { return run_put_batch(rig, size, 1); }
 
-// The same order to one client or to both at once; the rates add up, the times are averaged.
+// Gives the same order to a single client or to both at once. Adds the rates and averages the times.
 PutReport put_together(BenchRig& rig, const PutOrder& order, unsigned clients) {
   if (clients == 1) return put_for_a_while(rig.client, *rig.region, order);
   PutReport theirs;
@@ -162,7 +150,7 @@ struct Medians {
 
 CaseResult run_put_batch(BenchRig& rig, std::size_t size, unsigned clients) {
   rig.dataset.reset();
-  CaseResult result = named("put_batch", size);
+  CaseResult result = case_named("put_batch", size);
   result.batch = kBatch;
   result.clients = clients;
   result.limit = "memcpy";
@@ -170,7 +158,7 @@ CaseResult run_put_batch(BenchRig& rig, std::size_t size, unsigned clients) {
   PutOrder order{.object_bytes = size, .batch = kBatch, .region_bytes = rig.region->size()};
   Medians ours;
   Medians limit;
-  // The first order has no time: it lets the second client open and touch its memory.
+  // The first order has a duration of 0: the second client only opens and touches memory.
   for (unsigned round = 0; round <= plan.rounds; ++round) {
     order.seconds = round == 0 ? 0 : plan.seconds / plan.rounds / 2;
     for (const bool copy_only : {false, true}) {

@@ -144,7 +144,7 @@ Result<PutPeer> PutPeer::start(const PutPeerPlan& plan, const Fd& region_file) {
   peer.pid_ = fork();
   if (peer.pid_ < 0) return fail(MC_NO_MEMORY, errno_text("fork", errno));
   if (peer.pid_ == 0) {
-    orders_out.reset();  // else it would never see their end
+    orders_out.reset();  // otherwise the child would never see the end of the orders
     reports_in.reset();
     peer_process(plan, region_file, orders_in.get(), reports_out.get());
   }
@@ -159,7 +159,7 @@ PutPeer::PutPeer(PutPeer&& other) noexcept
       reports_(std::move(other.reports_)) {}
 
 PutPeer::~PutPeer() {
-  orders_.reset();  // it ends its loop, closes its client and exits
+  orders_.reset();  // the child ends its loop, closes its client and exits
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
 }
 

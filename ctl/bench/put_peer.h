@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: batched puts, or copies of the same bytes, for a while: by this process and by a
-// second client at the same time, which is a process of its own (with an embedded pool: a thread).
-// Threads: one. A peer must be started before the process opens a client or starts a thread.
-// Owns: the peer process. Trusts: the peer, which runs this file.
+// What it is: batched puts, or copies of the same bytes, for a given time, by this process and by
+//   a second client at the same time. The second client is a process; with an embedded pool, the
+//   second client is a thread.
+// Threads: a single thread. A peer must be started before the process opens a client or starts a thread.
+// Owns: the peer process.
+// Trusts: the peer, which runs this code.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +39,7 @@ struct PutReport {
 PutReport put_for_a_while(mc_client* client, const SharedRegion& region, const PutOrder& order);
 
 struct PutPeerPlan {
-  std::string agent;  // empty: libmc's default
+  std::string agent;  // empty: the default of libmc
   std::string name_space;
   std::uint64_t timeout_ns = 0;
 };
@@ -51,8 +53,8 @@ class PutPeer {
   PutPeer& operator=(const PutPeer&) = delete;
   ~PutPeer();
 
-  // The peer opens its client and maps the region at its first order; an order of 0 s does only
-  // that.
+  // The peer opens a client and maps the region at the first order. An order of 0 s has
+  // no other effect.
   bool begin(const PutOrder& order);
   PutReport finish();
 

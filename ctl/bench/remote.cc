@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/bench/remote.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,7 +14,9 @@
 #include <memory>
 #include <thread>
 
+#include "ctl/agent_question.h"
 #include "ctl/bench/bare_stream.h"
+#include "ctl/bench/cases.h"
 #include "ctl/replay/stage.h"
 #include "ctl/replay/target.h"
 #include "libmc/base/fd.h"
@@ -25,14 +26,9 @@ namespace mc::ctl {
 namespace {
 
 constexpr const char* kNamespace = "bench-remote";
-constexpr std::uint64_t kPoolBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kRemotePoolBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kSmallBytes = 4096;
 constexpr int kPeerPort = 7555;
-
-struct ClientCloser {
-  void operator()(mc_client* client) const { mc_close(client); }
-};
-using Client = std::unique_ptr<mc_client, ClientCloser>;
 
 Result<Client> open_client(const std::string& agent, std::uint64_t timeout_ns) {
   mc_open_options open = MC_OPEN_OPTIONS_INIT;
@@ -40,11 +36,7 @@ Result<Client> open_client(const std::string& agent, std::uint64_t timeout_ns) {
   open.name_space = kNamespace;
   open.label = "mcctl-bench";
   open.timeout_ns = timeout_ns;
-  mc_client* client = nullptr;
-  if (const mc_status status = mc_open(&open, &client); status != MC_OK) {
-    return fail(status, mc_last_error());
-  }
-  return Client(client);
+  return open_session(open);
 }
 
 bool enter(const std::string& net) {
@@ -53,7 +45,7 @@ bool enter(const std::string& net) {
   return fd && ::setns(fd.get(), CLONE_NEWNET) == 0;
 }
 
-// A bare connection between the hosts of two agents, blocking calls on both sides.
+// A bare connection between the hosts of two agents, with blocking calls on both sides.
 class BarePeer {
  public:
   Status start(const Stage& stage) {
@@ -62,7 +54,7 @@ class BarePeer {
     at.sin_family = AF_INET;
     at.sin_port = htons(kPeerPort);
     ::inet_pton(AF_INET, address.c_str(), &at.sin_addr);
-    // A thread has a network namespace of its own to change.
+    // setns() changes the network namespace of the calling thread only, so use a thread for this.
     Status status;
     Fd listener;
     std::thread([&] {
@@ -126,15 +118,15 @@ std::string key_of(std::string_view kind, std::uint64_t number) {
   return key;
 }
 
-// What is put on the other host, got here, and how.
+// The objects that are put on the other host and read here, and the way of reading.
 class Cases {
  public:
   Cases(mc_client* here, mc_client* there, BarePeer& bare, const SamplePlan& plan)
       : here_(here), there_(there), bare_(bare), plan_(plan) {}
 
-  // What this host knows of an object before the get that is measured.
+  // The knowledge that this host has of an object before the measured get.
   enum class Known : std::uint8_t { kNothing, kHolder, kPlace };
-  // One get at a time. kHolder: after exists(), as engines do; kPlace: after another get.
+  // A single get at a time. kHolder: after exists(), as engines do. kPlace: after another get.
   CaseResult get(const char* name, std::uint64_t size, Known known) {
     const std::string kind = std::string(name) + std::to_string(size);
     Subject ours;
@@ -232,9 +224,9 @@ class Cases {
     keys_.push_back(key);
     put_bytes_ += size;
   }
-  // What is put next evicts nothing of itself: what has been measured goes first.
+  // Remove the measured objects first, so that the next puts do not evict each other.
   void make_room(std::uint64_t bytes) {
-    if (put_bytes_ + bytes < kPoolBytes / 4) return;
+    if (put_bytes_ + bytes < kRemotePoolBytes / 4) return;
     for (const std::string& key : keys_) mc_remove(there_, {key.data(), key.size()}, 0);
     keys_.clear();
     put_bytes_ = 0;
@@ -272,7 +264,7 @@ class Cases {
   BarePeer& bare_;
   const SamplePlan plan_;
   std::string value_;
-  std::vector<std::string> keys_;  // of what has been put
+  std::vector<std::string> keys_;  // of the stored objects
   std::uint64_t put_bytes_ = 0;
   std::string error_;
 };
@@ -289,7 +281,8 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
   std::vector<ReplayNamespace> spaces;
   for (const std::string& socket : (*stage)->sockets()) {
     auto made = ReplayNamespace::create(
-        socket, {.name = kNamespace, .pool_bytes = kPoolBytes, .policy = "", .clustered = true},
+        socket,
+        {.name = kNamespace, .pool_bytes = kRemotePoolBytes, .policy = "", .clustered = true},
         timeout_ns);
     if (!made) return made.error();
     spaces.push_back(std::move(*made));

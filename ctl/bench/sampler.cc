@@ -9,14 +9,15 @@
 namespace mc::ctl {
 namespace {
 
-constexpr double kGroupShare = 0.7;  // of a round's time; the rest times operations one by one
+// The part of the time of a round for groups; the rest measures single operations.
+constexpr double kGroupShare = 0.7;
 
 struct Rounds {
   std::vector<double> p50s;
   std::vector<double> p99s;
 };
 
-// Times batches of `count` operations for so long; nanoseconds per operation.
+// Measures batches of `count` operations for the given time; nanoseconds per operation.
 mc_status time_operations(const Subject& subject, std::uint64_t count, double seconds,
                           std::uint64_t min_samples, std::uint64_t& position,
                           std::vector<double>& samples) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the time of an operation beside the time of its limit, measured in interleaved
-// rounds, so that both meet the same machine. p50: the median over groups of operations that share
-// a pair of clock reads; p99: over operations timed one by one; both the median of the rounds.
-// Threads: one. Owns nothing but the samples. Trusts: its subjects to do the work they are asked
-// for.
+// What it is: the time of an operation beside the time of its limit. Rounds of both alternate, so
+//   that both run under the same conditions. p50 is the median over groups of operations that share
+//   a pair of clock reads; p99 is over operations measured alone. Both are the median of the
+//   rounds.
+// Threads: a single thread.
+// Owns: only the samples.
+// Trusts: its subjects to do the requested work.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +18,11 @@
 namespace mc::ctl {
 
 struct Subject {
-  // Not timed: makes ready what run() needs. May be empty.
+  // Not measured: prepares the operations of run(). May be empty.
   std::function<void(std::uint64_t first, std::uint64_t count)> prepare;
-  // Timed: the operations first, first + 1, ... of an endless sequence.
+  // Measured: the operations first, first + 1, ... of an endless sequence.
   std::function<mc_status(std::uint64_t first, std::uint64_t count)> run;
-  // Around its part of a round. May be empty.
+  // Before and after the subject's part of a round. May be empty.
   std::function<void()> begin_round = {};
   std::function<void()> end_round = {};
 };
@@ -29,7 +31,7 @@ struct SamplePlan {
   unsigned rounds = 5;
   double seconds = 2;  // of all rounds and subjects together
   std::uint64_t group = 64;
-  std::uint64_t min_samples = 3;  // per round, subject and kind, however long they take
+  std::uint64_t min_samples = 3;  // per round, subject and kind, even if the time is over
 };
 
 struct Sample {
@@ -39,12 +41,12 @@ struct Sample {
 
 struct SampleRun {
   mc_status status = MC_OK;     // the first failure ends the run
-  std::vector<Sample> samples;  // one for each subject
+  std::vector<Sample> samples;  // a sample for each subject
 };
 
 SampleRun measure(const std::vector<Subject>& subjects, const SamplePlan& plan);
 
-// 0 when empty. Reorders the values.
+// Returns 0 if there are no values. Reorders the values.
 double quantile(std::vector<double>& values, double fraction);
 
 }  // namespace mc::ctl

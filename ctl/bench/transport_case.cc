@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/bench/transport_case.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "ctl/bench/bare_stream.h"
+#include "ctl/bench/cases.h"
 #include "ctl/bench/transport_target.h"
 #include "libmc/base/clock.h"
 #include "transport/flow/waiter.h"
@@ -19,10 +19,10 @@ using namespace transport;  // NOLINT: this file is about nothing else
 
 namespace {
 
-// Short: on a busy host the target may be waiting for this processor.
-constexpr std::uint64_t kSpinNs = 20'000;
+// Short: on a busy host the target may wait for this processor.
+constexpr std::uint64_t kAskerSpinNs = 20'000;
 
-// One asking transport with its memory and its bare stream.
+// A requesting transport with memory and a bare stream.
 class Asker {
  public:
   static Result<std::unique_ptr<Asker>> create(const TransportPlan& plan, const HostPort& target,
@@ -52,10 +52,10 @@ class Asker {
     return made;
   }
 
-  // The limit is memcpy: the bytes do not leave this host's memory.
+  // The limit is memcpy, because the bytes do not leave this host's memory.
   bool copies() const { return plan_.transport == "fabric" && plan_.provider == "shm"; }
 
-  // One batch, from the next place of the target's memory.
+  // A batch, at the next position of the target's memory.
   mc_status move(std::uint64_t block, bool write) {
     const std::uint64_t bytes = block * plan_.batch;
     if (offset_ + bytes > descriptor_.memory_bytes) offset_ = 0;
@@ -65,7 +65,7 @@ class Asker {
     for (std::uint64_t i = 0; i < plan_.batch; ++i) {
       pieces_[i] = {memory_.bytes().data() + i * block, block, kNoRegion};
       Operation& operation = operations_[i];
-      operation.verb = write ? Verb::kWrite : Verb::kRead;
+      operation.verb = write ? transport::Verb::kWrite : transport::Verb::kRead;
       operation.peer = peer_;
       operation.deadline_ns = deadline_ns;
       operation.region = remote_;
@@ -76,7 +76,7 @@ class Asker {
     offset_ += bytes;
     return wait();
   }
-  // The same bytes without us.
+  // The same bytes over the bare stream.
   mc_status move_bare(std::uint64_t block) {
     const auto bytes = memory_.bytes().first(block * plan_.batch);
     if (copies()) {
@@ -90,7 +90,7 @@ class Asker {
     return moved ? MC_OK : MC_AGENT_UNAVAILABLE;
   }
 
-  // A batch there and back is the same.
+  // Writes a batch, reads the batch back and compares.
   Status check(std::uint64_t block) {
     const auto bytes = memory_.bytes().first(block * plan_.batch);
     std::uint64_t word = now_ns();
@@ -141,13 +141,14 @@ class Asker {
     return error_.empty() ? MC_OK : code_;
   }
 
-  static constexpr std::uint64_t kMaxSleepNs = 5'000'000;  // handshakes are under way, too
+  static constexpr std::uint64_t kMaxSleepNs =
+      5'000'000;  // short, because handshakes need progress too
 
   const TransportPlan& plan_;
   const TargetDescriptor& descriptor_;
   std::uint64_t timeout_ns_ = 0;
   BenchMemory memory_;
-  std::unique_ptr<TransportNode> node_;  // before its memory goes
+  std::unique_ptr<TransportNode> node_;  // destroyed before the memory
   Fd stream_;
   PeerId peer_ = kNoPeer;
   RemoteRegionId remote_ = 0;
@@ -157,20 +158,20 @@ class Asker {
   std::vector<Piece> pieces_;
   std::vector<Operation> operations_;
   std::vector<Event> events_;
-  Waiter waiter_{kSpinNs};
+  Waiter waiter_{kAskerSpinNs};
   std::string error_;
   mc_status code_ = MC_OK;
 };
 
-// All askers at once, each in a thread of its own but the first.
-class Crew {
+// Runs all askers at once. The first asker uses the calling thread; each other asker has a thread.
+class AskerCrew {
  public:
-  explicit Crew(std::vector<std::unique_ptr<Asker>> askers) : askers_(std::move(askers)) {
+  explicit AskerCrew(std::vector<std::unique_ptr<Asker>> askers) : askers_(std::move(askers)) {
     for (std::size_t i = 1; i < askers_.size(); ++i) {
       threads_.emplace_back([this, i] { work(*askers_[i]); });
     }
   }
-  ~Crew() {
+  ~AskerCrew() {
     order_ = {};
     round_.fetch_add(1);
     round_.notify_all();
@@ -179,7 +180,7 @@ class Crew {
   Asker& first() { return *askers_.front(); }
 
   struct Order {
-    std::uint32_t kind = 0;  // 0: stop, 1: ours, 2: the limit
+    std::uint32_t kind = 0;  // 0: stop, 1: the transport, 2: the limit
     std::uint32_t count = 0;
   };
   mc_status run(const Order& order, std::uint64_t block, bool write) {
@@ -221,7 +222,7 @@ class Crew {
   }
 
   std::vector<std::unique_ptr<Asker>> askers_;
-  // Written before round_ grows, read after that was seen.
+  // Written before round_ grows; read only after a thread has seen the new round_.
   std::uint64_t block_ = 0;
   bool write_ = false;
   Order order_{};
@@ -231,7 +232,7 @@ class Crew {
   std::vector<std::thread> threads_;
 };
 
-CaseResult run_case(Crew& crew, const TransportPlan& plan, std::uint64_t block) {
+CaseResult run_case(AskerCrew& crew, const TransportPlan& plan, std::uint64_t block) {
   const auto subject = [&](std::uint32_t kind) {
     Subject made;
     made.run = [&crew, &plan, block, kind](std::uint64_t, std::uint64_t count) {
@@ -288,7 +289,7 @@ Status run_transport_cases(const TransportPlan& plan, std::uint64_t timeout_ns,
     }
     askers.push_back(std::move(*made));
   }
-  Crew crew(std::move(askers));
+  AskerCrew crew(std::move(askers));
   for (const std::uint64_t block : plan.block_bytes) take(run_case(crew, plan, block));
   return {};
 }

@@ -93,7 +93,7 @@ Status TransportNode::start(const TransportPlan& plan) {
   tcp::TcpOptions options;
   options.node = self_.node;
   options.incarnation = self_.incarnation;
-  // The lanes are idle while their limit is measured, and bbr would pace them by that.
+  // While the limit is measured, the lanes are idle. bbr would slow idle lanes down.
   options.congestion_control = "reno";
   return take(tcp::TcpTransport::create(options, *this), transport_);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one end of `mcctl bench --transport`: a transport with its links, made without keys,
-//   and page-aligned memory to move.
-// Threads: one drives it. Owns transport, memory, links under way.
-// Trusts: who it connects to; a link proves nothing here.
+// What it is: one end of `mcctl bench --transport`: a transport with its links, without keys, and
+//   page-aligned memory to move.
+// Threads: one thread drives a node.
+// Owns: the transport, the memory, and links that are being opened.
+// Trusts: the peer; a link proves nothing here.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@ namespace mc::ctl {
 
 inline constexpr transport::NodeId kTargetNode = 1;
 
-// Memory whose pages are there.
+// Memory whose pages are allocated.
 class BenchMemory {
  public:
   static Result<BenchMemory> map(std::uint64_t bytes);
@@ -39,13 +40,13 @@ struct HostPort {
   std::string host;
   std::uint16_t port = 0;
 };
-// "10.0.0.1:7000", "[::1]:7000". None: it is neither.
+// "10.0.0.1:7000", "[::1]:7000". Nullopt: the text has another form.
 std::optional<HostPort> parse_host_port(const std::string& text);
 
 class TransportNode : private transport::Dialer, private transport::tcp::LinkSink {
  public:
-  // target: where links are dialed to; none: it only accepts. Errors: MC_UNSUPPORTED: this host
-  // lacks what the transport needs, and what.
+  // target: the address to connect to; nullopt: the node only accepts. Errors: MC_UNSUPPORTED: the
+  // text names the thing that this host lacks.
   static Result<std::unique_ptr<TransportNode>> create(const TransportPlan& plan,
                                                        transport::NodeId node,
                                                        std::optional<HostPort> target);
@@ -55,7 +56,7 @@ class TransportNode : private transport::Dialer, private transport::tcp::LinkSin
   transport::Transport& transport() { return *transport_; }
   // An accepted connection that begins with a lane's hello.
   void accept(Fd socket, std::uint64_t now_ns);
-  // Works on links and bytes, once.
+  // Makes progress on links and transfers, once.
   void step(std::uint64_t now_ns, std::vector<transport::Event>& events);
 
  private:

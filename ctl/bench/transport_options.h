@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the flags of `mcctl bench --transport`.
-// Threads: the main one.
+// What it is: the options of `mcctl bench --transport`.
+// Threads: the main thread.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace mc::ctl {
 
 struct TransportOptions {
-  std::string transport;  // empty: the bench is about something else
+  std::string transport;  // empty: the bench measures no transport
   std::vector<std::string> block_sizes;
   std::uint64_t batch = 1;
   unsigned threads = 1;
@@ -29,7 +29,8 @@ struct TransportOptions {
 };
 
 std::vector<Option> transport_options(TransportOptions& options);
-// Errors: MC_INVALID_ARGUMENT: which flag, and what it takes; MC_UNSUPPORTED: device memory.
+// Errors: MC_INVALID_ARGUMENT names the option and the allowed values. MC_UNSUPPORTED stands for
+// device memory.
 Result<TransportPlan> plan_transport(const TransportOptions& options, const SamplePlan& sample);
 
 }  // namespace mc::ctl

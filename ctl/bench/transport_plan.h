@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what `mcctl bench --transport` is asked to measure.
+// What it is: the plan of one run of `mcctl bench --transport`.
 // Threads: a value.
 #pragma once
 
@@ -18,10 +18,10 @@ struct TransportPlan {
   std::uint64_t batch = 1;
   unsigned threads = 1;
   bool write = false;
-  std::string provider;              // fabric: of libfabric
+  std::string provider;              // fabric: provider of libfabric
   std::vector<std::string> devices;  // rdma: devices; fabric: domains
-  std::string address;               // of this host, for providers that speak IP
-  std::string connect;               // HOST:PORT of a target; empty: one is started
+  std::string address;               // of this host, for providers that use IP
+  std::string connect;               // HOST:PORT of a target; empty: start a target
   std::uint64_t target_bytes = 0;    // memory of the target
   SamplePlan sample;
 };

@@ -30,13 +30,14 @@ namespace {
 constexpr std::uint64_t kQuestionMagic = 0x3148434e4542434dull;  // "MCBENCH1"
 constexpr std::uint64_t kWantsDescriptor = 1;
 constexpr std::uint64_t kWantsStream = 2;
-constexpr std::uint64_t kFirstBytesNs = 1'000'000'000;  // until a connection has said what it is
-constexpr std::uint64_t kListenNs = 10'000'000;         // between two looks for connections
-constexpr std::uint64_t kSpinNs = 20'000;
+// The longest wait for the first bytes of a connection.
+constexpr std::uint64_t kFirstBytesNs = 1'000'000'000;
+constexpr std::uint64_t kListenNs = 10'000'000;  // between two checks for connections
+constexpr std::uint64_t kTargetSpinNs = 20'000;
 constexpr std::size_t kMaxFresh = 64;
-constexpr int kEndTries = 1000;  // until a target that was asked to end is killed
+constexpr int kEndTries = 1000;  // until a target that does not end is killed
 constexpr useconds_t kEndUs = 1000;
-constexpr std::uint64_t kStreamIdleNs = 600'000'000'000;  // then a stream that says nothing is cut
+constexpr std::uint64_t kStreamIdleNs = 600'000'000'000;  // after that, a silent stream is closed
 constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 
 struct Question {
@@ -72,7 +73,7 @@ Result<Fd> ask(const HostPort& target, std::uint64_t kind, std::uint64_t timeout
   return std::move(*socket);
 }
 
-// Connections that have not said yet what they are.
+// Connections whose first bytes have not arrived yet.
 class Door {
  public:
   Door(const Fd& listener, const TargetDescriptor& descriptor, TransportNode* node)
@@ -94,7 +95,7 @@ class Door {
     std::uint64_t until_ns = 0;
   };
 
-  // True: it is somebody else's now, or gone.
+  // True: the connection is closed or has another owner now.
   bool let_in(Fresh& fresh, std::uint64_t now_ns) {
     Question question{};
     const ssize_t got =
@@ -208,7 +209,7 @@ void serve_target(const TransportPlan& plan, const Fd& listener) {
   }
   TransportNode* serving = descriptor.error.empty() ? node->get() : nullptr;
   Door door(listener, descriptor, serving);
-  Waiter waiter(kSpinNs);
+  Waiter waiter(kTargetSpinNs);
   std::vector<Event> events;
   std::uint64_t work = 0;
   std::uint64_t next_listen_ns = 0;
@@ -251,7 +252,7 @@ TargetProcess::TargetProcess(TargetProcess&& other) noexcept
 
 TargetProcess::~TargetProcess() {
   if (pid_ <= 0) return;
-  // libfabric's shm takes its files out of /dev/shm at this signal, not at SIGKILL.
+  // At this signal, libfabric's shm removes files from /dev/shm, but not at SIGKILL.
   ::kill(pid_, SIGTERM);
   for (int i = 0; i < kEndTries; ++i) {
     if (::waitpid(pid_, nullptr, WNOHANG) != 0) return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the other end of `mcctl bench --transport`: memory that is read and written, at one
-//   port. A connection begins with a lane's hello, or with a question of 16 bytes: for the descriptor, or
-//   for a bare stream beside which the transport is measured.
-// Threads: serve_target() is the process's loop; streams have threads of their own.
+//   port. A connection begins with the hello of a lane or with a request of 16 bytes. A request asks
+//   for the descriptor, or for a bare stream that is measured beside the transport.
+// Threads: serve_target() is the loop of the process; each stream has a separate thread.
 // Owns: memory, transport, connections.
-// Trusts: nobody with more than this memory; whoever reaches the port can read and write it.
+// Trusts: nothing beyond this memory; each process that reaches the port can read and write it.
 #pragma once
 
 #include <sys/types.h>
@@ -20,27 +20,29 @@
 
 namespace mc::ctl {
 
-// What a target says of itself.
+// The description of a target for clients.
 struct TargetDescriptor {
   std::string transport;
-  std::string error;  // not empty: it cannot serve, and why
+  std::string error;  // not empty: the reason why the target cannot serve
   std::uint64_t memory_bytes = 0;
   std::vector<std::byte> region;  // Transport::describe()
 };
 std::vector<std::byte> encode_descriptor(const TargetDescriptor& descriptor);
-// Trusts nothing: lengths are checked before anything is taken.
+// Trusts nothing: checks lengths before copying.
 std::optional<TargetDescriptor> decode_descriptor(std::span<const std::byte> bytes);
 inline constexpr std::size_t kMaxDescriptorBytes = 64 * 1024;
 
-// Errors: MC_AGENT_UNAVAILABLE: nobody answers there; what the target said.
+// Errors: MC_AGENT_UNAVAILABLE: no target answers; or the error that the target reported.
 Result<TargetDescriptor> ask_descriptor(const HostPort& target, std::uint64_t timeout_ns);
 // A connection that serve_stream() answers.
 Result<Fd> open_stream(const HostPort& target, std::uint64_t timeout_ns);
 
-// Serves until the process is ended by a signal.
+// Serves until a signal ends the process. Errors: the address is not free to listen on.
+Status listen_as_target(const TransportPlan& plan, const std::string& host_port);
+// Serves until a signal ends the process.
 void serve_target(const TransportPlan& plan, const Fd& listener);
 
-// A target in a process of its own, on loopback. REQUIRES: no thread runs yet.
+// A target in a separate process, on loopback. REQUIRES: no thread runs yet.
 class TargetProcess {
  public:
   static Result<TargetProcess> start(const TransportPlan& plan);

@@ -10,7 +10,7 @@ constexpr std::uint32_t kOthersAny = 0007;
 constexpr std::uint32_t kOthersWrite = 0002;
 constexpr std::uint32_t kGroupWrite = 0020;
 
-// Neither us, nor root, nor the user of the agent that answered (whose socket file it is).
+// Not this user, nor root, nor the user of the agent that answered (the owner of the socket).
 bool strange_owner(const PathFacts& path, const AgentFacts& agent) {
   return path.uid != 0 && path.uid != agent.our_uid &&
          !(agent.answered && path.uid == agent.socket_facts.uid);
@@ -39,7 +39,7 @@ Verdict check_directory(const AgentFacts& agent) {
     return {name, Health::kFail, finding + ": others can replace the socket",
             "chmod 0700 " + agent.directory};
   }
-  // systemd's unit lets a group in (0750), so that its members may connect.
+  // The systemd unit allows a group (0750), so that the members of the group may connect.
   if ((path.mode & kOthersAny) != 0) {
     return {name, Health::kWarn, finding + ": every user can reach the socket",
             "chmod 0700 " + agent.directory + ", or 0750 to let a group in"};

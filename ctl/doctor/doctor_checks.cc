@@ -12,7 +12,7 @@
 namespace mc::ctl {
 namespace {
 
-constexpr std::uint64_t kMiB = 1024 * 1024;
+constexpr std::uint64_t kMebibyte = 1024 * 1024;
 
 Verdict ok(std::string check, std::string finding) {
   return {std::move(check), Health::kOk, std::move(finding), {}};
@@ -36,7 +36,7 @@ std::string_view health_name(Health health) {
 }
 
 Verdict check_memlock(const HostFacts& facts) {
-  constexpr std::uint64_t kEnoughBytes = 64 * kMiB;
+  constexpr std::uint64_t kEnoughBytes = 64 * kMebibyte;
   const std::string remedy =
       "LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited before mc-agent: NICs and GPUs "
       "lock what they move";
@@ -51,7 +51,7 @@ Verdict check_memlock(const HostFacts& facts) {
 }
 
 Verdict check_open_files(const HostFacts& facts) {
-  // A session takes some ten descriptors, and an agent serves up to 1,024.
+  // A session takes about ten descriptors, and an agent serves up to 1,024 sessions.
   constexpr std::uint64_t kEnough = 16384;
   constexpr std::uint64_t kLeast = 256;
   const std::string remedy = "LimitNOFILE=65536 in the unit, or ulimit -n 65536 before mc-agent";
@@ -97,8 +97,8 @@ Verdict check_shmem_huge(const HostFacts& facts) {
 }
 
 Verdict check_memory(const HostFacts& facts) {
-  constexpr std::uint64_t kLeastBytes = 320 * kMiB;
-  constexpr std::uint64_t kComfortBytes = 2048 * kMiB;
+  constexpr std::uint64_t kLeastBytes = 320 * kMebibyte;
+  constexpr std::uint64_t kComfortBytes = 2048 * kMebibyte;
   if (!facts.available_bytes) {
     return warn("memory", "/proc/meminfo cannot be read", "mount /proc");
   }
@@ -121,7 +121,7 @@ Verdict check_memory(const HostFacts& facts) {
 }
 
 Verdict check_dev_shm(const HostFacts& facts, const AgentFacts& agent) {
-  constexpr std::uint64_t kEnoughBytes = 16 * kMiB;
+  constexpr std::uint64_t kEnoughBytes = 16 * kMebibyte;
   const bool used = agent.directory.starts_with("/dev/shm");
   if (!facts.dev_shm_bytes) {
     const std::string finding = "/dev/shm is not mounted";
@@ -130,7 +130,7 @@ Verdict check_dev_shm(const HostFacts& facts, const AgentFacts& agent) {
                : warn("dev-shm", finding, "mount -t tmpfs tmpfs /dev/shm: NCCL and others want it");
   }
   const std::string finding = "/dev/shm has " + format_bytes(*facts.dev_shm_bytes);
-  // The pool itself is in nameless memory files, which this size does not bound.
+  // The pool lies in memory files without names, which this size does not limit.
   return *facts.dev_shm_bytes < kEnoughBytes
              ? warn("dev-shm", finding, "mount -o remount,size=1G /dev/shm (docker: --shm-size 1g)")
              : ok("dev-shm", finding + "; the pool itself needs none of it");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: mcctl doctor's judgements: pure functions from facts to a verdict and a remedy.
-// Threads: any; pure functions. Owns nothing.
+// What it is: the checks of mcctl doctor: pure functions from facts to a verdict and a remedy.
+// Threads: any; pure functions.
+// Owns: nothing.
 #pragma once
 
 #include <string>
@@ -16,10 +17,10 @@ enum class Health { kOk, kWarn, kFail };
 std::string_view health_name(Health health);  // "ok", "warn", "fail"
 
 struct Verdict {
-  std::string check;  // short name, stable: programs look for it
+  std::string check;  // short name; stable, because programs search for it
   Health health = Health::kOk;
   std::string finding;
-  std::string remedy;  // empty when ok
+  std::string remedy;  // empty if ok
 };
 
 Verdict check_memlock(const HostFacts& facts);

@@ -92,14 +92,14 @@ std::string chosen_word(const std::string& line) {
   return line.substr(from + 1, to - from - 1);
 }
 
-// This process's folder in the control group hierarchy, version 2; empty: none.
+// The folder of this process in the control group hierarchy, version 2; empty: no folder.
 std::string group_folder() {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("0::")) {
       const std::string folder = "/sys/fs/cgroup" + line.substr(3);
       struct stat info {};
-      // In a container the path is that of the host, and our group is mounted at the root.
+      // In a container, the path is the path of the host, and the group is mounted at the root.
       return ::stat(folder.c_str(), &info) == 0 ? folder : "/sys/fs/cgroup";
     }
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what mcctl doctor finds out about this host, its kernel and its agent, before it
-// judges. Threads: the main one. Values; nothing stays open. Trusts: the kernel; of the agent only
-// what is shown as its word.
+// What it is: the facts that mcctl doctor collects about this host, its kernel and its agent.
+// Threads: the main thread.
+// Owns: values; nothing stays open.
+// Trusts: the kernel. The agent's statements are shown as statements of the agent.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace mc::ctl {
 
 inline constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
-// A nullopt: could not be found out.
+// Nullopt: the fact could not be determined.
 struct HostFacts {
-  // Limits of the agent's process when it answers and lets us look, else of this one.
+  // Limits of the agent's process if the process is readable; otherwise of this process.
   bool limits_are_the_agents = false;
   std::optional<std::uint64_t> memlock_bytes;
   std::optional<std::uint64_t> open_files;
@@ -25,18 +26,19 @@ struct HostFacts {
   std::optional<std::uint64_t> huge_page_bytes;
   std::optional<std::uint64_t> huge_pages_total;
   std::optional<std::uint64_t> huge_pages_free;
-  std::string shmem_huge;  // "never", "advise", "within_size", "always"...; empty: no such file
+  std::string
+      shmem_huge;  // "never", "advise", "within_size", "always"...; empty: the file does not exist
 
   std::optional<std::uint64_t> available_bytes;    // MemAvailable
-  std::optional<std::uint64_t> group_limit_bytes;  // of the control group; kUnlimited: none
+  std::optional<std::uint64_t> group_limit_bytes;  // of the control group; kUnlimited: no limit
   std::optional<std::uint64_t> group_used_bytes;
   std::optional<std::uint64_t> dev_shm_bytes;
 
   std::string kernel;      // "6.1.0-18-amd64"
   std::uint32_t cpus = 0;  // that this process may run on
-  double cpu_quota = 0;    // of the control group, in CPUs; 0: none
+  double cpu_quota = 0;    // of the control group, in CPUs; 0: no quota
   std::string clocksource;
-  std::string rdma_devices;  // with commas between them; an EFA is one
+  std::string rdma_devices;  // separated by commas; an EFA counts
   bool systemd_runs = false;
   std::string unit_file;  // empty: not found
 };
@@ -67,11 +69,11 @@ struct AgentFacts {
   std::uint32_t our_uid = 0;
   bool answered = false;
   bool ready = false;
-  std::string error;  // why it did not answer
+  std::string error;  // the reason why the agent did not answer
   std::uint64_t pid = 0;
   std::string version;
   std::string our_version;
-  // Of an agent in a cluster: what carries large reads beside TCP, if anything, and why not more.
+  // For an agent in a cluster: the transport of large reads beside TCP, if any, and its limits.
   bool in_cluster = false;
   std::string one_sided;
   std::string one_sided_devices;

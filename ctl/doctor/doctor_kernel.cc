@@ -12,7 +12,7 @@
 #include "ctl/doctor/doctor_facts.h"
 #include "libmc/base/fd.h"
 
-// Newer than the headers of Debian 12, or than those of some C libraries.
+// Constants that the headers of Debian 12 or of some C libraries do not have.
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
@@ -63,8 +63,8 @@ bool has_populate_write() {
   return works;
 }
 
-// Calls that are refused for their senseless arguments exist; ENOSYS and EPERM mean that they do
-// not, or that something forbids them.
+// Makes each call with invalid arguments. ENOSYS and EPERM mean that the call does not exist or is
+// forbidden; any other error means that the call exists.
 bool refuses_arguments(long result) { return result < 0 && errno != ENOSYS && errno != EPERM; }
 
 }  // namespace

@@ -13,10 +13,10 @@ namespace {
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kHeaderWords = 2;
-constexpr std::size_t kChunkWords =
-    512;  // a page: compared as a whole before its bytes are counted
+// A chunk is compared as a whole; its bytes are counted only if the chunk differs.
+constexpr std::size_t kChunkWords = 512;
 
-// Adds, xors and shifts only: the compiler turns loops over it into vector code.
+// Uses only additions, xors and shifts, so that the compiler vectorises loops over it.
 std::uint64_t body_word(std::uint64_t seed, std::uint64_t index) {
   const std::uint64_t x = seed + index * kGolden;
   return x ^ (x >> 29);
@@ -58,7 +58,7 @@ std::uint64_t body_difference(const BlockContent& content, const unsigned char* 
   return difference;
 }
 
-// The bytes of one word from its byte `skip` on.
+// The bytes of one word, starting at byte `skip`.
 std::uint64_t wrong_in_part(const BlockContent& content, const unsigned char* bytes,
                             std::uint64_t index, std::size_t skip, std::size_t count) {
   unsigned char expected[kWord];

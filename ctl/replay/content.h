@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the keys and bytes of replayed blocks. A block's bytes are a function of its key, so
-// that any reader can check every byte it got without having seen the put.
-//   word 0: the block's number; word 1: the key's seed; word i: mix(seed + i * golden ratio).
-// Words of two blocks differ at nearly every position, so a wrong, shifted or torn block shows.
-// Threads: any; values without state. Owns: nothing. Trusts: nothing it verifies.
+// What it is: the keys and bytes of replayed blocks. The bytes of a block are a function of the key,
+//   so any reader can check every byte without having seen the put.
+//     word 0: the number of the block; word 1: the seed of the key;
+//     word i: mix(seed + i * golden ratio)
+//   Words of two blocks differ at nearly every position, so a wrong, shifted or torn block shows.
+// Threads: any; values without state.
+// Owns: nothing.
+// Trusts: nothing in the bytes that it verifies.
 #pragma once
 
 #include <array>
@@ -16,7 +19,7 @@
 
 namespace mc::ctl {
 
-// "trace/<name>/block/<number>", padded to the length of an engine's hash keys.
+// "trace/<name>/block/<number>", padded to the length of the hash keys of engines.
 class BlockKey {
  public:
   static constexpr std::size_t kBytes = 64;
@@ -39,7 +42,7 @@ struct BlockContent {
   BlockContent(const BlockKey& key, std::uint64_t block_number);
 
   void fill(void* bytes, std::size_t size) const;
-  // How many of these bytes, found at this offset of the object, are not what fill() wrote there.
+  // The number of bytes that differ from the bytes that fill() writes at this offset of the object.
   std::uint64_t wrong_bytes(const void* bytes, std::size_t size, std::uint64_t offset = 0) const;
 };
 

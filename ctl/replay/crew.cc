@@ -16,6 +16,7 @@
 #include <memory>
 #include <thread>
 
+#include "ctl/agent_question.h"
 #include "ctl/replay/content.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
@@ -24,13 +25,13 @@ namespace mc::ctl {
 namespace {
 
 constexpr int kTickMs = 100;
-constexpr std::uint64_t kStartDelayNs = 1'000'000;  // so that all begin at the same moment
+constexpr std::uint64_t kStartDelayNs = 1'000'000;  // so that all workers begin at the same moment
 
 volatile std::sig_atomic_t interrupted = 0;
 void note_interrupt(int) { interrupted = 1; }
 
-// While it lives, Ctrl-C and SIGTERM end the replay through run_crew(), which cleans up, and
-// writing to a worker that has died is an error, not a death.
+// While this object exists, Ctrl-C and SIGTERM end the replay through run_crew(), which cleans up.
+// A write to a dead worker is then an error and does not kill this process.
 class InterruptGuard {
  public:
   InterruptGuard() {
@@ -56,11 +57,6 @@ class InterruptGuard {
   struct sigaction old_pipe_ {};
 };
 
-struct ClientCloser {
-  void operator()(mc_client* client) const { mc_close(client); }
-};
-using Client = std::unique_ptr<mc_client, ClientCloser>;
-
 Result<Client> open_client(const CrewPlan& plan, unsigned worker) {
   mc_open_options options = MC_OPEN_OPTIONS_INIT;
   options.agent = plan.embedded         ? "embedded"
@@ -73,26 +69,22 @@ Result<Client> open_client(const CrewPlan& plan, unsigned worker) {
     options.embedded_config = plan.embedded_config.c_str();
     options.channel_count = plan.worker.workers + 1;
   }
-  mc_client* client = nullptr;
-  if (const mc_status status = mc_open(&options, &client); status != MC_OK) {
-    return fail(status, mc_last_error());
-  }
-  return Client(client);
+  return open_session(options);
 }
 
 struct Member {
   pid_t pid = 0;  // 0: a thread
   std::thread thread;
   Fd records;  // from the worker
-  Fd go;       // to the worker: when to start
+  Fd go;       // to the worker: the time of the start
   RecordReader reader;
   WorkerTotals progress;
   bool ready = false;
   bool done = false;
-  std::string error;  // empty: fine so far
+  std::string error;  // empty: no error so far
 };
 
-// What a worker does once it has a client: says so, waits for the start, replays, reports.
+// The work of a worker that has a client: report readiness, wait for the start, replay, report.
 void work(mc_client* client, const Trace& trace, const WorkerPlan& plan, int records, int go) {
   std::uint64_t start_ns = 0;
   if (!write_ready(records) || ::read(go, &start_ns, sizeof(start_ns)) != sizeof(start_ns)) return;
@@ -108,7 +100,7 @@ void work(mc_client* client, const Trace& trace, const WorkerPlan& plan, int rec
 [[noreturn]] void worker_process(const Trace& trace, const CrewPlan& crew, const WorkerPlan& plan,
                                  int records, int go) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::signal(SIGINT, SIG_IGN);  // the parent decides, then kills
+  std::signal(SIGINT, SIG_IGN);  // the parent handles the signal and kills the workers
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);
   {
@@ -119,7 +111,7 @@ void work(mc_client* client, const Trace& trace, const WorkerPlan& plan, int rec
       write_error(records, client.error().to_string());
     }
   }
-  _exit(0);  // the parent's buffers and handlers are not ours to run
+  _exit(0);  // must not run the buffers and handlers of the parent
 }
 
 std::string cause_of_death(pid_t pid) {
@@ -218,7 +210,7 @@ class Crew {
       member.pid = fork();
       if (member.pid < 0) return Status(MC_NO_MEMORY, errno_text("fork", errno));
       if (member.pid == 0) {
-        // A pipe of a sibling kept open here would hide the sibling's end from the parent.
+        // If this process kept a pipe of a sibling open, the parent would not see the sibling's end.
         for (Member& sibling : members_) {
           sibling.go.reset();
           sibling.records.reset();
@@ -236,7 +228,7 @@ class Crew {
   void give_start() {
     start_ns_ = now_ns() + kStartDelayNs;
     for (Member& member : members_) {
-      // A worker that died meanwhile shows as the end of its records.
+      // If a worker died meanwhile, the parent sees the end of its records.
       [[maybe_unused]] const ssize_t written =
           member.done ? 0 : ::write(member.go.get(), &start_ns_, sizeof(start_ns_));
     }
@@ -286,7 +278,7 @@ class Crew {
     }
   }
 
-  // Its records have ended: with a result, an error it told, or a death to explain.
+  // The records of a worker end with a result, with a reported error, or with its death.
   void end_member(Member& member) {
     member.done = true;
     const bool finished = std::find(finished_.begin(), finished_.end(), &member) != finished_.end();

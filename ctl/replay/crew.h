@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the workers of a replay: processes against an agent, threads of one client against an
-// embedded pool. Starts them together, follows their progress, collects their results.
-// Threads: the main one; with processes the caller must not have opened a client or started a
-// thread. Owns: the processes, threads and pipes; none is left when run() has returned. Trusts: the
-// workers to be this program; each may die at any moment.
+// What it is: the workers of a replay: processes if there is an agent, threads of one client if the
+//   pool is embedded. A crew starts all workers together, follows the progress and collects the results.
+// Threads: the main thread. With processes, the caller must not have opened a client or started a
+//   thread.
+// Owns: the processes, threads and pipes; all have ended when run_crew() returns.
+// Trusts: the workers to be this program; each may die at any moment.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@
 namespace mc::ctl {
 
 struct CrewPlan {
-  WorkerPlan worker;  // workers: how many; worker and stop are filled in
-  // Socket paths: worker i has the i-th, and so on in turn; none: libmc's default.
+  WorkerPlan worker;  // workers: their number; run_crew() sets worker and stop
+  // Socket paths, assigned to the workers in turn. Empty: the default of libmc.
   std::vector<std::string> agents;
   std::string name_space;
   std::uint64_t timeout_ns = 0;
@@ -37,8 +38,8 @@ struct CrewResult {
   std::optional<std::uint64_t> resident_blocks;  // embedded only: blocks in the pool at the end
 };
 
-// on_tick is called about ten times a second with the sum of all progress and the seconds since the
-// start. An error: no worker could start, or the user interrupted the replay.
+// Calls on_tick about ten times a second with the sum of all progress and the seconds since the
+// start. Errors: no worker could start, or the user interrupted the replay.
 Result<CrewResult> run_crew(const Trace& trace, const CrewPlan& plan,
                             const std::function<void(const WorkerTotals&, double)>& on_tick);
 

@@ -9,9 +9,9 @@ namespace {
 using agent::EntryId;
 using agent::kNoEntry;
 
-constexpr std::uint64_t kBlockBytes = 1;  // all blocks weigh the same here
+constexpr std::uint64_t kBlockBytes = 1;  // all blocks have the same weight here
 
-// A stand-in for the index's keyed hash (the finaliser of splitmix64).
+// Takes the place of the keyed hash of the index (the finaliser of splitmix64).
 std::uint64_t key_hash(std::uint64_t block) {
   std::uint64_t h = block + 0x9e3779b97f4a7c15;
   h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
@@ -29,7 +29,7 @@ class Pool {
     }
   }
 
-  // False when the policy named a victim that is not there.
+  // False if the policy named a victim that is not resident.
   bool serve(const TraceRequest& request, PolicyRun& run) {
     const auto& blocks = request.blocks;
     run.references += blocks.size();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what a replay worker tells its parent through a pipe: framed binary records.
-//   frame: u32 type, u32 payload bytes, payload. Both ends are the same program.
+// What it is: the records that a replay worker sends to its parent through a pipe.
+//     frame: u32 type, u32 payload bytes, payload
+//   Both ends are the same program.
 // Threads: a writer and a reader belong to one thread each.
-// Owns: the reader its unread bytes. Trusts: a worker may be broken, so sizes are checked; values
-// are only counted and drawn.
+// Owns: the reader owns the unread bytes.
+// Trusts: a worker may be broken, so sizes are checked; values are only counted and drawn.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +22,14 @@ namespace mc::ctl {
 struct WorkerTotals {
   std::uint64_t requests = 0;
   std::uint64_t block_refs = 0;
-  std::uint64_t hit_refs = 0;     // hits of the prefix: every earlier block of the request hit too
-  std::uint64_t remote_refs = 0;  // of those hits, the ones that came from another host
+  std::uint64_t hit_refs = 0;     // prefix hits: every earlier block of the request was a hit too
+  std::uint64_t remote_refs = 0;  // prefix hits that came from another host
   std::uint64_t wrong_bytes = 0;
   std::uint64_t view_bytes = 0;  // read in place
   std::uint64_t copy_bytes = 0;  // copied to a buffer
   std::uint64_t put_bytes = 0;
   std::uint64_t inserted = 0;     // blocks put that were not resident at the lookup
-  std::uint64_t failed_gets = 0;  // lookups that ended neither in a hit nor in a plain miss
+  std::uint64_t failed_gets = 0;  // lookups that ended in an error
   std::uint64_t failed_puts = 0;
   std::uint64_t finished_ns = 0;  // on the host's steady clock
 
@@ -52,7 +53,7 @@ struct TimeBin {
 struct WorkerResult {
   WorkerTotals totals;
   LatencyHistogram get_batch;  // a lookup batch
-  LatencyHistogram get_block;  // its share of one block
+  LatencyHistogram get_block;  // the time of the batch, divided by its blocks
   LatencyHistogram put_batch;
   LatencyHistogram put_block;
   std::vector<HitBin> by_request;
@@ -70,7 +71,7 @@ struct Record {
   std::optional<WorkerResult> result;
 };
 
-// False when the reader is gone.
+// False if the reader has ended.
 bool write_ready(int fd);
 bool write_progress(int fd, const WorkerTotals& totals);
 bool write_result(int fd, const WorkerResult& result);
@@ -79,7 +80,7 @@ bool write_error(int fd, const std::string& text);
 class RecordReader {
  public:
   void feed(std::span<const std::byte> bytes);
-  // The next whole record; none yet, or none ever again once broken().
+  // The next whole record. Nullopt: no whole record has arrived; if broken(), no more will arrive.
   std::optional<Record> next();
   bool broken() const { return broken_; }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: `mcctl replay`: a recorded run of an inference cluster, replayed against the pool.
-// Threads: the main one. Owns: the replay's namespace for its time.
+// Threads: the main thread.
+// Owns: the namespace of the replay while it runs.
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
@@ -15,7 +16,6 @@
 #include "agent/pool/policy/policy.h"
 #include "ctl/command.h"
 #include "ctl/replay/crew.h"
-#include "ctl/replay/report/report.h"
 #include "ctl/replay/report/summary.h"
 #include "ctl/replay/stage.h"
 #include "ctl/replay/target.h"
@@ -29,9 +29,9 @@ namespace {
 
 constexpr std::uint64_t kMinSlackBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kDefaultPoolBytes = std::uint64_t{2} << 30;
-constexpr std::uint64_t kMinBlockBytes = 16;  // a block's number and seed
+constexpr std::uint64_t kMinBlockBytes = 16;  // the number and the seed of a block
 constexpr std::uint64_t kMaxBlockBytes = std::uint64_t{1} << 30;
-constexpr unsigned kMaxWorkers = 63;  // channels of one client, less one for the count
+constexpr unsigned kMaxWorkers = 63;  // the channels of one client, minus one for the counters
 constexpr std::size_t kHitBins = 240;
 constexpr double kSampleSeconds = 0.2;
 
@@ -45,7 +45,7 @@ struct ReplayOptions {
   double speed_up = 0;
   bool copy = false;
   bool embedded = false;
-  unsigned cluster = 0;  // agents; 0: the one there is
+  unsigned cluster = 0;  // number of agents; 0: use the existing agent
   std::size_t limit = 0;
   std::string report = "mc-replay.html";
   bool no_report = false;
@@ -88,8 +88,7 @@ std::uint64_t with_slack(std::uint64_t bytes) {
   return bytes + std::max(kMinSlackBytes, bytes / 16);
 }
 
-// What the user asked for, with the defaults that depend on the trace; nullopt: told the user why
-// not.
+// The plan of the user, with the defaults that depend on the trace. Nullopt after a reported error.
 std::optional<ReplaySummary> plan_replay(const ReplayOptions& options, const Trace& trace,
                                          Context& context) {
   ReplaySummary plan;
@@ -141,7 +140,7 @@ CrewPlan crew_plan(const ReplayOptions& options, const ReplaySummary& plan, cons
   crew.worker.copy = options.copy;
   crew.worker.speed_up = options.speed_up;
   crew.worker.hit_bins = kHitBins;
-  // The same keys in every run, so that a replay by one worker gives the same result each time.
+  // The keys are the same in every run, so a replay by one worker always has the same result.
   crew.worker.key_name = "replay";
   crew.agents = agents;
   crew.name_space = options.embedded ? context.name_space : name_space;
@@ -164,7 +163,7 @@ std::string progress_note(const WorkerTotals& sum, double seconds) {
   return text;
 }
 
-// Of all agents together; none if any does not say.
+// The sum over all agents; nullopt if an agent does not answer.
 std::optional<NamespaceState> state_of(const std::vector<ReplayNamespace>& targets) {
   NamespaceState sum;
   for (const ReplayNamespace& target : targets) {
@@ -178,7 +177,7 @@ std::optional<NamespaceState> state_of(const std::vector<ReplayNamespace>& targe
   return sum;
 }
 
-// Runs the crew, and asks the agents about the namespace meanwhile and at the end.
+// Runs the crew. Asks the agents about the namespace during the run and at the end.
 Result<CrewResult> run(const Trace& trace, const CrewPlan& crew,
                        const std::vector<ReplayNamespace>& targets, bool quiet,
                        ReplaySummary& summary) {
@@ -204,9 +203,9 @@ Result<CrewResult> run(const Trace& trace, const CrewPlan& crew,
       summary.occupancy.emplace_back(summary.seconds, static_cast<double>(state->objects));
     }
   } else if (result->resident_blocks) {
-    // What was inserted and is not there any more was evicted: nothing else takes blocks away.
+    // An inserted block that is no longer resident was evicted: nothing else removes blocks.
     const std::uint64_t inserted = summary.result.totals.inserted;
-    // Threads that put one block at the same time both count it as inserted.
+    // If two threads put one block at the same time, both count the block as inserted.
     summary.evictions = inserted - std::min(inserted, *result->resident_blocks);
     summary.evictions_exact = summary.workers == 1;
   }
@@ -238,8 +237,8 @@ int replay(const ReplayOptions& options, Context& context) {
     stage = std::move(*opened);
     if (!stage->has_namespaces()) {
       std::fprintf(stderr,
-                   "mcctl replay: not root: the agents listen on loopback, not in network "
-                   "namespaces of their own\n");
+                   "mcctl replay: not root: the agents listen on loopback, not in separate network "
+                   "namespaces\n");
     }
   }
   std::vector<std::string> agents;
@@ -251,7 +250,7 @@ int replay(const ReplayOptions& options, Context& context) {
   std::vector<ReplayNamespace> targets;
   const std::string name = "replay-" + std::to_string(getpid());
   for (const std::string& agent : agents) {
-    // The cluster as a whole has what was asked for.
+    // The requested sizes are totals of the cluster.
     const std::uint64_t share = agents.size();
     const NamespacePlan plan{
         .name = name,
@@ -289,13 +288,45 @@ int replay(const ReplayOptions& options, Context& context) {
   return context.exit_code;
 }
 
+std::vector<Option> size_options(ReplayOptions* options,
+                                 const std::vector<std::string_view>& policies) {
+  return {{.name = "--workers",
+           .value = &options->workers,
+           .type = "COUNT",
+           .help = "Number of inference engines to simulate",
+           .range = {{1, kMaxWorkers}}},
+          {.name = "--block-bytes",
+           .value = &options->block_bytes,
+           .type = "SIZE",
+           .help = "Size of a block"},
+          {.name = "--pool-bytes",
+           .value = &options->pool_bytes,
+           .type = "SIZE",
+           .help = "Size of the pool (default: the capacity and slack; without a capacity, "
+                   "the need of the trace, at most 2 GiB)"},
+          {.name = "--capacity-blocks",
+           .value = &options->capacity_blocks,
+           .type = "COUNT",
+           .help = "Largest number of blocks in the pool; 0: as many as fit"},
+          {.name = "--policy",
+           .value = &options->policy,
+           .help = "Eviction policy",
+           .choices = {policies.begin(), policies.end()}},
+          {.name = "--speed-up",
+           .value = &options->speed_up,
+           .type = "FACTOR",
+           .help = "Follow the timestamps of the trace, this many times faster; 0: as fast "
+                   "as possible",
+           .range = {{0, 1e9}}}};
+}
+
 }  // namespace
 
 Verb replay_verb(Context& context) {
   auto options = std::make_shared<ReplayOptions>();
   const std::vector<std::string_view> policies = agent::policy_names();
   if (!policies.empty()) options->policy = std::string(policies.front());
-  return {
+  Verb verb{
       .name = "replay",
       .text = R"(Replay a trace of inference requests, verify every byte, report hits and latency
 
@@ -319,34 +350,6 @@ EXIT STATUS
                        [](const std::string& file) {
                          return access(file.c_str(), F_OK) == 0 ? "" : "there is no file " + file;
                        }},
-                  {.name = "--workers",
-                   .value = &options->workers,
-                   .type = "COUNT",
-                   .help = "Number of inference engines to simulate",
-                   .range = {{1, kMaxWorkers}}},
-                  {.name = "--block-bytes",
-                   .value = &options->block_bytes,
-                   .type = "SIZE",
-                   .help = "Size of a block"},
-                  {.name = "--pool-bytes",
-                   .value = &options->pool_bytes,
-                   .type = "SIZE",
-                   .help = "Size of the pool (default: the capacity and slack; without a capacity, "
-                           "the need of the trace, at most 2 GiB)"},
-                  {.name = "--capacity-blocks",
-                   .value = &options->capacity_blocks,
-                   .type = "COUNT",
-                   .help = "Largest number of blocks in the pool; 0: as many as fit"},
-                  {.name = "--policy",
-                   .value = &options->policy,
-                   .help = "Eviction policy",
-                   .choices = {policies.begin(), policies.end()}},
-                  {.name = "--speed-up",
-                   .value = &options->speed_up,
-                   .type = "FACTOR",
-                   .help = "Follow the timestamps of the trace, this many times faster; 0: as fast "
-                           "as possible",
-                   .range = {{0, 1e9}}},
                   {.name = "--copy",
                    .value = &options->copy,
                    .help = "Copy blocks out instead of reading them in place"},
@@ -374,6 +377,10 @@ EXIT STATUS
                    .help = "Write no HTML report"}},
       .run = [options, &context] { replay(*options, context); },
   };
+  for (Option& option : size_options(options.get(), policies)) {
+    verb.options.push_back(std::move(option));
+  }
+  return verb;
 }
 
 }  // namespace mc::ctl

@@ -44,7 +44,7 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& log,
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  ::setsid();  // the terminal's Ctrl-C is for us alone
+  ::setsid();  // so that the terminal sends Ctrl-C to mcctl only
   stay_on(processors);
   const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (out >= 0) ::dup2(out, 1), ::dup2(out, 2);
@@ -114,7 +114,7 @@ std::vector<int> Stage::processors(unsigned agent) const {
   return {first, first + static_cast<std::ptrdiff_t>(each)};
 }
 
-// Everything hangs on a bridge inside the master's namespace.
+// All namespaces connect to a bridge inside the namespace of the master.
 Status Stage::make_namespaces(unsigned agents) {
   prefix_ = "mc" + std::to_string(::getpid()) + "-";
   for (unsigned i = 0; i <= agents; ++i) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a cluster for the length of a replay: a master and some agents, each in a network
-//   namespace of its own, joined by a bridge. Nothing of it reaches this host's network.
+// What it is: a cluster that exists only for a replay: a master and some agents, each in its own
+//   network namespace, joined by a bridge. The cluster does not touch the network of this host.
 //
 //     namespace of the master ── bridge ──┬── veth ── namespace of agent 0
 //       mc-master 10.77.0.1               └── veth ── namespace of agent 1 …
-//   Without root there are no namespaces: then all listen on loopback, and say so.
-//   With as many processors as agents each agent has some of its own, as hosts have; the master
-//   shares the last agent's.
-// Threads: the main one. Owns: the processes, the namespaces, a directory; all gone with it.
+//
+//   Without root there are no namespaces: then all processes listen on loopback, and mcctl tells so.
+//   If there are at least as many processors as agents, each agent has its own processors, as hosts
+//   have. The master shares the processors of the last agent.
+// Threads: the main thread.
+// Owns: the processes, the namespaces and a directory; the destructor removes all of them.
 #pragma once
 
 #include <sys/types.h>
@@ -25,20 +27,20 @@ inline constexpr unsigned kMaxStageAgents = 16;
 
 class Stage {
  public:
-  // pool_bytes: of each agent's own pool, which the replay does not use.
+  // pool_bytes: size of each agent's default pool, which the replay does not use.
   static Result<std::unique_ptr<Stage>> open(unsigned agents, std::uint64_t timeout_ns);
   ~Stage();
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
   const std::vector<std::string>& sockets() const { return sockets_; }
-  // Of agent i, from 0: its network namespace (empty: this host's) and address.
+  // The network namespace (empty: that of this host) and the address of agent i, counted from 0.
   std::string net(unsigned agent) const { return net_of(agent + 1); }
   std::string address(unsigned agent) const {
     return namespaces_ ? "10.77.0." + std::to_string(agent + 2) : std::string("127.0.0.1");
   }
   bool has_namespaces() const { return namespaces_; }
-  // Processors of agent i; empty: all have all.
+  // Processors of agent i; empty: each agent may use all processors.
   std::vector<int> processors(unsigned agent) const;
 
  private:
@@ -50,16 +52,16 @@ class Stage {
   std::string net_of(unsigned number) const;  // 0: the master's
 
   std::string directory_;
-  std::string prefix_;  // of the namespaces' names
+  std::string prefix_;  // of the names of the namespaces
   bool namespaces_ = false;
   std::vector<std::string> made_;  // namespaces
   std::vector<pid_t> children_;
   std::vector<std::string> sockets_;
   unsigned agents_ = 0;
-  std::vector<int> processors_;  // that we may use
+  std::vector<int> processors_;  // that this process may use
 };
 
-// This thread, and what it starts, runs on no others. Empty: nothing changes.
+// Binds this thread, and the processes that it starts, to the processors. Empty: no change.
 void stay_on(const std::vector<int>& processors);
 
 }  // namespace mc::ctl

@@ -34,7 +34,7 @@ ReplayNamespace::ReplayNamespace(ReplayNamespace&& other) noexcept
       timeout_ns_(other.timeout_ns_) {}
 
 ReplayNamespace::~ReplayNamespace() {
-  [[maybe_unused]] const Status dropped = drop();  // nobody is left to be told
+  [[maybe_unused]] const Status dropped = drop();  // a destructor cannot report an error
 }
 
 Result<ReplayNamespace> ReplayNamespace::create(const std::string& agent_socket,

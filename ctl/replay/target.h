@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the namespace that a replay against an agent makes for itself, and what the agent
-// says about it. Dropped again at the latest when the object dies. Threads: the main one. Owns: the
-// namespace in the agent. Trusts: nothing the agent says; a missing field is 0.
+// What it is: the namespace that a replay creates in an agent, and the state of that namespace as the
+//   agent reports it. The destructor drops the namespace.
+// Threads: the main thread.
+// Owns: the namespace in the agent.
+// Trusts: nothing in the agent's answers; a missing field is 0.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +41,8 @@ class ReplayNamespace {
   ~ReplayNamespace();
 
   std::optional<NamespaceState> state() const;
-  // Returns when the pool has its size, or cannot get it, or after so long. Until then the agent
-  // fills memory beside what its clients ask for.
+  // Returns when the pool has its size, cannot get it, or timeout_ns has passed. Until then, the
+  // agent allocates memory while it serves clients.
   void wait_until_grown(std::uint64_t timeout_ns) const;
   Status drop();  // once; later calls do nothing
 

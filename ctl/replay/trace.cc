@@ -21,7 +21,7 @@ constexpr std::string_view kShapeRemedy =
 
 enum class LineEnd { kLine, kEndOfFile, kTooLong };
 
-// std::getline would take a line of any length into memory.
+// Unlike std::getline, limits the length of a line in memory.
 LineEnd read_line(std::istream& in, std::size_t max_bytes, std::string& line) {
   line.clear();
   std::streambuf* bytes = in.rdbuf();
@@ -33,7 +33,7 @@ LineEnd read_line(std::istream& in, std::size_t max_bytes, std::string& line) {
   return line.empty() ? LineEnd::kEndOfFile : LineEnd::kLine;
 }
 
-// One line of parser output: jsoncpp spreads its message over several.
+// The message of jsoncpp, which has several lines, as one line.
 std::string on_one_line(const std::string& text) {
   std::string flat;
   for (const char c : text) {
@@ -84,8 +84,8 @@ class TraceReader {
     return tl::make_unexpected(source_ + ": line " + std::to_string(line_number_) + " " + problem);
   }
 
-  // The problem, or an empty string. Parsing cannot throw out of here: jsoncpp reports a document
-  // nested beyond its limit by an exception.
+  // The problem, or an empty string. jsoncpp throws if a document is nested too deeply; the exception
+  // does not leave this function.
   std::string add_line(const std::string& line) {
     Json::Value value;
     std::string parser_errors;
@@ -142,7 +142,7 @@ class TraceReader {
         return "has a " + where + " that is not a whole number from 0 to " +
                std::to_string(limits_.block_id) + "; number the blocks within that range";
       }
-      // A prefix hash covers all before it, so a chain that repeats one is no prefix chain.
+      // A prefix hash covers all earlier blocks, so a chain that repeats a hash is no prefix chain.
       if (!seen.insert(id.asUInt64()).second) {
         return "repeats block " + std::to_string(id.asUInt64()) + " at " + where +
                "; hash each block together with the blocks before it";
@@ -154,7 +154,7 @@ class TraceReader {
   }
 
   [[nodiscard]] bool is_bounded(const Json::Value& value) const {
-    // isUInt64 also accepts a real without a fraction, such as 1e3; the trace has none.
+    // isUInt64 also accepts a real number without a fraction, such as 1e3; a trace has no such number.
     const bool whole = value.type() == Json::intValue || value.type() == Json::uintValue;
     return whole && value.isUInt64() && value.asUInt64() <= limits_.block_id;
   }
@@ -173,7 +173,8 @@ tl::expected<Trace, std::string> read_trace(std::istream& in, std::string_view s
                                             const TraceLimits& limits) {
   try {
     return TraceReader(source, limits).read(in);
-  } catch (const std::ios_base::failure& failure) {  // how a file buffer reports a failing read
+  } catch (
+      const std::ios_base::failure& failure) {  // a file buffer reports a failing read this way
     return tl::make_unexpected(std::string(source) + ": reading failed (" + failure.what() +
                                "); give a readable file");
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a recorded run of requests in the format Mooncake publishes: one JSON object a line,
-// each with the prefix-hash chain of its prompt.
+// What it is: a recorded run of requests in the format that Mooncake publishes: one JSON object per
+//   line, each with the prefix-hash chain of its prompt.
 // Threads: any; the functions share nothing.
 // Owns: the requests read.
-// Trusts: nothing. The file may be anybody's: line length, counts and ids are bounded below.
+// Trusts: nothing; any user may have written the file. The limits below bound line length, counts
+//   and ids.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +22,16 @@ struct TraceLimits {
   std::size_t line_bytes = std::size_t{4} << 20;
   std::size_t blocks_per_request = 65'536;
   std::size_t block_references = std::size_t{1} << 28;
-  std::uint64_t block_id = (std::uint64_t{1} << 53) - 1;  // every JSON reader keeps these exact
+  // Every JSON reader keeps numbers up to this one exactly.
+  std::uint64_t block_id = (std::uint64_t{1} << 53) - 1;
 };
 
 struct TraceRequest {
   std::uint64_t timestamp_ms = 0;
   std::uint64_t input_tokens = 0;
   std::uint64_t output_tokens = 0;
-  // The prompt's block chain, the parent of block i being block i-1. Blocks are numbered
-  // 0..block_count-1 in order of first appearance, whatever ids the file gave them.
+  // The block chain of the prompt; block i-1 is the parent of block i. Blocks are numbered
+  // 0..block_count-1 in the order of first appearance, independent of the ids in the file.
   std::vector<std::uint32_t> blocks;
 };
 
@@ -39,10 +41,10 @@ struct Trace {
   std::size_t reference_count = 0;  // blocks over all requests
 };
 
-// An error names the source, the line and what to do about it.
+// An error names the source, the line and the remedy.
 [[nodiscard]] tl::expected<Trace, std::string> read_trace(const std::string& path,
                                                           const TraceLimits& limits = {});
-// source: what errors call the stream.
+// source: the name of the stream in errors.
 [[nodiscard]] tl::expected<Trace, std::string> read_trace(std::istream& in, std::string_view source,
                                                           const TraceLimits& limits = {});
 

@@ -15,14 +15,14 @@
 namespace mc::ctl {
 namespace {
 
-constexpr std::size_t kLookupBlocks = 512;  // below the views a channel may hold at once
+constexpr std::size_t kLookupBlocks = 512;  // below the limit of views per channel
 constexpr std::size_t kMaxBufferBytes = std::size_t{32} << 20;
 constexpr std::size_t kPutBlocks = 64;
 constexpr std::size_t kMaxSpans = MC_MAX_EXTENTS;
 constexpr std::uint64_t kProgressEveryNs = 50'000'000;
 constexpr int kStopCheckMs = 50;
 
-// The call went through, whatever became of its items.
+// The call succeeded; its items may have failed.
 bool items_decide(mc_status status) {
   switch (status) {
     case MC_OK:
@@ -88,7 +88,7 @@ class Worker {
     return plan_.stop != nullptr && plan_.stop->load(std::memory_order_relaxed);
   }
 
-  // False: told to stop.
+  // False: the worker was told to stop.
   bool wait_for_turn(const TraceRequest& request) {
     if (plan_.speed_up > 0) {
       const double offset_ns = static_cast<double>(request.timestamp_ms) * 1e6 / plan_.speed_up;
@@ -126,7 +126,7 @@ class Worker {
     return {};
   }
 
-  // Counts the leading hits, and the blocks seen resident after the first miss.
+  // Counts the leading hits, and the resident blocks after the first miss.
   Status look_up(const std::vector<std::uint32_t>& blocks, std::size_t* prefix,
                  std::size_t* resident_after) {
     while (*prefix < blocks.size()) {
@@ -182,7 +182,7 @@ class Worker {
     count_length(view.length, offset);
   }
 
-  // Bytes too many or too few are wrong bytes as well.
+  // Missing and extra bytes count as wrong bytes.
   void count_length(std::uint64_t length, std::uint64_t checked) {
     const std::uint64_t wanted = plan_.block_bytes;
     result_.totals.wrong_bytes += wanted - std::min<std::uint64_t>(checked, wanted);
@@ -222,7 +222,7 @@ class Worker {
     result_.get_block.add(ns / count, count);
   }
 
-  // Everything from the first miss on, in chain order; what is there already is left as it is.
+  // Puts all blocks from the first miss on, in the order of the chain; existing blocks stay.
   Status put_from(const std::vector<std::uint32_t>& blocks, std::size_t first) {
     for (std::size_t at = first; at < blocks.size(); at += put_blocks_) {
       Status put = put_batch(blocks, at, std::min(put_blocks_, blocks.size() - at));

@@ -7,7 +7,7 @@
 namespace mc::ctl {
 namespace {
 
-// A verb with its words from the program on; empty words: the program itself.
+// A verb and the words that name it after the program's name. Empty words: the program.
 struct Command {
   std::string words;  // "segment resize"
   const Verb* verb;
@@ -35,7 +35,7 @@ std::vector<std::string> argument_choices(const Verb& verb) {
   return {};
 }
 
-// In single quotes for any of the shells.
+// The text in single quotes, for each of the shells.
 std::string quoted(const std::string& text, bool fish = false) {
   std::string out = "'";
   for (const char c : text) {
@@ -50,7 +50,7 @@ std::string quoted(const std::string& text, bool fish = false) {
   return out + "'";
 }
 
-// One word per verb on the way, as the scripts keep track of it: "/segment/resize".
+// The path in the form of the scripts: "/segment/resize".
 std::string slashed(const std::string& path) {
   std::string out = path.empty() ? "" : "/" + path;
   for (char& c : out) {
@@ -59,7 +59,7 @@ std::string slashed(const std::string& path) {
   return out;
 }
 
-// The arms of "case path/word in": which words lead one level deeper.
+// The patterns of "case path/word in" that match verbs.
 std::string verb_patterns(const std::vector<Command>& tree, std::string_view separator = "|") {
   std::vector<std::string> patterns;
   for (const Command& command : tree) {
@@ -162,7 +162,7 @@ std::string zsh_completion(const Verb& program) {
       "  esac\n"
       "  case \"$at\" in\n",
       name, verb_patterns(tree), value_arms(tree, "compadd -- {}; return", "_files; return"));
-  // _describe wants "word:help", with colons of the word escaped; ours have none.
+  // _describe takes "word:help" and needs colons of the word escaped; no verb or option has a colon.
   for (const Command& command : tree) {
     out += fmt::format("    {}) entries=(\n", quoted(slashed(command.words)));
     for (const Verb& inner : command.verb->verbs) {

@@ -67,7 +67,7 @@ Failure explain(mc_status status, std::string_view text) {
 
 void report(Context& context, std::string_view verb, int exit_code, const Failure& failure) {
   if (context.exit_code == kExitOk) context.exit_code = exit_code;
-  // What was printed before must come first where both streams go to one place.
+  // If both streams go to one place, the earlier output must come first.
   std::fflush(stdout);
   fmt::print(stderr, "mcctl: {}{}{}\n", verb, verb.empty() ? "" : ": ", printable(failure.cause));
   if (!failure.remedy.empty()) fmt::print(stderr, "  try: {}\n", printable(failure.remedy));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: how mcctl says what went wrong: "mcctl: VERB: cause", then "  try: remedy", on
-// standard
+// What it is: the error messages of mcctl: "mcctl: VERB: cause", then "  try: remedy", on standard
 //   error; with --json also {"error": {...}} on standard output.
-// Threads: the main one. Owns nothing.
+// Threads: the main thread.
+// Owns: nothing.
 #pragma once
 
 #include <string>
@@ -23,14 +23,15 @@ struct Failure {
   std::string remedy;
 };
 
-// Texts of the library read "cause; remedy". One without a remedy gets that of its status.
+// Splits a text of the library, "cause; remedy". A text without a remedy gets the usual remedy of
+// the status.
 Failure explain(mc_status status, std::string_view text);
 
-// These set context.exit_code; the first failure's code stays.
+// The report functions set context.exit_code; the code of the first failure stays.
 void report(Context& context, std::string_view verb, int exit_code, const Failure& failure);
 void report_status(Context& context, std::string_view verb, mc_status status,
                    std::string_view text);
-// The last call of this thread: its status and mc_last_error().
+// Reports the last call of this thread: its status and mc_last_error().
 void report_last_error(Context& context, std::string_view verb, mc_status status);
 void report_usage(Context& context, std::string_view verb, std::string cause, std::string remedy);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kColumns = 96;
 
-// The words of the text, broken into lines that are indented by so many spaces.
+// The words of the text, broken into lines with this indent.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::istringstream words(text);
   std::string out;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: JSON that is read without trust and printed for programs.
-// Threads: any; pure functions but for the printing. Owns nothing.
+// What it is: JSON that is read without trust and printed for programs; and keys, which are any
+//   bytes, as printable text.
+// Threads: any; pure functions, except the printing. Owns nothing.
 // Trusts: nothing; a field that is missing or of another type reads as zero, empty or false.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,9 +17,16 @@ namespace mc::ctl {
 
 const Json::Value& field(const Json::Value& object, std::string_view name);  // null when missing
 std::uint64_t number_field(const Json::Value& object, std::string_view name);
-std::string text_field(const Json::Value& object, std::string_view name);  // numbers as digits
+std::string bytes_field(const Json::Value& object, std::string_view name);  // "1.50 KiB"
+std::string text_field(const Json::Value& object, std::string_view name);   // numbers as digits
 bool flag_field(const Json::Value& object, std::string_view name);
 const Json::Value& array_field(const Json::Value& object, std::string_view name);
+inline Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
+
+// Bytes outside printable ASCII (0x20 to 0x7e), and '%', become %XX with upper-case digits.
+std::string escape_key(std::string_view key);
+// The reverse, with digits of either case. Nullopt: two hexadecimal digits do not follow a '%'.
+std::optional<std::string> unescape_key(std::string_view text);
 
 // To standard output, with a newline: indented, or on one line for JSON lines.
 void print_json(const Json::Value& value);

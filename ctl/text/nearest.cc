@@ -6,7 +6,7 @@
 namespace mc::ctl {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the usual table: the swap looks two rows back.
+  // Keeps three rows of the usual table, because a swap looks two rows back.
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);

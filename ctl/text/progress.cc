@@ -37,7 +37,7 @@ std::string progress_line(std::string_view title, std::uint64_t done, std::uint6
   }
   if (!note.empty()) line += fmt::format("  {}", note);
   line = printable(line);
-  // Whole code points only: a cut one would show as garbage.
+  // Cut only between code points: part of a code point would print as garbage.
   while (display_width(line) > width) {
     while ((static_cast<unsigned char>(line.back()) & 0xc0) == 0x80) line.pop_back();
     line.pop_back();
@@ -55,7 +55,7 @@ void Progress::update(std::uint64_t done, std::string_view note) {
   if (drawn_ && !complete && now - last_ < kRedrawEvery) return;
   last_ = now;
   drawn_ = true;
-  // One column stays free, or some terminals wrap; "\x1b[K" clears what a longer line left.
+  // One column stays free, because some terminals wrap. "\x1b[K" clears the rest of a longer line.
   const std::string line = progress_line(title_, done, total_, note, terminal_width() - 1);
   fmt::print(stderr, "\r{}\x1b[K", line);
   std::fflush(stderr);

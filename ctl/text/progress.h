@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a progress bar on standard error, drawn only when that is a terminal.
-// Threads: one at a time. Owns its texts, borrows standard error.
+// What it is: a progress bar on standard error, drawn only on a terminal.
+// Threads: a single thread at a time.
+// Owns: its texts; it borrows standard error.
 #pragma once
 
 #include <chrono>
@@ -13,15 +14,15 @@ namespace mc::ctl {
 
 class Progress {
  public:
-  // total 0: unknown; only the note is shown then.
+  // total 0: the total is unknown, and only the note is shown.
   Progress(std::string title, std::uint64_t total);
   ~Progress() { finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Redraws at most ten times a second, so it may be called as often as convenient.
+  // Redraws at most ten times a second, so callers need not limit their calls.
   void update(std::uint64_t done, std::string_view note = {});
-  // Takes the bar off the screen, so that the result stands alone. Calling it again does nothing.
+  // Removes the bar from the screen. A second call does nothing.
   void finish();
 
  private:
@@ -32,8 +33,8 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-// One line: title, bar, percentage and note, cut to width columns. done beyond total counts as
-// total.
+// One line: title, bar, percentage and note, cut to width columns. If done is larger than total,
+// the bar is full.
 std::string progress_line(std::string_view title, std::uint64_t done, std::uint64_t total,
                           std::string_view note, std::size_t width);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/text/rails_view.h"
+#include "ctl/text/agent_view.h"
 
 #include <algorithm>
 #include <vector>
@@ -30,7 +30,7 @@ std::string load_text(const Json::Value& rail) {
                                     static_cast<double>(window));
 }
 
-// How fast a counter grew; an agent that restarted counts from zero again.
+// The rate of a counter. After a restart, the agent counts from zero again.
 std::uint64_t rate_of(const Json::Value& before, const Json::Value& now, std::string_view name,
                       double elapsed_s) {
   const std::uint64_t old_count = number_field(before, name);
@@ -39,9 +39,7 @@ std::uint64_t rate_of(const Json::Value& before, const Json::Value& now, std::st
   return static_cast<std::uint64_t>(static_cast<double>(new_count - old_count) / elapsed_s + 0.5);
 }
 
-Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
-
-// The entry of a list whose field has the same text.
+// The entry of the list that has the same text in this field.
 const Json::Value& same(const Json::Value& list, const Json::Value& entry, std::string_view name) {
   static const Json::Value kNull;
   for (const Json::Value& other : list) {
@@ -105,7 +103,7 @@ std::uint64_t sum(const Json::Value& list, std::string_view name) {
   return total;
 }
 
-// What carries large reads beside TCP, and why less than could be.
+// The transport that carries large reads beside TCP, and the reasons that limit its use.
 std::string one_sided_text(const Json::Value& beside) {
   const std::string transport = text_field(beside, "transport");
   const std::string obstacles = text_field(beside, "obstacles");

@@ -60,7 +60,7 @@ std::string lower_trimmed(std::string_view text) {
   return out;
 }
 
-// A plain decimal number and the unit behind it, by the table given.
+// A plain decimal number and a unit of the table.
 template <std::size_t kCount>
 std::optional<std::uint64_t> parse_quantity(std::string_view text,
                                             const std::array<Unit, kCount>& units) {
@@ -77,7 +77,7 @@ std::optional<std::uint64_t> parse_quantity(std::string_view text,
   if (unit == nullptr || number.empty()) return std::nullopt;
 
   const char* const end = number.data() + number.size();
-  // Whole numbers go through integers: a double holds only 53 bits of them.
+  // Whole numbers are parsed as integers: a double holds only 53 bits.
   if (std::uint64_t whole = 0; number.find('.') == std::string_view::npos) {
     const auto [stop, error] = std::from_chars(number.data(), end, whole);
     if (error != std::errc() || stop != end) return std::nullopt;

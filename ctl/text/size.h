@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: sizes, durations and counts as people write and read them.
-// Threads: any; pure functions. Owns nothing.
-// Trusts: nothing; text is the user's, and what does not parse is nullopt.
+// What it is: sizes, durations and counts in the form that people write and read.
+// Threads: any; pure functions.
+// Owns: nothing.
+// Trusts: nothing; text of the user that does not parse is nullopt.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace mc::ctl {
 
 // A number, perhaps with a fraction, and a unit: "4096", "512MiB", "1.5G", "64k", "10 GB". B or no
 // unit: bytes; K, KiB, M, MiB, ...: powers of 1024, as in Linux tools; KB, MB, GB, ...: powers of
-// 1000. Case does not matter. Nullopt: not that, negative, or beyond 64 bits. Fractions of a byte
-// are cut off.
+// 1000. Case does not matter. Nullopt: another form, negative, or beyond 64 bits. Fractions of a
+// byte are cut off.
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 
 // "0 B", "1023 B", "1.50 KiB", "4.00 GiB": three significant digits or more, never more than 1023.
@@ -28,7 +29,7 @@ std::optional<std::uint64_t> parse_duration_ns(std::string_view text);
 // not-a-number values print as "-".
 std::string format_duration_ns(double duration_ns);
 
-// Thousands apart: "1,234,567".
+// With separators: "1,234,567".
 std::string format_count(std::uint64_t count);
 
 }  // namespace mc::ctl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/text/status_view.h"
+#include "ctl/text/agent_view.h"
 
 #include <fmt/core.h>
 
@@ -9,10 +9,6 @@
 
 namespace mc::ctl {
 namespace {
-
-std::string bytes_field(const Json::Value& object, std::string_view name) {
-  return format_bytes(number_field(object, name));
-}
 
 std::string count_field(const Json::Value& object, std::string_view name) {
   return format_count(number_field(object, name));
@@ -35,7 +31,7 @@ const Json::Value& namespace_named(const Json::Value& status, const std::string&
   return kNull;
 }
 
-// How fast a counter grew; an agent that restarted counts from zero again.
+// The rate of a counter. After a restart, the agent counts from zero again.
 std::string rate(const Json::Value& now, const Json::Value& before, std::string_view name,
                  double elapsed_s) {
   const std::uint64_t new_count = number_field(now, name);
@@ -83,7 +79,7 @@ std::string namespace_table(const Json::Value& status, const Json::Value& previo
   return table.to_string();
 }
 
-// What is in the table only as a sum or not at all, where it says something.
+// Facts that the table shows only as a sum or not at all; zeros are left out.
 std::string namespace_notes(const Json::Value& status) {
   std::string out;
   for (const Json::Value& entry : array_field(status, "namespaces")) {

@@ -47,7 +47,7 @@ std::string Table::to_string() const {
     for (const auto& row : rows_) {
       const std::string& cell = row[column];
       width = std::max(width, display_width(cell));
-      // "-" stands for nothing, in either kind of column.
+      // "-" means "no value" in both kinds of columns.
       if (cell.empty() || cell == "-") continue;
       ++(starts_like_a_number(cell) ? numbers : words);
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: an aligned text table for a terminal.
-// Threads: one at a time. Owns its cells.
-// Trusts: nothing; control characters in cells (labels come from other processes) print as '?'.
+// Threads: a single thread at a time.
+// Owns: its cells.
+// Trusts: nothing; control characters in cells print as '?', because labels come from other
+//   processes.
 #pragma once
 
 #include <string>
@@ -14,12 +16,12 @@ namespace mc::ctl {
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
-  // Missing cells are empty; surplus ones are dropped.
+  // Missing cells are empty; surplus cells are dropped.
   void add_row(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
   std::size_t row_count() const { return rows_.size(); }
-  // Header and rows, one a line, columns two spaces apart. A column whose filled cells all start
-  // like numbers is right-aligned. No trailing spaces.
+  // The header and the rows, one per line, with columns two spaces apart. A column whose filled
+  // cells all start like numbers is right-aligned. No trailing spaces.
   std::string to_string() const;
 
  private:
@@ -27,9 +29,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Columns a UTF-8 text takes on a terminal, taking every code point as one column wide.
+// The columns of a UTF-8 text on a terminal, with one column per code point.
 std::size_t display_width(std::string_view text);
-// The text with control characters replaced, safe to print to a terminal.
+// The text with '?' for control characters: safe to print to a terminal.
 std::string printable(std::string_view text);
 
 }  // namespace mc::ctl

@@ -15,7 +15,7 @@ struct Known {
   const char* name;
 };
 
-// From the PCI ID repository: what serves models, and what moves their bytes.
+// Names from the PCI ID repository: devices that run models, and devices that move their bytes.
 constexpr Known kKnown[] = {
     {0x10de, 0x20b0, "A100 SXM 40 GB"},
     {0x10de, 0x20b2, "A100 SXM 80 GB"},

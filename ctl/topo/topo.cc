@@ -29,7 +29,7 @@ struct TopoOptions {
   transport::NicFilter filter;
 };
 
-// The file's bytes, or a report.
+// The bytes of the file; nullopt after a reported failure.
 std::optional<std::string> read_file(Context& context, const std::string& path,
                                      std::size_t max_bytes) {
   std::ifstream file(path, std::ios::binary);
@@ -91,7 +91,7 @@ std::optional<transport::Topology> load(Context& context, const TopoOptions& opt
   const auto text = read_file(context, options.from, transport::kMaxHwlocBytes);
   if (!text) return std::nullopt;
   if (!transport::RecordedTree::is_one(*text)) {
-    // hwloc would explain itself on standard error, beside our own words.
+    // Otherwise hwloc would also print its own errors to standard error.
     ::setenv("HWLOC_HIDE_ERRORS", "2", 0);
     auto topology = transport::read_hwloc_xml(*text);
     if (topology) return std::move(*topology);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/topo/topo_view.h"
 
+#include "ctl/text/json.h"
+
 namespace mc::ctl {
 
 namespace {
-
-Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
 
 Json::Value texts(const std::vector<std::string>& values) {
   Json::Value list(Json::arrayValue);

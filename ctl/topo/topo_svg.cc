@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The drawing: a box per NUMA node, in it a card per root complex, in it GPUs at the left and NICs
-// at the right, those nearest to each other in one row and joined; below, distances as a heat map.
+// The drawing has a box per NUMA node, with a card per root complex. A card shows GPUs at the left
+// and NICs at the right. The nearest GPU and NIC stand in one row and are joined. Below, a heat map
+// shows the distances.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -37,7 +38,7 @@ constexpr double kCell = 30;
 constexpr double kCellWidth = 68;
 constexpr double kLabelWidth = 84;
 
-constexpr std::string_view kStyle = R"(<style>
+constexpr std::string_view kDrawingStyle = R"(<style>
 text { font-family: "DejaVu Sans", Verdana, Helvetica, Arial, sans-serif; fill: #1f2933; }
 .title { font-size: 20px; font-weight: bold; }
 .sub { font-size: 12.5px; fill: #52606d; }
@@ -82,7 +83,7 @@ std::string box(double x, double y, double width, double height, double round,
       x, y, width, height, round, style);
 }
 
-// Cut to what fits beside the border.
+// The text, cut to fit inside the border.
 std::string fitted(const std::string& words, std::size_t columns) {
   if (words.size() <= columns) return words;
   std::size_t end = columns - 1;
@@ -101,7 +102,7 @@ struct Card {
   double height() const { return kCardHead + static_cast<double>(rows.size()) * kRow + 2; }
 };
 
-// Each GPU takes the nearest NIC that is still free; what is left has rows of its own.
+// Each GPU takes the nearest free NIC; each remaining device has its own row.
 std::vector<Row> rows_of(std::vector<const Gpu*> gpus, std::vector<const Nic*> nics) {
   std::vector<Row> rows;
   for (const Gpu* gpu : gpus) {
@@ -221,7 +222,7 @@ std::vector<Panel> panels_of(const Topology& topology) {
   return panels;
 }
 
-// The heat map from (x, y) on; its size comes back.
+// Draws the heat map at (x, y) and returns its size.
 std::string map_svg(const TopoView& view, double x, double y, double* width, double* height) {
   std::vector<const Nic*> nics;
   for (const Nic& nic : view.topology.nics) {
@@ -300,7 +301,7 @@ std::string topo_svg(const TopoView& view) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
       "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n{2}"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-      width, height, kStyle);
+      width, height, kDrawingStyle);
   out += text(kMargin, 42, "title", view.source.substr(view.source.rfind('/') + 1));
   out += text(kMargin, 64, "sub", topo_summary(view.topology));
   return out + body + "</svg>\n";

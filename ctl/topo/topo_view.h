@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host's topology as text, JSON and SVG.
-// Threads: any; pure functions. Owns nothing.
+// What it is: the topology of a host as text, JSON and SVG.
+// Threads: any; pure functions.
+// Owns: nothing.
 // Trusts: nothing; names from a recorded tree are escaped.
 #pragma once
 
@@ -26,11 +27,11 @@ std::string topo_svg(const TopoView& view);
 
 // "2 NUMA nodes, 8 GPUs, 13 NICs (10 used)"
 std::string topo_summary(const transport::Topology& topology);
-// "ConnectX-7", "H100 SXM"; of others, vendor and device in hexadecimal.
+// "ConnectX-7", "H100 SXM"; for an unknown device, vendor and device in hexadecimal.
 std::string device_name(const transport::PciDevice& device);
 // "400 Gb/s", "63 Gb/s"; "speed not known".
 std::string format_rate(std::uint64_t bits_per_s);
-// What a NIC's link is and what limits it: "400 Gb/s InfiniBand".
+// The link of a NIC and its limit: "400 Gb/s InfiniBand".
 std::string nic_link(const transport::Nic& nic);
 
 }  // namespace mc::ctl

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: `mcctl bench`: this host's data path beside the machine's own limit in the same run.
-// Threads: the main one. Owns: the client, the helper processes and the memory of a run.
+// What it is: `mcctl bench`: the data path of this host beside the limits of the machine, measured
+//   in the same run.
+// Threads: the main thread.
+// Owns: the client, the helper processes and the memory of a run.
 #include <json/value.h>
 #include <json/writer.h>
 
@@ -13,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "ctl/agent_question.h"
 #include "ctl/bench/cases.h"
-#include "ctl/bench/remote.h"
-#include "ctl/bench/transport_case.h"
 #include "ctl/bench/transport_options.h"
+#include "ctl/bench/transport_target.h"
 #include "ctl/command.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
@@ -106,11 +108,11 @@ std::vector<Step> steps_of(const std::vector<BenchCase>& cases, const BenchOptio
 
 std::vector<Step> plan_steps(const BenchOptions& options, const std::vector<std::size_t>& sizes) {
   std::vector<Step> steps = steps_of(get_cases(), options, sizes);
-  // Cases of one size share their objects, which take longer to store than to get.
+  // Cases of one size share their objects: storing takes longer than reading.
   std::stable_sort(steps.begin(), steps.end(),
                    [](const Step& a, const Step& b) { return a.size < b.size; });
-  // Large values first: a pool full of small ones has no room for a large one in one piece, and
-  // what would be measured is the eviction of half of them.
+  // Large values first: a pool full of small values has no contiguous room for a large value. The
+  // case would then measure the eviction of half of the small values.
   std::vector<Step> puts = steps_of(put_cases(), options, sizes);
   std::stable_sort(puts.begin(), puts.end(),
                    [](const Step& a, const Step& b) { return a.size > b.size; });
@@ -118,13 +120,11 @@ std::vector<Step> plan_steps(const BenchOptions& options, const std::vector<std:
   return steps;
 }
 
-// ---- output ----
-
 double ratio_of(const CaseResult& result) {
   return result.of_limit.p50_ns > 0 ? result.ours.p50_ns / result.of_limit.p50_ns : 0;
 }
 
-std::string number(double value) {
+std::string two_decimals(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f", value);
   return text;
@@ -186,13 +186,11 @@ std::vector<std::string> table_row(const CaseResult& result) {
           rate(result.bytes_per_s),
           limited ? format_duration_ns(result.of_limit.p50_ns) : "-",
           rate(result.limit_bytes_per_s),
-          limited ? number(ratio_of(result)) : "-",
+          limited ? two_decimals(ratio_of(result)) : "-",
           limit};
 }
 
-// ---- the run ----
-
-// What must be made before a client is opened comes first.
+// The processes and files that must exist before a client is opened.
 struct Helpers {
   Fd region_file;
   std::optional<PingPeer> ping;
@@ -207,7 +205,7 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   if (!ping) return ping.error();
   helpers.ping.emplace(std::move(*ping));
   if (options.embedded) return {};
-  std::signal(SIGPIPE, SIG_IGN);  // an order to a helper that died is a failed case, no more
+  std::signal(SIGPIPE, SIG_IGN);  // an order to a dead helper fails only its case
   const PutPeerPlan plan{.agent = context.agent,
                          .name_space = context.name_space,
                          .timeout_ns = context.timeout_ms * 1'000'000};
@@ -216,11 +214,6 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   helpers.second.emplace(std::move(*second));
   return {};
 }
-
-struct ClientCloser {
-  void operator()(mc_client* client) const { mc_close(client); }
-};
-using Client = std::unique_ptr<mc_client, ClientCloser>;
 
 Result<Client> open_client(const BenchOptions& options, const Context& context) {
   std::uint64_t pool_bytes = options.quick ? kQuickPoolBytes : kPoolBytes;
@@ -238,14 +231,10 @@ Result<Client> open_client(const BenchOptions& options, const Context& context) 
   open.label = "mcctl-bench";
   open.timeout_ns = context.timeout_ms * 1'000'000;
   if (options.embedded) open.embedded_config = config.c_str();
-  mc_client* client = nullptr;
-  if (const mc_status status = mc_open(&open, &client); status != MC_OK) {
-    return fail(status, mc_last_error());
-  }
-  return Client(client);
+  return open_session(open);
 }
 
-// Puts as many bytes as the pool holds, so that no put that is measured meets an untouched page.
+// Puts as many bytes as the pool holds, so that no measured put meets an untouched page.
 Status touch_pool(mc_client* client, std::uint64_t pool_bytes) {
   const std::vector<unsigned char> value(kWarmUpBytes, 1);
   const mc_slice piece{value.data(), value.size()};
@@ -263,7 +252,7 @@ Status touch_pool(mc_client* client, std::uint64_t pool_bytes) {
     const mc_status status = mc_put_batch(client, items.data(), items.size(), nullptr);
     if (status != MC_OK) return Status(status, mc_last_error());
   }
-  // All of them go again: they would only be in the way of the objects to get.
+  // Remove the objects again, so that the pool has room for the objects of the get cases.
   std::vector<mc_slice> slices(kWarmUpBatch);
   std::vector<mc_status> statuses(kWarmUpBatch);
   for (std::uint64_t number = 0; number * kWarmUpBytes < pool_bytes; number += kWarmUpBatch) {
@@ -276,7 +265,7 @@ Status touch_pool(mc_client* client, std::uint64_t pool_bytes) {
   return {};
 }
 
-// A line for each result, or all of them in a table at the end.
+// Prints a line for each result, or a table of all results at the end.
 class Results {
  public:
   explicit Results(Context& context) : context_(context) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The verbs about other hosts: cluster status, nodes, where, replicate, drain, ping.
+// The verbs that concern other hosts: cluster status, nodes, where, replicate, drain, ping.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -12,7 +12,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
@@ -52,10 +51,10 @@ void print_partitions(const Json::Value& partitions) {
 std::string who_knows(const Json::Value& agent) {
   const bool ready = flag_field(agent, "master_ready");
   const std::uint64_t partitions = number_field(agent, "shares");
-  if (partitions > 1 && !ready) return "not the masters of all partitions know it: see below";
+  if (partitions > 1 && !ready) return "some masters do not know it: see the partitions below";
   if (partitions > 1) return fmt::format("the masters of all {} partitions know it", partitions);
   return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
-               : "no master knows it: hits and puts of this host go on";
+               : "no master knows it; hits and puts of this host continue";
 }
 
 void run_cluster_status(Context& context) {
@@ -258,23 +257,18 @@ EXIT STATUS
   0 success; 1 the agent, the master or the peer did not answer; 2 wrong usage; 3 not found)";
 }
 
-}  // namespace
+Option key_option(KeyOptions& options) {
+  return {.name = "KEY", .value = &options.key, .help = "The key of the object", .required = true};
+}
 
-std::vector<Verb> cluster_verbs(Context& context) {
-  auto where = std::make_shared<KeyOptions>();
-  auto replicate = std::make_shared<KeyOptions>();
-  auto drain = std::make_shared<NodeOptions>();
-  auto ping = std::make_shared<NodeOptions>();
-  const auto key_option = [](KeyOptions& options) {
-    return Option{
-        .name = "KEY", .value = &options.key, .help = "The key of the object", .required = true};
-  };
-  const auto node_option = [](NodeOptions& options) {
-    return Option{.name = "NODE",
-                  .value = &options.node,
-                  .help = "Node id or address, as mcctl nodes shows them",
-                  .required = true};
-  };
+Option node_option(NodeOptions& options) {
+  return {.name = "NODE",
+          .value = &options.node,
+          .help = "Node id or address, as mcctl nodes shows them",
+          .required = true};
+}
+
+Verb cluster_verb(Context& context) {
   Verb status{
       .name = "status",
       .text = R"(Show what this agent and the masters know of each other
@@ -291,78 +285,114 @@ then. Misses are counted by reason:
   no_room         the pool is full of objects that must stay
   corrupt         the bytes did not match their checksum
 
-If the keys are divided into several partitions (SHARE), each partition is listed with the master
-that leads it. STATE is ok, recovering (not all agents have reported to a new leader) or no
-leader. Without a leader, the partition's keys are not found on other hosts.)",
+If the keys are divided into several partitions, each partition is listed with the master that
+leads it. STATE is ok, recovering (not all agents have reported to a new leader) or no leader.
+Without a leader, the keys of the partition are not found on other hosts.)",
       .footer = footer_of("mcctl cluster status --json"),
       .run = [&context] { run_cluster_status(context); },
   };
   return {
-      {.name = "cluster",
-       .text = R"(Show the cluster of this host's agent
+      .name = "cluster",
+      .text = R"(Show the cluster of this host's agent
 
 "mcctl cluster status" shows whether a master knows the agent, what the agent fetched from other
 hosts and why fetches missed, and what the master knows.)",
-       .footer = footer_of("mcctl cluster status"),
-       .verbs = {status}},
-      {.name = "nodes",
-       .text = R"(List the members of the cluster
+      .footer = footer_of("mcctl cluster status"),
+      .verbs = {status},
+  };
+}
+
+Verb nodes_verb(Context& context) {
+  return {
+      .name = "nodes",
+      .text = R"(List the members of the cluster
 
 STATE is ok, suspected (not heard for 600 ms) or draining. REACHABLE tells whether this host's
 agent has a lane to the node, or would try to open one. * marks this host's agent.)",
-       .footer = footer_of("mcctl nodes"),
-       .run = [&context] { run_nodes(context); }},
-      {.name = "where",
-       .text = R"(Show which hosts hold an object
+      .footer = footer_of("mcctl nodes"),
+      .run = [&context] { run_nodes(context); },
+  };
+}
+
+Verb where_verb(Context& context) {
+  auto options = std::make_shared<KeyOptions>();
+  return {
+      .name = "where",
+      .text = R"(Show which hosts hold an object
 
 Asks the master. The version identifies the put that made the object; all holders have the same
 version.)",
-       .footer = footer_of("mcctl where greeting"),
-       .options = {key_option(*where), escaped_option(where->escaped)},
-       .run = [where, &context] { run_where(context, *where); }},
-      {.name = "replicate",
-       .text = R"(Change the number of hosts that shall hold an object
+      .footer = footer_of("mcctl where greeting"),
+      .options = {key_option(*options), escaped_option(options->escaped)},
+      .run = [options, &context] { run_where(context, *options); },
+  };
+}
+
+Verb replicate_verb(Context& context) {
+  auto options = std::make_shared<KeyOptions>();
+  return {
+      .name = "replicate",
+      .text = R"(Change the number of hosts that shall hold an object
 
 Run this verb on a host that holds the object (see "mcctl where"). The master then has the object
 copied to other hosts, which takes a moment.)",
-       .footer = footer_of("mcctl replicate greeting --replicas 3"),
-       .options = {key_option(*replicate),
-                   {.name = "--replicas",
-                    .value = &replicate->replicas,
-                    .type = "COUNT",
-                    .help = "Number of hosts that shall hold the object",
-                    .range = {{1, MC_MAX_REPLICAS}}},
-                   escaped_option(replicate->escaped)},
-       .run = [replicate, &context] { run_replicate(context, *replicate); }},
-      {.name = "drain",
-       .text = R"(Move all objects of a node to other nodes
+      .footer = footer_of("mcctl replicate greeting --replicas 3"),
+      .options = {key_option(*options),
+                  {.name = "--replicas",
+                   .value = &options->replicas,
+                   .type = "COUNT",
+                   .help = "Number of hosts that shall hold the object",
+                   .range = {{1, MC_MAX_REPLICAS}}},
+                  escaped_option(options->escaped)},
+      .run = [options, &context] { run_replicate(context, *options); },
+  };
+}
+
+Verb drain_verb(Context& context) {
+  auto options = std::make_shared<NodeOptions>();
+  return {
+      .name = "drain",
+      .text = R"(Move all objects of a node to other nodes
 
 Objects without a replica elsewhere are copied first. The node releases an object only when the
 master knows the copy, so nothing is lost. Meanwhile the node takes no new objects from other
 nodes. After the drain, the agent of the node can be stopped.)",
-       .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop"),
-       .options = {node_option(*drain),
-                   {.name = "--stop",
-                    .value = &drain->stop,
-                    .help = "Cancel the drain: the node serves as before"},
-                   {.name = "--no-wait",
-                    .value = &drain->no_wait,
-                    .help = "Return as soon as the drain has begun"}},
-       .run = [drain, &context] { run_drain(context, *drain); }},
-      {.name = "ping",
-       .text = R"(Measure the round trip to another agent
+      .footer = footer_of("mcctl drain 10.0.0.7:7400\n  mcctl drain 10.0.0.7:7400 --stop"),
+      .options = {node_option(*options),
+                  {.name = "--stop",
+                   .value = &options->stop,
+                   .help = "Cancel the drain: the node serves as before"},
+                  {.name = "--no-wait",
+                   .value = &options->no_wait,
+                   .help = "Return as soon as the drain has begun"}},
+      .run = [options, &context] { run_drain(context, *options); },
+  };
+}
+
+Verb ping_verb(Context& context) {
+  auto options = std::make_shared<NodeOptions>();
+  return {
+      .name = "ping",
+      .text = R"(Measure the round trip to another agent
 
 The round trip goes from this host's agent over the data network to the other agent and back. If
 it fails, mcctl prints which step failed: this agent, the master's list, the peer.)",
-       .footer = footer_of("mcctl ping 10.0.0.7:7400 --count 100"),
-       .options = {node_option(*ping),
-                   {.name = "--count",
-                    .value = &ping->count,
-                    .type = "COUNT",
-                    .help = "Number of round trips",
-                    .range = {{1, kMaxPings}}}},
-       .run = [ping, &context] { run_ping(context, *ping); }},
+      .footer = footer_of("mcctl ping 10.0.0.7:7400 --count 100"),
+      .options = {node_option(*options),
+                  {.name = "--count",
+                   .value = &options->count,
+                   .type = "COUNT",
+                   .help = "Number of round trips",
+                   .range = {{1, kMaxPings}}}},
+      .run = [options, &context] { run_ping(context, *options); },
   };
+}
+
+}  // namespace
+
+std::vector<Verb> cluster_verbs(Context& context) {
+  return {cluster_verb(context),   nodes_verb(context), where_verb(context),
+          replicate_verb(context), drain_verb(context), ping_verb(context)};
 }
 
 }  // namespace mc::ctl

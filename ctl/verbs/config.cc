@@ -16,7 +16,7 @@ struct ConfigOptions {
   bool changed = false;
 };
 
-// An option is the same however its words are joined: pool-bytes, pool_bytes, --pool-bytes.
+// pool-bytes, pool_bytes and --pool-bytes name the same option.
 std::string normal_name(std::string name) {
   while (name.starts_with('-')) name.erase(0, 1);
   for (char& c : name) {

@@ -7,7 +7,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/verbs/objects.h"
 
 namespace mc::ctl {

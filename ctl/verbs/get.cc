@@ -11,7 +11,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
 #include "libmc/base/fd.h"
@@ -25,7 +24,7 @@ struct GetOptions {
   bool escaped = false;
 };
 
-// A view that is released on every way out.
+// Releases the view on every return.
 struct HeldView {
   mc_view view{};
   ~HeldView() { mc_view_release(&view); }
@@ -57,7 +56,7 @@ bool is_special(const std::string& file) {
   return ::stat(file.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-// Writes beside the file and renames. errno says why it returned false.
+// Writes a temporary file beside the file and renames it. False: errno has the reason.
 bool write_file(const std::string& file, const mc_view& view) {
   if (file == "-") return write_spans(STDOUT_FILENO, view);
   if (is_special(file)) {
@@ -67,7 +66,7 @@ bool write_file(const std::string& file, const mc_view& view) {
   std::string temporary = file + ".XXXXXX";
   const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) return false;
-  // mkostemp made it 0600; a plain file has what the umask leaves.
+  // mkostemp creates the file as 0600; a plain file has the mode that the umask allows.
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (write_spans(fd.get(), view) && ::fchmod(fd.get(), 0666 & ~mask) == 0 &&

@@ -18,7 +18,7 @@ struct LsOptions {
   bool escaped = false;
 };
 
-// Fixed columns: a table's widths would be known only after the last page.
+// The columns are fixed, because a Table would know its widths only after the last page.
 void print_object(const Json::Value& object) {
   const std::string pin = text_field(object, "pin");
   const std::string group = text_field(object, "group");

@@ -6,7 +6,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 
 namespace mc::ctl {
 
@@ -63,7 +62,7 @@ bool for_each_object(Context& context, const std::string& verb, std::string_view
     }
     const std::uint64_t cursor = number_field(*answer, "cursor");
     if (cursor == 0) return true;
-    // An agent that repeats itself would keep us here for ever.
+    // Without this check, an agent that repeats a cursor would keep mcctl here for ever.
     if (cursor == number_field(request, "cursor")) {
       report_status(context, verb, MC_INTERNAL, "the agent's list does not advance");
       return false;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what the verbs on objects share: how a key is given, and the agent's list of objects.
-// Threads: the main one. An ObjectList owns the page it holds.
-// Trusts: nothing the agent lists beyond its being text.
+// What it is: functions that the verbs on objects share: keys from the command line, and the
+//   agent's list of objects.
+// Threads: the main thread.
+// Owns: nothing.
+// Trusts: nothing of the agent's list.
 #pragma once
 
 #include <functional>
@@ -21,16 +23,16 @@ Option escaped_option(bool& escaped);
 
 inline mc_slice slice_of(std::string_view text) { return {text.data(), text.size()}; }
 
-// The key's bytes; with escaped, %XX stands for a byte. Nullopt: it is none; that was reported.
+// The bytes of the key; with escaped, %XX stands for a byte. Nullopt after a reported failure.
 std::optional<std::string> key_from_text(Context& context, std::string_view verb,
                                          const std::string& text, bool escaped);
 std::optional<std::vector<std::string>> keys_from_texts(Context& context, std::string_view verb,
                                                         const std::vector<std::string>& texts,
                                                         bool escaped);
 
-// Calls with every object whose key starts with prefix, in no particular order, until the callback
-// returns false. Objects put or removed meanwhile may be among them or not. False: the agent did
-// not answer to the end; that was reported.
+// Calls back with every object whose key starts with prefix, in no particular order, until the
+// callback returns false. Objects that are stored or removed meanwhile may be included or not.
+// False: the agent did not answer all requests; the failure was reported.
 bool for_each_object(Context& context, const std::string& verb, std::string_view prefix,
                      const std::function<bool(const Json::Value& object)>& callback);
 

@@ -10,7 +10,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
 #include "libmc/base/fd.h"
@@ -28,7 +27,7 @@ struct PutOptions {
   bool escaped = false;
 };
 
-// All bytes of the file. Nullopt after a reported failure.
+// The bytes of the file. Nullopt after a reported failure.
 std::optional<std::string> read_all(Context& context, const std::string& file) {
   const auto failed = [&](std::string_view what) -> std::optional<std::string> {
     report(
@@ -44,7 +43,7 @@ std::optional<std::string> read_all(Context& context, const std::string& file) {
   const int fd = opened ? opened.get() : STDIN_FILENO;
   struct stat info {};
   std::string bytes;
-  // One byte more than the file has finds its end without growing.
+  // One extra byte: the read that finds the end of the file needs no larger buffer.
   if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
       static_cast<std::uint64_t>(info.st_size) <= MC_MAX_OBJECT_BYTES) {
     bytes.resize(static_cast<std::size_t>(info.st_size) + 1);
@@ -68,7 +67,7 @@ std::optional<std::string> read_all(Context& context, const std::string& file) {
   return bytes;
 }
 
-// Fills pin and time. False after a reported failure.
+// Sets the pin and its time. False after a reported failure.
 bool read_pin(Context& context, const PutOptions& options, mc_put_options* out) {
   out->pin = options.pin == "hard"                          ? MC_PIN_HARD
              : options.pin == "soft" || options.pin.empty() ? MC_PIN_SOFT
@@ -127,7 +126,7 @@ void run_put(Context& context, const PutOptions& options) {
   }
   const ClientSession session(context, "put");
   if (session.client() == nullptr) return;
-  // Only for the message: the put itself decides.
+  // Only for the message; the put does not depend on the answer.
   const bool existed = !options.upsert && mc_exists(session.client(), slice_of(*key)) == MC_OK;
   const mc_status status = mc_put(session.client(), slice_of(*key), slice_of(*bytes), &put);
   if (status != MC_OK) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/text/rails_view.h"
+#include "ctl/text/agent_view.h"
 
 #include <fmt/core.h>
 

@@ -9,7 +9,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
@@ -43,7 +42,7 @@ std::optional<Doomed> find_doomed(Context& context, std::string_view prefix) {
   return out;
 }
 
-// False: the answer was no, or nobody could be asked; either was reported.
+// False: the answer was no, or there was no terminal to ask on. Both were reported.
 bool confirmed(Context& context, const Doomed& doomed, bool yes) {
   if (yes) return true;
   const std::string what =
@@ -80,7 +79,7 @@ Outcome remove_keys(Context& context, mc_client* client, const std::vector<std::
   Progress progress("removing", keys.size());
   for (std::size_t at = 0; at < keys.size() && out.failure == MC_OK; at += MC_MAX_BATCH_ITEMS) {
     const std::size_t count = std::min<std::size_t>(MC_MAX_BATCH_ITEMS, keys.size() - at);
-    // What the call leaves untouched counts as not done.
+    // A status that the call does not set counts as a failure.
     std::fill(statuses.begin(), statuses.end(), MC_INTERNAL);
     const mc_status status =
         mc_remove_batch(client, &slices[at], count, statuses.data(), timeout_ns(context));

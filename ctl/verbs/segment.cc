@@ -20,10 +20,6 @@ struct ResizeOptions {
   bool no_wait = false;
 };
 
-std::string bytes_field(const Json::Value& segment, std::string_view name) {
-  return format_bytes(number_field(segment, name));
-}
-
 bool settled(const Json::Value& segment) {
   const Json::Value& said = field(segment, "settled");
   if (said.isBool()) return said.asBool();
@@ -63,7 +59,7 @@ void run_list(Context& context) {
   }
 }
 
-// The segment of the context's namespace as it is now; null after a reported failure.
+// The current state of the segment of the context's namespace; null after a reported failure.
 Json::Value ask_segment(Context& context) {
   Json::Value request;
   request["verb"] = "segments";
@@ -78,7 +74,7 @@ Json::Value ask_segment(Context& context) {
 
 std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
 
-// What a shrinking pool waits for, in words.
+// The reasons why a shrinking pool waits.
 std::string waits_text(const Json::Value& segment) {
   constexpr Json::ArrayIndex kMostNamed = 8;
   const Json::Value& waits = field(segment, "waits_for");
@@ -101,7 +97,7 @@ std::string waits_text(const Json::Value& segment) {
                       : "it waits for " + text;
 }
 
-// A growth that stopped, or a wait that ended first.
+// Reports a growth that stopped, or a wait that ended too early.
 void report_unfinished(Context& context, const Json::Value& segment) {
   const std::string now = bytes_field(segment, "reserved_bytes");
   const std::string target = bytes_field(segment, "target_bytes");
@@ -170,7 +166,7 @@ void run_resize(Context& context, const ResizeOptions& options) {
     print_json(segment);
     return;
   }
-  // The agent rounds to whole pages or chunks, and somebody else may have asked for another size.
+  // The agent rounds to whole pages or chunks, and another user may have changed the target.
   fmt::print("{}: now {}, target {}\n", context.name_space, bytes_field(segment, "reserved_bytes"),
              bytes_field(segment, "target_bytes"));
 }

@@ -5,7 +5,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/text/size.h"
 #include "ctl/verbs/objects.h"
 
@@ -35,7 +34,7 @@ void print_stat_json(const std::string& key, const mc_stat_info& info) {
   document["here"] = info.extent_count != 0;
   if (info.extent_count == 0) return print_json(document);
   document["version"] = Json::UInt64(info.version);
-  // 64-bit sums and hashes as text: many readers of JSON keep 53 bits of a number.
+  // Checksums and hashes of 64 bits are texts: many JSON readers keep only 53 bits of a number.
   document["checksum"] = fmt::format("{:016x}", info.checksum);
   document["pin"] = std::string(pin_name(info.pin));
   document["pin_left_ms"] = Json::UInt64(info.pin_left_ms);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/text/status_view.h"
+#include "ctl/text/agent_view.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,6 @@
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
 #include "ctl/text/json.h"
-#include "ctl/verbs/counters_page.h"
 #include "libmc/client/admin.h"
 
 namespace mc::ctl {
@@ -43,7 +42,7 @@ void show_dead_agent(Context& context, const Status& why, bool watching) {
   }
 }
 
-// One look. Returns the answer, or null.
+// Shows the status once. Returns the answer, or null.
 Json::Value show_status(Context& context, const Json::Value& previous, double elapsed_s,
                         bool watching) {
   constexpr std::uint64_t kLongestWaitNs = 1000000000u;
@@ -76,7 +75,7 @@ void run_status(Context& context, const StatusOptions& options) {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.watch_s));
   Json::Value previous;
   auto previous_at = Clock::now();
-  // Ends by a signal, as "watch" and "top" without a terminal do, or when nobody reads on.
+  // Ends on a signal, or when standard output fails.
   while (std::ferror(stdout) == 0) {
     const auto started = Clock::now();
     const double elapsed_s = std::chrono::duration<double>(started - previous_at).count();

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "ctl/agent_question.h"
+#include "ctl/text/agent_view.h"
 #include "ctl/text/json.h"
-#include "ctl/text/rails_view.h"
 #include "libmc/client/admin.h"
 
 namespace mc::ctl {
@@ -20,7 +20,7 @@ struct TopOptions {
   bool once = false;
 };
 
-// None: no answer; the failure was reported.
+// Nullopt after a reported failure.
 std::optional<TopLook> look(Context& context) {
   TopLook now;
   Json::Value request;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the rate of TCP streams on this machine, as iperf3 measures it over loopback.
-// Threads: one.
+// Threads: a single thread.
 // Owns: the two processes, which end with the call.
 #pragma once
 

@@ -7,7 +7,7 @@
 //   BareGet of --keys=N. No store can have a lower ratio than BareGet to Memcpy. As in mcctl bench,
 //   keys are read in sequence and objects in a random order without repetition; if memory does not
 //   suffice, only as many objects as fit have their bytes.
-// Threads: one.
+// Threads: a single thread.
 #include <benchmark/benchmark.h>
 #include <emmintrin.h>
 #include <sys/mman.h>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "ctl/text/agent_view.h"
 #include "ctl/text/help.h"
 #include "ctl/text/json.h"
-#include "ctl/text/key_text.h"
 #include "ctl/text/progress.h"
-#include "ctl/text/status_view.h"
 #include "ctl/text/table.h"
 
 namespace mc::ctl {

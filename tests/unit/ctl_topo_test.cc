@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "ctl/text/rails_view.h"
+#include "ctl/text/agent_view.h"
 #include "ctl/topo/topo_view.h"
 #include "transport/topology/nic_choice.h"
 #include "transport/topology/sysfs_reader.h"

@@ -7,7 +7,7 @@
 
 #include "agent/pool/policy/policy.h"
 #include "ctl/replay/policy_run.h"
-#include "ctl/replay/report/reference_curves.h"
+#include "ctl/replay/report/summary.h"
 #include "ctl/replay/trace.h"
 #include "unit/synthetic_traces.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/report/report.h"
+#include "ctl/replay/report/summary.h"
 
 #include <gtest/gtest.h>
 #include <json/reader.h>

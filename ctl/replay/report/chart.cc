@@ -23,7 +23,7 @@ std::string number(double value) {
   return text;
 }
 
-// Maps values of one axis to pixels.
+// Maps the values of one axis to pixels.
 class Scale {
  public:
   Scale(const ChartAxis& axis, double low, double high, double from, double to)
@@ -40,7 +40,7 @@ class Scale {
     }
   }
 
-  // The vertical axis ends at its last tick, the horizontal one with its data.
+  // The vertical axis ends at its last tick; the horizontal axis ends with its data.
   void end_at_last_tick() { high_ = ticks_.back(); }
   void end_with_data() {
     while (ticks_.size() > 2 && ticks_.back() > high_ * 1.0001) ticks_.pop_back();
@@ -56,7 +56,7 @@ class Scale {
   const std::vector<double>& ticks() const { return ticks_; }
 
  private:
-  // A round step that gives four to eight ticks.
+  // A round step, for four to eight ticks.
   static double step_of(const ChartAxis& axis, double high) {
     const double rough = std::max(high, 1e-9) / 5;
     if (axis.binary) return std::pow(2, std::round(std::log2(rough)));
@@ -151,7 +151,7 @@ std::string line(const ChartSeries& series, const Scale& x, const Scale& y) {
          "\"/>";
 }
 
-// Invisible until pointed at: a dot with the values as its title.
+// A dot with the values as its title, visible only under the pointer.
 std::string hovers(const Chart& chart, const ChartSeries& series, const Scale& x, const Scale& y) {
   std::string out;
   const std::size_t step = series.points.size() / kHoverPoints + 1;

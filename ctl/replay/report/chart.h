@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a line chart as inline SVG: axes with units and ticks, a legend, hover titles.
-// Colours come from the page's style (classes s0, s1, ...), so that light and dark are the page's
-// choice. Threads: any; pure. Owns nothing. Trusts: nothing; all text is escaped, numbers that are
-// not finite are left out.
+// What it is: a line chart as inline SVG: axes with units and ticks, a legend, hover titles. The
+//   style of the page sets the colours (classes s0, s1, ...), so the page decides about light and
+//   dark.
+// Threads: any; pure functions.
+// Owns: nothing.
+// Trusts: nothing; all text is escaped, and numbers that are not finite are left out.
 #pragma once
 
 #include <functional>

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kSubBuckets = 32;
 constexpr std::uint64_t kLargest = (std::uint64_t{1} << 44) - 1;
 
-// A power of two is cut into 32 equal buckets; values below 64 have one each.
+// Each power of two has 32 equal buckets; each value below 64 has its own bucket.
 std::size_t bucket_of(std::uint64_t ns) {
   const std::uint64_t value = std::min(ns, kLargest);
   const auto width = static_cast<std::size_t>(std::bit_width(value));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: latencies counted in log-linear buckets: exact below 64 ns, within 1/32 above.
-// Threads: one. Owns: its counts. Trusts: nothing; counts received from another process are checked
-// by size alone, any value is a count.
+// Threads: a single thread.
+// Owns: its counts.
+// Trusts: nothing; the size of counts from another process is checked, and any value is a count.
 #pragma once
 
 #include <array>
@@ -19,12 +20,12 @@ class LatencyHistogram {
   void merge(const LatencyHistogram& other);
 
   std::uint64_t count() const { return count_; }
-  // The middle of the bucket where this share of all values is reached, fraction in [0, 1]; 0 when
-  // empty.
+  // The middle of the bucket that reaches this fraction of all values; fraction in [0, 1]. 0 if the
+  // histogram is empty.
   double percentile_ns(double fraction) const;
 
   std::uint64_t bucket_count(std::size_t bucket) const { return counts_[bucket]; }
-  static std::uint64_t bucket_floor_ns(std::size_t bucket);  // its least value
+  static std::uint64_t bucket_floor_ns(std::size_t bucket);  // the least value of the bucket
 
  private:
   std::array<std::uint64_t, kBuckets> counts_{};

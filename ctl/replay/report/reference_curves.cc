@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/report/reference_curves.h"
+#include "ctl/replay/report/summary.h"
 
 #include <algorithm>
 #include <limits>
@@ -20,7 +20,7 @@ std::uint64_t leading_hits(const TraceRequest& request, IsResident is_resident) 
   return static_cast<std::uint64_t>(miss - request.blocks.begin());
 }
 
-// For each reference in order of the trace, the position of the next one to the same block.
+// For each reference of the trace, the position of the next reference to the same block.
 std::vector<std::uint64_t> next_uses(const Trace& trace) {
   std::vector<std::uint64_t> next(trace.reference_count, kNeverAgain);
   std::vector<std::uint64_t> later(trace.block_count, kNeverAgain);
@@ -34,7 +34,7 @@ std::vector<std::uint64_t> next_uses(const Trace& trace) {
   return next;
 }
 
-// A cache that always knows which of its blocks is used again last.
+// A cache that knows which of its blocks has the latest next use.
 class FarthestFirst {
  public:
   FarthestFirst(std::size_t block_count, std::size_t capacity_blocks)
@@ -56,7 +56,7 @@ class FarthestFirst {
     for (;;) {
       const auto [next_use, block] = farthest_.top();
       farthest_.pop();
-      if (next_use_[block] != next_use) continue;  // its block was referenced since
+      if (next_use_[block] != next_use) continue;  // the block was referenced since then
       next_use_[block] = kAbsent;
       --size_;
       return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/report/report.h"
+#include "ctl/replay/report/summary.h"
 
 #include <cmath>
 #include <cstdio>
@@ -10,7 +10,7 @@
 namespace mc::ctl {
 namespace {
 
-constexpr const char* kStyle = R"css(
+constexpr const char* kPageStyle = R"css(
 :root{color-scheme:light dark;--page:#f7f7f5;--card:#fff;--ink:#17181a;--soft:#5c6066;--rule:#e3e3df;
 --s0:#2a78d6;--s1:#8a8f98;--s2:#12915f;--s3:#d9822b;--bad:#c62f2f}
 @media(prefers-color-scheme:dark){:root{--page:#141517;--card:#1d1f22;--ink:#eceded;--soft:#a2a7ae;
@@ -68,7 +68,7 @@ std::string byte_rate(double value) {
   return format_bytes(static_cast<std::uint64_t>(std::max(value, 0.0))) + "/s";
 }
 
-// A round number of nanoseconds as an axis wants it: "10 us", not "10.0 us".
+// A round number of nanoseconds for an axis: "10 us", not "10.0 us".
 std::string latency(double ns) {
   std::string text = format_duration_ns(ns);
   const std::size_t space = text.find(' ');
@@ -138,7 +138,7 @@ Chart occupancy_chart(const ReplaySummary& s) {
   const std::uint64_t block_bytes = s.block_bytes;
   chart.y = {.label = "objects", .format = count};
   chart.series.push_back({"objects", 0, false, true, s.occupancy});
-  // One axis for one unit: the size in bytes is told in words.
+  // The axis has one unit; the size in bytes is in the text.
   const double last = s.occupancy.empty() ? 0 : s.occupancy.back().second;
   chart.note += " At the end: " + count(last) + " objects, " +
                 format_bytes(static_cast<std::uint64_t>(last) * block_bytes) + ".";
@@ -207,7 +207,7 @@ std::string report_html(const ReplaySummary& s) {
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
       "<title>mc replay</title><style>";
-  out += kStyle;
+  out += kPageStyle;
   out += "</style></head><body><main><h1>Replay of " + html_escape(s.trace) +
          "</h1><p class=\"note\">" + html_escape(how) + "</p>";
   out += tiles(s) + "<div class=\"charts\">";

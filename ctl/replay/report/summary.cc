@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "ctl/replay/report/reference_curves.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
 
@@ -75,7 +74,7 @@ void add_worker_curves(ReplaySummary& summary, std::size_t request_count) {
       bin.put_bytes += times[i].put_bytes;
       inserted += times[i].inserted;
     }
-    // The last bin is cut short by the end of the replay.
+    // The end of the replay shortens the last bin.
     const double begin_s = static_cast<double>(first) * kTimeBinSeconds;
     const double end_s = std::min(static_cast<double>(end) * kTimeBinSeconds,
                                   std::max(summary.seconds, begin_s + kTimeBinSeconds / 10));

@@ -4,7 +4,7 @@
 // messages about missing parts. No test asserts a speed.
 #include <gtest/gtest.h>
 
-#include "ctl/bench/transport_case.h"
+#include "ctl/bench/cases.h"
 #include "ctl/bench/transport_options.h"
 #include "ctl/bench/transport_target.h"
 #include "transport/fabric/library.h"
