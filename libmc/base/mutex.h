@@ -23,6 +23,8 @@
 #define MC_REQUIRES(...) MC_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 // A function that locks the mutex itself: the caller must not hold the mutex.
 #define MC_EXCLUDES(...) MC_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
+// A function whose body Clang does not check: Clang takes a mutex and a reference to the mutex for two.
+#define MC_UNCHECKED MC_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace mc {
 
@@ -64,7 +66,7 @@ class Condition {
     lock.release();
   }
   template <typename Done>
-  void wait(Mutex& mutex, Done done) MC_REQUIRES(mutex) {
+  void wait(Mutex& mutex, Done done) MC_REQUIRES(mutex) MC_UNCHECKED {
     while (!done()) wait(mutex);
   }
   template <typename Clock, typename Span>
@@ -75,10 +77,15 @@ class Condition {
     lock.release();
     return status;
   }
+  template <typename Rep, typename Period>
+  std::cv_status wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> span)
+      MC_REQUIRES(mutex) {
+    return wait_until(mutex, std::chrono::steady_clock::now() + span);
+  }
   // True: done() held. False: the deadline passed first.
   template <typename Clock, typename Span, typename Done>
   bool wait_until(Mutex& mutex, std::chrono::time_point<Clock, Span> deadline, Done done)
-      MC_REQUIRES(mutex) {
+      MC_REQUIRES(mutex) MC_UNCHECKED {
     while (!done()) {
       if (wait_until(mutex, deadline) == std::cv_status::timeout) return done();
     }

@@ -13,6 +13,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/base/device_memory.h"
+#include "libmc/base/mutex.h"
 #include "libmc/client/admin.h"
 #include "libmc/client/completion_queue.h"
 #include "shm/beacon.h"
@@ -61,9 +62,9 @@ void set_embedded_factory(EmbeddedFactory factory) { embedded_factory = factory;
 // ---- Threads and their channels -----------------------------------------------------------------
 
 struct Client::Registry {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Channel>> all;
-  std::vector<Channel*> idle;
+  Mutex mutex;
+  std::vector<std::unique_ptr<Channel>> all MC_GUARDED_BY(mutex);
+  std::vector<Channel*> idle MC_GUARDED_BY(mutex);
 };
 
 // The channels of a thread. The destructor returns the channels to their clients when the thread
@@ -78,7 +79,7 @@ struct ThreadChannels {
   ~ThreadChannels() {
     for (const Held& one : held) {
       if (const auto registry = one.registry.lock()) {
-        std::lock_guard lock(registry->mutex);
+        const MutexLock lock(registry->mutex);
         registry->idle.push_back(one.channel);
       }
     }
@@ -115,7 +116,7 @@ Channel* Client::assign_channel() {
 }
 
 Channel* Client::lease_channel() {
-  std::lock_guard lock(registry_->mutex);
+  const MutexLock lock(registry_->mutex);
   if (!registry_->idle.empty()) {
     Channel* channel = registry_->idle.back();
     registry_->idle.pop_back();
@@ -129,7 +130,7 @@ Channel* Client::lease_channel() {
 }
 
 void Client::return_channel(Channel* channel) {
-  std::lock_guard lock(registry_->mutex);
+  const MutexLock lock(registry_->mutex);
   registry_->idle.push_back(channel);
 }
 
@@ -155,7 +156,7 @@ void Client::return_channel(Channel* channel) {
 }
 
 Status Client::open_channel(Link& link, std::uint32_t number, std::uint64_t deadline_ns) {
-  std::lock_guard lock(control_mutex_);
+  const MutexLock lock(control_mutex_);
   const std::uint64_t now = now_ns();
   const std::uint64_t wait_ns = std::clamp<std::uint64_t>(deadline_ns > now ? deadline_ns - now : 0,
                                                           100000000, kHelloTimeoutNs);
@@ -234,7 +235,7 @@ Status Client::start() {
   std::promise<void> held;
   std::future<void> beacon_held = held.get_future();
   watcher_ = std::thread([this, held = std::move(held)]() mutable {
-    const shm::BeaconHold hold(connection_.memory->session_header());
+    const shm::BeaconHold hold(current().connection.memory->session_header());
     held.set_value();
     watch_agent();
   });
@@ -250,7 +251,7 @@ Client::~Client() {
   }
   const Current now = current();
   if (!inherited_by_fork() && now.connection.link) {
-    std::lock_guard lock(control_mutex_);
+    const MutexLock lock(control_mutex_);
     // If the agent does not answer, the agent learns of the end from the closed socket or the end
     // of this process.
     static_cast<void>(
@@ -259,7 +260,7 @@ Client::~Client() {
 }
 
 void Client::adopt(Connection connection) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (connection_.memory) old_connections_.push_back(connection_);
   if (connection_.memory != connection.memory && staging_) {
     old_staging_.push_back(std::exchange(staging_, nullptr));
@@ -272,12 +273,12 @@ void Client::adopt(Connection connection) {
 }
 
 Client::Current Client::current() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {connection_, generation_.load(std::memory_order_relaxed)};
 }
 
 Status Client::lost() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_;
 }
 
@@ -300,7 +301,7 @@ void Client::watch_agent() {
                          {queue_event_.get(), POLLIN, 0}};
     bool any_queue = false;
     {
-      std::lock_guard lock(queues_mutex_);
+      const MutexLock lock(queues_mutex_);
       any_queue = !queues_.empty();
     }
     if (::poll(entries, 3, any_queue ? kNudgeMs : -1) < 0 && errno != EINTR) return;
@@ -320,13 +321,13 @@ void Client::watch_agent() {
 // Returns all cached reservations to the agent if the agent asked for them. Once a reservation has
 // left the cache, only this thread uses the reservation; no channel writes there any longer.
 void Client::give_back_reservation_cache(const Current& now) {
-  std::lock_guard control(control_mutex_);
+  const MutexLock control(control_mutex_);
   Link& link = *now.connection.link;
   take_notice(link);
   if (!link.reservation_cache_wanted.exchange(false, std::memory_order_relaxed)) return;
   std::vector<std::uint32_t> entries;
   {
-    std::lock_guard lock(registry_->mutex);
+    const MutexLock lock(registry_->mutex);
     for (const auto& channel : registry_->all) {
       channel->take_all_reservation_cache(*now.connection.memory, entries);
     }
@@ -344,7 +345,7 @@ void Client::give_back_reservation_cache(const Current& now) {
 
 void Client::add_queue(CompletionQueue* queue) {
   {
-    std::lock_guard lock(queues_mutex_);
+    const MutexLock lock(queues_mutex_);
     queues_.push_back(queue);
   }
   signal_eventfd(queue_event_.get());
@@ -352,12 +353,12 @@ void Client::add_queue(CompletionQueue* queue) {
 
 void Client::forget_queue(CompletionQueue* queue) {
   if (inherited_by_fork()) return;
-  std::lock_guard lock(queues_mutex_);
+  const MutexLock lock(queues_mutex_);
   std::erase(queues_, queue);
 }
 
 void Client::nudge_queues() {
-  std::lock_guard lock(queues_mutex_);
+  const MutexLock lock(queues_mutex_);
   for (CompletionQueue* queue : queues_) queue->nudge();
 }
 
@@ -385,7 +386,7 @@ void Client::reconnect() {
                           status.code() == MC_VERSION_MISMATCH ||
                           status.code() == MC_PERMISSION_DENIED;
     if (hopeless) {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       lost_ = Status(MC_SESSION_LOST, "after the agent's restart: " + status.to_string());
       generation_.fetch_add(1, std::memory_order_release);
       nudge_queues();
@@ -403,7 +404,7 @@ std::shared_ptr<Memory> Client::memory_of_pin(const shm::Word64* pin) const {
     const Mapping& map = connection.memory->session_map;
     return at >= map.data() && at < map.data() + map.size_bytes();
   };
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (connection_.memory && holds(connection_)) return connection_.memory;
   for (const Connection& old : old_connections_) {
     if (holds(old)) return old.memory;
@@ -416,7 +417,7 @@ std::shared_ptr<Memory> Client::memory_of_pin(const shm::Word64* pin) const {
 Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   if (auto existing = staging_if_any()) return existing;
   const Current now = current();
-  std::lock_guard control(control_mutex_);
+  const MutexLock control(control_mutex_);
   if (auto existing = staging_if_any()) return existing;
   const std::uint64_t now_time = now_ns();
   const std::uint64_t wait_ns =
@@ -427,13 +428,13 @@ Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   auto mapping = Mapping::map(answer->fd.get(), answer->value, Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   mapping->forget_in_children();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   staging_ = std::make_shared<Staging>(std::move(*mapping));
   return staging_;
 }
 
 std::shared_ptr<Staging> Client::staging_if_any() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return staging_;
 }
 

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "libmc/client/session/channel.h"
 #include "libmc/client/session/connection.h"
 #include "libmc/client/session/staging.h"
@@ -45,7 +46,7 @@ class ChannelUse {
  public:
   ChannelUse() = default;
   explicit ChannelUse(Channel* channel) : channel_(channel) {}
-  ChannelUse(Channel* channel, std::unique_lock<std::mutex> lock)
+  ChannelUse(Channel* channel, std::unique_lock<Mutex> lock)
       : channel_(channel), lock_(std::move(lock)) {}
   Channel* operator->() const { return channel_; }
   Channel& operator*() const { return *channel_; }
@@ -53,7 +54,7 @@ class ChannelUse {
 
  private:
   Channel* channel_ = nullptr;
-  std::unique_lock<std::mutex> lock_;
+  std::unique_lock<Mutex> lock_;
 };
 
 class Client {
@@ -119,19 +120,19 @@ class Client {
   std::uint32_t fork_generation_;
   std::atomic<std::uint64_t> generation_{0};
 
-  mutable std::mutex mutex_;
-  Connection connection_;
-  std::vector<Connection> old_connections_;
-  Status lost_;
-  std::shared_ptr<Staging> staging_;
-  std::vector<std::shared_ptr<Staging>> old_staging_;
-  std::mutex control_mutex_;  // serialises questions on the socket
+  mutable Mutex mutex_;
+  Connection connection_ MC_GUARDED_BY(mutex_);
+  std::vector<Connection> old_connections_ MC_GUARDED_BY(mutex_);
+  Status lost_ MC_GUARDED_BY(mutex_);
+  std::shared_ptr<Staging> staging_ MC_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Staging>> old_staging_ MC_GUARDED_BY(mutex_);
+  Mutex control_mutex_;  // serialises questions on the socket
 
   std::shared_ptr<Registry> registry_;
   std::unique_ptr<Channel> shared_channel_;
-  std::mutex shared_channel_mutex_;
-  std::mutex queues_mutex_;
-  std::vector<CompletionQueue*> queues_;
+  Mutex shared_channel_mutex_;  // locked through ChannelUse, which moves the lock
+  Mutex queues_mutex_;
+  std::vector<CompletionQueue*> queues_ MC_GUARDED_BY(queues_mutex_);
   Fd queue_event_;  // signalled by the first queue
   Fd stop_event_;
   std::thread watcher_;

@@ -37,17 +37,20 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Client& client)
   queue->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!queue->epoll_) return fail(MC_NO_MEMORY, errno_text("create an epoll", errno));
   watch(queue->epoll_.get(), queue->event_.get());
-  queue->channel_ = client.lease_channel();
-  if (queue->channel_ == nullptr) {
-    return fail(MC_BUSY, "all channels are in use; open the client with a larger channel_count");
-  }
-  if (Status status = queue->begin(now_ns() + client.default_timeout_ns()); !status.ok()) {
-    return fail(status);
-  }
-  // Allocate staging now, so that no submission waits for it. A submission without staging keeps a
-  // private copy of the value.
-  if (queue->channel_->memory().isolated) {
-    static_cast<void>(client.staging(now_ns() + client.default_timeout_ns()).has_value());
+  {
+    const MutexLock lock(queue->mutex_);
+    queue->channel_ = client.lease_channel();
+    if (queue->channel_ == nullptr) {
+      return fail(MC_BUSY, "all channels are in use; open the client with a larger channel_count");
+    }
+    if (Status status = queue->begin(now_ns() + client.default_timeout_ns()); !status.ok()) {
+      return fail(status);
+    }
+    // Allocate staging now, so that no submission waits for it. A submission without staging keeps
+    // a private copy of the value.
+    if (queue->channel_->memory().isolated) {
+      static_cast<void>(client.staging(now_ns() + client.default_timeout_ns()).has_value());
+    }
   }
   client.add_queue(queue.get());
   return queue;
@@ -57,7 +60,7 @@ CompletionQueue::~CompletionQueue() {
   if (channel_ == nullptr) return;
   if (!client_.inherited_by_fork()) finish_everything();
   client_.forget_queue(this);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Operation& operation : operations_) {
     for (Item& item : operation.items) {
       if (item.ticket.valid()) channel_->forget(item.ticket);
@@ -70,7 +73,7 @@ CompletionQueue::~CompletionQueue() {
 void CompletionQueue::finish_everything() {
   std::vector<std::uint64_t> outstanding;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const Operation& operation : operations_) outstanding.push_back(operation.request);
   }
   for (const std::uint64_t request : outstanding) static_cast<void>(cancel(request).ok());
@@ -79,7 +82,7 @@ void CompletionQueue::finish_everything() {
   for (;;) {
     poll(dropped, 16);
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (operations_.empty()) return;
     }
     const std::uint64_t now = now_ns();
@@ -119,7 +122,7 @@ void CompletionQueue::nudge() {
 }
 
 std::size_t CompletionQueue::poll(mc_completion* completions, std::size_t capacity) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Drain the events before the look at the completions. An arrival after the drain makes the
   // descriptor readable again.
   epoll_event events[4];
@@ -271,7 +274,7 @@ std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) 
 
 Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const PutRules& rules,
                             std::uint64_t user_data, std::uint64_t* request) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Status status = begin(rules.deadline_ns); !status.ok()) return status;
   channel_->reap();
   Operation operation = begun(count, rules.deadline_ns, user_data);
@@ -343,7 +346,7 @@ Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t pi
 
 Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uint64_t deadline_ns,
                                std::uint64_t user_data, std::uint64_t* request) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
   Operation operation = begun(count, deadline_ns, user_data);
   operation.items.resize(count);
@@ -463,7 +466,7 @@ void CompletionQueue::on_published(Operation& operation, Item& item) {
 
 Status CompletionQueue::get(mc_get_item* items, std::size_t count, std::uint64_t deadline_ns,
                             std::uint64_t user_data, std::uint64_t* request) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
   Operation operation = begun(count, deadline_ns, user_data);
   for (std::size_t i = 0; i < count; ++i) {
@@ -484,7 +487,7 @@ Status CompletionQueue::get(mc_get_item* items, std::size_t count, std::uint64_t
 Status CompletionQueue::exists(const mc_slice* keys, std::size_t count, mc_status* statuses,
                                std::uint64_t deadline_ns, std::uint64_t user_data,
                                std::uint64_t* request) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
   Operation operation = begun(count, deadline_ns, user_data);
   for (std::size_t i = 0; i < count; ++i) {
@@ -539,14 +542,14 @@ void CompletionQueue::on_answered(Operation& operation, Item& item) {
 
 void CompletionQueue::complete_now(mc_status status, std::size_t count, std::uint64_t user_data,
                                    std::uint64_t* request) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::uint64_t id = next_request_++;
   if (request != nullptr) *request = id;
   add_ready({user_data, id, status, static_cast<std::uint32_t>(count)});
 }
 
 Status CompletionQueue::cancel(std::uint64_t request) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   pump();
   for (Operation& operation : operations_) {
     if (operation.request != request) continue;

@@ -17,10 +17,10 @@
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "libmc/client/client.h"
 #include "libmc/client/writing.h"
 #include "mc/mc.h"
@@ -89,35 +89,35 @@ class CompletionQueue {
   };
 
   explicit CompletionQueue(Client& client) : client_(client) {}
-  Status begin(std::uint64_t deadline_ns);
+  Status begin(std::uint64_t deadline_ns) MC_REQUIRES(mutex_);
   void finish_everything();
-  void pump();
-  void follow_connection();
-  void advance(Operation& operation, Item& item);
-  void send(Operation& operation, Item& item);
-  Status place(Item& item, const mc_slice* pieces, std::size_t piece_count);
-  bool offer_elsewhere(Item& item, mc_status status);
-  void on_reserved(Operation& operation, Item& item);
-  void on_published(Operation& operation, Item& item);
-  void ask(Operation& operation, Item& item);
-  void on_answered(Operation& operation, Item& item);
-  void settle(Operation& operation, Item& item, mc_status status);
-  void expire(Operation& operation, mc_status status);
-  std::size_t take_ready(mc_completion* completions, std::size_t capacity);
-  void add_ready(const mc_completion& completion);
+  void pump() MC_REQUIRES(mutex_);
+  void follow_connection() MC_REQUIRES(mutex_);
+  void advance(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  void send(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  Status place(Item& item, const mc_slice* pieces, std::size_t piece_count) MC_REQUIRES(mutex_);
+  bool offer_elsewhere(Item& item, mc_status status) MC_REQUIRES(mutex_);
+  void on_reserved(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  void on_published(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  void ask(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  void on_answered(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  void settle(Operation& operation, Item& item, mc_status status) MC_REQUIRES(mutex_);
+  void expire(Operation& operation, mc_status status) MC_REQUIRES(mutex_);
+  std::size_t take_ready(mc_completion* completions, std::size_t capacity) MC_REQUIRES(mutex_);
+  void add_ready(const mc_completion& completion) MC_REQUIRES(mutex_);
   static Operation begun(std::size_t count, std::uint64_t deadline_ns, std::uint64_t user_data);
-  std::uint64_t add(Operation operation, std::uint64_t* request);
+  std::uint64_t add(Operation operation, std::uint64_t* request) MC_REQUIRES(mutex_);
 
   Client& client_;
-  std::mutex mutex_;
-  Channel* channel_ = nullptr;
-  std::uint64_t watched_generation_ = 0;
-  std::shared_ptr<Link> watched_link_;
+  Mutex mutex_;
+  Channel* channel_ MC_GUARDED_BY(mutex_) = nullptr;
+  std::uint64_t watched_generation_ MC_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Link> watched_link_ MC_GUARDED_BY(mutex_);
   Fd event_;  // signalled for completions that need no agent
   Fd epoll_;  // event_ and the client's eventfd; edge-triggered: queues share the eventfd
-  std::list<Operation> operations_;
-  std::deque<mc_completion> ready_;
-  std::uint64_t next_request_ = 1;
+  std::list<Operation> operations_ MC_GUARDED_BY(mutex_);
+  std::deque<mc_completion> ready_ MC_GUARDED_BY(mutex_);
+  std::uint64_t next_request_ MC_GUARDED_BY(mutex_) = 1;
   std::atomic<std::uint64_t> outstanding_{0};  // operations_.size(), for nudge()
 };
 

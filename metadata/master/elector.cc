@@ -32,7 +32,7 @@ Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::
 
 Elector::~Elector() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
@@ -46,7 +46,7 @@ bool Elector::leads(std::uint64_t epoch) const {
 
 void Elector::save(std::string key, std::optional<std::string> value, std::function<void()> done) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Saved& saved = saved_[prefix_ + key];
     saved.value = std::move(value);
     if (done) saved.done.push_back(std::move(done));
@@ -55,9 +55,9 @@ void Elector::save(std::string key, std::optional<std::string> value, std::funct
 }
 
 void Elector::wait(std::uint64_t nanoseconds) {
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, std::chrono::nanoseconds(nanoseconds),
-                 [this] { return stopping_ || changed_ || !saved_.empty(); });
+  const MutexLock lock(mutex_);
+  wake_.wait_for(mutex_, std::chrono::nanoseconds(nanoseconds),
+                 [this]() MC_REQUIRES(mutex_) { return stopping_ || changed_ || !saved_.empty(); });
   changed_ = false;
 }
 
@@ -65,7 +65,7 @@ void Elector::run() {
   if (store_->capabilities().watch) {
     auto watch = store_->watch(leader_key(partition_.number), 0, [this](const WatchEvent&) {
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         changed_ = true;
       }
       wake_.notify_all();
@@ -74,7 +74,7 @@ void Elector::run() {
   }
   for (;;) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) break;
       saved_.clear();  // values of an earlier leadership
     }
@@ -171,7 +171,7 @@ void Elector::lead() {
   bool given_up = false;
   while (!given_up) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) break;
     }
     if (now_ns() >= renew_at_ns) {
@@ -202,7 +202,7 @@ bool Elector::gives_up() {
 void Elector::write_saved() {
   std::map<std::string, Saved> saved;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     saved.swap(saved_);
   }
   const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMs / 4;
@@ -222,7 +222,7 @@ void Elector::write_saved() {
     // Saved values matter only to the next leader. Retry later, unless a newer value is queued.
     callbacks_.trouble(status);
     if (status.code() != kStoreUnavailable && status.code() != kOutcomeUnknown) continue;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [later, none] = saved_.try_emplace(key);
     if (none) later->second.value = std::move(one.value);
     std::ranges::move(one.done, std::back_inserter(later->second.done));

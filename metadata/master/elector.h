@@ -13,16 +13,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "metadata/master/roster.h"
 #include "metadata/store/cluster_store.h"
 #include "metadata/store/leader_lock.h"
@@ -95,15 +94,15 @@ class Elector {
   std::string last_leader_ = "?";
   std::uint64_t vacant_since_ns_ = 0;  // 0: a master leads
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  bool changed_ = false;
+  Mutex mutex_;
+  Condition wake_;
+  bool stopping_ MC_GUARDED_BY(mutex_) = false;
+  bool changed_ MC_GUARDED_BY(mutex_) = false;
   struct Saved {
     std::optional<std::string> value;
     std::vector<std::function<void()>> done;
   };
-  std::map<std::string, Saved> saved_;
+  std::map<std::string, Saved> saved_ MC_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -89,7 +89,7 @@ Status Master::sit_down() {
         PartitionMaster::Outside{.ended = [this, partition] { close_links(partition); },
                                  .store_trouble =
                                      [this](const Status& status) {
-                                       const std::lock_guard lock(trouble_mutex_);
+                                       const MutexLock lock(trouble_mutex_);
                                        if (!may_log(trouble_logged_ns_)) return;
                                        spdlog::warn("event=cluster_store error=\"{}\"",
                                                     status.to_string());

@@ -16,10 +16,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "metadata/master/master_options.h"
 #include "metadata/master/partition_master.h"
 #include "metadata/master/roster.h"
@@ -71,8 +71,8 @@ class Master final : public rpc::ListenerHandler {
   std::unique_ptr<Roster> roster_;  // null: there is a single partition
   std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
   std::uint64_t refused_logged_ns_ = 0;
-  std::mutex trouble_mutex_;
-  std::uint64_t trouble_logged_ns_ = 0;
+  Mutex trouble_mutex_;
+  std::uint64_t trouble_logged_ns_ MC_GUARDED_BY(trouble_mutex_) = 0;
 };
 
 }  // namespace mc::metadata

@@ -29,7 +29,7 @@ Roster::Roster(std::unique_ptr<ClusterStore> store, std::string address, std::ui
 
 Roster::~Roster() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
@@ -38,12 +38,12 @@ Roster::~Roster() {
 
 bool Roster::may_take(std::uint32_t partition, std::uint64_t vacant_ns) const {
   if (vacant_ns >= kHoldOffNs) return true;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !wanted_.empty() && wanted_[partition] == address_;
 }
 
 bool Roster::gives_up(std::uint32_t partition, std::uint64_t now_ns) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (wanted_.empty() || wanted_[partition] == address_) return false;
   if (now_ns < settled_ns_ + kSettleNs) return false;
   settled_ns_ = now_ns;
@@ -55,8 +55,9 @@ void Roster::run() {
     const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
     // If the store cannot be read now, may_take() decides by time.
     if (sign_up(deadline_ns).ok()) read(deadline_ns);
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, std::chrono::nanoseconds(kReadEveryNs), [this] { return stopping_; });
+    const MutexLock lock(mutex_);
+    wake_.wait_for(mutex_, std::chrono::nanoseconds(kReadEveryNs),
+                   [this]() MC_REQUIRES(mutex_) { return stopping_; });
     if (stopping_) break;
   }
   if (lease_.id != kNoLease) {
@@ -93,7 +94,7 @@ void Roster::read(std::uint64_t deadline_ns) {
     }
   }
   std::vector<std::string> wanted = spread_partitions(names, leaders);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (names != masters_ || leaders != leaders_) settled_ns_ = now_ns();
   masters_ = std::move(names);
   leaders_ = std::move(leaders);

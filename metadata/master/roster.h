@@ -13,14 +13,13 @@
 // Trusts: the store. Addresses are only compared.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "metadata/store/cluster_store.h"
 
 namespace mc::metadata {
@@ -49,13 +48,14 @@ class Roster {
   const std::uint32_t ttl_ms_;
   Lease lease_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::vector<std::string> masters_;
-  std::vector<std::string> leaders_;
-  std::vector<std::string> wanted_;  // the master of each partition; empty: nothing has been read
-  std::uint64_t settled_ns_ = 0;     // nothing has moved since then
+  mutable Mutex mutex_;
+  Condition wake_;
+  bool stopping_ MC_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> masters_ MC_GUARDED_BY(mutex_);
+  std::vector<std::string> leaders_ MC_GUARDED_BY(mutex_);
+  std::vector<std::string> wanted_
+      MC_GUARDED_BY(mutex_);  // the master of each partition; empty: nothing has been read
+  std::uint64_t settled_ns_ MC_GUARDED_BY(mutex_) = 0;  // nothing has moved since then
   std::thread thread_;
 };
 

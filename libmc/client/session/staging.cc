@@ -15,12 +15,12 @@ Staging::Staging(Mapping mapping) : mapping_(std::move(mapping)) {
 std::optional<std::uint64_t> Staging::allocate(std::uint64_t bytes, std::uint64_t deadline_ns) {
   bytes = (bytes + 63) / 64 * 64;
   if (bytes > mapping_.size_bytes()) return std::nullopt;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (const auto offset = take(bytes)) return offset;
     const std::uint64_t now = now_ns();
     if (now >= deadline_ns) return std::nullopt;
-    freed_.wait_for(lock, std::chrono::nanoseconds(deadline_ns - now));
+    freed_.wait_for(mutex_, std::chrono::nanoseconds(deadline_ns - now));
   }
 }
 
@@ -39,7 +39,7 @@ std::optional<std::uint64_t> Staging::take(std::uint64_t bytes) {
 
 void Staging::free(std::uint64_t offset) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = used_.find(offset);
     if (found == used_.end()) return;
     auto it = free_.emplace(offset, found->second).first;

@@ -6,13 +6,12 @@
 // Owns: the mapping.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "libmc/base/memory_file.h"
+#include "libmc/base/mutex.h"
 
 namespace mc::client {
 
@@ -29,13 +28,13 @@ class Staging {
   std::uint64_t size_bytes() const { return mapping_.size_bytes(); }
 
  private:
-  std::optional<std::uint64_t> take(std::uint64_t bytes);
+  std::optional<std::uint64_t> take(std::uint64_t bytes) MC_REQUIRES(mutex_);
 
   Mapping mapping_;
-  std::mutex mutex_;
-  std::condition_variable freed_;
-  std::map<std::uint64_t, std::uint64_t> free_;  // offset -> bytes
-  std::map<std::uint64_t, std::uint64_t> used_;
+  Mutex mutex_;
+  Condition freed_;
+  std::map<std::uint64_t, std::uint64_t> free_ MC_GUARDED_BY(mutex_);  // offset -> bytes
+  std::map<std::uint64_t, std::uint64_t> used_ MC_GUARDED_BY(mutex_);
 };
 
 }  // namespace mc::client

@@ -21,7 +21,7 @@ LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t pa
 
 LeaderFinder::~LeaderFinder() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
@@ -30,7 +30,7 @@ LeaderFinder::~LeaderFinder() {
 
 void LeaderFinder::seek() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wanted_ = true;
   }
   wake_.notify_all();
@@ -39,8 +39,8 @@ void LeaderFinder::seek() {
 void LeaderFinder::run() {
   for (;;) {
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return wanted_ || stopping_; });
+      const MutexLock lock(mutex_);
+      wake_.wait(mutex_, [this]() MC_REQUIRES(mutex_) { return wanted_ || stopping_; });
       if (stopping_) return;
       wanted_ = false;
     }

@@ -7,13 +7,12 @@
 // Trusts: the store's value only as an address to try. The leader must prove the cluster key.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "libmc/base/mutex.h"
 #include "metadata/store/cluster_store.h"
 
 namespace mc::metadata {
@@ -32,10 +31,10 @@ class LeaderFinder {
   std::unique_ptr<ClusterStore> store_;
   const std::uint32_t partition_;
   const Found found_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool wanted_ = false;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition wake_;
+  bool wanted_ MC_GUARDED_BY(mutex_) = false;
+  bool stopping_ MC_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -23,18 +23,17 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "libmc/base/fd.h"
+#include "libmc/base/mutex.h"
 #include "metadata/master/client/leader_finder.h"
 #include "metadata/membership/epoch_fence.h"
 #include "metadata/rpc/dialer.h"
@@ -256,18 +255,18 @@ void MasterClient::post(What what) {
 template <typename Answer, typename Start>
 Result<Answer> wait_for(Start start) {
   struct Shared {
-    std::mutex mutex;
-    std::condition_variable wake;
-    std::optional<Result<Answer>> result;
+    Mutex mutex;
+    Condition wake;
+    std::optional<Result<Answer>> result MC_GUARDED_BY(mutex);
   };
   const auto shared = std::make_shared<Shared>();
   start([shared](Result<Answer> result) {
-    const std::lock_guard lock(shared->mutex);
+    const MutexLock lock(shared->mutex);
     shared->result = std::move(result);
     shared->wake.notify_all();
   });
-  std::unique_lock lock(shared->mutex);
-  shared->wake.wait(lock, [&] { return shared->result.has_value(); });
+  const MutexLock lock(shared->mutex);
+  while (!shared->result) shared->wake.wait(shared->mutex);
   return std::move(*shared->result);
 }
 

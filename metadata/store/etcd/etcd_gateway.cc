@@ -21,17 +21,17 @@ Status at(const Endpoint& endpoint, const Status& status) {
 EtcdGateway::EtcdGateway(const StoreUrl& url) : url_(url), client_(url.tls) {}
 
 EtcdGateway::Way EtcdGateway::way() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {url_.endpoints[era_ % url_.endpoints.size()], era_};
 }
 
 void EtcdGateway::forsake(std::uint64_t era) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (era == era_) ++era_;
 }
 
 void EtcdGateway::start_over(bool fresh_token) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++era_;
   if (fresh_token) token_.clear();
 }
@@ -50,7 +50,7 @@ Result<std::string> EtcdGateway::token(const Endpoint& endpoint, bool renew,
                                        std::uint64_t deadline_ns) {
   if (!url_.login.given()) return std::string();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!token_.empty() && !renew) return token_;
   }
   const auto answer =
@@ -63,7 +63,7 @@ Result<std::string> EtcdGateway::token(const Endpoint& endpoint, bool renew,
   if (!answer) return fail(answer.error());
   auto fresh = decode_etcd_token(*answer);
   if (!fresh) return fail(fresh.error());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   token_ = *fresh;
   return fresh;
 }

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "libmc/base/mutex.h"
 #include "metadata/store/http/http_client.h"
 #include "metadata/store/store_url.h"
 
@@ -45,9 +45,9 @@ class EtcdGateway {
 
   const StoreUrl url_;
   HttpClient client_;
-  std::mutex mutex_;  // guards everything below
-  std::string token_;
-  std::uint64_t era_ = 0;  // counts failed endpoints
+  Mutex mutex_;
+  std::string token_ MC_GUARDED_BY(mutex_);
+  std::uint64_t era_ MC_GUARDED_BY(mutex_) = 0;  // counts failed endpoints
 };
 
 }  // namespace mc::metadata

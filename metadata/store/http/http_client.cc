@@ -71,7 +71,7 @@ HttpClient::~HttpClient() = default;
 
 std::unique_ptr<HttpClient::Handle> HttpClient::take() {
   start_curl_once();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (idle_.empty()) return std::make_unique<Handle>();
   auto handle = std::move(idle_.back());
   idle_.pop_back();
@@ -79,7 +79,7 @@ std::unique_ptr<HttpClient::Handle> HttpClient::take() {
 }
 
 void HttpClient::give_back(std::unique_ptr<Handle> handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (idle_.size() < kMaxIdleHandles) idle_.push_back(std::move(handle));
 }
 

@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "metadata/store/store_url.h"
 #include "metadata/store/watch_loop.h"
 
@@ -60,8 +60,8 @@ class HttpClient {
   void prepare(Handle& handle, const HttpRequest& request) const;
 
   const TlsFiles tls_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Handle>> idle_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Handle>> idle_ MC_GUARDED_BY(mutex_);
 };
 
 // Percent-encodes every character that may not stand in a URL's query.

@@ -49,7 +49,7 @@ void MemoryState::end_leases() {
 }
 
 std::optional<Entry> MemoryState::get(std::string_view key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   const auto found = entries_.find(key);
   if (found == entries_.end()) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<Entry> MemoryState::get(std::string_view key) {
 
 std::optional<Swap> MemoryState::write(std::string_view key, std::string_view value, LeaseId lease,
                                        std::optional<Revision> expected) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   if (lease != kNoLease && !leases_.contains(lease)) return std::nullopt;
   auto found = entries_.find(key);
@@ -76,7 +76,7 @@ std::optional<Swap> MemoryState::write(std::string_view key, std::string_view va
 }
 
 Swap MemoryState::remove(std::string_view key, std::optional<Revision> expected) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   const auto found = entries_.find(key);
   if (found == entries_.end()) return {false, 0};
@@ -86,7 +86,7 @@ Swap MemoryState::remove(std::string_view key, std::optional<Revision> expected)
 }
 
 std::optional<Listing> MemoryState::list(std::string_view prefix) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   Listing listing;
   listing.revision = revision_;
@@ -102,7 +102,7 @@ std::optional<Listing> MemoryState::list(std::string_view prefix) {
 }
 
 Lease MemoryState::grant(std::uint32_t ttl_ms) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   const std::uint64_t ttl_ns = ttl_ms * kMs;
   leases_[++last_lease_] = {ttl_ns, clock_() + ttl_ns, {}};
@@ -111,7 +111,7 @@ Lease MemoryState::grant(std::uint32_t ttl_ms) {
 }
 
 bool MemoryState::keep_alive(LeaseId lease) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   const auto term = leases_.find(lease);
   if (term == leases_.end()) return false;
@@ -120,7 +120,7 @@ bool MemoryState::keep_alive(LeaseId lease) {
 }
 
 bool MemoryState::revoke(LeaseId lease) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   const auto term = leases_.find(lease);
   if (term == leases_.end()) return false;
@@ -129,12 +129,12 @@ bool MemoryState::revoke(LeaseId lease) {
 }
 
 Revision MemoryState::revision() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return revision_;
 }
 
 MemoryState::Changes MemoryState::changes(std::string_view prefix, Revision position) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end_leases();
   Changes result;
   result.position = revision_;
@@ -163,12 +163,12 @@ MemoryState::Changes MemoryState::changes(std::string_view prefix, Revision posi
 }
 
 void MemoryState::ring_on_change(int bell) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   bells_.insert(bell);
 }
 
 void MemoryState::ring_no_more(int bell) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   bells_.erase(bell);
 }
 

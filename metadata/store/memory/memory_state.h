@@ -12,13 +12,13 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "metadata/store/cluster_store.h"
 
 namespace mc::metadata {
@@ -71,20 +71,20 @@ class MemoryState {
   };
   using Entries = std::map<std::string, Held, std::less<>>;
 
-  void end_leases();
-  void end_lease(std::map<LeaseId, Term>::iterator term);
-  void drop(Entries::iterator entry);
-  void log(bool put, const std::string& key);
+  void end_leases() MC_REQUIRES(mutex_);
+  void end_lease(std::map<LeaseId, Term>::iterator term) MC_REQUIRES(mutex_);
+  void drop(Entries::iterator entry) MC_REQUIRES(mutex_);
+  void log(bool put, const std::string& key) MC_REQUIRES(mutex_);
 
   const std::function<std::uint64_t()> clock_;
-  std::mutex mutex_;  // guards everything below
-  Entries entries_;
-  std::map<LeaseId, Term> leases_;
-  std::deque<Change> log_;
-  Revision revision_;
-  Revision log_floor_;  // changes up to here are no longer in the log
-  LeaseId last_lease_ = 0;
-  std::set<int> bells_;
+  Mutex mutex_;
+  Entries entries_ MC_GUARDED_BY(mutex_);
+  std::map<LeaseId, Term> leases_ MC_GUARDED_BY(mutex_);
+  std::deque<Change> log_ MC_GUARDED_BY(mutex_);
+  Revision revision_ MC_GUARDED_BY(mutex_);
+  Revision log_floor_ MC_GUARDED_BY(mutex_);  // changes up to here are no longer in the log
+  LeaseId last_lease_ MC_GUARDED_BY(mutex_) = 0;
+  std::set<int> bells_ MC_GUARDED_BY(mutex_);
 };
 
 }  // namespace mc::metadata

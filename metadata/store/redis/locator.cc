@@ -39,7 +39,7 @@ RedisConnection::Target RedisLocator::target(const Endpoint& endpoint) const {
 
 Result<RedisLocator::Line> RedisLocator::take(std::uint64_t deadline_ns) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     while (!idle_.empty()) {
       Line line = std::move(idle_.back());
       idle_.pop_back();
@@ -50,12 +50,12 @@ Result<RedisLocator::Line> RedisLocator::take(std::uint64_t deadline_ns) {
 }
 
 void RedisLocator::give_back(Line line) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (line.era == era_ && idle_.size() < kMaxIdleLines) idle_.push_back(std::move(line));
 }
 
 void RedisLocator::forsake(std::uint64_t era) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (era != era_) return;  // another call was first
   ++era_;
   ++preferred_;
@@ -92,7 +92,7 @@ Result<RedisLocator::Line> RedisLocator::open(int interrupt_fd, std::uint64_t de
   std::uint64_t era = 0;
   std::size_t first = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     era = era_;
     first = preferred_;
   }

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "libmc/base/mutex.h"
 #include "metadata/store/redis/connection.h"
 
 namespace mc::metadata {
@@ -41,10 +41,11 @@ class RedisLocator {
   const StoreUrl url_;
   std::shared_ptr<TlsContext> tls_;
   Resolver resolver_;
-  std::mutex mutex_;  // guards everything below
-  std::vector<Line> idle_;
-  std::uint64_t era_ = 0;
-  std::size_t preferred_ = 0;  // index of the endpoint to try if there are no sentinels
+  Mutex mutex_;
+  std::vector<Line> idle_ MC_GUARDED_BY(mutex_);
+  std::uint64_t era_ MC_GUARDED_BY(mutex_) = 0;
+  std::size_t preferred_ MC_GUARDED_BY(mutex_) =
+      0;  // index of the endpoint to try if there are no sentinels
 };
 
 }  // namespace mc::metadata

@@ -5,12 +5,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 #include "libmc/base/clock.h"
+#include "libmc/base/mutex.h"
 
 namespace mc::metadata {
 namespace {
@@ -35,9 +34,9 @@ Result<std::vector<Address>> look_up(const Endpoint& endpoint, int flags) {
 }
 
 struct Answer {
-  std::mutex mutex;
-  std::condition_variable came;
-  std::unique_ptr<Result<std::vector<Address>>> result;  // guarded by mutex
+  Mutex mutex;
+  Condition came;
+  std::unique_ptr<Result<std::vector<Address>>> result MC_GUARDED_BY(mutex);
 };
 
 }  // namespace
@@ -59,19 +58,19 @@ Result<std::vector<Address>> Resolver::resolve(const Endpoint& endpoint,
   std::thread([answer, endpoint, running = running_] {
     auto result = std::make_unique<Result<std::vector<Address>>>(look_up(endpoint, AI_ADDRCONFIG));
     {
-      const std::lock_guard lock(answer->mutex);
+      const MutexLock lock(answer->mutex);
       answer->result = std::move(result);
     }
     answer->came.notify_one();
     running->threads.fetch_sub(1);
   }).detach();
-  std::unique_lock lock(answer->mutex);
+  const MutexLock lock(answer->mutex);
   while (!answer->result) {
     const std::uint64_t now = now_ns();
     if (now >= deadline_ns) {
       return fail(kStoreUnavailable, endpoint.host + ": the name server did not answer in time");
     }
-    answer->came.wait_for(lock, std::chrono::nanoseconds(deadline_ns - now));
+    answer->came.wait_for(answer->mutex, std::chrono::nanoseconds(deadline_ns - now));
   }
   return std::move(*answer->result);
 }
