@@ -11,8 +11,8 @@
 #include <functional>
 #include <memory>
 
-#include "libmc/auth/hello.h"
 #include "metadata/rpc/byte_stream.h"
+#include "metadata/rpc/hello.h"
 
 namespace mc::metadata::rpc {
 

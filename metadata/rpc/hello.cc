@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libmc/auth/hello.h"
+#include "metadata/rpc/hello.h"
 
 #include <openssl/rand.h>
 
 #include <cstdlib>
 #include <cstring>
 
-#include "libmc/auth/little_endian.h"
 #include "libmc/base/hash.h"
+#include "metadata/rpc/little_endian.h"
 
 namespace mc::metadata::rpc {
 
