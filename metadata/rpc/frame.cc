@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/rpc/frame.h"
 
-#include "metadata/rpc/little_endian.h"
+#include "libmc/auth/little_endian.h"
 
 namespace mc::metadata::rpc {
 

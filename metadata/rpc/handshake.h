@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "metadata/rpc/byte_stream.h"
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 
 namespace mc::metadata::rpc {
 

@@ -28,7 +28,7 @@
 
 #include "metadata/rpc/byte_stream.h"
 #include "metadata/rpc/frame.h"
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 
 namespace mc::metadata::rpc {
 

@@ -5,7 +5,7 @@
 // frame of its method.
 #include "bytes.h"
 #include "metadata/rpc/frame.h"
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 #include "metadata/wire/codec.h"
 
 namespace {

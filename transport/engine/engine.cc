@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libmc/auth/hello.h"
 #include "libmc/base/clock.h"
-#include "metadata/rpc/hello.h"
 
 namespace mc::transfer {
 

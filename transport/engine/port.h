@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "libmc/auth/cluster_key.h"
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 #include "transport/engine/address.h"
 #include "transport/engine/wire/engine_descriptor.h"
 #include "transport/tcp/handshakes.h"

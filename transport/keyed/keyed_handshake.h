@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the handshake before a lane of the data network. Both sides prove the cluster key
-//   (metadata/rpc/hello.h has the messages); then the transport's own hello runs. Agents and
+//   (libmc/auth/hello.h has the messages); then the transport's own hello runs. Agents and
 //   transfer engines use this handshake; a lane connects two agents or two engines.
 // Threads: the socket's owner.
 // Trusts: no peer. Reads 104 bytes, then the bytes of the inner handshake.
@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "libmc/auth/cluster_key.h"
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 #include "transport/tcp/hello.h"
 
 namespace mc::transport {

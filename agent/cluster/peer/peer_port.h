@@ -15,7 +15,7 @@
 #include <string>
 
 #include "libmc/auth/cluster_key.h"
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 #include "transport/tcp/handshakes.h"
 #include "transport/tls/identity.h"
 #include "transport/transport.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metadata/rpc/hello.h"
+#include "libmc/auth/hello.h"
 
 #include <openssl/rand.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "libmc/base/hash.h"
-#include "metadata/rpc/little_endian.h"
+#include "libmc/auth/little_endian.h"
 
 namespace mc::metadata::rpc {
 
