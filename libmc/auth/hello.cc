@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "libmc/base/hash.h"
 #include "libmc/auth/little_endian.h"
+#include "libmc/base/hash.h"
 
 namespace mc::metadata::rpc {
 
