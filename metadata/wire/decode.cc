@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "master.pb.h"
 #include "metadata/directory/partition.h"
 #include "metadata/wire/codec.h"
+#include "metadata/wire/fields.h"
 #include "metadata/wire/wire_limits.h"
 
 namespace mc::metadata::wire {
 
 namespace {
 
-namespace pb = mc::wire;
+constexpr const char* kNotSuch = "not such a message";
 
 Status wrong(const char* message, const char* what) {
   return {MC_INVALID_ARGUMENT, std::string("a peer's ") + message + " is not valid: " + what +
@@ -56,24 +56,71 @@ bool text_ok(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Returns nullptr if the message is valid, else the fault.
-const char* take(pb::Join& message, Descriptor& value) {
+// Each function returns nullptr if the message is valid, else the fault.
+const char* fault(const google::protobuf::MessageLite&) { return nullptr; }
+const char* fault(const pb::Attend& message) {
+  if (message.partitions() > kMaxPartitions) return "more than 64 partitions";
+  if (message.partition() < std::max(message.partitions(), 1u)) return nullptr;
+  return "a partition beyond the number of partitions";
+}
+const char* fault(const pb::AttendAnswer& message) {
+  const bool valid = message.partitions() >= 1 && message.partitions() <= kMaxPartitions;
+  return valid ? nullptr : "not 1 to 64 partitions";
+}
+const char* fault(const pb::Join& message) {
   if (message.node() == kNoNode) return "no node id";
   if (message.incarnation() == 0) return "no incarnation";
   if (message.address().empty() || message.address().size() > kMaxAddressBytes ||
       !text_ok(message.address())) {
     return "its address is empty, too long or not printable";
   }
-  if (message.capacity_bytes() == 0 || message.capacity_bytes() > kMaxCapacityBytes) {
-    return "its capacity is 0 or too large";
+  const bool sized = message.capacity_bytes() >= 1 && message.capacity_bytes() <= kMaxCapacityBytes;
+  return sized ? nullptr : "its capacity is 0 or too large";
+}
+const char* fault(const pb::JoinAnswer& message) {
+  const bool valid = message.heartbeat_ms() >= 10 && message.heartbeat_ms() <= 60'000;
+  return valid ? nullptr : "heartbeats outside 10 ms to 60 s";
+}
+const char* fault(const pb::HeartbeatAnswer& message) {
+  const bool known = message.answer() <= static_cast<std::uint32_t>(HeartbeatAnswer::kStale);
+  return known ? nullptr : kNotSuch;
+}
+const char* fault(const pb::ReportAnswer& message) {
+  return message.stream() <= kLastStream ? nullptr : kNotSuch;
+}
+const char* fault(const pb::Match& message) {
+  if (message.name_space().size() > MC_MAX_NAMESPACE_BYTES) {
+    return "a namespace of more than 64 bytes";
   }
-  value.node = message.node();
-  value.incarnation = message.incarnation();
-  value.address = std::move(*message.mutable_address());
-  value.host = message.host();
-  value.zone = message.zone();
-  value.capacity_bytes = message.capacity_bytes();
-  return nullptr;
+  if (message.pattern().size() > kMaxPatternBytes) return "a pattern of more than 4,096 bytes";
+  if (message.kind() > 1) return "an unknown kind of pattern";
+  const bool fits = message.after().size() <= MC_MAX_KEY_BYTES && message.limit() <= kMaxItems;
+  return fits ? nullptr : "a key or a limit beyond the largest";
+}
+const char* fault(const pb::Drain& message) {
+  return message.node() != kNoNode ? nullptr : "no node id";
+}
+const char* fault(const pb::Copy& message) {
+  const bool valid = message.source() != kNoNode && object_size_ok(message.object_bytes()) &&
+                     message.source_address().size() <= kMaxAddressBytes &&
+                     text_ok(message.source_address()) && message.parts() <= kMaxParts &&
+                     message.part() < std::max(message.parts(), 1u);
+  return valid ? nullptr : "no source, or an impossible size, part or address";
+}
+const char* fault(const pb::Refusal& message) {
+  const bool fits =
+      message.text().size() <= kMaxRefusalBytes && message.leader().size() <= kMaxAddressBytes;
+  return fits ? nullptr : kNotSuch;
+}
+
+// A message that is a plain copy of `value`.
+template <typename Message, typename Value>
+Status take_copy(std::string_view bytes, std::size_t max_bytes, const char* name, Value& value) {
+  Message message;
+  if (!parse(bytes, max_bytes, message)) return wrong(name, kNotSuch);
+  if (const char* const cause = fault(message); cause != nullptr) return wrong(name, cause);
+  take(message, value);
+  return {};
 }
 
 template <typename Message>
@@ -95,54 +142,56 @@ Status take_removals(const char* name, const Message& message, std::vector<Remov
 }  // namespace
 
 Status decode(std::string_view bytes, Attend& value) {
-  pb::Attend message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Attend", "not such a message");
-  if (message.partitions() > kMaxPartitions) return wrong("Attend", "more than 64 partitions");
-  if (message.partition() >= std::max(message.partitions(), 1u)) {
-    return wrong("Attend", "a partition beyond the number of partitions");
-  }
-  value = {message.partition(), message.partitions()};
-  return {};
+  return take_copy<pb::Attend>(bytes, kMaxSmallBody, "Attend", value);
 }
-
 Status decode(std::string_view bytes, AttendAnswer& value) {
-  pb::AttendAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("AttendAnswer", "not such a message");
-  if (message.partitions() == 0 || message.partitions() > kMaxPartitions) {
-    return wrong("AttendAnswer", "not 1 to 64 partitions");
-  }
-  value = {message.partitions()};
-  return {};
+  return take_copy<pb::AttendAnswer>(bytes, kMaxSmallBody, "AttendAnswer", value);
 }
-
 Status decode(std::string_view bytes, Descriptor& value) {
-  pb::Join message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Join", "not such a message");
-  const char* cause = take(message, value);
-  return cause == nullptr ? Status() : wrong("Join", cause);
+  return take_copy<pb::Join>(bytes, kMaxSmallBody, "Join", value);
 }
-
 Status decode(std::string_view bytes, JoinAnswer& value) {
-  pb::JoinAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("JoinAnswer", "not such a message");
-  if (message.heartbeat_ms() < 10 || message.heartbeat_ms() > 60'000) {
-    return wrong("JoinAnswer", "heartbeats outside 10 ms to 60 s");
-  }
-  value = {message.removal(), message.heartbeat_ms()};
-  return {};
+  return take_copy<pb::JoinAnswer>(bytes, kMaxSmallBody, "JoinAnswer", value);
+}
+Status decode(std::string_view bytes, HeartbeatReply& value) {
+  return take_copy<pb::HeartbeatAnswer>(bytes, kMaxSmallBody, "HeartbeatAnswer", value);
+}
+Status decode(std::string_view bytes, Report& value) {
+  return take_copy<pb::Report>(bytes, kMaxSmallBody, "Report", value);
+}
+Status decode(std::string_view bytes, ReportAnswer& value) {
+  return take_copy<pb::ReportAnswer>(bytes, kMaxSmallBody, "ReportAnswer", value);
+}
+Status decode(std::string_view bytes, Match& value) {
+  return take_copy<pb::Match>(bytes, kMaxMatchBody, "Match", value);
+}
+Status decode(std::string_view bytes, RemoveMatchingAnswer& value) {
+  return take_copy<pb::RemoveMatchingAnswer>(bytes, kMaxSmallBody, "RemoveMatchingAnswer", value);
+}
+Status decode(std::string_view bytes, StatsAnswer& value) {
+  return take_copy<pb::StatsAnswer>(bytes, kMaxSmallBody, "StatsAnswer", value);
+}
+Status decode(std::string_view bytes, Drain& value) {
+  return take_copy<pb::Drain>(bytes, kMaxSmallBody, "Drain", value);
+}
+Status decode(std::string_view bytes, DrainAnswer& value) {
+  return take_copy<pb::DrainAnswer>(bytes, kMaxSmallBody, "DrainAnswer", value);
+}
+Status decode(std::string_view bytes, Copy& value) {
+  return take_copy<pb::Copy>(bytes, kMaxSmallBody, "Copy", value);
 }
 
 Status decode(std::string_view bytes, Heartbeat& value) {
   pb::Heartbeat message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Heartbeat", "not such a message");
+  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Heartbeat", kNotSuch);
   if (message.unreachable_node_size() != message.unreachable_incarnation_size() ||
       count_of(message.unreachable_node_size()) > kMaxUnreachable) {
     return wrong("Heartbeat", "too many unreachable nodes, or columns of different lengths");
   }
   if (message.used_bytes() > kMaxCapacityBytes || message.busy_permille() > 1000) {
-    return wrong("Heartbeat", "a load beyond what there can be");
+    return wrong("Heartbeat", "an impossible load");
   }
-  value.load = {message.used_bytes(), message.busy_permille(), message.draining()};
+  take(message, value.load);
   value.unreachable.clear();
   for (int i = 0; i < message.unreachable_node_size(); ++i) {
     value.unreachable.push_back({message.unreachable_node(i), message.unreachable_incarnation(i)});
@@ -150,19 +199,9 @@ Status decode(std::string_view bytes, Heartbeat& value) {
   return {};
 }
 
-Status decode(std::string_view bytes, HeartbeatReply& value) {
-  pb::HeartbeatAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message) ||
-      message.answer() > static_cast<std::uint32_t>(HeartbeatAnswer::kStale)) {
-    return wrong("HeartbeatAnswer", "not such a message");
-  }
-  value = {static_cast<HeartbeatAnswer>(message.answer()), message.removal()};
-  return {};
-}
-
 Status decode(std::string_view bytes, Publish& value) {
   pb::Publish message;
-  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Publish", "not such a message");
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Publish", kNotSuch);
   if (!hashes_fit(message.hash_size())) return wrong("Publish", "odd or too many hashes");
   const std::size_t count = count_of(message.hash_size()) / 2;
   const std::string& attributes = message.attributes();
@@ -197,7 +236,7 @@ Status decode(std::string_view bytes, PublishAnswer& value) {
   if (!parse(bytes, kMaxBatchBody, message) || message.stream() > kLastStream ||
       message.verdicts().size() > kMaxItems ||
       !column_fits(message.verdicts(), message.verdicts().size(), kLastVerdict)) {
-    return wrong("PublishAnswer", "not such a message");
+    return wrong("PublishAnswer", kNotSuch);
   }
   value.stream = static_cast<StreamAnswer>(message.stream());
   read_column(message.verdicts(), value.verdicts);
@@ -205,25 +244,9 @@ Status decode(std::string_view bytes, PublishAnswer& value) {
   return {};
 }
 
-Status decode(std::string_view bytes, Report& value) {
-  pb::Report message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Report", "not such a message");
-  value = {message.sequence(), message.end()};
-  return {};
-}
-
-Status decode(std::string_view bytes, ReportAnswer& value) {
-  pb::ReportAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message) || message.stream() > kLastStream) {
-    return wrong("ReportAnswer", "not such a message");
-  }
-  value.stream = static_cast<StreamAnswer>(message.stream());
-  return {};
-}
-
 Status decode(std::string_view bytes, Locate& value) {
   pb::Locate message;
-  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Locate", "not such a message");
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Locate", kNotSuch);
   if (!hashes_fit(message.hash_size())) return wrong("Locate", "odd or too many hashes");
   if (message.wait_ms() > kMaxWaitMs) return wrong("Locate", "a wait of more than an hour");
   value.keys.resize(count_of(message.hash_size()) / 2);
@@ -239,7 +262,7 @@ Status decode(std::string_view bytes, Locate& value) {
 Status decode(std::string_view bytes, LocateAnswer& value) {
   pb::LocateAnswer message;
   if (!parse(bytes, kMaxLocateAnswerBody, message)) {
-    return wrong("LocateAnswer", "not such a message");
+    return wrong("LocateAnswer", kNotSuch);
   }
   const std::size_t count = message.state().size();
   if (count > kMaxItems || !column_fits(message.state(), count, kLastLookup) ||
@@ -278,7 +301,7 @@ Status decode(std::string_view bytes, LocateAnswer& value) {
 
 Status decode(std::string_view bytes, Place& value) {
   pb::Place message;
-  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Place", "not such a message");
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Place", kNotSuch);
   if (!hashes_fit(message.hash_size())) return wrong("Place", "odd or too many hashes");
   const std::size_t count = count_of(message.hash_size()) / 2;
   if (count_of(message.object_bytes_size()) != count ||
@@ -307,8 +330,7 @@ Status decode(std::string_view bytes, Place& value) {
 
 Status decode(std::string_view bytes, PlaceAnswer& value) {
   pb::PlaceAnswer message;
-  if (!parse(bytes, kMaxLocateAnswerBody, message))
-    return wrong("PlaceAnswer", "not such a message");
+  if (!parse(bytes, kMaxLocateAnswerBody, message)) return wrong("PlaceAnswer", kNotSuch);
   const std::string& counts = message.node_count();
   if (counts.size() > kMaxItems || !column_fits(counts, counts.size(), kMaxReplicas)) {
     return wrong("PlaceAnswer", "too many keys, or too many nodes for one");
@@ -327,7 +349,7 @@ Status decode(std::string_view bytes, PlaceAnswer& value) {
 
 Status decode(std::string_view bytes, Remove& value) {
   pb::Remove message;
-  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Remove", "not such a message");
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Remove", kNotSuch);
   return take_removals("Remove", message, value.items);
 }
 
@@ -335,46 +357,16 @@ Status decode(std::string_view bytes, RemoveReply& value) {
   pb::RemoveAnswer message;
   if (!parse(bytes, kMaxBatchBody, message) || message.state().size() > kMaxItems ||
       !column_fits(message.state(), message.state().size(), kLastLookup)) {
-    return wrong("RemoveAnswer", "not such a message");
+    return wrong("RemoveAnswer", kNotSuch);
   }
   read_column(message.state(), value.keys);
   value.unconfirmed = message.unconfirmed();
   return {};
 }
 
-Status decode(std::string_view bytes, Match& value) {
-  pb::Match message;
-  if (!parse(bytes, kMaxMatchBody, message)) return wrong("Match", "not such a message");
-  if (message.name_space().size() > MC_MAX_NAMESPACE_BYTES) {
-    return wrong("Match", "a namespace of more than 64 bytes");
-  }
-  if (message.pattern().size() > kMaxPatternBytes) {
-    return wrong("Match", "a pattern of more than 4,096 bytes");
-  }
-  if (message.kind() > 1) return wrong("Match", "an unknown kind of pattern");
-  if (message.after().size() > MC_MAX_KEY_BYTES || message.limit() > kMaxItems) {
-    return wrong("Match", "a key or a limit beyond the largest");
-  }
-  value.name_space = std::move(*message.mutable_name_space());
-  value.pattern = std::move(*message.mutable_pattern());
-  value.kind = static_cast<Match::Kind>(message.kind());
-  value.after = std::move(*message.mutable_after());
-  value.limit = message.limit();
-  return {};
-}
-
-Status decode(std::string_view bytes, RemoveMatchingAnswer& value) {
-  pb::RemoveMatchingAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message)) {
-    return wrong("RemoveMatchingAnswer", "not such a message");
-  }
-  value = {message.removed(), message.unconfirmed()};
-  return {};
-}
-
 Status decode(std::string_view bytes, ListAnswer& value) {
   pb::ListAnswer message;
-  if (!parse(bytes, kMaxListBody, message)) return wrong("ListAnswer", "not such a message");
+  if (!parse(bytes, kMaxListBody, message)) return wrong("ListAnswer", kNotSuch);
   const std::size_t count = count_of(message.key_bytes_size());
   if (count > kMaxItems || count_of(message.object_bytes_size()) != count) {
     return wrong("ListAnswer", "too many keys, or columns of different lengths");
@@ -402,7 +394,7 @@ Status decode(std::string_view bytes, ListAnswer& value) {
 
 Status decode(std::string_view bytes, MembersAnswer& value) {
   pb::MembersAnswer message;
-  if (!parse(bytes, kMaxMembersBody, message)) return wrong("MembersAnswer", "not such a message");
+  if (!parse(bytes, kMaxMembersBody, message)) return wrong("MembersAnswer", kNotSuch);
   const std::size_t count = count_of(message.member_size());
   if (count > kMaxMembers || !column_fits(message.state(), count, 3) ||
       count_of(message.used_bytes_size()) != count || count_of(message.entries_size()) != count) {
@@ -412,8 +404,9 @@ Status decode(std::string_view bytes, MembersAnswer& value) {
   for (std::size_t i = 0; i < count; ++i) {
     const int row = static_cast<int>(i);
     MemberInfo& member = value.members[i];
-    const char* cause = take(*message.mutable_member(row), member.descriptor);
+    const char* const cause = fault(message.member(row));
     if (cause != nullptr) return wrong("MembersAnswer", cause);
+    take(message.member(row), member.descriptor);
     member.state = static_cast<MemberState>(message.state()[i] & 1);
     member.draining = (message.state()[i] & 2) != 0;
     member.used_bytes = message.used_bytes(row);
@@ -422,64 +415,16 @@ Status decode(std::string_view bytes, MembersAnswer& value) {
   return {};
 }
 
-Status decode(std::string_view bytes, StatsAnswer& value) {
-  pb::StatsAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("StatsAnswer", "not such a message");
-  value = {message.entries(),         message.tombstones(),     message.members(),
-           message.reports_missing(), message.memory_bytes(),   message.published(),
-           message.located(),         message.repairs_queued(), message.repairs_running(),
-           message.links(),           message.refused_links(),  message.recovering()};
-  return {};
-}
-
-Status decode(std::string_view bytes, Drain& value) {
-  pb::Drain message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Drain", "not such a message");
-  if (message.node() == kNoNode) return wrong("Drain", "no node id");
-  value = {message.node(), message.stop()};
-  return {};
-}
-
-Status decode(std::string_view bytes, DrainAnswer& value) {
-  pb::DrainAnswer message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("DrainAnswer", "not such a message");
-  value = {message.copied(), message.failed(), message.unplaced(), message.seen(), message.done()};
-  return {};
-}
-
 Status decode(std::string_view bytes, Drop& value) {
   pb::Drop message;
-  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Drop", "not such a message");
+  if (!parse(bytes, kMaxBatchBody, message)) return wrong("Drop", kNotSuch);
   value.removal = message.removal();
   return take_removals("Drop", message, value.items);
 }
 
-Status decode(std::string_view bytes, Copy& value) {
-  pb::Copy message;
-  if (!parse(bytes, kMaxSmallBody, message)) return wrong("Copy", "not such a message");
-  if (message.source() == kNoNode || !object_size_ok(message.object_bytes()) ||
-      message.source_address().size() > kMaxAddressBytes || !text_ok(message.source_address()) ||
-      message.parts() > kMaxParts || message.part() >= std::max(message.parts(), 1u)) {
-    return wrong("Copy", "no source, or an impossible size, part or address");
-  }
-  value = {{message.hash_hi(), message.hash_lo()},
-           message.version(),
-           message.object_bytes(),
-           message.source(),
-           std::move(*message.mutable_source_address()),
-           static_cast<std::uint8_t>(message.parts()),
-           static_cast<std::uint8_t>(message.part())};
-  return {};
-}
-
 Status decode(std::string_view bytes, Refusal& value) {
-  pb::Refusal message;
-  if (!parse(bytes, kMaxSmallBody, message) || message.text().size() > kMaxRefusalBytes ||
-      message.leader().size() > kMaxAddressBytes) {
-    return wrong("Refusal", "not such a message");
-  }
-  value.text = std::move(*message.mutable_text());
-  value.leader = std::move(*message.mutable_leader());
+  Status status = take_copy<pb::Refusal>(bytes, kMaxSmallBody, "Refusal", value);
+  if (!status.ok()) return status;
   // The text is printed, so a peer's bytes must not control a terminal.
   std::ranges::replace_if(
       value.text, [](char c) { return c < ' ' || c == 127; }, '?');

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "master.pb.h"
 #include "metadata/wire/codec.h"
+#include "metadata/wire/fields.h"
 #include "metadata/wire/wire_limits.h"
 
 namespace mc::metadata::wire {
 
 namespace {
 
-namespace pb = mc::wire;
-
 template <typename Message>
 void write(const Message& message, std::string& bytes) {
   bytes.clear();
   message.AppendPartialToString(&bytes);
+}
+
+template <typename Message, typename Value>
+void write_copy(const Value& value, std::string& bytes) {
+  Message message;
+  fill(value, message);
+  write(message, bytes);
 }
 
 int count_of(std::size_t count) { return static_cast<int>(count); }
@@ -34,15 +39,6 @@ void write_column(const std::vector<Enum>& values, std::string& column) {
   for (std::size_t i = 0; i < values.size(); ++i) column[i] = static_cast<char>(values[i]);
 }
 
-void fill(const Descriptor& value, pb::Join& message) {
-  message.set_node(value.node);
-  message.set_incarnation(value.incarnation);
-  message.set_address(value.address);
-  message.set_host(value.host);
-  message.set_zone(value.zone);
-  message.set_capacity_bytes(value.capacity_bytes);
-}
-
 template <typename Message>
 void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
   write_hashes(items, message.mutable_hash(), [](const RemoveItem& item) { return item.hash; });
@@ -55,48 +51,41 @@ void fill_removals(const std::vector<RemoveItem>& items, Message& message) {
 
 }  // namespace
 
-void encode(const Attend& value, std::string& bytes) {
-  pb::Attend message;
-  message.set_partition(value.partition);
-  message.set_partitions(value.partitions);
-  write(message, bytes);
-}
-
+void encode(const Attend& value, std::string& bytes) { write_copy<pb::Attend>(value, bytes); }
 void encode(const AttendAnswer& value, std::string& bytes) {
-  pb::AttendAnswer message;
-  message.set_partitions(value.partitions);
-  write(message, bytes);
+  write_copy<pb::AttendAnswer>(value, bytes);
 }
-
-void encode(const Descriptor& value, std::string& bytes) {
-  pb::Join message;
-  fill(value, message);
-  write(message, bytes);
-}
-
+void encode(const Descriptor& value, std::string& bytes) { write_copy<pb::Join>(value, bytes); }
 void encode(const JoinAnswer& value, std::string& bytes) {
-  pb::JoinAnswer message;
-  message.set_removal(value.removal);
-  message.set_heartbeat_ms(value.heartbeat_ms);
-  write(message, bytes);
+  write_copy<pb::JoinAnswer>(value, bytes);
 }
+void encode(const HeartbeatReply& value, std::string& bytes) {
+  write_copy<pb::HeartbeatAnswer>(value, bytes);
+}
+void encode(const Report& value, std::string& bytes) { write_copy<pb::Report>(value, bytes); }
+void encode(const ReportAnswer& value, std::string& bytes) {
+  write_copy<pb::ReportAnswer>(value, bytes);
+}
+void encode(const Match& value, std::string& bytes) { write_copy<pb::Match>(value, bytes); }
+void encode(const RemoveMatchingAnswer& value, std::string& bytes) {
+  write_copy<pb::RemoveMatchingAnswer>(value, bytes);
+}
+void encode(const StatsAnswer& value, std::string& bytes) {
+  write_copy<pb::StatsAnswer>(value, bytes);
+}
+void encode(const Drain& value, std::string& bytes) { write_copy<pb::Drain>(value, bytes); }
+void encode(const DrainAnswer& value, std::string& bytes) {
+  write_copy<pb::DrainAnswer>(value, bytes);
+}
+void encode(const Copy& value, std::string& bytes) { write_copy<pb::Copy>(value, bytes); }
 
 void encode(const Heartbeat& value, std::string& bytes) {
   pb::Heartbeat message;
-  message.set_used_bytes(value.load.used_bytes);
-  message.set_busy_permille(value.load.busy_permille);
-  message.set_draining(value.load.draining);
+  fill(value.load, message);
   for (const Unreachable& peer : value.unreachable) {
     message.add_unreachable_node(peer.node);
     message.add_unreachable_incarnation(peer.incarnation);
   }
-  write(message, bytes);
-}
-
-void encode(const HeartbeatReply& value, std::string& bytes) {
-  pb::HeartbeatAnswer message;
-  message.set_answer(static_cast<std::uint32_t>(value.answer));
-  message.set_removal(value.removal);
   write(message, bytes);
 }
 
@@ -131,19 +120,6 @@ void encode(const PublishAnswer& value, std::string& bytes) {
   message.set_stream(static_cast<std::uint32_t>(value.stream));
   write_column(value.verdicts, *message.mutable_verdicts());
   message.set_refused_up_to(value.refused_up_to);
-  write(message, bytes);
-}
-
-void encode(const Report& value, std::string& bytes) {
-  pb::Report message;
-  message.set_sequence(value.sequence);
-  message.set_end(value.end);
-  write(message, bytes);
-}
-
-void encode(const ReportAnswer& value, std::string& bytes) {
-  pb::ReportAnswer message;
-  message.set_stream(static_cast<std::uint32_t>(value.stream));
   write(message, bytes);
 }
 
@@ -220,23 +196,6 @@ void encode(const RemoveReply& value, std::string& bytes) {
   write(message, bytes);
 }
 
-void encode(const Match& value, std::string& bytes) {
-  pb::Match message;
-  message.set_name_space(value.name_space);
-  message.set_pattern(value.pattern);
-  message.set_kind(static_cast<std::uint32_t>(value.kind));
-  message.set_after(value.after);
-  message.set_limit(value.limit);
-  write(message, bytes);
-}
-
-void encode(const RemoveMatchingAnswer& value, std::string& bytes) {
-  pb::RemoveMatchingAnswer message;
-  message.set_removed(value.removed);
-  message.set_unconfirmed(value.unconfirmed);
-  write(message, bytes);
-}
-
 void encode(const ListAnswer& value, std::string& bytes) {
   pb::ListAnswer message;
   for (const ListedKey& key : value.keys) {
@@ -261,57 +220,10 @@ void encode(const MembersAnswer& value, std::string& bytes) {
   write(message, bytes);
 }
 
-void encode(const StatsAnswer& value, std::string& bytes) {
-  pb::StatsAnswer message;
-  message.set_entries(value.entries);
-  message.set_tombstones(value.tombstones);
-  message.set_members(value.members);
-  message.set_reports_missing(value.reports_missing);
-  message.set_memory_bytes(value.memory_bytes);
-  message.set_published(value.published);
-  message.set_located(value.located);
-  message.set_repairs_queued(value.repairs_queued);
-  message.set_repairs_running(value.repairs_running);
-  message.set_links(value.links);
-  message.set_refused_links(value.refused_links);
-  message.set_recovering(value.recovering);
-  write(message, bytes);
-}
-
-void encode(const Drain& value, std::string& bytes) {
-  pb::Drain message;
-  message.set_node(value.node);
-  message.set_stop(value.stop);
-  write(message, bytes);
-}
-
-void encode(const DrainAnswer& value, std::string& bytes) {
-  pb::DrainAnswer message;
-  message.set_copied(value.copied);
-  message.set_failed(value.failed);
-  message.set_unplaced(value.unplaced);
-  message.set_seen(value.seen);
-  message.set_done(value.done);
-  write(message, bytes);
-}
-
 void encode(const Drop& value, std::string& bytes) {
   pb::Drop message;
   fill_removals(value.items, message);
   message.set_removal(value.removal);
-  write(message, bytes);
-}
-
-void encode(const Copy& value, std::string& bytes) {
-  pb::Copy message;
-  message.set_hash_hi(value.key.hi);
-  message.set_hash_lo(value.key.lo);
-  message.set_version(value.version);
-  message.set_object_bytes(value.bytes);
-  message.set_source(value.source);
-  message.set_source_address(value.source_address);
-  message.set_parts(value.parts);
-  message.set_part(value.part);
   write(message, bytes);
 }
 
