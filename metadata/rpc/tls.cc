@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/rpc/tls.h"
 
+#include "libmc/auth/tls_context.h"
+
 namespace mc::metadata::rpc {
 
 namespace {
 
-namespace ssl = boost::asio::ssl;
-
-TlsContext make_context() {
-  auto context = std::make_shared<ssl::context>(ssl::context::tls);
-  context->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 |
-                       ssl::context::no_sslv3 | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1 |
-                       ssl::context::no_tlsv1_2);
-  return context;
-}
-
-tl::unexpected<Status> cannot_use(const char* what, const std::string& path,
-                                  const boost::system::error_code& error) {
-  return fail(MC_INVALID_ARGUMENT,
-              std::string("the ") + what + " " + path + " cannot be used: " + error.message());
+Result<TlsContext> make_context(const TlsSettings& settings) {
+  auto context = make_tls_context(settings);
+  if (!context) return fail(context.error());
+  return std::make_shared<boost::asio::ssl::context>(context->release());  // takes ownership
 }
 
 }  // namespace
@@ -28,24 +20,18 @@ Result<TlsContext> listener_tls(const TlsOptions& options) {
   if (options.cert.empty() || options.key.empty()) {
     return fail(MC_INVALID_ARGUMENT, "TLS needs both a certificate and its private key");
   }
-  TlsContext context = make_context();
-  boost::system::error_code error;
-  context->use_certificate_chain_file(options.cert, error);
-  if (error) return cannot_use("certificate", options.cert, error);
-  context->use_private_key_file(options.key, ssl::context::pem, error);
-  if (error) return cannot_use("private key", options.key, error);
-  return context;
+  TlsSettings settings;
+  settings.cert = {"the certificate", options.cert};
+  settings.key = {"the private key", options.key};
+  return make_context(settings);
 }
 
 Result<TlsContext> dialer_tls(const TlsOptions& options) {
   if (options.ca.empty()) return TlsContext();
-  TlsContext context = make_context();
-  boost::system::error_code error;
-  context->load_verify_file(options.ca, error);
-  if (error) return cannot_use("CA certificate", options.ca, error);
-  context->set_verify_mode(ssl::verify_peer, error);
-  if (error) return cannot_use("CA certificate", options.ca, error);
-  return context;
+  TlsSettings settings;
+  settings.ca = {"the CA certificate", options.ca};
+  settings.verify_peer = true;
+  return make_context(settings);
 }
 
 }  // namespace mc::metadata::rpc

@@ -1,54 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tls/identity.h"
 
-#include <openssl/err.h>
 #include <openssl/ssl.h>
 
 #include "transport/tls/session.h"
 
 namespace mc::transport::tls {
 
-namespace {
-
-tl::unexpected<Status> cannot_use(const char* what, const std::string& path) {
-  const unsigned long error = ::ERR_peek_last_error();
-  const char* const why = ::ERR_reason_error_string(error);
-  ::ERR_clear_error();
-  return fail(MC_INVALID_ARGUMENT, std::string(what) + " " + path + " cannot be used: " +
-                                       (why != nullptr ? why : "OpenSSL does not say why"));
-}
-
-}  // namespace
-
-void Identity::Free::operator()(ssl_ctx_st* context) const { ::SSL_CTX_free(context); }
-
 Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
   if (files.cert.empty() || files.key.empty() || files.ca.empty()) {
     return fail(MC_INVALID_ARGUMENT,
                 "TLS between agents needs all of peer_tls_cert, peer_tls_key and peer_tls_ca");
   }
-  ::ERR_clear_error();
-  std::unique_ptr<ssl_ctx_st, Free> context(::SSL_CTX_new(::TLS_method()));
-  if (!context) return fail(MC_NO_MEMORY, "OpenSSL has no room for a context");
-  SSL_CTX* const ssl = context.get();
-  ::SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION);
+  TlsSettings settings;
+  settings.cert = {"peer_tls_cert", files.cert};
+  settings.key = {"peer_tls_key", files.key};
+  settings.ca = {"peer_tls_ca", files.ca};
+  settings.verify_peer = true;
+  auto context = make_tls_context(settings);
+  if (!context) return fail(context.error());
+  SSL_CTX* const ssl = context->get();
   // 128-bit AES first: a third faster, and not the weakest part of this connection.
   if (::SSL_CTX_set_ciphersuites(ssl,
                                  "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
                                  "TLS_CHACHA20_POLY1305_SHA256") != 1) {
-    return cannot_use("the cipher suites of", "TLS 1.3");
+    return fail(MC_INVALID_ARGUMENT, "OpenSSL lacks the cipher suites of TLS 1.3");
   }
-  if (::SSL_CTX_use_certificate_chain_file(ssl, files.cert.c_str()) != 1) {
-    return cannot_use("peer_tls_cert", files.cert);
-  }
-  if (::SSL_CTX_use_PrivateKey_file(ssl, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
-      ::SSL_CTX_check_private_key(ssl) != 1) {
-    return cannot_use("peer_tls_key", files.key);
-  }
-  if (::SSL_CTX_load_verify_locations(ssl, files.ca.c_str(), nullptr) != 1) {
-    return cannot_use("peer_tls_ca", files.ca);
-  }
-  ::SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   // A lane lives long, so sessions are not resumed, and no ticket can be stolen.
   ::SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_num_tickets(ssl, 0);
@@ -56,7 +33,7 @@ Result<std::unique_ptr<Identity>> Identity::open(const Files& files) {
   ::SSL_CTX_set_read_ahead(ssl, 1);
   ::SSL_CTX_set_default_read_buffer_len(ssl, kBatchBytes);
   ::SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS);
-  return std::unique_ptr<Identity>(new Identity(files, std::move(context)));
+  return std::unique_ptr<Identity>(new Identity(files, std::move(*context)));
 }
 
 std::unique_ptr<tcp::Session> Identity::make(int socket, const std::string* dialed) const {

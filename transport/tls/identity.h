@@ -11,9 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "libmc/auth/tls_context.h"
 #include "transport/tcp/wire.h"
-
-struct ssl_ctx_st;
 
 namespace mc::transport::tls {
 
@@ -36,15 +35,12 @@ class Identity {
   std::unique_ptr<tcp::Session> dial(int socket, const std::string& address) const;
 
  private:
-  struct Free {
-    void operator()(ssl_ctx_st* context) const;
-  };
-  Identity(Files files, std::unique_ptr<ssl_ctx_st, Free> context)
+  Identity(Files files, TlsContextPointer context)
       : files_(std::move(files)), context_(std::move(context)) {}
   std::unique_ptr<tcp::Session> make(int socket, const std::string* dialed) const;
 
   const Files files_;
-  const std::unique_ptr<ssl_ctx_st, Free> context_;
+  const TlsContextPointer context_;
 };
 
 }  // namespace mc::transport::tls

@@ -29,11 +29,6 @@ std::string tls_words() {
   return reason != nullptr ? reason : "error " + std::to_string(error);
 }
 
-Status cannot_use(const char* option, const std::string& path) {
-  return {MC_INVALID_ARGUMENT, std::string("TLS: cannot use ") + option + "=" + path + " (" +
-                                   tls_words() + "); it must be a readable PEM file"};
-}
-
 bool is_address(const std::string& host) {
   in6_addr buffer;
   return ::inet_pton(AF_INET, host.c_str(), &buffer) == 1 ||
@@ -42,32 +37,23 @@ bool is_address(const std::string& host) {
 
 }  // namespace
 
-void TlsContext::Free::operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 void Stream::Free::operator()(SSL* session) const { SSL_free(session); }
 
 Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
+  TlsSettings settings;
+  settings.cert = {"the URL's cert", files.cert};
+  settings.key = {"the URL's key", files.key};
+  settings.ca = {"the URL's ca", files.ca};
+  settings.system_ca = true;
+  settings.verify_peer = true;
+  settings.allow_tls_1_2 = true;
+  auto context = make_tls_context(settings);
+  if (!context) return fail(context.error());
+  SSL_CTX_set_mode(context->get(),
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   auto tls = std::make_shared<TlsContext>();
+  tls->context_ = std::move(*context);
   tls->server_name_ = files.server_name;
-  tls->context_.reset(SSL_CTX_new(TLS_client_method()));
-  SSL_CTX* const context = tls->context_.get();
-  if (context == nullptr) return fail(MC_NO_MEMORY, "TLS: " + tls_words());
-  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  if (files.ca.empty()) {
-    SSL_CTX_set_default_verify_paths(context);
-  } else if (SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr) != 1) {
-    return fail(cannot_use("ca", files.ca));
-  }
-  if (!files.cert.empty()) {
-    if (SSL_CTX_use_certificate_chain_file(context, files.cert.c_str()) != 1) {
-      return fail(cannot_use("cert", files.cert));
-    }
-    if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
-        SSL_CTX_check_private_key(context) != 1) {
-      return fail(cannot_use("key", files.key));
-    }
-  }
   return tls;
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "libmc/auth/tls_context.h"
 #include "libmc/base/fd.h"
 #include "metadata/store/redis/resolve.h"
 #include "metadata/store/store_url.h"
@@ -29,10 +30,7 @@ class TlsContext {
   const std::string& server_name() const { return server_name_; }
 
  private:
-  struct Free {
-    void operator()(SSL_CTX* context) const;
-  };
-  std::unique_ptr<SSL_CTX, Free> context_;
+  TlsContextPointer context_;
   std::string server_name_;
 };
 
