@@ -26,9 +26,9 @@
 #include <utility>
 #include <vector>
 
+#include "libmc/auth/hello.h"
 #include "metadata/rpc/byte_stream.h"
 #include "metadata/rpc/frame.h"
-#include "libmc/auth/hello.h"
 
 namespace mc::metadata::rpc {
 

@@ -4,8 +4,8 @@
 // frames, and the body of every message. A decoded message is within its limits and encodes into a
 // frame of its method.
 #include "bytes.h"
-#include "metadata/rpc/frame.h"
 #include "libmc/auth/hello.h"
+#include "metadata/rpc/frame.h"
 #include "metadata/wire/codec.h"
 
 namespace {
