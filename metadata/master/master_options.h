@@ -40,7 +40,7 @@ const std::vector<options::OptionRow<MasterOptions>>& master_option_rows();
 
 // Reads the file (none if config_path is empty), then the environment (MC_MASTER_<NAME>), then
 // flags (pairs of option name and text). Later sources win. Errors: MC_INVALID_ARGUMENT names the
-// option, where it stands, what it accepts, and the nearest name if the name is unknown.
+// option, the place, the accepted values, and the nearest name for an unknown name.
 Result<MasterOptions> load_master_options(
     const std::string& config_path, const std::vector<std::pair<std::string, std::string>>& flags,
     const char* const* environment);

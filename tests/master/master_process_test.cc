@@ -76,7 +76,7 @@ wire::StatsAnswer stats(MasterClient& client) {
       .value_or(wire::StatsAnswer{});
 }
 
-TEST(MasterProcess, WhatIsPublishedIsFoundByAnybody) {
+TEST(MasterProcess, PublishedObjectsAreFoundByEveryClient) {
   const MasterProcess master({});
   HoldingAgent agent(to({master.address()}), 1);
   const auto keys = names("k", 2000);
@@ -138,7 +138,7 @@ TEST(MasterProcess, RemovalIsCompleteWhenTheHolderHasDropped) {
   EXPECT_EQ(found(*reader, names("k", 10)), 8u);
 }
 
-TEST(MasterProcess, ASecondRemovalWaitsForWhatTheFirstHasNotSeenDropped) {
+TEST(MasterProcess, ASecondRemovalWaitsForUnconfirmedDropsOfTheFirst) {
   const MasterProcess master({});
   HoldingAgent agent(to({master.address()}), 1);
   agent.put({"k"});
@@ -169,7 +169,7 @@ TEST(MasterProcess, RemovalIsCompleteWhenAHolderIsGone) {
   EXPECT_EQ(found(*reader, {"k", "l"}), 0u);
 }
 
-TEST(MasterProcess, WhatWasRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
+TEST(MasterProcess, AnAbsentHolderDoesNotBringBackARemovedObject) {
   const MasterProcess master({});
   auto away = std::make_unique<HoldingAgent>(to({master.address()}), 1, 1);
   away->put({"k", "l"});
@@ -197,7 +197,7 @@ TEST(MasterProcess, RemovalByPrefixAndByPatternReachesAllAgents) {
   EXPECT_TRUE(until([&] { return stats(*reader).entries == 1; }));
 }
 
-TEST(MasterProcess, WhatAPatternRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
+TEST(MasterProcess, AnAbsentHolderDropsObjectsRemovedByPattern) {
   const MasterProcess master({});
   HoldingAgent here(to({master.address()}), 2);
   HoldingAgent away(to({master.address()}), 1, 1);
@@ -225,7 +225,7 @@ TEST(MasterProcess, WhatAPatternRemovedWhileItsHolderWasAwayIsNotBroughtBack) {
   EXPECT_TRUE(again.holds("a2"));
 }
 
-TEST(MasterProcess, NothingOfALateMemberCountsBeforeItHasCarriedOutWhatItMissed) {
+TEST(MasterProcess, ALateMembersObjectsCountOnlyAfterItsMissedRemovals) {
   const MasterProcess master({"--recover-ms", "0"});
   const auto reader = tool(to({master.address()}));
   EXPECT_EQ(remove_matching(*reader, "a", wire::Match::Kind::kPrefix).unconfirmed, 0u);
@@ -251,7 +251,7 @@ TEST(MasterProcess, NothingOfALateMemberCountsBeforeItHasCarriedOutWhatItMissed)
   EXPECT_EQ(found(*reader, {"a1", "a2", "c1"}), 1u);
 }
 
-TEST(MasterProcess, AnOrderThatABusyAgentDidNotTakeIsToldAgain) {
+TEST(MasterProcess, AnOrderToABusyAgentIsRepeated) {
   const MasterProcess master({});
   HoldingAgent agent(to({master.address()}), 1);
   agent.put({"k"});
@@ -261,7 +261,7 @@ TEST(MasterProcess, AnOrderThatABusyAgentDidNotTakeIsToldAgain) {
   EXPECT_FALSE(agent.holds("k"));
 }
 
-TEST(MasterProcess, AKeyThatIsAskedForOftenGetsAnotherHolder) {
+TEST(MasterProcess, AHotKeyGetsAnotherHolder) {
   const MasterProcess master({"--recover-ms", "0"});
   HoldingAgent one(to({master.address()}), 1);
   HoldingAgent two(to({master.address()}), 2);
@@ -337,7 +337,7 @@ TEST(MasterProcess, ADrainedMembersObjectsMoveAndAreReleased) {
 }
 
 // A holder that is ordered to drop an object, and has not answered yet, does not count as a holder.
-TEST(MasterProcess, TwoDrainsOneAfterTheOtherLeaveAnObjectSomewhere) {
+TEST(MasterProcess, TwoDrainsInARowKeepAHolderOfEachObject) {
   const MasterProcess master({"--recover-ms", "0"});
   HoldingAgent one(to({master.address()}), 1);
   HoldingAgent two(to({master.address()}), 2);
@@ -494,7 +494,7 @@ class MasterPair : public testing::Test {
   std::unique_ptr<MasterProcess> second_;
 };
 
-TEST_F(MasterPair, AStandbySaysWhoLeads) {
+TEST_F(MasterPair, AStandbyNamesTheLeader) {
   const auto reader = tool(to({second_->address()}));
   EXPECT_TRUE(until([&] { return stats(*reader).links > 0; })) << "by the standby's hint alone";
 }
@@ -512,7 +512,7 @@ TEST_F(MasterPair, AStandbyLeadsAfterTheLeadersDeathAndNothingIsLost) {
   EXPECT_EQ(found(*reader, keys, 20'000), keys.size());
 }
 
-TEST_F(MasterPair, ALeaderThatWasStoppedIsNotBelievedWhenItGoesOn) {
+TEST_F(MasterPair, AResumedFormerLeaderIsNotBelieved) {
   HoldingAgent agent(to({}, store_), 1);
   agent.put({"k"});
   const auto slow = tool(to({first_.address()}));

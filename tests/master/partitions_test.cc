@@ -92,7 +92,7 @@ class RawMember {
   std::shared_ptr<rpc::Link> link_;
 };
 
-TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
+TEST(MasterPartitions, EachPartitionHasItsOwnDirectoryAndMembers) {
   const MasterProcess master({"--partitions", "2"});
   HoldingAgent zero(to({master.address()}, 0, 0), 1);
   HoldingAgent one(to({master.address()}, 1, 2), 1);
@@ -114,7 +114,7 @@ TEST(MasterPartitions, EachHasADirectoryAndMembersOfItsOwn) {
   EXPECT_EQ(stats(*tool_of_one).members, 1u);
 }
 
-TEST(MasterPartitions, AMasterOfAnotherNumberDoesNotStart) {
+TEST(MasterPartitions, AMasterWithAnotherNumberOfPartitionsDoesNotStart) {
   const conformance::StoreServer redis(conformance::redis_command());
   const std::string store = "redis://" + redis.host();
   const MasterProcess first({"--store", store, "--partitions", "2"});
@@ -161,7 +161,7 @@ TEST(MasterPartitions, AnAttendWithAnotherNumberIsRefused) {
   EXPECT_EQ(member.join().status, 0);
 }
 
-TEST(MasterPartitions, AMemberThatNamesNoPartitionJoinsOnlyWhereThereIsOne) {
+TEST(MasterPartitions, AMemberWithoutAPartitionJoinsOnlyASinglePartition) {
   const MasterProcess several({"--partitions", "2"});
   RawMember lost(several.address());
   EXPECT_EQ(lost.join().status, MC_VERSION_MISMATCH);

@@ -68,7 +68,7 @@ class RpcHandshake : public testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
-TEST_F(RpcHandshake, BothSidesKnowEachOtherAfterIt) {
+TEST_F(RpcHandshake, BothSidesLearnThePeersHello) {
   listen(with_key(key_of('k')));
   const auto link = dial_with(key_of('k'));
   ASSERT_TRUE(link.has_value()) << link.error().to_string();
@@ -98,7 +98,7 @@ TEST_F(RpcHandshake, AnotherClusterIsRefused) {
   EXPECT_EQ(dial_with(key_of('k'), cluster_tag("other")).error().code(), MC_INVALID_ARGUMENT);
 }
 
-TEST_F(RpcHandshake, AListenerForAllWithoutAKeyDoesNotStart) {
+TEST_F(RpcHandshake, AReachableListenerWithoutAKeyDoesNotStart) {
   ListenerOptions options;
   options.host = "0.0.0.0";
   const auto listener = Listener::create(loop_.io(), options, server_);
@@ -132,7 +132,7 @@ Recorded prove_by_hand(std::uint16_t port, const ClusterKey& key) {
   return heard;
 }
 
-TEST_F(RpcHandshake, WhatWasHeardOfADialerLetsNobodyIn) {
+TEST_F(RpcHandshake, RecordedBytesOfADialerAdmitNoPeer) {
   listen(with_key(key_of('k')));
   beside([&] {
     const Recorded heard = prove_by_hand(listener_->port(), key_of('k'));
@@ -149,7 +149,7 @@ TEST_F(RpcHandshake, WhatWasHeardOfADialerLetsNobodyIn) {
   EXPECT_EQ(server_.links.size(), 1u);
 }
 
-TEST_F(RpcHandshake, WhatWasHeardOfAListenerConvincesNoDialer) {
+TEST_F(RpcHandshake, RecordedBytesOfAListenerConvinceNoDialer) {
   listen(with_key(key_of('k')));
   Recorded heard;
   beside([&] { heard = prove_by_hand(listener_->port(), key_of('k')); });
@@ -169,7 +169,7 @@ TEST_F(RpcHandshake, WhatWasHeardOfAListenerConvincesNoDialer) {
   EXPECT_EQ(result->code(), MC_PERMISSION_DENIED) << result->to_string();
 }
 
-TEST_F(RpcHandshake, AProofOfOneDirectionIsNoneOfTheOther) {
+TEST_F(RpcHandshake, AProofIsValidInOneDirectionOnly) {
   const ClusterKey key = key_of('k');
   const Hello one, two;
   EXPECT_TRUE(
@@ -180,7 +180,7 @@ TEST_F(RpcHandshake, AProofOfOneDirectionIsNoneOfTheOther) {
       key.proven(proof_text(true, one, two, "b"), key.prove(proof_text(true, one, two, "c"))));
 }
 
-TEST_F(RpcHandshake, IdleStrangersKeepNobodyOut) {
+TEST_F(RpcHandshake, IdleStrangersBlockNoPeer) {
   ListenerOptions options = with_key(key_of('k'));
   options.max_unproven = 4;
   listen(options);
@@ -192,7 +192,7 @@ TEST_F(RpcHandshake, IdleStrangersKeepNobodyOut) {
   EXPECT_TRUE(dial_with(key_of('k')).has_value());
 }
 
-TEST_F(RpcHandshake, AStrangerIsLeftAtTheDeadline) {
+TEST_F(RpcHandshake, AStrangerIsDisconnectedAtTheDeadline) {
   ListenerOptions options = with_key(key_of('k'));
   options.handshake_timeout_ns = 20'000'000;
   listen(options);
@@ -215,7 +215,7 @@ TEST_F(RpcHandshake, OtherProtocolsAreRefused) {
   EXPECT_TRUE(refused_with(MC_VERSION_MISMATCH));
 }
 
-TEST_F(RpcHandshake, AFullListenerSaysSoToWhoHasTheKey) {
+TEST_F(RpcHandshake, AFullListenerTellsAPeerWithTheKey) {
   ListenerOptions options = with_key(key_of('k'));
   options.max_links = 1;
   listen(options);
@@ -244,7 +244,7 @@ TEST_F(RpcHandshake, TlsChecksTheCertificateBeforeTheProof) {
   EXPECT_FALSE(dial_with(key_of('k')).has_value()) << "plain bytes to a TLS listener";
 }
 
-TEST(RpcGolden, HandshakeAndFrameAreThoseOfVersion1) {
+TEST(RpcGolden, HandshakeAndFrameEqualTheGoldenFileOfVersion1) {
   const auto sections = golden::read("rpc-v1.txt");
   const auto expect = [&](const std::string& name, std::string_view bytes) {
     const auto span = std::as_bytes(std::span(bytes));
@@ -270,7 +270,7 @@ TEST(RpcGolden, HandshakeAndFrameAreThoseOfVersion1) {
   expect("frame", view(encode_frame(head)));
 }
 
-TEST(ClusterKeyFile, OthersMustNotReadIt) {
+TEST(ClusterKeyFile, AFileThatOthersMayReadIsRefused) {
   const TempDirectory directory;
   const std::string path = directory.file("key", std::string(64, 'a') + "\n");
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);

@@ -104,7 +104,7 @@ TEST_F(RpcLink, ACallEndsAtItsDeadlineAndTheOtherSideHearsIt) {
   EXPECT_EQ(outcomes_.size(), 2u);
 }
 
-TEST_F(RpcLink, APassedDeadlineSendsNothing) {
+TEST_F(RpcLink, ACallAfterItsDeadlineSendsNothing) {
   connect();
   call(kStats, "", now_ns());
   EXPECT_TRUE(outcomes_.empty()) << "never from within call()";

@@ -87,7 +87,7 @@ TEST(WireCodec, LocateAnswerComesBackAsItWas) {
   EXPECT_EQ(back.holders_of(back.keys.back()).size(), kMaxHoldersPerKey);
 }
 
-TEST(WireCodec, WhatIsMissingOfAnObjectInStripesComesBack) {
+TEST(WireCodec, MissingPartsOfAStripedObjectComeBack) {
   LocateAnswer sent = located(3, 2);
   sent.keys[1].attributes.striped = true;
   sent.keys[1].attributes.parts = kMaxParts;
@@ -106,7 +106,7 @@ TEST(WireCodec, WhatIsMissingOfAnObjectInStripesComesBack) {
   EXPECT_TRUE(refused(sent));
 }
 
-TEST(WireCodec, ACopyIsOfAnObjectOrOfOneOfItsParts) {
+TEST(WireCodec, ACopyNamesAnObjectOrOnePart) {
   Copy copy{key(1), 5, 4096, 7, "10.0.0.7:7400"};
   EXPECT_EQ(through(copy).parts, 0);
   copy.parts = kMaxParts;
@@ -237,7 +237,7 @@ TEST(WireCodec, ListsOutOfOrderAreRefused) {
   EXPECT_TRUE(refused(ListAnswer{.keys = {{"", 1}}}));
 }
 
-TEST(WireCodec, RefusalsDoNotDriveATerminal) {
+TEST(WireCodec, RefusalsDoNotControlATerminal) {
   const Refusal back = through(Refusal{"no\x1b[2J\n", "h:1"});
   EXPECT_EQ(back.text, "no?[2J?");
   EXPECT_EQ(back.leader, "h:1");
@@ -270,7 +270,7 @@ void expect_golden(const golden::Sections& sections, const std::string& name, co
   EXPECT_EQ(bytes_of(back), bytes);
 }
 
-TEST(WireCodec, BytesAreThoseOfVersion1) {
+TEST(WireCodec, BytesEqualTheGoldenFileOfVersion1) {
   const auto sections = golden::read("master-v1.txt");
   expect_golden(sections, "join", descriptor());
   expect_golden(sections, "heartbeat", Heartbeat{{1 << 20, 10, true}, {{4, 2}}});
