@@ -62,7 +62,7 @@ Status Directory::expect(NodeId node) {
 
 Status Directory::join(NodeId id, Incarnation incarnation) {
   if (id == kNoNode || incarnation == 0) {
-    return {MC_INVALID_ARGUMENT, "a node joins with an id and an incarnation, neither of them 0"};
+    return {MC_INVALID_ARGUMENT, "a node needs an id and an incarnation other than 0"};
   }
   Node* node = find(id);
   if (node != nullptr && node->joined && incarnation < node->incarnation) {

@@ -32,7 +32,7 @@ Result<bool> LeaderLock::campaign(std::uint64_t deadline_ns) {
   if (!store_.capabilities().elects()) {
     return fail(MC_UNSUPPORTED,
                 store_.name() +
-                    " has no leases and no compare-and-set, so it elects nobody; use "
+                    " has no leases and no compare-and-set, so it cannot elect a leader; use "
                     "redis://, etcd:// or memory://");
   }
   const std::uint64_t asked_ns = clock_();

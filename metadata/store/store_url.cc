@@ -150,7 +150,7 @@ Status set_options(StoreUrl& url, std::string_view query) {
     const std::string_view name = cut_at(value, '=');
     const auto decoded = percent_decoded(value);
     if (!decoded || decoded->empty()) {
-      return wrong("an option has no value or one that is not percent-encoded well").value();
+      return wrong("an option has no value, or its value is not percent-encoded correctly").value();
     }
     if (Status status = set_option(url, name, *decoded); !status.ok()) return status;
   }
@@ -166,10 +166,10 @@ Status set_path(StoreUrl& url, std::string_view path) {
     }
   } else if (url.kind == StoreUrl::Kind::kRedis && !path.empty()) {
     if (!parse_number(path, url.db) || url.db > 65535) {
-      return wrong("what follows the hosts is the number of a Redis database, as in /0").value();
+      return wrong("only the number of a Redis database may follow the hosts, as in /0").value();
     }
   } else if (!path.empty()) {
-    return wrong("nothing may follow the hosts but options").value();
+    return wrong("only options may follow the hosts").value();
   }
   return {};
 }
@@ -225,7 +225,7 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
     rest = rest.substr(at + 1);
     const auto user = percent_decoded(cut_at(password, ':'));
     const auto secret = percent_decoded(password);
-    if (!user || !secret) return wrong("user or password is not percent-encoded well");
+    if (!user || !secret) return wrong("user or password is not percent-encoded correctly");
     url.login = {*user, *secret};
   }
   std::string_view hosts = cut_at(rest, '/');

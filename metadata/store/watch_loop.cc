@@ -13,7 +13,7 @@ Result<std::unique_ptr<Watch>> WatchLoop::start(std::function<void(const StopSig
   try {
     loop->thread_ = std::thread([body = std::move(body), signal] { body(signal); });
   } catch (const std::system_error& error) {
-    return fail(MC_NO_MEMORY, std::string("no thread for a watch: ") + error.what());
+    return fail(MC_NO_MEMORY, std::string("cannot start the thread of a watch: ") + error.what());
   }
   return std::unique_ptr<Watch>(std::move(loop));
 }

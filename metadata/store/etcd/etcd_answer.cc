@@ -34,7 +34,7 @@ enum : std::uint64_t {
 Status broken() {
   return {
       MC_CORRUPT,
-      "the answer is not of etcd's JSON gateway; is this the client port of etcd 3.4 or later?"};
+      "the answer does not come from etcd's JSON gateway; is this the client port of etcd 3.4 or later?"};
 }
 
 // Null: the text is not one JSON object. All functions below expect an object or null.

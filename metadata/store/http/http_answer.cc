@@ -10,10 +10,10 @@ Status refused(const HttpAnswer& answer) {
   const std::string code = "the metadata server answered " + std::to_string(answer.status);
   switch (answer.status) {
     case 400:
-      return {MC_INVALID_ARGUMENT, code + ": it does not take this key"};
+      return {MC_INVALID_ARGUMENT, code + ": the server refuses this key"};
     case 401:
     case 403:
-      return {MC_PERMISSION_DENIED, code + ": it, or what stands before it, wants a login"};
+      return {MC_PERMISSION_DENIED, code + ": the server, or a proxy before it, requires a login"};
     case 404:
     case 405:
       return {MC_UNSUPPORTED, code + ": check the path of the URL, usually /metadata"};
@@ -24,7 +24,7 @@ Status refused(const HttpAnswer& answer) {
       return {kStoreUnavailable, code + ": try again later"};
     default:
       if (answer.status >= 500) return {kOutcomeUnknown, code + ": see the server's log"};
-      return {MC_CORRUPT, code + ", which is not of Mooncake's metadata protocol"};
+      return {MC_CORRUPT, code + ", which does not belong to Mooncake's metadata protocol"};
   }
 }
 

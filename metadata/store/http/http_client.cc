@@ -174,7 +174,7 @@ Status HttpClient::stream(const HttpRequest& request, const StopSignal& stop,
     curl_multi_perform(multi, &running);
     if (running != 0) curl_multi_poll(multi, &stop_fd, 1, 1000, nullptr);
   }
-  if (silent()) result = {kStoreUnavailable, "the server has long been silent"};
+  if (silent()) result = {kStoreUnavailable, "the server was silent for too long"};
   int left = 0;
   if (const CURLMsg* done = curl_multi_info_read(multi, &left); done != nullptr && !enough) {
     const CURLcode code = done->data.result;

@@ -49,7 +49,7 @@ bool key_of(const Reply& reply, std::string& key) {
 Status decode_redis_error(const Reply& reply) {
   if (reply.kind != Kind::kError) {
     return {MC_CORRUPT,
-            "the answer is not what mc's script gives; does something else write below mc/?"};
+            "the answer does not match mc's script; does another program write below mc/?"};
   }
   const std::string words = quoted(reply.text);
   const auto says = [&](std::string_view what) {
