@@ -14,11 +14,11 @@ using namespace mc::transport::rdma;  // NOLINT
 using mc::fuzz::require;
 
 void check_message(std::span<const std::byte> bytes, bool from_asker) {
-  if (bytes.size() < kHeaderBytes) return;
-  const auto header = decode_header(bytes.first(kHeaderBytes));
+  if (bytes.size() < kControlHeaderBytes) return;
+  const auto header = decode_control_header(bytes.first(kControlHeaderBytes), kProtocol);
   if (!header) return;
   require(header->body_bytes <= kMaxBodyBytes);
-  const auto body = bytes.subspan(kHeaderBytes);
+  const auto body = bytes.subspan(kControlHeaderBytes);
   const auto message = decode_body(*header, body, from_asker);
   if (!message) return;
   require(body.size() == header->body_bytes);

@@ -75,9 +75,9 @@ std::map<std::string, golden::Bytes> samples() {
 }
 
 std::optional<Message> decode(std::span<const std::byte> bytes, bool from_asker) {
-  const auto header = decode_header(bytes.first(kHeaderBytes));
+  const auto header = decode_control_header(bytes.first(kControlHeaderBytes), kProtocol);
   if (!header) return std::nullopt;
-  return decode_body(*header, bytes.subspan(kHeaderBytes), from_asker);
+  return decode_body(*header, bytes.subspan(kControlHeaderBytes), from_asker);
 }
 
 TEST(GoldenRdma, MessagesAndDescriptionsHaveTheBytesOfVersionOne) {
@@ -124,7 +124,7 @@ TEST(GoldenRdma, ShortLongAndBentMessagesAreRefused) {
   for (const auto& [name, bytes] : samples()) {
     if (name == "region") continue;
     for (const bool from_asker : {true, false}) {
-      for (std::size_t size = kHeaderBytes; size < bytes.size(); ++size) {
+      for (std::size_t size = kControlHeaderBytes; size < bytes.size(); ++size) {
         EXPECT_FALSE(decode(std::span(bytes).first(size), from_asker)) << name << " " << size;
       }
       auto longer = bytes;

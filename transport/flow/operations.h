@@ -34,7 +34,6 @@ struct OperationState {
   Outcome failure = Outcome::kDone;  // decided, while slices of the operation are still on lanes
   Priority priority = Priority::kForeground;
   std::uint64_t near = ~std::uint64_t{0};  // devices near to the first piece, as bits
-  bool queued = false;                     // in its peer's queue of operations to cut
   PeerId peer = kNoPeer;
   std::uint64_t cookie = 0;
   std::uint64_t deadline_ns = 0;

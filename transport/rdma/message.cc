@@ -91,11 +91,7 @@ std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte>
   return bytes;
 }
 
-std::optional<MessageHeader> decode_header(std::span<const std::byte> bytes) {
-  return decode_control_header(bytes, kProtocol);
-}
-
-std::optional<Message> decode_body(const MessageHeader& header, std::span<const std::byte> bytes,
+std::optional<Message> decode_body(const ControlHeader& header, std::span<const std::byte> bytes,
                                    bool from_asker) {
   if (bytes.size() != header.body_bytes) return std::nullopt;
   Message message;

@@ -18,7 +18,7 @@
 //                                           ◄─  kPong
 //
 // Threads: values.
-// Trusts: nothing. decode_header() and decode_body() copy and check, and return a value or none.
+// Trusts: nothing. decode_body() copies and checks, and returns a value or none.
 #pragma once
 
 #include <array>
@@ -55,9 +55,6 @@ enum class MessageKind : std::uint16_t {
   kDescription = 68,
   kPong = 69,
 };
-
-using MessageHeader = ControlHeader;
-inline constexpr std::size_t kHeaderBytes = kControlHeaderBytes;
 
 struct HelloBody {
   std::uint64_t token;  // of this peer of the asking agent; the same on each link
@@ -132,10 +129,6 @@ std::vector<std::byte> encode(const RegionBody& body);  // kDescribe
 std::vector<std::byte> encode(std::span<const DeviceEntry> devices);
 std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte> text);
 
-// None: the peer breaks the contract, and the link must be cut. REQUIRES: bytes.size() ==
-// kHeaderBytes.
-std::optional<MessageHeader> decode_header(std::span<const std::byte> bytes);
-
 // A decoded message; only the member that its kind names is valid.
 struct Message {
   MessageKind kind = MessageKind::kPing;
@@ -148,7 +141,7 @@ struct Message {
   std::span<const std::byte> text;  // within the bytes that were decoded
 };
 // from_asker: the sender is the asking end; kinds of the other end are refused.
-std::optional<Message> decode_body(const MessageHeader& header, std::span<const std::byte> bytes,
+std::optional<Message> decode_body(const ControlHeader& header, std::span<const std::byte> bytes,
                                    bool from_asker);
 
 }  // namespace mc::transport::rdma

@@ -12,18 +12,11 @@ Requester::Requester(LaneLoop& loop, Dialer& dialer, Counters& counters,
     : loop_(loop), dialer_(dialer), counters_(counters), credits_(1, max_asked_bytes) {}
 
 Requester::~Requester() {
-  for (auto& peer : peers_) {
-    if (!peer) continue;
-    for (auto& lane : peer->lanes) {
+  peers_.each([&](Peer& peer) {
+    for (auto& lane : peer.lanes) {
       if (lane) loop_.forget(lane.get());
     }
-  }
-}
-
-Requester::Peer* Requester::find(PeerId id) {
-  const std::uint32_t slot = static_cast<std::uint32_t>(id) - 1;
-  return slot < peers_.size() && peers_[slot] && peers_[slot]->id == id ? peers_[slot].get()
-                                                                        : nullptr;
+  });
 }
 
 // ---- Operations -------------------------------------------------------------------------------
@@ -45,7 +38,7 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
   for (Operation& operation : operations) {
     std::uint64_t size = 0;
     Outcome outcome = check(operation, now_ns, &size);
-    Peer* peer = find(operation.peer);
+    Peer* peer = peers_.find(operation.peer);
     if (outcome == Outcome::kDone && peer == nullptr) outcome = Outcome::kInvalid;
     if (outcome == Outcome::kDone && peer->lost) outcome = Outcome::kPeerLost;
     OperationState* state = operations_.open();
@@ -57,7 +50,6 @@ std::size_t Requester::submit(std::span<Operation> operations, std::uint64_t now
       continue;
     }
     next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
-    state->queued = true;
     if (size <= kSmallBytes) {
       peer->small_waiting.push(state->id);
     } else {
@@ -90,7 +82,7 @@ void Requester::cancel(OperationId id) {
 
 void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
                          std::uint64_t now_ns) {
-  Peer* peer = find(lane.peer());
+  Peer* peer = peers_.find(lane.peer());
   const RailSlice done{slice.size_bytes, slice.asked_ns, slice.priority};
   rails_of(*peer, lane.index()).on_done(rail_of(lane.index()), done, now_ns);
   wake_waiting_for_credit();
@@ -115,7 +107,7 @@ void Requester::on_slice(AskingLane& lane, const Slice& slice, Outcome outcome,
 // ---- From queues to lanes ---------------------------------------------------------------------
 
 void Requester::pump_all(std::uint64_t now_ns) {
-  due_.take([&](PeerId id) { return find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
+  due_.take([&](PeerId id) { return peers_.find(id); }, [&](Peer& peer) { pump(peer, now_ns); });
 }
 
 void Requester::pump(Peer& peer, std::uint64_t now_ns) {
@@ -172,7 +164,6 @@ void Requester::pump_small(Peer& peer, std::uint64_t now_ns) {
     if (operation == nullptr) continue;
     AskingLane* lane = choose(peer, operation->size_bytes, true, operation->priority);
     if (lane == nullptr) return;
-    operation->queued = false;
     ask(peer, *lane, *operation, cut(*operation, operation->size_bytes), now_ns);
   }
 }
@@ -222,17 +213,13 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   ask(peer, *lane, *operation, cut(*operation, bytes), now_ns);
   peer.turns.took(priority, bytes);
   queue.pop();
-  if (operation->cut_bytes < operation->size_bytes) {
-    queue.push(id);
-  } else {
-    operation->queued = false;
-  }
+  if (operation->cut_bytes < operation->size_bytes) queue.push(id);
   return true;
 }
 
 // Freed credit goes first to the peers that waited for it.
 void Requester::wake_waiting_for_credit() {
-  waiting_for_credit_.take([&](PeerId id) { return find(id); },
+  waiting_for_credit_.take([&](PeerId id) { return peers_.find(id); },
                            [&](Peer& peer) { pump_later(peer); });
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "transport/flow/due_peers.h"
+#include "transport/flow/peer_table.h"
 #include "transport/rails/rails.h"
 #include "transport/tcp/asking_lane.h"
 
@@ -66,10 +67,14 @@ class Requester : public SliceSink {
     std::uint32_t asked_on = kMaxLanes;  // a lane that is up; kMaxLanes: not asked yet
   };
   struct Peer {
-    explicit Peer(const PeerSpec& wanted)
-        : spec(wanted), lanes(1 + wanted.bulk_lanes), small(1), bulk(wanted.bulk_lanes) {}
-    PeerSpec spec;
-    PeerId id = kNoPeer;
+    Peer(PeerId number, const PeerSpec& wanted)
+        : id(number),
+          spec(wanted),
+          lanes(1 + wanted.bulk_lanes),
+          small(1),
+          bulk(wanted.bulk_lanes) {}
+    const PeerId id;
+    const PeerSpec spec;
     std::vector<std::unique_ptr<AskingLane>> lanes;  // 0: small; null: down
     Rails small;
     Rails bulk;
@@ -85,7 +90,6 @@ class Requester : public SliceSink {
     bool waiting_for_credit = false;  // in waiting_for_credit_
   };
 
-  Peer* find(PeerId id);
   static bool is_up(const Peer& peer) { return peer.small.up_count() + peer.bulk.up_count() > 0; }
   static Rails& rails_of(Peer& peer, std::uint32_t lane) {
     return lane == 0 ? peer.small : peer.bulk;
@@ -93,7 +97,6 @@ class Requester : public SliceSink {
   static std::size_t rail_of(std::uint32_t lane) { return lane == 0 ? 0 : lane - 1; }
 
   Outcome check(const Operation& operation, std::uint64_t now_ns, std::uint64_t* size) const;
-  void refuse(Operation& operation, Outcome outcome);
   void pump_later(Peer& peer) { due_.add(peer); }
   void pump(Peer& peer, std::uint64_t now_ns);
   void pump_small(Peer& peer, std::uint64_t now_ns);
@@ -122,8 +125,7 @@ class Requester : public SliceSink {
   Dialer& dialer_;
   Counters& counters_;
   Operations operations_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<std::uint32_t> peer_generations_;
+  PeerTable<Peer> peers_;
   DuePeers<Peer, &Peer::listed> due_;
   Credits credits_;
   DuePeers<Peer, &Peer::waiting_for_credit> waiting_for_credit_;

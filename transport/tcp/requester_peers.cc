@@ -19,22 +19,15 @@ Result<PeerId> Requester::connect(const PeerSpec& spec) {
   if (spec.node == 0 || spec.bulk_lanes == 0 || spec.bulk_lanes >= kMaxLanes) {
     return fail(MC_INVALID_ARGUMENT, "a peer needs a node id and 1 to 16 bulk lanes");
   }
-  std::uint32_t slot = 0;
-  while (slot < peers_.size() && peers_[slot]) ++slot;
-  if (slot >= kMaxPeers) return fail(MC_BUSY, "4096 peers are connected already; close some");
-  if (slot == peers_.size()) {
-    peers_.emplace_back();
-    peer_generations_.push_back(0);
-  }
-  peers_[slot] = std::make_unique<Peer>(spec);
-  peers_[slot]->bulk.share(&credits_);
-  peers_[slot]->id = (std::uint64_t{++peer_generations_[slot]} << 32) | (slot + 1);
+  Peer* peer = peers_.add([&](PeerId id) { return std::make_unique<Peer>(id, spec); });
+  if (peer == nullptr) return fail(MC_BUSY, "4096 peers are connected already; close some");
+  peer->bulk.share(&credits_);
   next_look_ns_ = 0;
-  return peers_[slot]->id;
+  return peer->id;
 }
 
 Status Requester::attach(Link link, std::uint64_t now_ns) {
-  Peer* peer = find(link.peer);
+  Peer* peer = peers_.find(link.peer);
   if (peer == nullptr || link.lane >= peer->lanes.size() || link.node != peer->spec.node) {
     return {MC_INVALID_ARGUMENT, "nobody asked for this lane"};
   }
@@ -56,7 +49,7 @@ Status Requester::attach(Link link, std::uint64_t now_ns) {
 }
 
 void Requester::dial_failed(PeerId id, std::uint32_t lane, std::uint64_t now_ns) {
-  Peer* peer = find(id);
+  Peer* peer = peers_.find(id);
   if (peer == nullptr || lane >= peer->lanes.size() || peer->lanes[lane]) return;
   rails_of(*peer, lane).on_failed(rail_of(lane), now_ns);
 }
@@ -69,7 +62,7 @@ void Requester::tell(Event::Kind kind, PeerId peer) {
 }
 
 void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
-  Peer* peer = find(lane.peer());
+  Peer* peer = peers_.find(lane.peer());
   const std::uint32_t index = lane.index();
   ++counters_.lanes_failed;
   if (peer->small.up_count() + peer->bulk.up_count() == 1) peer->heard_ns = lane.heard_ns();
@@ -122,7 +115,7 @@ void Requester::ask_cuts(Peer& peer, std::uint64_t now_ns) {
 }
 
 void Requester::on_cut(AskingLane& lane, Outcome outcome) {
-  Peer& peer = *find(lane.peer());
+  Peer& peer = *peers_.find(lane.peer());
   const auto cut = std::ranges::find(peer.cuts, lane.index(), &Cut::asked_on);
   if (cut == peer.cuts.end()) return;
   peer.cuts.erase(cut);
@@ -139,7 +132,7 @@ void Requester::on_cut(AskingLane& lane, Outcome outcome) {
 }
 
 void Requester::close_peer(PeerId id) {
-  Peer* peer = find(id);
+  Peer* peer = peers_.find(id);
   if (peer == nullptr) return;
   // First the lanes, so that no byte leaves from pieces after the events.
   for (auto& lane : peer->lanes) {
@@ -153,7 +146,7 @@ void Requester::close_peer(PeerId id) {
   for (OperationState& operation : operations_.slots()) {
     if (operation.id != kNoOperation && operation.peer == id) end(operation, Outcome::kCancelled);
   }
-  peers_[static_cast<std::uint32_t>(id) - 1].reset();
+  peers_.remove(id);
 }
 
 void Requester::lose(Peer& peer) {
@@ -174,7 +167,7 @@ void Requester::lose(Peer& peer) {
 // A write past its deadline still has slices on lanes, which send from the caller's pieces. Only
 // cutting these lanes makes the end final.
 void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t now_ns) {
-  Peer* peer = find(id);
+  Peer* peer = peers_.find(id);
   for (std::size_t i = 0; i < peer->lanes.size(); ++i) {
     AskingLane* lane = peer->lanes[i].get();
     if (lane == nullptr) continue;
@@ -202,15 +195,11 @@ void Requester::tick(std::uint64_t now_ns) {
   const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
   last_look_ns_ = now_ns;
   next_look_ns_ = now_ns + kLookNs;
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i]) look_after(*peers_[i], now_ns, was_away);
-  }
+  peers_.each([&](Peer& peer) { look_after(peer, now_ns, was_away); });
 }
 
 std::uint64_t Requester::next_tick_ns() const {
-  bool any = false;
-  for (const auto& peer : peers_) any = any || peer != nullptr;
-  return any ? std::min(next_deadline_ns_, next_look_ns_) : next_deadline_ns_;
+  return peers_.empty() ? next_deadline_ns_ : std::min(next_deadline_ns_, next_look_ns_);
 }
 
 void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
@@ -255,13 +244,12 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
 }
 
 void Requester::report_rails(std::vector<RailReport>& reports) const {
-  for (const auto& peer : peers_) {
-    if (!peer) continue;
-    reports.push_back({peer->id, "tcp", "small", peer->small.status(0)});
-    for (std::size_t i = 0; i < peer->bulk.count(); ++i) {
-      reports.push_back({peer->id, "tcp", "bulk " + std::to_string(i + 1), peer->bulk.status(i)});
+  peers_.each([&](const Peer& peer) {
+    reports.push_back({peer.id, "tcp", "small", peer.small.status(0)});
+    for (std::size_t i = 0; i < peer.bulk.count(); ++i) {
+      reports.push_back({peer.id, "tcp", "bulk " + std::to_string(i + 1), peer.bulk.status(i)});
     }
-  }
+  });
 }
 
 }  // namespace mc::transport::tcp
