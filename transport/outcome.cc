@@ -38,9 +38,9 @@ Status to_status(Outcome outcome) {
     case Outcome::kRefused:
       return {MC_PERMISSION_DENIED, "the peer did not register that memory for such access"};
     case Outcome::kStale:
-      return {MC_NOT_FOUND, "the peer has other bytes there by now; look the key up again"};
+      return {MC_NOT_FOUND, "the peer's memory holds other bytes by now; look the key up again"};
     case Outcome::kBusy:
-      return {MC_BUSY, "the peer serves as much as it may; try again"};
+      return {MC_BUSY, "the peer is busy; try again"};
     case Outcome::kTimedOut:
       return {MC_TIMEOUT, "the transfer did not end by its deadline"};
     case Outcome::kCancelled:

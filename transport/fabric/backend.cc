@@ -74,7 +74,7 @@ void Backend::abandon_lanes_of(one_sided::Peer& asked, OperationId operation,
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     const Lane* lane = peer.places[at].lane.get();
     if (lane != nullptr && lane->carries(operation)) {
-      lanes_.fail(peer, at, "an operation on it did not end by its deadline", now_ns);
+      lanes_.fail(peer, at, "an operation on the lane did not end by its deadline", now_ns);
     }
   }
 }

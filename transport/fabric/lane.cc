@@ -27,7 +27,7 @@ Result<std::unique_ptr<Lane>> Lane::open(Domain& domain, const DomainEntry& remo
   if (fi_av_insert(lane->endpoint_.addresses(), remote.address.data(), 1, &lane->address_, 0,
                    nullptr) != 1) {
     return fail(MC_INVALID_ARGUMENT,
-                "libfabric does not take the peer's address on domain " + domain.name());
+                "libfabric refuses the peer's address on domain " + domain.name());
   }
   auto memory = domain.register_memory(reinterpret_cast<std::byte*>(lane->beacon_.get()),
                                        sizeof(Beacon), FI_READ);

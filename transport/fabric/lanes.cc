@@ -72,7 +72,7 @@ void Lanes::find_places(Peer& peer, std::uint64_t now_ns) {
   }
   for (std::size_t at = 0; at < peer.places.size(); ++at) {
     if (peer.places[at].remote_epoch != peer.epochs[peer.places[at].theirs]) {
-      fail(peer, at, "the peer serves elsewhere now", now_ns);
+      fail(peer, at, "the peer has a new serving endpoint", now_ns);
     }
   }
 }
@@ -131,7 +131,7 @@ void Lanes::on_looked(Peer& peer, std::size_t at, bool came, std::uint64_t now_n
   Place& place = peer.places[at];
   if (!came || place.lane->beacon() != place.remote_epoch) {
     return fail(peer, at,
-                came ? "somebody else answers at the peer's address"
+                came ? "another process answers at the peer's address"
                      : "the peer's memory cannot be reached; is its network open to this host?",
                 now_ns);
   }
@@ -187,7 +187,7 @@ void Lanes::look_after(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) 
     place.since_ns += away_ns;
     const bool waits = place.state == LaneState::kLooking || place.lane->posted() > 0;
     if (waits && now_ns >= place.since_ns + kLaneDeadNs) {
-      fail(peer, at, "nothing came back for too long", now_ns);
+      fail(peer, at, "no completion came for too long", now_ns);
     }
   }
   if (peer.dormant || !peer.link.introduced()) return;
@@ -344,7 +344,8 @@ void Lanes::try_again(std::uint64_t now_ns) {
 void Lanes::on_closing(std::size_t slot, std::uint64_t now_ns) {
   requester_.peers().each([&](one_sided::Peer& peer) {
     for (std::size_t at = 0; at < of(peer).places.size(); ++at) {
-      if (of(peer).places[at].ours == slot) fail(of(peer), at, "our domain is closed", now_ns);
+      if (of(peer).places[at].ours == slot)
+        fail(of(peer), at, "the local domain is closed", now_ns);
     }
   });
 }
@@ -367,7 +368,7 @@ void Lanes::report(std::vector<RailReport>& reports) const {
       report.name = domains_[place.ours]->name() + " to their " +
                     std::string(peer.remote.at(place.theirs).name.data());
       report.status = peer.rails.status(at);
-      report.note = peer.dormant ? "closed while there is nothing for it" : place.why;
+      report.note = peer.dormant ? "closed while the peer is idle" : place.why;
       reports.push_back(std::move(report));
     }
   });

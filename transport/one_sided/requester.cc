@@ -34,7 +34,7 @@ Result<PeerId> Requester::connect(const PeerSpec& spec) {
 Status Requester::attach(Link link, std::uint64_t now_ns) {
   Peer* peer = peers_.find(link.peer);
   if (peer == nullptr || link.lane != 0 || link.node != peer->spec.node) {
-    return {MC_INVALID_ARGUMENT, "nobody asked for this link"};
+    return {MC_INVALID_ARGUMENT, "this transport did not dial this link"};
   }
   if (Status status = peer->link.attach(std::move(link.socket), now_ns); !status.ok())
     return status;

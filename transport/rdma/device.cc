@@ -71,8 +71,8 @@ Status Device::start(ibv_device* device) {
   name_ = verbs_->get_device_name(device);
   if (device->node_type == IBV_NODE_UNSPECIFIED) {
     return {MC_UNSUPPORTED, "RDMA device " + name_ +
-                                " makes no reliable connections; an EFA is such a one, and "
-                                "libfabric drives it"};
+                                " makes no reliable connections; for an EFA, use the fabric "
+                                "transport"};
   }
   context_ = verbs_->open_device(device);
   if (context_ == nullptr) {

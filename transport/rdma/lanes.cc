@@ -74,7 +74,7 @@ void Lanes::open(Peer& peer, std::size_t at, std::uint64_t now_ns) {
     place.rails->on_failed(place.rail, now_ns);
   };
   Device* device = devices_[place.path.ours].get();
-  if (device == nullptr) return cannot("our device is gone");
+  if (device == nullptr) return cannot("the local device is gone");
   if (peer.epochs[place.path.theirs] == 0) return cannot("the peer's device is gone");
   auto pair = QueuePair::create_asking(*device, options_);
   if (!pair) return cannot(std::string(pair.error().text()));
@@ -305,7 +305,7 @@ void Lanes::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
     if (waits && now_ns >= place.since_ns + limit_ns) {
       fail(peer, at,
            place.state == LaneState::kOpening ? "the peer did not answer"
-                                              : "nothing came back for too long",
+                                              : "no completion came for too long",
            now_ns);
     }
   }
@@ -330,7 +330,7 @@ void Lanes::on_closing(const Device& device, std::uint64_t now_ns) {
     for (std::size_t at = 0; at < peer.places.size(); ++at) {
       const Lane* lane = peer.places[at].lane.get();
       if (lane != nullptr && &lane->device() == &device) {
-        fail(peer, at, "our device or its port went down", now_ns);
+        fail(peer, at, "the local device or its port went down", now_ns);
       }
     }
   });
@@ -359,7 +359,7 @@ void Lanes::report(std::vector<RailReport>& reports) const {
                     std::to_string(place.path.theirs) +
                     (place.role == LaneRole::kSmall ? " small" : " bulk");
       report.status = place.rails->status(place.rail);
-      report.note = peer.dormant ? "closed while there is nothing for it" : place.why;
+      report.note = peer.dormant ? "closed while the peer is idle" : place.why;
       reports.push_back(std::move(report));
     }
   });

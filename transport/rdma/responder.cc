@@ -13,7 +13,7 @@ Responder::~Responder() {
 
 Status Responder::attach(Link link) {
   if (links_.size() >= kMaxServedLinks) {
-    return {MC_BUSY, "as many peers are served as may be; the peer tries again"};
+    return {MC_BUSY, "the limit of served peers is reached; the peer tries again"};
   }
   Status status = tcp::prepare_lane(link.socket.get());
   if (!status.ok()) return status;

@@ -20,7 +20,7 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
                        std::optional<DialRequest> dialed, std::uint64_t now_ns,
                        std::shared_ptr<Session> tls) {
   if (pending_.size() >= kMaxPendingHandshakes) {
-    return {MC_BUSY, "256 peers shake hands already; try again"};
+    return {MC_BUSY, "256 handshakes are under way; try again"};
   }
   epoll_event event{};
   // With edges, a handshake must go on until its socket would wait.

@@ -32,7 +32,8 @@ Result<Hello> decode_hello(std::span<const std::byte> bytes) {
   if (bytes.size() != sizeof hello) return fail(MC_INVALID_ARGUMENT, "a hello has 64 bytes");
   std::memcpy(&hello, bytes.data(), sizeof hello);
   if (hello.magic != kHelloMagic) {
-    return fail(MC_INVALID_ARGUMENT, "what connected to the data port is not an mc agent");
+    return fail(MC_INVALID_ARGUMENT,
+                "the process that connected to the data port is not an mc agent");
   }
   if (hello.version != kDataVersion || hello.size_bytes != sizeof hello) {
     return fail(MC_VERSION_MISMATCH, "the peer speaks version " + std::to_string(hello.version) +

@@ -29,7 +29,7 @@ Result<PeerId> Requester::connect(const PeerSpec& spec) {
 Status Requester::attach(Link link, std::uint64_t now_ns) {
   Peer* peer = peers_.find(link.peer);
   if (peer == nullptr || link.lane >= peer->lanes.size() || link.node != peer->spec.node) {
-    return {MC_INVALID_ARGUMENT, "nobody asked for this lane"};
+    return {MC_INVALID_ARGUMENT, "this transport did not dial this lane"};
   }
   if (peer->lanes[link.lane]) return {MC_BUSY, "this lane is up already"};
   Status status = prepare_lane(link.socket.get());

@@ -75,7 +75,7 @@ Status TcpTransport::attach(Link link) {
   }
   if (!link.accepted) return requester_.attach(std::move(link), now_ns_);
   if (serving_.size() >= kMaxServedLanes) {
-    return {MC_BUSY, "as many lanes are served as may be; the peer tries again"};
+    return {MC_BUSY, "the limit of served lanes is reached; the peer tries again"};
   }
   Status status = prepare_lane(link.socket.get());
   if (!status.ok()) return status;

@@ -127,7 +127,7 @@ void read_nic(hwloc_topology_t tree, hwloc_obj_t object, Topology& topology) {
 Result<Topology> read_hwloc_xml(std::string_view xml) {
   const auto refused = [] {
     return fail(MC_INVALID_ARGUMENT,
-                "hwloc does not take this as a topology; write one with lstopo --of xml FILE");
+                "hwloc cannot read this as a topology; write one with lstopo --of xml FILE");
   };
   if (xml.empty() || xml.size() > kMaxHwlocBytes) return refused();
   hwloc_topology_t made = nullptr;
