@@ -3,7 +3,8 @@
 // What it is: two hosts with real RDMA devices in one process, for the tests that run in the
 //   machine that tests/run --rdma starts: rail i is the device rxea<i> on the interface a<i>, and
 //   rxeb<i> on b<i>.
-// Threads: a single thread. Owns the transports; leaves devices and interfaces as it found them.
+// Threads: a single thread.
+// Owns: the transports. Leaves devices and interfaces in their former state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ std::vector<std::string> devices_b();
 // An emulated processor answers late: 1 s until a packet is sent again.
 inline constexpr std::uint8_t kAckTimeout = 18;
 
-// Runs a command of the shell; the test fails with what it printed if it does.
+// Runs a shell command. If the command fails, the test fails with the command's output.
 void shell(const std::string& command);
 
 class RdmaHostsTest : public ::testing::Test {

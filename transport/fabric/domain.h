@@ -53,7 +53,7 @@ class Endpoint {
   Endpoint& operator=(Endpoint&&) = delete;
   ~Endpoint() { close(); }
 
-  // Closes the endpoint. Afterwards no completion of it comes, and no posted request lands.
+  // Closes the endpoint. Afterwards no completion comes, and no posted request lands.
   void close();
   fid_ep* get() const { return endpoint_.get(); }
   fid_av* addresses() const { return addresses_.get(); }

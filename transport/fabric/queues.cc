@@ -32,7 +32,7 @@ void Queues::pump(Peer& peer, std::uint64_t now_ns) {
   if (resend(peer, now_ns)) pump_bulk(peer, now_ns);
 }
 
-// Notifications are short and rare: they go over the link, which authenticates the sender.
+// Notifications are short and rare. The link carries them, and authenticates the sender.
 void Queues::pump_notices(Peer& peer) {
   while (peer.link.introduced() && !peer.notices_waiting.empty() &&
          peer.notices_sent.size() < kMaxUnanswered && peer.link->unsent_bytes() < kMaxUnsentBytes) {

@@ -83,7 +83,7 @@ std::vector<DomainEntry> Responder::entries() const {
 
 void Responder::announce() {
   const auto message = encode(entries());
-  // A link that fails by this ends with its next edge.
+  // If the send fails, the next edge ends the link.
   for (auto& [link, owned] : links_) {
     if (link->greeted) static_cast<void>(link->link.send(message));
   }

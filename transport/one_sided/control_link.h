@@ -29,7 +29,8 @@ class ControlLink {
   int socket() const { return socket_.get(); }
   // Queues the message and sends as far as possible. False: the link has failed.
   bool send(std::span<const std::byte> message);
-  // Call it after the socket became readable or writable. False: the link or the sink has failed.
+  // To be called after the socket became readable or writable. False: the link or the sink has
+  // failed.
   bool work(const Sink& sink);
   bool failed() const { return failed_; }
   std::size_t unsent_bytes() const { return out_.size() - sent_; }

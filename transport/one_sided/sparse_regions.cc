@@ -89,7 +89,7 @@ bool LocalRegions::has(const Region& region, std::size_t slot, std::uint64_t chu
 void LocalRegions::register_beside(Region& region, std::size_t slot) {
   region.registered[slot].resize(region.covers.size());
   for (std::uint64_t chunk = 0; chunk < region.covers.size(); ++chunk) {
-    // A change that is under way sees the new device at its end, and begins anew.
+    // A change that is under way sees the new device at the end, and starts again.
     if (region.covers[chunk] == Cover{} || region.changes.contains(chunk)) continue;
     begin(region, chunk, region.covers[chunk]);
   }

@@ -34,7 +34,7 @@ struct PortAddress {
 
 // wanted_index: -1 for the choice above.
 std::optional<GidEntry> choose_gid(std::span<const GidEntry> entries, int wanted_index);
-// NCCL_IB_GID_INDEX, which sites set for all programs that use RoCE; -1 if it is not set.
+// NCCL_IB_GID_INDEX, which sites set for all programs that use RoCE; -1 if unset.
 int gid_index_from_environment();
 
 // Whether packets can arrive: both addresses are of the same kind, on the same kind of network.

@@ -2,7 +2,7 @@
 //
 // What it is: the rdma part of one_sided::Requester: the messages of message.h, Lanes and Queues.
 // Threads: the transport's. Owns lanes.
-// Trusts: nothing that arrives; message.h checks it.
+// Trusts: nothing that arrives; message.h checks all bodies.
 #pragma once
 
 #include "transport/one_sided/backend.h"

@@ -98,8 +98,8 @@ Outcome Queues::find_stretch(const Path& path, const OperationState& operation, 
   return Outcome::kDone;
 }
 
-// Posts slices of one stretch, as far as they end by limit_bytes; returns their count. The slices
-// differ only by their offset in the operation.
+// Posts slices of one stretch that end by limit_bytes; returns the count. The slices differ only by
+// the offset in the operation.
 std::uint32_t Queues::post_straight(Lane& lane, const Run& run, const OperationState& operation,
                                     Part& part, Stretch& stretch, std::uint64_t limit_bytes,
                                     std::uint64_t now_ns) {

@@ -130,7 +130,8 @@ void RdmaTransport::find_devices() {
   });
   bool all = true;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    // A driver that cannot take a device away from its users waits for them silently.
+    // A driver that cannot remove a device under its users waits silently until they close the
+    // device.
     if (devices_[slot] && !listed[slot]) {
       slots_[slot].why = "RDMA device " + slots_[slot].name + " is being removed";
       close_device(slot, now_ns_);

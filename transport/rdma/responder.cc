@@ -150,7 +150,7 @@ void Responder::on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pai
   } else {
     answer.outcome = static_cast<std::uint8_t>(Outcome::kUnsupported);
   }
-  // A link that fails by this ends with its next edge.
+  // If the send fails, the next edge ends the link.
   static_cast<void>(link.link.send(encode(answer)));
 }
 
@@ -173,7 +173,7 @@ void Responder::close_link(ServedLink& link) {
 
 void Responder::announce() {
   const auto message = encode(entries());
-  // A link that fails by this ends with its next edge.
+  // If the send fails, the next edge ends the link.
   for (auto& [link, owned] : links_) {
     if (link->token != 0) static_cast<void>(link->link.send(message));
   }

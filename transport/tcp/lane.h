@@ -51,7 +51,7 @@ class Lane {
   bool has_notice_ = false;
 };
 
-// The loop as its lanes see it.
+// The calls of a lane to the loop.
 class LaneLoop {
  public:
   virtual ~LaneLoop() = default;

@@ -191,7 +191,7 @@ void Requester::expire(std::uint64_t now_ns) {
 void Requester::tick(std::uint64_t now_ns) {
   if (now_ns >= next_deadline_ns_) expire(now_ns);
   if (now_ns < next_look_ns_) return;
-  // If this side slept, messages of peers may be unread: the silence is not their fault.
+  // If this side slept, messages of peers may be unread. Silence in that time does not count.
   const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
   last_look_ns_ = now_ns;
   next_look_ns_ = now_ns + kLookNs;

@@ -94,7 +94,7 @@ Lane::Turn ServingLane::receive(std::uint64_t now_ns) {
   return Turn::kGoesOn;
 }
 
-// Takes frames, and payload that came with them in one call.
+// Takes frames, and payload of the same call.
 bool ServingLane::take(std::span<const std::byte> bytes, std::uint64_t now_ns) {
   while (!bytes.empty()) {
     if (incoming_ == Incoming::kFrames) {
@@ -142,7 +142,8 @@ bool ServingLane::take_frame(const Frame& frame, std::uint64_t now_ns) {
   return true;
 }
 
-// False: the lane has been cut, though bytes of it are still here; or the lane has two serials.
+// False: the lane has been cut, although the peer's bytes still arrive; or the lane has two
+// serials.
 bool ServingLane::take_serial(std::uint32_t serial) {
   if (serial_ != 0 && serial != serial_) return false;
   serial_ = serial;

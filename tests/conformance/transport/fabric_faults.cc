@@ -16,7 +16,7 @@ namespace {
 
 fabric::Library real_calls;
 std::atomic<int> spare_error{0};
-// Of the provider, and with ours in them; all domains have the same.
+// The provider's functions with the replaced ones; all domains have the same.
 const fi_ops_fabric* fabric_ops = nullptr;
 const fi_ops_domain* domain_ops = nullptr;
 fi_ops_fabric our_fabric_ops;
@@ -27,7 +27,7 @@ bool is_spare(const fi_info* info) {
   return std::string_view(info->domain_attr->name) == FabricFaults::kSpare;
 }
 
-// The provider knows the wire by its own name only.
+// The provider knows only the real name of the wire.
 template <typename Call>
 int as_first(fi_info* info, Call call) {
   if (!is_spare(info)) return call();

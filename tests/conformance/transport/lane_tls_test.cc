@@ -366,7 +366,7 @@ TEST_F(KeyedTls, TheKeyIsProvenInsideTheSession) {
   EXPECT_TRUE(listen({one_.get(), dialer_.get()}, {other_.get(), listener_.get()}).ok());
 }
 
-// A session that names itself otherwise than its other end does: somebody sits in between.
+// A session with another name than its other end: an attacker in between.
 class Between final : public Session {
  public:
   explicit Between(Session& under) : under_(under) {}

@@ -129,7 +129,7 @@ TEST_F(RdmaDevicesTest, TheSmallerMtuIsUsedAndOddPiecesGoThroughDevicesThatTakeF
   EXPECT_TRUE(holds_bytes(to, 17));
 }
 
-// Until it has been measured.
+// The line rate counts until the rail has been measured.
 TEST_F(RdmaDevicesTest, ARailStartsWithTheLineRateOfItsPort) {
   pair_.reset();
   fabric_.device("a0").lanes = 2;        // four

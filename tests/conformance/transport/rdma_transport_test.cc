@@ -28,7 +28,8 @@ TEST_F(RdmaTransportTest, ABatchOfSmallReadsRingsOneDoorbellARail) {
   EXPECT_TRUE(holds_bytes(to));
 }
 
-// Who learns of a window's slices at its end only lets the line run empty meanwhile.
+// A requester that learned of a window's slices only at the end would leave the line empty
+// meanwhile.
 TEST_F(RdmaTransportTest, EachQuarterOfAWindowIsSignalled) {
   warm_up();
   fabric_.hold(true);

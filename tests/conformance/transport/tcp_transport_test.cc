@@ -208,7 +208,7 @@ TEST_F(TcpTransportTest, RailsReportTheirBytes) {
   EXPECT_EQ(rails[1].status.failures, 1u);
 }
 
-// Its budget is less than one slice of each peer, so they wait for one another all the time.
+// The budget is less than a slice of each peer, so the peers always wait for one another.
 TEST(TcpTransportIncast, PeersThatShareLittleCreditAllGetTheirBytes) {
   constexpr std::size_t kPeers = 4;
   constexpr std::uint64_t kEach = 8u << 20;
@@ -316,7 +316,8 @@ TEST_F(TcpTransportTest, AWriteWhoseLanesAllBreakArrivesWhenOneIsBack) {
   EXPECT_EQ(target, own);
 }
 
-// An asker by hand: one lane stops in the middle of a write, another has it cut and writes too.
+// The test is the asking side: a lane stops in the middle of a write. Another lane cuts the first
+// lane, and writes too.
 TEST_F(TcpTransportTest, NothingOfALaneThatWasCutLandsAfterTheAnswer) {
   Memory target(8192);
   const RegionId region = register_target(target);

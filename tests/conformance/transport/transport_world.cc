@@ -85,7 +85,7 @@ class TcpWorld : public World {
   std::unique_ptr<TcpNode> b_ = std::make_unique<TcpNode>(book_, options(kNodeB), 0, tls_);
 };
 
-// Real verbs devices, or those of a fabric in this process.
+// Real verbs devices, or devices of a fabric in this process.
 class RdmaWorld : public World {
  public:
   RdmaWorld(const rdma::Verbs& verbs, const std::vector<std::string>& devices_a,
@@ -255,7 +255,7 @@ std::vector<WorldKind> world_kinds() {
                                                           std::uint8_t{18}, 4u);
                      }});
     kinds.push_back({"fabric_verbs", [] {
-                       // Those that the machine gives the ends of its first rail.
+                       // The addresses of both ends of the machine's first rail.
                        return fabric_world("verbs;ofi_rxm", "10.77.0.1", "10.77.0.2");
                      }});
   }
