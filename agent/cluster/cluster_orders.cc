@@ -26,7 +26,6 @@ void ClusterNode::Orders::on_partitions(std::uint32_t partitions) {
 metadata::Load ClusterNode::Orders::load() { return node_.load(); }
 
 void ClusterNode::Orders::next_report(bool first, std::vector<metadata::PublishItem>& items) {
-  if (first) node_.fetcher_->report_begun(partition_);
   node_.announcer_->next_report(partition_, first, items);
 }
 

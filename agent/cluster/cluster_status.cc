@@ -164,7 +164,7 @@ std::string ClusterNode::status_text() {
   value["locations"] = u64(fetcher_->locations().count());
   Json::Value& counters = value["counters"];
   counters["fetches"] = u64(fetch.fetches);
-  counters["fetches_shared"] = u64(fetch.shared);
+  counters["fetches_shared"] = u64(fetch.joined);
   counters["located"] = u64(fetch.located);
   counters["location_hits"] = u64(fetch.location_hits);
   counters["holder_hits"] = u64(fetch.holder_hits);
@@ -174,7 +174,7 @@ std::string ClusterNode::status_text() {
   counters["read_bytes"] = u64(fetch.read_bytes);
   counters["served_bytes"] = u64(moved.served_bytes);
   counters["came_with_answer"] = u64(fetch.came_along);
-  counters["lent"] = u64(fetch.lent);
+  counters["lent"] = u64(fetch.served_unpublished);
   counters["copies_kept"] = u64(fetch.kept);
   counters["delivered"] = u64(fetch.delivered);
   counters["held_for_others"] = u64(fetch.held_for_others);

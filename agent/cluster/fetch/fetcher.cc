@@ -2,10 +2,9 @@
 #include "agent/cluster/fetch/fetcher.h"
 
 #include <algorithm>
-#include <map>
+#include <ranges>
 
 #include "libmc/base/clock.h"
-#include "shm/pins.h"
 
 namespace mc::agent {
 
@@ -14,18 +13,47 @@ using metadata::KeyHash;
 namespace {
 
 constexpr std::uint64_t kCheckNs = kMs;
-// The most a holder is given for its answer while there is another one.
+// The longest time that a holder has for its answer while another holder is left.
 constexpr std::uint64_t kMostAskNs = 200 * kMs;
-constexpr std::uint64_t kRecoveryShare = 2;
-constexpr std::uint64_t kPatienceNs = 500 * kMs;
-constexpr std::size_t kLocateBatch = 512;
+// How long a named holder may be missing from the list of members.
+constexpr std::uint64_t kUnknownHolderNs = 500 * kMs;
+// How long an object may lack some of its stripes: it is being sealed, or replaced.
+constexpr std::uint64_t kIncompleteNs = 500 * kMs;
+constexpr std::uint64_t kLocateAgainNs = 5 * kMs;
 constexpr std::size_t kMaxCachedExtents = 4;
-// A location that has been read from so often is worth a copy.
+// A location that has been used this often is worth a copy.
 constexpr std::uint32_t kHotUses = 2;
-constexpr std::uint64_t kHotNs = 2 * kMs;
-constexpr std::size_t kMaxHot = 4096;
+constexpr std::uint64_t kCopyNs = 5'000 * kMs;
+constexpr std::size_t kMaxFetchesForCopies = 16;  // with more fetches under way, no copy begins
+constexpr std::size_t kMaxHeld = 64;              // under way for clients of other hosts
+constexpr std::uint64_t kLongestHoldMs = 60'000;
 
 }  // namespace
+
+Fetcher::Fetcher(const Masters& masters, Peers& peers, transport::Transport& transport,
+                 Announcer& announcer, Gatherer& gatherer, const metadata::Reader& reader)
+    : peers_(peers),
+      gatherer_(gatherer),
+      locator_(masters, peers, reader, counters_,
+               [this](std::uint64_t id, const metadata::Located* located,
+                      std::span<const MemberId> holders) { on_located(id, located, holders); }),
+      questions_(peers, counters_),
+      reader_(peers, transport, counters_,
+              [this](std::uint64_t id, ObjectReader::End result, FetchedObject object) {
+                on_read(*find(id), result, std::move(object));
+              }),
+      keeper_(
+          announcer, counters_,
+          [this](std::uint64_t id, FetchedObject object, const CopyKeeper::Outcome& outcome) {
+            Fetch& fetch = *find(id);
+            fetch.object = std::move(object);
+            deliver(fetch, outcome.entry, outcome.status);
+          },
+          [this](const KeyHash& name, std::uint64_t below_version, std::uint64_t by) {
+            unjoin_if(name, [&](const Fetch& fetch) {
+              return fetch.id != by && fetch.version < below_version;
+            });
+          }) {}
 
 Fetcher::Fetch* Fetcher::find(std::uint64_t id) {
   const auto at = fetches_.find(id);
@@ -34,32 +62,17 @@ Fetcher::Fetch* Fetcher::find(std::uint64_t id) {
 
 // ---- Beginning ----------------------------------------------------------------------------------
 
-bool Fetcher::serve_locally(RemoteRequest& remote_request, RemoteRequest::Item& item,
-                            ClusterTenant& tenant) {
-  ObjectStore& store = tenant.store();
-  const auto found = store.index().find(item.key, store.index().hash(item.key));
-  if (!found) return false;
-  if (item.pin != nullptr) {
-    item.pin->store_release(
-        shm::pin_value(*found, store.index().entry(*found).version.load_relaxed()));
-  }
-  item.entry = *found;
-  item.length = store.index().entry(*found).length.load_relaxed();
-  remote_request.settle(item, MC_OK);
-  ended_ = true;
-  return true;
-}
-
-Fetcher::Fetch& Fetcher::start(ClusterTenant* tenant, const KeyHash& name,
-                               std::uint64_t deadline_ns) {
+Fetcher::Fetch& Fetcher::start(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns) {
   auto made = std::make_unique<Fetch>();
   Fetch& fetch = *made;
   fetch.id = next_id_++;
-  fetch.tenant = tenant;
-  fetch.name = name;
+  fetch.purpose = purpose;
+  fetch.tenant = object.tenant;
+  fetch.name = object.name;
+  fetch.object = std::move(object);
   fetch.deadline_ns = deadline_ns;
   fetches_.emplace(fetch.id, std::move(made));
-  by_name_[name] = fetch.id;
+  by_name_[fetch.name] = fetch.id;
   ++counters_.fetches;
   return fetch;
 }
@@ -69,469 +82,517 @@ void Fetcher::fetch(const std::shared_ptr<RemoteRequest>& remote_request, Cluste
   now_ns_ = now_ns;
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
     RemoteRequest::Item& item = remote_request->items[i];
-    // It may have come since the client looked.
-    if (!item.open || serve_locally(*remote_request, item, tenant)) continue;
+    if (!item.open) continue;
+    // The object may have arrived since the client looked.
+    if (serve_locally(*remote_request, item, tenant)) {
+      ended_ = true;
+      continue;
+    }
     const KeyHash name = tenant.name_of(item.key);
     if (const auto same = by_name_.find(name); same != by_name_.end()) {
       Fetch& fetch = *find(same->second);
       if (fetch.tenant == &tenant && may_join(fetch)) {
-        ++counters_.shared;
-        fetch.waiters.push_back({remote_request, i});
+        ++counters_.joined;
+        fetch.readers.add(remote_request, i);
         fetch.joined = true;
         fetch.deadline_ns = std::max(fetch.deadline_ns, remote_request->deadline_ns);
+        reader_.update(fetch.id, fetch.deadline_ns, true);
         continue;
       }
     }
-    Fetch& fetch = start(&tenant, name, remote_request->deadline_ns);
-    fetch.key = item.key;
-    fetch.waiters.push_back({remote_request, i});
-    Location* const known = locations_.find(name);
-    if (known == nullptr || !peers_.id_of(known->node)) {
-      if (!ask_known_holders(fetch)) to_locate_.push_back(fetch.id);
+    Fetch& fetch = start(Purpose::kRead, {&tenant, name, item.key}, remote_request->deadline_ns);
+    fetch.readers.add(remote_request, i);
+    if (Location* const known = locator_.cached(name)) {
+      fetch.known = Known::kFromCache;
+      fetch.hot = ++known->uses >= kHotUses;
+      fetch.object.from = *known;
+      fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + Locator::kMostLocateNs);
+      go_read(fetch);
       continue;
     }
-    ++counters_.location_hits;
-    fetch.from_cache = true;
-    fetch.hot = ++known->uses >= kHotUses;
-    fetch.at = *known;
-    fetch.try_until_ns = std::min(fetch.deadline_ns, now_ns + kMostLocateNs);
-    fetch.step = Step::kRoom;
-    seek_room(fetch);
+    std::vector<MemberId> holders = locator_.known_holders(name);
+    if (holders.empty()) {
+      go_locate(fetch);
+    } else {
+      go_ask(fetch, std::move(holders));
+    }
+  }
+}
+
+void Fetcher::exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
+                     std::uint64_t now_ns) {
+  for (RemoteRequest::Item& item : remote_request->items) {
+    if (item.open) ended_ |= serve_locally(*remote_request, item, tenant);
+  }
+  locator_.exists(remote_request, tenant, now_ns);
+}
+
+// A read under way may have begun before the object was removed, while the reader that wants to
+// join asked after that. The master tells only known holders about the removal.
+bool Fetcher::may_join(const Fetch& fetch) const {
+  if (fetch.is_ordered() || fetch.bytes_may_come) return false;
+  if (fetch.step == Step::kReading) return reader_.waits_for_room(fetch.id);
+  return fetch.step != Step::kOffered && fetch.step != Step::kGathering;
+}
+
+template <typename Predicate>
+void Fetcher::unjoin_if(const KeyHash& name, Predicate predicate) {
+  const auto at = by_name_.find(name);
+  if (at != by_name_.end() && predicate(*find(at->second))) by_name_.erase(at);
+}
+
+void Fetcher::copy(const std::vector<ClusterTenant*>& tenants, const KeyHash& name, MemberId source,
+                   std::uint64_t deadline_ns, Ended ended) {
+  for (ClusterTenant* const tenant : tenants) {
+    if (tenant->find(name) != kNoEntry) return ended(MC_OK);
+  }
+  Fetch& fetch = start(Purpose::kOrderedCopy, {nullptr, name}, deadline_ns);
+  keeper_.expect(fetch.id, name, std::nullopt);
+  fetch.ended = std::move(ended);
+  go_ask(fetch, {source});
+}
+
+void Fetcher::hold(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+                   std::uint64_t now_ns, Ended ended) {
+  if (keeper_.holds(writer, message.request)) return;  // the message is repeated
+  const PlaceRow& row = message.rows.front();
+  const KeyHash name = tenant.name_of(row.key);
+  const bool upsert = (message.flags & kHoldUpsert) != 0;
+  const std::uint32_t there = tenant.find(name);
+  if (there != kNoEntry && (!upsert || tenant.book().row(there).version == row.version)) {
+    return ended(MC_OK);
+  }
+  if (!locator_.master_ready(name)) return ended(MC_BUSY);
+  now_ns_ = now_ns;
+  HoldRequest hold;
+  hold.order.upsert = upsert;
+  begin_hold(Purpose::kHold, {&tenant, name, row.key}, std::move(hold), message, writer,
+             std::move(ended));
+}
+
+void Fetcher::hold_stripe(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+                          std::uint64_t now_ns, Ended ended) {
+  const PlaceRow& row = message.rows.front();
+  const std::string key = stripe_key({message.stripe.put, message.stripe.number});
+  const KeyHash name = tenant.name_of(key);
+  if (tenant.find(name) != kNoEntry) return ended(MC_OK);  // the message is repeated
+  if (by_name_.contains(name)) return;
+  now_ns_ = now_ns;
+  HoldRequest hold;
+  hold.label = encode_label({message.stripe, row.checksum, row.key});
+  begin_hold(Purpose::kStripe, {&tenant, name, key}, std::move(hold), message, writer,
+             std::move(ended));
+}
+
+void Fetcher::begin_hold(Purpose purpose, FetchedObject object, HoldRequest hold,
+                         const PeerMessage& message, MemberId writer, Ended ended) {
+  const auto region = peers_.region_of(writer, message.region);
+  if (!region || keeper_.hold_count() >= kMaxHeld) return ended(MC_BUSY);
+  const PlaceRow& row = message.rows.front();
+  object.from = {writer, *region, row, 0};
+  object.from.row.key.clear();
+  hold.writer = writer;
+  hold.request = message.request;
+  hold.order.pin = static_cast<mc_pin>(row.pin);
+  hold.order.pin_ttl_s = message.pin_ttl_s;
+  const std::uint64_t label_bytes = hold.label.size();
+  const std::uint64_t share_ms = std::min<std::uint64_t>(message.share_ms, kLongestHoldMs);
+  Fetch& fetch = start(purpose, std::move(object), now_ns_ + share_ms * kMs);
+  keeper_.expect(fetch.id, fetch.name, std::move(hold));
+  fetch.ended = std::move(ended);
+  fetch.try_until_ns = fetch.deadline_ns;
+  go_read(fetch, label_bytes);
+}
+
+// Reads hot objects once more, to keep them. The readers did not wait for the master's verdict.
+void Fetcher::begin_hot_copies(std::uint64_t now_ns) {
+  while (fetches_.size() < kMaxFetchesForCopies) {
+    std::optional<FetchedObject> hot = keeper_.take_hot(now_ns);
+    if (!hot) return;
+    if (by_name_.contains(hot->name) || hot->tenant->find(hot->name) != kNoEntry) continue;
+    Fetch& fetch = start(Purpose::kHotCopy, std::move(*hot), now_ns + kCopyNs);
+    keeper_.expect(fetch.id, fetch.name, std::nullopt);
+    fetch.known = Known::kFromCache;
+    fetch.try_until_ns = fetch.deadline_ns;
+    go_read(fetch);
   }
 }
 
 bool Fetcher::forget(const ClusterTenant& tenant) {
   std::vector<std::uint64_t> gone;
-  bool reads_open = false;
   for (const auto& [id, fetch] : fetches_) {
-    if (fetch->tenant != &tenant && fetch->tenant != nullptr) continue;
-    reads_open |= fetch->reads_open > 0;
-    if (!fetch->missed) gone.push_back(id);
+    if (fetch->tenant == &tenant || fetch->tenant == nullptr) gone.push_back(id);
   }
   for (const std::uint64_t id : gone) {
-    Fetch& fetch = *find(id);
-    if (fetch.gather != 0) gatherer_.cancel(std::exchange(fetch.gather, 0));
-    if (fetch.reads_open > 0) {
-      for (const Fetch::Part& part : fetch.parts) transport_.cancel(part.id);
-    }
-    miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
+    Fetch* const fetch = find(id);
+    if (fetch == nullptr) continue;
+    reader_.cancel(id, true);
+    miss(*fetch, MC_NOT_FOUND, counters_.holders_failed);
   }
-  std::erase_if(hot_, [&](const Hot& hot) { return hot.tenant == &tenant; });
-  return !reads_open && !gatherer_.reads_into(tenant);
+  keeper_.forget_hot(tenant);
+  return !reader_.reads_into(tenant) && !gatherer_.reads_into(tenant);
 }
 
-// What has been read may have been removed since, before whoever wants to join asked. The master
-// tells this node of that only where it is known as a holder. A copy has time that a reader has
-// not.
-bool Fetcher::may_join(const Fetch& fetch) {
-  const bool is_holder = fetch.verdict_in && fetch.verdict == metadata::Verdict::kAccepted;
-  const bool unread = fetch.step != Step::kReading && fetch.step != Step::kOffered &&
-                      fetch.step != Step::kGathering && !fetch.bytes_asked;
-  return (unread || is_holder) && !fetch.dropped && fetch.ended == nullptr;
+void Fetcher::dropped(const KeyHash& name, std::uint64_t up_to_version) {
+  keeper_.drop(name, up_to_version);
+  unjoin_if(name, [&](const Fetch& fetch) { return fetch.version <= up_to_version; });
 }
 
-// ---- Locating and asking ------------------------------------------------------------------------
+void Fetcher::dropped(const ClusterTenant& tenant) {
+  keeper_.drop(tenant);
+  std::erase_if(by_name_, [&](const auto& each) {
+    const ClusterTenant* const of = find(each.second)->tenant;
+    return of == nullptr || of == &tenant;
+  });
+}
+
+void Fetcher::put_here(const metadata::PublishItem& put) {
+  keeper_.put_here(put);
+  unjoin_if(put.hash, [&](const Fetch& fetch) { return !keeper_.will_keep(fetch.id); });
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+void Fetcher::go_locate(Fetch& fetch) {
+  fetch.step = Step::kLocate;
+  to_locate_.push_back(fetch.id);
+}
+
+void Fetcher::go_ask(Fetch& fetch, std::vector<MemberId> holders) {
+  fetch.holders = std::move(holders);
+  fetch.next_holder = 0;
+  fetch.step = Step::kAsk;
+  to_ask_.push_back(fetch.id);
+}
+
+// The fetch may have ended on return.
+void Fetcher::go_read(Fetch& fetch, std::uint64_t label_bytes) {
+  fetch.step = Step::kReading;
+  fetch.version = fetch.object.from.row.version;
+  keeper_.found(fetch.id, fetch.tenant, fetch.version);
+  ReadTerms terms;
+  terms.deadline_ns = fetch.deadline_ns;
+  terms.try_until_ns = fetch.try_until_ns;
+  terms.label_bytes = label_bytes;
+  terms.waited_for = !fetch.readers.empty();
+  terms.room_must_come = fetch.purpose >= Purpose::kHold;
+  reader_.read(fetch.id, std::move(fetch.object), terms);
+}
 
 void Fetcher::send_locates(std::uint64_t now_ns) {
-  std::vector<std::uint64_t> later;
-  std::erase_if(to_locate_, [&](std::uint64_t id) {
+  std::vector<std::uint64_t> due = std::exchange(to_locate_, {});
+  std::erase_if(due, [&](std::uint64_t id) {
     const Fetch* const fetch = find(id);
     const bool early = fetch != nullptr && now_ns < fetch->not_before_ns;
-    if (early) later.push_back(id);
+    if (early) to_locate_.push_back(id);
     return early;
   });
-  send_due_locates(now_ns);
-  to_locate_.insert(to_locate_.end(), later.begin(), later.end());
-}
-
-// One question to each master, or more if it were too long.
-void Fetcher::send_due_locates(std::uint64_t now_ns) {
-  std::vector<std::vector<std::uint64_t>> due(masters_.count());
-  while (!to_locate_.empty()) {
-    Fetch* const fetch = find(to_locate_.back());
-    to_locate_.pop_back();
+  std::vector<Locator::Question> questions;
+  for (const std::uint64_t id : std::views::reverse(due)) {
+    Fetch* const fetch = find(id);
     if (fetch == nullptr) continue;
-    const std::uint32_t partition = masters_.partition_of(fetch->name);
-    if (!masters_.at(partition).ready()) {
+    if (!locator_.master_ready(fetch->name)) {
       miss(*fetch, MC_NOT_FOUND, counters_.master_away);
       continue;
     }
     fetch->step = Step::kLocating;
-    fetch->try_until_ns = std::min(fetch->deadline_ns, now_ns + kMostLocateNs);
-    due[partition].push_back(fetch->id);
-    if (due[partition].size() == kLocateBatch)
-      send_locate(partition, std::exchange(due[partition], {}), now_ns);
+    fetch->try_until_ns = std::min(fetch->deadline_ns, now_ns + Locator::kMostLocateNs);
+    questions.push_back({id, fetch->name, fetch->try_until_ns});
   }
-  for (std::uint32_t partition = 0; partition < masters_.count(); ++partition) {
-    if (!due[partition].empty()) send_locate(partition, std::move(due[partition]), now_ns);
-  }
+  // A miss may have ended other fetches.
+  std::erase_if(questions, [this](const auto& each) { return find(each.id) == nullptr; });
+  locator_.locate(questions, now_ns);
 }
 
-void Fetcher::send_locate(std::uint32_t partition, std::vector<std::uint64_t> ids,
-                          std::uint64_t now_ns) {
-  // One that missed meanwhile may have ended others.
-  std::erase_if(ids, [this](std::uint64_t id) { return find(id) == nullptr; });
-  if (ids.empty()) return;
-  metadata::wire::Locate request;
-  request.host = reader_.host;
-  request.zone = reader_.zone;
-  std::uint64_t deadline_ns = 0;
-  for (const std::uint64_t id : ids) {
-    const Fetch& fetch = *find(id);
-    request.keys.push_back(fetch.name);
-    deadline_ns = std::max(deadline_ns, fetch.try_until_ns);
+void Fetcher::on_located(std::uint64_t id, const metadata::Located* located,
+                         std::span<const MemberId> holders) {
+  Fetch* const fetch = find(id);
+  if (fetch == nullptr || fetch->step != Step::kLocating) return;
+  if (located == nullptr) return miss(*fetch, MC_NOT_FOUND, counters_.master_away);
+  if (located->state != metadata::Lookup::kFound) {
+    const bool recovering = located->state == metadata::Lookup::kRecovering;
+    return miss(*fetch, MC_NOT_FOUND, recovering ? counters_.recovering : counters_.nobody);
   }
-  counters_.located += ids.size();
-  const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-  request.wait_ms = static_cast<std::uint32_t>(left_ns / kRecoveryShare / kMs);
-  masters_.at(partition).locate(request, deadline_ns,
-                                [this, ids = std::move(ids), alive = std::weak_ptr(alive_)](
-                                    const Result<metadata::LocateAnswer>& answer) {
-                                  if (!alive.expired()) on_located(ids, answer);
-                                });
+  if (located->attributes.striped) return gather(*fetch, *located, holders);
+  go_ask(*fetch, peers_.reading_order(fetch->name, holders));
 }
 
-void Fetcher::on_located(const std::vector<std::uint64_t>& ids,
-                         const Result<metadata::LocateAnswer>& answer) {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    Fetch* const fetch = find(ids[i]);
-    if (fetch == nullptr || fetch->step != Step::kLocating) continue;
-    if (!answer || i >= answer->keys.size()) {
-      miss(*fetch, MC_NOT_FOUND, counters_.master_away);
-      continue;
-    }
-    const metadata::Located& located = answer->keys[i];
-    if (located.state != metadata::Lookup::kFound) {
-      const bool recovering = located.state == metadata::Lookup::kRecovering;
-      miss(*fetch, MC_NOT_FOUND, recovering ? counters_.recovering : counters_.nobody);
-      continue;
-    }
-    if (located.attributes.striped) {
-      gather(*fetch, located, answer->holders_of(located));
-      continue;
-    }
-    fetch->holders = peers_.reading_order(fetch->name, answer->holders_of(located));
-    fetch->next_holder = 0;
-    fetch->step = Step::kAsk;
-    to_ask_.push_back(fetch->id);
-  }
-}
-
-// Asks the next holder of each, those of one holder and namespace together.
+// Asks the next holder of each object.
 void Fetcher::send_asks(std::uint64_t now_ns) {
-  struct To {
-    MemberId node;
-    std::uint64_t name_space;
-    bool keys;
-    auto operator<=>(const To&) const = default;
-  };
-  std::map<To, std::vector<std::uint64_t>> groups;
+  std::vector<HolderQuestions::Question> questions;
   for (const std::uint64_t id : std::exchange(to_ask_, {})) {
     Fetch* const fetch = find(id);
     if (fetch == nullptr || fetch->step != Step::kAsk) continue;
-    while (fetch->next_holder < fetch->holders.size() &&
-           !peers_.id_of(fetch->holders[fetch->next_holder])) {
+    const std::vector<MemberId>& holders = fetch->holders;
+    while (fetch->next_holder < holders.size() && !peers_.id_of(holders[fetch->next_holder])) {
       ++fetch->next_holder;
     }
-    if (fetch->next_holder >= fetch->holders.size() && !fetch->holders.empty()) {
-      // It may have joined a moment ago.
+    if (fetch->next_holder >= holders.size() && !holders.empty()) {
+      // A holder may have joined a moment ago.
       peers_.missed();
-      if (fetch->patience_ns == 0) fetch->patience_ns = now_ns + kPatienceNs;
+      if (fetch->patience_ns == 0) fetch->patience_ns = now_ns + kUnknownHolderNs;
       if (now_ns < std::min(fetch->patience_ns, fetch->deadline_ns)) {
         fetch->next_holder = 0;
         to_ask_.push_back(id);
         continue;
       }
     }
-    if (fetch->next_holder >= fetch->holders.size()) {
+    if (fetch->next_holder >= holders.size()) {
       miss(*fetch, MC_NOT_FOUND, counters_.holders_failed);
       continue;
     }
-    const std::size_t left = fetch->holders.size() - fetch->next_holder;
+    const std::size_t left = holders.size() - fetch->next_holder;
     const std::uint64_t left_ns = fetch->deadline_ns > now_ns ? fetch->deadline_ns - now_ns : 0;
-    const std::uint64_t share_ns = std::clamp(left_ns / left, kLeastTryNs, kMostAskNs);
-    // The last one may take what there is.
+    const std::uint64_t share_ns =
+        std::clamp(left_ns / left, ObjectReader::kLeastTryNs, kMostAskNs);
+    // The last holder may take all the time that is left.
     fetch->try_until_ns = left > 1 ? now_ns + share_ns : fetch->deadline_ns;
     fetch->step = Step::kAsking;
-    const bool copy = fetch->tenant == nullptr;
-    groups[{fetch->holders[fetch->next_holder], copy ? 0 : fetch->tenant->id(), copy}].push_back(
-        id);
+    questions.push_back({id, holders[fetch->next_holder],
+                         fetch->tenant == nullptr ? 0 : fetch->tenant->id(), fetch->name,
+                         fetch->try_until_ns});
   }
-  for (auto& [to, ids] : groups) {
-    for (std::size_t first = 0; first < ids.size(); first += kMaxAskKeys) {
-      const std::size_t count = std::min(kMaxAskKeys, ids.size() - first);
-      PeerMessage ask;
-      ask.kind = PeerMessageKind::kAsk;
-      ask.flags = to.keys ? kAskForKeys : std::uint8_t{0};
-      if (count == 1) ask.flags |= kAskForBytes;
-      ask.request = next_ask_++;
-      ask.name_space = to.name_space;
-      AskBatch batch;
-      batch.node = to.node;
-      batch.open = count;
-      std::uint64_t until_ns = now_ns;
-      for (std::size_t i = 0; i < count; ++i) {
-        Fetch& fetch = *find(ids[first + i]);
-        fetch.bytes_asked = count == 1;
-        ask.keys.push_back(fetch.name);
-        batch.fetches.push_back(fetch.id);
-        until_ns = std::max(until_ns, fetch.try_until_ns);
-      }
-      counters_.asked += count;
-      batch.until_ns = until_ns;
-      if (peers_.notify(to.node, ask, kAskCookie | ask.request, until_ns, now_ns)) {
-        asks_.emplace(ask.request, std::move(batch));
-        continue;
-      }
-      // Too much is in flight: with the next round.
-      for (const std::uint64_t id : batch.fetches) {
-        find(id)->step = Step::kAsk;
-        to_ask_.push_back(id);
-      }
-    }
+  std::erase_if(questions, [this](const auto& each) { return find(each.id) == nullptr; });
+  const std::vector<std::uint64_t> unsent = questions_.ask(questions, now_ns);
+  for (const auto& each : questions) find(each.id)->bytes_may_come = each.for_bytes;
+  for (const std::uint64_t id : unsent) {
+    find(id)->step = Step::kAsk;
+    to_ask_.push_back(id);
   }
 }
 
 void Fetcher::on_answer(MemberId from, const PeerMessage& message,
                         const std::vector<std::unique_ptr<ClusterTenant>>& tenants) {
-  const auto at = asks_.find(message.request);
-  if (at == asks_.end() || at->second.node != from) return;
-  const auto region = peers_.region_of(from, message.region);
-  for (const PlaceRow& row : message.rows) {
-    if (row.number >= at->second.fetches.size()) continue;
-    Fetch* const fetch = find(at->second.fetches[row.number]);
-    if (fetch == nullptr || fetch->step != Step::kAsking) continue;
-    if (fetch->tenant == nullptr && row.held) {
-      for (const auto& tenant : tenants) {
-        if (tenant->id() == message.name_space) fetch->tenant = tenant.get();
-      }
-      fetch->key = row.key;
-      const bool mine = fetch->tenant != nullptr && !row.key.empty() &&
-                        fetch->tenant->name_of(row.key) == fetch->name;
-      if (!mine) {
-        fetch->tenant = nullptr;
-        miss(*fetch, MC_NOT_FOUND, counters_.holders_failed);
-        continue;
-      }
-    }
-    if (at->second.open > 0) --at->second.open;
-    if (!row.held || !region) {
-      try_next(*fetch, now_ns_);
-      continue;
-    }
-    on_row(*fetch, from, *region, row);
-  }
-  if (at->second.open == 0) asks_.erase(at);
+  questions_.on_answer(
+      from, message,
+      [&](std::uint64_t id, std::optional<transport::RemoteRegionId> region, const PlaceRow& row) {
+        Fetch* const fetch = find(id);
+        if (fetch == nullptr || fetch->step != Step::kAsking) return false;
+        if (fetch->tenant == nullptr && row.held) {
+          const auto of = std::ranges::find(tenants, message.name_space,
+                                            [](const auto& tenant) { return tenant->id(); });
+          if (of == tenants.end() || row.key.empty() || (*of)->name_of(row.key) != fetch->name) {
+            miss(*fetch, MC_NOT_FOUND, counters_.holders_failed);
+            return false;
+          }
+          fetch->tenant = fetch->object.tenant = of->get();
+          fetch->object.key = row.key;
+        }
+        if (row.held && region) {
+          take_place(*fetch, from, *region, row);
+        } else {
+          try_next(*fetch, now_ns_);
+        }
+        return true;
+      });
 }
 
-void Fetcher::on_row(Fetch& fetch, MemberId from, transport::RemoteRegionId region,
-                     const PlaceRow& row) {
-  fetch.at.node = from;
-  fetch.at.region = region;
-  fetch.at.row = row;
-  fetch.at.row.key.clear();
-  fetch.bytes = std::exchange(fetch.at.row.bytes, {});
-  fetch.bytes_asked = !fetch.bytes.empty();
-  if (fetch.ended == nullptr && row.extents.size() <= kMaxCachedExtents) {
-    fetch.at.uses = 1;
-    locations_.put(fetch.name, fetch.at);
+void Fetcher::take_place(Fetch& fetch, MemberId from, transport::RemoteRegionId region,
+                         const PlaceRow& row) {
+  Location& location = fetch.object.from;
+  location.node = from;
+  location.region = region;
+  location.row = row;
+  location.row.key.clear();
+  fetch.object.bytes = std::exchange(location.row.bytes, {});
+  fetch.bytes_may_come = !fetch.object.bytes.empty();
+  if (!fetch.is_ordered() && row.extents.size() <= kMaxCachedExtents) {
+    location.uses = 1;
+    locator_.locations().put(fetch.name, location);
   }
-  fetch.step = Step::kRoom;
-  seek_room(fetch);
+  go_read(fetch);
+}
+
+void Fetcher::on_event(const transport::Event& event) {
+  if ((event.cookie & HolderQuestions::kAskCookie) == 0) return reader_.on_event(event);
+  for (const std::uint64_t id : questions_.on_event(event, now_ns_)) {
+    Fetch* const fetch = find(id);
+    if (fetch != nullptr && fetch->step == Step::kAsking) try_next(*fetch, now_ns_);
+  }
+}
+
+void Fetcher::on_read(Fetch& fetch, ObjectReader::End result, FetchedObject object) {
+  fetch.object = std::move(object);
+  if (result == ObjectReader::End::kNoRoom) return miss(fetch, MC_NO_SPACE, counters_.no_room);
+  if (result == ObjectReader::End::kFailed) {
+    locator_.locations().forget(fetch.name);
+    return try_next(fetch, now_ns_);
+  }
+  if (fetch.purpose == Purpose::kRead) return deliver(fetch);
+  if (fetch.purpose != Purpose::kStripe) {
+    fetch.step = Step::kOffered;
+    return keeper_.keep(fetch.id, std::move(fetch.object), fetch.deadline_ns, now_ns_);
+  }
+  const mc_status status = keeper_.shelve(fetch.id, fetch.object);
+  if (status != MC_OK) {
+    return miss(fetch, status, status == MC_NO_SPACE ? counters_.no_room : counters_.late);
+  }
+  fetch.ended(MC_OK);
+  end(fetch);
+}
+
+// ---- Objects in stripes -------------------------------------------------------------------------
+
+// False: the fetch has waited long enough for the missing stripes.
+bool Fetcher::locate_again(Fetch& fetch) {
+  if (fetch.patience_ns == 0) fetch.patience_ns = now_ns_ + kIncompleteNs;
+  if (now_ns_ >= std::min(fetch.patience_ns, fetch.deadline_ns)) return false;
+  fetch.not_before_ns = now_ns_ + kLocateAgainNs;
+  go_locate(fetch);
+  return true;
+}
+
+void Fetcher::gather(Fetch& fetch, const metadata::Located& located,
+                     std::span<const MemberId> holders) {
+  if (fetch.purpose != Purpose::kRead) {
+    return miss(fetch, MC_UNSUPPORTED, counters_.holders_failed);
+  }
+  if (!located.whole()) {
+    if (!locate_again(fetch)) miss(fetch, MC_NOT_FOUND, counters_.incomplete);
+    return;
+  }
+  fetch.step = Step::kGathering;
+  fetch.try_until_ns = fetch.deadline_ns;
+  fetch.hot = false;
+  fetch.object.from = {};
+  fetch.version = located.version;
+  Gatherer::Wanted wanted;
+  wanted.name = fetch.name;
+  wanted.version = located.version;
+  wanted.bytes = located.bytes;
+  wanted.holders.assign(holders.begin(), holders.end());
+  wanted.deadline_ns = fetch.deadline_ns;
+  fetch.gather =
+      gatherer_.gather(*fetch.tenant, std::move(wanted),
+                       [this, id = fetch.id, alive = std::weak_ptr(alive_)](
+                           mc_status status, std::uint32_t entry, const StripeFacts& facts) {
+                         Fetch* const gathered = alive.expired() ? nullptr : find(id);
+                         if (gathered != nullptr) on_gathered(*gathered, status, entry, facts);
+                       });
+}
+
+void Fetcher::on_gathered(Fetch& fetch, mc_status status, std::uint32_t entry,
+                          const StripeFacts& facts) {
+  fetch.gather = 0;
+  if (status != MC_OK) {
+    const bool lacks = status != MC_NO_SPACE;
+    if (lacks && locate_again(fetch)) return;
+    return miss(fetch, MC_NOT_FOUND, lacks ? counters_.incomplete : counters_.no_room);
+  }
+  fetch.object.entry = entry;
+  fetch.object.from.row.length = facts.whole_bytes;
+  fetch.object.from.row.checksum = facts.whole_sum;
+  ++counters_.read_objects;
+  counters_.read_bytes += facts.whole_bytes;
+  deliver(fetch);
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
 
-void Fetcher::deliver(Fetch& fetch) {
-  const std::uint32_t kept = fetch.keep ? keep_copy(fetch) : kNoEntry;
-  ObjectStore& store = fetch.tenant->store();
-  std::vector<shm::Word64*> pins;
-  for (const Waiter& waiter : fetch.waiters) {
-    RemoteRequest::Item& item = waiter.remote_request->items[waiter.item];
-    if (!waiter.remote_request->abandoned && item.pin != nullptr) pins.push_back(item.pin);
-  }
-  std::uint32_t entry = kept;
-  if (kept != kNoEntry) {
-    const std::uint64_t version = store.index().entry(kept).version.load_relaxed();
-    for (shm::Word64* const pin : pins) pin->store_release(shm::pin_value(kept, version));
-  } else if (!pins.empty() &&
-             store.serve_unpublished(kClusterSession, fetch.entry, fetch.at.row.length,
-                                     fetch.at.row.checksum, pins)) {
-    entry = std::exchange(fetch.entry, kNoEntry);
-    ++counters_.lent;
-  }
-  for (const Waiter& waiter : fetch.waiters) {
-    RemoteRequest& remote_request = *waiter.remote_request;
-    remote_request.items[waiter.item].entry = entry;
-    counters_.delivered += entry != kNoEntry ? 1 : 0;
-    remote_request.settle(remote_request.items[waiter.item],
-                          entry == kNoEntry ? MC_NOT_FOUND : MC_OK);
-    ended_ |= remote_request.over();
-  }
-  fetch.waiters.clear();
-  if (fetch.ended && fetch.held) {
-    fetch.ended(kept != kNoEntry && fetch.verdict_in ? MC_OK : held_status(fetch));
-  } else if (fetch.ended) {
-    fetch.ended(kept != kNoEntry ? MC_OK : MC_CANCELLED);
-  }
-  if (fetch.hot && hot_.size() < kMaxHot) {
-    hot_.push_back({fetch.tenant, fetch.name, std::move(fetch.key), fetch.at, now_ns_ + kHotNs});
-  }
+// kept: the live entry if the object is kept. status: for the node that ordered the fetch.
+void Fetcher::deliver(Fetch& fetch, std::uint32_t kept, mc_status status) {
+  ended_ |= fetch.readers.serve(fetch.object, kept, counters_);
+  if (fetch.ended) fetch.ended(status);
+  fetch.object.give_back();
+  if (fetch.hot) keeper_.add_hot(std::move(fetch.object), now_ns_);
   end(fetch);
 }
 
+// Goes to the next holder, or back to the master if the known holders are stale.
 void Fetcher::try_next(Fetch& fetch, std::uint64_t now_ns) {
-  give_back(fetch);
-  fetch.bytes_asked = false;
-  if (now_ns >= fetch.deadline_ns) {
-    miss(fetch, MC_NOT_FOUND, counters_.late);
-    return;
-  }
-  if (fetch.from_cache || (fetch.next_holder + 1 >= fetch.holders.size() && !fetch.relocated &&
-                           fetch.ended == nullptr)) {
-    // Where it was it is no more: the master knows where it is, if anywhere.
-    fetch.relocated = !fetch.from_cache;
-    fetch.from_cache = false;
-    fetch.step = Step::kLocate;
-    locations_.forget(fetch.name);
-    to_locate_.push_back(fetch.id);
-    return;
-  }
-  if (fetch.next_holder + 1 >= fetch.holders.size() && std::exchange(fetch.joined, false)) {
-    // What failed was begun before somebody joined: his is another try.
-    fetch.step = Step::kLocate;
-    locations_.forget(fetch.name);
-    to_locate_.push_back(fetch.id);
-    return;
+  fetch.bytes_may_come = false;
+  if (now_ns >= fetch.deadline_ns) return miss(fetch, MC_NOT_FOUND, counters_.late);
+  const bool cached = fetch.known == Known::kFromCache;
+  const bool last = fetch.next_holder + 1 >= fetch.holders.size();
+  const bool relocate = last && fetch.known == Known::kFirst && !fetch.is_ordered();
+  // A reader that joined after the last question gets a question of its own.
+  if (cached || relocate || (last && std::exchange(fetch.joined, false))) {
+    fetch.known = cached ? Known::kFirst : Known::kRelocated;
+    locator_.locations().forget(fetch.name);
+    return go_locate(fetch);
   }
   if (++fetch.next_holder >= fetch.holders.size()) {
-    miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
-    return;
+    return miss(fetch, MC_NOT_FOUND, counters_.holders_failed);
   }
   ++counters_.next_holders;
   fetch.step = Step::kAsk;
   to_ask_.push_back(fetch.id);
 }
 
-void Fetcher::give_back(Fetch& fetch) {
-  if (fetch.entry == kNoEntry) return;
-  fetch.tenant->store().abandon(kClusterSession, std::exchange(fetch.entry, kNoEntry));
-}
-
 void Fetcher::miss(Fetch& fetch, mc_status status, std::uint64_t& reason) {
   ++reason;
-  for (const Waiter& waiter : fetch.waiters) {
-    RemoteRequest& remote_request = *waiter.remote_request;
-    remote_request.settle(remote_request.items[waiter.item], status);
-    ended_ |= remote_request.over();
-  }
-  fetch.waiters.clear();
+  ended_ |= fetch.readers.fail(status);
   if (fetch.gather != 0) gatherer_.cancel(std::exchange(fetch.gather, 0));
   if (fetch.ended) fetch.ended(status);
-  fetch.ended = nullptr;
-  fetch.missed = true;
-  // Reads may still land in the reservation; it goes back with the last of them.
   end(fetch);
 }
 
 void Fetcher::end(Fetch& fetch) {
-  const auto same = by_name_.find(fetch.name);
-  if (same != by_name_.end() && same->second == fetch.id) by_name_.erase(same);
-  if (fetch.reads_open > 0) return;
-  give_back(fetch);
-  if (fetch.offered && !fetch.verdict_due && !fetch.kept) {
-    take_back(fetch.offer, fetch.id,
-              fetch.verdict_in ? std::optional(fetch.verdict) : std::nullopt);
-  }
+  unjoin_if(fetch.name, [&](const Fetch& each) { return &each == &fetch; });
+  reader_.cancel(fetch.id);
+  fetch.object.give_back();
+  keeper_.forget(fetch.id);
   fetches_.erase(fetch.id);
 }
 
 // ---- Time ---------------------------------------------------------------------------------------
 
-// Who has the question and does not answer. The first answer counts, to whichever of the questions.
-void Fetcher::ask_again(std::uint64_t now_ns) {
-  for (auto at = asks_.begin(); at != asks_.end();) {
-    AskBatch& batch = at->second;
-    if (now_ns >= batch.again_ns) {
-      batch.again_ns = UINT64_MAX;
-      for (const std::uint64_t id : batch.fetches) {
-        Fetch* const fetch = find(id);
-        const bool waits = fetch != nullptr && fetch->step == Step::kAsking &&
-                           fetch->holders[fetch->next_holder] == batch.node;
-        if (!waits) continue;
-        fetch->step = Step::kAsk;
-        to_ask_.push_back(id);
-      }
-    }
-    at = now_ns >= batch.until_ns + kMostLocateNs ? asks_.erase(at) : std::next(at);
-  }
-}
-
 void Fetcher::check_times(std::uint64_t now_ns) {
   if (now_ns < next_check_ns_) return;
   next_check_ns_ = now_ns + kCheckNs;
-  ask_again(now_ns);
+  for (const HolderQuestions::Overdue& overdue : questions_.take_overdue(now_ns)) {
+    Fetch* const fetch = find(overdue.id);
+    if (fetch == nullptr || fetch->step != Step::kAsking) continue;
+    if (fetch->holders[fetch->next_holder] != overdue.holder) continue;
+    fetch->step = Step::kAsk;
+    to_ask_.push_back(overdue.id);
+  }
   std::vector<std::uint64_t> late;
   for (const auto& [id, fetch] : fetches_) {
-    // Whoever joined has a deadline of its own.
-    std::erase_if(fetch->waiters, [&](const Waiter& waiter) {
-      RemoteRequest& remote_request = *waiter.remote_request;
-      if (now_ns < remote_request.deadline_ns) return false;
-      ++counters_.late;
-      remote_request.settle(remote_request.items[waiter.item], MC_NOT_FOUND);
-      ended_ |= remote_request.over();
-      return true;
-    });
-    if (!fetch->missed && fetch->try_until_ns != 0 && now_ns >= fetch->try_until_ns) {
-      late.push_back(id);
+    if (!fetch->readers.empty()) {
+      ended_ |= fetch->readers.expire(now_ns, counters_);
+      if (fetch->readers.empty()) reader_.update(id, fetch->deadline_ns, false);
     }
+    if (fetch->try_until_ns != 0 && now_ns >= fetch->try_until_ns) late.push_back(id);
   }
   for (const std::uint64_t id : late) {
-    Fetch& fetch = *find(id);
-    switch (fetch.step) {
-      case Step::kAsking:
-        try_next(fetch, now_ns);
-        break;
-      case Step::kRoom:
-        if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.no_room);
-        break;
-      case Step::kOffered:
-        // What has been offered for another host's client, or on a master's order, is kept if it is
-        // taken, however late.
-        if (now_ns >= fetch.deadline_ns && !fetch.held && !fetch.ended) deliver(fetch);
-        break;
-      case Step::kLocate:
-      case Step::kLocating:
-      case Step::kAsk:
-      case Step::kGathering:
-        if (now_ns >= fetch.deadline_ns) miss(fetch, MC_NOT_FOUND, counters_.late);
-        break;
-      case Step::kReading:  // its operations have deadlines
-        break;
-    }
+    if (Fetch* const fetch = find(id)) on_late(*fetch, now_ns);
+  }
+}
+
+void Fetcher::on_late(Fetch& fetch, std::uint64_t now_ns) {
+  if (fetch.step == Step::kAsking) return try_next(fetch, now_ns);
+  if (now_ns < fetch.deadline_ns) return;
+  if (fetch.step == Step::kReading) {
+    // The transport's operations have deadlines of their own.
+    if (reader_.waits_for_room(fetch.id)) miss(fetch, MC_NOT_FOUND, counters_.no_room);
+  } else if (fetch.step != Step::kOffered) {
+    miss(fetch, MC_NOT_FOUND, counters_.late);
+  } else if (!fetch.is_ordered()) {
+    // An object that another node ordered is kept however late the verdict comes.
+    fetch.object = keeper_.stop_waiting(fetch.id);
+    deliver(fetch);
   }
 }
 
 void Fetcher::flush(std::uint64_t now_ns) {
   now_ns_ = now_ns;
-  if (!hot_.empty()) begin_copies(now_ns);
+  begin_hot_copies(now_ns);
+  reader_.flush(now_ns);
   if (fetches_.empty()) return;
-  for (const std::uint64_t id : std::exchange(want_room_, {})) {
-    if (Fetch* const fetch = find(id); fetch != nullptr && fetch->step == Step::kRoom) {
-      seek_room(*fetch);
-    }
-  }
-  if (!to_read_.empty()) submit_reads(now_ns);
-  if (!to_sum_.empty()) sum_parts();
   if (!to_locate_.empty()) send_locates(now_ns);
   if (!to_ask_.empty()) send_asks(now_ns);
   check_times(now_ns);
 }
 
 std::uint64_t Fetcher::next_ns() const {
-  if (!to_sum_.empty()) return 0;
-  const std::uint64_t hot_ns = hot_.empty() ? UINT64_MAX : hot_.front().due_ns;
-  return std::min(hot_ns, fetches_.empty() ? UINT64_MAX : next_check_ns_);
+  if (reader_.has_sums()) return 0;
+  return std::min(keeper_.next_hot_ns(), fetches_.empty() ? UINT64_MAX : next_check_ns_);
+}
+
+bool Fetcher::take_ended() {
+  const bool located = locator_.take_ended();
+  return std::exchange(ended_, false) || located;
 }
 
 }  // namespace mc::agent

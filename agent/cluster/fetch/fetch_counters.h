@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace mc::agent {
+
+// Counts of the Fetcher and its parts. Each part increments only the counters of its own work.
+struct FetchCounters {
+  std::uint64_t fetches = 0;
+  std::uint64_t joined = 0;  // readers that joined a fetch under way
+  // Locator
+  std::uint64_t located = 0;        // keys that a master was asked for
+  std::uint64_t location_hits = 0;  // reads from a cached location
+  std::uint64_t holder_hits = 0;    // holders asked without a master, which named them before
+  // HolderQuestions
+  std::uint64_t asked = 0;
+  // ObjectReader
+  std::uint64_t read_objects = 0, read_bytes = 0, corrupt = 0;
+  std::uint64_t came_along = 0;  // objects whose bytes came with the holder's answer
+  // CopyKeeper
+  std::uint64_t kept = 0, held_for_others = 0;
+  // Results
+  std::uint64_t served_unpublished = 0;
+  std::uint64_t delivered = 0;  // to readers
+  std::uint64_t next_holders = 0;
+  // Misses by reason
+  std::uint64_t nobody = 0, recovering = 0, master_away = 0, holders_failed = 0, late = 0,
+                no_room = 0, incomplete = 0;
+};
+
+}  // namespace mc::agent

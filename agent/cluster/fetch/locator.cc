@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/fetch/locator.h"
+
+#include <algorithm>
+
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+using metadata::KeyHash;
+
+namespace {
+
+// The part of the time left that a master may wait for its own recovery: one half.
+constexpr std::uint64_t kRecoveryDivisor = 2;
+constexpr std::size_t kLocateBatch = 512;
+
+}  // namespace
+
+Location* Locator::cached(const KeyHash& name) {
+  Location* const known = locations_.find(name);
+  if (known == nullptr || !peers_.id_of(known->node)) return nullptr;
+  ++counters_.location_hits;
+  return known;
+}
+
+std::vector<MemberId> Locator::known_holders(const KeyHash& name) {
+  const Holders* const known = holders_.find(name);
+  if (known == nullptr) return {};
+  const auto end = std::ranges::find(*known, metadata::kNoNode);
+  std::vector<MemberId> holders = peers_.reading_order(name, {known->begin(), end});
+  holders_.forget(name);
+  if (holders.empty() || !peers_.id_of(holders.front())) return {};
+  ++counters_.holder_hits;
+  return holders;
+}
+
+metadata::wire::Locate Locator::question() const {
+  metadata::wire::Locate request;
+  request.host = reader_.host;
+  request.zone = reader_.zone;
+  return request;
+}
+
+void Locator::locate(const std::vector<Question>& questions, std::uint64_t now_ns) {
+  std::vector<std::vector<Question>> due(masters_.count());
+  for (const Question& question : questions) {
+    const std::uint32_t partition = masters_.partition_of(question.name);
+    due[partition].push_back(question);
+    if (due[partition].size() == kLocateBatch)
+      send(partition, std::exchange(due[partition], {}), now_ns);
+  }
+  for (std::uint32_t partition = 0; partition < masters_.count(); ++partition) {
+    if (!due[partition].empty()) send(partition, std::move(due[partition]), now_ns);
+  }
+}
+
+void Locator::send(std::uint32_t partition, std::vector<Question> questions, std::uint64_t now_ns) {
+  metadata::wire::Locate request = question();
+  std::uint64_t deadline_ns = 0;
+  for (const Question& each : questions) {
+    request.keys.push_back(each.name);
+    deadline_ns = std::max(deadline_ns, each.deadline_ns);
+  }
+  counters_.located += questions.size();
+  const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+  request.wait_ms = static_cast<std::uint32_t>(left_ns / kRecoveryDivisor / kMs);
+  masters_.at(partition).locate(
+      request, deadline_ns,
+      [this, asked = std::move(questions),
+       alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+        if (alive.expired()) return;
+        for (std::size_t i = 0; i < asked.size(); ++i) {
+          if (!answer || i >= answer->keys.size()) {
+            answer_(asked[i].id, nullptr, {});
+          } else {
+            answer_(asked[i].id, &answer->keys[i], answer->holders_of(answer->keys[i]));
+          }
+        }
+      });
+}
+
+void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
+                     const ClusterTenant& tenant, std::uint64_t now_ns) {
+  std::vector<KeyHash> names;
+  std::vector<std::size_t> items;
+  for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
+    RemoteRequest::Item& item = remote_request->items[i];
+    if (!item.open) continue;
+    const KeyHash name = tenant.name_of(item.key);
+    if (!master_ready(name)) {
+      const Location* const known = locations_.find(name);
+      counters_.master_away += known != nullptr ? 0 : 1;
+      item.length = known != nullptr ? known->row.length : 0;
+      remote_request->settle(item, known != nullptr ? MC_OK : MC_NOT_FOUND);
+      ended_ = true;
+      continue;
+    }
+    names.push_back(name);
+    items.push_back(i);
+  }
+  counters_.located += names.size();
+  const std::uint64_t until_ns = std::min(remote_request->deadline_ns, now_ns + kMostLocateNs);
+  for (const Masters::Part& part : masters_.split(names)) {
+    metadata::wire::Locate request = question();
+    std::vector<std::size_t> asked;
+    for (const std::size_t place : part.places) {
+      request.keys.push_back(names[place]);
+      asked.push_back(items[place]);
+    }
+    masters_.at(part.partition)
+        .locate(request, until_ns,
+                [this, remote_request, asked = std::move(asked), keys = request.keys,
+                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
+                  if (alive.expired()) return;
+                  for (std::size_t i = 0; i < asked.size(); ++i) {
+                    const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
+                    RemoteRequest::Item& item = remote_request->items[asked[i]];
+                    item.length = found ? answer->keys[i].bytes : 0;
+                    if (found) remember_holders(keys[i], *answer, answer->keys[i]);
+                    remote_request->settle(item, found ? MC_OK : MC_NOT_FOUND);
+                  }
+                  ended_ |= remote_request->over();
+                });
+  }
+}
+
+void Locator::remember_holders(const KeyHash& name, const metadata::LocateAnswer& answer,
+                               const metadata::Located& located) {
+  if (located.attributes.striped) return;
+  Holders holders;
+  holders.fill(metadata::kNoNode);
+  const auto named = answer.holders_of(located);
+  std::ranges::copy(named.first(std::min(named.size(), holders.size())), holders.begin());
+  holders_.put(name, holders);
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/fetch/object_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "agent/cluster/stripe/gatherer.h"
+#include "libmc/base/checksum.h"
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+using transport::Outcome;
+
+namespace {
+
+constexpr std::uint64_t kPartBytes = 2 << 20;
+constexpr std::size_t kPartsOut = 6;
+// A holder that delivers less than 1 MB/s is given up for the next one. The transport notices a
+// lost holder sooner.
+constexpr std::uint64_t kSlowNsPerByte = 1'000;
+
+// Calls take(offset in the pool, bytes) for each contiguous piece of that range of an object.
+template <typename Take>
+void each_piece(const PoolExtents& extents, std::uint64_t from, std::uint64_t bytes, Take take) {
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < extents.count && bytes > 0; ++i) {
+    const std::uint64_t ends = begins + extents.at[i].length_bytes;
+    if (from < ends) {
+      const std::uint64_t size = std::min(ends - from, bytes);
+      take(extents.at[i].offset_bytes + (from - begins), size);
+      from += size;
+      bytes -= size;
+    }
+    begins = ends;
+  }
+}
+
+}  // namespace
+
+void FetchedObject::give_back() {
+  if (entry == kNoEntry) return;
+  tenant->store().abandon(kClusterSession, std::exchange(entry, kNoEntry));
+}
+
+ObjectReader::Read* ObjectReader::find(std::uint64_t id) {
+  const auto at = reads_.find(id);
+  return at == reads_.end() ? nullptr : &at->second;
+}
+
+void ObjectReader::read(std::uint64_t id, FetchedObject object, const ReadTerms& terms) {
+  Read& read = reads_[id];
+  read.id = id;
+  read.object = std::move(object);
+  read.terms = terms;
+  seek_room(read);
+}
+
+void ObjectReader::update(std::uint64_t id, std::uint64_t deadline_ns, bool waited_for) {
+  Read* const read = find(id);
+  if (read == nullptr) return;
+  read->terms.deadline_ns = deadline_ns;
+  read->terms.waited_for = waited_for;
+}
+
+bool ObjectReader::waits_for_room(std::uint64_t id) const {
+  const auto at = reads_.find(id);
+  return at != reads_.end() && at->second.state == State::kRoom;
+}
+
+void ObjectReader::cancel(std::uint64_t id, bool abort) {
+  Read* const read = find(id);
+  if (read == nullptr) return;
+  if (read->reads_open == 0) {
+    read->object.give_back();
+    reads_.erase(id);
+    return;
+  }
+  read->state = State::kDraining;
+  if (!abort) return;
+  for (const Part& part : read->parts) transport_.cancel(part.id);
+}
+
+bool ObjectReader::reads_into(const ClusterTenant& tenant) const {
+  return std::ranges::any_of(reads_, [&](const auto& each) {
+    return each.second.object.tenant == &tenant && each.second.reads_open > 0;
+  });
+}
+
+void ObjectReader::seek_room(Read& read) {
+  FetchedObject& object = read.object;
+  ObjectStore& store = object.tenant->store();
+  const ObjectStore::Reserve result = store.reserve(
+      kClusterSession, object.from.row.length + read.terms.label_bytes, true, object.entry);
+  if (result == ObjectStore::Reserve::kOk) {
+    read.state = State::kReading;
+    return begin(read);
+  }
+  object.entry = kNoEntry;
+  const bool again = result == ObjectStore::Reserve::kAgain;
+  const bool wait = result == ObjectStore::Reserve::kWait &&
+                    (!read.terms.room_must_come || store.room_may_come());
+  if (!again && !wait) return end(read, End::kNoRoom);
+  want_room_.push_back(read.id);
+}
+
+void ObjectReader::begin(Read& read) {
+  read.parts.clear();
+  read.asked_bytes = read.summed_bytes = 0;
+  read.sum = read.object.name.lo;  // each checksum begins with the key's hash
+  read.outcome = Outcome::kDone;
+  if (!read.object.bytes.empty()) {
+    take_bytes(read);
+  } else {
+    to_submit_.push_back(read.id);
+  }
+}
+
+void ObjectReader::take_bytes(Read& read) {
+  FetchedObject& object = read.object;
+  ObjectStore& store = object.tenant->store();
+  const std::byte* from = object.bytes.data();
+  const std::uint64_t bytes = std::min<std::uint64_t>(object.bytes.size(), object.from.row.length);
+  each_piece(store.extents(object.entry), 0, bytes, [&](std::uint64_t offset, std::uint64_t size) {
+    std::memcpy(store.pool().data() + offset, from, size);
+    from += size;
+  });
+  object.bytes.clear();
+  sum_next(read, bytes);
+  ++counters_.came_along;
+  on_read(read);
+}
+
+bool ObjectReader::may_submit(const Read& read) {
+  return read.state == State::kReading && read.outcome == Outcome::kDone &&
+         read.asked_bytes < read.object.from.row.length && read.reads_open < kPartsOut;
+}
+
+void ObjectReader::submit(std::uint64_t now_ns) {
+  plan_.clear();
+  std::vector<std::uint64_t> due = std::exchange(to_submit_, {});
+  std::ranges::sort(due);
+  due.erase(std::unique(due.begin(), due.end()), due.end());
+  // Reads from lost holders end first, because their ends may cancel other reads.
+  for (const std::uint64_t id : due) {
+    Read* const read = find(id);
+    if (read == nullptr || !may_submit(*read) || peers_.id_of(read->object.from.node)) continue;
+    read->outcome = Outcome::kPeerLost;
+    if (read->reads_open == 0) on_read(*read);
+  }
+  for (const std::uint64_t id : due) {
+    const Read* const read = find(id);
+    if (read == nullptr || !may_submit(*read)) continue;
+    MC_FAILPOINT("fetch.before_read");
+    const std::size_t first = plan_.operations.size();
+    plan(*read, now_ns);
+    plan_.reads.push_back({id, plan_.operations.size() - first});
+  }
+  if (plan_.reads.empty()) return;
+  std::size_t piece = 0;
+  for (std::size_t i = 0; i < plan_.operations.size(); ++i) {
+    plan_.operations[i].pieces = {plan_.pieces.data() + piece, plan_.piece_counts[i]};
+    piece += plan_.piece_counts[i];
+  }
+  const std::size_t taken = transport_.submit(plan_.operations, now_ns);
+  std::size_t first = 0;
+  for (const auto& [id, count] : plan_.reads) {
+    Read& read = *find(id);
+    for (std::size_t i = first; i < std::min(first + count, taken); ++i) {
+      std::uint64_t bytes = 0;
+      for (const transport::Piece& each : plan_.operations[i].pieces) bytes += each.size_bytes;
+      read.parts.push_back({plan_.operations[i].id, bytes});
+      read.asked_bytes += bytes;
+      ++read.reads_open;
+    }
+    first += count;
+    // The transport is full. The next turn tries again.
+    if (read.reads_open == 0) to_submit_.push_back(id);
+  }
+}
+
+// REQUIRES: the holder is a known peer.
+void ObjectReader::plan(const Read& read, std::uint64_t now_ns) {
+  const Location& source = read.object.from;
+  // The deadline for the question to a holder does not limit the time for the bytes.
+  const std::uint64_t length = source.row.length;
+  const std::uint64_t coming = std::min(length, length - read.asked_bytes + kPartsOut * kPartBytes);
+  const std::uint64_t until_ns = std::max(
+      read.terms.try_until_ns, std::min(read.terms.deadline_ns, now_ns + coming * kSlowNsPerByte));
+  std::size_t open = read.reads_open;
+  std::uint64_t at = read.asked_bytes;  // of the object
+  std::uint64_t begins = 0;             // of the source's extent
+  for (const shm::ExtentRecord& extent : source.row.extents) {
+    const std::uint64_t ends = begins + extent.length_bytes;
+    while (at < ends && open < kPartsOut) {
+      const std::uint64_t bytes = std::min(ends - at, kPartBytes);
+      transport::Operation& operation = plan_.operations.emplace_back();
+      operation.peer = *peers_.id_of(source.node);
+      operation.cookie = kReadCookie | read.id;
+      operation.deadline_ns = std::max(until_ns, now_ns + kLeastTryNs);
+      if (!read.terms.waited_for) operation.priority = transport::Priority::kMigration;
+      operation.region = source.region;
+      operation.generation = source.row.generation;
+      operation.offset_bytes = extent.offset_bytes + (at - begins);
+      plan_.piece_counts.push_back(append_pieces(read, at, bytes));
+      at += bytes;
+      ++open;
+    }
+    begins = ends;
+  }
+}
+
+std::size_t ObjectReader::append_pieces(const Read& read, std::uint64_t from, std::uint64_t bytes) {
+  const std::size_t before = plan_.pieces.size();
+  const ClusterTenant& tenant = *read.object.tenant;
+  std::byte* const pool = tenant.store().pool().data();
+  each_piece(tenant.store().extents(read.object.entry), from, bytes,
+             [&](std::uint64_t offset, std::uint64_t size) {
+               plan_.pieces.push_back({pool + offset, size, tenant.region});
+             });
+  return plan_.pieces.size() - before;
+}
+
+void ObjectReader::on_event(const transport::Event& event) {
+  Read* const read = find(event.cookie & ~kReadCookie);
+  if (read == nullptr || read->reads_open == 0) return;
+  const auto part = std::ranges::find(read->parts, event.id, &Part::id);
+  if (part == read->parts.end() || part->in) return;
+  part->in = true;
+  --read->reads_open;
+  if (event.outcome != Outcome::kDone && read->outcome == Outcome::kDone) {
+    read->outcome = event.outcome;
+  }
+  if (read->state == State::kDraining) {
+    if (read->reads_open == 0) cancel(read->id);
+  } else if (read->outcome != Outcome::kDone) {
+    if (read->reads_open == 0) on_read(*read);
+  } else {
+    to_submit_.push_back(read->id);
+    to_sum_.push_back(read->id);
+  }
+}
+
+// Sums one part of each read, so that a large object does not block the loop. flush() has asked for
+// the next parts before.
+void ObjectReader::sum_parts() {
+  for (const std::uint64_t id : std::exchange(to_sum_, {})) {
+    Read* const read = find(id);
+    if (read == nullptr || read->state != State::kReading || read->parts.empty()) continue;
+    if (read->outcome != Outcome::kDone || !read->parts.front().in) continue;
+    sum_next(*read, read->parts.front().bytes);
+    read->parts.pop_front();
+    if (read->summed_bytes == read->object.from.row.length) {
+      on_read(*read);
+      continue;
+    }
+    if (!read->parts.empty() && read->parts.front().in) to_sum_.push_back(id);
+  }
+}
+
+void ObjectReader::sum_next(Read& read, std::uint64_t bytes) {
+  ObjectStore& store = read.object.tenant->store();
+  each_piece(store.extents(read.object.entry), read.summed_bytes, bytes,
+             [&](std::uint64_t offset, std::uint64_t size) {
+               read.sum = checksum(read.sum, store.pool().data() + offset, size);
+             });
+  read.summed_bytes += bytes;
+}
+
+void ObjectReader::on_read(Read& read) {
+  if (read.outcome == Outcome::kBusy) return begin(read);
+  if (read.outcome != Outcome::kDone) return end(read, End::kFailed);
+  if (read.sum != read.object.from.row.checksum) {
+    ++counters_.corrupt;
+    return end(read, End::kFailed);
+  }
+  MC_FAILPOINT("fetch.verified");
+  ++counters_.read_objects;
+  counters_.read_bytes += read.object.from.row.length;
+  end(read, End::kRead);
+}
+
+void ObjectReader::end(Read& read, End result) {
+  const std::uint64_t id = read.id;
+  FetchedObject object = std::move(read.object);
+  reads_.erase(id);
+  if (result != End::kRead) object.give_back();
+  done_(id, result, std::move(object));
+}
+
+void ObjectReader::flush(std::uint64_t now_ns) {
+  for (const std::uint64_t id : std::exchange(want_room_, {})) {
+    if (Read* const read = find(id); read != nullptr && read->state == State::kRoom) {
+      seek_room(*read);
+    }
+  }
+  if (!to_submit_.empty()) submit(now_ns);
+  if (!to_sum_.empty()) sum_parts();
+}
+
+}  // namespace mc::agent
