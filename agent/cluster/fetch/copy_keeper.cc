@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "agent/cluster/stripe/gatherer.h"
+#include "agent/cluster/stripe/reservation.h"
 #include "libmc/base/checksum.h"
 
 namespace mc::agent {

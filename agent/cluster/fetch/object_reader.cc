@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/cluster/stripe/gatherer.h"
-#include "libmc/base/checksum.h"
+#include "agent/cluster/stripe/reservation.h"
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
@@ -19,22 +18,6 @@ constexpr std::size_t kPartsOut = 6;
 // A holder that delivers less than 1 MB/s is given up for the next one. The transport notices a
 // lost holder sooner.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
-
-// Calls take(offset in the pool, bytes) for each contiguous piece of that range of an object.
-template <typename Take>
-void each_piece(const PoolExtents& extents, std::uint64_t from, std::uint64_t bytes, Take take) {
-  std::uint64_t begins = 0;
-  for (std::uint32_t i = 0; i < extents.count && bytes > 0; ++i) {
-    const std::uint64_t ends = begins + extents.at[i].length_bytes;
-    if (from < ends) {
-      const std::uint64_t size = std::min(ends - from, bytes);
-      take(extents.at[i].offset_bytes + (from - begins), size);
-      from += size;
-      bytes -= size;
-    }
-    begins = ends;
-  }
-}
 
 }  // namespace
 
@@ -259,11 +242,8 @@ void ObjectReader::sum_parts() {
 }
 
 void ObjectReader::sum_next(Read& read, std::uint64_t bytes) {
-  ObjectStore& store = read.object.tenant->store();
-  each_piece(store.extents(read.object.entry), read.summed_bytes, bytes,
-             [&](std::uint64_t offset, std::uint64_t size) {
-               read.sum = checksum(read.sum, store.pool().data() + offset, size);
-             });
+  read.sum =
+      sum_of(read.object.tenant->store(), read.object.entry, read.sum, read.summed_bytes, bytes);
   read.summed_bytes += bytes;
 }
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "agent/cluster/stripe/gatherer.h"
+#include "agent/cluster/stripe/reservation.h"
 #include "shm/pins.h"
 
 namespace mc::agent {

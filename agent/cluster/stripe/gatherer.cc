@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 
@@ -227,18 +226,10 @@ bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
   std::uint64_t offset = number * gather.facts.stripe_bytes;
   for (const shm::ExtentRecord& extent : source.row.extents) {
     std::vector<transport::Piece>& here = pieces[operations.size()];
-    std::uint64_t begins = 0;
-    const std::uint64_t end = offset + extent.length_bytes;
-    for (std::uint32_t i = 0; i < to.count && offset < end; ++i) {
-      const std::uint64_t ends = begins + to.at[i].length_bytes;
-      if (offset < ends) {
-        const std::uint64_t step = std::min(ends, end) - offset;
-        std::byte* const at = store.pool().data() + to.at[i].offset_bytes + (offset - begins);
-        here.push_back({at, step, gather.tenant->region});
-        offset += step;
-      }
-      begins = ends;
-    }
+    each_piece(to, offset, extent.length_bytes, [&](std::uint64_t at, std::uint64_t size) {
+      here.push_back({store.pool().data() + at, size, gather.tenant->region});
+    });
+    offset += extent.length_bytes;
     transport::Operation& operation = operations.emplace_back();
     operation.peer = peer;
     operation.cookie = kReadCookie | gather.id;
@@ -311,35 +302,14 @@ void Gatherer::lose(Gather& gather) {
   for (const auto& [id, number] : gather.reads) transport_.cancel(id);
 }
 
-// Continues the checksum `seed` over a range of the object.
-std::uint64_t Gatherer::sum_of(const Gather& gather, std::uint64_t seed, std::uint64_t from,
-                               std::uint64_t bytes) const {
-  const ObjectStore& store = gather.tenant->store();
-  const PoolExtents lies = store.extents(gather.entry);
-  std::uint64_t begins = 0;
-  for (std::uint32_t i = 0; i < lies.count && bytes > 0; ++i) {
-    const std::uint64_t ends = begins + lies.at[i].length_bytes;
-    if (from < ends) {
-      const std::uint64_t step = std::min(ends - from, bytes);
-      seed = checksum(
-          seed, gather.tenant->store().pool().data() + lies.at[i].offset_bytes + (from - begins),
-          step);
-      from += step;
-      bytes -= step;
-    }
-    begins = ends;
-  }
-  return seed;
-}
-
 // Gives up the sources of stripes whose own sum is wrong. False: such a stripe has no other source.
 bool Gatherer::leave_corrupt(Gather& gather) {
   const StripeFacts& facts = gather.facts;
   std::vector<std::uint16_t> corrupt;
   for (const auto& [number, stripe] : gather.stripes) {
     const std::uint64_t seed = gather.tenant->store().index().hash(stripe_key({facts.put, number}));
-    const std::uint64_t sum =
-        sum_of(gather, seed, number * facts.stripe_bytes, facts.bytes_of(number));
+    const std::uint64_t sum = sum_of(gather.tenant->store(), gather.entry, seed,
+                                     number * facts.stripe_bytes, facts.bytes_of(number));
     if (sum == stripe.sources.front().row.checksum) continue;
     if (stripe.sources.size() == 1 && !more_may_answer(gather)) return false;
     corrupt.push_back(number);
@@ -358,7 +328,8 @@ void Gatherer::on_read(Gather& gather) {
   if (!gather.to_read.empty()) return;  // flush() continues
   const StripeFacts& facts = gather.facts;
   // Each sum begins with the key's hash.
-  const std::uint64_t sum = sum_of(gather, gather.wanted.name.lo, 0, facts.whole_bytes);
+  const std::uint64_t sum =
+      sum_of(gather.tenant->store(), gather.entry, gather.wanted.name.lo, 0, facts.whole_bytes);
   if (sum != facts.whole_sum) {
     if (!leave_corrupt(gather)) return end(gather, MC_NOT_FOUND, counters_.corrupt);
     ++counters_.corrupt;

@@ -27,12 +27,10 @@
 
 #include "agent/cluster/namespace/cluster_tenant.h"
 #include "agent/cluster/peer/peers.h"
+#include "agent/cluster/stripe/reservation.h"
 #include "transport/transport.h"
 
 namespace mc::agent {
-
-// Reservations of the cluster's own; a restarted agent knows no such session, and frees them.
-inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 
 struct GatherCounters {
   std::uint64_t gathered = 0, gathered_bytes = 0, asked = 0, stripes_read = 0;
@@ -121,8 +119,6 @@ class Gatherer {
   void fail(Gather& gather, std::uint16_t number, Stripe& stripe);
   void leave(Gather& gather, std::uint16_t number, Stripe& stripe);
   void lose(Gather& gather);
-  std::uint64_t sum_of(const Gather& gather, std::uint64_t seed, std::uint64_t from,
-                       std::uint64_t bytes) const;
   bool leave_corrupt(Gather& gather);
   void on_read(Gather& gather);
   void end(Gather& gather, mc_status status, std::uint64_t& reason);
