@@ -51,7 +51,7 @@ TEST_F(ClusterTest, AnAgentMayRunTheMasterInsideItself) {
   ASSERT_EQ(put(1, "inner", value), MC_OK) << mc_last_error();
   EXPECT_TRUE(get(0, "inner") == value);
 
-  // The master dies and comes back with its agent. Then the other agent's objects are known again.
+  // The master dies and comes back with the agent. Then the other agent's objects are known again.
   close_clients(0);
   agents_[0]->kill_hard();
   EXPECT_TRUE(get(1, "inner") == value);
@@ -269,7 +269,7 @@ TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   ASSERT_TRUE(wait_for([&] { return ask(0, "status")["cluster"]["master_ready"].asBool(); }));
   ASSERT_EQ(put(0, "after", "it"), MC_OK);
   EXPECT_TRUE(wait_for([&] { return get(1, "after") == "it"; }));
-  // Without the store, the last leader leads until its lease ends. Objects with a known location
+  // Without the store, the last leader leads until the lease ends. Objects with a known location
   // stay readable after that.
   EXPECT_EQ(get(1, "before"), "the death of a master");
   redis.kill_hard();
@@ -341,7 +341,7 @@ TEST_F(ClusterTest, AViewOfAFetchedObjectStaysWhenItsSourceIsRemovedAndItsHostDi
   ASSERT_EQ(mc_remove(client(1), slice("lent"), 0), MC_OK);
   close_clients(0);
   agents_[0]->kill_hard();
-  // Fill the pool beyond its size: pinned memory is not reused.
+  // Fill the pool beyond capacity: pinned memory is not reused.
   for (int i = 0; i < 300; ++i) {
     const std::string key = "fill " + std::to_string(i);
     ASSERT_EQ(put(1, key, content(key, 400'000)), MC_OK) << mc_last_error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kill matrix, cut cables. Master, store and three agents run on hosts of their own. One host
+// The kill matrix, cut cables. Master, store and three agents run on separate hosts. A host
 // is cut off, in one direction or both, under puts and gets of a client of the first agent. Then
 // the cable is repaired. The test prints the times. The asserted bounds are far above the targets,
 // so that the bounds hold on a loaded machine too. The test also checks that no object is wrong or

@@ -40,7 +40,7 @@ std::string value_of(const std::string& key) {
   return content(key, 1000 + key.size() * 977 % 9000);
 }
 
-// Puts keys on one host, and reads its own keys and the keys of others.
+// Puts keys on one host, and reads own keys and the keys of others.
 class Load {
  public:
   Load(std::string socket, std::string name, std::vector<std::string> others)
@@ -175,7 +175,7 @@ TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
   if (GetParam().victim == Victim::kClient) {
     child_ = ::fork();
     if (child_ == 0) {
-      // The child needs its own client; the parent's client belongs to the parent.
+      // The child needs a client; the parent's client belongs to the parent.
       Load load(agents_[0]->socket(), "child", there);
       for (;;) ::pause();
     }

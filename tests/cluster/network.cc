@@ -26,7 +26,7 @@ void enter(const Fd& net) {
   }
 }
 
-// Makes a namespace with its loopback up. This thread stays in its namespace.
+// Makes a namespace with the loopback up. This thread stays in the old namespace.
 Fd make_namespace() {
   const Fd outside = own_namespace();
   if (::unshare(CLONE_NEWNET) != 0) {

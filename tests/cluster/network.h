@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a network of hosts. Each host is a network namespace; all hosts share one bridge. A
-//   host's cable can be cut in one direction or both, and can be made slow. The namespaces have no
-//   names, so they disappear with their last process, however the test ends.
+// What it is: a network of hosts. Each host is a network namespace; all hosts share a bridge. A
+//   host's cable can be cut in either direction or both, and can be made slow. The namespaces have
+//   no names, so a namespace disappears with the last process, however the test ends.
 //
 //     host 0: eth0 ══ port0 ┐
 //     host 1: eth0 ══ port1 ┤ bridge, in a namespace too      kOut: eth0 drops outgoing packets
@@ -24,7 +24,7 @@ enum class Way { kBoth, kOut, kIn };
 
 class Network {
  public:
-  // Why this machine does not allow such a network; empty: the machine allows it.
+  // Why this machine does not allow the network; empty: the machine allows it.
   static std::string obstacle();
   explicit Network(std::size_t hosts);
 
@@ -48,7 +48,7 @@ class Network {
   };
 
  private:
-  // Sets the traffic rule for one direction of a host's cable; empty: no rule.
+  // Sets the traffic rule for a direction of a host's cable; empty: no rule.
   void set_rule(std::size_t host, bool out, const std::string& rule) const;
 
   Fd bridge_;

@@ -126,7 +126,7 @@ TEST_F(Partitions, KeysOfAllPartitionsArePutFoundAndRemoved) {
     EXPECT_TRUE(get(2, key) == content(key, 500)) << key;
     EXPECT_GE(holders(1, key), 1u) << key;
   }
-  // Each master knows the keys of its partition, and no others.
+  // Each master knows the keys of its partition, and no other keys.
   std::map<std::uint32_t, std::size_t> count;
   for (const std::string& key : keys) ++count[partition_of(key)];
   ASSERT_EQ(count.size(), kPartitions);
@@ -143,7 +143,7 @@ TEST_F(Partitions, KeysOfAllPartitionsArePutFoundAndRemoved) {
   }
   EXPECT_EQ(ask(2, "nodes")["nodes"].size(), 3u);
 
-  // One call for keys of all partitions, in order. Every tenth key does not exist.
+  // A call for keys of all partitions, in order. Every tenth key does not exist.
   std::vector<std::string> asked = keys;
   for (std::size_t i = 9; i < asked.size(); i += 10) asked[i] = "nobody's " + std::to_string(i);
   std::vector<mc_slice> names;
@@ -173,7 +173,7 @@ TEST_F(Partitions, ListingsAndPatternsCoverOnePartitionPerMasterAndTogetherAllKe
     }
   }
   EXPECT_EQ(all, (std::set<std::string>(keys.begin(), keys.end())));
-  // A removal by pattern at one master leaves the keys of the other masters.
+  // A removal by pattern at a master leaves the keys of the other masters.
   const auto remove = [&](std::uint32_t partition) {
     return of_partition<wire::RemoveMatchingAnswer>(
         partition, [&](MasterClient& master, auto done) {
@@ -333,7 +333,7 @@ TEST_F(Partitions, OneMasterLeadsAllPartitionsAndALaterAgentJoinsEach) {
 }
 
 TEST_F(Partitions, AgentsNoticeAClusterThatIsMadeAnewWithOtherPartitions) {
-  // Each master has its own memory store; only one master runs at a time.
+  // Each master has a separate memory store; only one master runs at a time.
   const std::vector<std::string> flags = {"--store", "memory://", "--recover-ms", "100"};
   const auto in_partitions = [&](const char* count) {
     std::vector<std::string> with = flags;

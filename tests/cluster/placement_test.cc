@@ -40,7 +40,7 @@ class Placement : public ClusterTest {
     const std::string key = key_of(number);
     return put(small_, key, content(key, kObject), &hard);
   }
-  // Puts objects until the small pool has no room for another object. Returns their count.
+  // Puts objects until the small pool has no room for another object. Returns the count.
   std::size_t fill() {
     for (std::size_t i = 0; i < 3 * kSmall / kObject; ++i) {
       EXPECT_EQ(put_pinned(i), MC_OK)
@@ -71,7 +71,7 @@ TEST_F(Placement, AnObjectWithoutRoomIsHeldByAnotherHost) {
   const std::uint64_t before = placed();
   EXPECT_EQ(put_pinned(count - 1), MC_OK);
   EXPECT_EQ(placed(), before);
-  // The full host itself reads these objects when its own objects may be evicted.
+  // The full host itself reads these objects when the host's own objects may be evicted.
   ASSERT_EQ(mc_set_pin(client(small_), slice(key_of(0)), MC_PIN_NONE, 0, 0), MC_OK);
   EXPECT_TRUE(get(small_, key_of(count - 1)) == content(key_of(count - 1), kObject));
   // The full host removes an object everywhere.
@@ -96,7 +96,7 @@ TEST_F(Placement, AnObjectLargerThanThePoolIsHeldWhereItFits) {
   EXPECT_TRUE(get(0, "large") == large);
   EXPECT_TRUE(get(1, "large") == large);
 
-  // The object is replaced at its holder, written in place, and put asynchronously.
+  // The object is replaced at the holder, written in place, and put asynchronously.
   const std::string other = content("other", 19 * kMiB);
   mc_put_options upsert = MC_PUT_OPTIONS_INIT;
   upsert.upsert = 1;
@@ -165,7 +165,7 @@ TEST_F(Placement, AHostThatDiesWhileItTakesAnObjectIsFollowedByTheNext) {
   agents_[1]->arm("fetch.before_read=kill");
   start_agent(1);
   start_small_host();
-  // Hosts are chosen by key, so one of the keys soon goes to the second host.
+  // Hosts are chosen by key, so some key soon goes to the second host.
   std::size_t count = 0;
   for (; count < 200 && counter(small_, "elsewhere", "lost") == 0; ++count) {
     ASSERT_EQ(put_pinned(count), MC_OK) << mc_last_error();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that repeats one kind of call every few milliseconds, each time with another
+// What it is: a client that repeats a kind of call every few milliseconds, each time with another
 //   key. The probe notes when each call began, how long the call took, and how the call ended.
 //   Tests read the effects of a cut from these notes.
 // Threads: the probe's own thread until stop(). Other threads call the functions marked so.
-// Owns: its client, the notes.
+// Owns: the client, the notes.
 #pragma once
 
 #include <atomic>

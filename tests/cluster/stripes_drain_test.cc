@@ -23,7 +23,7 @@ class StripesDrain : public Stripes {
     request["node"] = node;
     return ask(asked, "drain", request);
   }
-  // Repeats the drain until it has ended. Meanwhile all readers can read the object.
+  // Repeats the drain until the drain has ended. Meanwhile all readers can read the object.
   void drain_to_the_end(const Json::Value& node, const std::vector<std::size_t>& readers) {
     Json::Value progress;
     EXPECT_TRUE(wait_for([&] {
@@ -94,7 +94,7 @@ TEST_F(StripesDrain, IfAllHostsHavePartsOneTakesAnotherAndKeepsItOverARestart) {
   EXPECT_TRUE(wait_for([&] { return get(0, "large") == value_; }));
   EXPECT_EQ(stripes(0, "stripes_here"), 8u);
   EXPECT_EQ(where(0)["parts"].asUInt(), 2u);
-  // One part goes back, the other part stays.
+  // A part goes back, the other part stays.
   start_agent(1);
   ASSERT_TRUE(wait_for([&] { return get(1, "large") == value_; }));
   Json::Value stop;

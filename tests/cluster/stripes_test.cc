@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Large objects in stripes on several hosts. Every client sees one object, complete or absent,
+// Large objects in stripes on several hosts. Every client sees a single object, complete or absent,
 // whichever process dies.
 #include "cluster/stripes_fixture.h"
 
@@ -52,7 +52,7 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
   ASSERT_EQ(put(1, "large", other, &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_TRUE(get(agent, "large") == other);
   EXPECT_TRUE(wait_for([&] { return stripes_here() == 11; })) << stripes_here();
-  // A small object replaces the large one, and the reverse.
+  // A small object replaces the large object, and the reverse.
   ASSERT_EQ(put(2, "large", "small", &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_EQ(get(agent, "large"), "small");
   EXPECT_TRUE(wait_for([&] { return stripes_here() == 0; })) << stripes_here();
@@ -108,7 +108,7 @@ TEST_F(Stripes, ReadersFindNothingWhenAHolderIsGoneAndItsRestComesBackWithIt) {
   ASSERT_TRUE(wait_for([&] { return !exists(0, "large"); }));
   EXPECT_EQ(get(0, "large"), "<MC_NOT_FOUND>");
   EXPECT_EQ(get(1, "large"), "<MC_NOT_FOUND>");
-  start_agent(2);  // keeps its memory
+  start_agent(2);  // keeps the memory
   EXPECT_TRUE(wait_for([&] { return get(0, "large") == value; }));
   EXPECT_TRUE(get(1, "large") == value);
   EXPECT_TRUE(get(2, "large") == value);
@@ -208,7 +208,7 @@ TEST_F(Stripes, AReaderThatDiesLeavesNothingBehind) {
   all_know_all();
   const std::string value = content("large", kLarge);
   ASSERT_EQ(put(0, "large", value), MC_OK) << mc_last_error();
-  // The reader itself dies during its reads, and leaves no reservation.
+  // The reader itself dies during the reads, and leaves no reservation.
   mc_open_options brief = MC_OPEN_OPTIONS_INIT;
   const std::string socket = agents_[2]->socket();
   brief.agent = socket.c_str();

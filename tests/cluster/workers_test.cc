@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The network cost of a host's workers. The agent has the connections and the registered memory, so
-// eight workers need as much as one.
+// eight workers need as much as a single worker.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ std::size_t connections_of(int pid) {
   return count;
 }
 
-// A process with its own client that reads all objects. False: a byte was wrong.
+// A process with a client that reads all objects. False: a byte was wrong.
 class Worker {
  public:
   explicit Worker(const std::string& agent) : pid_(::fork()) {

@@ -139,7 +139,7 @@ void CopyKeeper::on_verdict(std::uint64_t id, const PublishItem& item,
   Copy& copy = at->second;
   copy.verdict = verdict;
   copy.offer = Offer::kAnswered;
-  // The master knows this version as the one that this node holds. The master does not order drops
+  // For the master this node now holds this version. The master does not order drops
   // of older versions here, so no older copy under way may be kept.
   if (verdict == Verdict::kAccepted) supersede(copy, item.version);
   finish(copy);
@@ -183,8 +183,7 @@ std::uint32_t CopyKeeper::conclude(Copy& copy) {
 }
 
 // An upsert is published before the master hears of it, because the master then lets all other
-// hosts drop the object that it replaces. If this agent dies in between, its successor reports the
-// upsert.
+// hosts drop the replaced object. If this agent dies in between, the next agent reports the upsert.
 bool CopyKeeper::publish_upsert(Copy& copy) {
   ClusterTenant& tenant = *copy.object.tenant;
   const std::uint32_t there = tenant.find(copy.name);
@@ -215,7 +214,7 @@ std::uint32_t CopyKeeper::publish(Copy& copy) {
   }
   ++(copy.hold ? counters_.held_for_others : counters_.kept);
   copy.published = true;
-  // One copy is enough: if this copy is evicted soon, the master takes that for all of them.
+  // A second copy is useless: the master takes the eviction of this copy for the eviction of all.
   supersede(copy, row.version + 1);
   return std::exchange(object.entry, kNoEntry);
 }
@@ -254,7 +253,7 @@ void CopyKeeper::forget(std::uint64_t id) {
   Copy copy = std::move(at->second);
   copies_.erase(at);
   copy.object.give_back();
-  // A pending offer is withdrawn when its verdict comes.
+  // A pending offer is withdrawn when the verdict comes.
   if (copy.offer == Offer::kAnswered && !copy.published) withdraw(copy.item, copy.verdict);
 }
 
@@ -266,8 +265,8 @@ void CopyKeeper::supersede(const Copy& by, std::uint64_t below_version) {
 }
 
 // This host does not keep an object that the master has accepted, or may have accepted if no
-// verdict came. The master knows one fact per node and object. So the offer stands while another
-// copy with the same version is offered.
+// verdict came. The master knows a single version per node and object. So the offer stands while
+// another copy with the same version is offered.
 void CopyKeeper::withdraw(const PublishItem& item, std::optional<Verdict> verdict) {
   if (verdict && *verdict != Verdict::kAccepted) return;
   // For the master, the offer has replaced an older object here.

@@ -7,9 +7,9 @@
 //     expect ──read──► keep ──► offered to the master ──accepted──► published ──► kept
 //       │                │                └──refused, dropped, no answer──► not kept
 //       │                └ an upsert is published before the offer
-//       └──read──► shelve: a stripe is published, and waits for its Seal
+//       └──read──► shelve: a stripe is published, and waits for the Seal
 //
-//   If this host offered an object but does not keep it, the keeper withdraws the offer.
+//   If this host offered an object but does not keep the object, the keeper withdraws the offer.
 // Threads: the agent's loop.
 // Owns: the expected copies, the objects that wait for a verdict, the queue of hot objects.
 // Trusts: the master's verdict on a version.
@@ -41,10 +41,10 @@ class CopyKeeper {
     std::uint32_t entry = kNoEntry;  // the live entry; kNoEntry: the object is not kept
     mc_status status = MC_OK;        // for the node that ordered the copy
   };
-  // The end of keep(). An object that is not kept still has its reservation. May be called from
+  // The end of keep(). An object that is not kept still has a reservation. May be called from
   // within keep().
   using Done = std::function<void(std::uint64_t id, FetchedObject object, const Outcome& outcome)>;
-  // Fetches of this object in a version below the given one must not be joined, except fetch `by`.
+  // Fetches of this object below the given version must not be joined, except fetch `by`.
   using Superseded = std::function<void(const metadata::KeyHash& name, std::uint64_t below_version,
                                         std::uint64_t by)>;
 
@@ -61,7 +61,7 @@ class CopyKeeper {
   // REQUIRES for the next three: expect(id).
   void keep(std::uint64_t id, FetchedObject object, std::uint64_t deadline_ns,
             std::uint64_t now_ns);
-  // Publishes a stripe. On a failure the object may still have its reservation.
+  // Publishes a stripe. After a failure the object may still have a reservation.
   mc_status shelve(std::uint64_t id, FetchedObject& object);
   // Takes the object back before the verdict. done is not called.
   FetchedObject stop_waiting(std::uint64_t id);

@@ -5,7 +5,7 @@
 
 namespace mc::agent {
 
-// Counts of the Fetcher and its parts. Each part increments only the counters of its own work.
+// Counters of the Fetcher and of the Fetcher's parts. Each part increments its own section.
 struct FetchCounters {
   std::uint64_t fetches = 0;
   std::uint64_t joined = 0;  // readers that joined a fetch under way

@@ -13,11 +13,11 @@ using metadata::KeyHash;
 namespace {
 
 constexpr std::uint64_t kCheckNs = kMs;
-// The longest time that a holder has for its answer while another holder is left.
+// The longest time that a holder has for the answer while another holder is left.
 constexpr std::uint64_t kMostAskNs = 200 * kMs;
 // How long a named holder may be missing from the list of members.
 constexpr std::uint64_t kUnknownHolderNs = 500 * kMs;
-// How long an object may lack some of its stripes: it is being sealed, or replaced.
+// How long an object may lack some stripes, during a Seal or a replacement.
 constexpr std::uint64_t kIncompleteNs = 500 * kMs;
 constexpr std::uint64_t kLocateAgainNs = 5 * kMs;
 constexpr std::size_t kMaxCachedExtents = 4;
@@ -204,7 +204,8 @@ void Fetcher::begin_hold(Purpose purpose, FetchedObject object, HoldRequest hold
   go_read(fetch, label_bytes);
 }
 
-// Reads hot objects once more, to keep them. The readers did not wait for the master's verdict.
+// Reads hot objects once more, to keep the objects. The readers did not wait for the master's
+// verdict.
 void Fetcher::begin_hot_copies(std::uint64_t now_ns) {
   while (fetches_.size() < kMaxFetchesForCopies) {
     std::optional<FetchedObject> hot = keeper_.take_hot(now_ns);
@@ -505,7 +506,7 @@ void Fetcher::try_next(Fetch& fetch, std::uint64_t now_ns) {
   const bool cached = fetch.known == Known::kFromCache;
   const bool last = fetch.next_holder + 1 >= fetch.holders.size();
   const bool relocate = last && fetch.known == Known::kFirst && !fetch.is_ordered();
-  // A reader that joined after the last question gets a question of its own.
+  // A reader that joined after the last question gets another question.
   if (cached || relocate || (last && std::exchange(fetch.joined, false))) {
     fetch.known = cached ? Known::kFirst : Known::kRelocated;
     locator_.locations().forget(fetch.name);
@@ -564,7 +565,7 @@ void Fetcher::on_late(Fetch& fetch, std::uint64_t now_ns) {
   if (fetch.step == Step::kAsking) return try_next(fetch, now_ns);
   if (now_ns < fetch.deadline_ns) return;
   if (fetch.step == Step::kReading) {
-    // The transport's operations have deadlines of their own.
+    // The transport's operations have deadlines.
     if (reader_.waits_for_room(fetch.id)) miss(fetch, MC_NOT_FOUND, counters_.no_room);
   } else if (fetch.step != Step::kOffered) {
     miss(fetch, MC_NOT_FOUND, counters_.late);

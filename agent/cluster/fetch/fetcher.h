@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: gets objects that other hosts hold, and brings them to the readers that wait here.
+// What it is: gets objects that other hosts hold, and brings the objects to the readers that wait
+//   here.
 //
 //              location cached ──────────────────────────┐
 //     fetch ─► kLocate ─► kLocating ─► kAsk ─► kAsking ──┴─► kReading ──► readers, or kOffered
@@ -10,7 +11,7 @@
 //
 //   The Locator asks masters, HolderQuestions asks holders, the ObjectReader reads and sums, the
 //   CopyKeeper keeps. The Fetcher moves each fetch from step to step.
-//   Readers of the same object share one fetch. A fetched object is served without publishing it.
+//   Readers of the same object share a fetch. A fetched object is served unpublished.
 //   If readers ask for an object again, this host makes a copy, so that a hot prefix spreads.
 //   The Gatherer reads objects in stripes, which are never kept as copies.
 // Threads: the agent's loop.
@@ -46,7 +47,7 @@ class Fetcher {
              std::uint64_t now_ns);
   void exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
               std::uint64_t now_ns);
-  // Copies an object to this host. Only its holders know the key and the namespace.
+  // Copies an object to this host. Only holders of the object know the key and the namespace.
   void copy(const std::vector<ClusterTenant*>& tenants, const metadata::KeyHash& name,
             MemberId source, std::uint64_t deadline_ns, Ended ended);
   // Holds an object that a client of host `writer` is putting. The bytes lie at the writer.
@@ -60,8 +61,8 @@ class Fetcher {
   // the namespace's pool; the caller polls and calls again.
   bool forget(const ClusterTenant& tenant);
   // The master has ordered a drop of the object up to this version, or of all objects of the
-  // namespace. A fetch under way still serves its readers, but nobody joins the fetch and this host
-  // does not keep the object.
+  // namespace. A fetch under way still serves the waiting readers, but nobody joins the fetch and
+  // this host does not keep the object.
   void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
   void dropped(const ClusterTenant& tenant);
   // This node has put the key itself. The master hears of the put after earlier announcements.
@@ -89,7 +90,7 @@ class Fetcher {
     kOffered,
     kGathering
   };
-  // How the fetch knows the holders. A failure at the last one leads to the next state, and to a
+  // How the fetch knows the holders. A failure at the last holder leads to the next state, and to a
   // question to the master.
   enum class Known : std::uint8_t { kFromCache, kFirst, kRelocated };
   struct Fetch {

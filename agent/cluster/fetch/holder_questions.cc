@@ -11,7 +11,7 @@ namespace {
 // An answer that takes longer is most likely lost: after a cut, the two directions of a connection
 // do not come back at the same time.
 constexpr std::uint64_t kAnswerNs = 300'000'000;
-// A batch outlives its last question by this time, for late answers.
+// A batch outlives the last question by this time, for late answers.
 constexpr std::uint64_t kLingerNs = 800'000'000;
 
 }  // namespace

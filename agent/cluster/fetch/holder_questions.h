@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: asks holders where their objects lie. Questions to one host about one namespace go
-//   out as one message. If a message asks about a single object, the answer may bring the bytes.
+// What it is: asks holders for the places of objects. Questions to a host about a namespace go out
+//   as a single message. If a message asks about a single object, the answer may bring the bytes.
 // Threads: the agent's loop.
 // Owns: the questions without a complete answer.
-// Trusts: an answer counts only if it comes from the host that was asked.
+// Trusts: an answer counts only from the host that was asked.
 #pragma once
 
 #include <functional>
@@ -30,9 +30,9 @@ class HolderQuestions {
     std::uint64_t name_space = 0;  // 0: unknown; the answer then names the namespace and the key
     metadata::KeyHash name;
     std::uint64_t until_ns = 0;
-    bool for_bytes = false;  // out: the question is alone in its message
+    bool for_bytes = false;  // out: the question is alone in the message
   };
-  // Returns true if the asker still waited for this answer. region is none if it is not known.
+  // Returns true if the asker still waited for this answer. region is none if unknown.
   using TakeRow = std::function<bool(
       std::uint64_t id, std::optional<transport::RemoteRegionId> region, const PlaceRow& row)>;
   struct Overdue {
@@ -48,7 +48,7 @@ class HolderQuestions {
   // Returns the ids of a question that did not reach the holder.
   std::vector<std::uint64_t> on_event(const transport::Event& event, std::uint64_t now_ns);
   // Questions that reached the holder and have had no answer for kAnswerNs. Each is named once.
-  // The first answer counts, whichever of the questions it belongs to.
+  // The first answer to any of the questions counts.
   std::vector<Overdue> take_overdue(std::uint64_t now_ns);
 
  private:

@@ -9,7 +9,7 @@
 //   Fetcher then forgets the entry and asks the master.
 //
 //   Each cache has a young and an old map. An entry that is used moves to the young map. When the
-//   young map is full, it replaces the old map.
+//   young map is full, that map replaces the old map.
 // Threads: the agent's loop.
 // Owns: at most 2 x kHalf entries per cache. A location has about 150 bytes, a holder list about
 //   50 bytes.

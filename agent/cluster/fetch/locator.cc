@@ -11,7 +11,7 @@ using metadata::KeyHash;
 
 namespace {
 
-// The part of the time left that a master may wait for its own recovery: one half.
+// The part of the time left that a master may wait for a recovery: one half.
 constexpr std::uint64_t kRecoveryDivisor = 2;
 constexpr std::size_t kLocateBatch = 512;
 

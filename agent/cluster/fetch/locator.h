@@ -48,16 +48,16 @@ class Locator {
         counters_(counters),
         answer_(std::move(answer)) {}
 
-  // The location of the last read, if its host is still a peer; else null.
+  // The location of the last read, if the host is still a peer; else null.
   Location* cached(const metadata::KeyHash& name);
   // Holders that exists() has learned, in reading order. Each answer is used once. Empty if the
   // nearest holder is no peer.
   std::vector<MemberId> known_holders(const metadata::KeyHash& name);
   bool master_ready(const metadata::KeyHash& name) const { return masters_.of(name).ready(); }
-  // Asks the masters: one message per partition, or several if there are many keys.
+  // Asks the masters: a message per partition, or several for many keys.
   // REQUIRES: master_ready() for each name.
   void locate(const std::vector<Question>& questions, std::uint64_t now_ns);
-  // Settles the open items of the request: whether each object exists, and its length.
+  // Settles the open items of the request: whether each object exists, and how long the object is.
   void exists(const std::shared_ptr<RemoteRequest>& remote_request, const ClusterTenant& tenant,
               std::uint64_t now_ns);
   // True if exists() has completed a request since the last call.

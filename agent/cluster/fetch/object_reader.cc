@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kPartBytes = 2 << 20;
 constexpr std::size_t kPartsOut = 6;
-// A holder that delivers less than 1 MB/s is given up for the next one. The transport notices a
+// A holder that delivers less than 1 MB/s is given up for the next holder. The transport notices a
 // lost holder sooner.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
 
@@ -124,7 +124,7 @@ void ObjectReader::submit(std::uint64_t now_ns) {
   std::vector<std::uint64_t> due = std::exchange(to_submit_, {});
   std::ranges::sort(due);
   due.erase(std::unique(due.begin(), due.end()), due.end());
-  // Reads from lost holders end first, because their ends may cancel other reads.
+  // Reads from lost holders end first, because such an end may cancel other reads.
   for (const std::uint64_t id : due) {
     Read* const read = find(id);
     if (read == nullptr || !may_submit(*read) || peers_.id_of(read->object.from.node)) continue;
@@ -224,8 +224,8 @@ void ObjectReader::on_event(const transport::Event& event) {
   }
 }
 
-// Sums one part of each read, so that a large object does not block the loop. flush() has asked for
-// the next parts before.
+// Sums a single part of each read, so that a large object does not block the loop. flush() has
+// asked for the next parts before.
 void ObjectReader::sum_parts() {
   for (const std::uint64_t id : std::exchange(to_sum_, {})) {
     Read* const read = find(id);

@@ -2,14 +2,14 @@
 //
 // What it is: reads an object of another host into a reservation of this host's pool and compares
 //   the checksum. A large object is read in parts, several at a time. The reader sums each part
-//   while the next ones arrive.
+//   while the next parts arrive.
 //
 //     read ──► kRoom ──reserved──► kReading: parts ──► sum ──► done
 //                                     └──cancelled──► kDraining ──last part──► reservation freed
 //
-//   All reads that are due in one turn of the loop go to the transport in one call.
+//   All reads that are due in a turn of the loop go to the transport in a single call.
 // Threads: the agent's loop.
-// Owns: the reads under way and their reservations. A cancelled read keeps its reservation until
+// Owns: the reads under way, and the reservations. A cancelled read keeps the reservation until
 //   the transport no longer writes there.
 // Trusts: a location is checked by the holder and by the checksum.
 #pragma once
@@ -29,12 +29,12 @@
 
 namespace mc::agent {
 
-// An object of another host on its way into this host's pool.
+// An object of another host on the way into this host's pool.
 struct FetchedObject {
   ClusterTenant* tenant = nullptr;
   metadata::KeyHash name;
   std::string key{};
-  Location from{};                 // its row has the object's length, version and checksum
+  Location from{};                 // the row has the object's length, version and checksum
   std::vector<std::byte> bytes{};  // bytes that came with the holder's answer
   std::uint32_t entry = kNoEntry;  // a reservation of kClusterSession
 
@@ -54,7 +54,7 @@ class ObjectReader {
  public:
   // The cookie bit of this class' reads.
   static constexpr std::uint64_t kReadCookie = 1ull << 62;
-  // The least time that a holder gets before the next one is tried.
+  // The least time that a holder gets before the next is tried.
   static constexpr std::uint64_t kLeastTryNs = 50'000'000;
 
   enum class End : std::uint8_t { kRead, kFailed, kNoRoom };

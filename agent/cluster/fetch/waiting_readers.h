@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the readers on this host that wait for one object of another host.
+// What it is: the readers on this host that wait for an object of another host.
 // Threads: the agent's loop.
 // Owns: references to the readers' requests.
 // Trusts: the requests come from the agent's server.
@@ -28,8 +28,8 @@ class WaitingReaders {
 
   // The next three return true if a request has ended.
 
-  // Pins the object for all readers. If `kept` is a live entry, the readers get that entry. Else the
-  // reservation is served without publishing it.
+  // Pins the object for all readers. If `kept` is a live entry, the readers get that entry. Else
+  // the reservation is served unpublished.
   bool serve(FetchedObject& object, std::uint32_t kept, FetchCounters& counters);
   // Ends all readers without the object.
   bool fail(mc_status status);

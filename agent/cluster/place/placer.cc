@@ -41,7 +41,7 @@ Result<transport::RegionId> Placer::region_of(const RemoteRequest::Source& sourc
   if (const auto known = memory_.find(source.session); known != memory_.end()) {
     return known->second.region;
   }
-  // The Placer needs its own mapping: the session may end while a peer still reads.
+  // The Placer needs a mapping: the session may end while a peer still reads.
   auto mapping =
       Mapping::map(source.memory->fd(), source.memory->size_bytes(), Mapping::Access::kRead);
   if (!mapping) return fail(mapping.error());

@@ -12,8 +12,8 @@
 //   therefore holds the same put, or is refused like that put. If the version is too old (kBehind),
 //   the put gets a later version.
 //
-//   The Striper takes objects that no host takes as a whole, or that are too large for one piece.
-//   The Striper has each stripe placed here as an object of its own.
+//   The Striper takes objects that no host takes as a whole, or that are too large for a single
+//   piece. The Striper has each stripe placed here as a separate object.
 // Threads: the agent's loop.
 // Owns: mappings of sessions' memory, and the regions of these mappings.
 // Trusts: peers report outcomes truthfully. Peers can read only the bytes of a put under way. The
@@ -61,7 +61,7 @@ class Placer final : public transport::RegionGuard {
   // The remote request ends with MC_OK, or with MC_NO_SPACE if no host takes the object.
   void place(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
              std::uint64_t now_ns);
-  // Places one stripe of the Striper's put. ended gets the node that holds the stripe, if any does.
+  // Places a stripe of the Striper's put. ended gets the node that holds the stripe, if any does.
   using Ended = std::function<void(mc_status, MemberId)>;
   struct Stripe {
     std::shared_ptr<RemoteRequest> remote_request;

@@ -220,7 +220,7 @@ bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
   const std::uint64_t until_ns =
       now_ns_ +
       std::max(kLeastReadNs, std::min(share_ns, gather.facts.whole_bytes * kSlowNsPerByte));
-  // One operation per extent of the source, with one piece per extent of the reservation.
+  // One operation per extent of the source, with a piece per extent of the reservation.
   std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
   std::vector<transport::Operation> operations;
   std::uint64_t offset = number * gather.facts.stripe_bytes;
@@ -302,7 +302,8 @@ void Gatherer::lose(Gather& gather) {
   for (const auto& [id, number] : gather.reads) transport_.cancel(id);
 }
 
-// Gives up the sources of stripes whose own sum is wrong. False: such a stripe has no other source.
+// Gives up the sources of stripes whose own sum is wrong. False: a corrupt stripe has no other
+// source.
 bool Gatherer::leave_corrupt(Gather& gather) {
   const StripeFacts& facts = gather.facts;
   std::vector<std::uint16_t> corrupt;

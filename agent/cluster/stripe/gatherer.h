@@ -11,11 +11,11 @@
 //
 //     a stripe without a holder, late, no room ──► done with an error
 //
-//   Each stripe is read from one holder. If that holder fails, another holder of the stripe is
+//   Each stripe is read from a single holder. If that holder fails, another holder of the stripe is
 //   used. The Gatherer uses only stripes of the version that the master named, and only if all
-//   stripes are there. The result is therefore the complete object of one put, or nothing.
+//   stripes are there. The result is therefore the complete object of a single put, or nothing.
 // Threads: the agent's loop.
-// Owns: gathers under way, and their reservations until `done`.
+// Owns: gathers under way, and the reservations until `done`.
 // Trusts: a place is checked by the holder's transport; the bytes are checked by the checksum.
 #pragma once
 
@@ -101,7 +101,7 @@ class Gatherer {
     std::map<MemberId, unsigned> chosen;  // count of stripes read from each node
     std::uint32_t entry = kNoEntry;
     std::unordered_map<transport::OperationId, std::uint16_t> reads;  // open operations
-    bool lost = false;  // a stripe has no holder left; the gather ends with its open reads
+    bool lost = false;  // a stripe has no holder left; the gather ends with the last open read
   };
 
   Gather* find(std::uint64_t id);

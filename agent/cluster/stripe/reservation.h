@@ -15,7 +15,7 @@
 namespace mc::agent {
 
 // The session of the cluster's reservations. A restarted agent does not know this session, and
-// frees its reservations.
+// frees the reservations.
 inline constexpr std::uint64_t kClusterSession = 0x6d63636c7573746dull;
 
 // Calls take(offset in the pool, bytes) for each contiguous piece of a range of an object.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a stripe, which is a piece of a large object. Its holder stores the stripe as an
-//   object of its own, under a key that no client may use. A label behind the stripe's bytes
+// What it is: a stripe, which is a piece of a large object. The holder stores the stripe as an
+//   separate object, under a key that no client may use. A label behind the stripe's bytes
 //   describes the whole object.
 //
 //   key    kStripePrefix, put (8 bytes), number (2 bytes)

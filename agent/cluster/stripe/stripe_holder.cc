@@ -17,7 +17,7 @@ constexpr std::uint64_t kCheckNs = 20 * kMs;
 constexpr std::uint64_t kOfferNs = 5'000 * kMs;
 constexpr std::uint64_t kRemoveNs = 5'000 * kMs;
 constexpr std::uint64_t kMostKeepMs = 3'600'000;
-constexpr std::size_t kQuestions = 256;  // sets asked about in one round
+constexpr std::size_t kQuestions = 256;  // sets asked about in a round
 constexpr std::uint64_t kRoundsPerGrace = 8;
 
 }  // namespace
@@ -82,8 +82,8 @@ void StripeHolder::seal(ClusterTenant& tenant, const PeerMessage& message, Ended
   const SetId id{message.seal.put, message.seal.part};
   StripeSet* set = table.find(id);
   if (set == nullptr) {
-    // Another host holds the stripes that came too late here. They stay in the unsealed set until
-    // that set expires.
+    // Another host holds the stripes that came too late here. The late stripes stay in the unsealed
+    // set until that set expires.
     const SetId unsealed{message.seal.put};
     if ((there(table.find(unsealed)) & wanted) != wanted) return ended(MC_NOT_FOUND);
     set = &table.split(unsealed, id, wanted);
@@ -142,7 +142,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
   ClusterTenant* const tenant = find(tenant_id);
   StripeSet* const set = tenant == nullptr ? nullptr : tenant->stripes().find(id);
   if (set == nullptr || !set->offered || set->version != item.version) {
-    // The set has been removed, replaced, evicted, or given up by its writer meanwhile.
+    // The set has been removed, replaced, evicted, or given up by the writer meanwhile.
     if (verdict == Verdict::kAccepted) {
       if (tenant != nullptr) make_way(*tenant, item.hash, item.version);
       announcer_.withdraw(item);

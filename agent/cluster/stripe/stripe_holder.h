@@ -6,14 +6,15 @@
 //   - tells readers where the stripes lie,
 //   - drops stripes without an object.
 //
-//   A part is the set of stripes that one host holds. Each holder announces its part to the master
+//   A part is the set of stripes that a host holds. Each holder announces the part to the master
 //   under the object's name and the writer's version, with the part's number and the part count.
 //   The object exists when each part has a holder. The announcements have these effects:
-//   - A removal or an upsert reaches all stripes, as it reaches all copies of an ordinary object.
+//   - A removal or an upsert reaches all stripes, just as all copies of an ordinary object.
 //   - Between two puts, the first announcement that the master accepts decides.
-//   - A host that evicts a stripe drops its part. If no other host is to hold that part too, the
+//   - A host that evicts a stripe drops the part. If no other host is to hold that part too, the
 //     host also removes the object.
-//   - If a host is lost, the other holders notice because they ask the master from time to time.
+//   - If a host is lost, the other holders notice, because each holder asks the master from time to
+//     time.
 // Threads: the agent's loop.
 // Owns: the times of checks and questions. The ClusterTenants own the sets of stripes.
 // Trusts: the writer's description of an object is compared between the stripes. The reader checks
@@ -62,7 +63,8 @@ class StripeHolder {
               std::uint8_t part = kNoPart);
   void seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended);
   // Seals a part that was moved here completely. The caller repeats the call until `ended` is
-  // called. If this agent restarts on the same memory, it holds the part whatever the verdict was.
+  // called. If this agent restarts on the same memory, the next agent holds the part whatever the
+  // verdict was.
   void seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version, std::uint8_t parts,
                   Ended ended);
   // kStripes messages with the places of the object's stripes.

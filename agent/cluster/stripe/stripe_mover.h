@@ -13,7 +13,7 @@
 //   holder unless the master orders a drop there.
 // Threads: the agent's loop.
 // Owns: moves under way. The ClusterTenant owns the set of stripes.
-// Trusts: a place is checked by the transport; a stripe's bytes are checked by its checksum.
+// Trusts: a place is checked by the transport; a stripe's bytes are checked by the checksum.
 #pragma once
 
 #include <functional>
@@ -34,13 +34,13 @@ class StripeMover {
  public:
   using Ended = std::function<void(mc_status)>;
   static constexpr std::size_t kMaxMoves = 64;
-  static constexpr std::size_t kMaxOpen = 4;  // stripes of one part that are read at once
+  static constexpr std::size_t kMaxOpen = 4;  // stripes of a part that are read at once
 
   StripeMover(StripeHolder::Tenants& tenants, Peers& peers, Fetcher& fetcher, StripeHolder& keeper)
       : tenants_(tenants), peers_(peers), fetcher_(fetcher), keeper_(keeper) {}
 
-  // If the same move is under way, it continues: the earlier `ended` gets MC_BUSY, and the new one
-  // is called at the end. REQUIRES: order.parts != 0.
+  // If the same move is under way, the move continues: the earlier `ended` gets MC_BUSY, and the
+  // new `ended` is called at the end. REQUIRES: order.parts != 0.
   void move(const metadata::wire::Copy& order, std::uint64_t now_ns, Ended ended);
   // False: the message is not an answer to this class.
   bool on_answer(MemberId from, const PeerMessage& message);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the stripes that this host holds in one namespace, in sets. An open set has the
-//   unsealed stripes of one put. A sealed set is a part of an object. A part has the stripes that
+// What it is: the stripes that this host holds in a namespace, in sets. An open set has the
+//   unsealed stripes of a put. A sealed set is a part of an object. A part has the stripes that
 //   one host took when the object was put. Parts are moved as a whole, so a host may have several
 //   parts of an object.
 //
@@ -70,13 +70,13 @@ class StripeTable {
   using Sets = std::map<SetId, StripeSet>;
 
   StripeSet* find(SetId id);
-  // The set that has the stripe or expects it.
+  // The set that has or expects the stripe.
   StripeSet* set_of(const StripeName& stripe);
   const Sets& all() const { return sets_; }
   bool empty() const { return sets_.empty(); }
   StripeSet& add(SetId id, const StripeFacts& facts, const metadata::KeyHash& name,
                  std::string key);
-  // Moves these stripes (a bit per stripe number) to a set of their own.
+  // Moves these stripes (a bit per stripe number) to another set.
   // REQUIRES: set `from` has all of these stripes.
   StripeSet& split(SetId from, SetId to, std::uint64_t stripes);
   // The sets that a reader of that version may use.

@@ -17,10 +17,10 @@ namespace {
 constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
 constexpr std::uint64_t kSealAgainNs = 100 * kMs;
 constexpr std::uint64_t kPatienceNs = 800 * kMs;  // for an unreachable host
-// How long Seals are repeated after the put's deadline. Holders keep their stripes longer.
+// How long Seals are repeated after the put's deadline. Holders keep stripes longer.
 constexpr std::uint64_t kSealNs = 3'000 * kMs;
 constexpr std::uint64_t kCheckNs = 2 * kMs;
-constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // in one turn of the loop
+constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // in a turn of the loop
 // The count of stripes if no size is configured, so that no host gets a large load.
 constexpr std::uint64_t kUsualCount = 16;
 constexpr std::uint8_t kNodesPerStripe = 4;
@@ -277,8 +277,8 @@ void Striper::look_at_hosts(Striping& striping) {
 
 // ---- Ends ---------------------------------------------------------------------------------------
 
-// Tells the holders to drop their stripes. Holders that the message does not reach drop their
-// stripes when these expire.
+// Tells the holders to drop the stripes. Holders that the message does not reach drop the
+// stripes on expiry.
 void Striper::give_up(Striping& striping) {
   std::set<MemberId> nodes;
   for (const Part& part : striping.parts) {

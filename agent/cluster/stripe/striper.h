@@ -11,10 +11,10 @@
 //     kSealing ──kBehind──► kSealing again, with a later version
 //
 //   Before kSealing no other host can locate or read the object. If the writer dies before that,
-//   the holders drop their stripes. After the first Seal the put cannot be undone, because the
+//   the holders drop the stripes. After the first Seal the put cannot be undone, because the
 //   object that the put replaces may be gone. The Striper therefore repeats the Seals until all
-//   hosts have answered, even if the client no longer waits. If a host has lost its stripes or is
-//   lost itself, the Striper tells all other hosts to drop their stripes.
+//   hosts have answered, even if the client no longer waits. If a host has lost stripes or is lost
+//   itself, the Striper tells all other hosts to drop the stripes.
 // Threads: the agent's loop.
 // Owns: the puts under way.
 // Trusts: peers report outcomes truthfully. The holders compare the stripes' sums.
@@ -31,7 +31,7 @@ namespace mc::agent {
 
 struct StripeRules {
   std::uint64_t above_bytes = 0;  // larger objects go in stripes of this size; 0: only if no host
-                                  // takes the object in one piece
+                                  // takes the object whole
   std::uint64_t unit_bytes = kLeastStripeBytes;  // stripe sizes are multiples of this
   std::uint64_t grace_ns = 60'000'000'000;       // how long an object may lack a part
 };
@@ -45,7 +45,7 @@ struct StriperCounters {
 class Striper {
  public:
   static constexpr std::size_t kMaxStripings = 16;
-  static constexpr std::size_t kMaxOpen = 16;  // stripes of one put that are being placed
+  static constexpr std::size_t kMaxOpen = 16;  // stripes of a put that are being placed
 
   Striper(const Masters& masters, Peers& peers, VersionClock& clock, Placer& placer, MemberId self,
           const StripeRules& rules)
