@@ -55,7 +55,12 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
                                        identity_.stripes);
   keeper_ = std::make_unique<StripeHolder>(tenants_, masters_, peers_, transport, *announcer_,
                                            clock_, identity_.stripes.grace_ns);
-  mover_ = std::make_unique<StripeMover>(tenants_, peers_, *fetcher_, *keeper_);
+  mover_ = std::make_unique<StripeMover>(
+      tenants_, peers_, *keeper_,
+      [this](ClusterTenant& tenant, const PeerMessage& hold, MemberId writer, std::uint64_t now_ns,
+             StripeMover::Ended ended) {
+        fetcher_->hold_stripe(tenant, hold, writer, now_ns, std::move(ended));
+      });
   placer_->on_placed = [this](const metadata::KeyHash& name) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, UINT64_MAX);

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <mutex>
 #include <optional>
 
 #include "cluster/cluster_fixture.h"
@@ -19,6 +18,7 @@
 #include "cluster/probe.h"
 #include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
+#include "libmc/base/mutex.h"
 
 namespace mc::cluster {
 namespace {
@@ -71,7 +71,7 @@ class CutTest : public ClusterTest {
   std::unique_ptr<Probe> getting(const char* kind);
   std::unique_ptr<Probe> putting();
   std::vector<std::string> acknowledged() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return acknowledged_;
   }
 
@@ -81,8 +81,8 @@ class CutTest : public ClusterTest {
   std::atomic<std::uint64_t> wrong_{0};
 
  private:
-  std::mutex mutex_;
-  std::vector<std::string> acknowledged_;
+  Mutex mutex_;
+  std::vector<std::string> acknowledged_ MC_GUARDED_BY(mutex_);
 };
 
 void CutTest::start_apart() {
@@ -147,7 +147,7 @@ std::unique_ptr<Probe> CutTest::putting() {
         const std::string key = key_of("put", number);
         const mc_status status = mc_put(client, slice(key), slice(value_of(key)), nullptr);
         if (status == MC_OK) {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           acknowledged_.push_back(key);
         }
         return status;

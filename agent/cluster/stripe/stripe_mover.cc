@@ -149,17 +149,16 @@ void StripeMover::pull_one(Move& move, std::uint16_t number, Row& row) {
   if (!keeper_.expect(tenant, hold, move.order.source, now_ns_, move.order.part)) {
     return fail(move, MC_BUSY);
   }
-  fetcher_.hold_stripe(
-      tenant, hold, move.order.source, now_ns_,
-      [this, id = move.id, number, alive = std::weak_ptr(alive_)](mc_status status) {
-        Move* const of = alive.expired() ? nullptr : find(id);
-        if (of == nullptr || of->step != Step::kPulling) return;
-        if (status == MC_BUSY) {
-          of->rows[number].again_ns = now_ns_ + kBusyNs;
-        } else if (status != MC_OK) {
-          on_pulled(*of, status);
-        }
-      });
+  hold_stripe_(tenant, hold, move.order.source, now_ns_,
+               [this, id = move.id, number, alive = std::weak_ptr(alive_)](mc_status status) {
+                 Move* const of = alive.expired() ? nullptr : find(id);
+                 if (of == nullptr || of->step != Step::kPulling) return;
+                 if (status == MC_BUSY) {
+                   of->rows[number].again_ns = now_ns_ + kBusyNs;
+                 } else if (status != MC_OK) {
+                   on_pulled(*of, status);
+                 }
+               });
 }
 
 // A stripe could not be read. The mover asks again, because the stripe may have moved in the pool.

@@ -20,7 +20,6 @@
 #include <map>
 #include <vector>
 
-#include "agent/cluster/fetch/fetcher.h"
 #include "agent/cluster/stripe/stripe_holder.h"
 
 namespace mc::agent {
@@ -36,8 +35,12 @@ class StripeMover {
   static constexpr std::size_t kMaxMoves = 64;
   static constexpr std::size_t kMaxOpen = 4;  // stripes of a part that are read at once
 
-  StripeMover(StripeHolder::Tenants& tenants, Peers& peers, Fetcher& fetcher, StripeHolder& keeper)
-      : tenants_(tenants), peers_(peers), fetcher_(fetcher), keeper_(keeper) {}
+  // Fetcher::hold_stripe().
+  using HoldStripe = std::function<void(ClusterTenant&, const PeerMessage&, MemberId writer,
+                                        std::uint64_t now_ns, Ended)>;
+
+  StripeMover(StripeHolder::Tenants& tenants, Peers& peers, StripeHolder& keeper, HoldStripe hold)
+      : tenants_(tenants), peers_(peers), keeper_(keeper), hold_stripe_(std::move(hold)) {}
 
   // If the same move is under way, the move continues: the earlier `ended` gets MC_BUSY, and the
   // new `ended` is called at the end. REQUIRES: order.parts != 0.
@@ -84,8 +87,8 @@ class StripeMover {
 
   StripeHolder::Tenants& tenants_;
   Peers& peers_;
-  Fetcher& fetcher_;
   StripeHolder& keeper_;
+  const HoldStripe hold_stripe_;
   MoveCounters counters_;
   std::map<std::uint32_t, Move> moves_;
   std::uint32_t next_id_ = 1u << 31;  // the Gatherer's request numbers are lower

@@ -18,10 +18,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "agent/cluster/fetch/location_cache.h"
 #include "agent/cluster/stripe/stripe.h"
 #include "agent/server/tenant.h"
 #include "metadata/directory/directory_types.h"
@@ -98,7 +97,7 @@ class StripeTable {
 
  private:
   Sets sets_;
-  std::unordered_multimap<metadata::KeyHash, SetId, NameHash> by_name_;
+  std::multimap<metadata::KeyHash, SetId> by_name_;
   std::vector<SetId> flagged_;
 };
 
