@@ -18,7 +18,7 @@
 
 namespace mc::transport::testing {
 
-// Of this machine, by MC_RDMA_DEVICES_A and _B; empty elsewhere.
+// The devices of this machine, from MC_RDMA_DEVICES_A and _B; empty elsewhere.
 std::vector<std::string> devices_a();
 std::vector<std::string> devices_b();
 // An emulated processor answers late: 1 s until a packet is sent again.

@@ -69,7 +69,7 @@ class Requester {
   const PeerTable& peers() const { return peers_; }
   OperationBook& operations() { return operations_; }
   RemoteRegions& remote_regions() { return remote_regions_; }
-  // Of the last tick.
+  // The time of the last tick.
   std::uint64_t now_ns() const { return now_ns_; }
   std::uint64_t last_look_ns() const { return last_look_ns_; }
   // The next tick looks after all peers.

@@ -104,7 +104,7 @@ class AskingLane : public Lane {
   std::uint64_t pinged_ns_ = 0;
   std::uint64_t heard_ns_;
 
-  // Of the oldest slice; the frames of one receive.
+  // The received bytes of the oldest slice's frame; the frames of one receive.
   std::size_t frame_bytes_ = 0;
   std::array<std::array<std::byte, kFrameBytes>, kMaxFrames> frames_;
   std::vector<iovec> vectors_;

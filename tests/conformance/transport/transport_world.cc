@@ -144,7 +144,7 @@ class RdmaInMemoryWorld : public World {
                                   std::vector<std::string>{"b0", "b1"}, std::uint8_t{14}, 0u);
 };
 
-// Both ways at once. What the suite sends goes by either.
+// TCP and a one-sided transport together. Either of the two carries the suite's operations.
 class ChoiceWorld : public World {
  public:
   ChoiceWorld(const MakeOneSided& a, const MakeOneSided& b)
