@@ -2,7 +2,6 @@
 #include "agent/cluster/fetch/fetcher.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "libmc/base/clock.h"
 
@@ -289,7 +288,8 @@ void Fetcher::send_locates(std::uint64_t now_ns) {
     return early;
   });
   std::vector<Locator::Question> questions;
-  for (const std::uint64_t id : std::views::reverse(due)) {
+  std::ranges::reverse(due);
+  for (const std::uint64_t id : due) {
     Fetch* const fetch = find(id);
     if (fetch == nullptr) continue;
     if (!locator_.master_ready(fetch->name)) {
