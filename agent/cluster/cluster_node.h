@@ -15,20 +15,19 @@
 //   other ports and another transport.
 #pragma once
 
-#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
-
-#include <json/forwards.h>
 
 #include "agent/cluster/fetch/fetcher.h"
 #include "agent/cluster/master/masters.h"
 #include "agent/cluster/namespace/index_walks.h"
+#include "agent/cluster/peer/member_refresh.h"
 #include "agent/cluster/peer/peers.h"
+#include "agent/cluster/peer_server.h"
 #include "agent/cluster/place/placer.h"
 #include "agent/cluster/publish/announcer.h"
+#include "agent/cluster/removals.h"
 #include "agent/cluster/stripe/stripe_holder.h"
 #include "agent/cluster/stripe/stripe_mover.h"
 #include "agent/cluster/stripe/striper.h"
@@ -94,48 +93,19 @@ class ClusterNode : public Cluster {
   Masters masters_;
 
  private:
-  // Implemented in cluster_orders.cc.
-  metadata::Load load() const;
-  void drop(const metadata::wire::Drop& order);
-  void drop_matching(std::uint32_t partition, const metadata::wire::Match& match,
-                     MasterOrders::Reply<metadata::wire::RemoveMatchingAnswer> reply);
-  void list(std::uint32_t partition, const metadata::wire::Match& match,
-            MasterOrders::Reply<metadata::wire::ListAnswer> reply);
-  void copy(const metadata::wire::Copy& order, MasterOrders::Done done);
+  class Verbs;  // of mcctl; cluster_status.h
 
   // Tells the transport which ranges of the pools have memory.
   void tell_backed();
-  ClusterTenant* find(const Tenant& tenant) const;
-  ClusterTenant* find(std::string_view name_space) const;
-  // partition: removes only keys of this partition.
-  void remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-              std::uint64_t now_ns, std::optional<std::uint32_t> partition = std::nullopt);
-  struct Doomed {  // an item of a remote request
-    std::size_t item = 0;
-    std::uint64_t version = 0;     // of the object on this host, or 0
-    std::uint64_t generation = 0;  // of the object's index entry, or 0
-  };
-  void remove_of_partition(std::uint32_t partition,
-                           const std::shared_ptr<RemoteRequest>& remote_request,
-                           std::vector<Doomed> doomed, const metadata::wire::Remove& request);
-  void end_removal(RemoteRequest& remote_request, const std::vector<Doomed>& doomed,
-                   const Result<metadata::wire::RemoveReply>& reply);
-  void remove_again(std::uint64_t now_ns);
-  void on_notified(const transport::Event& event, std::uint64_t now_ns);
-  void answer_ask(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
-  void hold(MemberId from, const PeerMessage& message, std::uint64_t now_ns);
-  void hold_offers(std::uint64_t now_ns);
-  void seal(MemberId from, const PeerMessage& message, std::uint64_t now_ns);
-  void tell_stripes(MemberId from, const PeerMessage& ask, std::uint64_t now_ns);
-  std::function<void(mc_status)> answer_held(MemberId to, std::uint32_t request);
-  Json::Value rails_json() const;
-  void notify(MemberId to, const PeerMessage& message, std::uint64_t now_ns);
-  void refresh_members(std::uint64_t now_ns);
+  void on_event(const transport::Event& event, std::uint64_t now_ns);
+  void on_message(const transport::Event& event);
 
   metadata::KeyHasher hasher_;
   VersionClock clock_;
   transport::Transport* transport_ = nullptr;
-  std::vector<std::unique_ptr<ClusterTenant>> tenants_;
+  ClusterTenants tenants_;
+  MemberRefresh members_;
+  std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<Announcer> announcer_;
   std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Fetcher> fetcher_;
@@ -143,36 +113,14 @@ class ClusterNode : public Cluster {
   std::unique_ptr<Striper> striper_;
   std::unique_ptr<StripeHolder> keeper_;
   std::unique_ptr<StripeMover> mover_;
+  std::unique_ptr<Removals> removals_;
+  std::unique_ptr<Verbs> verbs_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t lively_until_ns_ = 0;
-  std::uint64_t next_members_ns_ = 0;
-  std::uint64_t last_members_ns_ = 0;
-  bool members_asked_ = false;
   bool fenced_ = false;
   bool ended_ = false;
-  std::uint64_t asks_served_ = 0;
-  struct Removal {  // a removal that a recovering master could not decide
-    std::shared_ptr<RemoteRequest> remote_request;
-    std::uint32_t partition = 0;
-    std::uint64_t due_ns = 0;
-  };
-  std::deque<Removal> removals_;
-  struct Offer {  // a Hold whose writer no list of members has named yet
-    MemberId from = 0;
-    PeerMessage message;
-    std::uint64_t until_ns = 0;
-  };
-  std::deque<Offer> offers_;
-  struct Ping {
-    std::uint64_t started_ns = 0;
-    MemberId node = 0;
-    Answer done;
-  };
-  std::unordered_map<std::uint32_t, Ping> pings_;
-  std::uint32_t next_ping_ = 1;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace mc::agent

@@ -23,7 +23,11 @@ void ClusterNode::Orders::on_partitions(std::uint32_t partitions) {
   node_.on_partitions(partition_, partitions);
 }
 
-metadata::Load ClusterNode::Orders::load() { return node_.load(); }
+metadata::Load ClusterNode::Orders::load() {
+  metadata::Load load;
+  for (const auto& tenant : node_.tenants_) load.used_bytes += tenant->store().live_bytes();
+  return load;
+}
 
 void ClusterNode::Orders::next_report(bool first, std::vector<metadata::PublishItem>& items) {
   node_.announcer_->next_report(partition_, first, items);
@@ -35,21 +39,50 @@ void ClusterNode::Orders::on_report_verdict(const metadata::PublishItem& item,
 }
 
 void ClusterNode::Orders::on_drop(const wire::Drop& order, Done done) {
-  node_.drop(order);
+  for (const metadata::RemoveItem& item : order.items) {
+    node_.fetcher_->locations().forget(item.hash);
+    node_.fetcher_->dropped(item.hash, item.up_to_version);
+    for (const auto& tenant : node_.tenants_) {
+      StripeHolder::drop(*tenant, item.hash, item.up_to_version);
+      const std::uint32_t entry = tenant->find(item.hash);
+      if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
+      tenant->drop(entry);
+    }
+  }
   done({});
 }
 
 void ClusterNode::Orders::on_drop_matching(const wire::Match& match,
                                            Reply<wire::RemoveMatchingAnswer> reply) {
-  node_.drop_matching(partition_, match, std::move(reply));
+  ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
+  if (tenant == nullptr) return reply(wire::RemoveMatchingAnswer());
+  // The removal must also end copies under way: both earlier copies and copies that begin during
+  // the walk.
+  node_.fetcher_->dropped(*tenant);
+  node_.walks_.remove(*tenant, match, {partition_, node_.masters_.count()},
+                      [&node = node_, name = match.name_space, reply = std::move(reply)](
+                          const Result<wire::RemoveMatchingAnswer>& removed) {
+                        if (const ClusterTenant* const of = find_tenant(node.tenants_, name)) {
+                          node.fetcher_->dropped(*of);
+                        }
+                        reply(removed);
+                      });
 }
 
 void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnswer> reply) {
-  node_.list(partition_, match, std::move(reply));
+  ClusterTenant* const tenant = find_tenant(node_.tenants_, match.name_space);
+  if (tenant == nullptr) return reply(wire::ListAnswer());
+  node_.walks_.list(*tenant, match, {partition_, node_.masters_.count()}, std::move(reply));
 }
 
 void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
-  node_.copy(order, std::move(done));
+  const auto ended = [done](mc_status status) {
+    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
+  };
+  if (order.parts != 0) return node_.mover_->move(order, mc::now_ns(), ended);
+  std::vector<ClusterTenant*> all;
+  for (const auto& tenant : node_.tenants_) all.push_back(tenant.get());
+  node_.fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, ended);
 }
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {
@@ -57,61 +90,5 @@ void ClusterNode::Orders::on_unreachable(const Status& why) {
 }
 
 void ClusterNode::Orders::on_fenced() { node_.set_fenced(); }
-
-metadata::Load ClusterNode::load() const {
-  metadata::Load load;
-  for (const auto& tenant : tenants_) load.used_bytes += tenant->store().live_bytes();
-  return load;
-}
-
-void ClusterNode::drop(const wire::Drop& order) {
-  for (const metadata::RemoveItem& item : order.items) {
-    fetcher_->locations().forget(item.hash);
-    fetcher_->dropped(item.hash, item.up_to_version);
-    for (const auto& tenant : tenants_) {
-      StripeHolder::drop(*tenant, item.hash, item.up_to_version);
-      const std::uint32_t entry = tenant->find(item.hash);
-      if (entry == kNoEntry || tenant->book().row(entry).version > item.up_to_version) continue;
-      tenant->drop(entry);
-    }
-  }
-}
-
-void ClusterNode::drop_matching(std::uint32_t partition, const wire::Match& match,
-                                MasterOrders::Reply<wire::RemoveMatchingAnswer> reply) {
-  ClusterTenant* const tenant = find(match.name_space);
-  if (tenant == nullptr) {
-    reply(wire::RemoveMatchingAnswer());
-    return;
-  }
-  // The removal must also end copies under way: both earlier copies and copies that begin during
-  // the walk.
-  fetcher_->dropped(*tenant);
-  walks_.remove(*tenant, match, {partition, masters_.count()},
-                [this, name = match.name_space,
-                 reply = std::move(reply)](const Result<wire::RemoveMatchingAnswer>& removed) {
-                  if (const ClusterTenant* const of = find(name)) fetcher_->dropped(*of);
-                  reply(removed);
-                });
-}
-
-void ClusterNode::list(std::uint32_t partition, const wire::Match& match,
-                       MasterOrders::Reply<wire::ListAnswer> reply) {
-  if (ClusterTenant* const tenant = find(match.name_space)) {
-    walks_.list(*tenant, match, {partition, masters_.count()}, std::move(reply));
-  } else {
-    reply(wire::ListAnswer());
-  }
-}
-
-void ClusterNode::copy(const wire::Copy& order, MasterOrders::Done done) {
-  const auto ended = [done](mc_status status) {
-    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
-  };
-  if (order.parts != 0) return mover_->move(order, mc::now_ns(), ended);
-  std::vector<ClusterTenant*> all;
-  for (const auto& tenant : tenants_) all.push_back(tenant.get());
-  fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, ended);
-}
 
 }  // namespace mc::agent

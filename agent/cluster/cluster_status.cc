@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answers mcctl's cluster verbs, as JSON.
+#include "agent/cluster/cluster_status.h"
+
 #include <json/reader.h>
-#include <json/value.h>
 #include <json/writer.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
 
-#include "agent/cluster/cluster_node.h"
 #include "libmc/base/clock.h"
 
 namespace mc::agent {
@@ -20,6 +19,8 @@ namespace {
 
 constexpr std::uint64_t kAnswerNs = 3'000'000'000;
 constexpr unsigned kMaxWhereKeys = 256;
+constexpr std::size_t kMaxPings = 64;
+constexpr std::uint64_t kPingNs = 2'000'000'000;
 
 Json::Value u64(std::uint64_t value) { return Json::Value(Json::UInt64{value}); }
 
@@ -97,6 +98,8 @@ Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost
   return value;
 }
 
+std::uint64_t answer_by_ns() { return mc::now_ns() + kAnswerNs; }
+
 Json::Value partition_json(const MasterPort& port, std::uint32_t partition,
                            const Result<wire::StatsAnswer>& answer) {
   Json::Value value;
@@ -151,125 +154,173 @@ void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAn
 
 }  // namespace
 
-std::string ClusterNode::status_text() {
-  const FetchCounters& fetch = fetcher_->counters();
-  const AnnouncerCounters& said = announcer_->counters();
-  const transport::Counters& moved = transport_->counters();
-  Json::Value value;
-  value["node"] = u64(identity_.node);
-  value["master_ready"] = masters_.all_ready();
-  value["epoch"] = u64(masters_.at(0).epoch());
-  value["shares"] = masters_.count();
-  value["members"] = u64(peers_.all().size());
-  value["locations"] = u64(fetcher_->locations().count());
-  Json::Value& counters = value["counters"];
-  counters["fetches"] = u64(fetch.fetches);
-  counters["fetches_shared"] = u64(fetch.joined);
-  counters["located"] = u64(fetch.located);
-  counters["location_hits"] = u64(fetch.location_hits);
-  counters["holder_hits"] = u64(fetch.holder_hits);
-  counters["asked"] = u64(fetch.asked);
-  counters["asks_served"] = u64(asks_served_);
-  counters["read_objects"] = u64(fetch.read_objects);
-  counters["read_bytes"] = u64(fetch.read_bytes);
-  counters["served_bytes"] = u64(moved.served_bytes);
-  counters["came_with_answer"] = u64(fetch.came_along);
-  counters["lent"] = u64(fetch.served_unpublished);
-  counters["copies_kept"] = u64(fetch.kept);
-  counters["delivered"] = u64(fetch.delivered);
-  counters["held_for_others"] = u64(fetch.held_for_others);
-  counters["next_holders"] = u64(fetch.next_holders);
-  counters["announced"] = u64(said.announced);
-  counters["announcements_refused"] = u64(said.refused);
-  counters["announcements_retried"] = u64(said.retried);
-  counters["puts_unannounced"] = u64(said.unannounced_puts);
-  counters["staged_bytes"] = u64(moved.staged_bytes);
-  counters["lanes_failed"] = u64(moved.lanes_failed);
-  counters["resent_slices"] = u64(moved.resent_slices);
-  const PlaceCounters& place = placer_->counters();
-  Json::Value& elsewhere = value["elsewhere"];  // puts without room here
-  elsewhere["asked"] = u64(place.asked);
-  elsewhere["offered"] = u64(place.offered);
-  elsewhere["placed"] = u64(place.placed);
-  elsewhere["placed_bytes"] = u64(place.placed_bytes);
-  elsewhere["existed"] = u64(place.existed);
-  elsewhere["refused"] = u64(place.refused);
-  elsewhere["lost"] = u64(place.lost);
-  elsewhere["late"] = u64(place.late);
-  elsewhere["nobody"] = u64(place.nobody);
-  elsewhere["master_away"] = u64(place.master_away);
-  const StriperCounters& cut = striper_->counters();
-  const GatherCounters& gathered = gatherer_->counters();
-  const StripeCounters& kept = keeper_->counters();
-  Json::Value& stripes = value["stripes"];  // objects in stripes on several hosts
-  stripes["puts_asked"] = u64(cut.asked);
-  stripes["puts"] = u64(cut.put);
-  stripes["put_bytes"] = u64(cut.put_bytes);
-  stripes["stripes_placed"] = u64(cut.stripes);
-  stripes["puts_nobody"] = u64(cut.nobody);
-  stripes["puts_failed"] = u64(cut.failed);
-  stripes["puts_behind"] = u64(cut.behind);
-  stripes["gathered"] = u64(gathered.gathered);
-  stripes["gathered_bytes"] = u64(gathered.gathered_bytes);
-  stripes["stripes_read"] = u64(gathered.stripes_read);
-  stripes["stripes_failed_over"] = u64(gathered.failed_over);
-  stripes["gathers_lacking"] = u64(gathered.lacking);
-  stripes["gathers_late"] = u64(gathered.late);
-  stripes["gathers_no_room"] = u64(gathered.no_room);
-  stripes["gathers_failed"] = u64(gathered.failed);
-  stripes["gathers_corrupt"] = u64(gathered.corrupt);
-  stripes["sealed"] = u64(kept.sealed);
-  stripes["expired"] = u64(kept.expired);
-  stripes["broken"] = u64(kept.broken);
-  stripes["orphaned"] = u64(kept.orphaned);
-  const MoveCounters& moves = mover_->counters();
-  stripes["moves_asked"] = u64(moves.asked);
-  stripes["moves"] = u64(moves.moved);
-  stripes["moved_bytes"] = u64(moves.moved_bytes);
-  stripes["moves_no_room"] = u64(moves.no_room);
-  stripes["moves_refused"] = u64(moves.refused);
-  stripes["moves_late"] = u64(moves.late);
-  stripes["moves_failed"] = u64(moves.failed);
+// ---- The agent itself ---------------------------------------------------------------------------
+
+std::string ClusterNode::Verbs::status_text() const {
+  Json::Value value = counters();
+  value["node"] = u64(node_.identity_.node);
+  value["master_ready"] = node_.masters_.all_ready();
+  value["epoch"] = u64(node_.masters_.at(0).epoch());
+  value["shares"] = node_.masters_.count();
+  value["members"] = u64(node_.peers_.all().size());
+  value["locations"] = u64(node_.fetcher_->locations().count());
+  return text_of(value);
+}
+
+Json::Value ClusterNode::Verbs::counters() const {
+  const FetchCounters& fetch = node_.fetcher_->counters();
+  const AnnouncerCounters& said = node_.announcer_->counters();
+  const transport::Counters& moved = node_.transport_->counters();
+  const PlaceCounters& place = node_.placer_->counters();
+  const StriperCounters& cut = node_.striper_->counters();
+  const GatherCounters& gathered = node_.gatherer_->counters();
+  const StripeCounters& kept = node_.keeper_->counters();
+  const MoveCounters& moves = node_.mover_->counters();
   std::uint64_t here = 0, open = 0;
-  for (const auto& tenant : tenants_) {
+  for (const auto& tenant : node_.tenants_) {
     for (const auto& [id, set] : tenant->stripes().all()) {
       here += set.stripes.size();
       open += set.sealed ? 0 : set.stripes.size();
     }
   }
-  stripes["stripes_here"] = u64(here);
-  stripes["stripes_open"] = u64(open);  // of these, not sealed yet
-  Json::Value& misses = value["misses"];
-  misses["nobody"] = u64(fetch.nobody);
-  misses["recovering"] = u64(fetch.recovering);
-  misses["master_away"] = u64(fetch.master_away);
-  misses["holders_failed"] = u64(fetch.holders_failed);
-  misses["late"] = u64(fetch.late);
-  misses["no_room"] = u64(fetch.no_room);
-  misses["corrupt"] = u64(fetch.corrupt);
-  misses["incomplete"] = u64(fetch.incomplete);
-  return text_of(value);
+  // Groups: elsewhere has puts without room here, stripes has objects in stripes on several hosts.
+  const struct {
+    const char* group;
+    const char* name;
+    std::uint64_t value;
+  } table[] = {
+      {"counters", "fetches", fetch.fetches},
+      {"counters", "fetches_shared", fetch.joined},
+      {"counters", "located", fetch.located},
+      {"counters", "location_hits", fetch.location_hits},
+      {"counters", "holder_hits", fetch.holder_hits},
+      {"counters", "asked", fetch.asked},
+      {"counters", "asks_served", node_.peer_server_->asks_served()},
+      {"counters", "read_objects", fetch.read_objects},
+      {"counters", "read_bytes", fetch.read_bytes},
+      {"counters", "served_bytes", moved.served_bytes},
+      {"counters", "came_with_answer", fetch.came_along},
+      {"counters", "lent", fetch.served_unpublished},
+      {"counters", "copies_kept", fetch.kept},
+      {"counters", "delivered", fetch.delivered},
+      {"counters", "held_for_others", fetch.held_for_others},
+      {"counters", "next_holders", fetch.next_holders},
+      {"counters", "announced", said.announced},
+      {"counters", "announcements_refused", said.refused},
+      {"counters", "announcements_retried", said.retried},
+      {"counters", "puts_unannounced", said.unannounced_puts},
+      {"counters", "staged_bytes", moved.staged_bytes},
+      {"counters", "lanes_failed", moved.lanes_failed},
+      {"counters", "resent_slices", moved.resent_slices},
+      {"elsewhere", "asked", place.asked},
+      {"elsewhere", "offered", place.offered},
+      {"elsewhere", "placed", place.placed},
+      {"elsewhere", "placed_bytes", place.placed_bytes},
+      {"elsewhere", "existed", place.existed},
+      {"elsewhere", "refused", place.refused},
+      {"elsewhere", "lost", place.lost},
+      {"elsewhere", "late", place.late},
+      {"elsewhere", "nobody", place.nobody},
+      {"elsewhere", "master_away", place.master_away},
+      {"stripes", "puts_asked", cut.asked},
+      {"stripes", "puts", cut.put},
+      {"stripes", "put_bytes", cut.put_bytes},
+      {"stripes", "stripes_placed", cut.stripes},
+      {"stripes", "puts_nobody", cut.nobody},
+      {"stripes", "puts_failed", cut.failed},
+      {"stripes", "puts_behind", cut.behind},
+      {"stripes", "gathered", gathered.gathered},
+      {"stripes", "gathered_bytes", gathered.gathered_bytes},
+      {"stripes", "stripes_read", gathered.stripes_read},
+      {"stripes", "stripes_failed_over", gathered.failed_over},
+      {"stripes", "gathers_lacking", gathered.lacking},
+      {"stripes", "gathers_late", gathered.late},
+      {"stripes", "gathers_no_room", gathered.no_room},
+      {"stripes", "gathers_failed", gathered.failed},
+      {"stripes", "gathers_corrupt", gathered.corrupt},
+      {"stripes", "sealed", kept.sealed},
+      {"stripes", "expired", kept.expired},
+      {"stripes", "broken", kept.broken},
+      {"stripes", "orphaned", kept.orphaned},
+      {"stripes", "moves_asked", moves.asked},
+      {"stripes", "moves", moves.moved},
+      {"stripes", "moved_bytes", moves.moved_bytes},
+      {"stripes", "moves_no_room", moves.no_room},
+      {"stripes", "moves_refused", moves.refused},
+      {"stripes", "moves_late", moves.late},
+      {"stripes", "moves_failed", moves.failed},
+      {"stripes", "stripes_here", here},
+      {"stripes", "stripes_open", open},
+      {"misses", "nobody", fetch.nobody},
+      {"misses", "recovering", fetch.recovering},
+      {"misses", "master_away", fetch.master_away},
+      {"misses", "holders_failed", fetch.holders_failed},
+      {"misses", "late", fetch.late},
+      {"misses", "no_room", fetch.no_room},
+      {"misses", "corrupt", fetch.corrupt},
+      {"misses", "incomplete", fetch.incomplete},
+  };
+  Json::Value value;
+  for (const auto& row : table) value[row.group][row.name] = u64(row.value);
+  return value;
 }
 
-Json::Value ClusterNode::rails_json() const {
-  const transport::Counters& moved = transport_->counters();
+// ---- Verbs --------------------------------------------------------------------------------------
+
+const ClusterNode::Verbs::Verb ClusterNode::Verbs::kVerbs[] = {
+    {"cluster", &Verbs::cluster}, {"rails", &Verbs::rails}, {"nodes", &Verbs::nodes},
+    {"where", &Verbs::where},     {"drain", &Verbs::drain}, {"replicate", &Verbs::replicate},
+    {"ping", &Verbs::ping},
+};
+
+bool ClusterNode::Verbs::ask(std::string_view verb, std::string_view request_text, Answer done) {
+  Json::CharReaderBuilder builder;
+  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+  Json::Value request;
+  std::string errors;
+  if (!reader->parse(request_text.data(), request_text.data() + request_text.size(), &request,
+                     &errors) ||
+      !request.isObject()) {
+    return false;
+  }
+  const auto known = std::ranges::find(kVerbs, verb, &Verb::name);
+  if (known == std::end(kVerbs)) return false;
+  (this->*known->answer)(request, done);
+  return true;
+}
+
+void ClusterNode::Verbs::cluster(const Json::Value&, const Answer& done) {
+  node_.masters_.stats(
+      answer_by_ns(), [this, done](const std::vector<Result<wire::StatsAnswer>>& answers) {
+        Json::Value value;
+        Json::CharReaderBuilder builder;
+        const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
+        const std::string text = status_text();
+        reader->parse(text.data(), text.data() + text.size(), &value["agent"], nullptr);
+        masters_json(node_.masters_, answers, value);
+        done(text_of(value));
+      });
+}
+
+void ClusterNode::Verbs::rails(const Json::Value&, const Answer& done) {
+  const transport::Counters& moved = node_.transport_->counters();
   std::vector<transport::RailReport> reports;
-  transport_->report_rails(reports);
+  node_.transport_->report_rails(reports);
   Json::Value value;
   value["read_bytes"] = u64(moved.read_bytes);
   value["written_bytes"] = u64(moved.written_bytes);
   value["served_bytes"] = u64(moved.served_bytes);
-  const OneSidedReport beside = one_sided();
+  const OneSidedReport beside = node_.one_sided();
   value["one_sided"]["transport"] = std::string(beside.transport);
   value["one_sided"]["devices"] = beside.devices;
   value["one_sided"]["obstacles"] = beside.obstacles;
   std::map<MemberId, Json::Value> peers;
   for (const transport::RailReport& report : reports) {
-    const MemberId node = peers_.node_of(report.peer);
+    const MemberId node = node_.peers_.node_of(report.peer);
     Json::Value& peer = peers[node];
     peer["node"] = u64(node);
-    peer["address"] = peers_.address_of(node);
-    peer["reachable"] = !peers_.is_lost(node);
+    peer["address"] = node_.peers_.address_of(node);
+    peer["reachable"] = !node_.peers_.is_lost(node);
     const transport::RailStatus& status = report.status;
     Json::Value rail;
     rail["transport"] = std::string(report.transport);
@@ -288,169 +339,148 @@ Json::Value ClusterNode::rails_json() const {
   }
   value["peers"] = Json::Value(Json::arrayValue);
   for (auto& [node, peer] : peers) value["peers"].append(std::move(peer));
+  done(text_of(value));
+}
+
+void ClusterNode::Verbs::nodes(const Json::Value&, const Answer& done) {
+  node_.masters_.members(answer_by_ns(), [this, done](const Result<wire::MembersAnswer>& answer) {
+    if (!answer) return done(failure(answer.error()));
+    Json::Value value;
+    value["nodes"] = Json::Value(Json::arrayValue);
+    for (const wire::MemberInfo& member : answer->members) {
+      value["nodes"].append(
+          member_json(member, node_.identity_.node, node_.peers_.is_lost(member.descriptor.node)));
+    }
+    done(text_of(value));
+  });
+}
+
+void ClusterNode::Verbs::where(const Json::Value& request, const Answer& done) {
+  const std::string name = request.get("namespace", "default").asString();
+  const ClusterTenant* const tenant = find_tenant(node_.tenants_, name);
+  if (tenant == nullptr) {
+    return done(
+        failure({MC_NO_SUCH_NAMESPACE, "no namespace '" + name + "' of this agent's is shared"}));
+  }
+  if (!request["keys"].isNull()) return where_many(*tenant, request["keys"], done);
+  wire::Locate locate;
+  locate.keys.push_back(tenant->name_of(key_of(request)));
+  node_.masters_.of(locate.keys.front())
+      .locate(locate, answer_by_ns(), [this, done](const Result<metadata::LocateAnswer>& answer) {
+        if (!answer) return done(failure(answer.error()));
+        if (answer->keys.empty()) return done(failure(Status(MC_INTERNAL)));
+        done(text_of(located_json(*answer)));
+      });
+}
+
+void ClusterNode::Verbs::where_many(const ClusterTenant& tenant, const Json::Value& keys,
+                                    const Answer& done) {
+  const bool are_texts = keys.isArray() && std::ranges::all_of(keys, [](const Json::Value& key) {
+                           return key.isString();
+                         });
+  if (!are_texts || keys.empty() || keys.size() > kMaxWhereKeys) {
+    return done(failure({MC_INVALID_ARGUMENT, "keys is a list of 1 to 256 keys"}));
+  }
+  wire::Locate locate;
+  for (const Json::Value& key : keys) locate.keys.push_back(tenant.name_of(key_of(key.asString())));
+  node_.masters_.locate(locate, answer_by_ns(),
+                        [done](const Result<metadata::LocateAnswer>& answer) {
+                          done(answer ? text_of(holders_json(*answer)) : failure(answer.error()));
+                        });
+}
+
+Json::Value ClusterNode::Verbs::located_json(const metadata::LocateAnswer& answer) const {
+  const metadata::Located& found = answer.keys.front();
+  Json::Value value;
+  value["found"] = found.state == metadata::Lookup::kFound;
+  value["recovering"] = found.state == metadata::Lookup::kRecovering;
+  value["version"] = u64(found.version);
+  value["bytes"] = u64(found.bytes);
+  value["replicas_wanted"] = found.attributes.replicas;
+  value["parts"] = found.attributes.parts;  // 0: not in stripes
+  value["missing_parts"] = found.missing_parts;
+  value["holders"] = Json::Value(Json::arrayValue);
+  for (const MemberId node : answer.holders_of(found)) {
+    Json::Value holder;
+    holder["node"] = u64(node);
+    holder["address"] = node_.peers_.address_of(node);
+    holder["self"] = node == node_.identity_.node;
+    value["holders"].append(holder);
+  }
   return value;
 }
 
-bool ClusterNode::ask(std::string_view verb, std::string_view request_text, Answer done) {
-  Json::CharReaderBuilder builder;
-  const std::unique_ptr<Json::CharReader> reader(builder.newCharReader());
-  Json::Value request;
-  std::string errors;
-  if (!reader->parse(request_text.data(), request_text.data() + request_text.size(), &request,
-                     &errors) ||
-      !request.isObject()) {
-    return false;
+void ClusterNode::Verbs::drain(const Json::Value& request, const Answer& done) {
+  wire::Drain drain;
+  drain.node = node_named(node_.peers_, request["node"]);
+  drain.stop = request.get("stop", false).asBool();
+  if (drain.node == 0) {
+    return done(
+        failure({MC_INVALID_ARGUMENT, "no member has that node id or address; see mcctl nodes"}));
   }
-  const std::uint64_t deadline_ns = mc::now_ns() + kAnswerNs;
-  if (verb == "cluster") {
-    masters_.stats(deadline_ns,
-                   [this, done](const std::vector<Result<wire::StatsAnswer>>& answers) {
-                     Json::Value value;
-                     Json::CharReaderBuilder builder_here;
-                     const std::unique_ptr<Json::CharReader> own(builder_here.newCharReader());
-                     const std::string text = status_text();
-                     own->parse(text.data(), text.data() + text.size(), &value["agent"], nullptr);
-                     masters_json(masters_, answers, value);
-                     done(text_of(value));
-                   });
-    return true;
+  node_.masters_.drain(drain, answer_by_ns(), [done](const Result<wire::DrainAnswer>& answer) {
+    if (!answer) return done(failure(answer.error()));
+    Json::Value value;
+    value["copied"] = u64(answer->copied);
+    value["failed"] = u64(answer->failed);
+    value["unplaced"] = u64(answer->unplaced);
+    value["seen"] = u64(answer->seen);
+    value["done"] = answer->done;
+    done(text_of(value));
+  });
+}
+
+void ClusterNode::Verbs::replicate(const Json::Value& request, const Answer& done) {
+  ClusterTenant* const tenant =
+      find_tenant(node_.tenants_, request.get("namespace", "default").asString());
+  const unsigned replicas = request.get("replicas", 0).asUInt();
+  const std::uint32_t entry =
+      tenant == nullptr ? kNoEntry : tenant->find(tenant->name_of(key_of(request)));
+  if (replicas < 1 || replicas > MC_MAX_REPLICAS) {
+    done(failure({MC_INVALID_ARGUMENT, "an object has 1 to 8 replicas"}));
+  } else if (entry == kNoEntry) {
+    done(failure({MC_NOT_FOUND, "this host does not hold that key; mcctl where shows which does"}));
+  } else if (!tenant->set_replicas(entry, static_cast<std::uint8_t>(replicas))) {
+    done(failure({MC_NO_MEMORY, "there is no memory for the change"}));
+  } else {
+    done("{}");
   }
-  if (verb == "rails") {
-    done(text_of(rails_json()));
-    return true;
+}
+
+// ---- Pings --------------------------------------------------------------------------------------
+
+void ClusterNode::Verbs::ping(const Json::Value& request, const Answer& done) {
+  const MemberId node = node_named(node_.peers_, request["node"]);
+  if (node == 0 || !node_.peers_.id_of(node)) {
+    return done(failure(
+        {MC_INVALID_ARGUMENT, "no other member has that node id or address; see mcctl nodes"}));
   }
-  if (verb == "nodes") {
-    masters_.members(deadline_ns, [this, done](const Result<wire::MembersAnswer>& answer) {
-      if (!answer) {
-        done(failure(answer.error()));
-        return;
-      }
-      Json::Value value;
-      value["nodes"] = Json::Value(Json::arrayValue);
-      for (const wire::MemberInfo& member : answer->members) {
-        value["nodes"].append(
-            member_json(member, identity_.node, peers_.is_lost(member.descriptor.node)));
-      }
-      done(text_of(value));
-    });
-    return true;
-  }
-  if (verb == "where") {
-    const std::string name = request.get("namespace", "default").asString();
-    const ClusterTenant* const tenant = find(name);
-    if (tenant == nullptr) {
-      done(
-          failure({MC_NO_SUCH_NAMESPACE, "no namespace '" + name + "' of this agent's is shared"}));
-      return true;
+  if (pings_.size() >= kMaxPings) return done(failure({MC_BUSY, "64 pings are under way"}));
+  const Ping ping{next_ping_++};
+  const std::uint64_t now = mc::now_ns();
+  pings_[ping.request] = {now, node, done};
+  node_.peers_.tell(node, ping, now);
+}
+
+void ClusterNode::Verbs::on_pong(MemberId from, const Pong& pong) {
+  const auto at = pings_.find(pong.request);
+  if (at == pings_.end() || at->second.node != from) return;
+  const std::uint64_t took_ns = mc::now_ns() - at->second.started_ns;
+  const Answer done = std::move(at->second.done);
+  pings_.erase(at);
+  done("{\"round_trip_ns\":" + std::to_string(took_ns) + "}");
+}
+
+void ClusterNode::Verbs::poll(std::uint64_t now_ns) {
+  for (auto at = pings_.begin(); at != pings_.end();) {
+    if (now_ns < at->second.started_ns + kPingNs) {
+      ++at;
+      continue;
     }
-    wire::Locate locate;
-    const Json::Value& many = request["keys"];
-    if (!many.isNull()) {
-      const bool words = many.isArray() && std::ranges::all_of(many, [](const Json::Value& one) {
-                           return one.isString();
-                         });
-      if (!words || many.empty() || many.size() > kMaxWhereKeys) {
-        done(failure({MC_INVALID_ARGUMENT, "keys is a list of 1 to 256 keys"}));
-        return true;
-      }
-      for (const Json::Value& one : many) {
-        locate.keys.push_back(tenant->name_of(key_of(one.asString())));
-      }
-      masters_.locate(locate, deadline_ns, [done](const Result<metadata::LocateAnswer>& answer) {
-        done(answer ? text_of(holders_json(*answer)) : failure(answer.error()));
-      });
-      return true;
-    }
-    locate.keys.push_back(tenant->name_of(key_of(request)));
-    masters_.of(locate.keys.front())
-        .locate(locate, deadline_ns, [this, done](const Result<metadata::LocateAnswer>& answer) {
-          if (!answer || answer->keys.empty()) {
-            done(failure(answer ? Status(MC_INTERNAL) : answer.error()));
-            return;
-          }
-          const metadata::Located& found = answer->keys.front();
-          Json::Value value;
-          value["found"] = found.state == metadata::Lookup::kFound;
-          value["recovering"] = found.state == metadata::Lookup::kRecovering;
-          value["version"] = u64(found.version);
-          value["bytes"] = u64(found.bytes);
-          value["replicas_wanted"] = found.attributes.replicas;
-          value["parts"] = found.attributes.parts;  // in stripes; else 0
-          value["missing_parts"] = found.missing_parts;
-          value["holders"] = Json::Value(Json::arrayValue);
-          for (const MemberId node : answer->holders_of(found)) {
-            const wire::MemberInfo* const member = peers_.find(node);
-            Json::Value holder;
-            holder["node"] = u64(node);
-            holder["address"] = member != nullptr ? member->descriptor.address : std::string();
-            holder["self"] = node == identity_.node;
-            value["holders"].append(holder);
-          }
-          done(text_of(value));
-        });
-    return true;
+    const Answer done = std::move(at->second.done);
+    at = pings_.erase(at);
+    done(R"({"error":"MC_TIMEOUT","code":4,"cause":"the peer did not answer within 2 s"})");
   }
-  if (verb == "drain") {
-    wire::Drain drain;
-    drain.node = node_named(peers_, request["node"]);
-    drain.stop = request.get("stop", false).asBool();
-    if (drain.node == 0) {
-      done(
-          failure({MC_INVALID_ARGUMENT, "no member has that node id or address; see mcctl nodes"}));
-      return true;
-    }
-    masters_.drain(drain, deadline_ns, [done](const Result<wire::DrainAnswer>& answer) {
-      if (!answer) {
-        done(failure(answer.error()));
-        return;
-      }
-      Json::Value value;
-      value["copied"] = u64(answer->copied);
-      value["failed"] = u64(answer->failed);
-      value["unplaced"] = u64(answer->unplaced);
-      value["seen"] = u64(answer->seen);
-      value["done"] = answer->done;
-      done(text_of(value));
-    });
-    return true;
-  }
-  if (verb == "replicate") {
-    const ClusterTenant* const tenant = find(request.get("namespace", "default").asString());
-    const unsigned replicas = request.get("replicas", 0).asUInt();
-    const std::uint32_t entry =
-        tenant == nullptr ? kNoEntry : tenant->find(tenant->name_of(key_of(request)));
-    if (replicas < 1 || replicas > MC_MAX_REPLICAS) {
-      done(failure({MC_INVALID_ARGUMENT, "an object has 1 to 8 replicas"}));
-    } else if (entry == kNoEntry) {
-      done(failure(
-          {MC_NOT_FOUND, "this host does not hold that key; mcctl where shows which does"}));
-    } else if (!find(*tenant->tenant())->set_replicas(entry, static_cast<std::uint8_t>(replicas))) {
-      done(failure({MC_NO_MEMORY, "there is no memory for the change"}));
-    } else {
-      done("{}");
-    }
-    return true;
-  }
-  if (verb == "ping") {
-    const MemberId node = node_named(peers_, request["node"]);
-    if (node == 0 || !peers_.id_of(node)) {
-      done(failure(
-          {MC_INVALID_ARGUMENT, "no other member has that node id or address; see mcctl nodes"}));
-      return true;
-    }
-    if (pings_.size() >= 64) {
-      done(failure({MC_BUSY, "64 pings are under way"}));
-      return true;
-    }
-    PeerMessage ping;
-    ping.kind = PeerMessageKind::kPing;
-    ping.request = next_ping_++;
-    const std::uint64_t now = mc::now_ns();
-    pings_[ping.request] = {now, node, done};
-    notify(node, ping, now);
-    return true;
-  }
-  return false;
 }
 
 }  // namespace mc::agent

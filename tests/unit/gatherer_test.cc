@@ -77,17 +77,16 @@ struct Host {
       ASSERT_EQ(store().publish(kClusterSession, order), ObjectStore::Put::kStored);
     }
   }
-  void answer(const PeerMessage& ask, std::uint64_t now_ns) {
-    PeerMessage message;
-    message.kind = PeerMessageKind::kStripes;
+  void answer(const StripesRequest& ask, std::uint64_t now_ns) {
+    StripesAnswer message;
     message.request = ask.request;
     message.region = *transport->describe(tenant->region);
     const StripeSet& set = *tenant->stripes().find({kPut, 0});
     for (const auto& [number, stripe] : set.stripes) {
       message.rows.push_back(tenant->place_of(set, number));
     }
-    message.stripe = set.facts;
-    message.stripe.number = kCount;
+    message.facts = set.facts;
+    message.facts.number = kCount;
     ASSERT_TRUE(peers.notify(1, message, 0, now_ns + 1'000'000'000, now_ns));
   }
   void flip_a_bit(std::uint16_t number) {
@@ -141,9 +140,9 @@ class GathererTest : public ::testing::Test {
       const auto message = decode_peer_message(event.payload);
       ASSERT_TRUE(message);
       if (host.node == 1) {
-        gatherer_.on_answer(event.from, *message);
+        gatherer_.on_answer(event.from, std::get<StripesAnswer>(*message));
       } else {
-        asked_.emplace(host.node, *message);
+        asked_.emplace(host.node, std::get<StripesRequest>(*message));
       }
     } else if (event.kind == transport::Event::Kind::kCompleted) {
       if (event.verb == transport::Verb::kNotify) host.peers.sent(event.id);
@@ -159,7 +158,7 @@ class GathererTest : public ::testing::Test {
   transport::loop::LoopNetwork network_;
   Host reader_{1, network_}, second_{2, network_}, third_{3, network_};
   Gatherer gatherer_{reader_.peers, *reader_.transport, 1};
-  std::map<MemberId, PeerMessage> asked_;
+  std::map<MemberId, StripesRequest> asked_;
   std::uint64_t now_ns_ = 1'000'000;
   std::optional<mc_status> status_;
   std::uint32_t entry_ = kNoEntry;

@@ -31,9 +31,29 @@ PlaceRow held_row(std::uint16_t number, std::size_t extents, std::size_t key_byt
   return row;
 }
 
-PeerMessage place() {
-  PeerMessage message;
-  message.kind = PeerMessageKind::kPlace;
+template <typename Message>
+std::optional<Message> decoded(std::span<const std::byte> bytes) {
+  const auto message = decode_peer_message(bytes);
+  if (!message || !std::holds_alternative<Message>(*message)) return std::nullopt;
+  return std::get<Message>(*message);
+}
+
+template <typename Message>
+bool refused(Message message, void (*change)(Message&)) {
+  change(message);
+  return !decode_peer_message(encode_peer_message(message));
+}
+
+// The head's flags are the second byte of a message.
+template <typename Message>
+bool refused_with_flags(const Message& message, std::uint8_t flags) {
+  auto bytes = encode_peer_message(message);
+  bytes[1] = std::byte{flags};
+  return !decode_peer_message(bytes);
+}
+
+AskAnswer place() {
+  AskAnswer message;
   message.request = 9;
   message.name_space = 11;
   message.region.assign(24, std::byte{7});
@@ -44,7 +64,7 @@ PeerMessage place() {
 
 TEST(PeerMessages, EncodedMessagesDecodeToTheSameValues) {
   const auto bytes = encode_peer_message(place());
-  const auto heard = decode_peer_message(bytes);
+  const auto heard = decoded<AskAnswer>(bytes);
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->request, 9u);
   EXPECT_EQ(heard->name_space, 11u);
@@ -59,22 +79,23 @@ TEST(PeerMessages, EncodedMessagesDecodeToTheSameValues) {
   EXPECT_EQ(row.key, std::string(13, 'k'));
   EXPECT_EQ(encode_peer_message(*heard), bytes);
 
-  PeerMessage ask;
-  ask.kind = PeerMessageKind::kAsk;
-  ask.flags = kAskForKeys;
+  AskRequest ask;
+  ask.wants_keys = true;
   ask.keys.assign(kMaxAskKeys, {1, 2});
-  const auto asked = decode_peer_message(encode_peer_message(ask));
+  const auto asked = decoded<AskRequest>(encode_peer_message(ask));
   ASSERT_TRUE(asked);
+  EXPECT_TRUE(asked->wants_keys);
+  EXPECT_FALSE(asked->wants_bytes);
   EXPECT_EQ(asked->keys, ask.keys);
 }
 
 TEST(PeerMessages, SmallObjectsComeWithTheirPlace) {
-  PeerMessage message = place();
+  AskAnswer message = place();
   message.rows = {held_row(0, 2, 3)};
   message.rows[0].bytes.assign(message.rows[0].length, std::byte{0x5a});
   const auto bytes = encode_peer_message(message);
   EXPECT_EQ(bytes.size() % 8, 0u);
-  const auto heard = decode_peer_message(bytes);
+  const auto heard = decoded<AskAnswer>(bytes);
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->rows[0].bytes, message.rows[0].bytes);
   EXPECT_EQ(heard->rows[0].key, "kkk");
@@ -95,11 +116,18 @@ TEST(PeerMessages, EveryPrefixOfAMessageIsRefused) {
   EXPECT_FALSE(decode_peer_message(longer));
 }
 
-PeerMessage hold() {
-  PeerMessage message = place();
-  message.kind = PeerMessageKind::kHold;
-  message.flags = kHoldUpsert;
-  message.rows = {held_row(0, 1, 20)};
+TEST(PeerMessages, PingsAreAnsweredUnderTheirNumber) {
+  EXPECT_EQ(decoded<Ping>(encode_peer_message(Ping{7}))->request, 7u);
+  EXPECT_EQ(decoded<Pong>(encode_peer_message(Pong{8}))->request, 8u);
+}
+
+HoldRequest hold() {
+  HoldRequest message;
+  message.request = 9;
+  message.name_space = 11;
+  message.region.assign(24, std::byte{7});
+  message.upsert = true;
+  message.row = held_row(0, 1, 20);
   message.share_ms = 250;
   message.pin_ttl_s = 60;
   return message;
@@ -107,59 +135,57 @@ PeerMessage hold() {
 
 TEST(PeerMessages, AnObjectIsOfferedWithItsKeyAndItsTime) {
   const auto bytes = encode_peer_message(hold());
-  const auto heard = decode_peer_message(bytes);
+  const auto heard = decoded<HoldRequest>(bytes);
   ASSERT_TRUE(heard);
-  EXPECT_EQ(heard->flags, kHoldUpsert);
-  EXPECT_EQ(heard->rows[0].key, std::string(20, 'k'));
+  EXPECT_TRUE(heard->upsert);
+  EXPECT_FALSE(heard->stripe);
+  EXPECT_EQ(heard->row.key, std::string(20, 'k'));
   EXPECT_EQ(heard->share_ms, 250u);
   EXPECT_EQ(heard->pin_ttl_s, 60u);
   EXPECT_EQ(encode_peer_message(*heard), bytes);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
   }
-  PeerMessage held;
-  held.kind = PeerMessageKind::kHeld;
-  held.flags = kLastHoldOutcome;
+  HoldAnswer held;
+  held.outcome = HoldOutcome::kFailed;
   held.refused_up_to = 1234567;
-  const auto told = decode_peer_message(encode_peer_message(held));
+  const auto told = decoded<HoldAnswer>(encode_peer_message(held));
   ASSERT_TRUE(told);
+  EXPECT_EQ(told->outcome, HoldOutcome::kFailed);
   EXPECT_EQ(told->refused_up_to, 1234567u);
-  held.flags = kLastHoldOutcome + 1;
-  EXPECT_FALSE(decode_peer_message(encode_peer_message(held)));
+  EXPECT_TRUE(refused_with_flags(held, kLastHoldOutcome + 1));
 }
 
 TEST(PeerMessages, ImpossibleOffersAreRefused) {
-  const auto refused = [](auto change) {
-    PeerMessage message = hold();
-    change(message);
-    return !decode_peer_message(encode_peer_message(message));
-  };
-  EXPECT_FALSE(refused([](PeerMessage&) {}));
-  EXPECT_TRUE(refused([](PeerMessage& message) { message.rows[0].key.clear(); }));
-  EXPECT_TRUE(refused([](PeerMessage& message) { message.rows[0] = PlaceRow{}; }));
-  EXPECT_TRUE(refused([](PeerMessage& message) { message.rows.push_back(message.rows[0]); }));
-  EXPECT_TRUE(refused([](PeerMessage& message) { message.flags = 2; }));
-  EXPECT_TRUE(refused([](PeerMessage& message) {
-    message.rows[0].bytes.assign(message.rows[0].length, std::byte{1});
-  }));
+  using Change = void (*)(HoldRequest&);
+  const auto refuses = [](Change change) { return refused<HoldRequest>(hold(), change); };
+  EXPECT_FALSE(refuses([](HoldRequest&) {}));
+  EXPECT_TRUE(refuses([](HoldRequest& all) { all.row.key.clear(); }));
+  EXPECT_TRUE(refuses([](HoldRequest& all) { all.row = PlaceRow{}; }));
+  EXPECT_TRUE(
+      refuses([](HoldRequest& all) { all.row.bytes.assign(all.row.length, std::byte{1}); }));
+  EXPECT_TRUE(refused_with_flags(hold(), 2));  // a stripe without its facts
+  auto two_rows = encode_peer_message(hold());
+  two_rows[2] = std::byte{2};
+  EXPECT_FALSE(decode_peer_message(two_rows));
 }
 
 TEST(PeerMessages, PlacesThatCannotBeAreRefused) {
-  const auto refused = [](auto change) {
-    PeerMessage message = place();
+  const auto refused_row = [](auto change) {
+    AskAnswer message = place();
     change(message.rows[2]);
     return !decode_peer_message(encode_peer_message(message));
   };
-  EXPECT_FALSE(refused([](PlaceRow&) {}));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.length += 1; }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.version = 0; }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.extents.clear(); }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.extents.push_back(row.extents[0]); }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.extents[0].offset_bytes = UINT64_MAX; }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.pin = 3; }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.replicas = 9; }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.number = kMaxAskKeys; }));
-  EXPECT_TRUE(refused([](PlaceRow& row) { row.key = std::string(MC_MAX_KEY_BYTES + 1, 'k'); }));
+  EXPECT_FALSE(refused_row([](PlaceRow&) {}));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.length += 1; }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.version = 0; }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.extents.clear(); }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.extents.push_back(row.extents[0]); }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.extents[0].offset_bytes = UINT64_MAX; }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.pin = 3; }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.replicas = 9; }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.number = kMaxAskKeys; }));
+  EXPECT_TRUE(refused_row([](PlaceRow& row) { row.key = std::string(MC_MAX_KEY_BYTES + 1, 'k'); }));
 }
 
 StripeFacts facts() {
@@ -174,141 +200,165 @@ StripeFacts facts() {
   return made;
 }
 
-PeerMessage hold_stripe() {
-  PeerMessage message = hold();
-  message.flags = kHoldStripe;
+HoldRequest hold_stripe() {
+  HoldRequest message = hold();
+  message.upsert = false;
   message.stripe = facts();
   return message;
 }
 
-PeerMessage stripes() {
-  PeerMessage message = place();
-  message.kind = PeerMessageKind::kStripes;
+StripesAnswer stripes() {
+  StripesAnswer message;
+  message.request = 9;
+  message.name_space = 11;
+  message.region.assign(24, std::byte{7});
   message.rows = {held_row(0, 1, 0), held_row(2, 1, 0)};
   message.rows[1].extents[0].length_bytes = message.rows[1].length = 500;
-  message.stripe = facts();
-  message.stripe.number = 2;
+  message.facts = facts();
+  message.facts.number = 2;
   return message;
 }
 
-PeerMessage ask_stripes() {
-  PeerMessage message;
-  message.kind = PeerMessageKind::kAskStripes;
+StripesRequest ask_stripes() {
+  StripesRequest message;
   message.request = 0x31323334;
   message.name_space = 11;
-  message.keys = {{1, 2}};
-  message.seal.version = 0x4142434445464748;
+  message.key = {1, 2};
+  message.version = 0x4142434445464748;
   return message;
 }
 
-PeerMessage seal() {
-  PeerMessage message;
-  message.kind = PeerMessageKind::kSeal;
-  message.flags = kHoldUpsert;
+SealRequest seal() {
+  SealRequest message;
   message.request = 0x80000001;
   message.name_space = 11;
-  message.seal = {0x1112131415161718, 0x1112131415161719, 0x8000000000000005, 3, 0};
+  message.upsert = true;
+  message.put = 0x1112131415161718;
+  message.version = 0x1112131415161719;
+  message.stripes = 0x8000000000000005;
+  message.parts = 3;
+  message.part = 2;
   return message;
 }
 
-PeerMessage ask_part() {
-  PeerMessage message = ask_stripes();
-  message.flags = kAskForPart;
+StripesRequest ask_part() {
+  StripesRequest message = ask_stripes();
   message.name_space = 0;
-  message.seal.part = 5;
+  message.part = 5;
   return message;
 }
 
-PeerMessage stripes_of_part() {
-  PeerMessage message = stripes();
-  message.flags = kAskForPart;
+StripesAnswer stripes_of_part() {
+  StripesAnswer message = stripes();
+  message.of_part = true;
   for (PlaceRow& row : message.rows) row.key = "key";
   return message;
 }
 
+template <typename Message>
+Message survives_a_round_trip(const Message& message) {
+  const auto bytes = encode_peer_message(message);
+  const auto heard = decoded<Message>(bytes);
+  EXPECT_TRUE(heard);
+  if (!heard) return {};
+  EXPECT_EQ(heard->request, message.request);
+  EXPECT_EQ(heard->name_space, message.name_space);
+  EXPECT_EQ(encode_peer_message(*heard), bytes);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
+  }
+  return *heard;
+}
+
 TEST(PeerMessages, EncodedStripeMessagesDecodeToTheSameValues) {
-  PeerMessage third = seal();
-  third.seal.part = 2;
-  for (const PeerMessage& message :
-       {hold_stripe(), stripes(), ask_stripes(), seal(), third, ask_part(), stripes_of_part()}) {
-    const auto bytes = encode_peer_message(message);
-    const auto heard = decode_peer_message(bytes);
-    ASSERT_TRUE(heard) << static_cast<int>(message.kind);
-    EXPECT_EQ(encode_peer_message(*heard), bytes);
-    EXPECT_TRUE(heard->stripe.same_object(message.stripe));
-    EXPECT_EQ(heard->stripe.number, message.stripe.number);
-    EXPECT_EQ(heard->seal.put, message.seal.put);
-    EXPECT_EQ(heard->seal.version, message.seal.version);
-    EXPECT_EQ(heard->seal.parts, message.seal.parts);
-    EXPECT_EQ(heard->seal.part, message.seal.part);
-    EXPECT_EQ(heard->seal.stripes, message.seal.stripes);
-    for (std::size_t size = 0; size < bytes.size(); ++size) {
-      EXPECT_FALSE(decode_peer_message(std::span(bytes).first(size))) << size;
-    }
+  const HoldRequest held = survives_a_round_trip(hold_stripe());
+  ASSERT_TRUE(held.stripe);
+  EXPECT_TRUE(held.stripe->same_object(facts()));
+  EXPECT_EQ(held.stripe->number, facts().number);
+  for (const StripesAnswer& message : {stripes(), stripes_of_part()}) {
+    const StripesAnswer heard = survives_a_round_trip(message);
+    EXPECT_TRUE(heard.facts.same_object(message.facts));
+    EXPECT_EQ(heard.facts.number, message.facts.number);
+    EXPECT_EQ(heard.of_part, message.of_part);
+  }
+  for (const StripesRequest& message : {ask_stripes(), ask_part()}) {
+    const StripesRequest heard = survives_a_round_trip(message);
+    EXPECT_EQ(heard.key, message.key);
+    EXPECT_EQ(heard.version, message.version);
+    EXPECT_EQ(heard.part, message.part);
+  }
+  for (const std::uint8_t part : {0, 2}) {
+    SealRequest message = seal();
+    message.part = part;
+    const SealRequest heard = survives_a_round_trip(message);
+    EXPECT_TRUE(heard.upsert);
+    EXPECT_FALSE(heard.drop);
+    EXPECT_EQ(heard.put, message.put);
+    EXPECT_EQ(heard.version, message.version);
+    EXPECT_EQ(heard.parts, message.parts);
+    EXPECT_EQ(heard.part, message.part);
+    EXPECT_EQ(heard.stripes, message.stripes);
   }
   // No stripes are there.
-  PeerMessage none;
-  none.kind = PeerMessageKind::kStripes;
-  const auto heard = decode_peer_message(encode_peer_message(none));
-  ASSERT_TRUE(heard);
-  EXPECT_TRUE(heard->rows.empty());
+  const auto none = decoded<StripesAnswer>(encode_peer_message(StripesAnswer{}));
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->rows.empty());
 }
 
 TEST(PeerMessages, StripesThatCannotBeAreRefused) {
-  const auto refused = [](PeerMessage message, auto change) {
-    change(message);
-    return !decode_peer_message(encode_peer_message(message));
-  };
-  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.number = 3; }));
-  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.number = 2; }));
-  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.put = 0; }));
-  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.count = 4; }));
-  EXPECT_TRUE(refused(hold_stripe(), [](PeerMessage& all) { all.stripe.stripe_bytes = 0; }));
-  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.stripe.number = 1; }));
-  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.stripe.number = 4; }));
-  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[1].number = 3; }));
-  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[1].number = 1; }));
-  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[0] = PlaceRow(); }));
-  EXPECT_TRUE(refused(stripes(), [](PeerMessage& all) { all.rows[0].key = "key"; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.put = 0; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.version = 0; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.parts = 0; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.parts = 17; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.part = 3; }));
-  EXPECT_TRUE(refused(ask_part(), [](PeerMessage& all) { all.seal.part = 16; }));
-  EXPECT_TRUE(refused(ask_part(), [](PeerMessage& all) { all.flags = 2; }));
-  EXPECT_TRUE(refused(stripes_of_part(), [](PeerMessage& all) { all.rows[1].key.clear(); }));
-  EXPECT_TRUE(refused(stripes_of_part(), [](PeerMessage& all) { all.flags = 2; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.seal.stripes = 0; }));
-  EXPECT_TRUE(refused(seal(), [](PeerMessage& all) { all.flags = 4; }));
+  using Hold = HoldRequest;
+  using Stripes = StripesAnswer;
+  using Seal = SealRequest;
+  EXPECT_TRUE(refused<Hold>(hold_stripe(), [](Hold& all) { all.stripe->number = 3; }));
+  EXPECT_TRUE(refused<Hold>(hold_stripe(), [](Hold& all) { all.stripe->number = 2; }));
+  EXPECT_TRUE(refused<Hold>(hold_stripe(), [](Hold& all) { all.stripe->put = 0; }));
+  EXPECT_TRUE(refused<Hold>(hold_stripe(), [](Hold& all) { all.stripe->count = 4; }));
+  EXPECT_TRUE(refused<Hold>(hold_stripe(), [](Hold& all) { all.stripe->stripe_bytes = 0; }));
+  EXPECT_TRUE(refused<Stripes>(stripes(), [](Stripes& all) { all.facts.number = 1; }));
+  EXPECT_TRUE(refused<Stripes>(stripes(), [](Stripes& all) { all.facts.number = 4; }));
+  EXPECT_TRUE(refused<Stripes>(stripes(), [](Stripes& all) { all.rows[1].number = 3; }));
+  EXPECT_TRUE(refused<Stripes>(stripes(), [](Stripes& all) { all.rows[1].number = 1; }));
+  EXPECT_TRUE(refused<Stripes>(stripes(), [](Stripes& all) { all.rows[0] = PlaceRow(); }));
+  EXPECT_TRUE(refused<Stripes>(stripes(), [](Stripes& all) { all.rows[0].key = "key"; }));
+  EXPECT_TRUE(refused<Seal>(seal(), [](Seal& all) { all.put = 0; }));
+  EXPECT_TRUE(refused<Seal>(seal(), [](Seal& all) { all.version = 0; }));
+  EXPECT_TRUE(refused<Seal>(seal(), [](Seal& all) { all.parts = 0; }));
+  EXPECT_TRUE(refused<Seal>(seal(), [](Seal& all) { all.parts = 17; }));
+  EXPECT_TRUE(refused<Seal>(seal(), [](Seal& all) { all.part = 3; }));
+  EXPECT_TRUE(refused<Seal>(seal(), [](Seal& all) { all.stripes = 0; }));
+  EXPECT_TRUE(refused<StripesRequest>(ask_part(), [](StripesRequest& all) { all.part = 16; }));
+  EXPECT_TRUE(refused<Stripes>(stripes_of_part(), [](Stripes& all) { all.rows[1].key.clear(); }));
+  EXPECT_TRUE(refused_with_flags(ask_part(), 2));
+  EXPECT_TRUE(refused_with_flags(stripes_of_part(), 2));
+  EXPECT_TRUE(refused_with_flags(seal(), 4));
 }
 
 // The bytes that agents of this version send.
 TEST(PeerMessages, HaveTheBytesOfTheGoldenFile) {
   golden::Sections sections = golden::read("peers-v1.txt");
-  const auto expect = [&](const std::string& name, const PeerMessage& message) {
+  const auto expect = [&](const std::string& name, const auto& message) {
     const std::vector<std::byte> bytes = encode_peer_message(message);
     EXPECT_EQ(golden::to_text(sections[name]), golden::to_text(bytes))
         << golden::section_text(name, bytes);
     EXPECT_TRUE(decode_peer_message(sections[name])) << name;
   };
-  PeerMessage ask;
-  ask.kind = PeerMessageKind::kAsk;
-  ask.flags = kAskForKeys;
+  AskRequest ask;
+  ask.wants_keys = true;
   ask.request = 0x31323334;
   ask.name_space = 11;
   ask.keys = {{1, 2}, {3, 4}};
-  PeerMessage held;
-  held.kind = PeerMessageKind::kHeld;
-  held.flags = static_cast<std::uint8_t>(HoldOutcome::kBehind);
+  HoldAnswer held;
+  held.outcome = HoldOutcome::kBehind;
   held.request = 9;
   held.refused_up_to = 1234567;
+  SealRequest sealed = seal();
+  sealed.part = 0;
   expect("ask", ask);
   expect("place", place());
   expect("hold", hold());
   expect("held", held);
   expect("hold stripe", hold_stripe());
-  expect("seal", seal());
+  expect("seal", sealed);
   expect("ask stripes", ask_stripes());
   expect("stripes", stripes());
   expect("ask part", ask_part());

@@ -32,20 +32,20 @@ class StripeHolderTest : public ::testing::Test {
   ClusterTenant& tenant() { return *tenants_.front(); }
 
   void hold_the_only_stripe(std::uint8_t replicas = 1) {
-    PeerMessage hold;
-    hold.kind = PeerMessageKind::kHold;
-    hold.flags = kHoldStripe;
-    hold.stripe = {kPut, 50, 1, 50, 0, 1, 60'000};
-    hold.rows.emplace_back().key = "large";
-    hold.rows.back().replicas = replicas;
+    HoldRequest hold;
+    hold.stripe = StripeFacts{kPut, 50, 1, 50, 0, 1, 60'000};
+    hold.row.key = "large";
+    hold.row.replicas = replicas;
     ASSERT_TRUE(keeper_.expect(tenant(), hold, 2, 1));
     put_object(tenant().store(), stripe_key({kPut, 0}));
   }
   void seal(std::uint8_t parts = 1) {
-    PeerMessage message;
-    message.kind = PeerMessageKind::kSeal;
-    message.flags = kHoldUpsert;
-    message.seal = {kPut, kVersion, 1, parts, 0};
+    SealRequest message;
+    message.upsert = true;
+    message.put = kPut;
+    message.version = kVersion;
+    message.stripes = 1;
+    message.parts = parts;
     keeper_.seal(tenant(), message, [this](mc_status status) { answers_.push_back(status); });
   }
   void answer(Result<std::vector<Verdict>> verdicts) {

@@ -31,7 +31,7 @@ PublishItem item_of(const FetchedObject& object, bool creates) {
 }
 
 // The answer for a put of another host's client that is not held here.
-mc_status status_of_refused(const HoldRequest& hold, std::optional<Verdict> verdict) {
+mc_status status_of_refused(const HoldJob& hold, std::optional<Verdict> verdict) {
   if (!verdict) return MC_AGENT_UNAVAILABLE;
   switch (*verdict) {
     case Verdict::kStale:
@@ -56,7 +56,7 @@ void forget_consumed(FetchedObject& object, ObjectStore::Put result) {
 
 // ---- The copies that are expected ---------------------------------------------------------------
 
-void CopyKeeper::expect(std::uint64_t id, const KeyHash& name, std::optional<HoldRequest> hold) {
+void CopyKeeper::expect(std::uint64_t id, const KeyHash& name, std::optional<HoldJob> hold) {
   Copy& copy = copies_[id];
   copy.id = id;
   copy.name = name;
@@ -82,7 +82,7 @@ std::size_t CopyKeeper::hold_count() const {
 
 bool CopyKeeper::holds(MemberId writer, std::uint32_t request) const {
   return std::ranges::any_of(copies_, [&](const auto& each) {
-    const std::optional<HoldRequest>& hold = each.second.hold;
+    const std::optional<HoldJob>& hold = each.second.hold;
     return hold && hold->writer == writer && hold->request == request;
   });
 }
@@ -220,7 +220,7 @@ std::uint32_t CopyKeeper::publish(Copy& copy) {
 }
 
 mc_status CopyKeeper::shelve(std::uint64_t id, FetchedObject& object) {
-  const HoldRequest& hold = *copies_.at(id).hold;
+  const HoldJob& hold = *copies_.at(id).hold;
   ObjectStore& store = object.tenant->store();
   const auto name = parse_stripe_key(object.key);
   // The set is gone or sealed if the put has failed or takes too long.

@@ -28,7 +28,7 @@
 namespace mc::agent {
 
 // A put by a client of another host, which this host is to hold.
-struct HoldRequest {
+struct HoldJob {
   MemberId writer = metadata::kNoNode;
   std::uint32_t request = 0;
   PutOrder order;                // soft pin, and whether the put is an upsert
@@ -55,7 +55,7 @@ class CopyKeeper {
         superseded_(std::move(superseded)) {}
 
   // A fetch begins whose object is to be kept.
-  void expect(std::uint64_t id, const metadata::KeyHash& name, std::optional<HoldRequest> hold);
+  void expect(std::uint64_t id, const metadata::KeyHash& name, std::optional<HoldJob> hold);
   // The fetch has a location for the object.
   void found(std::uint64_t id, const ClusterTenant* tenant, std::uint64_t version);
   // REQUIRES for the next three: expect(id).
@@ -91,7 +91,7 @@ class CopyKeeper {
     metadata::KeyHash name;
     const ClusterTenant* tenant = nullptr;  // of an ordered copy: unknown until a holder answers
     std::uint64_t version = 0;
-    std::optional<HoldRequest> hold;
+    std::optional<HoldJob> hold;
     FetchedObject object;
     bool dropped = false;    // removed or replaced since expect()
     bool published = false;  // by this class

@@ -151,43 +151,43 @@ void Fetcher::copy(const std::vector<ClusterTenant*>& tenants, const KeyHash& na
   go_ask(fetch, {source});
 }
 
-void Fetcher::hold(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+void Fetcher::hold(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
                    std::uint64_t now_ns, Ended ended) {
   if (keeper_.holds(writer, message.request)) return;  // the message is repeated
-  const PlaceRow& row = message.rows.front();
+  const PlaceRow& row = message.row;
   const KeyHash name = tenant.name_of(row.key);
-  const bool upsert = (message.flags & kHoldUpsert) != 0;
+  const bool upsert = message.upsert;
   const std::uint32_t there = tenant.find(name);
   if (there != kNoEntry && (!upsert || tenant.book().row(there).version == row.version)) {
     return ended(MC_OK);
   }
   if (!locator_.master_ready(name)) return ended(MC_BUSY);
   now_ns_ = now_ns;
-  HoldRequest hold;
+  HoldJob hold;
   hold.order.upsert = upsert;
   begin_hold(Purpose::kHold, {&tenant, name, row.key}, std::move(hold), message, writer,
              std::move(ended));
 }
 
-void Fetcher::hold_stripe(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+void Fetcher::hold_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
                           std::uint64_t now_ns, Ended ended) {
-  const PlaceRow& row = message.rows.front();
-  const std::string key = stripe_key({message.stripe.put, message.stripe.number});
+  const PlaceRow& row = message.row;
+  const std::string key = stripe_key({message.stripe->put, message.stripe->number});
   const KeyHash name = tenant.name_of(key);
   if (tenant.find(name) != kNoEntry) return ended(MC_OK);  // the message is repeated
   if (by_name_.contains(name)) return;
   now_ns_ = now_ns;
-  HoldRequest hold;
-  hold.label = encode_label({message.stripe, row.checksum, row.key});
+  HoldJob hold;
+  hold.label = encode_label({*message.stripe, row.checksum, row.key});
   begin_hold(Purpose::kStripe, {&tenant, name, key}, std::move(hold), message, writer,
              std::move(ended));
 }
 
-void Fetcher::begin_hold(Purpose purpose, FetchedObject object, HoldRequest hold,
-                         const PeerMessage& message, MemberId writer, Ended ended) {
+void Fetcher::begin_hold(Purpose purpose, FetchedObject object, HoldJob hold,
+                         const HoldRequest& message, MemberId writer, Ended ended) {
   const auto region = peers_.region_of(writer, message.region);
   if (!region || keeper_.hold_count() >= kMaxHeld) return ended(MC_BUSY);
-  const PlaceRow& row = message.rows.front();
+  const PlaceRow& row = message.row;
   object.from = {writer, *region, row, 0};
   object.from.row.key.clear();
   hold.writer = writer;
@@ -362,7 +362,7 @@ void Fetcher::send_asks(std::uint64_t now_ns) {
   }
 }
 
-void Fetcher::on_answer(MemberId from, const PeerMessage& message,
+void Fetcher::on_answer(MemberId from, const AskAnswer& message,
                         const std::vector<std::unique_ptr<ClusterTenant>>& tenants) {
   questions_.on_answer(
       from, message,

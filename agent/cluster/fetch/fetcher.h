@@ -52,10 +52,10 @@ class Fetcher {
             MemberId source, std::uint64_t deadline_ns, Ended ended);
   // Holds an object that a client of host `writer` is putting. The bytes lie at the writer.
   // ended: MC_OK, MC_NO_SPACE, MC_CANCELLED (the version is too old) or another failure.
-  void hold(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+  void hold(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
             std::uint64_t now_ns, Ended ended);
   // The same for a stripe of an expected set. The set stays open, and no master is told.
-  void hold_stripe(ClusterTenant& tenant, const PeerMessage& message, MemberId writer,
+  void hold_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
                    std::uint64_t now_ns, Ended ended);
   // Ends all fetches of a namespace that is going away. False: the transport may still write to
   // the namespace's pool; the caller polls and calls again.
@@ -68,7 +68,7 @@ class Fetcher {
   // This node has put the key itself. The master hears of the put after earlier announcements.
   void put_here(const metadata::PublishItem& put);
 
-  void on_answer(MemberId from, const PeerMessage& message,
+  void on_answer(MemberId from, const AskAnswer& message,
                  const std::vector<std::unique_ptr<ClusterTenant>>& tenants);
   void on_event(const transport::Event& event);
   void flush(std::uint64_t now_ns);
@@ -123,8 +123,8 @@ class Fetcher {
   bool may_join(const Fetch& fetch) const;
   template <typename Predicate>
   void unjoin_if(const metadata::KeyHash& name, Predicate predicate);
-  void begin_hold(Purpose purpose, FetchedObject object, HoldRequest hold,
-                  const PeerMessage& message, MemberId writer, Ended ended);
+  void begin_hold(Purpose purpose, FetchedObject object, HoldJob hold, const HoldRequest& message,
+                  MemberId writer, Ended ended);
   void begin_hot_copies(std::uint64_t now_ns);
 
   void go_locate(Fetch& fetch);

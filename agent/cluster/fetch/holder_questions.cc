@@ -31,10 +31,9 @@ std::vector<std::uint64_t> HolderQuestions::ask(std::vector<Question>& questions
   for (const auto& [to, group] : groups) {
     for (std::size_t first = 0; first < group.size(); first += kMaxAskKeys) {
       const std::size_t count = std::min(kMaxAskKeys, group.size() - first);
-      PeerMessage ask;
-      ask.kind = PeerMessageKind::kAsk;
-      ask.flags = to.name_space == 0 ? kAskForKeys : std::uint8_t{0};
-      if (count == 1) ask.flags |= kAskForBytes;
+      AskRequest ask;
+      ask.wants_keys = to.name_space == 0;
+      ask.wants_bytes = count == 1;
       ask.request = next_request_++;
       ask.name_space = to.name_space;
       Batch batch;
@@ -60,7 +59,7 @@ std::vector<std::uint64_t> HolderQuestions::ask(std::vector<Question>& questions
   return unsent;
 }
 
-void HolderQuestions::on_answer(MemberId from, const PeerMessage& message, const TakeRow& take) {
+void HolderQuestions::on_answer(MemberId from, const AskAnswer& message, const TakeRow& take) {
   const auto at = batches_.find(message.request);
   if (at == batches_.end() || at->second.node != from) return;
   Batch& batch = at->second;

@@ -44,7 +44,7 @@ class HolderQuestions {
 
   // Returns the ids that were not asked, because too many messages are in flight.
   std::vector<std::uint64_t> ask(std::vector<Question>& questions, std::uint64_t now_ns);
-  void on_answer(MemberId from, const PeerMessage& message, const TakeRow& take);
+  void on_answer(MemberId from, const AskAnswer& message, const TakeRow& take);
   // Returns the ids of a question that did not reach the holder.
   std::vector<std::uint64_t> on_event(const transport::Event& event, std::uint64_t now_ns);
   // Questions that reached the holder and have had no answer for kAnswerNs. Each is named once.

@@ -13,6 +13,25 @@ namespace mc::agent {
 using metadata::KeyHash;
 using metadata::PublishItem;
 
+namespace {
+
+ClusterTenant* find_if(const ClusterTenants& tenants, const auto& matches) {
+  const auto at = std::ranges::find_if(tenants, [&](const auto& one) { return matches(*one); });
+  return at == tenants.end() ? nullptr : at->get();
+}
+
+}  // namespace
+
+ClusterTenant* find_tenant(const ClusterTenants& tenants, const Tenant& tenant) {
+  return find_if(tenants, [&](const ClusterTenant& one) { return one.tenant().get() == &tenant; });
+}
+ClusterTenant* find_tenant(const ClusterTenants& tenants, std::string_view name) {
+  return find_if(tenants, [&](const ClusterTenant& one) { return one.tenant()->name == name; });
+}
+ClusterTenant* find_tenant(const ClusterTenants& tenants, std::uint64_t id) {
+  return find_if(tenants, [&](const ClusterTenant& one) { return one.id() == id; });
+}
+
 ClusterTenant::ClusterTenant(std::shared_ptr<Tenant> tenant, const metadata::KeyHasher& hasher,
                              VersionClock& clock, std::unique_ptr<VersionBook> book)
     : tenant_(std::move(tenant)),

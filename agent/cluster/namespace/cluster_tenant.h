@@ -48,6 +48,14 @@ class VersionClock {
   std::uint64_t last_ = 0;
 };
 
+class ClusterTenant;
+// The namespaces of an agent.
+using ClusterTenants = std::vector<std::unique_ptr<ClusterTenant>>;
+// Null: the agent has no such namespace.
+ClusterTenant* find_tenant(const ClusterTenants& tenants, const Tenant& tenant);
+ClusterTenant* find_tenant(const ClusterTenants& tenants, std::string_view name);
+ClusterTenant* find_tenant(const ClusterTenants& tenants, std::uint64_t id);
+
 struct Change {
   metadata::PublishItem item;
   std::uint32_t entry = 0;  // kHolds, kCreates: entry of the object; unused for stripes

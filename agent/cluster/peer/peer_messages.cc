@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/cluster/peer/peer_messages.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mc::agent {
 
 namespace {
+
+// Bits of Head::flags. Place, Ping and Pong have none; Held has its outcome there.
+constexpr std::uint8_t kAskForKeys = 1;
+constexpr std::uint8_t kAskForBytes = 2;
+constexpr std::uint8_t kHoldUpsert = 1;  // Hold and Seal
+constexpr std::uint8_t kHoldStripe = 2;
+constexpr std::uint8_t kSealDrop = 2;
+constexpr std::uint8_t kOfPart = 1;  // AskStripes and Stripes
 
 struct Head {
   std::uint8_t kind;
@@ -16,9 +25,11 @@ struct Head {
 };
 static_assert(sizeof(Head) == 16);
 
+constexpr std::uint64_t kMaxRegionBytes = 1024;
+
 struct RowHead {
   std::uint16_t number;
-  std::uint8_t held;  // 0 no, 1 yes, 2 and its bytes come with it
+  std::uint8_t held;  // 0 no, 1 yes, 2 yes, with the bytes
   std::uint8_t extent_count;
   std::uint16_t key_bytes;
   std::uint8_t pin;
@@ -71,10 +82,46 @@ class Reader {
   std::span<const std::byte> left_;
 };
 
-void put(std::vector<std::byte>& out, const void* data, std::size_t bytes) {
-  const auto* at = static_cast<const std::byte*>(data);
-  out.insert(out.end(), at, at + bytes);
-  out.resize(padded(out.size()));
+class Writer {
+ public:
+  Writer() { out_.reserve(transport::kMaxNotificationBytes); }
+  void put_bytes(const void* data, std::size_t bytes) {
+    const auto* at = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), at, at + bytes);
+    out_.resize(padded(out_.size()));
+  }
+  template <typename T>
+  void put(const T& value) {
+    put_bytes(&value, sizeof value);
+  }
+  std::vector<std::byte> take() { return std::move(out_); }
+
+ private:
+  std::vector<std::byte> out_;
+};
+
+std::uint8_t bit(bool is_set, std::uint8_t flag) { return is_set ? flag : std::uint8_t{0}; }
+
+// ---- Rows ---------------------------------------------------------------------------------------
+
+void encode_row(const PlaceRow& row, Writer& out) {
+  const RowHead head{row.number,
+                     static_cast<std::uint8_t>(!row.held           ? 0
+                                               : row.bytes.empty() ? 1
+                                                                   : 2),
+                     static_cast<std::uint8_t>(row.extents.size()),
+                     static_cast<std::uint16_t>(row.key.size()),
+                     row.pin,
+                     row.replicas,
+                     row.version,
+                     row.length,
+                     row.generation,
+                     row.checksum,
+                     row.parent_hash};
+  out.put(head);
+  for (const shm::ExtentRecord& extent : row.extents) out.put(extent);
+  out.put_bytes(row.key.data(), row.key.size());
+  out.put_bytes(row.bytes.data(), row.bytes.size());
 }
 
 bool decode_row(Reader& reader, PlaceRow& row) {
@@ -120,39 +167,206 @@ bool decode_row(Reader& reader, PlaceRow& row) {
   return true;
 }
 
-bool decode_places(Reader& reader, std::size_t count, PeerMessage& message) {
-  std::uint64_t region_bytes = 0;
-  std::span<const std::byte> region;
-  if (!reader.take(region_bytes) || region_bytes > 1024 ||
-      !reader.take_bytes(region_bytes, region)) {
-    return false;
-  }
-  message.region.assign(region.begin(), region.end());
-  message.rows.resize(count);
-  for (PlaceRow& row : message.rows) {
-    if (!decode_row(reader, row)) return false;
-  }
+void encode_region(const std::vector<std::byte>& region, Writer& out) {
+  out.put(std::uint64_t{region.size()});
+  out.put_bytes(region.data(), region.size());
+}
+
+bool decode_region(Reader& reader, std::vector<std::byte>& region) {
+  std::uint64_t size = 0;
+  std::span<const std::byte> bytes;
+  if (!reader.take(size) || size > kMaxRegionBytes || !reader.take_bytes(size, bytes)) return false;
+  region.assign(bytes.begin(), bytes.end());
   return true;
 }
 
-// Rows of stripes, of one object.
-bool decode_stripes(Reader& reader, std::size_t count, PeerMessage& message) {
-  if (count > kMaxStripes || message.flags > kAskForPart || !decode_places(reader, count, message))
+bool decode_rows(Reader& reader, std::size_t count, std::vector<PlaceRow>& rows) {
+  rows.resize(count);
+  return std::ranges::all_of(rows, [&](PlaceRow& row) { return decode_row(reader, row); });
+}
+
+// ---- Kinds: for each the head's flags and count, then the encoder and the decoder -----------------
+
+Head head_of(const AskRequest& message) {
+  const auto flags = static_cast<std::uint8_t>(bit(message.wants_keys, kAskForKeys) |
+                                               bit(message.wants_bytes, kAskForBytes));
+  return {message.kKind, flags, static_cast<std::uint16_t>(message.keys.size()), message.request,
+          message.name_space};
+}
+
+void encode(const AskRequest& message, Writer& out) {
+  for (const metadata::KeyHash& key : message.keys) out.put(key);
+}
+
+bool decode(const Head& head, Reader& reader, AskRequest& message) {
+  if (head.count == 0 || head.count > kMaxAskKeys || head.flags > (kAskForKeys | kAskForBytes)) {
     return false;
-  if (count == 0) return true;
-  const StripeFacts& facts = message.stripe;
-  if (!reader.take(message.stripe) || !facts.sound() || facts.number < count ||
+  }
+  message.name_space = head.name_space;
+  message.wants_keys = (head.flags & kAskForKeys) != 0;
+  message.wants_bytes = (head.flags & kAskForBytes) != 0;
+  message.keys.resize(head.count);
+  return std::ranges::all_of(message.keys,
+                             [&](metadata::KeyHash& key) { return reader.take(key); });
+}
+
+Head head_of(const AskAnswer& message) {
+  return {message.kKind, 0, static_cast<std::uint16_t>(message.rows.size()), message.request,
+          message.name_space};
+}
+
+void encode(const AskAnswer& message, Writer& out) {
+  encode_region(message.region, out);
+  for (const PlaceRow& row : message.rows) encode_row(row, out);
+}
+
+bool decode(const Head& head, Reader& reader, AskAnswer& message) {
+  message.name_space = head.name_space;
+  return head.count <= kMaxAskKeys && decode_region(reader, message.region) &&
+         decode_rows(reader, head.count, message.rows);
+}
+
+Head head_of(const Ping& message) { return {message.kKind, 0, 0, message.request, 0}; }
+void encode(const Ping&, Writer&) {}
+bool decode(const Head& head, Reader&, Ping&) { return head.count == 0; }
+
+Head head_of(const Pong& message) { return {message.kKind, 0, 0, message.request, 0}; }
+void encode(const Pong&, Writer&) {}
+bool decode(const Head& head, Reader&, Pong&) { return head.count == 0; }
+
+Head head_of(const HoldRequest& message) {
+  const auto flags = static_cast<std::uint8_t>(bit(message.upsert, kHoldUpsert) |
+                                               bit(message.stripe.has_value(), kHoldStripe));
+  return {message.kKind, flags, 1, message.request, message.name_space};
+}
+
+void encode(const HoldRequest& message, Writer& out) {
+  encode_region(message.region, out);
+  encode_row(message.row, out);
+  out.put(HoldTail{message.share_ms, message.pin_ttl_s});
+  if (message.stripe) out.put(*message.stripe);
+}
+
+bool decode(const Head& head, Reader& reader, HoldRequest& message) {
+  HoldTail tail{};
+  if (head.count != 1 || head.flags > (kHoldUpsert | kHoldStripe) ||
+      !decode_region(reader, message.region) || !decode_row(reader, message.row) ||
+      !reader.take(tail)) {
+    return false;
+  }
+  message.name_space = head.name_space;
+  message.upsert = (head.flags & kHoldUpsert) != 0;
+  message.share_ms = tail.share_ms;
+  message.pin_ttl_s = tail.pin_ttl_s;
+  const PlaceRow& row = message.row;
+  if (!row.held || row.key.empty() || !row.bytes.empty()) return false;
+  if ((head.flags & kHoldStripe) == 0) return true;
+  StripeFacts& facts = message.stripe.emplace();
+  return reader.take(facts) && facts.sound() && facts.number < facts.count &&
+         facts.bytes_of(facts.number) == row.length;
+}
+
+Head head_of(const HoldAnswer& message) {
+  return {message.kKind, static_cast<std::uint8_t>(message.outcome), 0, message.request, 0};
+}
+
+void encode(const HoldAnswer& message, Writer& out) { out.put(message.refused_up_to); }
+
+bool decode(const Head& head, Reader& reader, HoldAnswer& message) {
+  if (head.count != 0 || head.flags > kLastHoldOutcome) return false;
+  message.outcome = static_cast<HoldOutcome>(head.flags);
+  return reader.take(message.refused_up_to);
+}
+
+Head head_of(const SealRequest& message) {
+  const auto flags =
+      static_cast<std::uint8_t>(bit(message.upsert, kHoldUpsert) | bit(message.drop, kSealDrop));
+  return {message.kKind, flags, 0, message.request, message.name_space};
+}
+
+void encode(const SealRequest& message, Writer& out) {
+  out.put(SealTail{message.put, message.version, message.stripes, message.parts, message.part, {}});
+}
+
+bool decode(const Head& head, Reader& reader, SealRequest& message) {
+  SealTail tail{};
+  if (head.count != 0 || head.flags > (kHoldUpsert | kSealDrop) || !reader.take(tail)) return false;
+  if (tail.put == 0 || tail.version == 0 || tail.stripes == 0 || tail.parts == 0 ||
+      tail.parts > metadata::kMaxParts || tail.part >= tail.parts || tail.reserved[0] != 0 ||
+      tail.reserved[1] != 0) {
+    return false;
+  }
+  message.name_space = head.name_space;
+  message.upsert = (head.flags & kHoldUpsert) != 0;
+  message.drop = (head.flags & kSealDrop) != 0;
+  message.put = tail.put;
+  message.version = tail.version;
+  message.stripes = tail.stripes;
+  message.parts = static_cast<std::uint8_t>(tail.parts);
+  message.part = static_cast<std::uint8_t>(tail.part);
+  return true;
+}
+
+Head head_of(const StripesRequest& message) {
+  return {message.kKind, bit(message.part.has_value(), kOfPart), 1, message.request,
+          message.name_space};
+}
+
+void encode(const StripesRequest& message, Writer& out) {
+  out.put(message.key);
+  out.put(message.version);
+  if (message.part) out.put(std::uint64_t{*message.part});
+}
+
+bool decode(const Head& head, Reader& reader, StripesRequest& message) {
+  if (head.count != 1 || head.flags > kOfPart || !reader.take(message.key) ||
+      !reader.take(message.version)) {
+    return false;
+  }
+  message.name_space = head.name_space;
+  if ((head.flags & kOfPart) == 0) return true;
+  std::uint64_t part = 0;
+  if (!reader.take(part) || part >= metadata::kMaxParts) return false;
+  message.part = static_cast<std::uint8_t>(part);
+  return true;
+}
+
+Head head_of(const StripesAnswer& message) {
+  return {message.kKind, bit(message.of_part, kOfPart),
+          static_cast<std::uint16_t>(message.rows.size()), message.request, message.name_space};
+}
+
+void encode(const StripesAnswer& message, Writer& out) {
+  encode_region(message.region, out);
+  for (const PlaceRow& row : message.rows) encode_row(row, out);
+  if (!message.rows.empty()) out.put(message.facts);
+}
+
+bool decode(const Head& head, Reader& reader, StripesAnswer& message) {
+  if (head.count > kMaxStripes || head.flags > kOfPart || !decode_region(reader, message.region) ||
+      !decode_rows(reader, head.count, message.rows)) {
+    return false;
+  }
+  message.name_space = head.name_space;
+  message.of_part = (head.flags & kOfPart) != 0;
+  if (head.count == 0) return true;
+  const StripeFacts& facts = message.facts;
+  if (!reader.take(message.facts) || !facts.sound() || facts.number < head.count ||
       facts.number > facts.count) {
     return false;
   }
-  for (const PlaceRow& row : message.rows) {
-    const bool names_key = (message.flags & kAskForPart) != 0;
-    if (!row.held || row.number >= facts.count || row.length != facts.bytes_of(row.number) ||
-        row.key.empty() == names_key || !row.bytes.empty()) {
-      return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(message.rows, [&](const PlaceRow& row) {
+    return row.held && row.number < facts.count && row.length == facts.bytes_of(row.number) &&
+           row.key.empty() != message.of_part && row.bytes.empty();
+  });
+}
+
+template <typename Message>
+std::optional<PeerMessage> decode_as(const Head& head, Reader& reader) {
+  Message message;
+  message.request = head.request;
+  if (!decode(head, reader, message) || !reader.at_end()) return std::nullopt;
+  return message;
 }
 
 }  // namespace
@@ -162,151 +376,54 @@ std::size_t encoded_row_bytes(const PlaceRow& row) {
          padded(row.bytes.size());
 }
 
+template <typename Message>
+std::vector<std::byte> encode_peer_message(const Message& message) {
+  Writer out;
+  out.put(head_of(message));
+  encode(message, out);
+  return out.take();
+}
+template std::vector<std::byte> encode_peer_message(const AskRequest&);
+template std::vector<std::byte> encode_peer_message(const AskAnswer&);
+template std::vector<std::byte> encode_peer_message(const Ping&);
+template std::vector<std::byte> encode_peer_message(const Pong&);
+template std::vector<std::byte> encode_peer_message(const HoldRequest&);
+template std::vector<std::byte> encode_peer_message(const HoldAnswer&);
+template std::vector<std::byte> encode_peer_message(const SealRequest&);
+template std::vector<std::byte> encode_peer_message(const StripesRequest&);
+template std::vector<std::byte> encode_peer_message(const StripesAnswer&);
+
+template <>
 std::vector<std::byte> encode_peer_message(const PeerMessage& message) {
-  using Kind = PeerMessageKind;
-  const bool ask = message.kind == Kind::kAsk || message.kind == Kind::kAskStripes;
-  Head head{static_cast<std::uint8_t>(message.kind), message.flags,
-            static_cast<std::uint16_t>(ask ? message.keys.size() : message.rows.size()),
-            message.request, message.name_space};
-  std::vector<std::byte> out;
-  out.reserve(transport::kMaxNotificationBytes);
-  put(out, &head, sizeof head);
-  for (const metadata::KeyHash& key : message.keys) put(out, &key, sizeof key);
-  const bool hold = message.kind == Kind::kHold;
-  const bool stripes = message.kind == Kind::kStripes;
-  if (hold || stripes || message.kind == Kind::kPlace) {
-    const std::uint64_t region_bytes = message.region.size();
-    put(out, &region_bytes, sizeof region_bytes);
-    put(out, message.region.data(), message.region.size());
-  }
-  for (const PlaceRow& row : message.rows) {
-    const RowHead fields{row.number,
-                         static_cast<std::uint8_t>(!row.held           ? 0
-                                                   : row.bytes.empty() ? 1
-                                                                       : 2),
-                         static_cast<std::uint8_t>(row.extents.size()),
-                         static_cast<std::uint16_t>(row.key.size()),
-                         row.pin,
-                         row.replicas,
-                         row.version,
-                         row.length,
-                         row.generation,
-                         row.checksum,
-                         row.parent_hash};
-    put(out, &fields, sizeof fields);
-    for (const shm::ExtentRecord& extent : row.extents) put(out, &extent, sizeof extent);
-    put(out, row.key.data(), row.key.size());
-    put(out, row.bytes.data(), row.bytes.size());
-  }
-  if (hold) {
-    const HoldTail tail{message.share_ms, message.pin_ttl_s};
-    put(out, &tail, sizeof tail);
-  }
-  if ((hold && (message.flags & kHoldStripe) != 0) || (stripes && !message.rows.empty())) {
-    put(out, &message.stripe, sizeof message.stripe);
-  }
-  if (message.kind == Kind::kHeld) {
-    put(out, &message.refused_up_to, sizeof message.refused_up_to);
-  }
-  if (message.kind == Kind::kAskStripes) {
-    put(out, &message.seal.version, sizeof message.seal.version);
-    const std::uint64_t part = message.seal.part;
-    if ((message.flags & kAskForPart) != 0) put(out, &part, sizeof part);
-  }
-  if (message.kind == Kind::kSeal) {
-    const SealTail tail{message.seal.put,   message.seal.version, message.seal.stripes,
-                        message.seal.parts, message.seal.part,    {}};
-    put(out, &tail, sizeof tail);
-  }
-  return out;
+  return std::visit([](const auto& kind) { return encode_peer_message(kind); }, message);
 }
 
 std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   Head head{};
   if (bytes.size() > transport::kMaxNotificationBytes || !reader.take(head)) return std::nullopt;
-  PeerMessage message;
-  message.kind = static_cast<PeerMessageKind>(head.kind);
-  message.flags = head.flags;
-  message.request = head.request;
-  message.name_space = head.name_space;
-  switch (message.kind) {
-    case PeerMessageKind::kAsk: {
-      if (head.count == 0 || head.count > kMaxAskKeys ||
-          head.flags > (kAskForKeys | kAskForBytes)) {
-        return std::nullopt;
-      }
-      message.keys.resize(head.count);
-      for (metadata::KeyHash& key : message.keys) {
-        if (!reader.take(key)) return std::nullopt;
-      }
-      break;
-    }
-    case PeerMessageKind::kPlace:
-      if (head.count > kMaxAskKeys || !decode_places(reader, head.count, message)) {
-        return std::nullopt;
-      }
-      break;
-    case PeerMessageKind::kHold: {
-      HoldTail tail{};
-      if (head.count != 1 || head.flags > (kHoldUpsert | kHoldStripe) ||
-          !decode_places(reader, 1, message) || !reader.take(tail)) {
-        return std::nullopt;
-      }
-      const PlaceRow& row = message.rows.front();
-      if (!row.held || row.key.empty() || !row.bytes.empty()) return std::nullopt;
-      if ((head.flags & kHoldStripe) != 0) {
-        const StripeFacts& facts = message.stripe;
-        if (!reader.take(message.stripe) || !facts.sound() || facts.number >= facts.count ||
-            facts.bytes_of(facts.number) != row.length) {
-          return std::nullopt;
-        }
-      }
-      message.share_ms = tail.share_ms;
-      message.pin_ttl_s = tail.pin_ttl_s;
-      break;
-    }
-    case PeerMessageKind::kHeld:
-      if (head.count != 0 || head.flags > kLastHoldOutcome || !reader.take(message.refused_up_to)) {
-        return std::nullopt;
-      }
-      break;
-    case PeerMessageKind::kSeal: {
-      SealTail tail{};
-      if (head.count != 0 || head.flags > (kHoldUpsert | kSealDrop) || !reader.take(tail)) {
-        return std::nullopt;
-      }
-      if (tail.put == 0 || tail.version == 0 || tail.parts == 0 ||
-          tail.parts > metadata::kMaxParts || tail.part >= tail.parts || tail.stripes == 0 ||
-          tail.reserved[0] != 0 || tail.reserved[1] != 0) {
-        return std::nullopt;
-      }
-      message.seal = {tail.put, tail.version, tail.stripes, static_cast<std::uint8_t>(tail.parts),
-                      static_cast<std::uint8_t>(tail.part)};
-      break;
-    }
-    case PeerMessageKind::kAskStripes: {
-      message.keys.resize(1);
-      std::uint64_t part = 0;
-      if (head.count != 1 || head.flags > kAskForPart || !reader.take(message.keys.front()) ||
-          !reader.take(message.seal.version) ||
-          ((head.flags & kAskForPart) != 0 && !reader.take(part)) || part >= metadata::kMaxParts) {
-        return std::nullopt;
-      }
-      message.seal.part = static_cast<std::uint8_t>(part);
-      break;
-    }
-    case PeerMessageKind::kStripes:
-      if (!decode_stripes(reader, head.count, message)) return std::nullopt;
-      break;
-    case PeerMessageKind::kPing:
-    case PeerMessageKind::kPong:
-      if (head.count != 0) return std::nullopt;
-      break;
+  switch (head.kind) {
+    case AskRequest::kKind:
+      return decode_as<AskRequest>(head, reader);
+    case AskAnswer::kKind:
+      return decode_as<AskAnswer>(head, reader);
+    case Ping::kKind:
+      return decode_as<Ping>(head, reader);
+    case Pong::kKind:
+      return decode_as<Pong>(head, reader);
+    case HoldRequest::kKind:
+      return decode_as<HoldRequest>(head, reader);
+    case HoldAnswer::kKind:
+      return decode_as<HoldAnswer>(head, reader);
+    case SealRequest::kKind:
+      return decode_as<SealRequest>(head, reader);
+    case StripesRequest::kKind:
+      return decode_as<StripesRequest>(head, reader);
+    case StripesAnswer::kKind:
+      return decode_as<StripesAnswer>(head, reader);
     default:
       return std::nullopt;
   }
-  return reader.at_end() ? std::optional(std::move(message)) : std::nullopt;
 }
 
 }  // namespace mc::agent

@@ -1,42 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: what agents say to each other beside the bytes of objects: short notifications of the
-//   transport, so that a question costs one message each way and no connection of its own.
-//
-//     asker ── Ask: names of keys ───────────────────────────► holder
-//           ◄── Place: where each lies, its version and sum ──
-//           ══ reads of the transport, under that generation ═►
-//
-//   A question about one object may ask for its bytes too: if they fit into the answer they come
-//   with it, which saves the read's round trip for one more copy of a few KiB at each end.
-//
-//     writer ── Hold: an object's key and where its bytes lie ──► chosen host
-//            ◄═ reads of the transport ═ … ◄── Held: what became of it
-//
-//   head   0      1       2       4         8             16
-//          │ kind │ flags │ count │ request │ namespace id │
-//   Ask    head, count x (hash.hi, hash.lo)
-//   Place  head, descriptor of the pool's region (length, bytes), count x row
-//   row    0        2         3         4           8        16       24           32        40
-//          │ number │ outcome │ extents │ key bytes │ version│ length │ generation │ checksum │ …
-//          parent hash, pin, extents x (offset, length), key, bytes; padded to 8
-//   Hold   as Place, of one row with its key, then for how long (ms) and the soft pin (s): 4 bytes
-//          each
-//   Held   head, its flags a HoldOutcome, then the version it was too old for, of 8 bytes
-//
-//   Of objects in stripes (stripe holder.h, gatherer.h):
-//     writer ── Hold, of one stripe ─► each chosen host ══ reads ═ … ◄── Held
-//            ── Seal: all stripes are held ─► each ── Held: the master knows, and it can be read
-//     reader ── AskStripes: a key, a version ─► each holder ── Stripes: where those it has lie
-//     host that a part is moved to ── AskStripes: and a part ─► holder ── Stripes: and the key
-//   Hold        of a stripe: then StripeFacts (stripe.h), 40 bytes
-//   Seal        head, put, version, stripes there (bits), parts, which of them these are: 8, 8, 8,
-//               2, 2 bytes, 4 of nothing
-//   AskStripes  head, hash.hi, hash.lo, version; of a part: its number, 8 bytes
-//   Stripes     as Place, then StripeFacts whose number says how many stripes are there; without
-//               rows: none are, and no facts follow
-//   Little-endian, as the hosts are.
-// Threads: values. Trusts: nothing: decode_peer_message() copies and checks, or gives nothing.
+// What it is: The messages between agents: short notifications over the transport, beside the reads
+//   of objects' bytes. PROTOCOL.md has the conversations and the byte layout. Each kind of message
+//   is a struct; PeerMessage holds any kind.
+// Threads: Values.
+// Trusts: Nothing. decode_peer_message() copies and checks the bytes, or returns nothing.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "agent/cluster/stripe/stripe.h"
@@ -54,37 +23,11 @@
 
 namespace mc::agent {
 
-enum class PeerMessageKind : std::uint8_t {
-  kAsk = 1,
-  kPlace = 2,
-  kPing = 3,
-  kPong = 4,
-  kHold = 5,
-  kHeld = 6,
-  kSeal = 7,
-  kAskStripes = 8,
-  kStripes = 9,
-};
-inline constexpr std::uint8_t kAskForKeys = 1;   // Ask: the answer names the keys too
-inline constexpr std::uint8_t kAskForBytes = 2;  // and brings the bytes, if there is room for all
-inline constexpr std::uint8_t kHoldUpsert = 1;   // Hold, Seal: replaces what there is
-inline constexpr std::uint8_t kHoldStripe =
-    2;  // Hold: a stripe, known to nobody until it is sealed
-inline constexpr std::uint8_t kAskForPart = 1;  // AskStripes, Stripes: of one part, with the key
-inline constexpr std::uint8_t kSealDrop = 2;    // Seal: no, the put has failed; drop what there is
 inline constexpr std::size_t kMaxAskKeys = 128;
 
-enum class HoldOutcome : std::uint8_t {
-  kHeld,    // and the master knows; or an earlier put of the key is held, and this one changes
-            // nothing
-  kNoRoom,  // ask another host
-  kBehind,  // a put with a later version came first, or was removed: try again with one still later
-  kFailed,
-};
-inline constexpr auto kLastHoldOutcome = static_cast<std::uint8_t>(HoldOutcome::kFailed);
-
+// An object at its holder.
 struct PlaceRow {
-  std::uint16_t number = 0;  // which of the keys asked for
+  std::uint16_t number = 0;  // position of the key in the question
   bool held = false;
   std::uint64_t version = 0;
   std::uint64_t length = 0;
@@ -94,36 +37,110 @@ struct PlaceRow {
   std::uint8_t pin = 0;
   std::uint8_t replicas = 1;
   std::vector<shm::ExtentRecord> extents;  // of exactly length bytes
-  std::string key;                         // if asked for
-  std::vector<std::byte> bytes;            // none, or all
+  std::string key;                         // if the question asks for keys
+  std::vector<std::byte> bytes;            // empty, or the whole object
 };
 
-struct Seal {
+// Asks a holder where objects are.
+struct AskRequest {
+  static constexpr std::uint8_t kKind = 1;
+  std::uint32_t request = 0;
+  std::uint64_t name_space = 0;  // 0: look in all namespaces
+  bool wants_keys = false;
+  bool wants_bytes = false;  // of a single object, if the bytes fit into the answer
+  std::vector<metadata::KeyHash> keys;
+};
+
+struct AskAnswer {
+  static constexpr std::uint8_t kKind = 2;
+  std::uint32_t request = 0;
+  std::uint64_t name_space = 0;
+  std::vector<std::byte> region;  // the pool's descriptor
+  std::vector<PlaceRow> rows;
+};
+
+struct Ping {
+  static constexpr std::uint8_t kKind = 3;
+  std::uint32_t request = 0;
+};
+
+struct Pong {
+  static constexpr std::uint8_t kKind = 4;
+  std::uint32_t request = 0;
+};
+
+// Asks another host to hold an object, or a stripe, that a client of the sender puts.
+struct HoldRequest {
+  static constexpr std::uint8_t kKind = 5;
+  std::uint32_t request = 0;
+  std::uint64_t name_space = 0;
+  bool upsert = false;
+  std::vector<std::byte> region;  // descriptor of the memory with the bytes
+  PlaceRow row;                   // with its key
+  std::uint32_t share_ms = 0;     // after this time the sender asks another host
+  std::uint32_t pin_ttl_s = 0;
+  std::optional<StripeFacts> stripe;  // a stripe, which no reader knows until the Seal
+};
+
+enum class HoldOutcome : std::uint8_t {
+  kHeld,    // the master knows the object; or an earlier put of the key is held and stays
+  kNoRoom,  // ask another host
+  kBehind,  // a put with a later version came first, or was removed: try again with a later version
+  kFailed,
+};
+inline constexpr auto kLastHoldOutcome = static_cast<std::uint8_t>(HoldOutcome::kFailed);
+
+// Answers HoldRequest and SealRequest.
+struct HoldAnswer {
+  static constexpr std::uint8_t kKind = 6;
+  std::uint32_t request = 0;
+  HoldOutcome outcome = HoldOutcome::kHeld;
+  std::uint64_t refused_up_to = 0;  // kBehind: a later version is needed
+};
+
+// Tells a holder that all stripes of a put are held, or that the put has failed.
+struct SealRequest {
+  static constexpr std::uint8_t kKind = 7;
+  std::uint32_t request = 0;
+  std::uint64_t name_space = 0;
+  bool upsert = false;
+  bool drop = false;  // the put has failed: drop the stripes
   std::uint64_t put = 0;
   std::uint64_t version = 0;
-  std::uint64_t stripes = 0;  // at the host that is told: a bit for each, by number
-  std::uint8_t parts = 0;     // that the object is in
-  std::uint8_t part = 0;      // and which of them these stripes are
+  std::uint64_t stripes = 0;  // at this host: a bit for each, by number
+  std::uint8_t parts = 0;     // of the object
+  std::uint8_t part = 0;      // number of this host's part
 };
 
-struct PeerMessage {
-  PeerMessageKind kind = PeerMessageKind::kPing;
-  std::uint8_t flags = 0;
+// Asks a holder for the places of its stripes of an object.
+struct StripesRequest {
+  static constexpr std::uint8_t kKind = 8;
   std::uint32_t request = 0;
-  std::uint64_t name_space = 0;  // 0 in an Ask, or an AskStripes for a part: look in all of them
-  std::vector<metadata::KeyHash> keys;  // Ask; AskStripes: one
-  std::vector<std::byte> region;        // Place, Hold, Stripes
-  std::vector<PlaceRow> rows;           // Place, Stripes; Hold: one
-  std::uint32_t share_ms = 0;           // Hold: what is not held by then need not be
-  std::uint32_t pin_ttl_s = 0;          // Hold
-  std::uint64_t refused_up_to = 0;      // Held, kBehind: a later version is wanted
-  StripeFacts stripe;                   // Hold of a stripe, Stripes
-  Seal seal;                            // Seal; AskStripes: its version and part
+  std::uint64_t name_space = 0;  // 0 with `part`: look in all namespaces
+  metadata::KeyHash key;
+  std::uint64_t version = 0;
+  std::optional<std::uint8_t> part;  // only this part, with the object's key in each row
 };
 
-// Bytes that a row takes.
+struct StripesAnswer {
+  static constexpr std::uint8_t kKind = 9;
+  std::uint32_t request = 0;
+  std::uint64_t name_space = 0;
+  bool of_part = false;
+  std::vector<std::byte> region;
+  std::vector<PlaceRow> rows;  // empty: the host has no stripes of the object
+  StripeFacts facts;           // with rows; number: count of the stripes that the host has
+};
+
+using PeerMessage = std::variant<AskRequest, AskAnswer, Ping, Pong, HoldRequest, HoldAnswer,
+                                 SealRequest, StripesRequest, StripesAnswer>;
+
+// Size of an encoded row.
 std::size_t encoded_row_bytes(const PlaceRow& row);
-// REQUIRES: it fits in transport::kMaxNotificationBytes.
+// Message: PeerMessage or one of its kinds. REQUIRES: it fits in transport::kMaxNotificationBytes.
+template <typename Message>
+std::vector<std::byte> encode_peer_message(const Message& message);
+template <>
 std::vector<std::byte> encode_peer_message(const PeerMessage& message);
 std::optional<PeerMessage> decode_peer_message(std::span<const std::byte> bytes);
 

@@ -69,15 +69,12 @@ std::optional<transport::RemoteRegionId> Peers::region_of(MemberId node,
   return *region;
 }
 
-bool Peers::notify(MemberId node, const PeerMessage& message, std::uint64_t cookie,
-                   std::uint64_t deadline_ns, std::uint64_t now_ns) {
-  const auto peer = id_of(node);
-  if (!peer) return false;
-  std::vector<std::byte> bytes = encode_peer_message(message);
+bool Peers::send(transport::PeerId peer, std::vector<std::byte> bytes, std::uint64_t cookie,
+                 std::uint64_t deadline_ns, std::uint64_t now_ns) {
   const transport::Piece piece{bytes.data(), bytes.size(), transport::kNoRegion};
   transport::Operation operation;
   operation.verb = transport::Verb::kNotify;
-  operation.peer = *peer;
+  operation.peer = peer;
   operation.cookie = cookie;
   operation.deadline_ns = deadline_ns;
   operation.pieces = {&piece, 1};

@@ -24,6 +24,8 @@ namespace mc::agent {
 
 class Peers {
  public:
+  static constexpr std::uint64_t kToldCookie = 1;  // of completions of tell()
+
   Peers(MemberId self, metadata::Reader reader) : self_(self), reader_(reader) {}
   void set_transport(transport::Transport& transport) { transport_ = &transport; }
 
@@ -45,8 +47,18 @@ class Peers {
 
   // Sends a short message. False: the node is no member, or there is no room now. The completion
   // event carries the cookie; pass the event's operation to sent().
-  bool notify(MemberId node, const PeerMessage& message, std::uint64_t cookie,
-              std::uint64_t deadline_ns, std::uint64_t now_ns);
+  template <typename Message>
+  bool notify(MemberId node, const Message& message, std::uint64_t cookie,
+              std::uint64_t deadline_ns, std::uint64_t now_ns) {
+    const auto peer = id_of(node);
+    return peer && send(*peer, encode_peer_message(message), cookie, deadline_ns, now_ns);
+  }
+  // Sends a message whose completion nobody waits for. If the message cannot be sent, the receiver
+  // asks again or asks another host.
+  template <typename Message>
+  void tell(MemberId node, const Message& message, std::uint64_t now_ns) {
+    if (!notify(node, message, kToldCookie, now_ns + kTellNs, now_ns)) missed();
+  }
   void sent(transport::OperationId operation) { outbox_.erase(operation); }
 
   // A message named a node that no list of members has named yet. The list should be read again.
@@ -58,6 +70,11 @@ class Peers {
   bool is_lost(MemberId node) const { return lost_.contains(node); }
 
  private:
+  static constexpr std::uint64_t kTellNs = 1'000'000'000;
+
+  bool send(transport::PeerId peer, std::vector<std::byte> bytes, std::uint64_t cookie,
+            std::uint64_t deadline_ns, std::uint64_t now_ns);
+
   MemberId self_;
   metadata::Reader reader_;
   transport::Transport* transport_ = nullptr;

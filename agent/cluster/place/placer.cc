@@ -219,20 +219,18 @@ void Placer::offer(Placement& placement, std::uint64_t now_ns) {
   // While other hosts are left, a host gets half of the time. The last host gets all.
   const std::uint64_t share_ns =
       placement.nodes.size() > 1 ? std::max(left_ns / 2, kLeastTryNs) : left_ns;
-  PeerMessage message;
-  message.kind = PeerMessageKind::kHold;
-  message.flags = order.upsert ? kHoldUpsert : std::uint8_t{0};
-  if (placement.stripe) {
-    message.flags = kHoldStripe;
-    message.stripe = *placement.stripe;
-    message.stripe.keep_ms = static_cast<std::uint32_t>(left_ns / kMs + kKeepLongerMs);
+  HoldRequest message;
+  message.upsert = order.upsert && !placement.stripe;
+  message.stripe = placement.stripe;
+  if (message.stripe) {
+    message.stripe->keep_ms = static_cast<std::uint32_t>(left_ns / kMs + kKeepLongerMs);
   }
   message.request = static_cast<std::uint32_t>(placement.id);
   message.name_space = placement.tenant->id();
   message.region = *text;
   message.share_ms = static_cast<std::uint32_t>(share_ns / kMs);
   message.pin_ttl_s = order.pin_ttl_s;
-  PlaceRow row;
+  PlaceRow& row = message.row;
   row.held = true;
   row.version = placement.version;
   row.length = placement.length;
@@ -243,7 +241,6 @@ void Placer::offer(Placement& placement, std::uint64_t now_ns) {
   row.replicas = order.replicas;
   row.extents.push_back({placement.offset, placement.length});
   row.key = remote_request.items.front().key;
-  message.rows.push_back(std::move(row));
   placement.try_until_ns = now_ns + share_ns;
   if (!peers_.notify(node, message, kHoldCookie | placement.id, placement.try_until_ns, now_ns)) {
     return;  // too many messages are in flight; flush() tries again
@@ -264,13 +261,13 @@ void Placer::next_node(Placement& placement, std::uint64_t now_ns) {
   choose(placement, now_ns);
 }
 
-void Placer::on_held(MemberId from, const PeerMessage& message) {
-  Placement* const placement = find(message.request);
+void Placer::on_held(MemberId from, const HoldAnswer& answer) {
+  Placement* const placement = find(answer.request);
   if (placement == nullptr || placement->step != Step::kOffered ||
       placement->nodes.front() != from) {
     return;
   }
-  switch (static_cast<HoldOutcome>(message.flags)) {
+  switch (answer.outcome) {
     case HoldOutcome::kHeld: {
       counters_.placed_bytes += placement->length;
       const metadata::KeyHash name = placement->name;
@@ -283,7 +280,7 @@ void Placer::on_held(MemberId from, const PeerMessage& message) {
       if (placement->versions >= kMaxVersions || placement->stripe) {
         return end_remote_request(*placement, MC_NO_SPACE, counters_.refused);
       }
-      clock_.saw(message.refused_up_to);
+      clock_.saw(answer.refused_up_to);
       make_version(*placement);
       placement->step = Step::kOffering;
       return;

@@ -78,7 +78,7 @@ class Placer final : public transport::RegionGuard {
   void tell_of_stripes();
   // The bytes that the client of a remote request puts. REQUIRES: the request is being placed.
   const std::byte* bytes_of(const RemoteRequest& remote_request) const;
-  void on_held(MemberId from, const PeerMessage& message);
+  void on_held(MemberId from, const HoldAnswer& answer);
   // A notification of this class has ended.
   void on_event(const transport::Event& event);
   void on_peer_lost(MemberId node);

@@ -47,12 +47,11 @@ void Gatherer::ask(Gather& gather) {
       take_own(gather);
       return true;
     }
-    PeerMessage message;
-    message.kind = PeerMessageKind::kAskStripes;
+    StripesRequest message;
     message.request = next_ask_;
     message.name_space = gather.tenant->id();
-    message.keys.push_back(gather.wanted.name);
-    message.seal.version = gather.wanted.version;
+    message.key = gather.wanted.name;
+    message.version = gather.wanted.version;
     // The node may have joined a moment ago, or too many messages are in flight.
     if (!peers_.id_of(node)) peers_.missed();
     if (!peers_.notify(node, message, kAskCookie | next_ask_, gather.answers_by_ns, now_ns_)) {
@@ -91,19 +90,19 @@ bool Gatherer::take_rows(Gather& gather, MemberId from, std::uint64_t region,
   return true;
 }
 
-void Gatherer::on_answer(MemberId from, const PeerMessage& message) {
-  const auto at = asks_.find(message.request);
+void Gatherer::on_answer(MemberId from, const StripesAnswer& answer) {
+  const auto at = asks_.find(answer.request);
   if (at == asks_.end() || at->second.node != from) return;
   Gather* const gather = find(at->second.gather);
   if (gather == nullptr || gather->step == Step::kCancelled) {
     asks_.erase(at);
     return;
   }
-  const auto region = peers_.region_of(from, message.region);
-  const bool taken = region && !message.rows.empty() &&
-                     take_rows(*gather, from, *region, message.stripe, message.rows);
-  auto& due = gather->rows_due.try_emplace(from, message.stripe.number).first->second;
-  due = static_cast<std::uint16_t>(due - std::min<std::size_t>(due, message.rows.size()));
+  const auto region = peers_.region_of(from, answer.region);
+  const bool taken = region && !answer.rows.empty() &&
+                     take_rows(*gather, from, *region, answer.facts, answer.rows);
+  auto& due = gather->rows_due.try_emplace(from, answer.facts.number).first->second;
+  due = static_cast<std::uint16_t>(due - std::min<std::size_t>(due, answer.rows.size()));
   if (!taken || due == 0) {
     asks_.erase(at);
     --gather->answers_due;

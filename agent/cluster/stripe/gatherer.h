@@ -61,7 +61,7 @@ class Gatherer {
   std::uint64_t gather(ClusterTenant& tenant, Wanted wanted, Done done);
   // Does not call `done`.
   void cancel(std::uint64_t id);
-  void on_answer(MemberId from, const PeerMessage& message);
+  void on_answer(MemberId from, const StripesAnswer& answer);
   void on_event(const transport::Event& event);
   void flush(std::uint64_t now_ns);
   std::uint64_t next_ns() const;

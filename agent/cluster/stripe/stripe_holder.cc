@@ -31,10 +31,10 @@ ClusterTenant* StripeHolder::find(std::uint64_t tenant_id) const {
 
 // ---- Messages of writers ------------------------------------------------------------------------
 
-bool StripeHolder::expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer,
+bool StripeHolder::expect(ClusterTenant& tenant, const HoldRequest& hold, MemberId writer,
                           std::uint64_t now_ns, std::uint8_t part) {
-  const StripeFacts& facts = hold.stripe;
-  const PlaceRow& row = hold.rows.front();
+  const StripeFacts& facts = *hold.stripe;
+  const PlaceRow& row = hold.row;
   const SetId id{facts.put, part};
   StripeTable& table = tenant.stripes();
   StripeSet* const owner = table.set_of({facts.put, facts.number});
@@ -64,10 +64,10 @@ bool StripeHolder::expect(ClusterTenant& tenant, const PeerMessage& hold, Member
   return true;
 }
 
-void StripeHolder::seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended) {
+void StripeHolder::seal(ClusterTenant& tenant, const SealRequest& message, Ended ended) {
   StripeTable& table = tenant.stripes();
-  if ((message.flags & kSealDrop) != 0) {
-    for (const SetId& id : table.sets_of(message.seal.put)) tenant.drop_stripes(id, true);
+  if (message.drop) {
+    for (const SetId& id : table.sets_of(message.put)) tenant.drop_stripes(id, true);
     return;
   }
   const auto there = [&](const StripeSet* set) {
@@ -78,29 +78,28 @@ void StripeHolder::seal(ClusterTenant& tenant, const PeerMessage& message, Ended
     }
     return bits;
   };
-  const std::uint64_t wanted = message.seal.stripes;
-  const SetId id{message.seal.put, message.seal.part};
+  const std::uint64_t wanted = message.stripes;
+  const SetId id{message.put, message.part};
   StripeSet* set = table.find(id);
   if (set == nullptr) {
     // Another host holds the stripes that came too late here. The late stripes stay in the unsealed
     // set until that set expires.
-    const SetId unsealed{message.seal.put};
+    const SetId unsealed{message.put};
     if ((there(table.find(unsealed)) & wanted) != wanted) return ended(MC_NOT_FOUND);
     set = &table.split(unsealed, id, wanted);
   }
   if (set->broken) return ended(MC_NOT_FOUND);
   if (set->offered || set->sealed) {
     // The message is repeated. While the set is offered, only the first message gets an answer.
-    const bool same = set->version == message.seal.version;
+    const bool same = set->version == message.version;
     if (!same || set->sealed) ended(same ? MC_OK : MC_NOT_FOUND);
     return;
   }
   if (there(set) != wanted) return ended(MC_NOT_FOUND);
   MC_FAILPOINT("stripes.before_seal");
-  name(*set, message.seal.version, message.seal.parts);
+  name(*set, message.version, message.parts);
   using What = PublishItem::What;
-  offer(tenant, *set, (message.flags & kHoldUpsert) == 0 ? What::kCreates : What::kHolds,
-        std::move(ended));
+  offer(tenant, *set, message.upsert ? What::kHolds : What::kCreates, std::move(ended));
 }
 
 void StripeHolder::seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version,
@@ -203,15 +202,15 @@ void StripeHolder::make_way(ClusterTenant& tenant, const metadata::KeyHash& name
 
 // ---- Questions of readers -----------------------------------------------------------------------
 
-std::vector<PeerMessage> StripeHolder::places(ClusterTenant& tenant, const PeerMessage& ask) const {
+std::vector<StripesAnswer> StripeHolder::places(ClusterTenant& tenant,
+                                                const StripesRequest& ask) const {
   constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
-  std::vector<PeerMessage> answers;
-  const bool of_part = (ask.flags & kAskForPart) != 0;
+  std::vector<StripesAnswer> answers;
+  const bool of_part = ask.part.has_value();
   if (of_part) MC_FAILPOINT("stripes.asked_for_part");
   const auto begin = [&] {
-    PeerMessage& answer = answers.emplace_back();
-    answer.kind = PeerMessageKind::kStripes;
-    answer.flags = ask.flags;
+    StripesAnswer& answer = answers.emplace_back();
+    answer.of_part = of_part;
     answer.request = ask.request;
     answer.name_space = tenant.id();
     if (auto text = transport_.describe(tenant.region)) answer.region = std::move(*text);
@@ -220,8 +219,8 @@ std::vector<PeerMessage> StripeHolder::places(ClusterTenant& tenant, const PeerM
   std::size_t bytes = begin();
   std::uint16_t count = 0;
   StripeFacts facts;
-  for (const StripeSet* const set : tenant.stripes().sealed(ask.keys.front(), ask.seal.version)) {
-    if (of_part && set->id.part != ask.seal.part) continue;
+  for (const StripeSet* const set : tenant.stripes().sealed(ask.key, ask.version)) {
+    if (of_part && set->id.part != *ask.part) continue;
     facts = set->facts;
     for (const auto& [number, stripe] : set->stripes) {
       PlaceRow row = tenant.place_of(*set, number);
@@ -233,9 +232,9 @@ std::vector<PeerMessage> StripeHolder::places(ClusterTenant& tenant, const PeerM
       ++count;
     }
   }
-  for (PeerMessage& answer : answers) {
-    answer.stripe = facts;
-    answer.stripe.number = count;
+  for (StripesAnswer& answer : answers) {
+    answer.facts = facts;
+    answer.facts.number = count;
   }
   return answers;
 }

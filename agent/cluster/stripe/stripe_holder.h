@@ -59,16 +59,16 @@ class StripeHolder {
 
   // A stripe of a put, or of a part that is moved here, is about to be pulled. False: there are too
   // many open sets, or the stripe belongs to another object.
-  bool expect(ClusterTenant& tenant, const PeerMessage& hold, MemberId writer, std::uint64_t now_ns,
+  bool expect(ClusterTenant& tenant, const HoldRequest& hold, MemberId writer, std::uint64_t now_ns,
               std::uint8_t part = kNoPart);
-  void seal(ClusterTenant& tenant, const PeerMessage& message, Ended ended);
+  void seal(ClusterTenant& tenant, const SealRequest& message, Ended ended);
   // Seals a part that was moved here completely. The caller repeats the call until `ended` is
   // called. If this agent restarts on the same memory, the next agent holds the part whatever the
   // verdict was.
   void seal_moved(ClusterTenant& tenant, SetId id, std::uint64_t version, std::uint8_t parts,
                   Ended ended);
-  // kStripes messages with the places of the object's stripes.
-  std::vector<PeerMessage> places(ClusterTenant& tenant, const PeerMessage& ask) const;
+  // Messages with the places of the object's stripes.
+  std::vector<StripesAnswer> places(ClusterTenant& tenant, const StripesRequest& ask) const;
   // The master has ordered a drop of the object up to that version.
   static void drop(ClusterTenant& tenant, const metadata::KeyHash& name,
                    std::uint64_t up_to_version);

@@ -66,42 +66,40 @@ void StripeMover::ask(Move& move) {
   if (now_ns_ < move.again_ns) return;
   move.again_ns = now_ns_ + kAskAgainNs;
   if (!peers_.id_of(move.order.source)) peers_.missed();
-  PeerMessage message;
-  message.kind = PeerMessageKind::kAskStripes;
-  message.flags = kAskForPart;
+  StripesRequest message;
   message.request = move.id;
-  message.keys.push_back(move.order.key);
-  message.seal.version = move.order.version;
-  message.seal.part = move.order.part;
+  message.key = move.order.key;
+  message.version = move.order.version;
+  message.part = move.order.part;
   peers_.notify(move.order.source, message, 0, move.again_ns, now_ns_);
 }
 
-bool StripeMover::on_answer(MemberId from, const PeerMessage& message) {
-  if (message.request < 1u << 31) return false;
-  Move* const move = find(message.request);
+bool StripeMover::on_answer(MemberId from, const StripesAnswer& answer) {
+  if (answer.request < 1u << 31) return false;
+  Move* const move = find(answer.request);
   if (move == nullptr || move->step != Step::kAsking || move->order.source != from) return true;
-  if (message.rows.empty()) {
+  if (answer.rows.empty()) {
     fail(*move, MC_NOT_FOUND);
     return true;
   }
   const auto tenant = std::ranges::find_if(
-      tenants_, [&](const auto& one) { return one->id() == message.name_space; });
+      tenants_, [&](const auto& one) { return one->id() == answer.name_space; });
   if (tenant == tenants_.end()) {
     fail(*move, MC_NO_SUCH_NAMESPACE);
     return true;
   }
   move->tenant = tenant->get();
-  if (move->rows.empty()) move->facts = message.stripe;
-  const bool sound = std::ranges::all_of(message.rows, [&](const PlaceRow& row) {
+  if (move->rows.empty()) move->facts = answer.facts;
+  const bool sound = std::ranges::all_of(answer.rows, [&](const PlaceRow& row) {
     return row.version == move->order.version && move->tenant->name_of(row.key) == move->order.key;
   });
-  if (!sound || !move->facts.same_object(message.stripe)) {
+  if (!sound || !move->facts.same_object(answer.facts)) {
     fail(*move, MC_CORRUPT);
     return true;
   }
-  move->region = message.region;
-  for (const PlaceRow& row : message.rows) move->rows[row.number] = {row, false, 0};
-  if (move->rows.size() >= message.stripe.number) move->step = Step::kPulling;
+  move->region = answer.region;
+  for (const PlaceRow& row : answer.rows) move->rows[row.number] = {row, false, 0};
+  if (move->rows.size() >= answer.facts.number) move->step = Step::kPulling;
   return true;
 }
 
@@ -132,18 +130,16 @@ void StripeMover::pull_one(Move& move, std::uint16_t number, Row& row) {
   for (const StripeSet* const set : tenant.stripes().sealed(move.order.key, move.order.version)) {
     for (const auto& [other, stripe] : set->stripes) tenant.store().touch(stripe.entry);
   }
-  PeerMessage hold;
-  hold.kind = PeerMessageKind::kHold;
-  hold.flags = kHoldStripe;
+  HoldRequest hold;
   hold.request = move.id;
   hold.name_space = tenant.id();
   hold.region = move.region;
-  hold.rows.push_back(row.lies);
+  hold.row = row.lies;
   hold.share_ms = static_cast<std::uint32_t>(kLeastStripeMs + row.lies.length / kSlowBytesPerMs);
   hold.stripe = move.facts;
-  hold.stripe.number = number;
+  hold.stripe->number = number;
   const std::uint64_t keep_ns = move.deadline_ns + kKeepLongerNs - now_ns_;
-  hold.stripe.keep_ms = static_cast<std::uint32_t>(keep_ns / kMs);
+  hold.stripe->keep_ms = static_cast<std::uint32_t>(keep_ns / kMs);
   row.asked = true;
   row.again_ns = now_ns_ + kPullAgainNs;
   if (!keeper_.expect(tenant, hold, move.order.source, now_ns_, move.order.part)) {

@@ -36,7 +36,7 @@ class StripeMover {
   static constexpr std::size_t kMaxOpen = 4;  // stripes of a part that are read at once
 
   // Fetcher::hold_stripe().
-  using HoldStripe = std::function<void(ClusterTenant&, const PeerMessage&, MemberId writer,
+  using HoldStripe = std::function<void(ClusterTenant&, const HoldRequest&, MemberId writer,
                                         std::uint64_t now_ns, Ended)>;
 
   StripeMover(StripeHolder::Tenants& tenants, Peers& peers, StripeHolder& keeper, HoldStripe hold)
@@ -46,7 +46,7 @@ class StripeMover {
   // new `ended` is called at the end. REQUIRES: order.parts != 0.
   void move(const metadata::wire::Copy& order, std::uint64_t now_ns, Ended ended);
   // False: the message is not an answer to this class.
-  bool on_answer(MemberId from, const PeerMessage& message);
+  bool on_answer(MemberId from, const StripesAnswer& answer);
   void forget(const ClusterTenant& tenant);
   void flush(std::uint64_t now_ns);
   std::uint64_t next_ns() const;

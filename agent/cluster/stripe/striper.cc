@@ -209,13 +209,15 @@ void Striper::tell(Striping& striping) {
     const bool again = host.state == Host::State::kTold && now_ns_ >= host.again_ns;
     if (host.state != Host::State::kToTell && !again) continue;
     if (!peers_.id_of(node)) peers_.missed();
-    PeerMessage message;
-    message.kind = PeerMessageKind::kSeal;
-    message.flags = striping.remote_request->source.order.upsert ? kHoldUpsert : std::uint8_t{0};
+    SealRequest message;
+    message.upsert = striping.remote_request->source.order.upsert;
     message.request = striping.id;
     message.name_space = striping.tenant->id();
-    message.seal = {striping.facts.put, striping.version, host.stripes,
-                    static_cast<std::uint8_t>(striping.hosts.size()), host.part};
+    message.put = striping.facts.put;
+    message.version = striping.version;
+    message.stripes = host.stripes;
+    message.parts = static_cast<std::uint8_t>(striping.hosts.size());
+    message.part = host.part;
     if (peers_.notify(node, message, 0, now_ns_ + kSealAgainNs, now_ns_)) {
       host.state = Host::State::kTold;
       host.again_ns = now_ns_ + kSealAgainNs;
@@ -224,15 +226,15 @@ void Striper::tell(Striping& striping) {
   }
 }
 
-bool Striper::on_held(MemberId from, const PeerMessage& message) {
-  if (message.request < 1u << 31) return false;
-  Striping* const striping = find(message.request);
+bool Striper::on_held(MemberId from, const HoldAnswer& answer) {
+  if (answer.request < 1u << 31) return false;
+  Striping* const striping = find(answer.request);
   if (striping == nullptr || striping->step != Step::kSealing) return true;
   const auto host = striping->hosts.find(from);
   if (host == striping->hosts.end() || host->second.state != Host::State::kTold) return true;
-  switch (static_cast<HoldOutcome>(message.flags)) {
+  switch (answer.outcome) {
     case HoldOutcome::kBehind:
-      clock_.saw(message.refused_up_to);
+      clock_.saw(answer.refused_up_to);
       host->second.state = Host::State::kBehind;
       look_at_hosts(*striping);
       break;
@@ -287,12 +289,13 @@ void Striper::give_up(Striping& striping) {
     if (part.state == Part::State::kHeld) nodes.insert(part.node);
   }
   for (const MemberId node : nodes) {
-    PeerMessage message;
-    message.kind = PeerMessageKind::kSeal;
-    message.flags = kSealDrop;
+    SealRequest message;
+    message.drop = true;
     message.request = striping.id;
     message.name_space = striping.tenant->id();
-    message.seal = {striping.facts.put, striping.version, 1, 1, 0};
+    message.put = striping.facts.put;
+    message.version = striping.version;
+    message.stripes = message.parts = 1;  // not used, but checked
     peers_.notify(node, message, 0, now_ns_ + kSealNs, now_ns_);
   }
   stripings_.erase(striping.id);

@@ -64,7 +64,7 @@ class Striper {
   bool stripe(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
               transport::RegionId region, bool must);
   // False: the message is not an answer to this class.
-  bool on_held(MemberId from, const PeerMessage& message);
+  bool on_held(MemberId from, const HoldAnswer& answer);
   void forget(const ClusterTenant& tenant);
   void forget_session(std::uint64_t session);
   void flush(std::uint64_t now_ns);

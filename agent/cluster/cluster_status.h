@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: Answers mcctl's cluster verbs, as JSON. Each verb has a handler.
+// Threads: The agent's loop.
+// Owns: The pings under way. The node outlives this object.
+#pragma once
+
+#include <json/value.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "agent/cluster/cluster_node.h"
+
+namespace mc::agent {
+
+class ClusterNode::Verbs {
+ public:
+  explicit Verbs(ClusterNode& node) : node_(node) {}
+
+  std::string status_text() const;
+  // As Cluster::ask().
+  bool ask(std::string_view verb, std::string_view request, Answer done);
+  void on_pong(MemberId from, const Pong& pong);
+  // Ends pings without an answer.
+  void poll(std::uint64_t now_ns);
+
+ private:
+  struct Verb {
+    std::string_view name;
+    void (Verbs::*answer)(const Json::Value& request, const Answer& done);
+  };
+  struct SentPing {
+    std::uint64_t started_ns = 0;
+    MemberId node = 0;
+    Answer done;
+  };
+  static const Verb kVerbs[];
+
+  void cluster(const Json::Value& request, const Answer& done);
+  void rails(const Json::Value& request, const Answer& done);
+  void nodes(const Json::Value& request, const Answer& done);
+  void where(const Json::Value& request, const Answer& done);
+  void where_many(const ClusterTenant& tenant, const Json::Value& keys, const Answer& done);
+  void drain(const Json::Value& request, const Answer& done);
+  void replicate(const Json::Value& request, const Answer& done);
+  void ping(const Json::Value& request, const Answer& done);
+
+  Json::Value counters() const;
+  Json::Value located_json(const metadata::LocateAnswer& answer) const;
+
+  ClusterNode& node_;
+  std::unordered_map<std::uint32_t, SentPing> pings_;
+  std::uint32_t next_ping_ = 1;
+};
+
+}  // namespace mc::agent

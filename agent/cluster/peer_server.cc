@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/cluster/peer_server.h"
+
+#include <utility>
+
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::size_t kMaxWaiting = 64;
+constexpr std::size_t kHeadBytes = 256;  // head and descriptor of a Place
+
+}  // namespace
+
+void PeerServer::serve(MemberId from, const AskRequest& ask) {
+  AskAnswer answer;
+  answer.request = ask.request;
+  std::size_t bytes = kHeadBytes;
+  const ClusterTenant* of = nullptr;
+  const auto send = [&] {
+    if (answer.rows.empty()) return;
+    if (of != nullptr) {
+      answer.name_space = of->id();
+      if (auto text = transport_.describe(of->region)) answer.region = std::move(*text);
+    }
+    peers_.tell(from, answer, now_ns_);
+    answer.rows.clear();
+    bytes = kHeadBytes;
+  };
+  for (std::size_t i = 0; i < ask.keys.size(); ++i) {
+    ++asks_served_;
+    PlaceRow row;
+    const ClusterTenant* holder = nullptr;
+    for (const auto& tenant : tenants_) {
+      if (ask.name_space != 0 && tenant->id() != ask.name_space) continue;
+      const std::uint32_t entry = tenant->find(ask.keys[i]);
+      if (entry == kNoEntry) continue;
+      row = tenant->place_of(entry);
+      if (ask.wants_keys) row.key = std::string(tenant->store().index().key_of(entry));
+      holder = tenant.get();
+      break;
+    }
+    row.number = static_cast<std::uint16_t>(i);
+    std::size_t row_bytes = encoded_row_bytes(row);
+    if (ask.wants_bytes && ask.keys.size() == 1 && holder != nullptr &&
+        bytes + row_bytes + row.length + sizeof(std::uint64_t) <=
+            transport::kMaxNotificationBytes) {
+      row.bytes = holder->bytes_of(row);
+      row_bytes = encoded_row_bytes(row);
+    }
+    const bool other = holder != nullptr && of != nullptr && holder != of;
+    if (other || bytes + row_bytes > transport::kMaxNotificationBytes) send();
+    if (holder != nullptr) of = holder;
+    answer.rows.push_back(std::move(row));
+    bytes += row_bytes;
+  }
+  send();
+}
+
+void PeerServer::serve(MemberId from, const HoldRequest& hold) {
+  if (!peers_.id_of(from)) {
+    // The writer joined a moment ago. Without the writer's address no answer can be sent.
+    peers_.missed();
+    const std::uint64_t until_ns = now_ns_ + hold.share_ms * kMs;
+    if (waiting_.size() < kMaxWaiting) waiting_.push_back({from, hold, until_ns});
+    return;
+  }
+  const auto answer = answer_to(from, hold.request);
+  ClusterTenant* const tenant = find_tenant(tenants_, hold.name_space);
+  if (tenant == nullptr) {
+    answer(MC_NO_SUCH_NAMESPACE);
+  } else if (!hold.stripe) {
+    fetcher_.hold(*tenant, hold, from, now_ns_, answer);
+  } else if (stripes_.expect(*tenant, hold, from, now_ns_)) {
+    fetcher_.hold_stripe(*tenant, hold, from, now_ns_, answer);
+  } else {
+    answer(MC_BUSY);
+  }
+}
+
+void PeerServer::poll(std::uint64_t now_ns) {
+  now_ns_ = now_ns;
+  for (std::size_t left = waiting_.size(); left > 0; --left) {
+    const WaitingHold next = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (now_ns < next.until_ns) serve(next.from, next.hold);
+  }
+}
+
+std::function<void(mc_status)> PeerServer::answer_to(MemberId node, std::uint32_t request) {
+  return [this, node, request](mc_status status) {
+    HoldAnswer answer;
+    answer.request = request;
+    answer.outcome = status == MC_OK          ? HoldOutcome::kHeld
+                     : status == MC_NO_SPACE  ? HoldOutcome::kNoRoom
+                     : status == MC_CANCELLED ? HoldOutcome::kBehind
+                                              : HoldOutcome::kFailed;
+    answer.refused_up_to = masters_.refused_up_to();
+    peers_.tell(node, answer, now_ns_);
+  };
+}
+
+void PeerServer::serve(MemberId from, const SealRequest& seal) {
+  const auto answer = answer_to(from, seal.request);
+  if (ClusterTenant* const tenant = find_tenant(tenants_, seal.name_space)) {
+    stripes_.seal(*tenant, seal, answer);
+  } else {
+    answer(MC_NO_SUCH_NAMESPACE);
+  }
+}
+
+void PeerServer::serve(MemberId from, const StripesRequest& ask) {
+  ++asks_served_;
+  for (const auto& tenant : tenants_) {
+    // A host that moves a part knows only the object's name, not the namespace.
+    const bool has =
+        ask.name_space == 0 && ask.part && !tenant->stripes().sealed(ask.key, ask.version).empty();
+    if (tenant->id() != ask.name_space && !has) continue;
+    for (const StripesAnswer& answer : stripes_.places(*tenant, ask)) {
+      peers_.tell(from, answer, now_ns_);
+    }
+    return;
+  }
+  StripesAnswer none;
+  none.request = ask.request;
+  peers_.tell(from, none, now_ns_);
+}
+
+void PeerServer::serve(MemberId from, const Ping& ping) {
+  peers_.tell(from, Pong{ping.request}, now_ns_);
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: Answers the requests of peers: the places of objects and stripes, holding objects and
+//   stripes for other hosts, and seals. A Hold from a writer that no list of members has named yet
+//   waits until the member is known.
+// Threads: The agent's loop.
+// Owns: The waiting Holds.
+// Trusts: Nothing in a request. Keys are looked up in the index; the bytes of a Hold are compared
+//   with their checksum.
+#pragma once
+
+#include <deque>
+#include <functional>
+
+#include "agent/cluster/fetch/fetcher.h"
+#include "agent/cluster/master/masters.h"
+#include "agent/cluster/namespace/cluster_tenant.h"
+#include "agent/cluster/peer/peer_messages.h"
+#include "agent/cluster/peer/peers.h"
+#include "agent/cluster/stripe/stripe_holder.h"
+#include "transport/transport.h"
+
+namespace mc::agent {
+
+class PeerServer {
+ public:
+  PeerServer(const ClusterTenants& tenants, const Masters& masters, Peers& peers,
+             transport::Transport& transport, Fetcher& fetcher, StripeHolder& stripes)
+      : tenants_(tenants),
+        masters_(masters),
+        peers_(peers),
+        transport_(transport),
+        fetcher_(fetcher),
+        stripes_(stripes) {}
+
+  void serve(MemberId from, const AskRequest& ask);
+  void serve(MemberId from, const HoldRequest& hold);
+  void serve(MemberId from, const SealRequest& seal);
+  void serve(MemberId from, const StripesRequest& ask);
+  void serve(MemberId from, const Ping& ping);
+
+  // Tries the waiting Holds again.
+  void poll(std::uint64_t now_ns);
+  void set_now(std::uint64_t now_ns) { now_ns_ = now_ns; }
+  bool idle() const { return waiting_.empty(); }
+  std::uint64_t asks_served() const { return asks_served_; }
+
+ private:
+  struct WaitingHold {
+    MemberId from = 0;
+    HoldRequest hold;
+    std::uint64_t until_ns = 0;
+  };
+  std::function<void(mc_status)> answer_to(MemberId node, std::uint32_t request);
+
+  const ClusterTenants& tenants_;
+  const Masters& masters_;
+  Peers& peers_;
+  transport::Transport& transport_;
+  Fetcher& fetcher_;
+  StripeHolder& stripes_;
+  std::deque<WaitingHold> waiting_;
+  std::uint64_t asks_served_ = 0;
+  std::uint64_t now_ns_ = 0;
+};
+
+}  // namespace mc::agent
