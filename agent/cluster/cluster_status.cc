@@ -152,6 +152,94 @@ void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAn
   master["recovering"] = sum.recovering;
 }
 
+// ---- Counters -----------------------------------------------------------------------------------
+
+template <typename Counters>
+struct CounterRow {
+  const char* name;
+  std::uint64_t Counters::*value;
+};
+
+constexpr CounterRow<FetchCounters> kFetches[] = {
+    {"fetches", &FetchCounters::fetches},
+    {"fetches_shared", &FetchCounters::joined},
+    {"located", &FetchCounters::located},
+    {"location_hits", &FetchCounters::location_hits},
+    {"holder_hits", &FetchCounters::holder_hits},
+    {"asked", &FetchCounters::asked},
+    {"read_objects", &FetchCounters::read_objects},
+    {"read_bytes", &FetchCounters::read_bytes},
+    {"came_with_answer", &FetchCounters::came_along},
+    {"lent", &FetchCounters::served_unpublished},
+    {"copies_kept", &FetchCounters::kept},
+    {"delivered", &FetchCounters::delivered},
+    {"held_for_others", &FetchCounters::held_for_others},
+    {"next_holders", &FetchCounters::next_holders},
+};
+constexpr CounterRow<transport::Counters> kTransport[] = {
+    {"served_bytes", &transport::Counters::served_bytes},
+    {"staged_bytes", &transport::Counters::staged_bytes},
+    {"lanes_failed", &transport::Counters::lanes_failed},
+    {"resent_slices", &transport::Counters::resent_slices},
+};
+constexpr CounterRow<AnnouncerCounters> kAnnouncements[] = {
+    {"announced", &AnnouncerCounters::announced},
+    {"announcements_refused", &AnnouncerCounters::refused},
+    {"announcements_retried", &AnnouncerCounters::retried},
+    {"puts_unannounced", &AnnouncerCounters::unannounced_puts},
+};
+constexpr CounterRow<PlaceCounters> kPlacements[] = {
+    {"asked", &PlaceCounters::asked},     {"offered", &PlaceCounters::offered},
+    {"placed", &PlaceCounters::placed},   {"placed_bytes", &PlaceCounters::placed_bytes},
+    {"existed", &PlaceCounters::existed}, {"refused", &PlaceCounters::refused},
+    {"lost", &PlaceCounters::lost},       {"late", &PlaceCounters::late},
+    {"nobody", &PlaceCounters::nobody},   {"master_away", &PlaceCounters::master_away},
+};
+constexpr CounterRow<StriperCounters> kStripedPuts[] = {
+    {"puts_asked", &StriperCounters::asked},    {"puts", &StriperCounters::put},
+    {"put_bytes", &StriperCounters::put_bytes}, {"stripes_placed", &StriperCounters::stripes},
+    {"puts_nobody", &StriperCounters::nobody},  {"puts_failed", &StriperCounters::failed},
+    {"puts_behind", &StriperCounters::behind},
+};
+constexpr CounterRow<GatherCounters> kGathers[] = {
+    {"gathered", &GatherCounters::gathered},
+    {"gathered_bytes", &GatherCounters::gathered_bytes},
+    {"stripes_read", &GatherCounters::stripes_read},
+    {"stripes_failed_over", &GatherCounters::failed_over},
+    {"gathers_lacking", &GatherCounters::lacking},
+    {"gathers_late", &GatherCounters::late},
+    {"gathers_no_room", &GatherCounters::no_room},
+    {"gathers_failed", &GatherCounters::failed},
+    {"gathers_corrupt", &GatherCounters::corrupt},
+};
+constexpr CounterRow<StripeCounters> kStripes[] = {
+    {"sealed", &StripeCounters::sealed},
+    {"expired", &StripeCounters::expired},
+    {"broken", &StripeCounters::broken},
+    {"orphaned", &StripeCounters::orphaned},
+};
+constexpr CounterRow<MoveCounters> kMoves[] = {
+    {"moves_asked", &MoveCounters::asked},       {"moves", &MoveCounters::moved},
+    {"moved_bytes", &MoveCounters::moved_bytes}, {"moves_no_room", &MoveCounters::no_room},
+    {"moves_refused", &MoveCounters::refused},   {"moves_late", &MoveCounters::late},
+    {"moves_failed", &MoveCounters::failed},
+};
+constexpr CounterRow<FetchCounters> kMisses[] = {
+    {"nobody", &FetchCounters::nobody},
+    {"recovering", &FetchCounters::recovering},
+    {"master_away", &FetchCounters::master_away},
+    {"holders_failed", &FetchCounters::holders_failed},
+    {"late", &FetchCounters::late},
+    {"no_room", &FetchCounters::no_room},
+    {"corrupt", &FetchCounters::corrupt},
+    {"incomplete", &FetchCounters::incomplete},
+};
+
+template <typename Counters, std::size_t kRows>
+void put(Json::Value& group, const CounterRow<Counters> (&rows)[kRows], const Counters& counters) {
+  for (const auto& row : rows) group[row.name] = u64(counters.*row.value);
+}
+
 }  // namespace
 
 // ---- The agent itself ---------------------------------------------------------------------------
@@ -168,14 +256,19 @@ std::string ClusterNode::Verbs::status_text() const {
 }
 
 Json::Value ClusterNode::Verbs::counters() const {
-  const FetchCounters& fetch = node_.fetcher_->counters();
-  const AnnouncerCounters& said = node_.announcer_->counters();
-  const transport::Counters& moved = node_.transport_->counters();
-  const PlaceCounters& place = node_.placer_->counters();
-  const StriperCounters& cut = node_.striper_->counters();
-  const GatherCounters& gathered = node_.gatherer_->counters();
-  const StripeCounters& kept = node_.keeper_->counters();
-  const MoveCounters& moves = node_.mover_->counters();
+  Json::Value value;
+  Json::Value& counters = value["counters"];
+  put(counters, kFetches, node_.fetcher_->counters());
+  put(counters, kTransport, node_.transport_->counters());
+  put(counters, kAnnouncements, node_.announcer_->counters());
+  counters["asks_served"] = u64(node_.peer_server_->asks_served());
+  put(value["misses"], kMisses, node_.fetcher_->counters());
+  put(value["elsewhere"], kPlacements, node_.placer_->counters());
+  Json::Value& stripes = value["stripes"];
+  put(stripes, kStripedPuts, node_.striper_->counters());
+  put(stripes, kGathers, node_.gatherer_->counters());
+  put(stripes, kStripes, node_.keeper_->counters());
+  put(stripes, kMoves, node_.mover_->counters());
   std::uint64_t here = 0, open = 0;
   for (const auto& tenant : node_.tenants_) {
     for (const auto& [id, set] : tenant->stripes().all()) {
@@ -183,85 +276,8 @@ Json::Value ClusterNode::Verbs::counters() const {
       open += set.sealed ? 0 : set.stripes.size();
     }
   }
-  // Groups: elsewhere has puts without room here, stripes has objects in stripes on several hosts.
-  const struct {
-    const char* group;
-    const char* name;
-    std::uint64_t value;
-  } table[] = {
-      {"counters", "fetches", fetch.fetches},
-      {"counters", "fetches_shared", fetch.joined},
-      {"counters", "located", fetch.located},
-      {"counters", "location_hits", fetch.location_hits},
-      {"counters", "holder_hits", fetch.holder_hits},
-      {"counters", "asked", fetch.asked},
-      {"counters", "asks_served", node_.peer_server_->asks_served()},
-      {"counters", "read_objects", fetch.read_objects},
-      {"counters", "read_bytes", fetch.read_bytes},
-      {"counters", "served_bytes", moved.served_bytes},
-      {"counters", "came_with_answer", fetch.came_along},
-      {"counters", "lent", fetch.served_unpublished},
-      {"counters", "copies_kept", fetch.kept},
-      {"counters", "delivered", fetch.delivered},
-      {"counters", "held_for_others", fetch.held_for_others},
-      {"counters", "next_holders", fetch.next_holders},
-      {"counters", "announced", said.announced},
-      {"counters", "announcements_refused", said.refused},
-      {"counters", "announcements_retried", said.retried},
-      {"counters", "puts_unannounced", said.unannounced_puts},
-      {"counters", "staged_bytes", moved.staged_bytes},
-      {"counters", "lanes_failed", moved.lanes_failed},
-      {"counters", "resent_slices", moved.resent_slices},
-      {"elsewhere", "asked", place.asked},
-      {"elsewhere", "offered", place.offered},
-      {"elsewhere", "placed", place.placed},
-      {"elsewhere", "placed_bytes", place.placed_bytes},
-      {"elsewhere", "existed", place.existed},
-      {"elsewhere", "refused", place.refused},
-      {"elsewhere", "lost", place.lost},
-      {"elsewhere", "late", place.late},
-      {"elsewhere", "nobody", place.nobody},
-      {"elsewhere", "master_away", place.master_away},
-      {"stripes", "puts_asked", cut.asked},
-      {"stripes", "puts", cut.put},
-      {"stripes", "put_bytes", cut.put_bytes},
-      {"stripes", "stripes_placed", cut.stripes},
-      {"stripes", "puts_nobody", cut.nobody},
-      {"stripes", "puts_failed", cut.failed},
-      {"stripes", "puts_behind", cut.behind},
-      {"stripes", "gathered", gathered.gathered},
-      {"stripes", "gathered_bytes", gathered.gathered_bytes},
-      {"stripes", "stripes_read", gathered.stripes_read},
-      {"stripes", "stripes_failed_over", gathered.failed_over},
-      {"stripes", "gathers_lacking", gathered.lacking},
-      {"stripes", "gathers_late", gathered.late},
-      {"stripes", "gathers_no_room", gathered.no_room},
-      {"stripes", "gathers_failed", gathered.failed},
-      {"stripes", "gathers_corrupt", gathered.corrupt},
-      {"stripes", "sealed", kept.sealed},
-      {"stripes", "expired", kept.expired},
-      {"stripes", "broken", kept.broken},
-      {"stripes", "orphaned", kept.orphaned},
-      {"stripes", "moves_asked", moves.asked},
-      {"stripes", "moves", moves.moved},
-      {"stripes", "moved_bytes", moves.moved_bytes},
-      {"stripes", "moves_no_room", moves.no_room},
-      {"stripes", "moves_refused", moves.refused},
-      {"stripes", "moves_late", moves.late},
-      {"stripes", "moves_failed", moves.failed},
-      {"stripes", "stripes_here", here},
-      {"stripes", "stripes_open", open},
-      {"misses", "nobody", fetch.nobody},
-      {"misses", "recovering", fetch.recovering},
-      {"misses", "master_away", fetch.master_away},
-      {"misses", "holders_failed", fetch.holders_failed},
-      {"misses", "late", fetch.late},
-      {"misses", "no_room", fetch.no_room},
-      {"misses", "corrupt", fetch.corrupt},
-      {"misses", "incomplete", fetch.incomplete},
-  };
-  Json::Value value;
-  for (const auto& row : table) value[row.group][row.name] = u64(row.value);
+  stripes["stripes_here"] = u64(here);
+  stripes["stripes_open"] = u64(open);  // of these, not sealed yet
   return value;
 }
 
