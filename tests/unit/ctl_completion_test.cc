@@ -64,7 +64,7 @@ struct Program {
            .run = [] {}},
       }};
 
-  // What the program prints to standard error for this command line.
+  // The standard error of the program for this command line.
   std::string run(const std::vector<std::string>& words) {
     testing::internal::CaptureStderr();
     exit_code = run_command_line(verb, context, words);

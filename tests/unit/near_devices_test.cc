@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/peer/near_devices.h"
+#include "agent/cluster/peer/one_sided_way.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/cluster/peer/one_sided_way.h"
 
+#include <linux/mempolicy.h>
 #include <spdlog/spdlog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "agent/cluster/peer/near_devices.h"
 #include "transport/fabric/fabric_transport.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/topology/device_tree.h"
@@ -63,6 +65,28 @@ Opened open_fabric(const Options& options, transport::NodeId node, std::uint64_t
 }
 
 }  // namespace
+
+int memory_node_of(const std::byte* data) {
+  int node = -1;
+  const long failed =
+      ::syscall(SYS_get_mempolicy, &node, nullptr, 0, data, MPOL_F_NODE | MPOL_F_ADDR);
+  return failed == 0 ? node : -1;
+}
+
+NearDevices near_devices(transport::PriorityMatrix matrix,
+                         std::function<int(const std::byte*)> node_of) {
+  return [matrix = std::move(matrix), node_of = std::move(node_of)](
+             const std::byte* data, std::span<const std::string> devices) {
+    return matrix.near_bits("cpu:" + std::to_string(node_of(data)), devices);
+  };
+}
+
+NearDevices near_devices_of_host() {
+  transport::Topology topology = transport::read_topology(transport::DirectoryTree());
+  if (topology.nodes.size() < 2) return nullptr;
+  transport::choose_nics(topology, {});
+  return near_devices(transport::make_priority_matrix(topology), memory_node_of);
+}
 
 Result<OneSidedWay> open_one_sided_way(const Options& options, transport::NodeId node,
                                        std::uint64_t incarnation, const std::string& address,
