@@ -6,9 +6,9 @@
 //                  ▲ kRecovering: the master cannot decide yet │
 //                  └──────────── 20 ms later ─────────────────┘
 //
-//   The master tells every holder, this host included. Objects that only this host knows are removed
-//   at once. A recovering master is asked again: otherwise a later put could yield to the removed
-//   object.
+//   The master tells every holder, this host included. Objects that only this host knows are
+//   removed at once. A recovering master is asked again: otherwise a later put could yield to the
+//   removed object.
 // Threads: The agent's loop.
 // Owns: The removals that wait for a recovering master.
 #pragma once

@@ -287,7 +287,7 @@ TEST(PeerMessages, EncodedStripeMessagesDecodeToTheSameValues) {
     EXPECT_EQ(heard.version, message.version);
     EXPECT_EQ(heard.part, message.part);
   }
-  for (const std::uint8_t part : {0, 2}) {
+  for (const std::uint8_t part : {std::uint8_t{0}, std::uint8_t{2}}) {
     SealRequest message = seal();
     message.part = part;
     const SealRequest heard = survives_a_round_trip(message);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Keeps the list of members up to date. It asks the masters every second, and soon after
-//   a message has named an unknown node (Peers::missed).
+// What it is: Keeps the list of members up to date. It asks the masters every second, and soon
+//   after a message has named an unknown node (Peers::missed).
 // Threads: The agent's loop.
 // Owns: Nothing. Masters and peers outlive this object.
 #pragma once

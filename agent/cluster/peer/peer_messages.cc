@@ -185,7 +185,7 @@ bool decode_rows(Reader& reader, std::size_t count, std::vector<PlaceRow>& rows)
   return std::ranges::all_of(rows, [&](PlaceRow& row) { return decode_row(reader, row); });
 }
 
-// ---- Kinds: for each the head's flags and count, then the encoder and the decoder -----------------
+// ---- Kinds of messages: head, encoder and decoder -----------------------------------------------
 
 Head head_of(const AskRequest& message) {
   const auto flags = static_cast<std::uint8_t>(bit(message.wants_keys, kAskForKeys) |
