@@ -7,6 +7,7 @@
 // Trusts: nothing in a file that adopt() takes over; see recovery.h.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,16 @@
 
 namespace mc::agent {
 
+inline shm::KeyField key_field(const shm::Entry& entry) {
+  return std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
+}
+inline shm::AttributeField attribute_field(const shm::Entry& entry) {
+  return std::bit_cast<shm::AttributeField>(entry.attributes.load_relaxed());
+}
+inline shm::EntryState state_of(const shm::Entry& entry) {
+  return shm::state_of(entry.version.load_relaxed());
+}
+
 class ObjectIndex {
  public:
   // For at most max_objects objects. Errors: MC_NO_MEMORY.
@@ -36,6 +47,11 @@ class ObjectIndex {
   shm::IndexHeader& header() { return *header_; }
   const MemoryFile& file() const { return file_; }
   shm::Entry& entry(std::uint32_t id) { return entries_[id]; }
+  // Changes the state of an entry and keeps the sequence, in one store.
+  void set_state(std::uint32_t id, shm::EntryState state) {
+    shm::Word64& version = entries_[id].version;
+    version.store_release(shm::make_version(shm::sequence_of(version.load_relaxed()), state));
+  }
   std::uint64_t entry_count() const { return header_->entry_count.load_relaxed(); }
   BucketTable& table() { return *table_; }
   KeyHeap& keys() { return *keys_; }

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
-#include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 #include "shm/pins.h"
 
@@ -13,51 +11,28 @@ namespace mc::agent {
 
 namespace {
 
-shm::KeyField key_field(const shm::Entry& entry) {
-  return std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
-}
-
-shm::AttributeField attributes(const shm::Entry& entry) {
-  return std::bit_cast<shm::AttributeField>(entry.attributes.load_relaxed());
-}
-
 constexpr std::uint64_t kRepeatableSeed = 0x6d632d7265706561;
-
-std::uint32_t steady_seconds() { return static_cast<std::uint32_t>(now_ns() / 1000000000u); }
+// A larger request is not served by evicting the policy's victims, so that the loop is not held up.
+constexpr std::uint64_t kEvictAtOnceBytes = 1ull << 20;
+// The same limit while a place is being cleared for another request.
+constexpr std::uint64_t kSmallBytes = 64ull << 10;
+// list() examines this many entries, so that a huge pool does not hold up the loop.
+constexpr std::uint64_t kListEntries = 65536;
 
 }  // namespace
 
-ObjectStore::ObjectStore(const Config& config, CollectPins collect_pins)
-    : policy_(make_policy(config.policy.empty() ? policy_names().front() : config.policy)),
-      collect_pins_(std::move(collect_pins)),
-      capacity_option_(config.capacity_bytes),
-      capacity_bytes_(config.capacity_bytes != 0 ? config.capacity_bytes : ~std::uint64_t{0}) {}
-
-Result<std::unique_ptr<ObjectStore>> ObjectStore::create(const Config& config,
-                                                         CollectPins collect_pins) {
-  auto store = std::unique_ptr<ObjectStore>(new ObjectStore(config, std::move(collect_pins)));
-  if (!store->policy_) return fail(MC_INVALID_ARGUMENT, "no policy is named " + config.policy);
-  const std::uint64_t max_bytes = std::max(config.pool_bytes, config.max_pool_bytes);
-  auto index = ObjectIndex::create(max_bytes / kGranuleBytes, config.node_id, config.incarnation);
-  if (!index) return fail(index.error());
-  store->index_ = std::move(*index);
-  auto pool = ExtentPool::create(&store->index_->header(), config.pool_bytes, max_bytes,
-                                 config.arenas, config.huge_pages);
-  if (!pool) return fail(pool.error());
-  store->take_pool(std::move(*pool));
-  shm::IndexHeader& header = store->index_->header();
-  if (config.repeatable) header.hash_seed = kRepeatableSeed;
-  if (config.hash_seed) header.hash_seed = *config.hash_seed;
-  header.capacity_bytes = config.capacity_bytes;
-  header.isolated = config.isolated ? 1 : 0;
-  header.clustered = config.hash_seed ? 1 : 0;
-  const std::string_view policy = store->policy_->name();
-  policy.copy(header.policy, sizeof header.policy - 1);
-  return store;
-}
-
-void ObjectStore::take_pool(std::unique_ptr<ExtentPool> pool) {
-  pool_ = std::move(pool);
+ObjectStore::ObjectStore(const Config& config, std::unique_ptr<ObjectIndex> index,
+                         std::unique_ptr<ExtentPool> pool, std::unique_ptr<EvictionPolicy> policy,
+                         CollectPins collect_pins)
+    : index_(std::move(index)),
+      pool_(std::move(pool)),
+      extents_(*index_, *pool_),
+      limbo_(*index_, extents_, std::move(collect_pins)),
+      live_(*index_, limbo_, counters_, std::move(policy)),
+      evictor_(*index_, *pool_, live_, limbo_, counters_, config.capacity_bytes),
+      mover_(*index_, *pool_, extents_, live_),
+      clearing_(*index_, *pool_, limbo_, evictor_, mover_, counters_),
+      shrinker_(*index_, *pool_, extents_, limbo_, evictor_, mover_) {
   pool_->collapse_first([this]() -> std::optional<ExtentPool::Elsewhere> {
     const auto range = index_->next_huge_range();
     if (!range) return std::nullopt;
@@ -65,19 +40,65 @@ void ObjectStore::take_pool(std::unique_ptr<ExtentPool> pool) {
   });
 }
 
+Result<std::unique_ptr<EvictionPolicy>> ObjectStore::make_policy(const Config& config) {
+  auto policy = agent::make_policy(config.policy.empty() ? policy_names().front() : config.policy);
+  if (policy) return policy;
+  return fail(MC_INVALID_ARGUMENT,
+              "no policy is named " + config.policy + "; use prefix, lru or s3fifo");
+}
+
+Result<std::unique_ptr<ObjectStore>> ObjectStore::create(const Config& config,
+                                                         CollectPins collect_pins) {
+  auto policy = make_policy(config);
+  if (!policy) return fail(policy.error());
+  const std::uint64_t max_bytes = std::max(config.pool_bytes, config.max_pool_bytes);
+  auto index = ObjectIndex::create(max_bytes / kGranuleBytes, config.node_id, config.incarnation);
+  if (!index) return fail(index.error());
+  shm::IndexHeader& header = (*index)->header();
+  auto pool =
+      ExtentPool::create(&header, config.pool_bytes, max_bytes, config.arenas, config.huge_pages);
+  if (!pool) return fail(pool.error());
+  if (config.repeatable) header.hash_seed = kRepeatableSeed;
+  if (config.hash_seed) header.hash_seed = *config.hash_seed;
+  header.capacity_bytes = config.capacity_bytes;
+  header.isolated = config.isolated ? 1 : 0;
+  header.clustered = config.hash_seed ? 1 : 0;
+  (*policy)->name().copy(header.policy, sizeof header.policy - 1);
+  return std::unique_ptr<ObjectStore>(new ObjectStore(config, std::move(*index), std::move(*pool),
+                                                      std::move(*policy), std::move(collect_pins)));
+}
+
+bool ObjectStore::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents) {
+  if (pool_->allocate(bytes, false, extents)) return true;
+  if (limbo_.count() > 0) {
+    limbo_.reclaim();
+    if (pool_->allocate(bytes, false, extents)) return true;
+  }
+  // A growing pool is not full: the next chunk is milliseconds away.
+  if (!evict || pool_->growing()) return pool_->allocate(bytes, true, extents);
+  const std::uint64_t at_once = clearing_.active() ? kSmallBytes : kEvictAtOnceBytes;
+  if (bytes <= at_once && !clearing_.is_for(bytes)) {
+    // The policy's first victims leave enough room in most cases.
+    if (evictor_.evict_some(bytes)) limbo_.reclaim();
+    if (pool_->allocate(bytes, false, extents) || pool_->allocate(bytes, true, extents)) {
+      return true;
+    }
+  }
+  return clearing_.clear(bytes, extents);
+}
+
 // ---- Reservations -------------------------------------------------------------------------------
 
 [[gnu::hot]] ObjectStore::Reserve ObjectStore::reserve(std::uint64_t session_id, GrantedTo to,
                                                        std::uint64_t bytes, bool evict,
                                                        std::uint32_t& entry_id) {
-  if (bytes > pool_->target_bytes() || bytes > capacity_bytes_) return Reserve::kTooLarge;
+  if (bytes > pool_->target_bytes() || bytes > capacity_bytes()) return Reserve::kTooLarge;
   PoolExtents extents;
   if (!allocate(bytes, evict, extents)) {
-    const bool goes_on = evict && clearing_.wanted_bytes != 0 && clearing_.stalled == 0;
-    return goes_on ? Reserve::kAgain : Reserve::kWait;
+    return evict && clearing_.progressing() ? Reserve::kAgain : Reserve::kWait;
   }
   const auto acquired = index_->acquire_entry();
-  if (!acquired || !write_extents(*acquired, extents, bytes)) {
+  if (!acquired || !extents_.assign(*acquired, extents, bytes)) {
     for (std::uint32_t i = 0; i < extents.count; ++i) pool_->free(extents.at[i]);
     if (acquired) index_->release_entry(*acquired);
     return Reserve::kNoMemory;
@@ -88,105 +109,18 @@ void ObjectStore::take_pool(std::unique_ptr<ExtentPool> pool) {
   entry.hash.store_relaxed(session_id);
   entry.parent_hash.store_relaxed(to.channel);
   entry.checksum.store_relaxed(to.request_id);
-  entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
-                                                shm::EntryState::kReserved));
+  index_->set_state(entry_id, shm::EntryState::kReserved);
   ++reserved_count_;
-  ++granted_since_;
+  evictor_.note_reservation();
   MC_FAILPOINT("reserve.after_publish");
   return Reserve::kOk;
-}
-
-// Writes length and extents of an entry that nobody can see yet.
-[[gnu::hot]] bool ObjectStore::write_extents(std::uint32_t entry_id, const PoolExtents& extents,
-                                             std::uint64_t length) {
-  shm::Entry& entry = index_->entry(entry_id);
-  std::uint64_t extent = extents.at[0].offset_bytes;
-  if (extents.count > 1) {
-    shm::ExtentRecord records[MC_MAX_EXTENTS];
-    for (std::uint32_t i = 0; i < extents.count; ++i) {
-      records[i] = {extents.at[i].offset_bytes, extents.at[i].length_bytes};
-    }
-    const auto record = index_->store_extents({records, extents.count});
-    if (!record) return false;
-    extent = *record;
-  }
-  shm::KeyField field{};
-  field.extent_count = static_cast<std::uint8_t>(extents.count);
-  entry.extent.store_relaxed(extent);
-  entry.length.store_relaxed(length);
-  entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
-  remember_nodes(entry_id, extents);
-  return true;
-}
-
-[[gnu::hot]] void ObjectStore::remember_nodes(std::uint32_t entry_id, const PoolExtents& extents) {
-  if (entry_id >= nodes_.size()) nodes_.resize(entry_id + 1, kNoBlock);
-  nodes_[entry_id] = extents.at[0].node;
-  many_nodes_.erase(entry_id);
-  for (std::uint32_t i = 0; i < extents.count; ++i) pool_->set_owner(extents.at[i], entry_id);
-  if (extents.count == 1) return;
-  std::vector<BlockId>& nodes = many_nodes_[entry_id];
-  for (std::uint32_t i = 0; i < extents.count; ++i) nodes.push_back(extents.at[i].node);
-}
-
-void ObjectStore::read(std::uint32_t entry_id, std::uint64_t offset,
-                       std::span<std::byte> to) const {
-  const PoolExtents lies = extents(entry_id);
-  for (std::uint32_t i = 0; i < lies.count && !to.empty(); ++i) {
-    const PoolExtent& extent = lies.at[i];
-    if (offset < extent.length_bytes) {
-      const auto step = std::min<std::uint64_t>(to.size(), extent.length_bytes - offset);
-      std::memcpy(to.data(), pool_->data() + extent.offset_bytes + offset, step);
-      to = to.subspan(step);
-      offset = 0;
-    } else {
-      offset -= extent.length_bytes;
-    }
-  }
-}
-
-void ObjectStore::write(std::uint32_t entry_id, std::uint64_t offset,
-                        std::span<const std::byte> from) {
-  const PoolExtents lies = extents(entry_id);
-  for (std::uint32_t i = 0; i < lies.count && !from.empty(); ++i) {
-    const PoolExtent& extent = lies.at[i];
-    if (offset < extent.length_bytes) {
-      const auto step = std::min<std::uint64_t>(from.size(), extent.length_bytes - offset);
-      std::memcpy(pool_->data() + extent.offset_bytes + offset, from.data(), step);
-      from = from.subspan(step);
-      offset = 0;
-    } else {
-      offset -= extent.length_bytes;
-    }
-  }
-}
-
-[[gnu::hot]] PoolExtents ObjectStore::extents(std::uint32_t entry_id) const {
-  PoolExtents result;
-  const shm::Entry& entry = index_->entry(entry_id);
-  if (key_field(entry).extent_count == 1) {
-    const std::uint64_t length = entry.length.load_relaxed();
-    result.count = 1;
-    result.at[0] = {entry.extent.load_relaxed(),
-                    (length + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes, nodes_[entry_id]};
-    return result;
-  }
-  const std::vector<shm::ExtentRecord> records = index_->extents_of(entry_id);
-  const auto many = many_nodes_.find(entry_id);
-  result.count = static_cast<std::uint32_t>(records.size());
-  for (std::uint32_t i = 0; i < result.count; ++i) {
-    const BlockId node = many == many_nodes_.end() ? nodes_[entry_id] : many->second[i];
-    result.at[i] = {records[i].offset_bytes, records[i].length_bytes, node};
-  }
-  return result;
 }
 
 [[gnu::hot]] bool ObjectStore::is_reserved_by(std::uint64_t session_id,
                                               std::uint32_t entry_id) const {
   if (entry_id >= index_->entry_count()) return false;
   const shm::Entry& entry = index_->entry(entry_id);
-  return shm::state_of(entry.version.load_relaxed()) == shm::EntryState::kReserved &&
-         entry.hash.load_relaxed() == session_id;
+  return state_of(entry) == shm::EntryState::kReserved && entry.hash.load_relaxed() == session_id;
 }
 
 [[gnu::hot]] std::uint64_t ObjectStore::reserved_length(std::uint32_t entry_id) const {
@@ -201,7 +135,7 @@ GrantedTo ObjectStore::granted_to(std::uint32_t entry_id) const {
 bool ObjectStore::abandon(std::uint64_t session_id, std::uint32_t entry_id) {
   if (!is_reserved_by(session_id, entry_id)) return false;
   --reserved_count_;
-  free_entry(entry_id);
+  extents_.free(entry_id);
   return true;
 }
 
@@ -213,26 +147,6 @@ std::vector<std::uint32_t> ObjectStore::reservations_of(std::uint64_t session_id
   return entries;
 }
 
-// Extents, key record and entry go back; REQUIRES that no reader can hold a pin on it.
-void ObjectStore::free_entry(std::uint32_t entry_id) {
-  shm::Entry& entry = index_->entry(entry_id);
-  const PoolExtents gone = extents(entry_id);
-  const shm::KeyField field = key_field(entry);
-  const std::uint64_t extent = entry.extent.load_relaxed();
-  // First the word that recovery believes, then what it guards.
-  entry.version.store_release(
-      shm::make_version(shm::sequence_of(entry.version.load_relaxed()), shm::EntryState::kFree));
-  MC_FAILPOINT("free.after_publish");
-  for (std::uint32_t i = 0; i < gone.count; ++i) pool_->free(gone.at[i]);
-  if (field.extent_count > 1) {
-    const std::uint64_t bytes = field.extent_count * sizeof(shm::ExtentRecord);
-    index_->keys().free(static_cast<std::uint32_t>(extent), static_cast<std::uint32_t>(bytes));
-    many_nodes_.erase(entry_id);
-  }
-  index_->free_key(field);
-  index_->release_entry(entry_id);
-}
-
 // ---- Put ----------------------------------------------------------------------------------------
 
 ObjectStore::Put ObjectStore::check_order(std::uint64_t session_id, const PutOrder& order) const {
@@ -240,7 +154,7 @@ ObjectStore::Put ObjectStore::check_order(std::uint64_t session_id, const PutOrd
       order.length > reserved_length(order.entry) || order.key.empty()) {
     return Put::kBadReservation;
   }
-  return order.length > capacity_bytes_ ? Put::kTooLarge : Put::kStored;
+  return order.length > capacity_bytes() ? Put::kTooLarge : Put::kStored;
 }
 
 void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
@@ -254,8 +168,8 @@ void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
                                                    const PutOrder& order) {
   const std::uint64_t hash = index_->hash(order.key);
   if (const Put bad = check_order(session_id, order); bad != Put::kStored) {
-    // Asked again after a restart: the agent before published it and could not say so. An object
-    // that was there before an upsert does not answer for it.
+    // A client repeats a put after a restart if the previous agent published the object without
+    // an answer. For an upsert, an older object under the key does not count.
     const auto there = index_->find(order.key, hash);
     const bool done = !is_reserved_by(session_id, order.entry) && there &&
                       (!order.upsert || *there == order.entry);
@@ -264,14 +178,14 @@ void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
   }
   const auto existing = index_->find(order.key, hash);
   if (existing && !order.upsert) {
-    policy().touch(*existing);
+    live_.policy().touch(*existing);
     ++counters_.put_existing;
     return Put::kExisted;
   }
   Put result = Put::kNoSpace;
-  if (live_bytes_ + order.length <= capacity_bytes_) {
+  if (evictor_.fits(order.length)) {
     result = publish_new(session_id, order, hash, existing);
-  } else if (make_capacity(order.key, hash, order.length)) {
+  } else if (evictor_.make_capacity_for(order.key, hash, order.length)) {
     // Eviction may have taken the object that was to be replaced.
     result = publish_new(session_id, order, hash, index_->find(order.key, hash));
   } else {
@@ -288,23 +202,14 @@ void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
   const auto record = index_->store_key(order.entry, order.key);
   if (!record) return Put::kNoMemory;
   shm::Entry& entry = index_->entry(order.entry);
-  shm::KeyField field = key_field(entry);
-  if (order.length < entry.length.load_relaxed()) {
-    PoolExtents kept = extents(order.entry);
-    const std::uint32_t had = kept.count;
-    const std::uint64_t old_record = entry.extent.load_relaxed();
-    pool_->trim(kept, order.length);
-    if (had > 1) {
-      index_->keys().free(static_cast<std::uint32_t>(old_record),
-                          static_cast<std::uint32_t>(had * sizeof(shm::ExtentRecord)));
-    }
-    if (!write_extents(order.entry, kept, order.length)) return Put::kNoMemory;
-    field = key_field(entry);
+  if (order.length < entry.length.load_relaxed() && !extents_.trim(order.entry, order.length)) {
+    return Put::kNoMemory;
   }
+  shm::KeyField field = key_field(entry);
   field.record = *record;
   field.key_bytes = static_cast<std::uint16_t>(order.key.size());
   field.pin = static_cast<std::uint8_t>(order.pin);
-  // A crash from here on leaves either the object or the reservation.
+  // From here on a crash leaves either the object or the reservation.
   index_->header().publishing_session.store_relaxed(session_id);
   index_->header().publishing_entry.store_release(order.entry + std::uint64_t{1});
   shm::light_fence();
@@ -316,56 +221,23 @@ void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
   entry.attributes.store_relaxed(std::bit_cast<std::uint64_t>(attribute));
   entry.hash.store_relaxed(hash);
   MC_FAILPOINT("put.before_publish");
-  // From here on the object outlives a crash of the agent.
+  // From here on the object survives a crash of the agent.
   entry.version.store_release(shm::make_version(index_->next_sequence(), shm::EntryState::kLive));
   MC_FAILPOINT("put.after_publish");
   index_->header().publishing_entry.store_release(0);
   if (existing) {
     index_->table().replace(hash, *existing, order.entry);
     MC_FAILPOINT("put.after_replace");
-    policy().erase(*existing);
-    to_limbo(*existing);
+    live_.policy().erase(*existing);
+    live_.retire(*existing);
   } else if (!index_->table().insert(hash, order.entry)) {
     entry.hash.store_relaxed(session_id);
-    entry.version.store_release(shm::make_version(shm::sequence_of(entry.version.load_relaxed()),
-                                                  shm::EntryState::kReserved));
+    index_->set_state(order.entry, shm::EntryState::kReserved);
     return Put::kNoMemory;
   }
   --reserved_count_;
-  admit(order.entry, hash, order);
+  live_.admit(order.entry, hash, order);
   return Put::kStored;
-}
-
-// Notes a new object in counters and lists, and what the policy is to hear of it.
-[[gnu::hot]] void ObjectStore::admit(std::uint32_t entry_id, std::uint64_t hash,
-                                     const PutOrder& order) {
-  pending_.push_back(
-      {entry_id, order.parent_hash, hash, order.length, static_cast<PinLevel>(order.pin)});
-  if (order.group != 0) groups_[order.group].push_back(entry_id);
-  if (order.pin == MC_PIN_SOFT) {
-    const std::uint32_t until = attributes(index_->entry(entry_id)).soft_pin_until_s;
-    soft_pins_[entry_id] = until;
-    next_expiry_ns_ = std::min(next_expiry_ns_, until * std::uint64_t{1000000000});
-  }
-  live_bytes_ += order.length;
-  ++counters_.puts;
-  counters_.put_bytes += order.length;
-  if (listener_ != nullptr) listener_->on_live(entry_id, order);
-}
-
-// The policy hears of new objects when it is asked something, or when the agent has time.
-void ObjectStore::admit_pending() {
-  for (const Pending& pending : pending_) {
-    Arrival arrival;
-    arrival.id = pending.entry;
-    arrival.parent = index_->find_by_hash(pending.parent_hash).value_or(kNoEntry);
-    if (arrival.parent == pending.entry) arrival.parent = kNoEntry;
-    arrival.key_hash = pending.hash;
-    arrival.bytes = pending.length;
-    arrival.pin = pending.pin;
-    policy_->insert(arrival);
-  }
-  pending_.clear();
 }
 
 ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders,
@@ -373,7 +245,7 @@ ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vecto
   Put result = Put::kStored;
   const std::uint32_t group = orders.empty() ? 0 : orders.front().group;
   std::size_t members = 0;
-  // Room for all of it first: a group that fails half-way would have replaced objects for nothing.
+  // Make room for all members first: a group that fails later would have replaced objects in vain.
   std::uint64_t bytes = 0;
   for (const PutOrder& order : orders) bytes += order.length;
   failed = 0;
@@ -382,11 +254,11 @@ ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vecto
     ++counters_.no_space;
     return Put::kNoSpace;
   }
-  // What a crash leaves of this group is dropped at the next start.
+  // After a crash, the next start drops the published members of this group.
   index_->header().committing_group.store_release(group);
   for (failed = 0; failed < orders.size(); ++failed) {
     const auto there = index_->find(orders[failed].key, index_->hash(orders[failed].key));
-    const bool own = there && attributes(index_->entry(*there)).group == group;
+    const bool own = there && attribute_field(index_->entry(*there)).group == group;
     result = publish(session_id, orders[failed]);
     MC_FAILPOINT("group.after_member");
     if (result == Put::kExisted) {
@@ -397,19 +269,14 @@ ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vecto
     if (result != Put::kStored) break;
     members += own ? 0 : 1;
   }
-  if (result == Put::kStored && members > 0) {
-    // A group beyond the capacity evicts its own beginning.
-    const auto found = groups_.find(group);
-    if (found == groups_.end() || found->second.size() != members) result = Put::kNoSpace;
+  // A group larger than the capacity evicts its own first members.
+  if (result == Put::kStored && members > 0 && live_.group(group).size() != members) {
+    result = Put::kNoSpace;
   }
   if (result != Put::kStored) {
     for (std::size_t i = failed; i < orders.size(); ++i) abandon(session_id, orders[i].entry);
-    // Eviction may have been here already, and taken members with it.
-    while (groups_.contains(group)) {
-      const std::uint32_t member = groups_[group].front();
-      policy().erase(member);
-      evict_one(member);
-    }
+    // An eviction may already have taken some members.
+    while (!live_.group(group).empty()) evictor_.evict(live_.group(group).front());
   }
   index_->header().committing_group.store_release(0);
   return result;
@@ -431,10 +298,7 @@ bool ObjectStore::serve_unpublished(std::uint64_t session_id, std::uint32_t entr
   for (shm::Word64* pin : pins) pin->store_release(shm::pin_value(entry_id, version));
   MC_FAILPOINT("serve_unpublished.after_pins");
   --reserved_count_;
-  const std::uint64_t bytes = entry.length.load_relaxed();
-  limbo_bytes_ += bytes;
-  unchecked_bytes_ += bytes;
-  limbo_.push_back(entry_id);
+  limbo_.add(entry_id);
   return true;
 }
 
@@ -443,47 +307,27 @@ bool ObjectStore::serve_unpublished(std::uint64_t session_id, std::uint32_t entr
 bool ObjectStore::remove(std::string_view key) {
   const auto found = index_->find(key, index_->hash(key));
   if (!found) return false;
-  policy().erase(*found);
-  index_->table().erase(index_->entry(*found).hash.load_relaxed(), *found);
-  to_limbo(*found);
+  live_.remove(*found);
   ++counters_.removes;
   return true;
 }
 
 bool ObjectStore::set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s) {
   const auto found = index_->find(key, index_->hash(key));
-  if (!found) return false;
-  shm::Entry& entry = index_->entry(*found);
-  shm::KeyField field = key_field(entry);
-  shm::AttributeField attribute = attributes(entry);
-  field.pin = static_cast<std::uint8_t>(pin);
-  attribute.soft_pin_until_s = pin == MC_PIN_SOFT ? steady_seconds() + ttl_s : 0;
-  entry.attributes.store_relaxed(std::bit_cast<std::uint64_t>(attribute));
-  entry.key.store_release(std::bit_cast<std::uint64_t>(field));
-  policy().set_pin(*found, static_cast<PinLevel>(pin));
-  soft_pins_.erase(*found);
-  if (pin == MC_PIN_SOFT) {
-    soft_pins_[*found] = attribute.soft_pin_until_s;
-    next_expiry_ns_ =
-        std::min(next_expiry_ns_, attribute.soft_pin_until_s * std::uint64_t{1000000000});
-  }
-  return true;
+  if (found) live_.set_pin(*found, pin, ttl_s);
+  return found.has_value();
 }
 
 void ObjectStore::touch(std::uint32_t entry_id) {
   if (entry_id >= index_->entry_count()) return;
-  if (shm::state_of(index_->entry(entry_id).version.load_relaxed()) != shm::EntryState::kLive)
-    return;
+  if (state_of(index_->entry(entry_id)) != shm::EntryState::kLive) return;
   ++counters_.touches;
-  policy().touch(entry_id);
+  live_.policy().touch(entry_id);
 }
 
 bool ObjectStore::drop_corrupt(std::uint32_t entry_id, std::uint64_t version) {
-  shm::Entry& entry = index_->entry(entry_id);
-  if (entry.version.load_relaxed() != version) return false;
-  policy().erase(entry_id);
-  index_->table().erase(entry.hash.load_relaxed(), entry_id);
-  to_limbo(entry_id);
+  if (index_->entry(entry_id).version.load_relaxed() != version) return false;
+  live_.remove(entry_id);
   ++counters_.corrupt;
   return true;
 }
@@ -491,8 +335,7 @@ bool ObjectStore::drop_corrupt(std::uint32_t entry_id, std::uint64_t version) {
 std::vector<ListedObject> ObjectStore::list(std::string_view prefix, std::size_t limit,
                                             std::uint64_t& cursor) {
   std::vector<ListedObject> objects;
-  // Looks at a bounded number of entries, so that the loop is not held up by a huge pool.
-  const std::uint64_t end = std::min(index_->entry_count(), cursor + 65536);
+  const std::uint64_t end = std::min(index_->entry_count(), cursor + kListEntries);
   for (; cursor < end && objects.size() < limit; ++cursor) {
     const auto id = static_cast<std::uint32_t>(cursor);
     const shm::Entry& entry = index_->entry(id);
@@ -502,16 +345,31 @@ std::vector<ListedObject> ObjectStore::list(std::string_view prefix, std::size_t
     if (!key.starts_with(prefix)) continue;
     const shm::KeyField field = key_field(entry);
     objects.push_back({std::string(key), entry.length.load_relaxed(), shm::sequence_of(version),
-                       field.extent_count, attributes(entry).group,
+                       field.extent_count, attribute_field(entry).group,
                        static_cast<mc_pin>(field.pin)});
   }
   if (cursor >= index_->entry_count()) cursor = 0;
   return objects;
 }
 
+// ---- Time ---------------------------------------------------------------------------------------
+
+void ObjectStore::tick(std::uint64_t now_ns) {
+  live_.expire_soft_pins(now_ns);
+  limbo_.reclaim();
+  clearing_.tick();
+  pool_->retry_growth();
+  shrinker_.tick();
+}
+
+void ObjectStore::resize(std::uint64_t pool_bytes) {
+  clearing_.give_up();
+  shrinker_.resize(pool_bytes);
+}
+
 std::uint64_t ObjectStore::bookkeeping_bytes() const {
-  return index_->memory_bytes() + policy_->memory_bytes() + pool_->memory_bytes() +
-         nodes_.capacity() * sizeof(BlockId) + limbo_.capacity() * sizeof(std::uint32_t);
+  return index_->memory_bytes() + live_.memory_bytes() + pool_->memory_bytes() +
+         extents_.memory_bytes() + limbo_.memory_bytes();
 }
 
 }  // namespace mc::agent

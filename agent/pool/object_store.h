@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one namespace's pool: what is reserved, stored, evicted and waiting in limbo.
+// What it is: one namespace's pool: its reservations, its objects, and the room for both.
 //
-//   reserve ──► kReserved ──publish──► kLive ──evict, remove, replace, move──► kLimbo ──reclaim──►
-//   free
+//   reserve ─► kReserved ─publish─► kLive ─evict, remove, replace, move─► kLimbo ─reclaim─► kFree
 //
-//   Every change of an object's state is one atomic store of its entry's version word; what the
-//   agent knows beside the entries (allocator, policy, groups) is rebuilt from them after a crash.
+//   A single atomic store of an entry's version word changes the state of an object. All other
+//   knowledge of the agent (allocator, policy, groups) is rebuilt from the entries after a crash.
 // Threads: the agent's loop. Readers in other processes read the index and the pool meanwhile.
-// Owns: index, pool, policy. Trusts: sessions are checked by the caller; lengths, entries and keys
-// that
-//   come from a client are checked here.
+// Owns: index, pool, policy, and the classes that work on the three.
+// Trusts: the caller has checked the session. Lengths, entries and keys come from a client, and are
+//   checked here.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +18,17 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "agent/pool/extent_pool.h"
-#include "agent/pool/object_index.h"
-#include "agent/pool/optional_id.h"
-#include "agent/pool/policy/policy.h"
-#include "agent/pool/store_listener.h"
+#include "agent/pool/entry_extents.h"
+#include "agent/pool/live_objects.h"
+#include "agent/pool/room/clearing.h"
+#include "agent/pool/room/evictor.h"
+#include "agent/pool/room/limbo.h"
+#include "agent/pool/room/mover.h"
+#include "agent/pool/room/shrinker.h"
 
 namespace mc::agent {
-
-struct StoreCounters {
-  std::uint64_t puts = 0, put_bytes = 0, put_existing = 0;
-  std::uint64_t evictions = 0, evicted_bytes = 0, removes = 0, moves = 0;
-  std::uint64_t no_space = 0, touches = 0;
-  std::uint64_t recovered = 0, set_aside = 0;  // at the last start
-  std::uint64_t verified = 0, corrupt = 0;     // by the scrubber
-};
-
-// What a client wants stored.
-struct PutOrder {
-  std::string_view key;
-  std::uint32_t entry = 0;
-  std::uint64_t length = 0;
-  std::uint64_t checksum = 0;
-  std::uint64_t parent_hash = 0;
-  mc_pin pin = MC_PIN_NONE;
-  std::uint32_t pin_ttl_s = 0;
-  bool upsert = false;
-  std::uint32_t group = 0;
-  std::uint8_t replicas = 1;  // wanted in the cluster
-};
 
 struct ListedObject {
   std::string key;
@@ -59,8 +37,8 @@ struct ListedObject {
   mc_pin pin = MC_PIN_NONE;
 };
 
-// The request whose answer names a reservation. It stands in the file: should the answer be lost
-// with the agent, the client asks the same again, and what it never heard of can go.
+// The request whose answer names a reservation. The entry keeps the request in the file: if the
+// answer is lost with the agent, the client repeats the request, and the old reservation is freed.
 struct GrantedTo {
   std::uint64_t channel = 0;
   std::uint64_t request_id = 0;
@@ -77,17 +55,16 @@ class ObjectStore {
     bool isolated = false;
     bool repeatable = false;  // a fixed hash seed
     std::uint64_t node_id = 0, incarnation = 0;
-    std::optional<std::uint64_t> hash_seed;  // of a cluster's namespace; else a random one
+    std::optional<std::uint64_t> hash_seed;  // of a cluster's namespace; else a random seed
   };
-  // Appends every pin_value() in the pin slots of every session of this namespace.
-  using CollectPins = std::function<void(std::vector<std::uint64_t>&)>;
-  // Whether the session that made a reservation is still there, at recovery.
+  using CollectPins = Limbo::CollectPins;
+  // True if the session that made a reservation still exists, at recovery.
   using SessionKnown = std::function<bool(std::uint64_t session_id)>;
 
   static Result<std::unique_ptr<ObjectStore>> create(const Config& config,
                                                      CollectPins collect_pins);
-  // Takes over an earlier agent's files. What is damaged is set aside and counted; the rest is
-  // served. Errors: MC_CORRUPT when nothing in them can be trusted.
+  // Takes over the files of an earlier agent. Damaged entries are set aside and counted; the store
+  // serves the others. Errors: MC_CORRUPT if no part of the files can be trusted.
   static Result<std::unique_ptr<ObjectStore>> recover(const Config& config,
                                                       CollectPins collect_pins, MemoryFile index,
                                                       MemoryFile pool,
@@ -99,175 +76,106 @@ class ObjectStore {
   StoreCounters& counters() { return counters_; }
 
   // ---- Reservations
+  // kWait: no room now; ask again after progress. kAgain: a place is being cleared, one bounded step
+  // in each turn; ask again at once. The store gives up a place that no request asks for.
   enum class Reserve { kOk, kWait, kAgain, kTooLarge, kNoMemory };
-  // kWait: no room now; ask again after progress. evict: may make room. kAgain: it is being made, a
-  // bounded step with every turn; ask again at once. One that is asked for no longer is given up.
+  // evict: the store may evict to make room.
   Reserve reserve(std::uint64_t session_id, std::uint64_t bytes, bool evict, std::uint32_t& entry) {
     return reserve(session_id, GrantedTo{}, bytes, evict, entry);
   }
   Reserve reserve(std::uint64_t session_id, GrantedTo to, std::uint64_t bytes, bool evict,
                   std::uint32_t& entry);
-  // To whom a reservation of this session was granted, as far as the file tells.
+  // The request of a reservation, as the file tells. REQUIRES: the entry is reserved.
   GrantedTo granted_to(std::uint32_t entry) const;
-  // False: not a reservation of this session.
+  // Returns false if the entry is not a reservation of this session.
   bool abandon(std::uint64_t session_id, std::uint32_t entry);
-  // The reservation that asks next in a later turn of the loop may clear a little more.
-  void begin_turn(std::uint64_t turn) { turn_ = turn; }
-  // What leaves waits for its readers, or the pool grows: who found no room may find some soon.
-  bool room_may_come() const { return limbo_count() > 0 || pool_->growing(); }
+  // Starts a later turn of the loop, in which the next reservation may clear a little more.
+  void begin_turn(std::uint64_t turn) { clearing_.begin_turn(turn); }
+  // True if objects wait for their readers or the pool grows: then room may appear soon.
+  bool room_may_come() const { return limbo_.count() > 0 || pool_->growing(); }
   bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
-  PoolExtents extents(std::uint32_t entry) const;
-  // Bytes of an entry's extents, as one stretch. REQUIRES: they lie within.
-  void read(std::uint32_t entry, std::uint64_t offset, std::span<std::byte> to) const;
-  void write(std::uint32_t entry, std::uint64_t offset, std::span<const std::byte> from);
-  // Bytes of an entry's extents that lie, wholly or not, in a tail that is to go.
-  std::uint64_t tail_bytes(std::uint32_t entry) const;
   std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;
+  PoolExtents extents(std::uint32_t entry) const { return extents_.of(entry); }
+  // The entry's bytes as a single stretch. REQUIRES: the range lies within the entry.
+  void read(std::uint32_t entry, std::uint64_t offset, std::span<std::byte> to) const {
+    extents_.read(entry, offset, to);
+  }
+  void write(std::uint32_t entry, std::uint64_t offset, std::span<const std::byte> from) {
+    extents_.write(entry, offset, from);
+  }
+  // Bytes of the entry's extents in the tail that a shrink removes.
+  std::uint64_t tail_bytes(std::uint32_t entry) const { return extents_.tail_bytes(entry); }
 
   // ---- Objects
+  // kExisted, kNoSpace: the session keeps the reservation. Every other failure frees it.
   enum class Put { kStored, kExisted, kBadReservation, kTooLarge, kNoSpace, kNoMemory };
-  // kExisted and kNoSpace: the reservation is still the session's. Every other failure gives it
-  // back.
   Put publish(std::uint64_t session_id, const PutOrder& order);
-  // All or nothing: on a failure every reservation of the list is given back.
+  // All or nothing: a failure frees every reservation of the list.
   Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
-  // Hands the bytes in a reservation of this session to readers who hold them by these pins alone:
-  // no key leads there, and they are freed with the last pin. False: not its reservation.
+  // Serves a fetched object without publishing it: readers hold the bytes of this reservation by
+  // these pins alone. No key leads to the object, and the last pin frees the bytes. Returns false
+  // if the entry is not a reservation of this session.
   bool serve_unpublished(std::uint64_t session_id, std::uint32_t entry, std::uint64_t length,
                          std::uint64_t checksum, std::span<shm::Word64* const> pins);
-  // Whoever is to hear of objects from now on; null for nobody.
-  void set_listener(StoreListener* listener) { listener_ = listener; }
-  // Starts loading what publishing this reservation under this key will need.
+  // The listener for objects from now on; null for none.
+  void set_listener(StoreListener* listener) { live_.set_listener(listener); }
+  // Prefetches the memory that publishing this reservation under this key needs.
   void prefetch(std::string_view key, std::uint32_t entry) const;
   bool remove(std::string_view key);
   bool set_pin(std::string_view key, mc_pin pin, std::uint32_t ttl_s);
   void touch(std::uint32_t entry);
-  // Drops an object whose bytes are not what they were, if it is still that version.
+  // Drops an object with damaged bytes, if the entry still has this version.
   bool drop_corrupt(std::uint32_t entry, std::uint64_t version);
-  // Up to limit objects from cursor on, by entry; cursor becomes 0 at the end.
+  // Up to `limit` objects from `cursor` on, by entry; the cursor becomes 0 at the end.
   std::vector<ListedObject> list(std::string_view prefix, std::size_t limit, std::uint64_t& cursor);
-
-  // Evicts until this many bytes more keep the pool within its capacity. False: they never will, or
-  // all that is left is hard pinned.
-  bool make_room(std::uint64_t bytes);
+  // Evicts until this many bytes more fit the capacity. Returns false if the bytes exceed the
+  // capacity, or if only hard-pinned objects are left.
+  bool make_room(std::uint64_t bytes) { return evictor_.make_capacity(bytes); }
 
   // ---- Time passes
-  void catch_up();                  // after answers: what nobody has to wait for; makes room ahead
-  void reclaim();                   // frees what is in limbo and not pinned
-  void tick(std::uint64_t now_ns);  // expires soft pins, reclaims, continues a shrink
+  // After answers: work that no client has to wait for. Makes room ahead of demand.
+  void catch_up() { evictor_.keep_headroom(shrinker_.active()); }
+  // Frees the limbo entries without a pin.
+  void reclaim() { limbo_.reclaim(); }
+  // Expires soft pins, reclaims, continues a shrink.
+  void tick(std::uint64_t now_ns);
   void resize(std::uint64_t pool_bytes);
 
-  std::uint64_t live_bytes() const { return live_bytes_; }
-  std::uint64_t live_count() const { return policy_->resident_count() + pending_.size(); }
-  std::uint64_t limbo_count() const { return limbo_.size() + cleared_.size(); }
-  // What readers keep of a tail that is to go.
-  std::uint64_t limbo_tail_bytes() const;
-  std::uint64_t limbo_bytes() const { return limbo_bytes_; }
+  std::uint64_t live_bytes() const { return live_.bytes(); }
+  std::uint64_t live_count() const { return live_.count(); }
+  std::uint64_t limbo_count() const { return limbo_.count(); }
+  std::uint64_t limbo_bytes() const { return limbo_.bytes(); }
+  // Bytes that readers keep in the tail that a shrink removes.
+  std::uint64_t limbo_tail_bytes() const { return limbo_.tail_bytes(); }
   std::uint64_t reserved_count() const { return reserved_count_; }
-  std::uint64_t capacity_bytes() const { return capacity_bytes_; }
-  std::uint64_t held_bytes() const { return clearing_.held.bytes(); }  // by a clearing
+  std::uint64_t capacity_bytes() const { return evictor_.capacity_bytes(); }
+  std::uint64_t held_bytes() const { return clearing_.held_bytes(); }  // by a clearing
   std::uint64_t bookkeeping_bytes() const;
-  std::string_view policy_name() const { return policy_->name(); }
+  std::string_view policy_name() const { return live_.policy_name(); }
 
  private:
-  friend class Recovery;
-  ObjectStore(const Config& config, CollectPins collect_pins);
+  ObjectStore(const Config& config, std::unique_ptr<ObjectIndex> index,
+              std::unique_ptr<ExtentPool> pool, std::unique_ptr<EvictionPolicy> policy,
+              CollectPins collect_pins);
 
-  void take_pool(std::unique_ptr<ExtentPool> pool);
+  static Result<std::unique_ptr<EvictionPolicy>> make_policy(const Config& config);
   bool allocate(std::uint64_t bytes, bool evict, PoolExtents& extents);
-  bool make_capacity(std::string_view key, std::uint64_t hash, std::uint64_t length);
-  bool evict_some(std::uint64_t bytes);
-  std::uint64_t evict_batch(std::uint64_t most);
-  void evict_one(std::uint32_t entry);
-  void to_limbo(std::uint32_t entry);
-  void check_limbo();
-  void free_cleared(std::uint64_t most);
-  void prefetch_frees() const;
-  void forget_group_member(std::uint32_t entry);
-  void free_entry(std::uint32_t entry);
-  void remember_nodes(std::uint32_t entry, const PoolExtents& extents);
-  bool write_extents(std::uint32_t entry, const PoolExtents& extents, std::uint64_t length);
+  Put check_order(std::uint64_t session_id, const PutOrder& order) const;
   Put publish_new(std::uint64_t session_id, const PutOrder& order, std::uint64_t hash,
                   OptionalId existing);
-  Put check_order(std::uint64_t session_id, const PutOrder& order) const;
-  void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
-  void admit_pending();
-  EvictionPolicy& policy() {
-    if (!pending_.empty()) admit_pending();
-    return *policy_;
-  }
-  void expire_soft_pins(std::uint64_t now_ns);
-  void continue_shrink();
-  bool move_away(std::uint32_t entry);
-
-  // clearing.cc: room at one place, for what is large among small objects.
-  bool clear_place(std::uint64_t bytes, PoolExtents& extents);
-  bool clears_for(std::uint64_t bytes) const;
-  void clear_step();
-  void free_missing(std::uint64_t missing_bytes);
-  void empty_beside();
-  bool absorb_beside();
-  bool begin_piece();
-  void hop_over_obstacle();
-  void give_up_clearing(bool until_tick);
-  void look_at_pins();
-  bool can_leave(std::uint32_t entry) const;
-  bool make_leave(std::uint32_t entry);
-  struct Outlook {
-    std::uint64_t bytes = 0;
-    std::uint64_t used_bytes = 0;
-    // More than 1 where nothing can leave.
-    double used_share() const {
-      return bytes == 0 ? 2.0 : static_cast<double>(used_bytes) / static_cast<double>(bytes);
-    }
-  };
-  Outlook look_beside(const PoolExtent& piece, ExtentPool::Side side) const;
 
   std::unique_ptr<ObjectIndex> index_;
   std::unique_ptr<ExtentPool> pool_;
-  std::unique_ptr<EvictionPolicy> policy_;
-  CollectPins collect_pins_;
-  StoreListener* listener_ = nullptr;
-  std::uint64_t capacity_option_ = 0;
-  std::uint64_t capacity_bytes_ = 0;
   StoreCounters counters_;
-
-  struct Pending {
-    std::uint32_t entry;
-    std::uint64_t parent_hash, hash, length;
-    PinLevel pin;
-  };
-  std::vector<Pending> pending_;  // live, and the policy has not heard of them yet
-  std::vector<BlockId> nodes_;    // by entry: the allocator's name of its only extent
-  std::unordered_map<std::uint32_t, std::vector<BlockId>> many_nodes_;  // of entries with several
-  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
-  std::unordered_map<std::uint32_t, std::uint32_t> soft_pins_;  // entry -> expiry, steady seconds
-  std::vector<std::uint32_t> limbo_;                            // readers may have them pinned
-  std::vector<std::uint32_t> cleared_;  // no reader has, or ever will: only to be freed
-  std::uint64_t limbo_bytes_ = 0;       // of both
-  std::uint64_t unchecked_bytes_ = 0;   // put in limbo since the pins were last looked at
-  std::uint64_t granted_since_ = 0;     // reservations since catch_up() last looked
-  std::uint64_t live_bytes_ = 0;
-  std::uint64_t reserved_count_ = 0;
-  std::uint64_t next_expiry_ns_ = 0;
-  bool shrinking_ = false;
-  std::uint64_t shrink_cursor_ = 0;
-
-  // A place being cleared. What it holds is taken from the allocator and belongs to no entry, so
-  // that a crash leaves it free.
-  struct Clearing {
-    std::uint64_t wanted_bytes = 0;   // 0: none; whole granules
-    PoolExtents held;                 // the last one grows
-    std::vector<std::uint64_t> pins;  // of readers, when the piece was begun; sorted
-    unsigned stalled = 0;             // steps in a row that found nothing to do
-    unsigned hops = 0;                // obstacles that were left behind
-    bool asked = false;               // since the last tick
-  };
+  EntryExtents extents_;
+  Limbo limbo_;
+  LiveObjects live_;
+  Evictor evictor_;
+  Mover mover_;
   Clearing clearing_;
-  bool clearing_useless_ = false;  // until the next tick
-  std::uint64_t turn_ = 1;
-  std::uint64_t cleared_in_turn_ = 0;  // the last step
+  Shrinker shrinker_;
+  std::uint64_t reserved_count_ = 0;
 };
 
 }  // namespace mc::agent

@@ -8,34 +8,28 @@
 
 namespace mc::agent {
 
-namespace {
-
-shm::KeyField key_field(const shm::Entry& entry) {
-  return std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
-}
-shm::AttributeField attributes(const shm::Entry& entry) {
-  return std::bit_cast<shm::AttributeField>(entry.attributes.load_relaxed());
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ObjectStore>> ObjectStore::recover(const Config& config,
                                                           CollectPins collect_pins,
-                                                          MemoryFile index, MemoryFile pool,
+                                                          MemoryFile index_file,
+                                                          MemoryFile pool_file,
                                                           const SessionKnown& session_known) {
-  auto store = std::unique_ptr<ObjectStore>(new ObjectStore(config, std::move(collect_pins)));
-  if (!store->policy_) return fail(MC_INVALID_ARGUMENT, "no policy is named " + config.policy);
-  auto adopted = ObjectIndex::adopt(std::move(index));
-  if (!adopted) return fail(adopted.error());
-  store->index_ = std::move(*adopted);
-  auto extents = ExtentPool::adopt(&store->index_->header(), std::move(pool), config.pool_bytes,
-                                   config.huge_pages);
-  if (!extents) return fail(extents.error());
-  store->take_pool(std::move(*extents));
+  auto policy = make_policy(config);
+  if (!policy) return fail(policy.error());
+  auto index = ObjectIndex::adopt(std::move(index_file));
+  if (!index) return fail(index.error());
+  auto pool = ExtentPool::adopt(&(*index)->header(), std::move(pool_file), config.pool_bytes,
+                                config.huge_pages);
+  if (!pool) return fail(pool.error());
+  auto store = std::unique_ptr<ObjectStore>(new ObjectStore(
+      config, std::move(*index), std::move(*pool), std::move(*policy), std::move(collect_pins)));
   MC_FAILPOINT("recover.adopted");
-  if (Status status = Recovery(*store, session_known).run(); !status.ok()) return fail(status);
+  Recovery recovery({*store->index_, *store->pool_, store->extents_, store->live_, store->limbo_,
+                     store->counters_},
+                    session_known);
+  if (Status status = recovery.run(); !status.ok()) return fail(status);
+  store->reserved_count_ = recovery.reserved_count();
   MC_FAILPOINT("recover.done");
-  // The configured size may differ from the one before.
+  // The configured size may differ from the previous size.
   store->resize(config.pool_bytes);
   return store;
 }
@@ -54,12 +48,12 @@ Status Recovery::run() {
   return {};
 }
 
-// Its owner will ask again for a reservation that did not become an object any more.
+// A put was under way: the entry becomes a reservation again, and its owner repeats the put.
 void Recovery::undo_unfinished_publication() {
   const std::uint64_t number = index_.header().publishing_entry.load_relaxed();
   if (number == 0 || number > index_.entry_count()) return;
   shm::Entry& entry = index_.entry(static_cast<std::uint32_t>(number - 1));
-  if (shm::state_of(entry.version.load_relaxed()) != shm::EntryState::kReserved) return;
+  if (state_of(entry) != shm::EntryState::kReserved) return;
   shm::KeyField field{};
   field.extent_count = key_field(entry).extent_count;
   entry.key.store_relaxed(std::bit_cast<std::uint64_t>(field));
@@ -69,7 +63,7 @@ void Recovery::undo_unfinished_publication() {
 void Recovery::judge_entries() {
   const std::uint64_t count = index_.entry_count();
   fates_.resize(count, Fate::kFree);
-  admitted_.resize(count, false);
+  settled_.resize(count, false);
   last_sequence_ = index_.header().next_sequence.load_relaxed() & 0xffffffffffffffull;
   for (std::uint32_t id = 0; id < count; ++id) {
     const std::uint64_t version = index_.entry(id).version.load_relaxed();
@@ -78,14 +72,14 @@ void Recovery::judge_entries() {
     if (fates_[id] != Fate::kFree) {
       last_sequence_ = std::max(last_sequence_, shm::sequence_of(version));
     } else if (!was_free && shm::state_of(version) == shm::EntryState::kLive) {
-      ++store_.counters_.set_aside;
+      ++parts_.counters.set_aside;
     }
   }
 }
 
 Recovery::Fate Recovery::judge(std::uint32_t id) const {
   const shm::Entry& entry = index_.entry(id);
-  const shm::EntryState state = shm::state_of(entry.version.load_relaxed());
+  const shm::EntryState state = state_of(entry);
   const std::uint64_t length = entry.length.load_relaxed();
   if (state != shm::EntryState::kReserved && state != shm::EntryState::kLive &&
       state != shm::EntryState::kLimbo) {
@@ -94,7 +88,7 @@ Recovery::Fate Recovery::judge(std::uint32_t id) const {
   const shm::KeyField field = key_field(entry);
   std::uint64_t room = 0;
   for (const shm::ExtentRecord& extent : index_.extents_of(id)) {
-    if (extent.length_bytes > store_.pool_->max_bytes()) return Fate::kFree;
+    if (extent.length_bytes > parts_.pool.max_bytes()) return Fate::kFree;
     room += extent.length_bytes;
   }
   if (length == 0 || length > MC_MAX_OBJECT_BYTES || length > room) return Fate::kFree;
@@ -109,8 +103,8 @@ Recovery::Fate Recovery::judge(std::uint32_t id) const {
   if (!unpublished && !key_is_sound(id)) return Fate::kFree;
   if (state == shm::EntryState::kLimbo) return Fate::kLimbo;
   const std::uint64_t group = index_.header().committing_group.load_relaxed();
-  // A reader may hold a pin on a part of the group that was visible.
-  if (group != 0 && attributes(entry).group == group) return Fate::kLimbo;
+  // Members of an unfinished group were visible, so a reader may hold a pin.
+  if (group != 0 && attribute_field(entry).group == group) return Fate::kLimbo;
   return Fate::kLive;
 }
 
@@ -120,8 +114,8 @@ bool Recovery::key_is_sound(std::uint32_t id) const {
          index_.hash(key) == index_.entry(id).hash.load_relaxed();
 }
 
-// Claims all extents at once, in the order of their addresses. Of two that overlap the one that
-// begins first stays.
+// Claims all extents at once, in the order of their addresses. If two extents overlap, the extent
+// that begins first stays.
 void Recovery::claim_extents() {
   struct Claim {
     shm::ExtentRecord extent;
@@ -142,38 +136,28 @@ void Recovery::claim_extents() {
   std::vector<shm::ExtentRecord> sorted;
   sorted.reserve(claims.size());
   for (const Claim& claim : claims) sorted.push_back(claim.extent);
-  const std::vector<BlockId> nodes = store_.pool_->claim_all(sorted);
-  store_.nodes_.resize(fates_.size(), kNoBlock);
+  const std::vector<BlockId> nodes = parts_.pool.claim_all(sorted);
+  parts_.extents.expect(fates_.size());
   std::vector<std::uint32_t> damaged;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const Claim& claim = claims[i];
     const std::uint32_t count = key_field(index_.entry(claim.id)).extent_count;
     if (nodes[i] == kNoBlock) damaged.push_back(claim.id);
-    if (claim.part == 0) store_.nodes_[claim.id] = nodes[i];
-    // What was refused may name any place.
-    if (nodes[i] != kNoBlock) {
-      store_.pool_->set_owner({claim.extent.offset_bytes, claim.extent.length_bytes, nodes[i]},
-                              claim.id);
-    }
-    if (count > 1) {
-      std::vector<BlockId>& many = store_.many_nodes_[claim.id];
-      many.resize(count, kNoBlock);
-      many[claim.part] = nodes[i];
-    }
+    parts_.extents.claimed(claim.id, claim.part, count, claim.extent, nodes[i]);
   }
   for (const std::uint32_t id : damaged) {
-    if (fates_[id] == Fate::kFree) continue;
-    const PoolExtents extents = store_.extents(id);
-    for (std::uint32_t i = 0; i < extents.count; ++i) {
-      if (extents.at[i].node != kNoBlock) store_.pool_->free(extents.at[i]);
-    }
-    store_.many_nodes_.erase(id);
-    fates_[id] = Fate::kFree;
-    ++store_.counters_.set_aside;
+    if (fates_[id] != Fate::kFree) set_aside(id);
   }
 }
 
-// Claims key and extent records. An entry whose records cannot be claimed loses its extents again.
+void Recovery::set_aside(std::uint32_t id) {
+  parts_.extents.unclaim(id);
+  fates_[id] = Fate::kFree;
+  ++parts_.counters.set_aside;
+}
+
+// Claims key and extent records. If the records of an entry cannot be claimed, the entry loses its
+// extents again.
 void Recovery::claim_records() {
   for (std::uint32_t id = 0; id < fates_.size(); ++id) {
     if (fates_[id] == Fate::kFree) continue;
@@ -187,24 +171,23 @@ void Recovery::claim_records() {
       index_.free_key(field);
       sound = false;
     }
-    if (sound) continue;
-    const PoolExtents extents = store_.extents(id);
-    for (std::uint32_t i = 0; i < extents.count; ++i) store_.pool_->free(extents.at[i]);
-    store_.many_nodes_.erase(id);
-    fates_[id] = Fate::kFree;
-    ++store_.counters_.set_aside;
+    if (!sound) set_aside(id);
   }
 }
 
-// A crash between the publication of a replacement and the end of what it replaces leaves two live
-// entries: the later one counts. The other goes to limbo, where readers may still hold it.
+// A crash between the publication of a replacement and the end of the old object leaves two live
+// entries. The later entry counts; the other goes to limbo, where readers may still hold it.
 void Recovery::choose_between_duplicates() {
   for (std::uint32_t id = 0; id < fates_.size(); ++id) {
     if (fates_[id] != Fate::kLive) continue;
     const std::uint64_t hash = index_.entry(id).hash.load_relaxed();
     const auto other = index_.find(index_.key_of(id), hash);
     if (!other) {
-      if (!index_.table().prepare_insert() || !index_.table().insert(hash, id)) discard(id);
+      if (index_.table().prepare_insert() && index_.table().insert(hash, id)) continue;
+      parts_.extents.free(id);
+      fates_[id] = Fate::kFree;
+      ++parts_.counters.set_aside;
+      settled_[id] = true;
       continue;
     }
     const bool newer =
@@ -214,31 +197,23 @@ void Recovery::choose_between_duplicates() {
   }
 }
 
-void Recovery::discard(std::uint32_t id) {
-  store_.free_entry(id);
-  fates_[id] = Fate::kFree;
-  ++store_.counters_.set_aside;
-  admitted_[id] = true;  // its entry is released already
-}
-
-// The policy hears of objects in the order of their puts, parents before children.
+// The policy learns of objects in the order of their puts, parents before children.
 void Recovery::admit_all() {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
   for (std::uint32_t id = 0; id < fates_.size(); ++id) {
-    shm::Entry& entry = index_.entry(id);
-    const std::uint64_t sequence = shm::sequence_of(entry.version.load_relaxed());
+    const std::uint64_t sequence = shm::sequence_of(index_.entry(id).version.load_relaxed());
     switch (fates_[id]) {
       case Fate::kFree:
-        if (admitted_[id]) break;
-        entry.version.store_release(shm::make_version(sequence, shm::EntryState::kFree));
+        if (settled_[id]) break;
+        index_.set_state(id, shm::EntryState::kFree);
         index_.release_entry(id);
         break;
       case Fate::kReserved:
-        ++store_.reserved_count_;
+        ++reserved_count_;
         break;
       case Fate::kLimbo:
-        store_.live_bytes_ += entry.length.load_relaxed();
-        store_.to_limbo(id);
+        index_.set_state(id, shm::EntryState::kLimbo);
+        parts_.limbo.add(id);
         break;
       case Fate::kLive:
         order.emplace_back(sequence, id);
@@ -247,13 +222,13 @@ void Recovery::admit_all() {
   }
   std::sort(order.begin(), order.end());
   for (const auto& [sequence, id] : order) admit_family(id);
-  store_.counters_.recovered = order.size();
+  parts_.counters.recovered = order.size();
 }
 
 void Recovery::admit_family(std::uint32_t id) {
   std::vector<std::uint32_t> chain;
-  for (OptionalId at = id; at && !admitted_[*at];) {
-    admitted_[*at] = true;  // also ends a circle of parents
+  for (OptionalId at = id; at && !settled_[*at];) {
+    settled_[*at] = true;  // also ends a circle of parents
     chain.push_back(*at);
     at = index_.find_by_hash(index_.entry(*at).parent_hash.load_relaxed());
   }
@@ -268,10 +243,11 @@ void Recovery::admit_one(std::uint32_t id) {
   order.length = entry.length.load_relaxed();
   order.parent_hash = entry.parent_hash.load_relaxed();
   order.pin = field.pin <= MC_PIN_HARD ? static_cast<mc_pin>(field.pin) : MC_PIN_NONE;
-  order.group = attributes(entry).group;
-  store_.admit(id, entry.hash.load_relaxed(), order);
-  --store_.counters_.puts;
-  store_.counters_.put_bytes -= order.length;
+  order.group = attribute_field(entry).group;
+  parts_.live.admit(id, entry.hash.load_relaxed(), order);
+  // The put of an earlier agent.
+  --parts_.counters.puts;
+  parts_.counters.put_bytes -= order.length;
 }
 
 }  // namespace mc::agent

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: rebuilding a ObjectStore from the files of an agent that was killed. The entries' version
-// words
-//   decide: kLive is an object, kReserved a client's that may still be writing, kLimbo an object
-//   that readers may still hold, all else is free. Each is checked (bounds, overlap, key hash, one
-//   entry a key) before it is believed; what fails is set aside and counted. Checksums are the
-//   scrubber's job.
-// Threads: the agent's loop, before it serves. Trusts: nothing in the files.
+// What it is: rebuilds an ObjectStore from the files of an agent that was killed. The version word of
+//   an entry decides: kLive is an object, kReserved is a reservation whose client may still write,
+//   kLimbo is an object that readers may still hold, and every other entry is free. Each entry is
+//   checked first (bounds, overlap, key hash, one entry a key). Damaged entries are set aside and
+//   counted. The scrubber compares the checksums later.
+// Threads: the agent's loop, before the agent serves.
+// Owns: the fate of each entry.
+// Trusts: nothing in the files.
 #pragma once
 
 #include "agent/pool/object_store.h"
@@ -15,9 +16,18 @@ namespace mc::agent {
 
 class Recovery {
  public:
-  Recovery(ObjectStore& store, const ObjectStore::SessionKnown& session_known)
-      : store_(store), index_(*store.index_), session_known_(session_known) {}
+  struct Parts {
+    ObjectIndex& index;
+    ExtentPool& pool;
+    EntryExtents& extents;
+    LiveObjects& live;
+    Limbo& limbo;
+    StoreCounters& counters;
+  };
+  Recovery(const Parts& parts, const ObjectStore::SessionKnown& session_known)
+      : parts_(parts), index_(parts.index), session_known_(session_known) {}
   Status run();
+  std::uint64_t reserved_count() const { return reserved_count_; }
 
  private:
   enum class Fate : std::uint8_t { kFree, kReserved, kLive, kLimbo };
@@ -28,18 +38,19 @@ class Recovery {
   bool key_is_sound(std::uint32_t id) const;
   void claim_extents();
   void claim_records();
+  void set_aside(std::uint32_t id);
   void choose_between_duplicates();
-  void discard(std::uint32_t id);
   void admit_all();
   void admit_family(std::uint32_t id);
   void admit_one(std::uint32_t id);
 
-  ObjectStore& store_;
+  Parts parts_;
   ObjectIndex& index_;
   const ObjectStore::SessionKnown& session_known_;
   std::vector<Fate> fates_;
-  std::vector<bool> admitted_;
+  std::vector<bool> settled_;  // admitted to the policy, or released
   std::uint64_t last_sequence_ = 0;
+  std::uint64_t reserved_count_ = 0;
 };
 
 }  // namespace mc::agent

@@ -9,10 +9,25 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+
+#include "mc/mc.h"
 
 namespace mc::agent {
 
-struct PutOrder;
+// A client's wish to store an object.
+struct PutOrder {
+  std::string_view key;
+  std::uint32_t entry = 0;
+  std::uint64_t length = 0;
+  std::uint64_t checksum = 0;
+  std::uint64_t parent_hash = 0;
+  mc_pin pin = MC_PIN_NONE;
+  std::uint32_t pin_ttl_s = 0;
+  bool upsert = false;
+  std::uint32_t group = 0;
+  std::uint8_t replicas = 1;  // wanted in the cluster
+};
 
 class StoreListener {
  public:

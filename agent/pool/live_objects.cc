@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/live_objects.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kSecondNs = 1000000000;
+constexpr std::uint64_t kExpiryPeriodNs = kSecondNs;
+
+}  // namespace
+
+std::uint32_t steady_seconds() { return static_cast<std::uint32_t>(now_ns() / kSecondNs); }
+
+[[gnu::hot]] void LiveObjects::admit(std::uint32_t id, std::uint64_t hash, const PutOrder& order) {
+  pending_.push_back({id, order.parent_hash, hash, order.length, static_cast<PinLevel>(order.pin)});
+  if (order.group != 0) groups_[order.group].push_back(id);
+  if (order.pin == MC_PIN_SOFT) {
+    note_soft_pin(id, attribute_field(index_.entry(id)).soft_pin_until_s);
+  }
+  bytes_ += order.length;
+  ++counters_.puts;
+  counters_.put_bytes += order.length;
+  if (listener_ != nullptr) listener_->on_live(id, order);
+}
+
+void LiveObjects::admit_pending() {
+  for (const Pending& pending : pending_) {
+    Arrival arrival;
+    arrival.id = pending.entry;
+    arrival.parent = index_.find_by_hash(pending.parent_hash).value_or(kNoEntry);
+    if (arrival.parent == pending.entry) arrival.parent = kNoEntry;
+    arrival.key_hash = pending.hash;
+    arrival.bytes = pending.length;
+    arrival.pin = pending.pin;
+    policy_->insert(arrival);
+  }
+  pending_.clear();
+}
+
+void LiveObjects::retire(std::uint32_t id) {
+  index_.set_state(id, shm::EntryState::kLimbo);
+  bytes_ -= index_.entry(id).length.load_relaxed();
+  limbo_.add(id);
+  if (!soft_pins_.empty()) soft_pins_.erase(id);
+  if (!groups_.empty()) forget_group_member(id);
+  if (listener_ != nullptr) listener_->on_gone(id);
+}
+
+void LiveObjects::remove(std::uint32_t id) {
+  policy().erase(id);
+  index_.table().erase(index_.entry(id).hash.load_relaxed(), id);
+  retire(id);
+}
+
+void LiveObjects::replace_moved(std::uint32_t from, std::uint32_t to) {
+  const shm::Entry& entry = index_.entry(to);
+  const std::uint64_t hash = entry.hash.load_relaxed();
+  const std::uint64_t length = entry.length.load_relaxed();
+  const shm::KeyField field = key_field(entry);
+  const shm::AttributeField attribute = attribute_field(entry);
+  index_.table().replace(hash, from, to);
+  policy().erase(from);
+  pending_.push_back(
+      {to, entry.parent_hash.load_relaxed(), hash, length, static_cast<PinLevel>(field.pin)});
+  bytes_ += length;
+  if (attribute.group != 0) groups_[attribute.group].push_back(to);
+  if (field.pin == MC_PIN_SOFT) note_soft_pin(to, attribute.soft_pin_until_s);
+  ++counters_.moves;
+  // The listener hears of a move, not of an end.
+  StoreListener* const listener = std::exchange(listener_, nullptr);
+  retire(from);
+  listener_ = listener;
+  if (listener_ != nullptr) listener_->on_moved(from, to);
+}
+
+std::span<const std::uint32_t> LiveObjects::group(std::uint32_t number) const {
+  const auto found = number == 0 ? groups_.end() : groups_.find(number);
+  if (found == groups_.end()) return {};
+  return found->second;
+}
+
+void LiveObjects::forget_group_member(std::uint32_t id) {
+  const std::uint32_t group = attribute_field(index_.entry(id)).group;
+  const auto found = groups_.find(group);
+  if (group == 0 || found == groups_.end()) return;
+  std::erase(found->second, id);
+  if (found->second.empty()) groups_.erase(found);
+}
+
+void LiveObjects::note_soft_pin(std::uint32_t id, std::uint32_t until_s) {
+  soft_pins_[id] = until_s;
+  next_expiry_ns_ = std::min(next_expiry_ns_, until_s * kSecondNs);
+}
+
+void LiveObjects::set_pin(std::uint32_t id, mc_pin pin, std::uint32_t ttl_s) {
+  shm::Entry& entry = index_.entry(id);
+  shm::KeyField field = key_field(entry);
+  shm::AttributeField attribute = attribute_field(entry);
+  field.pin = static_cast<std::uint8_t>(pin);
+  attribute.soft_pin_until_s = pin == MC_PIN_SOFT ? steady_seconds() + ttl_s : 0;
+  entry.attributes.store_relaxed(std::bit_cast<std::uint64_t>(attribute));
+  entry.key.store_release(std::bit_cast<std::uint64_t>(field));
+  policy().set_pin(id, static_cast<PinLevel>(pin));
+  soft_pins_.erase(id);
+  if (pin == MC_PIN_SOFT) note_soft_pin(id, attribute.soft_pin_until_s);
+}
+
+void LiveObjects::expire_soft_pins(std::uint64_t now_ns) {
+  if (soft_pins_.empty() || now_ns < next_expiry_ns_) return;
+  const auto now_s = static_cast<std::uint32_t>(now_ns / kSecondNs);
+  std::erase_if(soft_pins_, [&](const auto& pin) {
+    if (pin.second > now_s) return false;
+    shm::Entry& entry = index_.entry(pin.first);
+    shm::KeyField field = key_field(entry);
+    field.pin = MC_PIN_NONE;
+    entry.key.store_release(std::bit_cast<std::uint64_t>(field));
+    policy().set_pin(pin.first, PinLevel::kNone);
+    return true;
+  });
+  next_expiry_ns_ = now_ns + kExpiryPeriodNs;
+}
+
+}  // namespace mc::agent

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pool/room/evictor.h"
+
+#include <algorithm>
+#include <array>
+
+#include "libmc/base/failpoint.h"
+
+namespace mc::agent {
+
+namespace {
+
+// Objects that a full pool evicts at once: one heavy fence and one look at all pins serve the batch.
+constexpr std::uint64_t kEvictBatch = 128;
+// Between requests a full pool keeps this fraction of itself free.
+constexpr std::uint64_t kHeadroomShare = 256;
+constexpr std::uint64_t kMaxHeadroomBytes = 256ull << 20;
+// A pool with fewer objects has objects too large to be evicted ahead of demand.
+constexpr std::uint64_t kFewestForHeadroom = 1024;
+
+}  // namespace
+
+bool Evictor::make_capacity(std::uint64_t bytes) {
+  if (bytes > capacity_bytes_) return false;
+  while (!fits(bytes)) {
+    const std::uint32_t victim = live_.policy().evict();
+    if (victim == kNoEntry) return false;
+    evict_forgotten(victim);
+  }
+  return true;
+}
+
+bool Evictor::make_capacity_for(std::string_view key, std::uint64_t hash, std::uint64_t length) {
+  for (;;) {
+    // Looked up every time: eviction may take the object that is about to be replaced.
+    const auto replaced = index_.find(key, hash);
+    const std::uint64_t leaving = replaced ? index_.entry(*replaced).length.load_relaxed() : 0;
+    if (live_.bytes() - leaving + length <= capacity_bytes_) return true;
+    const std::uint32_t victim = live_.policy().evict();
+    if (victim == kNoEntry) return false;
+    evict_forgotten(victim);
+  }
+}
+
+void Evictor::keep_headroom(bool shrinking) {
+  live_.admit_pending();
+  const std::uint64_t most = reservations_ + 1;
+  reservations_ = 0;
+  const std::uint64_t reserved = pool_.reserved_bytes();
+  const std::uint64_t headroom = std::min(reserved / kHeadroomShare, kMaxHeadroomBytes);
+  if (limbo_.check_is_due(headroom / 2)) limbo_.check();
+  limbo_.free_some(most);
+  if (pool_.growing() || shrinking || live_.count() < kFewestForHeadroom) return;
+  if (pool_.used_bytes() > reserved - headroom + limbo_.bytes()) {
+    evict_batch(std::min(most, kEvictBatch));
+  }
+}
+
+bool Evictor::evict_some(std::uint64_t bytes) {
+  const std::uint64_t most = std::clamp<std::uint64_t>(live_.count() / 64, 1, kEvictBatch);
+  const std::uint64_t start = counters_.evicted_bytes;
+  std::uint64_t count = 0;
+  while (count < most || counters_.evicted_bytes - start < bytes) {
+    const std::uint64_t evicted = evict_batch(most);
+    if (evicted == 0) break;
+    count += evicted;
+  }
+  return count > 0;
+}
+
+std::uint64_t Evictor::evict_batch(std::uint64_t most) {
+  std::array<std::uint32_t, kEvictBatch> victims;
+  std::size_t count = 0;
+  while (count < most) {
+    const std::uint32_t victim = live_.policy().evict();
+    if (victim == kNoEntry) break;
+    __builtin_prefetch(&index_.entry(victim));
+    victims[count++] = victim;
+  }
+  // Victims are cold: fetch their entries and buckets together, so that the misses overlap.
+  for (std::size_t i = 0; i < count; ++i) {
+    index_.table().prefetch(index_.entry(victims[i]).hash.load_relaxed());
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    // A victim may have left already, with its group.
+    if (state_of(index_.entry(victims[i])) == shm::EntryState::kLive) evict_forgotten(victims[i]);
+  }
+  return count;
+}
+
+void Evictor::evict(std::uint32_t id) {
+  live_.policy().erase(id);
+  evict_forgotten(id);
+}
+
+// REQUIRES: the policy has forgotten the victim.
+void Evictor::evict_forgotten(std::uint32_t victim) {
+  const auto evict_entry = [this](std::uint32_t id) {
+    const shm::Entry& entry = index_.entry(id);
+    index_.table().erase(entry.hash.load_relaxed(), id);
+    ++counters_.evictions;
+    counters_.evicted_bytes += entry.length.load_relaxed();
+    live_.retire(id);
+    MC_FAILPOINT("evict.after_limbo");
+  };
+  const auto group = live_.group(attribute_field(index_.entry(victim)).group);
+  if (group.empty()) {
+    evict_entry(victim);
+    return;
+  }
+  const std::vector<std::uint32_t> members(group.begin(), group.end());
+  for (const std::uint32_t id : members) {
+    if (id != victim) live_.policy().erase(id);
+    evict_entry(id);
+  }
+}
+
+}  // namespace mc::agent

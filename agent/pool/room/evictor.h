@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: executes the policy's evictions: until a size fits the capacity, in batches for a full
+//   pool, and ahead of demand between requests. A group is evicted as a whole, since a part of a
+//   group is useless.
+// Threads: the agent's loop.
+// Owns: the capacity and the count of recent reservations.
+// Trusts: its caller.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "agent/pool/extent_pool.h"
+#include "agent/pool/live_objects.h"
+
+namespace mc::agent {
+
+class Evictor {
+ public:
+  // capacity_bytes: upper limit of live bytes; 0: no limit beside the pool.
+  Evictor(ObjectIndex& index, ExtentPool& pool, LiveObjects& live, Limbo& limbo,
+          StoreCounters& counters, std::uint64_t capacity_bytes)
+      : index_(index),
+        pool_(pool),
+        live_(live),
+        limbo_(limbo),
+        counters_(counters),
+        capacity_bytes_(capacity_bytes != 0 ? capacity_bytes : ~std::uint64_t{0}) {}
+
+  std::uint64_t capacity_bytes() const { return capacity_bytes_; }
+  bool fits(std::uint64_t bytes) const { return live_.bytes() + bytes <= capacity_bytes_; }
+  // Evicts until this many bytes more fit the capacity. Returns false if the bytes exceed the
+  // capacity, or if only hard-pinned objects are left.
+  bool make_capacity(std::uint64_t bytes);
+  // Evicts until an object of this length under this key fits, which replaces the key's object.
+  bool make_capacity_for(std::string_view key, std::uint64_t hash, std::uint64_t length);
+  // Evicts until extents of this many bytes are gone, and at least a batch, since one fence serves
+  // the whole batch. Returns false if no object can be evicted.
+  bool evict_some(std::uint64_t bytes);
+  // Evicts up to this many objects and their groups. Returns the number of victims.
+  std::uint64_t evict_batch(std::uint64_t most);
+  // Evicts this object and its group.
+  void evict(std::uint32_t entry);
+  // Called for every granted reservation.
+  void note_reservation() { ++reservations_; }
+  // Frees the entries without a pin, and evicts as many objects as came, so that a put finds room
+  // without waiting for an eviction. In small steps: the next request may be there already.
+  void keep_headroom(bool shrinking);
+
+ private:
+  void evict_forgotten(std::uint32_t victim);
+
+  ObjectIndex& index_;
+  ExtentPool& pool_;
+  LiveObjects& live_;
+  Limbo& limbo_;
+  StoreCounters& counters_;
+  const std::uint64_t capacity_bytes_;
+  std::uint64_t reservations_ = 0;  // since the last keep_headroom()
+};
+
+}  // namespace mc::agent

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: empties the tails of a shrinking pool, a little with every tick: objects move to the
+//   front, or are evicted if there is no room. The shrink waits for reservations, for objects with
+//   readers, and for hard pins without room elsewhere.
+// Threads: the agent's loop.
+// Owns: the progress of the shrink.
+// Trusts: its caller.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/pool/room/evictor.h"
+#include "agent/pool/room/mover.h"
+
+namespace mc::agent {
+
+class Shrinker {
+ public:
+  Shrinker(ObjectIndex& index, ExtentPool& pool, EntryExtents& extents, Limbo& limbo,
+           Evictor& evictor, Mover& mover)
+      : index_(index),
+        pool_(pool),
+        extents_(extents),
+        limbo_(limbo),
+        evictor_(evictor),
+        mover_(mover) {}
+
+  // Changes the pool's size. A smaller pool shrinks with the next ticks.
+  void resize(std::uint64_t pool_bytes);
+  void tick();
+  bool active() const { return active_; }
+
+ private:
+  ObjectIndex& index_;
+  ExtentPool& pool_;
+  EntryExtents& extents_;
+  Limbo& limbo_;
+  Evictor& evictor_;
+  Mover& mover_;
+  bool active_ = false;
+  std::uint64_t cursor_ = 0;  // the next entry
+};
+
+}  // namespace mc::agent
