@@ -160,7 +160,7 @@ Status Agent::start(const OpenCluster& open_cluster) {
   watch(wake_.get(), {Watch::Kind::kWake, 0, nullptr});
   beacons_ = std::make_unique<shm::BeaconWatch>([this](std::uint64_t session_id) {
     {
-      std::lock_guard lock(suspicions_mutex_);
+      MutexLock lock(suspicions_mutex_);
       suspicions_.push_back(session_id);
     }
     signal_eventfd(wake_.get());

@@ -18,7 +18,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -32,6 +31,7 @@
 #include "agent/server/session.h"
 #include "agent/server/tenant.h"
 #include "libmc/base/core_sharing.h"
+#include "libmc/base/mutex.h"
 #include "shm/beacon.h"
 
 namespace mc::agent {
@@ -177,10 +177,10 @@ class Agent {
   std::vector<Active> active_;
   Server server_;
   std::unique_ptr<shm::BeaconWatch> beacons_;
-  std::mutex embedded_mutex_;
-  std::vector<Fd> embedded_pending_;
-  std::mutex suspicions_mutex_;
-  std::vector<std::uint64_t> suspicions_;
+  Mutex embedded_mutex_;
+  std::vector<Fd> embedded_pending_ MC_GUARDED_BY(embedded_mutex_);
+  Mutex suspicions_mutex_;
+  std::vector<std::uint64_t> suspicions_ MC_GUARDED_BY(suspicions_mutex_);
 };
 
 }  // namespace mc::agent

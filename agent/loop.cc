@@ -273,7 +273,7 @@ void Agent::unwatch(int fd) {
     case Watch::Kind::kWake: {
       drain_eventfd(wake_.get());
       adopt_embedded_connections();
-      std::lock_guard lock(suspicions_mutex_);
+      MutexLock lock(suspicions_mutex_);
       for (const std::uint64_t id : suspicions_) {
         const auto found = sessions_.find(id);
         if (found == sessions_.end()) continue;

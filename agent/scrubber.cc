@@ -30,7 +30,7 @@ Scrubber::~Scrubber() {
 }
 
 std::vector<Scrubber::Finding> Scrubber::take() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return std::exchange(findings_, {});
 }
 
@@ -81,7 +81,7 @@ void Scrubber::check(std::uint32_t id) {
   ++verified_;
   if (sum == expected) return;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     findings_.push_back({id, version});
   }
   signal_eventfd(event_);

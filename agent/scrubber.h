@@ -10,11 +10,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "agent/pool/object_store.h"
+#include "libmc/base/mutex.h"
 
 namespace mc::agent {
 
@@ -41,8 +41,8 @@ class Scrubber {
   const std::byte* pool_;
   std::uint64_t pool_bytes_;
   int event_;
-  std::mutex mutex_;
-  std::vector<Finding> findings_;
+  Mutex mutex_;
+  std::vector<Finding> findings_ MC_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> verified_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> done_{false};

@@ -137,7 +137,7 @@ Result<Fd> Agent::connect_embedded() {
   Fd theirs(ends[1]);
   // Only the loop may change the tables of the loop. The loop takes the new end from the pending
   // list.
-  std::lock_guard lock(embedded_mutex_);
+  MutexLock lock(embedded_mutex_);
   ::fcntl(mine.get(), F_SETFL, O_NONBLOCK);
   embedded_pending_.push_back(std::move(mine));
   signal_eventfd(wake_.get());
@@ -145,7 +145,7 @@ Result<Fd> Agent::connect_embedded() {
 }
 
 void Agent::adopt_embedded_connections() {
-  std::lock_guard lock(embedded_mutex_);
+  MutexLock lock(embedded_mutex_);
   for (Fd& socket : embedded_pending_) {
     const int fd = socket.get();
     const PeerCredentials self{::getpid(), ::geteuid(), ::getegid()};

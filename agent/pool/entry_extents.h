@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agent/pool/extent_pool.h"
-#include "agent/pool/object_index.h"
+#include "agent/pool/extents/extent_pool.h"
+#include "agent/pool/index/object_index.h"
 
 namespace mc::agent {
 

@@ -13,9 +13,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "agent/pool/object_index.h"
+#include "agent/pool/index/object_index.h"
+#include "agent/pool/limbo.h"
 #include "agent/pool/policy/policy.h"
-#include "agent/pool/room/limbo.h"
 #include "agent/pool/store_listener.h"
 
 namespace mc::agent {

@@ -20,13 +20,13 @@
 #include <string>
 #include <vector>
 
+#include "agent/pool/clearing.h"
 #include "agent/pool/entry_extents.h"
+#include "agent/pool/evictor.h"
+#include "agent/pool/limbo.h"
 #include "agent/pool/live_objects.h"
-#include "agent/pool/room/clearing.h"
-#include "agent/pool/room/evictor.h"
-#include "agent/pool/room/limbo.h"
-#include "agent/pool/room/mover.h"
-#include "agent/pool/room/shrinker.h"
+#include "agent/pool/mover.h"
+#include "agent/pool/shrinker.h"
 
 namespace mc::agent {
 

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "agent/pool/extent_allocator.h"
-#include "agent/pool/key_heap.h"
+#include "agent/pool/extents/extent_allocator.h"
+#include "agent/pool/index/key_heap.h"
 
 namespace mc::agent {
 namespace {

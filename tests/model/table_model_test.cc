@@ -4,7 +4,7 @@
 #include <bit>
 #include <string_view>
 
-#include "agent/pool/bucket_table.h"
+#include "agent/pool/index/bucket_table.h"
 #include "shm/index_reader.h"
 #include "tests/model/scenario.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/extent_allocator.h"
+#include "agent/pool/extents/extent_allocator.h"
 
 #include <gtest/gtest.h>
 

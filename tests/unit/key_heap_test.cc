@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/key_heap.h"
+#include "agent/pool/index/key_heap.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "agent/pool/room/evictor.h"
-#include "agent/pool/room/mover.h"
+#include "agent/pool/evictor.h"
+#include "agent/pool/mover.h"
 
 namespace mc::agent {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/object_index.h"
+#include "agent/pool/index/object_index.h"
 
 #include <sys/random.h>
 
@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstring>
 
-#include "agent/pool/extent_allocator.h"
+#include "agent/pool/extents/extent_allocator.h"
 #include "libmc/base/hash.h"
 
 namespace mc::agent {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "agent/pool/extent_pool.h"
+#include "agent/pool/extents/extent_pool.h"
 #include "agent/pool/live_objects.h"
 
 namespace mc::agent {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// agent/pool/extent_pool.h for the model: an allocator that returns the most recently freed extent,
+// agent/pool/extents/extent_pool.h for the model: an allocator that returns the most recently freed extent,
 //   so that reuse is as quick as possible. The product's allocator is private to the agent and part
 //   of no protocol.
 // Threads: the simulated agent.
@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "agent/pool/extent_allocator.h"
+#include "agent/pool/extents/extent_allocator.h"
 #include "libmc/base/memory_file.h"
 #include "shm/layout.h"
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/pool/optional_id.h"
+#include "agent/pool/index/optional_id.h"
 
 namespace mc::agent {
 

@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "agent/pool/extent_allocator.h"
+#include "agent/pool/extents/extent_allocator.h"
 #include "libmc/base/memory_file.h"
 #include "shm/layout.h"
 
@@ -70,7 +70,7 @@ class ExtentPool {
   }
   // Keeps the first bytes of the extents.
   void trim(PoolExtents& extents, std::uint64_t bytes);
-  // ---- Making room at one place (clearing.cc): an extent is grown over what lies beside it.
+  // ---- Making room at one place (clearing.h): an extent grows over its neighbours.
   using Side = ExtentAllocator::Side;
   using Neighbour = ExtentAllocator::Neighbour;
   // Sets the owner of an extent, by number.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/bucket_table.h"
+#include "agent/pool/index/bucket_table.h"
 
 #include <algorithm>
 #include <bit>

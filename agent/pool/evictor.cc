@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/room/evictor.h"
+#include "agent/pool/evictor.h"
 
 #include <algorithm>
 #include <array>

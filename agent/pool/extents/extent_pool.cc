@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/extent_pool.h"
+#include "agent/pool/extents/extent_pool.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
+
+#include "libmc/base/mutex.h"
 
 namespace mc::agent {
 
@@ -49,19 +49,19 @@ class ExtentPool::Reserver {
   Reserver(const MemoryFile* file, int event) : file_(file), event_(event) {}
   ~Reserver() {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
   }
   bool busy() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return has_order_ || has_result_;
   }
   void order(const Order& order) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       order_ = order;
       has_order_ = true;
     }
@@ -69,7 +69,7 @@ class ExtentPool::Reserver {
     changed_.notify_all();
   }
   std::optional<Order> result() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!has_result_) return std::nullopt;
     has_result_ = false;
     return order_;
@@ -77,9 +77,9 @@ class ExtentPool::Reserver {
 
  private:
   void run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] { return stop_ || has_order_; });
+      while (!stop_ && !has_order_) changed_.wait(mutex_);
       if (stop_) return;
       Order order = order_;
       lock.unlock();
@@ -105,12 +105,12 @@ class ExtentPool::Reserver {
 
   const MemoryFile* file_;
   int event_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Order order_;
-  bool has_order_ = false;
-  bool has_result_ = false;
-  bool stop_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  Order order_ MC_GUARDED_BY(mutex_);
+  bool has_order_ MC_GUARDED_BY(mutex_) = false;
+  bool has_result_ MC_GUARDED_BY(mutex_) = false;
+  bool stop_ MC_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/room/mover.h"
+#include "agent/pool/mover.h"
 
 #include <algorithm>
 #include <bit>

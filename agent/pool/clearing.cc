@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/room/clearing.h"
+#include "agent/pool/clearing.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/room/limbo.h"
+#include "agent/pool/limbo.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pool/room/shrinker.h"
+#include "agent/pool/shrinker.h"
 
 #include "libmc/base/failpoint.h"
 

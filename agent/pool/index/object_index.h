@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/pool/bucket_table.h"
-#include "agent/pool/key_heap.h"
-#include "agent/pool/optional_id.h"
+#include "agent/pool/index/bucket_table.h"
+#include "agent/pool/index/key_heap.h"
+#include "agent/pool/index/optional_id.h"
 #include "libmc/base/memory_file.h"
 #include "shm/index_reader.h"
 #include "shm/layout.h"
