@@ -205,7 +205,7 @@ TEST(StoreModel, AnObjectThatIsMovedIsReadAtEitherPlace) {
 
 TEST(StoreMutant, AReclaimWithoutHeavyFenceIsFound) {
   expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
-               {{"check_limbo", Kind::kHeavy, Action::kSkip}});
+               {{"check", Kind::kHeavy, Action::kSkip}});
 }
 
 TEST(StoreMutant, AReclaimThatDoesNotLookAtPinsIsFound) {
@@ -225,9 +225,7 @@ TEST(StoreMutant, AReaderThatDoesNotCheckTheVersionAgainIsFound) {
 
 TEST(StoreMutant, AnEndThatDoesNotChangeTheVersionIsFound) {
   expect_found(Memory::kTotalStoreOrder, store(1, "a", remove_and_reuse, {gets('a')}),
-               {{"to_limbo", Kind::kStore, Action::kSkip},
-                {"free_entry", Kind::kStore, Action::kSkip},
-                {"reserve", Kind::kStore, Action::kSkip, Mutation::Of::kOrdered}});
+               {{"set_state", Kind::kStore, Action::kSkip}});
 }
 
 TEST(StoreMutant, AnObjectPublishedBeforeItsFieldsIsFound) {
