@@ -368,7 +368,10 @@ Result<Session*> Agent::resume_session(Connection& connection, const HelloFacts&
     return fail(MC_SESSION_LOST, "this agent does not know the session; open a new client");
   }
   Session& session = *found->second;
+  // An unused session would end with its old connection.
+  const bool unused = std::exchange(session.unused, false);
   if (session.connection_fd >= 0) close_connection(session.connection_fd);
+  session.unused = unused;
   if (session.tenant->isolated) {
     // Only unfinished copies have reservations here, and these copies start again.
     server_.release(session);
