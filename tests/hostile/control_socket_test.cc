@@ -165,6 +165,18 @@ TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
   EXPECT_EQ(session_count(), 1u);
 }
 
+TEST_F(ControlSocket, ASessionWithoutAChannelCanBeResumed) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open());
+  shm::Hello resume = make_hello();
+  resume.resume_session = session.welcome().session_id;
+  resume.resume_secret = session.welcome().session_secret;
+  auto socket = connect_unix(socket_path(), kWatchdogNs);
+  ASSERT_TRUE(socket.has_value());
+  EXPECT_FALSE(converse(socket->get(), bytes_of(resume)).fds.empty());
+  converse(socket->get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
+}
+
 TEST_F(ControlSocket, ResumingWithoutTheSecretGivesNothing) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open());
