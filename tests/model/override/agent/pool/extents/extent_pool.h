@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// agent/pool/extents/extent_pool.h for the model: an allocator that returns the most recently freed extent,
-//   so that reuse is as quick as possible. The product's allocator is private to the agent and part
-//   of no protocol.
+// agent/pool/extents/extent_pool.h for the model: an allocator that returns the most recently freed
+//   extent, so that reuse is as quick as possible. The product's allocator is private to the agent
+//   and part of no protocol.
 // Threads: the simulated agent.
 #pragma once
 
