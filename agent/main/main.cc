@@ -9,7 +9,6 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <thread>
@@ -17,6 +16,8 @@
 #include "agent/agent.h"
 #include "agent/cluster/master/inner_master.h"
 #include "agent/cluster/open_cluster.h"
+#include "libmc/options/command_line.h"
+#include "libmc/options/option_row.h"
 
 namespace {
 
@@ -70,26 +71,23 @@ int run_agent(mc::agent::LoadedOptions options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{kAbout, "mc-agent"};
-  std::string config;
-  bool keeper = false;
-  app.add_option("--config", config, "TOML file with options");
-  app.add_flag("--keeper", keeper, "")->group("");
-  app.set_version_flag("--version", std::string("mc-agent ") + mc_version());
-  std::vector<std::pair<std::string, std::string>> flags;
+  constexpr std::string_view kKeeper = "keeper";  // starts the keeper instead of an agent
+  std::vector<mc::options::Flag> flags{
+      {.name = "--keeper", .option = std::string(kKeeper), .takes_value = false}};
   for (const mc::agent::OptionText& option : mc::agent::option_table()) {
-    std::string flag = "--" + option.name;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    app.add_option_function<std::string>(
-        flag,
-        [&flags, name = option.name](const std::string& text) { flags.emplace_back(name, text); },
-        option.help + " (default: " + option.default_value + ")");
+    flags.push_back({.name = mc::options::spelled(option.name, mc::options::Spelling::kFlag),
+                     .option = option.name,
+                     .help = option.help + " (default: " + option.default_value + ")"});
   }
-  CLI11_PARSE(app, argc, argv);
+  mc::options::CommandLine words =
+      mc::options::parse_command_line({"mc-agent", mc_version(), kAbout}, flags, argc, argv);
+  if (words.exit_code) return *words.exit_code;
+  const bool keeper =
+      std::erase_if(words.flags, [&](const auto& flag) { return flag.first == kKeeper; }) > 0;
   auto logger = spdlog::stderr_logger_mt("mc-agent");
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_default_logger(logger);
-  auto options = mc::agent::load_options(config, flags, environ);
+  auto options = mc::agent::load_options(words.config, words.flags, environ);
   if (!options) {
     std::cerr << "mc-agent: " << options.error().text() << "\n";
     return 2;

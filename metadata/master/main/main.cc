@@ -6,10 +6,10 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <thread>
 
+#include "libmc/options/command_line.h"
 #include "mc/mc.h"
 #include "metadata/master/master.h"
 
@@ -51,31 +51,22 @@ int run_master(const mc::metadata::MasterOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{kAbout, "mc-master"};
-  app.set_version_flag("--version", std::string("mc-master ") + mc_version());
-  std::string config;
-  app.add_option("--config", config, "TOML file with options");
-  std::vector<std::pair<std::string, std::string>> flags;
+  using mc::options::spelled;
+  constexpr auto kFlag = mc::options::Spelling::kFlag;
+  std::vector<mc::options::Flag> flags;
   const mc::metadata::MasterOptions defaults;
   for (const auto& row : mc::metadata::master_option_rows()) {
     const std::string name(row.name);
-    const auto set = [&flags, name](const std::string& text) { flags.emplace_back(name, text); };
-    if (!row.alias.empty()) {
-      app.add_option_function<std::string>(
-             mc::options::spelled(row.alias, mc::options::Spelling::kFlag), set)
-          ->group("");  // hidden
-    }
-    app.add_option_function<std::string>(mc::options::spelled(name, mc::options::Spelling::kFlag),
-                                         set,
-                                         std::string(row.help) + "; " + row.domain.accepts() +
-                                             " (default: " + row.text_of(defaults) + ")");
+    flags.push_back({.name = spelled(name, kFlag),
+                     .option = name,
+                     .help = std::string(row.help) + "; " + row.domain.accepts() +
+                             " (default: " + row.text_of(defaults) + ")"});
+    if (!row.alias.empty()) flags.push_back({.name = spelled(row.alias, kFlag), .option = name});
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  const auto options = mc::metadata::load_master_options(config, flags, environ);
+  const mc::options::CommandLine words =
+      mc::options::parse_command_line({"mc-master", mc_version(), kAbout}, flags, argc, argv);
+  if (words.exit_code) return *words.exit_code;
+  const auto options = mc::metadata::load_master_options(words.config, words.flags, environ);
   if (!options) {
     std::cerr << "mc-master: " << options.error().text() << "\n";
     return 2;
