@@ -41,11 +41,11 @@ struct Option {
 
   std::string name;  // "--yes,-y", "KEY"
   Value value = {};
-  std::string type = {};  // the placeholder in the help: "DURATION"
   std::string help;
-  bool required = false;
+  std::string type = {};                                // the placeholder in the help: "DURATION"
   std::optional<std::pair<double, double>> range = {};  // least and largest number
-  std::vector<std::string> choices = {};                // the allowed values; empty: any
+  bool required = false;
+  std::vector<std::string> choices = {};   // the allowed values; empty: any
   std::vector<std::string> excludes = {};  // options of the same verb that must not stand beside it
   // Returns the reason why a text is not allowed; empty: the text is allowed.
   std::function<std::string(const std::string&)> refusal = {};

@@ -35,30 +35,27 @@ EXAMPLES
 
 EXIT STATUS
   0 success; 1 failure; 2 wrong usage; 3 the object does not exist)",
-      .options =
-          {{.name = "--agent",
-            .value = &context.agent,
-            .type = "SOCKET",
-            .help = "The agent's socket; default: MC_AGENT, else a usual place (see mcctl --help)"},
-           {.name = "--namespace",
-            .value = &context.name_space,
-            .type = "NAME",
-            .help = "The namespace whose objects and pool the verb uses",
-            .refusal =
-                [](const std::string& name) {
-                  const bool fits = !name.empty() && name.size() <= MC_MAX_NAMESPACE_BYTES;
-                  return fits ? std::string() : "the name of a namespace has 1 to 64 bytes";
-                }},
-           {.name = "--timeout-ms",
-            .value = &context.timeout_ms,
-            .type = "MS",
-            .help = "The longest time for a request, and for the wait until the agent answers",
-            .range = {{1, MC_MAX_TIMEOUT_NS / 1000000}}},
-           {.name = "--json",
-            .value = &context.json,
-            .help = "Print one JSON document, errors included; lists of objects are JSON lines"},
-           {.name = "--version", .help = "Print the version"},
-           {.name = "-h,--help", .help = "Print this text"}},
+      .options = {{"--agent", &context.agent,
+                   "The agent's socket; default: MC_AGENT, else a usual place (see mcctl --help)",
+                   "SOCKET"},
+                  {.name = "--namespace",
+                   .value = &context.name_space,
+                   .help = "The namespace whose objects and pool the verb uses",
+                   .type = "NAME",
+                   .refusal =
+                       [](const std::string& name) {
+                         const bool fits = !name.empty() && name.size() <= MC_MAX_NAMESPACE_BYTES;
+                         return fits ? std::string() : "the name of a namespace has 1 to 64 bytes";
+                       }},
+                  {"--timeout-ms",
+                   &context.timeout_ms,
+                   "The longest time for a request, and for the wait until the agent answers",
+                   "MS",
+                   {{1, MC_MAX_TIMEOUT_NS / 1000000}}},
+                  {"--json", &context.json,
+                   "Print one JSON document, errors included; lists of objects are JSON lines"},
+                  {.name = "--version", .help = "Print the version"},
+                  {.name = "-h,--help", .help = "Print this text"}},
       .verbs = {status_verb(context), ls_verb(context), stat_verb(context), put_verb(context),
                 get_verb(context), rm_verb(context), exists_verb(context), segment_verb(context)},
   };

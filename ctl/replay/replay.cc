@@ -290,34 +290,28 @@ int replay(const ReplayOptions& options, Context& context) {
 
 std::vector<Option> size_options(ReplayOptions* options,
                                  const std::vector<std::string_view>& policies) {
-  return {{.name = "--workers",
-           .value = &options->workers,
-           .type = "COUNT",
-           .help = "Number of inference engines to simulate",
-           .range = {{1, kMaxWorkers}}},
-          {.name = "--block-bytes",
-           .value = &options->block_bytes,
-           .type = "SIZE",
-           .help = "Size of a block"},
-          {.name = "--pool-bytes",
-           .value = &options->pool_bytes,
-           .type = "SIZE",
-           .help = "Size of the pool (default: the capacity and slack; without a capacity, "
-                   "the need of the trace, at most 2 GiB)"},
-          {.name = "--capacity-blocks",
-           .value = &options->capacity_blocks,
-           .type = "COUNT",
-           .help = "Largest number of blocks in the pool; 0: as many as fit"},
+  return {{"--workers",
+           &options->workers,
+           "Number of inference engines to simulate",
+           "COUNT",
+           {{1, kMaxWorkers}}},
+          {"--block-bytes", &options->block_bytes, "Size of a block", "SIZE"},
+          {"--pool-bytes", &options->pool_bytes,
+           "Size of the pool (default: the capacity and slack; without a capacity, "
+           "the need of the trace, at most 2 GiB)",
+           "SIZE"},
+          {"--capacity-blocks", &options->capacity_blocks,
+           "Largest number of blocks in the pool; 0: as many as fit", "COUNT"},
           {.name = "--policy",
            .value = &options->policy,
            .help = "Eviction policy",
            .choices = {policies.begin(), policies.end()}},
-          {.name = "--speed-up",
-           .value = &options->speed_up,
-           .type = "FACTOR",
-           .help = "Follow the timestamps of the trace, this many times faster; 0: as fast "
-                   "as possible",
-           .range = {{0, 1e9}}}};
+          {"--speed-up",
+           &options->speed_up,
+           "Follow the timestamps of the trace, this many times faster; 0: as fast "
+           "as possible",
+           "FACTOR",
+           {{0, 1e9}}}};
 }
 
 }  // namespace
@@ -350,31 +344,21 @@ EXIT STATUS
                        [](const std::string& file) {
                          return access(file.c_str(), F_OK) == 0 ? "" : "there is no file " + file;
                        }},
-                  {.name = "--copy",
-                   .value = &options->copy,
-                   .help = "Copy blocks out instead of reading them in place"},
-                  {.name = "--embedded",
-                   .value = &options->embedded,
-                   .help = "Use no agent, but a pool inside this process"},
+                  {"--copy", &options->copy, "Copy blocks out instead of reading them in place"},
+                  {"--embedded", &options->embedded,
+                   "Use no agent, but a pool inside this process"},
                   {.name = "--cluster",
                    .value = &options->cluster,
-                   .type = "COUNT",
                    .help = "Start a master and this many agents, each in its own network "
                            "namespace. The workers are spread over the agents; capacity and pool "
                            "are the totals of all agents",
+                   .type = "COUNT",
                    .range = {{1, kMaxStageAgents}},
                    .excludes = {"--embedded", "--copy"}},
-                  {.name = "--limit",
-                   .value = &options->limit,
-                   .type = "COUNT",
-                   .help = "Replay only the first requests, this many; 0: all"},
-                  {.name = "--report",
-                   .value = &options->report,
-                   .type = "FILE",
-                   .help = "The HTML report to write"},
-                  {.name = "--no-report",
-                   .value = &options->no_report,
-                   .help = "Write no HTML report"}},
+                  {"--limit", &options->limit, "Replay only the first requests, this many; 0: all",
+                   "COUNT"},
+                  {"--report", &options->report, "The HTML report to write", "FILE"},
+                  {"--no-report", &options->no_report, "Write no HTML report"}},
       .run = [options, &context] { replay(*options, context); },
   };
   for (Option& option : size_options(options.get(), policies)) {

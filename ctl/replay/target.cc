@@ -1,30 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/replay/target.h"
 
-#include <json/value.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "ctl/text/json.h"
 #include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
 
 namespace mc::ctl {
-namespace {
-
-std::uint64_t number(const Json::Value& object, const char* name) {
-  const Json::Value& value = object[name];
-  return value.isUInt64() ? value.asUInt64() : 0;
-}
-
-std::string text(const Json::Value& object, const char* name) {
-  const Json::Value& value = object[name];
-  return value.isString() ? value.asString() : std::string();
-}
-
-}  // namespace
-
 ReplayNamespace::ReplayNamespace(std::string socket, std::string name, std::uint64_t timeout_ns)
     : socket_(std::move(socket)), name_(std::move(name)), timeout_ns_(timeout_ns) {}
 
@@ -56,13 +42,13 @@ std::optional<NamespaceState> ReplayNamespace::state() const {
   Json::Value request;
   request["verb"] = "status";
   const Result<Json::Value> answer = client::admin_call(socket_, request, timeout_ns_);
-  if (!answer || !answer->isObject() || !(*answer)["namespaces"].isArray()) return std::nullopt;
-  for (const Json::Value& entry : (*answer)["namespaces"]) {
-    if (!entry.isObject() || text(entry, "name") != name_) continue;
-    return NamespaceState{.policy = text(entry, "policy"),
-                          .objects = number(entry, "objects"),
-                          .used_bytes = number(entry, "used_bytes"),
-                          .evictions = number(entry, "evictions")};
+  if (!answer) return std::nullopt;
+  for (const Json::Value& entry : array_field(*answer, "namespaces")) {
+    if (text_field(entry, "name") != name_) continue;
+    return NamespaceState{.policy = text_field(entry, "policy"),
+                          .objects = number_field(entry, "objects"),
+                          .used_bytes = number_field(entry, "used_bytes"),
+                          .evictions = number_field(entry, "evictions")};
   }
   return std::nullopt;
 }
@@ -73,10 +59,10 @@ void ReplayNamespace::wait_until_grown(std::uint64_t timeout_ns) const {
     Json::Value request;
     request["verb"] = "segments";
     const Result<Json::Value> answer = client::admin_call(socket_, request, timeout_ns_);
-    if (!answer || !answer->isObject() || !(*answer)["segments"].isArray()) return false;
-    return std::ranges::any_of((*answer)["segments"], [this](const Json::Value& entry) {
-      return entry.isObject() && text(entry, "namespace") == name_ && entry["settled"].isBool() &&
-             !entry["settled"].asBool();
+    if (!answer) return false;
+    return std::ranges::any_of(array_field(*answer, "segments"), [this](const Json::Value& entry) {
+      const Json::Value& settled = field(entry, "settled");
+      return text_field(entry, "namespace") == name_ && settled.isBool() && !settled.asBool();
     });
   };
   const std::uint64_t until_ns = now_ns() + timeout_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/replay/trace.h"
 
-#include <json/json.h>
+#include <json/reader.h>
 
 #include <cerrno>
 #include <fstream>

@@ -102,6 +102,13 @@ std::string bytes_field(const Json::Value& object, std::string_view name) {
   return format_bytes(number_field(object, name));
 }
 
+std::string json_line(const Json::Value& value, unsigned digits) {
+  Json::StreamWriterBuilder builder;
+  builder["indentation"] = "";
+  builder["precision"] = digits;
+  return Json::writeString(builder, value);
+}
+
 void print_json(const Json::Value& value) { fmt::print("{}\n", write_json(value, "  ")); }
 
 void print_json_line(const Json::Value& value) { fmt::print("{}\n", write_json(value, "")); }

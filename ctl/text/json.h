@@ -28,6 +28,8 @@ std::string escape_key(std::string_view key);
 // The reverse, with digits of either case. Nullopt: two hexadecimal digits do not follow a '%'.
 std::optional<std::string> unescape_key(std::string_view text);
 
+// The value on one line, without a newline; numbers have this many significant digits.
+std::string json_line(const Json::Value& value, unsigned digits);
 // To standard output, with a newline: indented, or on one line for JSON lines.
 void print_json(const Json::Value& value);
 void print_json_line(const Json::Value& value);

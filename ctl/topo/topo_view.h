@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include <json/value.h>
+#include <json/forwards.h>
 
 #include "transport/topology/priority_matrix.h"
 #include "transport/topology/topology.h"

@@ -4,8 +4,6 @@
 //   in the same run.
 // Threads: the main thread.
 // Owns: the client, the helper processes and the memory of a run.
-#include <json/value.h>
-#include <json/writer.h>
 
 #include <algorithm>
 #include <csignal>
@@ -20,6 +18,7 @@
 #include "ctl/bench/transport_options.h"
 #include "ctl/bench/transport_target.h"
 #include "ctl/command.h"
+#include "ctl/text/json.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
 
@@ -130,7 +129,7 @@ std::string two_decimals(double value) {
   return text;
 }
 
-std::string json_line(const CaseResult& result) {
+std::string result_line(const CaseResult& result) {
   Json::Value json;
   json["case"] = result.name;
   json["size"] = Json::UInt64{result.size};
@@ -161,10 +160,7 @@ std::string json_line(const CaseResult& result) {
     }
     if (result.target_ns > 0) json["target_ns"] = result.target_ns;
   }
-  Json::StreamWriterBuilder builder;
-  builder["indentation"] = "";
-  builder["precision"] = 6;
-  return Json::writeString(builder, json) + "\n";
+  return json_line(json, 6) + "\n";
 }
 
 std::vector<std::string> table_row(const CaseResult& result) {
@@ -274,7 +270,7 @@ class Results {
       stop(context_, 1, result.name + " " + format_bytes(result.size) + ": " + result.error);
     }
     if (context_.json) {
-      std::printf("%s", json_line(result).c_str());
+      std::printf("%s", result_line(result).c_str());
       std::fflush(stdout);
     }
     table_.add_row(table_row(result));
@@ -410,38 +406,29 @@ EXIT STATUS
                    .value = &options->cases,
                    .help = "Measure only these cases, separated by commas",
                    .choices = case_names()},
-                  {.name = "--sizes",
-                   .value = &options->sizes,
-                   .type = "SIZE,...",
-                   .help = "Sizes of objects, instead of the sizes of each case"},
-                  {.name = "--keys",
-                   .value = &options->keys,
-                   .type = "COUNT",
-                   .help = "Number of objects stored for the get cases, such as 1M"},
-                  {.name = "--seconds",
-                   .value = &options->seconds,
-                   .type = "SECONDS",
-                   .help = "Time for each case, including the measurement of its limit",
-                   .range = {{0.01, 3600}}},
-                  {.name = "--rounds",
-                   .value = &options->rounds,
-                   .type = "COUNT",
-                   .help = "Number of rounds of a case; the result is their median",
-                   .range = {{1, 1000}}},
-                  {.name = "--quick",
-                   .value = &options->quick,
-                   .help = "Measure all cases in less than ten seconds, with less precision"},
-                  {.name = "--embedded",
-                   .value = &options->embedded,
-                   .help = "Use no agent, but a pool inside this process"},
-                  {.name = "--remote",
-                   .value = &options->remote,
-                   .help = "Start a master and two agents, each in its own network namespace, and "
-                           "measure gets of the other host's objects beside a bare TCP connection"},
-                  {.name = "--pool-bytes",
-                   .value = &options->pool_bytes,
-                   .type = "SIZE",
-                   .help = "With --embedded: size of the pool"}},
+                  {"--sizes", &options->sizes,
+                   "Sizes of objects, instead of the sizes of each case", "SIZE,..."},
+                  {"--keys", &options->keys,
+                   "Number of objects stored for the get cases, such as 1M", "COUNT"},
+                  {"--seconds",
+                   &options->seconds,
+                   "Time for each case, including the measurement of its limit",
+                   "SECONDS",
+                   {{0.01, 3600}}},
+                  {"--rounds",
+                   &options->rounds,
+                   "Number of rounds of a case; the result is their median",
+                   "COUNT",
+                   {{1, 1000}}},
+                  {"--quick", &options->quick,
+                   "Measure all cases in less than ten seconds, with less precision"},
+                  {"--embedded", &options->embedded,
+                   "Use no agent, but a pool inside this process"},
+                  {"--remote", &options->remote,
+                   "Start a master and two agents, each in its own network namespace, and "
+                   "measure gets of the other host's objects beside a bare TCP connection"},
+                  {"--pool-bytes", &options->pool_bytes, "With --embedded: size of the pool",
+                   "SIZE"}},
       .run = [options, &context] { bench(*options, context); },
   };
   for (Option& option : transport_options(options->transport)) {

@@ -92,10 +92,9 @@ segment resize".)",
 
 EXIT STATUS
   0 shown; 1 the agent did not answer; 2 wrong usage; 3 there is no option of that name)",
-      .options = {{.name = "NAME", .value = &options->name, .help = "Show only this option"},
-                  {.name = "--changed",
-                   .value = &options->changed,
-                   .help = "Show only options that are not at their default"}},
+      .options = {{"NAME", &options->name, "Show only this option"},
+                  {"--changed", &options->changed,
+                   "Show only options that are not at their default"}},
       .run = [options, &context] { run_config(context, *options); },
   };
 }

@@ -133,9 +133,7 @@ EXIT STATUS
                    .value = &options->key,
                    .help = "The key of the object",
                    .required = true},
-                  {.name = "FILE",
-                   .value = &options->file,
-                   .help = "The file to write; - is standard output"},
+                  {"FILE", &options->file, "The file to write; - is standard output"},
                   escaped_option(options->escaped)},
       .run = [options, &context] { run_get(context, *options); },
   };

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <json/value.h>
+#include <json/forwards.h>
 
 #include "ctl/command.h"
 

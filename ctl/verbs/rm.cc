@@ -179,15 +179,12 @@ ask on, they need --yes. They remove only the objects that existed when they cou
 EXIT STATUS
   0 removed (with --prefix or --all also if there were no objects); 1 failure, or the answer was
   no; 2 wrong usage; 3 at least one of the given keys has no object)",
-      .options =
-          {{.name = "KEY", .value = &options->keys, .help = "The keys of the objects to remove"},
-           {.name = "--prefix",
-            .value = &options->prefix,
-            .type = "TEXT",
-            .help = "Remove the objects whose key starts with this text"},
-           {.name = "--all", .value = &options->all, .help = "Remove all objects of the namespace"},
-           {.name = "-y,--yes", .value = &options->yes, .help = "Do not ask"},
-           escaped_option(options->escaped)},
+      .options = {{"KEY", &options->keys, "The keys of the objects to remove"},
+                  {"--prefix", &options->prefix,
+                   "Remove the objects whose key starts with this text", "TEXT"},
+                  {"--all", &options->all, "Remove all objects of the namespace"},
+                  {"-y,--yes", &options->yes, "Do not ask"},
+                  escaped_option(options->escaped)},
       .run = [options, &context] { run_rm(context, *options); },
   };
 }

@@ -212,13 +212,8 @@ EXIT STATUS
                    .value = &options->size,
                    .help = "The new size: bytes, or a number with KiB, MiB, GiB, TiB",
                    .required = true},
-                  {.name = "--wait",
-                   .value = &options->wait,
-                   .type = "DURATION",
-                   .help = "The longest wait for the new size"},
-                  {.name = "--no-wait",
-                   .value = &options->no_wait,
-                   .help = "Return as soon as the agent has begun"}},
+                  {"--wait", &options->wait, "The longest wait for the new size", "DURATION"},
+                  {"--no-wait", &options->no_wait, "Return as soon as the agent has begun"}},
       .run = [options, &context] { run_resize(context, *options); },
   };
   return {

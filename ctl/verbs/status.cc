@@ -109,12 +109,12 @@ readable while the agent is dead. mcctl waits --timeout-ms for an answer, but at
 
 EXIT STATUS
   0 the agent answered; 1 it did not (its counters may still be shown); 2 wrong usage)",
-      .options = {{.name = "--watch",
-                   .value = &options->watch_s,
-                   .type = "SECONDS",
-                   .help = "Show the status again at this interval, until interrupted; with --json "
-                           "one document per line",
-                   .range = {{0.1, 86400}}}},
+      .options = {{"--watch",
+                   &options->watch_s,
+                   "Show the status again at this interval, until interrupted; with --json "
+                   "one document per line",
+                   "SECONDS",
+                   {{0.1, 86400}}}},
       .run = [options, &context] { run_status(context, *options); },
   };
 }

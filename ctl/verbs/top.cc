@@ -87,12 +87,12 @@ per line.)",
 
 EXIT STATUS
   0 the agent answered; 1 it did not; 2 wrong usage)",
-      .options = {{.name = "--interval",
-                   .value = &options->interval_s,
-                   .type = "SECONDS",
-                   .help = "The time between two samples",
-                   .range = {{0.1, 3600}}},
-                  {.name = "--once", .value = &options->once, .help = "End after one interval"}},
+      .options = {{"--interval",
+                   &options->interval_s,
+                   "The time between two samples",
+                   "SECONDS",
+                   {{0.1, 3600}}},
+                  {"--once", &options->once, "End after one interval"}},
       .run = [options, &context] { run_top(context, *options); },
   };
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ctl/replay/report/summary.h"
 
-#include <json/value.h>
-#include <json/writer.h>
-
 #include <algorithm>
 #include <cstdio>
 
+#include "ctl/text/json.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
 
@@ -213,10 +211,7 @@ std::string summary_json(const ReplaySummary& summary) {
   percentiles("put", summary.result.put_block);
   percentiles("put_batch", summary.result.put_batch);
   json["seconds"] = summary.seconds;
-  Json::StreamWriterBuilder builder;
-  builder["indentation"] = "";
-  builder["precision"] = 9;
-  return Json::writeString(builder, json) + "\n";
+  return json_line(json, 9) + "\n";
 }
 
 }  // namespace mc::ctl
