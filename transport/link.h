@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the source of a transport's connections. Ports, keys and the right to connect belong
-//   to the agent: a transport asks its Dialer for a lane. The agent hands the lane over by
+//   to the agent: a transport asks the Dialer for a lane. The agent hands the lane over by
 //   Transport::attach() as a Link: a connected stream socket whose handshake is over. The lanes
 //   that a peer dialed come the same way.
 //
 //     connect() ─► Dialer.dial(lane) ─► … connect, hello, proof of the key … ─► attach(Link)
 //
-//   tcp moves its bytes over the links. Over a link, rdma and fabric agree on how their devices
+//   tcp moves the bytes over the links. Over a link, rdma and fabric agree on how the devices
 //   reach each other; the link is also the peer's sign of life. All links use the same port. The
-//   first bytes of a link name its protocol, and the other protocols of the dialing side.
+//   first bytes of a link name the protocol, and the other protocols of the dialing side.
 // Threads: the transport's thread calls dial() and attach().
-// Owns: a Link owns its socket.
+// Owns: a Link owns the socket.
 // Trusts: node and incarnation, which the handshake proved.
 #pragma once
 
@@ -65,7 +65,7 @@ class Session;
 
 struct Link {
   Fd socket;
-  std::shared_ptr<tcp::Session> tls;  // over the socket; null: plain. tcp's links alone have one
+  std::shared_ptr<tcp::Session> tls;  // over the socket; null: plain. Only tcp uses TLS
   bool accepted = false;              // the other side dialed and asks; this side serves
   std::uint64_t peer = 0;             // PeerId, if this side dialed
   std::uint32_t lane = 0;

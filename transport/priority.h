@@ -8,7 +8,7 @@
 //   A waiting class gets its part of the bytes whatever the other classes want, so no class
 //   starves. If only one class waits, the class gets all. Rails also give the lower classes smaller
 //   windows, so that a foreground read does not find a rail full of less urgent slices.
-// Threads: a value of its owner. Pure.
+// Threads: a value of the owner. Pure.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class Turns {
     }
     return first;
   }
-  // The class began to wait. Turns that the class did not use before are not owed to it.
+  // The class began to wait. Turns that the class did not use before are not owed later.
   void arrived(Priority priority) {
     double& at = at_[static_cast<std::size_t>(priority)];
     at = std::max(at, now_);

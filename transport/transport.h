@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one interface by which bytes move between registered memory of two hosts. Six
+// What it is: the interface by which bytes move between registered memory of two hosts. Six
 //   calls: capabilities, register (and import), connect (and attach), submit, poll, close (of a
 //   region, a peer, an operation).
 //
@@ -16,11 +16,11 @@
 //   deadline at the latest. After the event of a read, no byte lands in the read's pieces, whatever
 //   the outcome. If the outcome is kDone, the pieces hold the requested bytes; otherwise they hold
 //   anything.
-// Threads: one thread drives a transport; only this thread calls submit() and poll(). Within these
-//   calls, a transport calls its guard, its dialer and no other code. A transport reads no clock:
-//   now_ns is a parameter, so a simulator can own time.
+// Threads: a single thread drives a transport; only this thread calls submit() and poll(). Within
+//   these calls, a transport calls the guard, the dialer and no other code. A transport reads no
+//   clock: now_ns is a parameter, so a simulator can own time.
 // Owns: the links. Pieces and regions belong to the caller, with their memory. The caller must keep
-//   them until the event of the operation, or until close_region().
+//   both until the event of the operation, or until close_region().
 // Trusts: the caller. Every byte of a peer is checked before use.
 #pragma once
 
@@ -62,7 +62,7 @@ struct Capabilities {
 struct Piece {
   std::byte* data = nullptr;
   std::uint64_t size_bytes = 0;
-  RegionId region = kNoRegion;  // its region; needed with Capabilities::registers_pieces
+  RegionId region = kNoRegion;  // needed with Capabilities::registers_pieces
 };
 
 // Index and generation of a slot: the id of an ended operation names no other operation.
@@ -111,11 +111,11 @@ struct Counters {
   std::uint64_t written_bytes = 0;  // acknowledged by peers
   std::uint64_t served_bytes = 0;   // sent from regions
   std::uint64_t taken_bytes = 0;    // written by peers into regions
-  std::uint64_t staged_bytes = 0;   // copied once more than the one promised copy
+  std::uint64_t staged_bytes = 0;   // copied once more than promised
   std::uint64_t resent_slices = 0;  // sent again after a lane failed
   std::uint64_t lanes_failed = 0;
   std::uint64_t refused_requests = 0;  // of peers: stale, out of bounds, no rights
-  std::uint64_t broken_frames = 0;     // of peers; each frame ends its lane
+  std::uint64_t broken_frames = 0;     // of peers; each frame ends a lane
   std::uint64_t zero_copy_sends = 0;
   std::uint64_t zero_copy_copied = 0;  // the kernel copied all the same
   std::uint64_t pinned_bytes = 0;      // now, of slices on their way out
@@ -123,7 +123,7 @@ struct Counters {
   std::uint64_t receive_calls = 0;
 };
 
-// A path to a peer, as mcctl shows it.
+// A path to a peer, for mcctl.
 struct RailReport {
   PeerId peer = kNoPeer;
   std::string_view transport;  // Capabilities::name
@@ -149,20 +149,21 @@ class Transport {
   virtual Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) = 0;
 
   // The parts of a sparse region that have memory from now on, in order. No object may be left in
-  // the missing parts. The caller returns their memory to the system only after this call, or does
-  // not read them before they come anew. A transport that does not pin memory may ignore the call.
+  // the missing parts. The caller returns that memory to the system only after this call, or does
+  // not read these parts until they come anew. A transport that does not pin memory may ignore the
+  // call.
   virtual void set_backed(RegionId, std::span<const MemoryRange>) {}
 
   // Starts connecting; operations may be submitted at once and wait for the first lane.
   virtual Result<PeerId> connect(const PeerSpec& spec) = 0;
-  // A link whose handshake is over: a lane that this side asked its dialer for, or that a peer
+  // A link whose handshake is over: a lane that this side asked the dialer for, or that a peer
   // dialed.
   virtual Status attach(Link link) = 0;
   // The dialer could not make the lane now. The transport asks for the lane again later.
   virtual void dial_failed(PeerId peer, std::uint32_t lane) = 0;
 
-  // Takes operations from the front, as far as there is room, sets their ids and starts them.
-  // Returns the count. The rest met back-pressure: submit it again after a poll(). An invalid
+  // Takes operations from the front while there is room: sets the id and starts the operation.
+  // Returns the count. The rest met back-pressure: submit the rest again after a poll(). An invalid
   // operation ends with an event.
   virtual std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) = 0;
 
@@ -179,11 +180,11 @@ class Transport {
   virtual bool close_region(RegionId region) = 0;
   // Ends all operations to the peer with kCancelled (events come with the next poll()).
   virtual void close_peer(PeerId peer) = 0;
-  // Asks an operation to end early. The operation still gives its one event, which is final.
+  // Asks an operation to end early. The operation still gives the event, which is final.
   virtual void cancel(OperationId operation) = 0;
 
   virtual const Counters& counters() const = 0;
-  // Appends the rails to all peers. A transport without rails appends none.
+  // Appends the rails to all peers. A transport without rails appends nothing.
   virtual void report_rails(std::vector<RailReport>&) const {}
 };
 

@@ -128,7 +128,7 @@ Status ChoiceTransport::attach(Link link) {
   if ((link.features & feature_) != 0) {
     if (able_.insert(node).second) connect_direct(node);
   } else if (able_.erase(node) != 0) {
-    // The peer was started anew, without the one-sided transport.
+    // The peer was started anew, without the direct transport.
     close_direct(node);
   }
   return tcp_->attach(std::move(link));
@@ -209,7 +209,7 @@ bool ChoiceTransport::begin(Operation& operation, const Remote& remote, std::uin
   operation.id = id;
   reading.by_tcp = asking.id;
   by_tcp_[asking.id] = id;
-  // The one-sided transport finds the regions of pieces by their addresses.
+  // The direct transport finds the regions of pieces by address.
   std::vector<Piece> pieces = reading.pieces;
   for (Piece& piece : pieces) piece.region = kNoRegion;
   Operation bytes = operation;

@@ -2,19 +2,19 @@
 //
 // What it is: two transports to each peer, and the choice between them for each operation. TCP
 //   reaches every peer, tells whether the peer is alive, and carries all small operations. Large
-//   reads use a one-sided transport (rdma, fabric) if both sides have the transport and its lanes
-//   work at that moment. While lanes are opened, or have failed, TCP carries the reads.
+//   reads use the direct (one-sided) transport, rdma or fabric, if both sides have the transport
+//   and the lanes work. While lanes are opened, or have failed, TCP carries the reads.
 //
-//     read ──► small, or the one-sided way is not ready ───────────────────────► TCP
-//        └───► the bytes one-sidedly  ┐ both ─► done
-//              one byte by TCP        ┘  failed ─► all of it by TCP, by the same deadline
+//     read ──► small, or the direct way is not ready ──────────────────────────► TCP
+//        └───► the bytes directly     ┐ both ─► done
+//              a probe byte by TCP    ┘  failed ─► all bytes by TCP, by the same deadline
 //
 //   A device that serves a read does not check that the bytes are still the meant object: the bytes
 //   of an object that was removed a moment ago lie there unchanged, with a checksum that fits. The
-//   one byte asks the region's guard while the operation is under way.
+//   probe byte asks the region's guard while the operation is under way.
 // Threads: a single thread drives the transport.
 // Owns: both transports.
-// Trusts: the caller. Each transport checks the bytes that its peers send.
+// Trusts: the caller. Each transport checks the bytes that peers send.
 #pragma once
 
 #include <memory>
@@ -26,11 +26,11 @@
 
 namespace mc::transport::choice {
 
-// From this size on, a one-sided read is worth the byte that is asked for beside it.
+// From this size on, a direct read is worth the probe byte.
 inline constexpr std::uint64_t kOneSidedBytes = 64 * 1024;
 
 struct ChoiceCounters {
-  std::uint64_t reads = 0;    // begun with the one-sided transport
+  std::uint64_t reads = 0;    // begun with the direct transport
   std::uint64_t detours = 0;  // of these reads, repeated by TCP
 };
 
@@ -48,7 +48,7 @@ class ChoiceTransport : public Transport {
   Result<RemoteRegionId> import_region(PeerId peer, std::span<const std::byte> text) override;
   void set_backed(RegionId region, std::span<const MemoryRange> ranges) override;
   Result<PeerId> connect(const PeerSpec& spec) override;
-  // Takes links of TCP; passes links of the one-sided transport on to it.
+  // Takes links of TCP; passes other links on to the direct transport.
   Status attach(Link link) override;
   void dial_failed(PeerId peer, std::uint32_t lane) override { tcp_->dial_failed(peer, lane); }
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
@@ -62,7 +62,7 @@ class ChoiceTransport : public Transport {
   void report_rails(std::vector<RailReport>& reports) const override;
 
   const ChoiceCounters& choices() const { return choices_; }
-  // For operators: why the one-sided transport carries less than it could; empty: no obstacle.
+  // For operators: why the direct transport carries less than possible; empty: no obstacle.
   std::string obstacles() const;
 
  private:
@@ -77,9 +77,9 @@ class ChoiceTransport : public Transport {
   };
   struct Local {
     RegionId direct = kNoRegion;
-    std::string why;  // the one-sided way is missing
+    std::string why;  // the direct way is missing
   };
-  // A read that was begun with the one-sided transport.
+  // A read that was begun with the direct transport.
   struct Reading {
     Operation operation;
     std::vector<Piece> pieces;
@@ -103,7 +103,7 @@ class ChoiceTransport : public Transport {
         epoll_(std::move(epoll)) {}
   void connect_direct(NodeId node);
   void close_direct(NodeId node);
-  // The region for a one-sided read; null: TCP must carry the read.
+  // The region for a direct read; null: TCP must carry the read.
   const Remote* direct_way(const Operation& operation, std::uint64_t now_ns);
   bool begin(Operation& operation, const Remote& remote, std::uint64_t now_ns);
   void take_tcp(std::vector<Event>& events, std::size_t first);
@@ -115,7 +115,7 @@ class ChoiceTransport : public Transport {
 
   const std::unique_ptr<Transport> tcp_;
   const std::unique_ptr<OneSidedTransport> direct_;
-  const std::uint32_t feature_;  // of nodes that accept links of the one-sided transport
+  const std::uint32_t feature_;  // of nodes that accept links of the direct transport
   Fd epoll_;
   std::set<NodeId> able_;  // nodes with the feature
   std::unordered_map<PeerId, Ways> peers_;

@@ -163,7 +163,7 @@ Result<Owned<fid_mr>> Domain::register_memory(std::byte* data, std::uint64_t byt
       key_bytes >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * key_bytes) - 1;
   fid_mr* memory = nullptr;
   int error = -FI_ENOKEY;
-  // If the provider makes no key, this side chooses one that peers cannot guess by counting.
+  // If the provider makes no key, this side chooses a key that peers cannot guess by counting.
   for (int tries = 0; error == -FI_ENOKEY && tries < kMostKeyTries; ++tries) {
     const std::uint64_t number = ++next_key_;
     const std::uint64_t key = hash_key(&number, sizeof number, key_seed_) & mask;

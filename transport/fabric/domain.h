@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an open domain of libfabric (a NIC): its completion queue, and the endpoint by which
+// What it is: an open domain of libfabric (a NIC): a completion queue, and the endpoint by which
 //   peers reach this agent's memory. The memory includes a beacon: eight bytes with the epoch, by
-//   which a peer sees that its lane leads to this agent.
-// Threads: the transport's; any for register_memory() and its result.
+//   which a peer sees that a lane leads to this agent.
+// Threads: the transport's; any for register_memory() and the result.
 // Owns: all of these. Lanes and registrations of the domain must be destroyed first.
 // Trusts: the provider.
 #pragma once
@@ -26,7 +26,7 @@ namespace mc::transport::fabric {
 
 using Info = std::unique_ptr<fi_info, void (*)(fi_info*)>;
 
-// The domains that a transport uses, in libfabric's order: those of the provider with reliable
+// The domains that a transport uses, in libfabric's order: domains of the provider with reliable
 // datagram endpoints that read and write remote memory. Errors: MC_UNSUPPORTED, with the search.
 Result<std::vector<Info>> find_domains(const Library& library, const FabricOptions& options);
 
@@ -87,11 +87,11 @@ class Domain {
   const Library& library() const { return library_; }
   fid_domain* get() const { return domain_.get(); }
   fid_fabric* fabric() const { return fabric_.get(); }
-  // The largest number of pieces of a request, and of its bytes.
+  // The largest number of pieces and of bytes of a request.
   std::size_t max_pieces() const;
   std::uint64_t max_request_bytes() const { return info_->ep_attr->max_msg_size; }
   double line_bytes_per_ns() const;  // of the NIC; 0: unknown
-  // Whether the provider works on peers' requests only while this process calls it.
+  // Whether the provider works on peers' requests only while this process calls libfabric.
   bool is_software() const { return info_->domain_attr->data_progress != FI_PROGRESS_AUTO; }
   // Whether a peer's request that has begun goes on after the memory was deregistered. (shm moves
   // the bytes of a request within one call.)
@@ -100,7 +100,7 @@ class Domain {
   // Whether an endpoint that is answering reads must not be closed (tcp_connections.h).
   bool breaks_when_closed() const;
 
-  // Whether the provider works only while it is called, and has no descriptor that tells when.
+  // Whether the provider works only while called, and has no descriptor that tells when.
   bool wants_attention() const { return is_software() && serving_.wait_fd() < 0; }
 
   DomainEntry entry(std::size_t slot) const;
@@ -111,8 +111,8 @@ class Domain {
 
   // access: FI_READ … for requests of this side, FI_REMOTE_READ … for requests of peers.
   Result<Owned<fid_mr>> register_memory(std::byte* data, std::uint64_t bytes, std::uint64_t access);
-  // Whether an endpoint could not be made because the device or its address is gone. The address
-  // may come back to a new domain, but not to this one.
+  // Whether an endpoint could not be made because the device or the address is gone. The address
+  // may come back to a new domain, but not to this domain.
   bool is_broken() const { return broken_; }
   // The address by which peers name the first byte of memory that is registered here.
   std::uint64_t base_of(const std::byte* data) const;

@@ -18,7 +18,7 @@ struct Memory final : Registration {
 }  // namespace
 
 std::uint64_t DomainRegistrar::base_of(const std::byte* data) const {
-  // All domains are of one provider.
+  // All domains are of the same provider.
   const auto open = std::ranges::find_if(domains_, [](const auto& at) { return at != nullptr; });
   return open != domains_.end() ? (*open)->base_of(data) : 0;
 }

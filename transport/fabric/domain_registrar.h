@@ -13,7 +13,7 @@
 
 namespace mc::transport::fabric {
 
-// By slot, one slot for each domain of the provider; null: not open now.
+// By slot, a slot for each domain of the provider; null: not open now.
 using DomainSlots = std::vector<std::unique_ptr<Domain>>;
 
 class DomainRegistrar final : public Registrar {

@@ -27,7 +27,7 @@ struct FabricOptions {
   std::uint32_t registering_threads = 4;  // of memory; 0: the loop registers
   // Limit of bytes that each domain asks of all peers together.
   std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
-  // The endpoints of a peer without operations for so long are closed until they are needed.
+  // The endpoints of a peer without operations for so long are closed until the next operation.
   std::uint64_t idle_close_ns = 60'000'000'000;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 // After the last completion, providers are only polled for so long; then they notify by descriptor.
 constexpr std::uint64_t kBusyNs = 50'000;
-constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
+constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links when busy
 // The time between two looks at a provider without descriptor: while requests are out, otherwise.
 constexpr std::uint64_t kAttentiveNs = 50'000;
 constexpr std::uint64_t kIdleNs = 20'000'000;

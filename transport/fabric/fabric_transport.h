@@ -9,8 +9,8 @@
 // Threads: a single thread drives the transport. Other threads register memory. Providers may have
 //   threads.
 // Owns: domains, registrations, endpoints, links.
-// Trusts: links that were attached, but nothing that arrives on them; the provider and its network.
-//   Keys travel in clear text, so hosts that share the network can forge them.
+// Trusts: links that were attached, but nothing that arrives on links; the provider and the
+//   network. Keys travel in clear text, so hosts that share the network can forge keys.
 #pragma once
 
 #include <memory>
@@ -70,7 +70,7 @@ class FabricTransport : public OneSidedTransport {
   void doubt(RemoteRegionId region) override { requester_.doubt(region); }
   bool is_up(PeerId peer) const override { return requester_.has_way(peer); }
   Status backing(RegionId region) const override { return regions_.backing(region); }
-  // The provider and its domains.
+  // The provider and the domains.
   std::string describe_devices() const override;
   // The domains that are not open now, each with the cause.
   std::string obstacles() const override;
@@ -100,7 +100,7 @@ class FabricTransport : public OneSidedTransport {
 
   std::uint64_t new_epoch();
   Info info_of(std::size_t slot) const;
-  // Opens every domain that can be opened. Errors: there is none.
+  // Opens every domain that can be opened. Errors: no domain can be opened.
   Status open_domains();
   // Opens closed domains whose time has come, beside the loop.
   void open_again();

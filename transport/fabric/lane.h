@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an endpoint that asks one peer over one domain, and its posted requests. Each lane
+// What it is: an endpoint that asks a peer over a domain, and the posted requests. Each lane
 //   has an endpoint of its own, because only closing the endpoint ends a request that does not
 //   complete. After the close, no byte of the request lands, and other peers are not disturbed.
 //   The completion queue is closed with the endpoint, so a late completion cannot be taken for
@@ -67,7 +67,7 @@ class Lane {
 
  private:
   struct Request {
-    fi_context2 context;  // the provider's while it is out; first: identifies the request
+    fi_context2 context;  // the provider's while the request is out; first: identifies the request
     Slice slice;
     bool is_out = false;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the lanes (endpoints) to all peers: opened, looked at, polled, closed. A peer has the
-//   places of its lanes, and the queues of operations and slices that wait for lanes or link.
+// What it is: the lanes (endpoints) to all peers: opened, looked at, polled, closed. A peer has
+//   places for lanes, and the queues of operations and slices that wait for lanes or link.
 //
 //     a lane:  down ─► looking (reads the peer's beacon) ─► up ─► down …
 //
@@ -36,7 +36,7 @@ struct Place {
   std::uint8_t theirs = 0;
   LaneState state = LaneState::kDown;
   std::unique_ptr<Lane> lane;
-  std::unique_ptr<Watched> events;  // of its completion queue
+  std::unique_ptr<Watched> events;  // of the lane's completion queue
   std::uint64_t remote_epoch = 0;
   std::uint64_t since_ns = 0;     // when the state began; while up: the last completion
   std::uint64_t measured_ns = 0;  // when the count of measured_bytes began
@@ -105,7 +105,7 @@ class Lanes {
   void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns);
   void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
 
-  // Asks the peer to call its provider often, if the provider works only while it is called. To be
+  // Asks the peer to call its provider often, if the provider works only while called. To be
   // called before each request.
   void attend(Peer& peer, const Domain& domain, std::uint64_t now_ns);
   // Polls the peer's lanes from now on, as long as requests are out.
@@ -118,7 +118,7 @@ class Lanes {
   bool is_full() const { return is_full_; }
 
   void report(std::vector<RailReport>& reports) const;
-  // For operators: each lane of a peer with its state and its last failure.
+  // For operators: each lane of a peer with the state and the last failure.
   std::string describe(const Peer& peer) const;
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the functions that libfabric exports, as one table; all other calls go through the
-//   objects that these functions return. The library is opened at run time, so that one program
-//   serves hosts with and without libfabric.
-// Threads: a value. Any thread may call its functions, as with libfabric.
-// Owns: nothing. An opened library stays for the life of the process, as its providers need.
+// What it is: the functions that libfabric exports, as a table; all other calls go through the
+//   objects that these functions return. The library is opened at run time, so that the same
+//   program serves hosts with and without libfabric.
+// Threads: a value. Any thread may call the functions, as with libfabric.
+// Owns: nothing. An opened library stays for the life of the process, as the providers need.
 #pragma once
 
 #include <rdma/fabric.h>

@@ -7,11 +7,11 @@
 //                                           ◄─  kDomains  each with address, epoch and beacon; and
 //                                                         again when they change
 //     kDescribe region                      ─►  a key of the region did not hold
-//                                           ◄─  kDescription region text…        none: it is gone
+//                                           ◄─  kDescription region text…        no text: gone
 //     kNotify   number payload…             ─►
 //                                           ◄─  kNotified number outcome
 //     kAttend                               ─►  requests are coming: call the provider often for a
-//                                               while, if it works only while it is called
+//                                               while, if it works only while called
 //     kMove     slot epoch                  ─►  close this serving endpoint, so that writes to it
 //                                               land no more; the asker repeats the writes
 //                                           ◄─  kDomains, with another endpoint
@@ -44,9 +44,9 @@ inline constexpr std::uint32_t kLinkVersion = 1;
 // kAttend before the end.
 inline constexpr std::uint64_t kAttentionNs = 150'000'000;
 inline constexpr std::uint64_t kAttendAgainNs = kAttentionNs / 3;
-inline constexpr std::size_t kMaxDomains = 32;  // of one agent
+inline constexpr std::size_t kMaxDomains = 32;  // of an agent
 inline constexpr std::size_t kMaxAddressBytes = 128;
-inline constexpr std::size_t kMaxNameBytes = 48;  // of a domain, with the zero at its end
+inline constexpr std::size_t kMaxNameBytes = 48;  // of a domain, with the final zero
 
 enum class MessageKind : std::uint16_t {
   kHello = 1,
@@ -67,7 +67,7 @@ struct HelloBody {
 };
 static_assert(sizeof(HelloBody) == 8);
 
-// A domain of the serving agent: the place of its serving endpoint and of its beacon, eight bytes
+// A domain of the serving agent: the place of the serving endpoint and of the beacon, eight bytes
 // that hold the epoch and that every peer may read.
 struct DomainEntry {
   std::uint64_t epoch;  // differs for each serving endpoint; earlier keys are void
@@ -121,7 +121,7 @@ std::vector<std::byte> encode(const NotifyBody& body, std::span<const std::byte>
 std::vector<std::byte> encode(const NotifiedBody& body);
 std::vector<std::byte> encode(const MoveBody& body);
 
-// A decoded message; only the member that its kind names is valid.
+// A decoded message; only the member that `kind` names is valid.
 struct Message {
   MessageKind kind = MessageKind::kPing;
   HelloBody hello{};

@@ -15,10 +15,10 @@ namespace mc::transport::fabric {
 namespace {
 
 // Without an option, the first that this host has. shm reaches only this host, so an operator must
-// name it.
+// name shm.
 constexpr const char* kProviders[] = {"efa", "verbs;ofi_rxm", "tcp;ofi_rxm"};
 
-// A domain checks keys by offset, unless the provider can only check them by address. shm with
+// A domain checks keys by offset, unless the provider can only check keys by address. shm with
 // addresses does not check keys.
 constexpr int kModes[] = {FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
                           FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR};
@@ -40,7 +40,7 @@ fi_info* ask(const Library& library, const FabricOptions& options, const char* p
   hints->domain_attr->mr_mode = mode;
   hints->domain_attr->threading = FI_THREAD_SAFE;  // memory is registered beside the loop
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  // A write completes when its bytes are in the peer's memory.
+  // A write completes when the bytes are in the peer's memory.
   hints->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
   hints->fabric_attr->prov_name = ::strdup(provider);
   fi_info* list = nullptr;

@@ -94,7 +94,7 @@ std::uint32_t Queues::post(Peer& peer, std::size_t at, OperationState& operation
     std::byte* const data = piece.data + cursor.offset_bytes;
     const LocalRegions::Key local = regions_.key_of(piece.region, place.ours, data);
     if (local.bytes == 0) {
-      // The region was closed meanwhile, or its memory is not registered now.
+      // The region was closed meanwhile, or the memory is not registered now.
       requester_.operations().give_up(operation, Outcome::kInvalid);
       return 0;
     }

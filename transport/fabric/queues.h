@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the way of operations from the queues of their peer to its lanes: operations are cut
+// What it is: the way of operations from the queues of a peer to the lanes: operations are cut
 //   into slices, and slices become requests. Notifications go over the link.
 //
 //     queue ─► small queue ──► lane ┐  Rails::choose picks the lane;
@@ -32,8 +32,8 @@ class Queues {
   void pump_bulk(Peer& peer, std::uint64_t now_ns);
   bool is_ready(Peer& peer, OperationState& operation);
   std::optional<std::size_t> choose(Peer& peer, std::uint64_t bytes);
-  // Posts the slice, or as much of it as one request can; returns the bytes. 0: nothing was posted,
-  // since the operation was given up, or there is no room now.
+  // Posts the slice, or as much of the slice as a request can carry; returns the bytes. 0: nothing
+  // was posted, since the operation was given up, or there is no room now.
   std::uint32_t post(Peer& peer, std::size_t place, OperationState& operation, Slice slice,
                      Cursor* after, std::uint64_t now_ns);
 

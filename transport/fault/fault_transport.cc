@@ -186,7 +186,7 @@ void FaultTransport::on_inner(const Event& event, std::uint64_t now_ns,
   std::erase(flight.inner_ids, event.id);
   flight.bytes = std::max(flight.bytes, event.bytes);
   if (event.outcome != Outcome::kDone) flight.outcome = event.outcome;
-  // An operation that was doubled or cut off ends only when none of its copies moves any more.
+  // An operation that was doubled or cut off ends only when no copy moves any more.
   if (!flight.inner_ids.empty() || (flight.copies > 0 && !flight.never_starts)) return;
   if (flight.never_starts && flight.outcome == Outcome::kCancelled) return;
   end(flight, flight.outcome, now_ns);

@@ -3,9 +3,9 @@
 // What it is: any Transport, made unreliable: lost operations and links, delays, doubles, changed
 //   orders, flipped bits, partitions. A seeded random source and the clock of poll() drive the
 //   faults: the same seed and calls give the same faults.
-//   The contract of Transport still holds: each operation ends once, by its deadline, and later no
-//   byte lands in its pieces. Only flipped bits break the contract; checksums above must find them.
-// Threads: those of the inner transport.
+//   The contract of Transport still holds: each operation ends once, by the deadline, and later no
+//   byte lands in the pieces. Only flipped bits break the contract; checksums above must find them.
+// Threads: as the inner transport.
 // Owns: the inner transport, which must have no other user.
 #pragma once
 
@@ -20,11 +20,11 @@ namespace mc::transport::fault {
 
 // Probabilities from 0 to 1, for each operation independently.
 struct FaultPlan {
-  double lose = 0;        // not carried out: the operation ends at its deadline
+  double lose = 0;        // not carried out: the operation ends at the deadline
   double duplicate = 0;   // a read or write is carried out twice
   double delay = 0;       // starts later
   double reorder = 0;     // the event comes after later events
-  double flip_bit = 0;    // one bit of the bytes is wrong
+  double flip_bit = 0;    // a single bit is wrong
   double break_link = 0;  // the peer cannot be reached for outage_ns
   std::uint64_t min_delay_ns = 1'000;
   std::uint64_t max_delay_ns = 1'000'000;
@@ -47,7 +47,7 @@ class FaultTransport : public Transport {
       : inner_(std::move(inner)), random_(seed) {}
 
   void set_plan(const FaultPlan& plan) { plan_ = plan; }
-  // No byte reaches the node or comes from it until join(). To cut a path, call part() at both
+  // No byte reaches or leaves the node until join(). To cut a path, call part() at both
   // ends.
   void part(NodeId node);
   void join(NodeId node);
@@ -92,7 +92,7 @@ class FaultTransport : public Transport {
     bool event_is_late = false;
     Outcome outcome = Outcome::kDone;
     std::uint64_t bytes = 0;
-    // The end without the inner transport, and its outcome.
+    // The end without the inner transport, and the outcome.
     std::uint64_t end_ns = 0;
     Outcome end_outcome = Outcome::kTimedOut;
   };

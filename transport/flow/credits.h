@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the limit of bytes that all peers together may be asked to send to one local NIC. The
-//   Rails of a peer know only their own window; sixteen peers with a window each would overrun the
-//   last switch port before this host (incast). Since bytes are pulled, the receiver prevents
-//   incast by not asking:
+// What it is: the limit of bytes that all peers together may be asked to send to a local NIC. The
+//   Rails of a peer know only the window of that peer; sixteen peers with a window each would
+//   overrun the last switch port before this host (incast). Since bytes are pulled, the receiver
+//   prevents incast by not asking:
 //
 //     peer 1 ─┐                 asked for and not yet here, over all peers
 //     peer 2 ─┼─► NIC 0   ███████████░░░░   budget: the bytes by which one peer fills the line
 //     peer … ─┘
 //
 //   A peer without credit waits; the owner gives freed credit to the peer that waited longest.
-// Threads: a value of its owner. Pure.
+// Threads: a value of the owner. Pure.
 #pragma once
 
 #include <algorithm>

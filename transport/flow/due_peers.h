@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the peers that wait for one resource of the transport, each once, in the order of
-//   arrival: for a look at their queues, or for credit.
+// What it is: the peers that wait for a resource of the transport, each once, in the order of
+//   arrival: for a look at the queues, or for credit.
 // Threads: the transport's.
 // Owns: the ids of the peers.
 #pragma once

@@ -3,7 +3,7 @@
 // What it is: the notifications that have arrived, until the transport's owner takes them as
 //   events.
 // Threads: the transport's.
-// Owns: the payloads, until the take() after the one that returned them.
+// Owns: the payloads, until the take() after the call that returned the payloads.
 #pragma once
 
 #include <utility>

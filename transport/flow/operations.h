@@ -7,7 +7,7 @@
 //   A slice names its operation by id. When the operation has ended, the id finds no operation, and
 //   later bytes of the slice are thrown away. That makes a cancel final.
 // Threads: the transport's.
-// Owns: copies of the pieces' addresses and sizes, never their bytes.
+// Owns: copies of the pieces' addresses and sizes, never the bytes.
 #pragma once
 
 #include <sys/uio.h>
@@ -90,7 +90,7 @@ class Operations {
   std::uint32_t in_flight_ = 0;
 };
 
-// The size of all pieces; none if they are too many, too large, empty or without address.
+// The size of all pieces; none if the pieces are too many, too large, empty or without address.
 std::optional<std::uint64_t> size_of(std::span<const Piece> pieces);
 // The event that ends the operation.
 Event ended(const OperationState& operation, Outcome outcome);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: threads for long calls into the kernel about a device, for which the loop cannot
-//   wait. Registering memory pins it, which takes a second for some ten GB.
+//   wait. Registration pins memory, which takes a second for some ten GB.
 //
 //     loop: run(device, work, done) ─► thread: work() ─► loop: done()
 //
@@ -27,9 +27,9 @@ class Workers : public Watched {
   Workers(std::uint32_t threads, Fd wakeup);
   ~Workers() override;
 
-  // work uses a device, which its address names; then the loop calls done.
+  // work uses the device at this address. After work, the loop calls done.
   void run(const void* device, std::function<void()> work, std::function<void()> done);
-  // Returns when no job of the device is left. Call it before the device is closed.
+  // Returns when no job of the device is left. To be called before the device is closed.
   void finish(const void* device);
   void on_edge(std::uint64_t now_ns) override;
   int fd() const { return wakeup_.get(); }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport between nodes of one process, for tests and the simulator: no sockets, no
+// What it is: Transport between nodes of a process, for tests and the simulator: no sockets, no
 //   threads, no clock. The same calls give the same events. An operation ends when latency plus
 //   size / bandwidth has passed on the clock that poll() is given.
-// Threads: one for all transports of a LoopNetwork.
-// Owns: the queue. A network must outlive its transports.
+// Threads: a single thread for all transports of a LoopNetwork.
+// Owns: the queue. A network must outlive the transports.
 // Trusts: the other node is a transport of the same network. Regions are checked nevertheless.
 #pragma once
 
@@ -71,7 +71,7 @@ class LoopTransport : public Transport {
   };
   struct Peer {
     NodeId node = 0;
-    std::uint64_t free_at_ns = 0;  // the time at which the path has carried all its operations
+    std::uint64_t free_at_ns = 0;  // the time at which the path has carried all operations
     bool lost = false;
   };
   LoopTransport(LoopNetwork& network, NodeId node, std::uint64_t incarnation);
@@ -89,7 +89,7 @@ class LoopTransport : public Transport {
   std::uint64_t next_peer_ = 1;
   std::uint64_t next_operation_ = 1;
   std::map<PeerId, Peer> peers_;
-  std::map<OperationId, Flight> flights_;  // in the order they were submitted
+  std::map<OperationId, Flight> flights_;  // in the order of submission
   std::vector<Event> events_;
   Inbox arrived_;
 };

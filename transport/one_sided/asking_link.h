@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of the link beside a one-sided transport's own network, to one peer:
+// What it is: the asking end of the link beside a one-sided transport's own network, to a peer:
 //   whether the link exists now, whether the peer answers on the link, and when the peer is dialed
 //   again.
 //
-//     none ─ due(): kDial ─► attach() ─► the peer lists its devices ─► introduced()
+//     none ─ due(): kDial ─► attach() ─► the peer lists devices ─► introduced()
 //      ▲                                                                     │
 //      └──── fail() ◄─ due(): kFail, or work() said so ◄─────────────────────┘
 //
@@ -30,7 +30,7 @@ class AskingLink {
   AskingLink(const AskingLink&) = delete;
   AskingLink& operator=(const AskingLink&) = delete;
 
-  // Errors: MC_BUSY: the peer has its link already; MC_NO_MEMORY.
+  // Errors: MC_BUSY: the peer has a link already; MC_NO_MEMORY.
   Status attach(Fd socket, std::uint64_t now_ns);
   void dial_failed(std::uint64_t now_ns);
   // Closes the link; the peer is dialed again after a pause. REQUIRES: the link exists.
@@ -40,7 +40,7 @@ class AskingLink {
   // REQUIRES: the link exists.
   ControlLink* operator->() const { return link_.get(); }
 
-  // Whether the peer has listed its devices on this link.
+  // Whether the peer has listed the devices on this link.
   bool introduced() const { return introduced_; }
   void introduce() { introduced_ = true; }
   void heard(std::uint64_t now_ns) { heard_ns_ = now_ns; }

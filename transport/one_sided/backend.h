@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the part of a one-sided requester that depends on the network: the messages of its
-//   link, its lanes, and the way from its queues to the lanes.
+// What it is: the part of a one-sided requester that depends on the network: the messages of the
+//   link, the lanes, and the way from the queues to the lanes.
 //
 //     one_sided::Requester ─► Backend ─┬─► rdma::Backend     queue pairs of verbs
 //      peers, operations, ticks        └─► fabric::Backend   endpoints of libfabric
@@ -26,10 +26,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // The backend's own kind of peer. Each Peer& below is one of these.
+  // The backend's own kind of peer. Each Peer& below is of this kind.
   virtual std::unique_ptr<Peer> make_peer(PeerId id, const PeerSpec& spec) = 0;
 
-  // The messages of its link.
+  // The messages of the link.
   virtual std::vector<std::byte> hello(Peer& peer) = 0;
   virtual std::vector<std::byte> describe(RegionId region) const = 0;
   virtual std::vector<std::byte> ping() const = 0;
@@ -37,7 +37,7 @@ class Backend {
   virtual bool take(Peer& peer, const ControlHeader& header, std::span<const std::byte> body,
                     std::uint64_t now_ns) = 0;
 
-  // Puts a checked operation into a queue of its peer. Another outcome than kDone: the operation
+  // Puts a checked operation into a queue of the peer. Another outcome than kDone: the operation
   // ends with this outcome.
   virtual Outcome queue(Peer& peer, OperationState& operation, std::uint64_t now_ns) = 0;
   // Posts queued operations to lanes, as far as the lanes have room.
@@ -45,8 +45,8 @@ class Backend {
   // A notification has ended.
   virtual void on_notice_ended(Peer&, OperationId) {}
 
-  // Opens and probes lanes, and fails silent ones. away_ns: the time for which this side did not
-  // look; a silence of that length is nobody's fault.
+  // Opens and probes lanes, and fails silent lanes. away_ns: the time for which this side did not
+  // look; a silence of that length says nothing about the peer.
   virtual void look_after_lanes(Peer& peer, std::uint64_t now_ns, std::uint64_t away_ns) = 0;
   virtual void close_lanes(Peer& peer, const std::string& why, std::uint64_t now_ns) = 0;
   // Fails the lanes that carry slices of the operation. Only then can no byte of the operation land

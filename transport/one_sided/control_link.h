@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one end of the link beside a one-sided transport's own network: whole messages in
+// What it is: an end of the link beside a one-sided transport's own network: whole messages in
 //   both directions, over a non-blocking stream socket.
 // Threads: the transport's.
 // Owns: the socket.
 // Trusts: nothing that arrives: control_message.h checks headers, and the transport's decoder
-//   checks bodies. The link fails if the peer breaks the contract, or does not read its messages.
+//   checks bodies. The link fails if the peer breaks the contract, or does not read the messages.
 #pragma once
 
 #include <cstddef>

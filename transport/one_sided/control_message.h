@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the frame of the messages on a control link, and the functions that encode and decode
-//   their values. A header of 16 bytes, then the body; little-endian.
+//   the values. A header of 16 bytes, then the body; little-endian.
 // Threads: values.
 // Trusts: nothing. decode_control_header() and take_…() copy, check lengths, and return a value or
 //   none.

@@ -4,8 +4,8 @@
 //   device, in chunks. Several threads register chunks side by side, since one thread pins about 10
 //   to 40 GB a second.
 //   Each chunk of a sparse region is registered beside the loop, as far as the chunk has memory.
-//   When a chunk has got more memory, its former key holds until the next change, so that peers
-//   with that key keep their access. When a chunk has lost memory, its key ends at once.
+//   When a chunk has got more memory, the former key holds until the next change, so that peers
+//   with that key keep their access. When a chunk has lost memory, the key ends at once.
 // Threads: the transport's.
 // Owns: the registrations, never the memory.
 #pragma once
@@ -45,10 +45,10 @@ class LocalRegions {
   bool back(RegionId id, std::span<const MemoryRange> ranges);
   // Why a part of the region could not be registered; ok() if all parts were.
   Status backing(RegionId id) const;
-  // Call it after a device was opened. Registers all regions with the device, or none and returns
-  // why; sparse regions are registered beside the loop.
+  // To be called after a device was opened. Registers all regions with the device, or none and
+  // returns why; sparse regions are registered beside the loop.
   Status on_opened(std::size_t slot);
-  // Call it before the device is closed.
+  // To be called before the device is closed.
   void on_closing(std::size_t slot);
 
   // region: id or name.
@@ -66,7 +66,7 @@ class LocalRegions {
 
  private:
   // A registration that a thread makes. The registration ends with this object unless a region
-  // takes it.
+  // takes the registration.
   struct Making {
     std::unique_ptr<Registration> made;
     Status status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the operations of a one-sided requester until they end, and the events that say so.
+// What it is: the operations of a one-sided requester until the end, and the events at the end.
 //
 //     open ─► slices on lanes ─► all bytes done ───────────────────────► event
 //               └─► give_up(): cancelled, failed, too late ─► last slice back ─► event
@@ -37,7 +37,7 @@ class OperationBook {
   void end(OperationState& operation, Outcome outcome);
   void give_up(OperationState& operation, Outcome outcome);
   void end_all_of(PeerId peer, Outcome outcome);
-  // Slices of an operation have ended: their count, and their bytes together.
+  // Slices of an operation have ended: the count, and the sum of bytes.
   void on_slices(OperationId id, std::uint32_t count, std::uint64_t bytes, Outcome outcome);
 
   void await(std::uint64_t deadline_ns) {

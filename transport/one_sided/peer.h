@@ -21,7 +21,7 @@ struct Peer : public Watched {
   void on_edge(std::uint64_t now_ns) final;
   // Whether at least one lane to the peer is up.
   virtual bool is_up() const = 0;
-  // The slots of the peer's devices that its lanes lead to, as bits.
+  // The slots of the peer's devices that the lanes lead to, as bits.
   virtual std::uint64_t remote_slots() const = 0;
 
   Requester& owner;
@@ -33,7 +33,7 @@ struct Peer : public Watched {
   std::uint64_t used_ns = 0;    // the last time that an operation was open
   std::uint64_t usable_ns = 0;  // the last time that a lane was up, or could have been opened
   std::uint32_t open_operations = 0;
-  bool dormant = true;  // its lanes are closed until there is an operation
+  bool dormant = true;  // the lanes are closed until there is an operation
   bool lost = false;
   bool listed = false;              // the requester is about to pump the peer
   bool waiting_for_credit = false;  // waits until credit is freed

@@ -8,7 +8,7 @@
 //     device …
 //
 // Threads: values.
-// Trusts: nothing. decode() checks each length before it reads the bytes.
+// Trusts: nothing. decode() checks each length before reading the bytes.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace mc::transport {
 
-// The devices of one agent: RDMA devices, or domains of libfabric.
+// The devices of an agent: RDMA devices, or domains of libfabric.
 inline constexpr std::size_t kMaxDeviceSlots = 32;
 inline constexpr std::uint32_t kMinChunkShift = 12;
 inline constexpr std::uint32_t kMaxChunkShift = 43;
@@ -55,7 +55,7 @@ struct DescriptorFormat {
 struct RegionDescriptor {
   RegionId region = kNoRegion;
   std::uint64_t incarnation = 0;  // of the serving agent
-  // The address of the first byte for devices. 0: devices count each chunk from its first
+  // The address of the first byte for devices. 0: devices count each chunk from the first
   // registered byte.
   std::uint64_t base = 0;
   std::uint64_t size_bytes = 0;

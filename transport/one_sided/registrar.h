@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the interface by which LocalRegions registers memory with the devices of a one-sided
-//   transport, which LocalRegions knows by their slots alone.
+//   transport, which LocalRegions knows by slot alone.
 // Threads: any for register_memory(), several at once; the transport's for all else.
-// Owns: a Registration owns the device's resources for it.
+// Owns: a Registration owns the device's resources for the region.
 #pragma once
 
 #include <memory>
@@ -44,7 +44,7 @@ class Registrar {
                                                                 const MemoryRange& range) const = 0;
 };
 
-// "; the memory is pinned …: raise it", with the limit of locked memory as it is now.
+// "; the memory is pinned …: raise it", with the present limit of locked memory.
 std::string locked_memory_remedy();
 
 }  // namespace mc::transport

@@ -154,8 +154,8 @@ bool RemoteRegions::on_description(PeerId peer, RegionId id, std::span<const std
       return true;
     }
     auto described = RegionDescriptor::decode(format_, text);
-    // If the region was imported by a name, the answer tells the id; the peer may have made it
-    // anew.
+    // If the region was imported by a name, the answer tells the id; the peer may have made the
+    // region anew.
     const bool named = region->asked_as != region->described.region;
     if (!described || (!named && described->region != id)) return false;
     region->described = std::move(*described);

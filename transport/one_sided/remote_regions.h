@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the regions of peers, from their descriptions, with the keys that hold now. A key
+// What it is: the regions of peers, from the descriptions, with the keys that hold now. A key
 //   belongs to a device as it was opened. When the peer's device was opened again, or a key did not
 //   hold, the requester asks for the region's keys over the link, and operations wait for the keys.
 // Threads: the transport's.
@@ -21,10 +21,10 @@ namespace mc::transport {
 struct RemoteRegion {
   RemoteRegionId id = 0;
   PeerId peer = kNoPeer;
-  std::uint64_t asked_as = 0;  // the region's id at the peer, or its name
+  std::uint64_t asked_as = 0;  // the region's id at the peer, or the name
   bool known = true;           // described holds the peer's latest known answer
   RegionDescriptor described;
-  // By the peer's slots; null where no key holds. Valid for one version of the peer's epochs.
+  // By the peer's slots; null where no key holds. Valid for a single version of the peer's epochs.
   std::array<const RegionKeys*, kMaxDeviceSlots> keys{};
   std::uint64_t version = 0;
   std::uint64_t asked_version = 0;  // for which the keys were asked for
@@ -49,7 +49,7 @@ class RemoteRegions {
 
   // Errors: MC_INVALID_ARGUMENT, MC_BUSY.
   Result<RemoteRegionId> import(PeerId peer, std::span<const std::byte> text);
-  // Imports a region by its name. The region is unknown until the peer describes it. Errors:
+  // Imports a region by name. The region is unknown until the peer describes it. Errors:
   // MC_BUSY.
   Result<RemoteRegionId> import_named(PeerId peer, std::uint64_t name);
 
@@ -59,7 +59,7 @@ class RemoteRegions {
                ? regions_[index].get()
                : nullptr;
   }
-  // Whether the operation may access the region, as far as is known. kDone: it may.
+  // Whether the operation may access the region, as far as is known. kDone: access is allowed.
   Outcome admit(const Operation& operation, std::uint64_t size_bytes);
   void forget(PeerId peer);
   // The keys of a region did not hold, or cover less than wanted. The region is not ready until the

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking side of a one-sided transport: peers, their links and regions, and the
-//   operations until they end. The backend cuts operations into slices and posts the slices.
+// What it is: the asking side of a one-sided transport: peers, links and regions, and the
+//   operations until the end. The backend cuts operations into slices and posts the slices.
 //
 //     submit ─► check ─► Backend::queue ─► Backend::pump ─► lanes
 //
-//     a peer:  no link ─► link, its devices known ─► dormant ─► first use: lanes are opened
+//     a peer:  no link ─► link, devices known ─► dormant ─► first use: lanes are opened
 //
 //   A peer is lost after kPeerLostNs without a usable lane. The peer is back when a lane is up
 //   again.
@@ -21,7 +21,7 @@
 
 namespace mc::transport::one_sided {
 
-// An operation of at most this size does not wait behind large ones.
+// An operation of at most this size does not wait behind large operations.
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
 // The kernel may take this long to resolve the address of a new neighbour.
 inline constexpr std::uint64_t kFirstWayNs = 2'000'000'000;
@@ -78,7 +78,7 @@ class Requester {
   void wake(Peer& peer, std::uint64_t now_ns);
   void pump_later(Peer& peer) { due_.add(peer); }
   void wait_for_credit(Peer& peer) { waiting_for_credit_.add(peer); }
-  // Freed credit goes first to the peers that waited for it.
+  // Freed credit goes first to the waiting peers.
   void wake_waiting_for_credit() {
     if (waiting_for_credit_.empty()) return;
     waiting_for_credit_.take([this](PeerId id) { return peers_.find(id); },
@@ -87,7 +87,7 @@ class Requester {
   // Whether the keys of the operation's region are known. If not, the call asks for the keys. If
   // the region is gone, the call gives the operation up.
   bool is_ready(Peer& peer, OperationState& operation);
-  // Says that a lost peer is back; does nothing for another one.
+  // Says that a lost peer is back; does nothing for other peers.
   void welcome_back(Peer& peer);
 
  private:

@@ -5,8 +5,8 @@
 //   chunk   ├── registered ──┤ new ┊          grows: the new key first, then the former key goes
 //           ├─ stays ─┤ gone ┊                loses memory: the key goes at once
 //
-// A chunk has one registration with each device. The memory of a chunk may have holes, for example
-// where one arena of a pool ends and the next begins. Then the largest part is registered.
+// A chunk has a single registration with each device. The memory of a chunk may have holes, for
+// example where one arena of a pool ends and the next begins. Then the largest part is registered.
 #include <algorithm>
 
 #include "transport/one_sided/local_regions.h"

@@ -7,7 +7,7 @@
 //     theirs  0   1   2   3          needs n connections instead of n².
 //
 //   NICs of the same name are partners. The other NICs are paired in order; the shorter side starts
-//   again from its beginning.
+//   again from the beginning.
 // Threads: any; pure.
 // Trusts: nothing in names; the names of the peer are only compared.
 #pragma once

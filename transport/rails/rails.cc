@@ -102,7 +102,7 @@ void Rails::find_fastest() {
 double Rails::fastest() const { return std::max(fastest_, kMinBytesPerNs); }
 
 // Enough slices, or two round trips of bytes. A slow rail has no more bytes than leave in the time
-// in which the fastest rail empties its window.
+// in which the fastest rail empties the window.
 std::uint64_t Rails::window_of(const Rail& rail) const {
   const std::uint64_t latency_ns = rail.latency_ns > 0 ? rail.latency_ns : least_latency_ns_;
   const double least = paths_ == Paths::kSeparate ? kLeastWindowBytes : 0;
@@ -243,7 +243,7 @@ void Rails::on_sent(std::size_t rail, const RailSlice& slice, std::uint32_t coun
 void Rails::on_done(std::size_t rail, const RailSlice& slice, std::uint32_t count,
                     std::uint64_t now_ns) {
   Rail& at = rails_[rail];
-  // Slices that one turn of a loop found done are measured together.
+  // Slices that a turn of a loop found done are measured together.
   if (now_ns > at.progress_ns) measure(at);
   // Only a slice that was alone on its way measures the latency.
   if (alone_ && slice.sent_ns == at.busy_since_ns) {
@@ -325,7 +325,7 @@ void Rails::on_up(std::size_t rail) {
   if (at.up) return;
   ++up_count_;
   at.up = true;
-  // A rail that failed before begins with one slice.
+  // A rail that failed before begins with a single slice.
   at.ramp_slices = at.pause_ns > 0 ? 1 : 0;
   at.ramp_done = 0;
   find_fastest();

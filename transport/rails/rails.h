@@ -11,11 +11,11 @@
 //      ▲                                │                                    │
 //      └──────── on_failed(), also of rails that stalled() names ◄───────────┘
 //
-//   A rail that fails is left at once, and its slices go to other rails. The rail is probed after a
+//   A rail that fails is left at once, and the slices go to other rails. The rail is probed after a
 //   pause, which doubles until the rail has brought bytes again. A slow rail stays in use. The
 //   window of a slow rail takes no longer to empty than the windows of the other rails, so a
 //   transfer over all rails does not wait for the slow rail.
-// Threads: a value of its owner.
+// Threads: a value of the owner.
 // Owns: nothing. The rails of all peers share the credits.
 #pragma once
 
@@ -46,7 +46,7 @@ struct RailSlice {
 enum class RailHealth : std::uint8_t { kDown, kRecovering, kSlow, kUp };
 const char* rail_health_name(RailHealth health);
 
-// The state of one rail, for metrics.
+// The state of a rail, for metrics.
 struct RailStatus {
   RailHealth health = RailHealth::kDown;
   double bytes_per_ns = 0;  // measured, or RailTraits::bytes_per_ns
@@ -63,12 +63,12 @@ class Rails {
  public:
   static constexpr std::uint64_t kAllNear = ~std::uint64_t{0};
 
-  // Lanes of one path share processors and line, so the measured bandwidth of a lane depends on its
-  // load. A window that followed that bandwidth would take all bytes from the other lanes. So only
-  // the window of a separate path follows its bandwidth.
+  // Lanes of the same path share processors and line, so the measured bandwidth of a lane depends
+  // on the lane's load. A window that followed that bandwidth would take all bytes from the other lanes.
+  // So only the window of a separate path follows the bandwidth.
   enum class Paths : std::uint8_t { kOne, kSeparate };
 
-  // window_slices: the number of slices that may be outstanding on one rail.
+  // window_slices: the number of slices that may be outstanding on a rail.
   explicit Rails(std::size_t count, std::uint32_t window_slices = 4, Paths paths = Paths::kOne);
 
   std::size_t count() const { return rails_.size(); }
@@ -76,7 +76,7 @@ class Rails {
   bool is_up(std::size_t rail) const { return rails_[rail].up; }
   void set_traits(std::size_t rail, const RailTraits& traits);
   // credits: null, or outlives the rails. on_sent() takes credit; on_done() and on_failed() return
-  // it.
+  // the credit.
   void share(Credits* credits) { credits_ = credits; }
 
   // The rail for a slice of that size; none if no window has room. near: bit 1 << rail for the
@@ -101,13 +101,13 @@ class Rails {
 
   // These calls measure bandwidth and latency, and stalled() needs them. on_done() must not be
   // called for slices sent before on_failed(), which are forgotten. Several slices that were sent,
-  // or found done, at once may be reported together: the bytes of all slices, and their count.
+  // or found done, at once may be reported together: the bytes and the count of all slices.
   void on_sent(std::size_t rail, const RailSlice& slice, std::uint32_t count = 1);
   void on_done(std::size_t rail, const RailSlice& slice, std::uint64_t now_ns) {
     on_done(rail, slice, 1, now_ns);
   }
   void on_done(std::size_t rail, const RailSlice& slice, std::uint32_t count, std::uint64_t now_ns);
-  // For callers that supply their own measurements by on_measured().
+  // For callers that supply measurements by on_measured().
   void on_sent(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
   void on_done(std::size_t rail, std::uint64_t bytes, Priority priority = Priority::kForeground);
   // Bytes arrived in took_ns, during which the rail always had work.
@@ -125,7 +125,7 @@ class Rails {
   std::uint64_t next_probe_ns() const;
 
   // The bytes that take about a third of a millisecond, or some round trips, on the fastest rail,
-  // within limits. A transfer is spread over all rails that are up, unless its parts would be too
+  // within limits. A transfer is spread over all rails that are up, unless the parts would be too
   // small.
   std::uint32_t slice_bytes(std::uint64_t transfer_bytes) const;
   // The bytes that must be under way to keep the rail busy: also a budget for Credits.
@@ -179,7 +179,7 @@ class Rails {
   Credits* credits_ = nullptr;
   std::size_t up_count_ = 0;
   std::uint32_t outstanding_slices_ = 0;
-  bool alone_ = false;  // one slice was sent since all rails were idle
+  bool alone_ = false;  // a slice was sent since all rails were idle
   double fastest_ = 0;  // of the rails that are up; 0: none is up
   std::uint64_t least_latency_ns_ = 0;
   // Slice sizes derived from the two fields above.

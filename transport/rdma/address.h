@@ -3,7 +3,7 @@
 // What it is: the address of a device on its network, and the devices of two hosts that make a
 //   rail. Pure.
 //
-//   A RoCE device has several GIDs, one for each of its addresses. The transport prefers version 2
+//   A RoCE device has several GIDs, a GID for each address. The transport prefers version 2
 //   of the IPv4 address, since networks route it; then a global IPv6 address, then a link-local
 //   address. Version 1 is not used.
 // Threads: values.
@@ -41,7 +41,7 @@ int gid_index_from_environment();
 bool can_reach(const PortAddress& from, const PortAddress& to);
 
 // A rail between two hosts: indices of a local and a remote device. Devices with the longest common
-// prefix of their addresses (the same subnet) are paired first. Each device that reaches a device
+// address prefix (the same subnet) are paired first. Each device that reaches a device
 // of the other host is in a pair.
 struct Path {
   std::uint8_t ours = 0;

@@ -23,7 +23,7 @@ std::uint8_t mtu_of(std::uint32_t bytes) {
 }
 
 // The line rate of the port, in bytes a nanosecond; 0: unknown. Widths and speeds: InfiniBand
-// Architecture Specification, PortInfo; RoCE ports report them in the same way.
+// Architecture Specification, PortInfo; RoCE ports use the same codes.
 double line_of(const ibv_port_attr& port) {
   struct Code {
     std::uint8_t code;
@@ -55,7 +55,7 @@ Result<std::unique_ptr<Device>> Device::open(const Verbs& verbs, ibv_device* dev
 }
 
 Device::~Device() {
-  // A removed device may refuse all of these calls; its memory goes with the context.
+  // A removed device may refuse all of these calls; the memory goes with the context.
   if (receives_ != nullptr) verbs_->destroy_srq(receives_);
   if (buffers_region_ != nullptr) verbs_->dereg_mr(buffers_region_);
   if (completions_ != nullptr) {
@@ -130,7 +130,7 @@ Status Device::find_address() {
 
 bool Device::address_holds() const {
   const auto entries = verbs_->query_gids(context_, options_.port);
-  // While the interface is down, its addresses may be missing. That is no change of address.
+  // While the interface is down, the addresses may be missing. That is no change of address.
   const auto chosen = choose_gid(entries, options_.gid_index);
   return !chosen || std::memcmp(chosen->gid.raw, address_.gid.data(), address_.gid.size()) == 0 ||
          std::ranges::none_of(entries, [&](const GidEntry& e) { return e.index == gid_index_; });

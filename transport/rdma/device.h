@@ -21,7 +21,7 @@ namespace mc::transport::rdma {
 
 inline constexpr std::uint32_t kMaxSlicePieces = 16;
 inline constexpr std::uint32_t kInlineBytes = 128;
-inline constexpr int kReceiveBuffers = 256;  // of a device, each for one notification
+inline constexpr int kReceiveBuffers = 256;  // of a device, each for a notification
 // Marks the work request ids of receives; the other bits are the index of the buffer.
 inline constexpr std::uint64_t kReceiveMark = std::uint64_t{1} << 63;
 

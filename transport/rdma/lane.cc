@@ -10,7 +10,7 @@ void Lane::link_chain() {
   }
 }
 
-// An empty write: it needs no key, touches no memory, and completes if there is a way to the peer.
+// An empty write needs no key, touches no memory, and completes if there is a way to the peer.
 void Lane::add_probe() {
   const Next probe = next();
   probe.slice = {};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of one queue pair, and the slices posted to it in order. Requests are
-//   gathered in a chain, which one doorbell posts. A completion says that all earlier requests of
-//   the queue pair are done too. So only some requests are signalled: the last of a chain, and one
-//   in so many bytes. A requester that learned of a window only at its end would leave the line
-//   empty meanwhile.
+// What it is: the asking end of a queue pair, and the slices posted to it in order. Requests are
+//   gathered in a chain, which a single doorbell posts. A completion says that all earlier requests
+//   of the queue pair are done too. So only some requests are signalled: the last of a chain, and a
+//   request each signal_bytes. A requester that learned of a window only at the end would leave the
+//   line empty meanwhile.
 //
 //     work request id   │ 0 │ lane index 15 │ generation 24 │ number 24 │
 //
@@ -122,7 +122,7 @@ class Lane {
   // Destroys the queue pair. Afterwards the device touches no piece. at() still returns the slices.
   void end();
 
-  // The number of oldest slices that a completion ends: all up to its number.
+  // The number of oldest slices that a completion ends: all up to the completed request.
   std::uint32_t done_by(std::uint64_t work_id) const {
     const auto number = static_cast<std::uint32_t>(work_id) & kPacketNumberMask;
     const std::uint32_t count = ((number - head_) & kPacketNumberMask) + 1;

@@ -12,7 +12,7 @@ namespace {
 // A lane that owes a completion for so long is left, if another lane is up.
 constexpr std::uint64_t kLaneSilentNs = 300'000'000;
 
-// The outcome that a failed completion means for its own request. kDone: none, the path failed.
+// The outcome that a failed completion means for the failed request. kDone: the path failed.
 Outcome outcome_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_REM_ACCESS_ERR:
@@ -44,7 +44,7 @@ void Lanes::on_completion(const ibv_wc& completion, std::uint64_t now_ns) {
   }
   const std::uint32_t count = lane.done_by(completion.wr_id);
   for (std::uint32_t i = 0; i < count;) {
-    // The slices of one operation are handled together.
+    // The slices of the same operation are handled together.
     const Slice& first = lane.at(i);
     const std::uint32_t begin = i;
     std::uint64_t bytes = 0;
@@ -202,7 +202,7 @@ void Lanes::fail(Peer& peer, std::size_t at, std::string why, std::uint64_t now_
   place.rails->on_failed(place.rail, now_ns);
   requester_.wake_waiting_for_credit();
   if (error != nullptr) {
-    // Requests end in order: the requests before the failed one are done.
+    // Requests end in order: the requests before the failed request are done.
     for (std::uint32_t count = lane->done_by(error->wr_id); count > 0; --count) {
       const Slice slice = lane->at(0);
       const Outcome outcome = count > 1 ? Outcome::kDone : outcome_of(error->status);
@@ -267,7 +267,7 @@ void Lanes::rebuild(Peer& peer, std::vector<Path> paths, std::uint64_t now_ns) {
   peer.paths = std::move(paths);
   peer.places.clear();
   peer.small = Rails(peer.paths.size());
-  // Several queue pairs of one path share its line.
+  // Several queue pairs of a path share the line.
   peer.bulk = Rails(peer.paths.size() * options_.bulk_pairs, 4,
                     options_.bulk_pairs == 1 ? Rails::Paths::kSeparate : Rails::Paths::kOne);
   for (std::uint32_t round = 0; round <= options_.bulk_pairs; ++round) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the lanes (queue pairs) to all peers: opened, probed, watched, failed. A peer has the
-//   places of its lanes, and the queues of operations and slices that wait for them.
+// What it is: the lanes (queue pairs) to all peers: opened, probed, watched, failed. A peer has
+//   places for lanes, and the queues of operations and slices that wait for lanes.
 //
 //     a lane:  down ─► opening (kOpen) ─► getting ready ─► probing (an empty write) ─► up ─► down …
 //
-//   A lane that fails takes its queue pair down first. After that no slice of the lane lands any
-//   more, and its slices go to other lanes: reads at once, writes when the peer has closed its end.
+//   A lane that fails takes the queue pair down first. After that no slice of the lane lands any
+//   more. The slices go to other lanes: reads at once, writes when the peer has closed the serving
+//   end.
 // Threads: the transport's. Owns the table of lanes, and the credit of each device.
 #pragma once
 
@@ -46,8 +47,8 @@ struct Place {
   std::string why;  // the lane is down
 };
 
-// A write that waits until the peer has closed its end of the lane, on which the write may still
-// arrive.
+// A write that waits until the peer has closed the serving end of the lane, on which the write may
+// still arrive.
 struct HeldWrite {
   std::uint32_t serial = 0;
   Slice slice;
@@ -64,7 +65,7 @@ struct Peer final : public one_sided::Peer {
 
   std::array<std::optional<PortAddress>, kMaxDevices> remote;
   std::vector<Path> paths;
-  std::vector<Place> places;  // one small lane for each path, then the bulk lanes
+  std::vector<Place> places;  // a small lane for each path, then the bulk lanes
   Rails small{0};
   Rails bulk{0};
   Queue<OperationId> small_waiting;
@@ -86,7 +87,7 @@ class Lanes {
   // The peer's answers.
   void on_devices(Peer& peer, const std::vector<DeviceEntry>& devices, std::uint64_t now_ns);
   void on_opened(Peer& peer, const OpenedBody& opened, std::uint64_t now_ns);
-  // The peer has closed its end of a lane, or of all lanes: held writes go out again.
+  // The peer has closed the serving end of a lane, or of all lanes: held writes go out again.
   void release_held(Peer& peer, std::optional<std::uint32_t> serial);
 
   // Devices of this host were opened.
@@ -95,7 +96,7 @@ class Lanes {
   void on_closing(const Device& device, std::uint64_t now_ns);
 
   void look_after(Peer& peer, std::uint64_t now_ns, bool was_away);
-  // error: the completion that failed the lane, if one did.
+  // error: the completion that failed the lane, or null.
   void fail(Peer& peer, std::size_t place, std::string why, std::uint64_t now_ns,
             const ibv_wc* error = nullptr);
   void fail_all(Peer& peer, const std::string& why, std::uint64_t now_ns);
@@ -105,7 +106,7 @@ class Lanes {
   // The names of the devices by slot; empty: never open.
   const std::vector<std::string>& device_names() const { return own_names_; }
   void report(std::vector<RailReport>& reports) const;
-  // For operators: each lane of a peer with its state and its last failure.
+  // For operators: each lane of a peer with the state and the last failure.
   std::string describe(const Peer& peer) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the messages of two agents over the link of an rdma peer. The dialing side asks. The
-//   queue pairs belong to the asking side; the serving side's ends only answer its reads and
+//   queue pairs belong to the asking side; the serving side's ends only answer reads and
 //   writes.
 //
 //     asking end                                serving end
@@ -12,8 +12,8 @@
 //                                           ◄─  kOpened   lane serial qp psn …   or an outcome
 //     kClose    lane serial                 ─►  no request of that queue pair lands any more
 //                                           ◄─  kClosed   lane serial
-//     kDescribe region                      ─►  its keys for a device's epoch are unknown
-//                                           ◄─  kDescription region text…        none: it is gone
+//     kDescribe region                      ─►  the keys for a device's epoch are unknown
+//                                           ◄─  kDescription region text…        no text: gone
 //     kPing                                 ─►
 //                                           ◄─  kPong
 //
@@ -38,8 +38,8 @@ namespace mc::transport::rdma {
 
 inline constexpr std::uint32_t kMessageMagic = 0x3152434d;  // "MCR1"
 inline constexpr std::uint32_t kLinkVersion = 1;
-inline constexpr std::size_t kMaxDevices = 16;      // of one agent
-inline constexpr std::uint32_t kMaxPairs = 64;      // queue pairs of one peer
+inline constexpr std::size_t kMaxDevices = 16;      // of an agent
+inline constexpr std::uint32_t kMaxPairs = 64;      // queue pairs of a peer
 inline constexpr std::uint32_t kMaxReadDepth = 16;  // reads that a device answers at once
 inline constexpr std::uint32_t kPacketNumberMask = 0xffffff;
 
@@ -129,7 +129,7 @@ std::vector<std::byte> encode(const RegionBody& body);  // kDescribe
 std::vector<std::byte> encode(std::span<const DeviceEntry> devices);
 std::vector<std::byte> encode(const RegionBody& body, std::span<const std::byte> text);
 
-// A decoded message; only the member that its kind names is valid.
+// A decoded message; only the member that `kind` names is valid.
 struct Message {
   MessageKind kind = MessageKind::kPing;
   HelloBody hello{};

@@ -52,7 +52,7 @@ Result<QueuePair> QueuePair::create(Device& device, const RdmaOptions& options, 
   init.qp_state = IBV_QPS_INIT;
   init.pkey_index = options.pkey_index;
   init.port_num = options.port;
-  // Each region has its own rights for peers. No peer reaches memory through an asking end.
+  // Each region has separate rights for peers. No peer reaches memory through an asking end.
   init.qp_access_flags = asking ? 0u : IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   const int error = device.verbs().modify_qp(
       made.pair_, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one reliably connected queue pair and its states.
+// What it is: a reliably connected queue pair and the states.
 //
 //     asking end:   create ─► open_to(serving end): ready to receive, ready to send
 //     serving end:  create ─► answer_to(asking end): ready to receive, which is enough to answer
 //
 // Threads: the transport's.
-// Owns: the queue pair. After its destruction the device touches no memory of posted requests, and
-//   no request that is still under way to it lands.
+// Owns: the queue pair. After the destruction the device touches no memory of posted requests, and
+//   no request that is still under way to the queue pair lands.
 // Trusts: numbers of the peer that decode_body() accepted.
 #pragma once
 

@@ -6,12 +6,12 @@
 namespace mc::transport::rdma {
 
 namespace {
-// The bytes that an operation posts before other operations have their turn.
+// The bytes that an operation posts before other operations have a turn.
 constexpr std::uint64_t kTurnBytes = kMaxSliceBytes;
 }  // namespace
 
 Outcome Queues::add(Peer& peer, OperationState& operation, std::uint64_t now_ns) {
-  // One request carries the whole notification.
+  // A single request carries the whole notification.
   if (operation.verb == Verb::kNotify && operation.pieces.size() > kMaxSlicePieces) {
     return Outcome::kInvalid;
   }
@@ -98,7 +98,7 @@ Outcome Queues::find_stretch(const Path& path, const OperationState& operation, 
   return Outcome::kDone;
 }
 
-// Posts slices of one stretch that end by limit_bytes; returns the count. The slices differ only by
+// Posts slices of a stretch that end by limit_bytes; returns the count. The slices differ only by
 // the offset in the operation.
 std::uint32_t Queues::post_straight(Lane& lane, const Run& run, const OperationState& operation,
                                     Part& part, Stretch& stretch, std::uint64_t limit_bytes,
@@ -127,8 +127,8 @@ std::uint32_t Queues::post_straight(Lane& lane, const Run& run, const OperationS
   return count;
 }
 
-// Posts a slice of several stretches, as much of it as one request can carry. In the peer's memory
-// a request does not cross the border between two registrations.
+// Posts a slice of several stretches, as much of the slice as a request can carry. In the peer's
+// memory a request does not cross the border between two registrations.
 Outcome Queues::post_gathered(Lane& lane, const Run& run, const OperationState& operation,
                               Part& part, Stretch& stretch, const Path& path,
                               std::uint64_t now_ns) {

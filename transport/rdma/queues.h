@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the way of operations from the queues of their peer to its lanes: operations are cut
+// What it is: the way of operations from the queues of a peer to the lanes: operations are cut
 //   into slices, and slices become work requests.
 //
 //     queue ─► small queue ──► small lane of a rail ┐  Rails::choose_run picks the rail;
@@ -19,17 +19,17 @@
 
 namespace mc::transport::rdma {
 
-// The lane to which the next slices of one priority go, and the bytes that may go there before
+// The lane to which the next slices of a priority go, and the bytes that may go there before
 // another lane is chosen.
 struct Run {
   std::size_t at = 0;  // place of the lane
   std::uint64_t bytes = 0;
-  std::uint64_t signal_bytes = 0;  // one request in so many bytes is signalled
+  std::uint64_t signal_bytes = 0;  // a request is signalled after so many bytes
   Priority priority = Priority::kForeground;
   bool is_only = false;  // there is no other lane to choose
 };
 
-// Memory of an operation at both ends, as far as one key covers it at each.
+// Memory of an operation at both ends, as far as a single key covers the memory at each end.
 struct Stretch {
   std::uint64_t bytes = 0;
   std::uintptr_t local = 0;
@@ -52,7 +52,7 @@ struct Part {
     const bool is_last = end_bytes - offset_bytes < turn_bytes + slice_bytes / 4;
     return is_last ? end_bytes : offset_bytes + turn_bytes;
   }
-  // Moves the part's begin past the first bytes of the stretch, and the stretch's begin with it.
+  // Moves the part's begin past the first bytes of the stretch, and the stretch's begin likewise.
   void advance(const OperationState& operation, Stretch& stretch, std::uint64_t bytes) {
     offset_bytes += bytes;
     at.offset_bytes += bytes;
@@ -87,7 +87,7 @@ class Queues {
   // Begins a run with a slice of that size. False: no rail has room.
   bool choose(Peer& peer, std::uint64_t bytes, bool small, const OperationState& operation,
               Run& run);
-  // The peer's rails whose local device is near to the memory of the operation.
+  // The peer's rails whose local device is near the operation's memory.
   std::uint64_t near_rails(const Peer& peer, const OperationState& operation) const;
   Outcome find_stretch(const Path& path, const OperationState& operation, const Part& part,
                        Stretch& stretch);

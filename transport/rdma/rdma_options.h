@@ -30,17 +30,17 @@ struct RdmaOptions {
   // times. 14: 67 ms.
   std::uint8_t ack_timeout = 14;
   std::uint8_t retry_count = 6;
-  // Queue pairs of a rail for large operations, besides one for small operations.
+  // Queue pairs of a rail for large operations, besides the queue pair for small operations.
   std::uint32_t bulk_pairs = 1;
   // Limit of bytes that each device asks of all peers together, for large operations.
   std::uint64_t max_asked_bytes = kMaxNicAskedBytes;
-  // The queue pairs of a peer without operations for so long are closed until they are needed.
+  // The queue pairs of a peer without operations for so long are closed until the next operation.
   std::uint64_t idle_close_ns = 60'000'000'000;
   // Bits of the local devices that are near to the memory at data. Large reads and writes use these
   // devices first. Empty: all devices are near.
   std::function<std::uint64_t(const std::byte* data, std::span<const std::string> devices)> near;
   bool relaxed_ordering = true;
-  bool on_demand_paging = true;  // where the device has it
+  bool on_demand_paging = true;  // where the device supports on-demand paging
   std::uint32_t registering_threads = 8;
   std::uint32_t opening_threads = 4;  // of queue pairs; 0: the loop waits for each (opener.h)
 };

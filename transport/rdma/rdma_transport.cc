@@ -19,7 +19,7 @@ constexpr std::uint64_t kMissingScanNs = 1'000'000'000;
 constexpr std::uint64_t kScanNs = 4'000'000'000;
 // After the last completion, devices are only polled for so long; then they notify by descriptor.
 constexpr std::uint64_t kBusyNs = 50'000;
-constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links while it is busy
+constexpr std::uint64_t kEdgesNs = 200'000;  // between two looks at links when busy
 constexpr int kCompletionsAtOnce = 64;
 constexpr int kMostRounds = 16;  // of a poll, so that notifications cannot block the loop
 
@@ -130,7 +130,7 @@ void RdmaTransport::find_devices() {
   });
   bool all = true;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    // A driver that cannot remove a device under its users waits silently until they close the
+    // A driver that cannot remove a device that is in use waits silently until all users close the
     // device.
     if (devices_[slot] && !listed[slot]) {
       slots_[slot].why = "RDMA device " + slots_[slot].name + " is being removed";

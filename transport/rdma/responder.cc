@@ -157,7 +157,7 @@ void Responder::on_ready(std::uint64_t link_id, OpenedBody answer, QueuePair pai
 void Responder::close_pair(ServedLink& link, std::uint32_t lane) {
   const auto at = link.pairs.find(lane);
   if (at == link.pairs.end()) return;
-  // No notification arrives after this call. Earlier notifications are taken while their sender is
+  // No notification arrives after this call. Earlier notifications are taken while the sender is
   // known.
   at->second.pair.stop();
   drain_(at->second.pair.device());

@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kMaxServedPairs = 16384;
 
 class Responder {
  public:
-  // drain: takes the completions of a device, so that an arrived notification is not lost with its
+  // drain: takes the completions of a device, so that an arrived notification is not lost with the
   // queue pair.
   using Drain = std::function<void(Device&)>;
   Responder(const RdmaOptions& options, const DeviceSlots& devices, const LocalRegions& regions,

@@ -24,7 +24,7 @@ ibv_mr* (*library_reg_dmabuf_mr)(ibv_pd*, std::uint64_t, std::size_t, std::uint6
 ibv_cq* (*library_create_cq)(ibv_context*, int, void*, ibv_comp_channel*, int) = nullptr;
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
-  // The exported function fills a shorter struct and leaves the rest as it is.
+  // The exported function fills a shorter struct and leaves the rest unchanged.
   *attributes = ibv_port_attr{};
   return library_query_port(context, port, attributes);
 }
@@ -130,7 +130,7 @@ Result<Verbs> load_verbs() {
                 "no RDMA: this host's libibverbs.so.1 lacks calls that every "
                 "rdma-core since 2017 has; update it");
   }
-  // Newer functions; without them there is neither relaxed ordering nor DMA-BUF.
+  // Newer functions; without these functions there is neither relaxed ordering nor DMA-BUF.
   static_cast<void>(find(library, "ibv_reg_mr_iova2", library_reg_mr_iova2));
   static_cast<void>(find(library, "ibv_reg_dmabuf_mr", library_reg_dmabuf_mr));
   verbs.faults_pages = faults_pages;

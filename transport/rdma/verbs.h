@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the calls of libibverbs that this transport makes, as one table of functions. The
-//   library is opened at run time, so that one program serves hosts with and without RDMA. Tests
-//   put a device of their own below the table.
-// Threads: a value. Any thread may call its functions, as with libibverbs.
-// Owns: nothing. An opened library stays for the life of the process, as its drivers need.
+// What it is: the calls of libibverbs that this transport makes, as a table of functions. The
+//   library is opened at run time, so that the same program serves hosts with and without RDMA.
+//   Tests put a simulated device below the table.
+// Threads: a value. Any thread may call the functions, as with libibverbs.
+// Owns: nothing. An opened library stays for the life of the process, as the drivers need.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -15,7 +15,7 @@ namespace mc::transport::tcp {
 namespace {
 
 constexpr std::size_t kMaxVectors = 256;
-// The target of bytes for operations that have ended. Its content is never read.
+// The target of bytes for operations that have ended. The content is never read.
 constexpr std::size_t kWasteBytes = 64 * 1024;
 std::byte* waste() {
   static thread_local std::array<std::byte, kWasteBytes> bytes;

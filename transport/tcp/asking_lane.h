@@ -2,12 +2,12 @@
 //
 // What it is: the asking end of a lane: requests go out gathered, answers come back in order, and
 //   payload goes straight into the pieces.
-//   One receive takes many answers. Its vectors are laid out as the answers are expected: frame,
-//   pieces, frame, pieces… If one answer is a refusal, the bytes after it in that call lie at wrong
+//   A receive takes many answers. The vectors are laid out as the answers are expected: frame,
+//   pieces, frame, pieces… If an answer is a refusal, the bytes after it in that call lie at wrong
 //   places. Those bytes are set aside and copied to the right places (Counters::staged_bytes).
 //   Wrong places are always parts of reads that are still in flight.
 // Threads: the transport's.
-// Owns: the socket and the slices on it.
+// Owns: the socket and the slices on the lane.
 // Trusts: no frame before decode_reply(). A peer that breaks the contract fails the lane.
 #pragma once
 
@@ -70,7 +70,7 @@ class AskingLane : public Lane {
   void ping(std::uint64_t now_ns);
   bool pinging() const { return pings_ > 0; }
   std::uint64_t pinged_ns() const { return pinged_ns_; }
-  // The last sign of life of a lane that owes an answer; 0: the lane owes none.
+  // The last sign of life of a lane that owes an answer; 0: the lane owes no answer.
   std::uint64_t silent_since_ns() const;
   void forgive(std::uint64_t now_ns) { heard_ns_ = now_ns; }
   // Sends the queued requests. False: the lane has failed.
@@ -104,7 +104,7 @@ class AskingLane : public Lane {
   std::uint64_t pinged_ns_ = 0;
   std::uint64_t heard_ns_;
 
-  // The received bytes of the oldest slice's frame; the frames of one receive.
+  // The received bytes of the oldest slice's frame; the frames of a receive.
   std::size_t frame_bytes_ = 0;
   std::array<std::array<std::byte, kFrameBytes>, kMaxFrames> frames_;
   std::vector<iovec> vectors_;

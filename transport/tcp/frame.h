@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the contract between agents for data over TCP: the frames of a lane after its hello.
+// What it is: the contract between agents for data over TCP: the frames of a lane after the hello.
 //   A lane has an asking and a serving end. A frame is 64 bytes, little-endian, and payload follows
-//   some frames. A lane answers its requests in the order of their ids, so the asking side knows
-//   the next answer and receives it straight into its destination.
+//   some frames. A lane answers requests in the order of ids, so the asking side knows
+//   the next answer and receives the payload straight into the destination.
 //
 //     asking end                                     serving end
 //     kRead  id region generation offset size    ─►
@@ -53,7 +53,7 @@ struct Frame {
   std::uint64_t offset_bytes;
   std::uint32_t size_bytes;     // kRead: wanted bytes; kCut: index of the lane
   std::uint32_t payload_bytes;  // after this frame
-  std::uint32_t left_us;        // requests: until their deadline, saturating
+  std::uint32_t left_us;        // requests: until the deadline, saturating
   // kWrite: serial of the lane that carries the frame; 0 if the lane is never cut. kCut: the lane
   // with this serial, and the lane's earlier serials. Each new lane of a transport has a higher
   // serial.
@@ -66,7 +66,7 @@ static_assert(offsetof(Frame, id) == 8 && offsetof(Frame, region) == 16);
 static_assert(offsetof(Frame, offset_bytes) == 32 && offsetof(Frame, size_bytes) == 40);
 static_assert(offsetof(Frame, left_us) == 48 && offsetof(Frame, serial) == 52);
 
-// A frame with its magic set.
+// A frame with the magic set.
 constexpr Frame make_frame(FrameKind kind, std::uint64_t id) {
   Frame frame{};
   frame.magic = kFrameMagic;

@@ -23,7 +23,7 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
     return {MC_BUSY, "256 handshakes are under way; try again"};
   }
   epoll_event event{};
-  // With edges, a handshake must go on until its socket would wait.
+  // With edges, a handshake must go on until the socket would wait.
   event.events = static_cast<std::uint32_t>(EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
     return {MC_NO_MEMORY, errno_text("epoll_ctl", errno)};
@@ -34,7 +34,7 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
 }
 
 void Handshakes::poll(std::uint64_t now_ns) {
-  // The edges only wake the loop. The sockets are few, so the loop tries all of them.
+  // The edges only wake the loop. The sockets are few, so the loop tries all.
   epoll_event edges[64];
   static_cast<void>(::epoll_wait(epoll_.get(), edges, 64, 0));
   // A sink may add handshakes meanwhile, at the end of the list.

@@ -6,7 +6,7 @@
 //
 // Threads: a single thread calls poll(). If that is not the transport's thread, the sink must hand
 //   the links over.
-// Owns: the sockets until they are links.
+// Owns: the sockets until the sockets become links.
 // Trusts: no peer; the number and the time of handshakes are limited.
 #pragma once
 

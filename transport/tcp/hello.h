@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the first bytes on a link, in both directions: the sender, its version and features,
-//   and the transport of the link. A hello proves nothing. The agent wraps this handshake in one
-//   that proves the key.
-// Threads: values. A Handshake belongs to its socket's owner.
+// What it is: the first bytes on a link, in both directions: the sender, the version and features,
+//   and the transport of the link. A hello proves nothing. The agent wraps this handshake in a
+//   handshake that proves the key.
+// Threads: values. A Handshake belongs to the socket's owner.
 // Trusts: nothing. Exactly kHelloBytes are read, checked, then used.
 #pragma once
 

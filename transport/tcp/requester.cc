@@ -217,7 +217,7 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
   return true;
 }
 
-// Freed credit goes first to the peers that waited for it.
+// Freed credit goes first to the waiting peers.
 void Requester::wake_waiting_for_credit() {
   waiting_for_credit_.take([&](PeerId id) { return peers_.find(id); },
                            [&](Peer& peer) { pump_later(peer); });

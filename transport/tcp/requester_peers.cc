@@ -12,7 +12,7 @@ namespace mc::transport::tcp {
 namespace {
 constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
 constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
-constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at a peer; beyond, its writes are lost
+constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at a peer; beyond, writes are lost
 }  // namespace
 
 Result<PeerId> Requester::connect(const PeerSpec& spec) {
@@ -205,7 +205,7 @@ std::uint64_t Requester::next_tick_ns() const {
 void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
   const PeerId id = peer.id;
   bool first = true;
-  // If one lane owes an answer for long, the other lanes are probed: a dead peer must not be
+  // If a lane owes an answer for long, the other lanes are probed: a dead peer must not be
   // discovered lane by lane.
   bool suspected = false;
   for (const auto& lane : peer.lanes) {
@@ -222,7 +222,7 @@ void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
       on_lane_failed(*lane, now_ns);
       continue;
     }
-    // One lane pings for an idle peer. Each lane that owes an answer pings for itself.
+    // A single lane pings for an idle peer. Each lane that owes an answer pings too.
     const bool wanted = first || suspected || lane->open_requests() > 0;
     first = false;
     if (wanted && !lane->pinging() && now_ns >= lane->pinged_ns() + kHeartbeatNs) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: frames and payload on their way into one socket. Many frames with their payload leave
-//   in one call, and payload leaves straight from its place. Large payload may leave without the
+// What it is: frames and payload on the way into a socket. Many frames with payload leave
+//   in one call, and payload leaves straight from the source. Large payload may leave without the
 //   kernel's copy (MSG_ZEROCOPY). The lane stops using MSG_ZEROCOPY when the kernel first reports
-//   that it copied all the same, as on loopback.
+//   a copy all the same, as on loopback.
 // Threads: the transport's.
-// Owns: the frames, not the payload. Payload stays in place until released() has returned its
+// Owns: the frames, not the payload. Payload stays in place until released() has returned the
 //   grant.
 #pragma once
 
@@ -32,7 +32,7 @@ class SendQueue {
   // 0: every payload is copied.
   void use_zero_copy(std::uint32_t min_bytes) { zero_copy_min_bytes_ = min_bytes; }
 
-  // Adds a frame and its payload, if any. grant: returned when the kernel has the payload. The
+  // Adds a frame and the payload, if any. grant: returned when the kernel has the payload. The
   // caller fills in the other fields of the frame before the next call.
   Frame& push(FrameKind kind, std::uint64_t id, iovec payload = {},
               const RegionTable::Grant* grant = nullptr);
@@ -57,7 +57,7 @@ class SendQueue {
   Result flush(int socket, std::uint64_t budget_bytes, Counters& counters);
   // Reads the socket's error queue. False: the error queue had no notice of this queue.
   bool take_notices(int socket, Counters& counters);
-  // Grants whose bytes the kernel no longer needs; the caller releases and clears them.
+  // Grants whose bytes the kernel no longer needs; the caller releases and clears the grants.
   std::vector<RegionTable::Grant>& released() { return released_; }
   // The socket is cut: returns every grant.
   void abandon();

@@ -24,7 +24,7 @@ ServingLane::ServingLane(Link link, ServingSink& sink, std::uint32_t zero_copy_m
 }
 
 ServingLane::~ServingLane() {
-  // First the socket: a byte that leaves after its unpin may belong to another object.
+  // First the socket: a byte that leaves after the unpin may belong to another object.
   cut(socket_);
   out_.abandon();
   release_sent(0);

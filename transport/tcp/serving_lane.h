@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the serving end of a lane: reads requests, asks the region's guard, and sends the
-//   bytes from their place in the order of the requests.
-//   Bytes are pinned when they are next to leave, not when they are requested. A lane pins at most
+//   bytes in place, in the order of the requests.
+//   Bytes are pinned when the bytes are next to leave, not when requested. A lane pins at most
 //   kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the bytes
-//   in place until they are acknowledged). A slice is pinned for at most kMaxPinNs, however slow
+//   in place until the acknowledgement). A slice is pinned for at most kMaxPinNs, however slow
 //   the peer is.
 // Threads: the transport's.
-// Owns: the socket and the grants of bytes on their way.
+// Owns: the socket and the grants of bytes under way.
 // Trusts: no frame before decode_request(). RegionTable checks region, range and rights.
 #pragma once
 
@@ -64,7 +64,7 @@ class ServingLane : public Lane {
     Outcome outcome = Outcome::kDone;  // of a request that is done already: not a read, not a ping
   };
   enum class Incoming { kFrames, kWrite, kNotify, kWaste };
-  // Large enough for a write of 4 KiB in one call.
+  // Large enough for a write of 4 KiB in a single call.
   static constexpr std::size_t kReceiveBytes = 128 * kFrameBytes;
 
   Turn receive(std::uint64_t now_ns);

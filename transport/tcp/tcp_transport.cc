@@ -206,7 +206,7 @@ Outcome TcpTransport::on_cut(const ServingLane& asker, std::uint32_t lane, std::
   cut.serials[lane] = std::max(cut.serials[lane], serial);
   std::vector<ServingLane*> ended;
   for (const auto& [served, owned] : serving_) {
-    // A lane that names itself ends with its next write.
+    // A lane that names itself ends with the next write.
     if (served != &asker && served->serial() != 0 && is_cut(*served)) ended.push_back(served);
   }
   for (ServingLane* served : ended) on_serving_failed(*served);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport over TCP: several lanes to each peer, and one loop with epoll. The
+// What it is: Transport over TCP: several lanes to each peer, and a loop with epoll. The
 //   transport works on every host. Reads and writes are two-sided: the serving side's transport
-//   answers from its regions.
+//   answers from the regions.
 // Threads: a single thread drives the transport.
 // Owns: the lanes and the epoll descriptor.
-// Trusts: links that were attached, and nothing that arrives on them.
+// Trusts: links that were attached, and nothing that arrives on links.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct TcpOptions {
   // Payload of at least this size is sent without the kernel's copy, if the kernel can. 0: never.
   std::uint32_t zero_copy_min_bytes = 128 * 1024;
   // Congestion control of lanes: reno, cubic, dctcp …; empty: the system's. With bbr, a lane that
-  // had little to send for a while sends its next batch slowly.
+  // had little to send for a while sends the next batch slowly.
   std::string congestion_control;
   // Limit of bytes of large operations that are asked of all peers together and not here yet.
   std::uint64_t max_asked_bytes = kMaxAskedBytes;
@@ -34,7 +34,7 @@ struct TcpOptions {
 
 class TcpTransport : public Transport, private LaneLoop, private ServingSink {
  public:
-  // dialer must outlive it. Errors: MC_NO_MEMORY.
+  // dialer must outlive the transport. Errors: MC_NO_MEMORY.
   static Result<std::unique_ptr<TcpTransport>> create(const TcpOptions& options, Dialer& dialer);
   ~TcpTransport() override;
 
@@ -59,7 +59,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
 
  private:
   // The lanes that a peer had cut, up to these serials. The record stays, since bytes of a cut lane
-  // may be read, or its link handed over, only now.
+  // may be read, or the link handed over, only now.
   struct CutLanes {
     std::uint64_t incarnation = 0;
     std::array<std::uint32_t, kMaxLanes> serials{};
@@ -87,7 +87,7 @@ class TcpTransport : public Transport, private LaneLoop, private ServingSink {
   Counters counters_;
   RegionTable regions_;
   // Lanes with work; null: forgotten meanwhile. A lane's destructor removes the lane from these
-  // lists, so they are declared first.
+  // lists, so the lists are declared first.
   std::vector<Lane*> ready_;
   std::vector<Lane*> working_;
   Requester requester_;

@@ -2,7 +2,7 @@
 //
 // What it is: a connected socket and, where agents use TLS, the session over the socket. The calls
 //   behave as the kernel's: bytes, 0 at the end, or -1 with errno, EAGAIN for "would wait". Without
-//   a session they are the kernel's calls.
+//   a session the calls are the kernel's.
 // Threads: the socket's owner.
 // Owns: nothing.
 #pragma once
@@ -29,10 +29,10 @@ class Session {
   virtual Shaken shake() = 0;
   // Decrypts received bytes until the vectors are full or the socket is empty.
   virtual ssize_t receive(std::span<const iovec> to) = 0;
-  // Whether receive() has seen the end, or an error, behind the bytes that it returned.
+  // Whether receive() has seen the end, or an error, behind the returned bytes.
   virtual bool has_ended() const = 0;
   // Encrypts and sends bytes; returns how many. The session does not read those bytes again. While
-  // has_unsent() is true, a part of their records waits for flush().
+  // has_unsent() is true, a part of the records waits for flush().
   virtual ssize_t send(std::span<const iovec> from) = 0;
   virtual bool has_unsent() const = 0;
   // False: the connection is lost.

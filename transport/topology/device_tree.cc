@@ -215,7 +215,7 @@ std::optional<std::string> Recorder::read(const std::string& file) const {
 
 std::optional<std::string> Recorder::resolve(const std::string& path) const {
   const auto found = of_.resolve(path);
-  // Records each link of the path, with its real place.
+  // Records each link of the path, with the real place.
   for (std::size_t end = path.find('/', 1); found; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     const std::size_t slash = part.rfind('/');

@@ -10,8 +10,8 @@
 //   In values, \n and \\ stand for a new line and a backslash. A line that begins with # is a
 //   comment.
 // Threads: a single thread.
-// Owns: a RecordedTree owns its text; a Recorder owns the files that were read through it.
-// Trusts: nothing. Paths, values, links and their number are bounded.
+// Owns: a RecordedTree owns the text; a Recorder owns the files that were read through it.
+// Trusts: nothing. Paths, values, links and the number of links are bounded.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class DeviceTree {
   virtual ~DeviceTree() = default;
   // The sorted names; empty if the directory does not exist.
   virtual std::vector<std::string> list(const std::string& directory) const = 0;
-  // The content without white space at its end; none if the file cannot be read.
+  // The content without white space at the end; none if the file cannot be read.
   virtual std::optional<std::string> read(const std::string& file) const = 0;
   // The path without links; none if the path does not exist.
   virtual std::optional<std::string> resolve(const std::string& path) const = 0;

@@ -96,7 +96,7 @@ void read_nodes(hwloc_topology_t tree, Topology& topology) {
   hwloc_distances_release(tree, distances);
 }
 
-// Adds the NICs of a PCI device, which are its operating system devices.
+// Adds the NICs of a PCI device, which are operating system devices of the PCI device.
 void read_nic(hwloc_topology_t tree, hwloc_obj_t object, Topology& topology) {
   Nic nic;
   for (hwloc_obj_t child = object->io_first_child; child != nullptr; child = child->next_sibling) {

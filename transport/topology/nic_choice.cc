@@ -55,7 +55,7 @@ void choose_nics(Topology& topology, const NicFilter& filter) {
     if (!nic.used()) continue;
     if (rdma && !nic.rdma) nic.left_out = "without RDMA; for TCP only";
     if (nic.parent.empty()) continue;
-    // Both functions share one cable.
+    // Both functions share a cable.
     const auto parent = std::ranges::find_if(topology.nics, [&](const Nic& other) {
       return other.pci.address == nic.parent && other.used() && other.rdma == nic.rdma;
     });

@@ -21,7 +21,7 @@ struct NicFilter {
 };
 
 // Sets Nic::left_out of NICs that the filter refuses, of NICs without an active port, of virtual
-// functions beside their physical function, and of NICs without RDMA beside NICs with RDMA.
+// functions beside the physical function, and of NICs without RDMA beside NICs with RDMA.
 void choose_nics(Topology& topology, const NicFilter& filter);
 
 // Whether the host has an Elastic Fabric Adapter, which libfabric's provider "efa" drives.

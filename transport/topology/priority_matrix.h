@@ -6,11 +6,11 @@
 //     {"cpu:0": [["mlx5_0", "mlx5_1"], ["mlx5_2", "mlx5_3"]],      place: [near NICs, other NICs]
 //      "cuda:0": [["mlx5_0"], ["mlx5_1", "mlx5_2", "mlx5_3"]]}
 //
-//   Near to a node's memory are the NICs of the node. If the node has none, the NICs of the nearest
-//   node with NICs are near. Near to a GPU are the NICs with the fewest bridges between. Both lists
-//   are in order of distance.
+//   Near to a node's memory are the NICs of the node. If the node has no NIC, the NICs of the
+//   nearest node with NICs are near. Near to a GPU are the NICs with the fewest bridges between.
+//   Both lists are in order of distance.
 // Threads: any; values.
-// Trusts: nothing in a file. Names and their number are bounded.
+// Trusts: nothing in a file. Names and the number of names are bounded.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct PriorityMatrix {
 // The matrix of the NICs that are in use.
 PriorityMatrix make_priority_matrix(const Topology& topology);
 
-// Parses a file: the object above, or an object that has it under "nic_priority_matrix", as an
+// Parses a file: the object above, or an object that has the map under "nic_priority_matrix", as an
 // object or as text. Errors: MC_INVALID_ARGUMENT.
 Result<PriorityMatrix> parse_priority_matrix(std::string_view json);
 // Replaces the places that the file names. Errors: MC_INVALID_ARGUMENT for a NIC that this host

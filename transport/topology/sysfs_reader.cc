@@ -110,7 +110,7 @@ int node_of(const DeviceTree& tree, const std::string& at, const Topology& topol
 PciDevice read_pci(const DeviceTree& tree, const std::string& place, const Topology& topology) {
   PciDevice device;
   device.path = bus_path(place);
-  // A network device may lie below its PCI function: …/0000:00:05.0/virtio2
+  // A network device may lie below the PCI function: …/0000:00:05.0/virtio2
   if (device.path.empty() || !is_pci_address(device.path.back())) return {};
   device.address = device.path.back();
   const std::string at = place.substr(0, place.find(device.address) + device.address.size());

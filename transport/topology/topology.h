@@ -23,7 +23,7 @@ inline constexpr std::size_t kMaxNumaNodes = 1024;
 inline constexpr std::size_t kMaxPciDevices = 4096;
 
 // The distance between two devices, or between a device and a memory: nearest first. The short
-// names are those of nvidia-smi topo.
+// names are from nvidia-smi topo.
 enum class Distance : std::uint8_t {
   kSame,     // X     parts of one device; memory of the same NUMA node
   kSwitch,   // PIX   at most one PCIe bridge between them
@@ -38,14 +38,14 @@ struct NumaNode {
   std::uint32_t id = 0;
   std::string cpus;                      // "0-55,112-167"
   std::uint64_t memory_bytes = 0;        // 0: not known
-  std::vector<std::uint32_t> distances;  // to the nodes, in their order; 10 is local
+  std::vector<std::uint32_t> distances;  // to the nodes, in order; 10 is local
 };
 
 struct PciDevice {
   std::string address;            // 0000:18:00.0; empty: not on a PCI bus
   std::vector<std::string> path;  // from the root complex down: pci0000:15, bridges, the address
   int node = -1;                  // NUMA node; -1: not known
-  std::uint64_t bits_per_s = 0;   // the PCIe link as it is trained; 0: not known
+  std::uint64_t bits_per_s = 0;   // the PCIe link as trained; 0: not known
   std::uint64_t max_bits_per_s = 0;
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
@@ -70,7 +70,7 @@ struct Nic {
   std::string left_out;  // why the NIC is not used; empty: in use
 
   bool used() const { return left_out.empty(); }
-  // The usable rate: that of the active ports, or of the PCIe link if it is narrower. 0: unknown.
+  // The usable rate: of the active ports, or of the PCIe link if the link is narrower. 0: unknown.
   std::uint64_t bits_per_s() const;
 };
 
