@@ -13,8 +13,8 @@
 //   from memory that was registered for remote reading. A write needs a region that was registered
 //   for writing.
 //   Each operation that submit() took gives exactly one kCompleted event, by the operation's
-//   deadline at the latest. After the event of a read, no byte lands in the read's pieces, whatever
-//   the outcome. If the outcome is kDone, the pieces hold the requested bytes; otherwise they hold
+//   deadline at the latest. After the event of a read, no byte lands in the read's pieces, for any
+//   outcome. If the outcome is kDone, the pieces hold the requested bytes; otherwise they hold
 //   anything.
 // Threads: a single thread drives a transport; only this thread calls submit() and poll(). Within
 //   these calls, a transport calls the guard, the dialer and no other code. A transport reads no

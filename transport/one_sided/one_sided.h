@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a transport whose devices reach peers' memory by themselves, as choice/ needs to
-//   carry large reads beside TCP. Regions have names that TCP's descriptions give. The transport
-//   says whether a read would leave at once.
+// What it is: a transport whose devices reach peers' memory by themselves. choice/ carries large
+//   reads over this transport, beside TCP. Regions have names that TCP's descriptions give.
+//   The transport says whether a read would leave at once.
 // Threads, Owns, Trusts: as Transport.
 #pragma once
 

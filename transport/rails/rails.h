@@ -64,8 +64,8 @@ class Rails {
   static constexpr std::uint64_t kAllNear = ~std::uint64_t{0};
 
   // Lanes of the same path share processors and line, so the measured bandwidth of a lane depends
-  // on the lane's load. A window that followed that bandwidth would take all bytes from the other lanes.
-  // So only the window of a separate path follows the bandwidth.
+  // on the lane's load. A window that followed that bandwidth would take all bytes from the other
+  // lanes. So only the window of a separate path follows the bandwidth.
   enum class Paths : std::uint8_t { kOne, kSeparate };
 
   // window_slices: the number of slices that may be outstanding on a rail.
@@ -148,7 +148,7 @@ class Rails {
     std::uint64_t window = 0;  // derived from the other fields: see window_of()
     std::uint64_t pause_ns = 0;
     std::uint64_t probe_at_ns = 0;
-    // Of the timed calls: the begin of the busy time, the bytes since then, the last completion.
+    // By the timed calls: the begin of the busy time, the bytes since then, the last completion.
     std::uint64_t busy_since_ns = 0;
     std::uint64_t busy_bytes = 0;
     bool began_idle = false;
