@@ -150,8 +150,7 @@ class Transport {
 
   // The parts of a sparse region that have memory from now on, in order. No object may be left in
   // the missing parts. The caller returns that memory to the system only after this call, or does
-  // not read these parts until they come anew. A transport that does not pin memory may ignore the
-  // call.
+  // not read these parts until they come anew. A transport without pinning may ignore the call.
   virtual void set_backed(RegionId, std::span<const MemoryRange>) {}
 
   // Starts connecting; operations may be submitted at once and wait for the first lane.

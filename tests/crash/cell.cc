@@ -234,7 +234,7 @@ mc_status Cell::store_many(const char* verb, const std::vector<std::string>& key
   const Outcome outcome = tell(actor_, line);
   if (!outcome.answered) return MC_CLOSED;
   // If the agent ended in the middle of a group, the client does not repeat the group: the group is
-  // absent, and its status says so.
+  // absent, and the status says so.
   const bool may_abort = all_or_none && order_.victim == Victim::kAgent;
   if (may_abort && outcome.status == MC_GROUP_ABORTED) {
     for (const std::string& key : keys) model_[key] = {0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one cell of the kill matrix: a host, a bystander and an actor. A process meets a
+// What it is: a cell of the kill matrix: a host, a bystander and an actor. A process meets a
 //   failpoint, and a model keeps what the clients were acknowledged.
 //    agent killed   - the test starts a new agent at once, without failpoints
 //    agent stopped  - the bystander requests a get, then the agent continues
@@ -35,7 +35,7 @@ class Cell {
   explicit Cell(const CellOrder& order);
   ~Cell();
 
-  // ---- What scenarios do. Nothing happens any more once the actor is dead.
+  // ---- The steps of scenarios. Calls have no effect once the actor is dead.
   mc_status put(const std::string& key, std::size_t size = 4096);
   mc_status upsert(const std::string& key, std::size_t size = 4096);
   mc_status put_from_session_memory(const std::string& key, std::size_t size = 4096);

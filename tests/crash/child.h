@@ -22,7 +22,7 @@ namespace mc::crash {
 inline constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
 
 struct Command {
-  std::vector<std::string> words;        // the program and its arguments
+  std::vector<std::string> words;        // the program and the arguments
   std::vector<std::string> environment;  // NAME=value, beside the inherited variables
   std::string log;                       // file for standard error, appended; empty: inherited
   int passed_fd = -1;                    // stays open in the child under the same number
@@ -48,7 +48,7 @@ class Child {
   int exit_status() const { return exit_status_; }  // as waitpid() returned it
   void say(std::string_view line);
   void close_input() { input_.reset(); }
-  // A complete line, without its end.
+  // A complete line, without the line end.
   std::optional<std::string> line();
   // Reads the available bytes. Returns false at end of file.
   bool read_more();
@@ -63,7 +63,7 @@ class Child {
   std::string read_;
 };
 
-// Returns true if an fd is readable or a child has changed its state, and false at the timeout.
+// Returns true if an fd is readable or a child has changed state, and false at the timeout.
 bool wait_for_any(const std::vector<int>& fds, std::uint64_t timeout_ns);
 // Blocks SIGCHLD, so that wait_for_any() sees the signal. Call before the first thread starts.
 void watch_children();

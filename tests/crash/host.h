@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host under test: an agent in its own runtime directory, restarted after every kill,
-//   with access to its status and its keeper.
+// What it is: a host under test: an agent in a private runtime directory, restarted after every
+//   kill, with access to the status and the keeper.
 // Threads: the test's main thread.
 // Owns: the agent, the keeper (ended with the host) and the directory.
 #pragma once
@@ -66,7 +66,7 @@ class Host {
   std::function<void()> look_;
 };
 
-// The part of a status about one namespace.
+// The part of a status about a namespace.
 Json::Value pool_in(const Json::Value& status, const std::string& name);
 // A client process of the given role.
 Command client_command(const std::string& role, const Host& host,

@@ -2,7 +2,7 @@
 //
 // What it is: the acknowledgements that a loading client received, key by key, in a file that
 //   outlives the client.
-// Threads: the client writes its part; the supervisor reads after the client's end.
+// Threads: the client writes records; the supervisor reads after the client's end.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The program runs the tests or one of their clients.
+// The program runs the tests or a client of the tests.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -66,7 +66,7 @@ class Client {
   mc_status status_ = MC_OK;
 };
 
-// Short and long keys by turns: a long key has a record outside its entry.
+// Short and long keys by turns: a long key has a record outside the entry.
 std::string key_of(unsigned number) {
   std::string key = "object-" + std::to_string(number) + "-";
   key.resize(shm::kShortKeyBytes + number % 2, 'k');

@@ -150,7 +150,7 @@ class ScriptedClient {
     return {status, held.version};
   }
 
-  // Every held view still shows its first content.
+  // Every held view still shows the first content.
   Outcome check() {
     for (const Held& held : views_) {
       if (version_seen(held.key, held.view) != held.version) return {MC_CORRUPT, -1};

@@ -104,7 +104,7 @@ def main() -> None:
     quitting = working = False
     while not quitting:
         try:
-            # A request that waits for its peer makes empty steps: no need of a whole core for them.
+            # A request that waits for a peer makes empty steps: no need of a whole core.
             cmd = json.loads(lines.get(timeout=0.0 if working else 0.005 if started else 0.02))
         except queue.Empty:
             cmd = None

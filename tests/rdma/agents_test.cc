@@ -316,7 +316,7 @@ TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
   }
   const std::uint64_t gone = right;
   EXPECT_TRUE(wait_for([&] { return right > gone + 20; })) << "TCP carries on";
-  // The devices cannot be made anew until the agent has closed them.
+  // The devices cannot be made anew until the agent has closed the former devices.
   EXPECT_TRUE(wait_for([&] {
     const std::string obstacles = ask(1, "rails")["one_sided"]["obstacles"].asString();
     return std::ranges::all_of(devices_b(), [&](const std::string& device) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A serving host in its own process, which SIGKILL ends during reads.
+// A serving host in a separate process, which SIGKILL ends during reads.
 #include <unistd.h>
 
 #include <algorithm>

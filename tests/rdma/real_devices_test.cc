@@ -43,7 +43,7 @@ TEST_F(RdmaHostsTest, WhenARailIsCutUnderLoadNoOperationFailsAndItComesBack) {
   warm_up();
   const Load calm = read_until([] { return false; }, kSecondNs);
   EXPECT_EQ(calm.failed, 0u);
-  // Its packets go to a station that does not exist. Neither side is told.
+  // The packets go to a station that does not exist. Neither side is told.
   shell("ip neigh replace 10.77.0.2 lladdr 02:de:ad:00:00:01 dev a0 nud permanent");
   const Load cut = read_until([] { return false; }, 3 * kSecondNs);
   EXPECT_EQ(cut.failed, 0u);
@@ -129,7 +129,7 @@ TEST_F(RdmaHostsTest, TheSmallerMtuOfTwoSidesIsUsed) {
 
 TEST_F(RdmaHostsTest, AddressesOfDifferentKindsMakeNoRail) {
   pair_.reset();
-  options_b_.gid_index = 0;  // link-local, while the other side has its IPv4 address
+  options_b_.gid_index = 0;  // link-local, while the other side has an IPv4 address
   start();
   Memory to(64);
   const Piece piece{to.data(), to.size(), kNoRegion};

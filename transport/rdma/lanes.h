@@ -6,8 +6,7 @@
 //     a lane:  down ─► opening (kOpen) ─► getting ready ─► probing (an empty write) ─► up ─► down …
 //
 //   A lane that fails takes the queue pair down first. After that no slice of the lane lands any
-//   more. The slices go to other lanes: reads at once, writes when the peer has closed the serving
-//   end.
+//   more. The slices go to other lanes: reads at once, writes when the peer has closed its end.
 // Threads: the transport's. Owns the table of lanes, and the credit of each device.
 #pragma once
 

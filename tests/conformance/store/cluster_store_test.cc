@@ -378,7 +378,7 @@ TEST_P(ClusterStoreTest, CallsEndWhileTheServerHangs) {
   ASSERT_FALSE(get.has_value() || put.has_value() || fresh.has_value());
   EXPECT_EQ(put.error().code(), metadata::kOutcomeUnknown) << put.error().to_string();
   EXPECT_TRUE(store->put("a", "3", kNoLease, soon()).has_value());
-  // The outcome of the unanswered put is unknown: it may land even after this put.
+  // The outcome of the unanswered put is unknown: the put may land even after this put.
   const std::string last = store->get("a", soon())->value;
   EXPECT_TRUE(last == "3" || last == "2") << last;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One suite for every descriptor store, then tests for the keeper and for systemd.
+// A suite for every descriptor store, then tests for the keeper and for systemd.
 #include "agent/keeper/descriptor_store.h"
 
 #include <fcntl.h>
@@ -63,7 +63,7 @@ Status put_text(DescriptorStore& store, const std::string& name, std::string_vie
   return store.put(name, fd.get());
 }
 
-// A fresh directory and the means to make several stores in it, one after another.
+// A fresh directory and the means to make several stores there in turn.
 class Place {
  public:
   Place() {

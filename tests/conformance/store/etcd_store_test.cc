@@ -53,7 +53,7 @@ TEST(EtcdStore, LogsInAsAUserAndAgainWhenItsTokenIsStale) {
   EXPECT_EQ(code_of_put("etcd://nobody:hunter2@" + server.host()), MC_PERMISSION_DENIED);
   const auto elsewhere = open_store(url, "other")->put("a", "1", kNoLease, soon());
   EXPECT_EQ(elsewhere.error().code(), MC_PERMISSION_DENIED) << elsewhere.error().to_string();
-  // A token does not outlive the server that issued it.
+  // A token does not outlive the issuing server.
   server.kill_hard();
   server.start();
   ASSERT_TRUE(store->put("a", "2", kNoLease, soon()).has_value());

@@ -24,7 +24,7 @@ std::string config_value(int port, const std::string& section, const std::string
   return at == std::string::npos ? "" : text.substr(at, text.find('\r', at) - at);
 }
 
-// A replica that holds all data of its master.
+// A replica that holds all data of the master.
 void make_replica(const StoreServer& replica, const StoreServer& master) {
   redis_cli(replica.port(), {"replicaof", "127.0.0.1", std::to_string(master.port())});
   until_holds([&] {

@@ -69,7 +69,7 @@ void until_holds(const std::function<bool()>& holds);
 
 }  // namespace mc::conformance
 
-// Names the missing feature of this kind of store, so that the summary of skipped tests shows it.
+// Names the missing feature of this kind of store, for the summary of skipped tests.
 #define MC_NEEDS(store, capability)        \
   if (!(store)->capabilities().capability) \
   GTEST_SKIP() << "Mooncake's HTTP metadata protocol has no " #capability

@@ -66,7 +66,7 @@ StoreServer::Command redis_command(std::vector<std::string> more = {});
 StoreServer::Command etcd_command(std::vector<std::string> more = {}, bool tls = false);
 StoreServer::Command metadata_command();
 
-// A certificate authority and its certificate for 127.0.0.1 and localhost, as PEM files.
+// A certificate authority and a certificate for 127.0.0.1 and localhost, as PEM files.
 struct Certificates {
   explicit Certificates(const TempDirectory& directory);
   std::string ca;
@@ -74,7 +74,7 @@ struct Certificates {
   std::string key;
 };
 
-// Runs a program to its end and returns its output; fails the test if the program fails.
+// Runs a program to the end and returns the output; fails the test if the program fails.
 std::string run_program(const std::vector<std::string>& words);
 std::string redis_cli(int port, std::vector<std::string> words);
 

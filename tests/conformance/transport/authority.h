@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a certificate authority of a test: PEM files of its own certificate and of the
-//   certificates that it issues, valid or not as the test wants.
+// What it is: a certificate authority of a test: PEM files of the authority's certificate and of
+//   the issued certificates, valid or not as the test wants.
 // Threads: the test's.
 // Owns: the keys. The files lie in the given directory.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads by libfabric beside TCP: from memory that comes and goes, and between hosts of which only
-// one has libfabric.
+// a single host has libfabric.
 #include "conformance/transport/choice_fixture.h"
 
 namespace mc::transport::testing {

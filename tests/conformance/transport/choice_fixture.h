@@ -106,7 +106,7 @@ class ChoiceTest : public ::testing::Test {
     return event->outcome;
   }
   std::uint64_t one_sided() { return a().choices().reads; }
-  // Reads until one read is one-sided.
+  // Reads until a read is one-sided.
   bool takes_one_sided() {
     const std::uint64_t before = one_sided();
     return wait_for([&] { return read(0, kLargeBytes) == Outcome::kDone && one_sided() > before; });

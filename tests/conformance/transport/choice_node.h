@@ -25,7 +25,7 @@ using MakeOneSided = std::function<std::unique_ptr<OneSidedTransport>(NodeId, Di
 inline MakeOneSided by_rdma(const std::vector<std::string>& devices) {
   return [devices](NodeId node, Dialer& dialer) {
     rdma::RdmaOptions options = RdmaPair::options(node, devices);
-    options.opening_threads = 0;  // the fabric has one thread
+    options.opening_threads = 0;  // the fabric is single-threaded
     return rdma::RdmaTransport::create(options, VerbsFabric::verbs(), dialer).value();
   };
 }

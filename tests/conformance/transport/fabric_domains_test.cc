@@ -24,7 +24,7 @@ class FabricDomainsTest : public FabricTransportTest {
     options.domains = {first_domain(), FabricFaults::kSpare};
     return options;
   }
-  // The domain as the provider names it.
+  // The provider's name of the domain.
   static std::string first_domain() {
     fabric::FabricOptions options = FabricPair::options(kNodeA, "tcp;ofi_rxm", "127.0.0.1");
     const auto found = fabric::find_domains(fabric::load_libfabric().value(), options);
@@ -107,7 +107,7 @@ TEST_F(FabricDomainsTest, ADomainThatCannotServeAnewIsClosedWhileTheOtherIsRead)
   Memory other(4096);
   const RegionId closed = register_at(pair_->b(), other.data(), other.size(), kRemoteRead);
   FabricFaults::break_spare(FI_EMFILE);
-  // The provider has begun requests that only the end of its serving endpoint ends.
+  // The provider has begun requests that only the close of the serving endpoint ends.
   EXPECT_TRUE(pair_->b().close_region(closed));
   EXPECT_NE(pair_->b().obstacles().find("spare0"), std::string::npos);
   EXPECT_TRUE(wait_for([&] {

@@ -16,7 +16,7 @@ namespace {
 
 fabric::Library real_calls;
 std::atomic<int> spare_error{0};
-// The provider's functions with the replaced ones; all domains have the same.
+// The provider's functions with replacements; all domains have the same.
 const fi_ops_fabric* fabric_ops = nullptr;
 const fi_ops_domain* domain_ops = nullptr;
 fi_ops_fabric our_fabric_ops;

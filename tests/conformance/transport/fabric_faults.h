@@ -20,7 +20,7 @@ class FabricFaults {
   FabricFaults& operator=(const FabricFaults&) = delete;
 
   fabric::Library library() const;
-  // From now on the device opens no domain and no endpoint. Open ones stay open.
+  // From now on the device opens no domain and no endpoint. Open domains and endpoints stay open.
   static void break_spare(int error);
   static void mend_spare();
 };

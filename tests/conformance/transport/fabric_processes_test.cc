@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A serving host in a process of its own. Over TCP, the host is ended by SIGKILL while it is read.
+// A serving host in a separate process. Over TCP, SIGKILL ends the host during reads.
 // Through the memory of this host, no process is killed: a killed process may leave a spinlock of
 // libfabric locked for ever, on which the next request hangs. Agents refuse that provider.
 #include <unistd.h>

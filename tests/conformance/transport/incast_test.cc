@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One host reads from several hosts at once, by one device. The reader asks all of them together
+// One host reads from several hosts at once, by a single device. The reader asks all hosts together
 // for no more than the device's credit, and all bytes arrive. tcp_transport_test.cc has the test
 // for TCP.
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kSenders = 4;
 constexpr std::uint64_t kEach = 8u << 20;
-constexpr std::uint64_t kBudget = 256 * 1024;  // less than one slice of each peer
+constexpr std::uint64_t kBudget = 256 * 1024;  // less than a slice of each peer
 
 template <typename T>
 class Incast : private Dialer {
@@ -53,7 +53,7 @@ class Incast : private Dialer {
     while (done() < kSenders && mc::now_ns() < until_ns) {
       step();
       most_asked_ = std::max(most_asked_, asked());
-      // A peer that leaves while it owes bytes does not keep the credit.
+      // A peer that leaves while owing bytes does not keep the credit.
       if (done() == kSenders - 1 && most_asked_ > 0) receiver_->close_peer(reads_[0].peer);
     }
     ASSERT_EQ(done(), kSenders);

@@ -94,7 +94,7 @@ TEST_F(LaneTls, TheDialerRefusesACertificateOfAnotherAuthority) {
 }
 
 TEST_F(LaneTls, TheListenerRefusesACertificateOfAnotherAuthority) {
-  // The dialer accepts the listener, whose authority the dialer knows beside its own.
+  // The dialer accepts the listener, whose authority the dialer trusts beside its own.
   const Authority stranger(directory_.path(), "strange");
   tls::Files files = stranger.issue("a", "IP:127.0.0.1");
   files.ca = authority_.file();
@@ -158,7 +158,7 @@ TEST_F(LaneTls, FilesThatCannotBeUsedAreNamed) {
   says(wrong, "all of peer_tls_cert, peer_tls_key and peer_tls_ca");
 }
 
-// Two sessions over one connection that the test can meddle with.
+// Two sessions over a connection that the test can meddle with.
 class TlsSessions : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -211,7 +211,7 @@ TEST_F(TlsSessions, BytesArriveAsTheyWereInAnyCut) {
   shake();
   std::string all;
   for (int i = 0; i < 100'000; ++i) all += static_cast<char>(i * 31 % 251);
-  // Many small parts and large ones, in one call.
+  // Many small and large parts, in a single call.
   std::vector<iovec> parts;
   for (std::size_t at = 0, size = 1; at < all.size(); at += size, size = size * 3 % 40'009) {
     parts.push_back({all.data() + at, std::min(size, all.size() - at)});
@@ -244,7 +244,7 @@ TEST_F(TlsSessions, BytesArriveAsTheyWereInAnyCut) {
 
 TEST_F(TlsSessions, KeysAreReplacedWhileBytesAreSent) {
   shake();
-  // A record each way in turn, until both sides have replaced their keys.
+  // A record each way in turn, until both sides have replaced the keys.
   for (std::uint64_t i = 0; i <= tls::kRecordsPerKey + 1; ++i) {
     ASSERT_EQ(send(*dialer_, "there"), 5);
     ASSERT_EQ(receive(*listener_, 5), "there") << i;
@@ -326,7 +326,7 @@ TEST_F(TlsSessions, OlderTlsIsRefused) {
       << listener_->status().to_string();
 }
 
-// The proof of the cluster's key, inside: what is proven is good for this session alone.
+// The proof of the cluster's key, inside: the proof is good for this session alone.
 class KeyedTls : public TlsSessions {
  protected:
   std::unique_ptr<tcp::Handshake> handshake(bool dialer) const {
@@ -366,7 +366,7 @@ TEST_F(KeyedTls, TheKeyIsProvenInsideTheSession) {
   EXPECT_TRUE(listen({one_.get(), dialer_.get()}, {other_.get(), listener_.get()}).ok());
 }
 
-// A session with another name than its other end: an attacker in between.
+// A session with another name than the other end: an attacker in between.
 class Between final : public Session {
  public:
   explicit Between(Session& under) : under_(under) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts in one process, stepped by one thread: two transports of a kind that needs
-//   one link to each peer, and these links over loopback.
+// What it is: two hosts in a process, stepped by a single thread: two transports of a kind that
+//   needs a link to each peer, and these links over loopback.
 // Threads: a single thread.
 // Owns: the transports.
 #pragma once

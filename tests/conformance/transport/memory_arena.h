@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a range of memory from which the transport tests take their memory. A transport whose
-//   pieces must lie in its regions registers the range once.
+// What it is: a range of memory from which the transport tests take memory. A transport whose
+//   pieces must lie in registered regions registers the range once.
 // Threads: a single thread.
 // Owns: the range, for the life of the process.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rdma transport and its devices: registrations and their rights, addresses, limits.
+// The rdma transport and the devices: registrations and rights, addresses, limits.
 #include <sys/mman.h>
 
 #include <cstring>

@@ -29,7 +29,7 @@ class RdmaTransportTest : public ::testing::Test {
   }
   void SetUp() override { start(); }
   void start() {
-    // The fabric has one thread.
+    // The fabric is single-threaded.
     options_a_.opening_threads = options_b_.opening_threads = 0;
     pair_ = std::make_unique<RdmaPair>(VerbsFabric::verbs(), options_a_, options_b_);
     register_at(pair_->a(), memory_arena().data(), memory_arena().size(), 0);

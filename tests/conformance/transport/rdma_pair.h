@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts of an RDMA network in one process, stepped by one thread: two transports
-//   with devices of their own, and the links between them over loopback.
+// What it is: two hosts of an RDMA network in a process, stepped by a single thread: two transports
+//   with separate devices, and the links between them over loopback.
 // Threads: a single thread.
 // Owns: the transports.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Features of the rdma transport alone: queue pairs that fail, come back and are used again,
-// devices that go, keys. The tests use a fabric below the table of verbs, in their own time.
+// devices that go, keys. The tests use a fabric below the table of verbs, in simulated time.
 #include <algorithm>
 #include <map>
 

@@ -29,8 +29,8 @@ class TcpNode : public Dialer, public tcp::LinkSink {
 
   tcp::TcpTransport& transport() { return *transport_; }
   std::unique_ptr<tcp::TcpTransport> take_transport() { return std::move(transport_); }
-  // Hands links to the given transport, which has taken this node's own. Links of the one-sided
-  // transport, which is announced to peers, go to that transport.
+  // Hands links to the given transport, which has taken this node's transport. Links of the
+  // one-sided transport, which is announced to peers, go to that transport.
   void drive(Transport& transport, OneSidedTransport& direct);
   // Accepts, dials, shakes hands.
   void step(std::uint64_t now_ns);

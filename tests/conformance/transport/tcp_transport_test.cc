@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Features of the TCP transport alone: lanes, their failures, and few kernel calls. Where a peer is
+// Features of the TCP transport alone: lanes, lane failures, and few kernel calls. Where a peer is
 // silent, the test owns the time, so no test waits.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -251,7 +251,7 @@ TEST(TcpTransportIncast, PeersThatShareLittleCreditAllGetTheirBytes) {
     std::uint64_t asked = 0;
     for (const RailReport& rail : rails) asked += rail.status.outstanding_bytes;
     most_asked = std::max(most_asked, asked);
-    // A peer that leaves while it owes bytes does not keep the credit.
+    // A peer that leaves while owing bytes does not keep the credit.
     if (events.size() == kPeers - 1 && most_asked > 0)
       receiver.transport().close_peer(reads[0].peer);
     for (auto& sender : senders) {
@@ -541,7 +541,7 @@ TEST_F(TcpTransportTest, SendsThatTheKernelCopiesAllTheSameGoBackToPlainOnes) {
   }
   ASSERT_TRUE(wait_for([&] { return guard_.held.empty(); }));
   const Counters& counters = b_->transport().counters();
-  // Over loopback the kernel always copies; each lane learns this from its first notice.
+  // Over loopback the kernel always copies; each lane learns this from the first notice.
   EXPECT_GT(counters.zero_copy_sends, 0u);
   EXPECT_EQ(counters.zero_copy_copied, counters.zero_copy_sends);
   EXPECT_LT(counters.zero_copy_sends, counters.send_calls / 2);

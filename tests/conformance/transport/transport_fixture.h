@@ -17,13 +17,13 @@
 
 namespace mc::transport::testing {
 
-// Memory of the arena. A transport that needs registered pieces registers the arena as one region.
+// Memory of the arena. A transport that needs registered pieces registers the whole arena.
 using Memory = std::vector<std::byte, ArenaAllocator<std::byte>>;
 
 // Bytes that differ from place to place and from seed to seed.
 Memory pattern(std::size_t size, std::uint64_t seed);
 
-// A guard that pins every access of one generation, and counts the calls.
+// A guard that pins every access of a generation, and counts the calls.
 class CountingGuard : public RegionGuard {
  public:
   Outcome pin(const Access& access, std::uint64_t* ticket) override;
@@ -51,12 +51,12 @@ class TransportTest : public ::testing::TestWithParam<WorldKind> {
   void SetUp() override;
   RemoteRegionId share(Memory& memory, std::uint32_t rights, RegionGuard* guard = nullptr);
   Operation read(std::uint64_t offset, std::span<const Piece> pieces) const;
-  // Submits an operation; its cookie is its number.
+  // Submits an operation; the cookie is the operation's number.
   OperationId submit(Operation operation);
   void step();
   // Steps until the condition holds. False: the watchdog's time is over.
   bool wait_for(const std::function<bool()>& holds);
-  // Submits an operation and waits for its event.
+  // Submits an operation and waits for the event.
   Event run(const Operation& operation);
   const Event* event_of(OperationId id) const;
   std::size_t completed() const;

@@ -3,7 +3,7 @@
 // What it is: two nodes joined by a transport, stepped by one thread, for each kind of transport.
 //   Time is the world's own: the time of tcp follows the clock, the time of loop advances by steps.
 // Threads: a single thread.
-// Owns: the transports and their helpers.
+// Owns: the transports and the helpers.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,9 @@ class World {
   virtual std::uint64_t now_ns() const = 0;
   // Both nodes work once. Appends the events at a and at b.
   virtual void step(std::vector<Event>& at_a, std::vector<Event>& at_b) = 0;
-  // Node b and its connections vanish.
+  // Node b and all connections of b vanish.
   virtual void kill_b() = 0;
-  // Why one process cannot show this; empty: it can.
+  // Why a single process cannot show this; empty: a process can.
   virtual std::string why_immortal() const { return {}; }
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: simulated RDMA devices below the table of verbs. The devices move bytes between the
-//   regions of one process as a NIC would between hosts, and check keys and rights. They fail on
+//   regions of a process as a NIC would between hosts, and check keys and rights. Devices fail on
 //   request: no queue pairs or locked memory left, paths cut, devices removed, completions late. A
 //   device works when a completion queue is polled, and at no other time.
-// Threads: one; any for registering memory.
+// Threads: a single thread; any for registering memory.
 // Owns: devices and the objects that the verbs made.
-// Trusts: its tests. Every use of a destroyed object is detected.
+// Trusts: the tests. Every use of a destroyed object is detected.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct FabricDevice {
   bool faults_pages = false;
   bool takes_dmabuf = true;
   ibv_mtu mtu = IBV_MTU_4096;
-  std::uint8_t lanes = 0, lane_speed = 0;  // of the line, as ports report it
+  std::uint8_t lanes = 0, lane_speed = 0;  // of the line, as reported by ports
   std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
   ibv_node_type node_type = IBV_NODE_CA;
 };
@@ -44,7 +44,7 @@ class VerbsFabric {
 
   void add(const FabricDevice& device);
   FabricDevice& device(const std::string& name);
-  // The device reports its removal, and answers no more calls.
+  // The device reports the removal, and answers no more calls.
   void remove(const std::string& name);
   // Packets between the devices of a subnet are lost, without a report.
   void cut(std::uint8_t subnet, bool is_cut);

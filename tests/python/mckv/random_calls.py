@@ -13,7 +13,7 @@ import sys
 import mckv
 import mckv._native as native
 
-# What engines vouch for; with ranges addresses are looked at first.
+# Calls whose addresses engines vouch for; calls with ranges check addresses first.
 ADDRESSES = {"put_addresses", "get_addresses", "get_address", "copy_ranges", "write_ranges"}
 KEYWORDS = (
     "timeout pin pin_ttl parent upsert parents offset length default key value keys values "

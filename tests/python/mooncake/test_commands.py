@@ -177,7 +177,7 @@ def test_the_metadata_server():
         for bad in ("/metadata", "/metadata?key=", "/metadata?key=%20"):
             assert fetch(base + bad)[0] == 400
         assert fetch(f"{base}/other")[0] == 404
-        # Too long a value is refused before it is sent.
+        # Too long a value is refused before sending.
         for length in ("1048577", "-5", "much"):
             head = f"PUT /metadata?key=a HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
             with socket.create_connection(("127.0.0.1", server.port), 10) as connection:

@@ -46,7 +46,7 @@ def test_equal_beginnings_have_equal_hashes_and_nothing_else_has():
     one = chain_of({"model": "m", "prompt": start + "y" * BLOCK_CHARACTERS})
     two = chain_of({"model": "m", "prompt": start + "z" * BLOCK_CHARACTERS})
     assert len(one) == len(two) == 4 and one[:3] == two[:3] and one[3] != two[3]
-    # A block's hash covers what is before it.
+    # A block's hash covers all blocks before.
     moved = chain_of({"model": "m", "prompt": "y" + start[1:]})
     assert not set(moved) & set(one)
     for other in ({"model": "n"}, {"cache_salt": "s"}):

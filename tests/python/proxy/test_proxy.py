@@ -361,7 +361,7 @@ async def test_200_streams_at_once():
             engine.step.set()
         for i, events in enumerate(await asyncio.gather(*tasks)):
             assert texts(events) == expected(f"p{i}") and events[-1] is None
-        # None is left out: each has about its share.
+        # Each decoder has about an equal share.
         assert min(one.peak for one in c.decode) >= 50
         assert c.proxy.fleet.in_flight == 0
         assert await c.metric("mckv_proxy_in_flight_requests") == 0
@@ -379,7 +379,7 @@ async def test_instances_join_and_leave_at_run_time():
         assert (await c.admin("add", new))[0] == 409
         await asyncio.gather(*(c.ask(f"p{i}") for i in range(10)))
         assert new.prompts and c.decode[0].prompts
-        # What runs there ends; nothing new comes.
+        # Running requests of the removed instance end; no new request comes.
         new.step = asyncio.Event()
         c.decode[0].ready = False
         await until(lambda: sum(one.healthy for one in c.proxy.fleet) == 1)
