@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nanoseconds for one free and one allocation of a pool in steady state: a random allocation of the
-// N live ones is freed, and one of a new size is made.
+// Nanoseconds for a free and an allocation of a pool in steady state: a random allocation of the
+// N live allocations is freed, and an allocation of a new size is made.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

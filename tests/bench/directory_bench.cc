@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys per second that one core publishes and locates, in batches of 128, at a constant number of
+// Keys per second that a core publishes and locates, in batches of 128, at a constant number of
 // entries; bytes per entry; and the limit of the machine: reads of random cache lines of an equally
 // large table, in the same rhythm.
 #include <benchmark/benchmark.h>
@@ -60,7 +60,7 @@ class Filled {
     }
   }
 
-  // Keys of these numbers; the first number determines the node that holds them.
+  // Keys of these numbers; the first number determines the holding node.
   void publish(std::uint64_t first, std::size_t count,
                PublishItem::What what = PublishItem::What::kHolds) {
     const NodeId node = 1 + first / kBatch % kNodes;
@@ -95,7 +95,7 @@ class Filled {
   std::uint64_t oldest_ = 0;  // number of the first key that still exists
 };
 
-// One directory at a time, because memory suffices for only one.
+// One directory at a time, because memory suffices for a single directory.
 Filled& filled(std::uint64_t entries) {
   static std::unique_ptr<Filled> now;
   static std::uint64_t now_entries = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Cost of a get and a put in a cluster of 64 agents, relative to a cluster of 4: processor time of
-// the master and of the agents that take part. Agents, master, links and codecs are the real ones.
-// The network and the clock are simulated (tests/sim), all in one thread; the cost of the simulated
-// network is excluded. Prints a table, or with --json one line per row.
+// the master and of the agents that take part. Agents, master, links and codecs are real.
+// The network and the clock are simulated (tests/sim), all in a single thread; the cost of the
+// simulated network is excluded. Prints a table, or with --json a line per row.
 //
-//   cost of an operation ── turns of the asker, of the holder, of the master, and of their links
+//   cost of an operation ── turns of the asker, of the holder, of the master, and of the links
 //   background           ── turns of all agents and of the master per second without operations
 #include <spdlog/spdlog.h>
 
@@ -27,8 +27,8 @@ constexpr std::uint64_t kPoolBytes = 16u << 20;
 constexpr std::uint64_t kBackgroundNs = 200 * kMs;
 constexpr std::size_t kRounds = 7;
 constexpr unsigned kOperations = 1'000;  // per round
-// Operations of one pair of agents before the next pair. On real hosts, each agent has its own CPU
-// caches; here all agents share them.
+// Operations of a pair of agents before the next pair. On real hosts, each agent has its own CPU
+// caches; here all agents share the caches.
 constexpr unsigned kGroup = 50;
 
 // Processor time of this thread, independent of the simulated clock.
@@ -39,7 +39,7 @@ std::uint64_t processor_ns() {
          static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// The operations of a fleet and their cost.
+// The operations of a fleet and the cost.
 class Meter {
  public:
   explicit Meter(std::uint64_t size) : random_(size), fleet_(size, kPoolBytes) {}

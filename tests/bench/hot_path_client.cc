@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that makes only local reads, in phases, for `hot_path`. With --step it runs
-//   the reads in a child process, one machine instruction at a time, and prints the executed
-//   instructions.
-// Threads: one, beside the threads of libmc.
-// Owns: its child and the objects that it puts.
+// What it is: a client that makes only local reads, in phases, for `hot_path`. With --step the
+//   client runs the reads in a child process, a machine instruction at a time, and prints the
+//   executed instructions.
+// Threads: a single thread, beside the threads of libmc.
+// Owns: the child and the put objects.
 // Trusts: the agent.
 #include <getopt.h>
 #include <signal.h>
@@ -98,8 +98,8 @@ constexpr Phase kPhases[] = {{"get", &Reads::get},
                              {"miss", &Reads::view_miss},
                              {"exists", &Reads::exists}};
 
-// Runs the phases, each between two marks. The first round has no marks: it binds symbols and maps
-// the memory that is mapped at first use.
+// Runs the phases, each between two marks. The first round has no marks: that round binds symbols
+// and maps the memory that is mapped at first use.
 template <typename Mark>
 int run_phases(const char* agent, std::size_t calls, Mark mark) {
   static Reads reads;
@@ -124,7 +124,7 @@ void mark_for_tracer() { asm volatile("int3"); }
 
 enum class Kind { kOrdinary, kMark, kSyscall, kLocked, kFence };
 
-// Recognises a few instructions by their first bytes (Intel SDM, volume 2, chapter 2).
+// Recognises a few instructions by the first bytes (Intel SDM, volume 2, chapter 2).
 Kind kind_of(const unsigned char* bytes, std::size_t size) {
   constexpr unsigned char kLegacyPrefixes[] = {0x66, 0x67, 0x2e, 0x36, 0x3e,
                                                0x26, 0x64, 0x65, 0xf2, 0xf3};
@@ -224,7 +224,7 @@ int step_phases(const char* agent, std::size_t calls) {
     ::raise(SIGTRAP);  // from here on, the tracer is ready
     ::_exit(run_phases(agent, calls, mark_for_tracer));
   }
-  ::alarm(kWatchdogSeconds);  // ends this process and its child
+  ::alarm(kWatchdogSeconds);  // ends this process and the child
   int status = 0;
   if (pid < 0 || ::waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) {
     std::fprintf(stderr, "hot_path_client: this system lets no process trace its child\n");

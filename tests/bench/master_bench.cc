@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A real mc-master on loopback. Measures the keys per second that one client publishes and locates
+// A real mc-master on loopback. Measures the keys per second that a client publishes and locates
 // in batches of 128 with 32 batches in flight; the same with two partitions on one and on two
 // masters; the seconds until a report of a million objects has arrived; and the cost of encoding and
 // decoding a batch.
@@ -68,7 +68,7 @@ class Process {
     ::waitpid(pid_, nullptr, 0);
   }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // Processor time of the thread of its loop.
+  // Processor time of the loop's thread.
   [[nodiscard]] std::uint64_t processor_ns() const {
     std::ifstream file("/proc/" + std::to_string(pid_) + "/schedstat");
     std::uint64_t spent_ns = 0;
@@ -184,7 +184,7 @@ void locate_over_loopback(benchmark::State& state) {
 }
 BENCHMARK(locate_over_loopback)->UseRealTime()->Unit(benchmark::kMillisecond)->Iterations(4);
 
-// Two partitions of the keys, led by one master or by two. An agent has a client for each partition.
+// Two partitions of the keys, led by one master or by two. An agent has a client for each.
 class TwoPartitions {
  public:
   static constexpr std::uint32_t kPartitions = 2;

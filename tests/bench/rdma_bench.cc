@@ -2,7 +2,7 @@
 //
 // Reads by the rdma transport between two hosts, each a separate process as with ib_read_bw. The
 // environment variables MC_RDMA_DEVICES_A and _B name the devices. Prints bytes per second for a
-// size and a number of rails. Both processes wait for their transports as agents do. tests/rdma/bench
+// size and a number of rails. Both processes wait for the transports as agents do. tests/rdma/bench
 // compares the results with ib_read_bw.
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +46,7 @@ class Asker : private Dialer {
     peer_ = transport_->connect({kNodeB, 1}).value();
     remote_ = transport_->import_region(peer_, server.description()).value();
     for (std::size_t i = 0; i < at_once; ++i) {
-      // Many operations share their memory, as all operations of ib_read_bw do.
+      // Many operations share memory, as all operations of ib_read_bw do.
       std::byte* data = memory_arena().data() + i * bytes % (memory_arena().size() / 2);
       pieces_.push_back({data, bytes, kNoRegion});
     }

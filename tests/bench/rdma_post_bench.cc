@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Processor cost of a slice on this host: the instructions of the rdma transport for posting a slice
-// and for its completion. The devices below the table of verbs do nothing.
+// and for the completion. The devices below the table of verbs do nothing.
 //
 //   valgrind --tool=callgrind --toggle-collect='*one_round*' build/test/bin/rdma_post_bench
 //   callgrind_annotate --inclusive=yes callgrind.out.*
@@ -35,7 +35,7 @@ struct Bench {
     remote = pair->a().import_region(peer, pair->b().describe(region).value()).value();
   }
 
-  // Reads the bytes by one operation; returns the number of requests.
+  // Reads the bytes by a single operation; returns the number of requests.
   [[gnu::noinline]] std::uint64_t one_round(std::uint64_t bytes) {
     const std::uint64_t before = fabric.requests();
     const Piece piece{memory_arena().data(), bytes, kNoRegion};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the lower bound of a get of 4 KiB by key on this machine, for any library: a hash of a
-//   key of 64 bytes, one line of a table, an entry with its key, a store that pins the entry, and the
+//   key of 64 bytes, a line of a table, an entry with the key, a store that pins the entry, and the
 //   copy. There are no checks, no collisions, no library calls, and no other threads or processes.
 //   Memcpy is the copy alone, by libc and by mc. Compare `mcctl bench --cases get_copy --keys N` with
 //   BareGet of --keys=N. No store can have a lower ratio than BareGet to Memcpy. As in mcctl bench,
 //   keys are read in sequence and objects in a random order without repetition; if memory does not
-//   suffice, only as many objects as fit have their bytes.
+//   suffice, only as many objects as fit have bytes.
 // Threads: a single thread.
 #include <benchmark/benchmark.h>
 #include <emmintrin.h>
@@ -99,7 +99,7 @@ class Objects {
     for (const std::uint64_t slot : bucket_of(hash).slots) {
       if (((slot ^ hash) & kTagMask) != 0 || slot == 0) continue;
       const Entry& entry = entries_[static_cast<std::uint32_t>(slot) - 1];
-      // In a pool, the bucket has the address of the bytes; here the number of the object determines it.
+      // In a pool, the bucket has the address of the bytes; here the object's number gives the address.
       const char* ahead = data(static_cast<std::uint32_t>(slot) - 1);
       for (std::size_t at = 0; at < ahead_bytes; at += 64) __builtin_prefetch(ahead + at);
       if (entry.version != 2) continue;

@@ -2,7 +2,7 @@
 //
 // The TCP transport over loopback beside the limits of this machine, measured in the same run:
 // iperf3's streams, and a bare ping-pong of the same sizes (for a batch of small reads: 2 KiB there
-// and 128 KiB back). One process serves and one process asks.
+// and 128 KiB back). A process serves and another asks.
 //
 // With --tls: lanes with TLS and plain lanes in turns, and AES-128-GCM alone.
 //
@@ -43,7 +43,7 @@ constexpr std::uint64_t kPoolBytes = 256u << 20;
 constexpr std::uint64_t kSmallSetBytes = 4'096'000;  // 1,000 objects of 4 KiB
 constexpr std::uint64_t kLongNs = 10'000'000'000;
 constexpr std::uint64_t kSpinNs = 200'000;
-// For all measurements here. bbr, the default of some systems, paces its data by an earlier
+// For all measurements here. bbr, the default of some systems, paces data by an earlier
 // measurement of the bandwidth, so the results would depend on earlier runs.
 constexpr const char* kCongestionControl = "reno";
 
@@ -71,7 +71,7 @@ std::byte* memory(std::uint64_t bytes) {
   return static_cast<std::byte*>(at);
 }
 
-// A child that calls work(write end) and ends with its parent.
+// A child that calls work(write end) and ends with the parent.
 template <typename Work>
 int child(const Work& work, int* read_end) {
   int ends[2];
@@ -137,7 +137,7 @@ class PingPong {
   }
   ~PingPong() { end_child(pid_); }
 
-  // Average nanoseconds of one round.
+  // Average nanoseconds of a round.
   double run(int rounds) {
     const std::uint64_t start_ns = now_ns();
     for (int i = 0; i < rounds; ++i) {
@@ -211,7 +211,7 @@ class Bench {
     ::munmap(to_, kPoolBytes);
   }
 
-  // Average nanoseconds of one call. A call reads `count` objects and waits for all of them. The
+  // Average nanoseconds of a call. A call reads `count` objects and waits for all. The
   // objects lie side by side in a working set of this size.
   double get(std::uint64_t size, std::size_t count, std::uint64_t set_bytes = kPoolBytes) {
     // The first tenth is warm-up for lanes and measurements.
@@ -376,7 +376,7 @@ void measure() {
                     true});
 }
 
-// Gigabytes per second of records of 16 KiB, by one core.
+// Gigabytes per second of records of 16 KiB, by a single core.
 double cipher_gb_per_s() {
   const std::unique_ptr<EVP_CIPHER_CTX, void (*)(EVP_CIPHER_CTX*)> cipher(
       ::EVP_CIPHER_CTX_new(), [](EVP_CIPHER_CTX* context) { ::EVP_CIPHER_CTX_free(context); });

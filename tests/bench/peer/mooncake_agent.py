@@ -74,7 +74,7 @@ class Worker:
         self._operations = operations
         self._store = mooncake.store.MooncakeDistributedStore()
         self._connect(server)
-        # The only memory a dummy client may register is memory from its own pool.
+        # The only memory a dummy client may register is memory from the client's pool.
         self._buffer = self._store.alloc_from_mem_pool(LARGE_BYTES)
         expect(self._buffer, "no buffer from the pool")
         registered = self._store.register_buffer(self._buffer, LARGE_BYTES)
