@@ -36,7 +36,7 @@ struct BenchPlan {
   SamplePlan sample;
 };
 
-// The resources of the cases. bench.cc owns them.
+// The resources of the cases. bench.cc owns the resources.
 struct BenchRig {
   mc_client* client = nullptr;
   std::uint64_t pool_bytes = 0;

@@ -22,7 +22,7 @@
 namespace mc::ctl {
 
 struct CrewPlan {
-  WorkerPlan worker;  // workers: their number; run_crew() sets worker and stop
+  WorkerPlan worker;  // workers: the number; run_crew() sets worker and stop
   // Socket paths, assigned to the workers in turn. Empty: the default of libmc.
   std::vector<std::string> agents;
   std::string name_space;
@@ -34,7 +34,7 @@ struct CrewPlan {
 struct CrewResult {
   WorkerResult merged;                           // of the workers that finished
   double seconds = 0;                            // from the common start to the last worker's end
-  std::vector<std::string> errors;               // one for each worker that did not finish
+  std::vector<std::string> errors;               // an error for each worker that did not finish
   std::optional<std::uint64_t> resident_blocks;  // embedded only: blocks in the pool at the end
 };
 

@@ -10,7 +10,7 @@
 //   If there are at least as many processors as agents, each agent has its own processors, as hosts
 //   have. The master shares the processors of the last agent.
 // Threads: the main thread.
-// Owns: the processes, the namespaces and a directory; the destructor removes all of them.
+// Owns: the processes, the namespaces and a directory; the destructor removes all three.
 #pragma once
 
 #include <sys/types.h>

@@ -31,7 +31,7 @@ Failure explain(mc_status status, std::string_view text);
 void report(Context& context, std::string_view verb, int exit_code, const Failure& failure);
 void report_status(Context& context, std::string_view verb, mc_status status,
                    std::string_view text);
-// Reports the last call of this thread: its status and mc_last_error().
+// Reports the last call of this thread: the status and mc_last_error().
 void report_last_error(Context& context, std::string_view verb, mc_status status);
 void report_usage(Context& context, std::string_view verb, std::string cause, std::string remedy);
 

@@ -15,10 +15,10 @@
 
 namespace mc::ctl {
 
-// A path holds the program and the verbs inside each other, outermost first. words_of() joins their
+// A path holds the program and the verbs inside each other, outermost first. words_of() joins the
 // names: "mcctl segment resize".
 std::string words_of(const std::vector<const Verb*>& path);
-// The names of an option, with their dashes, in the order of the declaration.
+// The names of an option, with the dashes, in the order of the declaration.
 std::vector<std::string> names_of(const Option& option);
 // The first line of the verb's text.
 std::string summary_of(const Verb& verb);

@@ -2,7 +2,7 @@
 //
 // What it is: a progress bar on standard error, drawn only on a terminal.
 // Threads: a single thread at a time.
-// Owns: its texts; it borrows standard error.
+// Owns: the texts; borrows standard error.
 #pragma once
 
 #include <chrono>

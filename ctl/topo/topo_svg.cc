@@ -222,7 +222,7 @@ std::vector<Panel> panels_of(const Topology& topology) {
   return panels;
 }
 
-// Draws the heat map at (x, y) and returns its size.
+// Draws the heat map at (x, y) and returns the size of the map.
 std::string map_svg(const TopoView& view, double x, double y, double* width, double* height) {
   std::vector<const Nic*> nics;
   for (const Nic& nic : view.topology.nics) {

@@ -201,7 +201,7 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   if (!ping) return ping.error();
   helpers.ping.emplace(std::move(*ping));
   if (options.embedded) return {};
-  std::signal(SIGPIPE, SIG_IGN);  // an order to a dead helper fails only its case
+  std::signal(SIGPIPE, SIG_IGN);  // an order to a dead helper fails only that case
   const PutPeerPlan plan{.agent = context.agent,
                          .name_space = context.name_space,
                          .timeout_ns = context.timeout_ms * 1'000'000};
