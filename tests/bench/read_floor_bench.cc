@@ -99,7 +99,7 @@ class Objects {
     for (const std::uint64_t slot : bucket_of(hash).slots) {
       if (((slot ^ hash) & kTagMask) != 0 || slot == 0) continue;
       const Entry& entry = entries_[static_cast<std::uint32_t>(slot) - 1];
-      // In a pool, the bucket has the address of the bytes; here the object's number gives the address.
+      // In a pool, the bucket has the address of the bytes; here the object's number gives it.
       const char* ahead = data(static_cast<std::uint32_t>(slot) - 1);
       for (std::size_t at = 0; at < ahead_bytes; at += 64) __builtin_prefetch(ahead + at);
       if (entry.version != 2) continue;

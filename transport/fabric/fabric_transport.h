@@ -9,7 +9,7 @@
 // Threads: a single thread drives the transport. Other threads register memory. Providers may have
 //   threads.
 // Owns: domains, registrations, endpoints, links.
-// Trusts: links that were attached, but nothing that arrives on links; the provider and the
+// Trusts: links that were attached, but nothing that arrives there; the provider and the
 //   network. Keys travel in clear text, so hosts that share the network can forge keys.
 #pragma once
 

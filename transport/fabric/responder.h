@@ -33,9 +33,9 @@ class Responder {
   void announce();
   // Whether a peer has announced requests.
   bool is_attentive(std::uint64_t now_ns) const { return now_ns < attentive_until_ns_; }
-  // Serving endpoints that peers want closed, by slot, with the epochs; the caller takes the map.
+  // Serving endpoints that peers want closed, by slot, with epochs; the caller takes the entries.
   std::map<std::size_t, std::uint64_t>& moves() { return moves_; }
-  // The notifications that arrived; the caller takes the notifications.
+  // The notifications that arrived; the caller empties the inbox.
   Inbox& arrived() { return arrived_; }
   const Inbox& arrived() const { return arrived_; }
 

@@ -35,7 +35,7 @@ void append_key(std::vector<std::byte>& bytes, const DescriptorFormat& format, s
   append_value(bytes, static_cast<std::uint32_t>(key));
 }
 
-// REQUIRES: bytes holds at least a key.
+// REQUIRES: bytes holds at least one key.
 std::uint64_t take_key(std::span<const std::byte>& bytes, const DescriptorFormat& format) {
   std::uint64_t key = 0;
   std::uint32_t short_key = 0;

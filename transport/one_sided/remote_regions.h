@@ -24,7 +24,7 @@ struct RemoteRegion {
   std::uint64_t asked_as = 0;  // the region's id at the peer, or the name
   bool known = true;           // described holds the peer's latest known answer
   RegionDescriptor described;
-  // By the peer's slots; null where no key holds. Valid for a single version of the peer's epochs.
+  // By the peer's slots; null where no key holds. Valid for one version of the peer's epochs.
   std::array<const RegionKeys*, kMaxDeviceSlots> keys{};
   std::uint64_t version = 0;
   std::uint64_t asked_version = 0;  // for which the keys were asked for

@@ -148,7 +148,7 @@ class Rails {
     std::uint64_t window = 0;  // derived from the other fields: see window_of()
     std::uint64_t pause_ns = 0;
     std::uint64_t probe_at_ns = 0;
-    // By the timed calls: the begin of the busy time, the bytes since then, the last completion.
+    // From the timed calls: the begin of the busy time, the bytes since then, the last completion.
     std::uint64_t busy_since_ns = 0;
     std::uint64_t busy_bytes = 0;
     bool began_idle = false;

@@ -12,7 +12,7 @@ namespace {
 // A lane that owes a completion for so long is left, if another lane is up.
 constexpr std::uint64_t kLaneSilentNs = 300'000'000;
 
-// The outcome that a failed completion means for the failed request. kDone: the path failed.
+// The outcome that a failed completion means for the request. kDone: only the path failed.
 Outcome outcome_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_REM_ACCESS_ERR:

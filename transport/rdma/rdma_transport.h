@@ -8,7 +8,7 @@
 // Threads: a single thread drives the transport. Other threads register large memory, and resolve
 //   the addresses of new queue pairs.
 // Owns: devices, registrations, queue pairs, links.
-// Trusts: links that were attached, but nothing that arrives on links; and the network. RDMA's keys
+// Trusts: links that were attached, but nothing that arrives there; and the network. RDMA's keys
 //   travel in clear text, so hosts that share the network can forge keys.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // What it is: the asking end of a lane: requests go out gathered, answers come back in order, and
 //   payload goes straight into the pieces.
-//   A receive takes many answers. The vectors are laid out as the answers are expected: frame,
+//   One receive takes many answers. The vectors are laid out as the answers are expected: frame,
 //   pieces, frame, pieces… If an answer is a refusal, the bytes after it in that call lie at wrong
 //   places. Those bytes are set aside and copied to the right places (Counters::staged_bytes).
 //   Wrong places are always parts of reads that are still in flight.
@@ -104,7 +104,7 @@ class AskingLane : public Lane {
   std::uint64_t pinged_ns_ = 0;
   std::uint64_t heard_ns_;
 
-  // The received bytes of the oldest slice's frame; the frames of a receive.
+  // The received bytes of the oldest slice's frame; the frames of one receive.
   std::size_t frame_bytes_ = 0;
   std::array<std::array<std::byte, kFrameBytes>, kMaxFrames> frames_;
   std::vector<iovec> vectors_;

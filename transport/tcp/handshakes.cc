@@ -34,7 +34,7 @@ Status Handshakes::add(Fd socket, std::unique_ptr<Handshake> handshake,
 }
 
 void Handshakes::poll(std::uint64_t now_ns) {
-  // The edges only wake the loop. The sockets are few, so the loop tries all.
+  // The edges only wake the loop. The sockets are few, so the loop tries every socket.
   epoll_event edges[64];
   static_cast<void>(::epoll_wait(epoll_.get(), edges, 64, 0));
   // A sink may add handshakes meanwhile, at the end of the list.

@@ -26,7 +26,7 @@ namespace mc::transport::tcp {
 
 // An operation of at most this size goes to the small lane as a whole.
 inline constexpr std::uint64_t kSmallBytes = 32 * 1024;
-inline constexpr std::uint64_t kSmallLaneBytes = 1024 * 1024;  // in flight on the lane
+inline constexpr std::uint64_t kSmallLaneBytes = 1024 * 1024;  // in flight on the small lane
 
 class Requester : public SliceSink {
  public:

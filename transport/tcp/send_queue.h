@@ -3,7 +3,7 @@
 // What it is: frames and payload on the way into a socket. Many frames with payload leave
 //   in one call, and payload leaves straight from the source. Large payload may leave without the
 //   kernel's copy (MSG_ZEROCOPY). The lane stops using MSG_ZEROCOPY when the kernel first reports
-//   a copy all the same, as on loopback.
+//   a copy nevertheless, as on loopback.
 // Threads: the transport's.
 // Owns: the frames, not the payload. Payload stays in place until released() has returned the
 //   grant.

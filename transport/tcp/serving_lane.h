@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What it is: the serving end of a lane: reads requests, asks the region's guard, and sends the
-//   bytes in place, in the order of the requests.
-//   Bytes are pinned when the bytes are next to leave, not when requested. A lane pins at most
+//   bytes straight from memory, in the order of the requests.
+//   Bytes are pinned just before they leave, not when requested. A lane pins at most
 //   kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the bytes
 //   in place until the acknowledgement). A slice is pinned for at most kMaxPinNs, however slow
 //   the peer is.

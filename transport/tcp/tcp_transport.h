@@ -2,10 +2,10 @@
 //
 // What it is: Transport over TCP: several lanes to each peer, and a loop with epoll. The
 //   transport works on every host. Reads and writes are two-sided: the serving side's transport
-//   answers from the regions.
+//   answers from registered regions.
 // Threads: a single thread drives the transport.
 // Owns: the lanes and the epoll descriptor.
-// Trusts: links that were attached, and nothing that arrives on links.
+// Trusts: links that were attached, and nothing that arrives there.
 #pragma once
 
 #include <array>
