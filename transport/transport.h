@@ -35,7 +35,8 @@
 #include "transport/limits.h"
 #include "transport/link.h"
 #include "transport/outcome.h"
-#include "transport/rails/rails.h"
+#include "transport/priority.h"
+#include "transport/rail_status.h"
 #include "transport/region.h"
 
 namespace mc::transport {
