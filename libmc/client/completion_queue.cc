@@ -284,13 +284,7 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
     Item& item = operation.items[i];
     item.key.assign(static_cast<const char*>(items[i].key.data), items[i].key.size);
     item.hash = hash_of(*channel_, items[i].key);
-    const mc_slice parent = items[i].parent.size > 0 ? items[i].parent : rules.parent;
-    item.fields.parent_hash = parent.size > 0 ? hash_of(*channel_, parent) : 0;
-    item.fields.length = value_bytes(items[i]);
-    item.fields.key_bytes = static_cast<std::uint16_t>(item.key.size());
-    item.fields.pin = static_cast<std::uint8_t>(rules.pin);
-    item.fields.pin_ttl_s = rules.pin_ttl_s;
-    item.fields.replicas = rules.replicas;
+    item.fields = fields_of(*channel_, items[i], rules);
     if (!rules.upsert && object_exists(*channel_, items[i].key, item.hash, true)) {
       item.phase = Phase::kDone;
       continue;

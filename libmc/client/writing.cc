@@ -58,8 +58,7 @@ class PutRun {
   // Waits for all requests; afterwards the items' statuses are final.
   Status finish() {
     submit();
-    for (const Sent& sent : sent_) collect(sent);
-    sent_.clear();
+    collect_all();
     return failure_;
   }
 
@@ -68,7 +67,6 @@ class PutRun {
     std::size_t index = 0;
     shm::PutItem fields{};
     std::uint64_t reserved_bytes = 0;
-    std::uint64_t staging_offset = 0;
     bool staged = false;  // false: in the pool
     bool own_staging = false;
   };
@@ -112,7 +110,7 @@ class PutRun {
     MC_FAILPOINT("client.copied");
     Batched& batched = batch_.emplace_back();
     batched.index = index;
-    fill(batched.fields, item);
+    batched.fields = fields_of(channel_, item, rules_);
     batched.fields.entry = reserved.entry;
     batched.fields.checksum = sum;
     batched.fields.want_refill = refill ? 1 : 0;
@@ -128,7 +126,7 @@ class PutRun {
     submit();  // all items of a request are of one kind
     if (const Status staged = stage(index); !staged.ok()) {
       return {status.code(), std::string(status.text()) +
-                                 "; nor can another host be asked: " + staged.to_string()};
+                                 "; and no other host can be asked: " + staged.to_string()};
     }
     submit();
     return {};
@@ -140,14 +138,14 @@ class PutRun {
     Batched batched;
     batched.index = index;
     memory_ = &channel_.memory();
-    fill(batched.fields, item);
+    batched.fields = fields_of(channel_, item, rules_);
     auto staging = client_.staging(rules_.deadline_ns);
     if (!staging) return staging.error();
     staging_ = *staging;
     const auto inside =
         item.piece_count == 1 ? staging_->offset_of(item.pieces[0].data, length) : std::nullopt;
     if (inside) {
-      batched.staging_offset = *inside;
+      batched.fields.staging_offset = *inside;
     } else {
       if (length > staging_->size_bytes()) {
         return {MC_TOO_LARGE, "a value of " + std::to_string(length) +
@@ -159,13 +157,12 @@ class PutRun {
       // Requests in flight hold staging, so wait for their end.
       if (!offset && (!sent_.empty() || !batch_.empty())) {
         submit();
-        for (const Sent& sent : sent_) collect(sent);
-        sent_.clear();
+        collect_all();
       }
       if (!offset) offset = staging_->allocate(length, rules_.deadline_ns);
       if (!offset) return {MC_NO_SPACE, "this client's staging memory is in use by other calls"};
       batched.own_staging = true;
-      batched.staging_offset = *offset;
+      batched.fields.staging_offset = *offset;
       if (Status copied = gather(staging_->at(*offset), item.pieces, item.piece_count);
           !copied.ok()) {
         staging_->free(*offset);
@@ -173,19 +170,8 @@ class PutRun {
       }
     }
     batched.staged = true;
-    batched.fields.staging_offset = batched.staging_offset;
     batch_.push_back(batched);
     return {};
-  }
-
-  void fill(shm::PutItem& fields, const mc_put_item& item) const {
-    const mc_slice parent = item.parent.size > 0 ? item.parent : rules_.parent;
-    fields.length = value_bytes(item);
-    fields.key_bytes = static_cast<std::uint16_t>(item.key.size);
-    fields.parent_hash = parent.size > 0 ? hash_of(channel_, parent) : 0;
-    fields.pin = static_cast<std::uint8_t>(rules_.pin);
-    fields.pin_ttl_s = rules_.pin_ttl_s;
-    fields.replicas = rules_.replicas;
   }
 
   // Number of items, starting with this one, that need a reservation of the same size.
@@ -216,8 +202,7 @@ class PutRun {
       Status status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
       if (status.code() == MC_BUSY && !sent_.empty()) {
         // A batch with many different sizes can fill the channel alone.
-        for (const Sent& sent : sent_) collect(sent);
-        sent_.clear();
+        collect_all();
         status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
       }
       if (!status.ok()) return status;
@@ -240,7 +225,7 @@ class PutRun {
     if (!ticket) {
       for (const Batched& batched : sent.items) {
         items_[batched.index].status = ticket.error().code();
-        if (batched.own_staging) staging_->free(batched.staging_offset);
+        if (batched.own_staging) staging_->free(batched.fields.staging_offset);
         if (!stale && !batched.staged) channel_.give_back(&batched.fields.entry, 1);
       }
       if (failure_.ok()) failure_ = ticket.error();
@@ -268,9 +253,15 @@ class PutRun {
     unsigned char* at = channel_.arguments(*ticket) + shm::result_bytes(count);
     for (const Batched& batched : batch) {
       at += encode_item(at, batched.fields, items_[batched.index].key);
-      if (batched.own_staging) channel_.hold_staging(*ticket, staging_, batched.staging_offset);
+      if (batched.own_staging)
+        channel_.hold_staging(*ticket, staging_, batched.fields.staging_offset);
     }
     return ticket;
+  }
+
+  void collect_all() {
+    for (const Sent& sent : sent_) collect(sent);
+    sent_.clear();
   }
 
   void collect(const Sent& sent) {
@@ -326,6 +317,19 @@ class PutRun {
   return bytes;
 }
 
+[[gnu::hot]] shm::PutItem fields_of(const Channel& channel, const mc_put_item& item,
+                                    const PutRules& rules) {
+  const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
+  shm::PutItem fields{};
+  fields.length = value_bytes(item);
+  fields.key_bytes = static_cast<std::uint16_t>(item.key.size);
+  fields.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
+  fields.pin = static_cast<std::uint8_t>(rules.pin);
+  fields.pin_ttl_s = rules.pin_ttl_s;
+  fields.replicas = rules.replicas;
+  return fields;
+}
+
 [[gnu::hot]] mc_status check_item(const mc_put_item& item) {
   if (check_key(item.key) != MC_OK || item.pieces == nullptr || item.piece_count == 0 ||
       item.piece_count > MC_MAX_PIECES || item.parent.size > MC_MAX_KEY_BYTES) {
@@ -365,17 +369,10 @@ namespace {
     channel.give_reservation_cache(reserved);
     return false;
   }
-  const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
-  shm::PutItem fields{};
+  shm::PutItem fields = fields_of(channel, item, rules);
   fields.entry = reserved.entry;
-  fields.key_bytes = static_cast<std::uint16_t>(item.key.size);
-  fields.pin = static_cast<std::uint8_t>(rules.pin);
   fields.want_refill = 1;
-  fields.length = length;
   fields.checksum = sum;
-  fields.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
-  fields.pin_ttl_s = rules.pin_ttl_s;
-  fields.replicas = rules.replicas;
   encode_item(channel.arguments(*ticket), fields, item.key);
   MC_FAILPOINT("client.copied");
   channel.submit(*ticket, shm::Op::kPut, rules.flags(), 1, rules.deadline_ns);
@@ -512,16 +509,8 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
   if (!ticket) return ticket.error();
   unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(item_count);
   for (std::size_t i = 0; i < count; ++i) {
-    shm::PutItem fields{};
+    shm::PutItem fields = items[i].fields;
     fields.entry = items[i].reserved.entry;
-    fields.key_bytes = static_cast<std::uint16_t>(items[i].key.size());
-    fields.pin = static_cast<std::uint8_t>(items[i].pin);
-    fields.pin_ttl_s = items[i].pin_ttl_s;
-    fields.replicas = items[i].replicas;
-    fields.length = items[i].length;
-    fields.checksum = items[i].checksum;
-    fields.parent_hash = items[i].parent_hash;
-    fields.staging_offset = items[i].staging_offset;
     at += encode_item(at, fields, {items[i].key.data(), items[i].key.size()});
   }
   const bool staged = items[0].staged;

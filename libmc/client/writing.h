@@ -37,14 +37,8 @@ struct PutRules {
 // An object whose bytes are in the pool (or in staging), but not yet published.
 struct WrittenItem {
   std::string key;
-  std::uint64_t length = 0;
-  std::uint64_t checksum = 0;
-  std::uint64_t parent_hash = 0;
-  mc_pin pin = MC_PIN_NONE;
-  std::uint32_t pin_ttl_s = 0;
-  std::uint32_t replicas = 0;
+  shm::PutItem fields{};
   Reserved reserved;
-  std::uint64_t staging_offset = 0;
   bool staged = false;  // false: in the pool
 };
 
@@ -52,6 +46,8 @@ struct WrittenItem {
 std::uint64_t reservation_bytes(std::uint64_t length);
 std::uint64_t value_bytes(const mc_put_item& item);
 mc_status check_item(const mc_put_item& item);
+// The fields that follow from the item and the rules; the rest is zero.
+shm::PutItem fields_of(const Channel& channel, const mc_put_item& item, const PutRules& rules);
 
 // Writes the items' statuses; returns the first failure.
 mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,

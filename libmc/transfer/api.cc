@@ -154,7 +154,7 @@ mc_status mc_transfer_allocate(uint64_t size, void** memory) {
 
 mc_status mc_transfer_deallocate(void* memory) {
   if (free_shared(memory)) return MC_OK;
-  return invalid("that is no memory of mc_transfer_allocate(), or was given back already");
+  return invalid("the memory is not from mc_transfer_allocate(), or was freed already");
 }
 
 mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const* addresses, size_t count) {

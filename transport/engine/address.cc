@@ -57,9 +57,10 @@ Result<Address> resolve(std::string_view text) {
     valid = error == std::errc() && at == end;
   }
   if (!valid) {
-    return fail(MC_INVALID_ARGUMENT, "'" + std::string(text.substr(0, 256)) +
-                                         "' is not an address; say a host and a port, as in "
-                                         "10.0.0.7:7400, [fd00::7]:7400 or localhost:0");
+    return fail(MC_INVALID_ARGUMENT,
+                "'" + std::string(text.substr(0, 256)) +
+                    "' is not an address; write a host and a port, for example "
+                    "10.0.0.7:7400, [fd00::7]:7400 or localhost:0");
   }
   if (address.host.size() > 2 && address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);

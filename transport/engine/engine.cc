@@ -160,7 +160,7 @@ Status Engine::unregister_memory(std::span<void* const> addresses) {
       if (now_ns() >= deadline_ns) {
         // The transport still uses pages that stand for a device's memory, so leak the pages.
         for (auto& each : removed) static_cast<void>(each.staged.release());
-        return {MC_INTERNAL, "a peer holds memory beyond its time"};
+        return {MC_INTERNAL, "a peer still uses the memory after the time limit"};
       }
       Condition none;
       static_cast<void>(loop_.wait_until(none, now_ns() + kReleaseLookNs, [] { return false; }));

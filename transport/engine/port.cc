@@ -15,8 +15,8 @@ Result<std::unique_ptr<Port>> Port::open(const Address& listen,
                                          std::string_view cluster, PortSink& sink) {
   if (is_wildcard(listen)) {
     return fail(MC_INVALID_ARGUMENT,
-                "an engine's address is its name, so it listens on one address; say this host's "
-                "instead of " +
+                "an engine's address is its name, so an engine listens on one address; give this "
+                "host's address instead of " +
                     listen.host);
   }
   if (!is_loopback(listen) && !key.given()) {

@@ -82,16 +82,11 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   }
   WrittenItem written;
   written.key.assign(static_cast<const char*>(item.key.data), item.key.size);
-  written.length = value_bytes(item);
-  const mc_slice parent = item.parent.size > 0 ? item.parent : rules.parent;
-  written.parent_hash = parent.size > 0 ? hash_of(channel, parent) : 0;
-  written.pin = rules.pin;
-  written.pin_ttl_s = rules.pin_ttl_s;
-  written.replicas = rules.replicas;
+  written.fields = fields_of(channel, item, rules);
   if (channel.memory().isolated) {
     auto staging = client.staging(rules.deadline_ns);
     if (!staging) return set_error(staging.error());
-    const auto offset = (*staging)->allocate(written.length, now_ns());
+    const auto offset = (*staging)->allocate(written.fields.length, now_ns());
     if (!offset) {
       return set_error(Status(MC_NO_SPACE,
                               "the group does not fit in this client's staging memory; "
@@ -103,10 +98,10 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
       return set_error(copied);
     }
     group.staging = *staging;
-    written.staging_offset = *offset;
+    written.fields.staging_offset = *offset;
     written.staged = true;
   } else {
-    const std::uint64_t bytes = reservation_bytes(written.length);
+    const std::uint64_t bytes = reservation_bytes(written.fields.length);
     std::vector<Reserved> granted;
     if (!channel.take_reservation_cache(bytes, written.reserved)) {
       if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted, true);
@@ -115,9 +110,9 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
       }
       written.reserved = granted.front();
     }
-    written.checksum = hash_of(channel, item.key);
+    written.fields.checksum = hash_of(channel, item.key);
     if (Status copied = copy_into(channel.memory(), written.reserved, item.pieces, item.piece_count,
-                                  &written.checksum);
+                                  &written.fields.checksum);
         !copied.ok()) {
       channel.give_reservation_cache(written.reserved);
       return set_error(copied);
@@ -151,7 +146,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
 
 void drop_group_items(Client& client, mc_group& group) {
   if (group.staging) {
-    for (const WrittenItem& item : group.items) group.staging->free(item.staging_offset);
+    for (const WrittenItem& item : group.items) group.staging->free(item.fields.staging_offset);
     return;
   }
   auto channel = client.channel(now_ns());
@@ -272,22 +267,19 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   }
   WrittenItem item;
   item.key.assign(static_cast<const char*>(key.data), key.size);
-  item.length = length;
-  item.parent_hash = rules->parent.size > 0 ? hash_of(**channel, rules->parent) : 0;
-  item.pin = rules->pin;
-  item.pin_ttl_s = rules->pin_ttl_s;
-  item.replicas = rules->replicas;
+  item.fields = fields_of(**channel, {key, nullptr, 0, {nullptr, 0}, MC_OK}, *rules);
+  item.fields.length = length;
   item.reserved = reservation->reserved;
-  item.staging_offset = reservation->staging_offset;
+  item.fields.staging_offset = reservation->staging_offset;
   item.staged = reservation->staging != nullptr;
   if (!reservation->staging) {
-    item.checksum = hash_of(**channel, key);
+    item.fields.checksum = hash_of(**channel, key);
     mc_span spans[MC_MAX_EXTENTS];
     const std::size_t count = mc_reservation_spans(reservation, spans, MC_MAX_EXTENTS);
     std::uint64_t left = length;
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t part = std::min<std::uint64_t>(left, spans[i].size);
-      item.checksum = checksum(item.checksum, spans[i].data, part);
+      item.fields.checksum = checksum(item.fields.checksum, spans[i].data, part);
       left -= part;
     }
   }
@@ -370,7 +362,7 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
   status =
       publish_items(**channel, group->items.data(), group->items.size(), group->flags, deadline_ns);
   if (group->staging && status.code() != MC_TIMEOUT) {
-    for (const WrittenItem& item : group->items) group->staging->free(item.staging_offset);
+    for (const WrittenItem& item : group->items) group->staging->free(item.fields.staging_offset);
   }
   return status.ok() ? MC_OK : set_error(status);
 }

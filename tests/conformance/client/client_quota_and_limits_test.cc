@@ -250,7 +250,7 @@ TEST_P(Limits, ReservationsBeyondTheQuotaAreRefusedUntilSomeComeBack) {
   mc_status status = MC_OK;
   while ((status = mc_reserve(client, kMiB, kSecondNs / 50, &one)) == MC_OK) held.push_back(one);
   EXPECT_TRUE(says(isolated() ? MC_NO_SPACE : MC_QUOTA_EXCEEDED, status));
-  EXPECT_EQ(held.size(), 4u);
+  ASSERT_EQ(held.size(), 4u);
   mc_abandon(held.back());
   held.pop_back();
   EXPECT_EQ(mc_reserve(client, kMiB, 0, &one), MC_OK) << mc_last_error();

@@ -20,7 +20,7 @@ Result<HostPages> HostPages::reserve(std::uint64_t size_bytes) {
   void* const at = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) {
-    return fail(MC_NO_MEMORY, errno_text("mmap of memory that device memory passes", errno));
+    return fail(MC_NO_MEMORY, errno_text("mmap of host pages for device memory", errno));
   }
   HostPages pages;
   pages.data_ = static_cast<std::byte*>(at);
