@@ -5,9 +5,9 @@
  *   - A struct that may grow starts with its size. Set struct_size to sizeof, or start from the
  *     MC_..._INIT macro. Handles are opaque.
  * Threads: any thread may make any call, unless the call's comment says otherwise.
- *   - Each thread gets a channel to the agent at its first call.
- *   - A handle must not be used after it was closed.
- *   - After fork() the child must open its own client. Every call on an inherited client returns
+ *   - Each thread gets a channel to the agent at the first call.
+ *   - A handle must not be used after the close.
+ *   - After fork() the child must open a new client. Every call on an inherited client returns
  *     MC_FORKED.
  * Owns: the caller owns keys and buffers. The library reads them only during the call.
  * Trusts: keys and values are the caller's. Everything that is read from shared memory is checked.
@@ -42,16 +42,16 @@ typedef enum mc_status {
   /* the call */
   MC_INVALID_ARGUMENT = 1, /* a null, empty, oversized or contradictory argument */
   MC_TOO_LARGE = 2,        /* larger than the pool, the quota or a limit; can never fit */
-  MC_BUFFER_TOO_SMALL = 3, /* the object is longer than the buffer; its length was stored */
+  MC_BUFFER_TOO_SMALL = 3, /* the object is longer than the buffer; the length was stored */
   MC_TIMEOUT = 4,          /* the deadline passed; the request may still take effect */
   MC_CANCELLED = 5,        /* mc_cancel() came first */
   MC_BUSY = 6,             /* back-pressure: too many requests, views or channels at once */
   MC_NO_SPACE = 7,         /* no room by the deadline: all objects are pinned or in use */
-  MC_QUOTA_EXCEEDED = 8,   /* the session holds as many reservations as its quota allows */
+  MC_QUOTA_EXCEEDED = 8,   /* the session holds as many reservations as the quota allows */
   MC_UNSUPPORTED = 9,      /* not supported by this agent, namespace or build */
   /* the object */
   MC_NOT_FOUND = 20,     /* a miss */
-  MC_CORRUPT = 21,       /* the bytes do not match their checksum; they were not returned */
+  MC_CORRUPT = 21,       /* the bytes do not match the checksum and were not returned */
   MC_GROUP_ABORTED = 22, /* a member of the group failed, so no member was stored */
   /* the session */
   MC_FORKED = 40,            /* the client was opened before fork() */
@@ -251,7 +251,7 @@ MC_API mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info);
 MC_API mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count,
                                mc_stat_info* infos, mc_status* statuses);
 
-/* Views of a removed object stay valid until they are released. timeout_ns 0: the default. */
+/* Views of a removed object stay valid until the release. timeout_ns 0: the default. */
 MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns);
 MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
                                  mc_status* statuses, uint64_t timeout_ns);
@@ -299,10 +299,11 @@ typedef struct mc_completion {
 } mc_completion;
 
 MC_API mc_status mc_cq_create(mc_client* client, mc_cq** cq);
-/* Cancels outstanding submissions, waits for their completions, and frees the queue. */
+/* Cancels outstanding submissions, waits for the completions, and frees the queue. */
 MC_API void mc_cq_destroy(mc_cq* cq);
-/* A descriptor that is readable while completions wait. It may stay readable briefly after the last
- * completion was taken. Use it with poll or epoll, then call mc_cq_poll() until it returns 0. */
+/* A descriptor that is readable while completions wait. The descriptor may stay readable briefly
+ * after the last completion was taken. Use it with poll or epoll, then call mc_cq_poll() until the
+ * call returns 0. */
 MC_API int mc_cq_fd(mc_cq* cq);
 MC_API size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity);
 /* Waits for at least one completion and stores the number of completions in *count. MC_TIMEOUT: no

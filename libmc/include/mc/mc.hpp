@@ -147,7 +147,7 @@ class View {
   }
   ~View() { mc_view_release(&view_); }
 
-  // The whole object if it lies in one span, as nearly all objects do. Empty if the object was cut
+  // The whole object if it lies in one span, as usual. Empty if the object was cut
   // into several spans (use spans()) or the view is empty.
   std::span<const std::byte> bytes() const noexcept {
     if (view_.span_count != 1) return {};
@@ -284,8 +284,8 @@ class Buffer {
 };
 
 // Asynchronous requests. A submission returns the request's number for cancel(). Each successful
-// submission produces exactly one Completion with its user_data. The destructor cancels outstanding
-// requests and waits for them.
+// submission produces exactly one Completion with the user_data. The destructor cancels outstanding
+// requests and waits for the end of each.
 class CompletionQueue {
  public:
   CompletionQueue() = default;
@@ -401,8 +401,8 @@ class Client {
     if (code != MC_OK) return tl::make_unexpected(last_status(code));
     return View(view);
   }
-  // Sets views[i] if statuses[i] is MC_OK, else empties it; returns the first failure. All three
-  // spans must have one size, up to MC_MAX_BATCH_ITEMS, else MC_INVALID_ARGUMENT.
+  // Sets views[i] if statuses[i] is MC_OK, else empties views[i]; returns the first failure. All
+  // three spans must have one size, up to MC_MAX_BATCH_ITEMS, else MC_INVALID_ARGUMENT.
   Status get_view_batch(std::span<const Slice> keys, std::span<View> views,
                         std::span<mc_status> statuses) noexcept;
 
@@ -487,7 +487,7 @@ class Client {
   Status ping(std::uint64_t timeout_ns = 0) noexcept {
     return last_status(mc_ping(handle(), timeout_ns));
   }
-  // The handle for calls of mc.h; null if moved from. The Client keeps its ownership.
+  // The handle for calls of mc.h; null if moved from. The Client keeps the ownership.
   mc_client* handle() const noexcept { return handle_.get(); }
 
  private:

@@ -6,7 +6,7 @@
  *   batches of reads and writes. The other process takes no part in a transfer.
  *   - Between hosts, bytes go over TCP.
  *   - Within a host, bytes are copied once from process to process, if the engines can prove that
- *     they share the host; otherwise over TCP, too.
+ *     both run on the host; otherwise over TCP, too.
  *   - The fastest target within a host is memory from mc_transfer_allocate().
  *
  *   engine A                                       engine B
@@ -59,7 +59,7 @@ typedef struct mc_transfer_options {
 #define MC_TRANSFER_OPTIONS_INIT \
   { sizeof(mc_transfer_options), NULL, NULL, NULL, NULL, NULL, 0, 0, 0, NULL }
 
-/* Opens an engine that listens and, with a store, publishes its name. Errors: MC_INVALID_ARGUMENT
+/* Opens an engine that listens and, with a store, publishes the name. Errors: MC_INVALID_ARGUMENT
  * (a wrong option, or an address that other hosts can reach without a key), MC_BUSY (the port or
  * name is taken), MC_AGENT_UNAVAILABLE (the store does not answer). */
 MC_API mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engine** engine);
@@ -94,10 +94,11 @@ typedef struct mc_transfer_range {
 
 /* Allocates zeroed memory that engines on the same host can map. The system provides the pages at
  * first touch. Once the memory is registered, engines of other processes on this host map the
- * memory. They copy between the mapping and their own registered memory at memcpy speed. With other
- * memory, the kernel copies page by page, which is slower. Any memory file (memfd_create) that is
- * sealed with F_SEAL_SHRINK and stays open has the same advantage. size: 1 B to 1 TiB, rounded up
- * to pages. After fork() the child shares the memory. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY. */
+ * memory. The engines copy between the mapping and other registered memory at memcpy speed. With
+ * other memory, the kernel copies page by page, which is slower. Any memory file (memfd_create)
+ * that is sealed with F_SEAL_SHRINK and stays open has the same advantage. size: 1 B to 1 TiB,
+ * rounded up to pages. After fork() the child shares the memory. Errors: MC_INVALID_ARGUMENT,
+ * MC_NO_MEMORY. */
 MC_API mc_status mc_transfer_allocate(uint64_t size, void** memory);
 /* REQUIRES: the memory is not registered. Errors: MC_INVALID_ARGUMENT (the memory is not from
  * mc_transfer_allocate()). */
