@@ -140,7 +140,7 @@ Status Loader::add_namespace(const FileTable& table) {
   }
   for (std::size_t i = 0; i < options_.namespaces.size(); ++i) {
     if (options_.namespaces[i].name != tenant.name) continue;
-    return {MC_INVALID_ARGUMENT, subject + "namespace " + quoted(tenant.name) +
+    return {MC_INVALID_ARGUMENT, subject + "namespace " + options::quoted(tenant.name) +
                                      " was described before (" + namespace_where_[i] +
                                      "); rename or remove one"};
   }
@@ -180,7 +180,7 @@ Status Loader::add_lines(std::string_view lines) {
     const Origin origin{"embedded", "embedded options, line " + std::to_string(number)};
     const std::size_t equals = line.find('=');
     if (equals == std::string_view::npos) {
-      return {MC_INVALID_ARGUMENT, quoted(line) + " (" + origin.where +
+      return {MC_INVALID_ARGUMENT, options::quoted(line) + " (" + origin.where +
                                        "): not of the form name=value; write one option per line"};
     }
     const auto status = set(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)),
@@ -236,9 +236,9 @@ Status Loader::check() const {
     const NamespaceOptions& tenant = options_.namespaces[i];
     const std::uint64_t pool_bytes =
         tenant.pool_bytes != 0 ? tenant.pool_bytes : options_.pool_bytes;
-    auto status =
-        check_pool(pool_bytes, tenant.max_pool_bytes, tenant.capacity_bytes,
-                   "namespace " + quoted(tenant.name) + " (" + namespace_where_[i] + "): ");
+    auto status = check_pool(
+        pool_bytes, tenant.max_pool_bytes, tenant.capacity_bytes,
+        "namespace " + options::quoted(tenant.name) + " (" + namespace_where_[i] + "): ");
     if (!status.ok()) return status;
   }
   return {};

@@ -115,8 +115,9 @@ tl::unexpected<Status> not_toml(const std::string& name, std::size_t line, std::
 Result<std::string> read_config(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
-    return fail(MC_INVALID_ARGUMENT, errno_text("configuration file " + quoted(path), errno) +
-                                         "; name one that the program's user can read");
+    return fail(MC_INVALID_ARGUMENT,
+                errno_text("configuration file " + options::quoted(path), errno) +
+                    "; name one that the program's user can read");
   }
   std::string text(kMaxConfigBytes + 1, '\0');
   std::size_t length = 0;
@@ -124,7 +125,8 @@ Result<std::string> read_config(const std::string& path) {
     const ssize_t got = ::read(fd.get(), text.data() + length, text.size() - length);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return fail(MC_INVALID_ARGUMENT, errno_text("configuration file " + quoted(path), errno));
+      return fail(MC_INVALID_ARGUMENT,
+                  errno_text("configuration file " + options::quoted(path), errno));
     }
     if (got == 0) break;
     length += static_cast<std::size_t>(got);
@@ -135,7 +137,7 @@ Result<std::string> read_config(const std::string& path) {
 
 Result<OptionFile> parse_config(std::string_view toml, const std::string& name) {
   if (toml.size() > kMaxConfigBytes) {
-    return fail(MC_INVALID_ARGUMENT, "configuration file " + quoted(name) +
+    return fail(MC_INVALID_ARGUMENT, "configuration file " + options::quoted(name) +
                                          " is longer than 1MiB; is it the right file?");
   }
   const toml::parse_result parsed = toml::parse(toml);

@@ -118,7 +118,7 @@ std::string joined(const std::vector<std::string_view>& words) {
 
 Result<std::uint64_t> parse_size(std::string_view text) {
   if (const auto bytes = size_of_text(text)) return *bytes;
-  return fail(MC_INVALID_ARGUMENT, quoted(text) +
+  return fail(MC_INVALID_ARGUMENT, options::quoted(text) +
                                        " is not a size; write bytes or a number with a unit of "
                                        "1024, such as 4096, 64KiB, 1.5G or 2TiB");
 }
