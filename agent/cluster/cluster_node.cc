@@ -54,17 +54,17 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
                                      identity_.place);
   striper_ = std::make_unique<Striper>(masters_, peers_, clock_, *placer_, identity_.node,
                                        identity_.stripes);
-  keeper_ = std::make_unique<StripeHolder>(tenants_, masters_, peers_, transport, *announcer_,
-                                           clock_, identity_.stripes.grace_ns);
+  stripe_holder_ = std::make_unique<StripeHolder>(tenants_, masters_, peers_, transport,
+                                                  *announcer_, clock_, identity_.stripes.grace_ns);
   mover_ = std::make_unique<StripeMover>(
-      tenants_, peers_, *keeper_,
+      tenants_, peers_, *stripe_holder_,
       [this](ClusterTenant& tenant, const HoldRequest& hold, MemberId writer, std::uint64_t now_ns,
              StripeMover::Ended ended) {
         fetcher_->hold_stripe(tenant, hold, writer, now_ns, std::move(ended));
       });
   removals_ = std::make_unique<Removals>(tenants_, masters_, *announcer_, *fetcher_);
-  peer_server_ =
-      std::make_unique<PeerServer>(tenants_, masters_, peers_, transport, *fetcher_, *keeper_);
+  peer_server_ = std::make_unique<PeerServer>(tenants_, masters_, peers_, transport, *fetcher_,
+                                              *stripe_holder_);
   verbs_ = std::make_unique<Verbs>(*this);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
     fetcher_->locations().forget(name);
@@ -75,7 +75,7 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
                              ClusterTenant& tenant, transport::RegionId region, bool must) {
     return striper_->stripe(remote_request, tenant, region, must);
   };
-  keeper_->on_sealed = [this](const metadata::KeyHash& name, std::uint64_t version) {
+  stripe_holder_->on_sealed = [this](const metadata::KeyHash& name, std::uint64_t version) {
     fetcher_->locations().forget(name);
     fetcher_->dropped(name, version);
   };
@@ -90,7 +90,7 @@ void ClusterNode::stop() {
   for (const auto& tenant : tenants_) tenant->store().set_listener(nullptr);
   removals_.reset();
   mover_.reset();
-  keeper_.reset();
+  stripe_holder_.reset();
   striper_.reset();
   placer_.reset();
   fetcher_.reset();
@@ -294,7 +294,7 @@ void ClusterNode::flush(std::uint64_t now_ns) {
   placer_->flush(now_ns);
   striper_->flush(now_ns);
   mover_->flush(now_ns);
-  keeper_->flush(now_ns);
+  stripe_holder_->flush(now_ns);
 }
 
 std::uint64_t ClusterNode::next_poll_ns() const {
@@ -304,8 +304,8 @@ std::uint64_t ClusterNode::next_poll_ns() const {
   if (!walks_.idle()) return 0;
   if (!peer_server_->idle()) return now_ns_ + MemberRefresh::kSoonNs;
   return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), gatherer_->next_ns(),
-                   placer_->next_ns(), striper_->next_ns(), keeper_->next_ns(), mover_->next_ns(),
-                   members_.next_ns(), removals_->next_ns()});
+                   placer_->next_ns(), striper_->next_ns(), stripe_holder_->next_ns(),
+                   mover_->next_ns(), members_.next_ns(), removals_->next_ns()});
 }
 
 // ---- mcctl --------------------------------------------------------------------------------------

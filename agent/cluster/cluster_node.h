@@ -111,7 +111,7 @@ class ClusterNode : public Cluster {
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Placer> placer_;
   std::unique_ptr<Striper> striper_;
-  std::unique_ptr<StripeHolder> keeper_;
+  std::unique_ptr<StripeHolder> stripe_holder_;
   std::unique_ptr<StripeMover> mover_;
   std::unique_ptr<Removals> removals_;
   std::unique_ptr<Verbs> verbs_;

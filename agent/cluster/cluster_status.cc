@@ -267,7 +267,7 @@ Json::Value ClusterNode::Verbs::counters() const {
   Json::Value& stripes = value["stripes"];
   put(stripes, kStripedPuts, node_.striper_->counters());
   put(stripes, kGathers, node_.gatherer_->counters());
-  put(stripes, kStripes, node_.keeper_->counters());
+  put(stripes, kStripes, node_.stripe_holder_->counters());
   put(stripes, kMoves, node_.mover_->counters());
   std::uint64_t here = 0, open = 0;
   for (const auto& tenant : node_.tenants_) {

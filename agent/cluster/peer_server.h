@@ -5,7 +5,7 @@
 //   waits until the member is known.
 // Threads: The agent's loop.
 // Owns: The waiting Holds.
-// Trusts: Nothing in a request. Keys are looked up in the index; the bytes of a Hold are compared
+// Trusts: No request. Keys are looked up in the index; the bytes of a Hold are compared
 //   with their checksum.
 #pragma once
 

@@ -117,9 +117,9 @@ bool RailModel::ask(std::uint32_t sender, const SlicePtr& slice) {
   const auto rail = peer.rails.choose(slice->sent.bytes,
                                       loads_[static_cast<std::size_t>(priority)].near, priority);
   if (!rail) {
-    if (!peer.thirsty && peer.rails.lacks_credit(slice->sent.bytes, priority)) {
-      peer.thirsty = true;
-      thirsty_.push_back(sender);
+    if (!peer.waits_for_credit && peer.rails.lacks_credit(slice->sent.bytes, priority)) {
+      peer.waits_for_credit = true;
+      waiting_for_credit_.push_back(sender);
     }
     return false;
   }
@@ -166,11 +166,11 @@ void RailModel::pump(std::uint32_t sender) {
 }
 
 // The peer that has waited longest gets the freed credit.
-void RailModel::pump_thirsty() {
-  for (std::size_t i = thirsty_.size(); i > 0; --i) {
-    const std::uint32_t sender = thirsty_.front();
-    thirsty_.pop_front();
-    peers_[sender]->thirsty = false;
+void RailModel::serve_waiting() {
+  for (std::size_t i = waiting_for_credit_.size(); i > 0; --i) {
+    const std::uint32_t sender = waiting_for_credit_.front();
+    waiting_for_credit_.pop_front();
+    peers_[sender]->waits_for_credit = false;
     pump(sender);
   }
 }
@@ -188,7 +188,7 @@ void RailModel::finish(const SlicePtr& slice) {
   nic_bytes_[slice->nic] += slice->sent.bytes;
   Object& object = *slice->object;
   object.done += slice->sent.bytes;
-  pump_thirsty();
+  serve_waiting();
   if (object.done == object.size) {
     Load& load = loads_[static_cast<std::size_t>(object.priority)];
     load.done_bytes += object.size;

@@ -108,7 +108,7 @@ class RailModel {
     std::vector<std::vector<SlicePtr>> open;  // by rail
     std::deque<std::shared_ptr<Object>> waiting[transport::kPriorityCount];
     std::deque<SlicePtr> resend;
-    bool thirsty = false;
+    bool waits_for_credit = false;
   };
   struct Event {
     std::uint64_t at_ns = 0;
@@ -122,7 +122,7 @@ class RailModel {
   void at(std::uint64_t when_ns, std::function<void()> what);
   void begin_object(transport::Priority priority);
   void pump(std::uint32_t sender);
-  void pump_thirsty();
+  void serve_waiting();
   bool ask(std::uint32_t sender, const SlicePtr& slice);
   void send(const SlicePtr& slice);
   void send_packet(std::uint32_t sender, std::uint32_t nic);
@@ -137,7 +137,7 @@ class RailModel {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   transport::Credits credits_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::deque<std::uint32_t> thirsty_;  // peers that wait for credit, in order
+  std::deque<std::uint32_t> waiting_for_credit_;  // peers that wait for credit, in order
   // when the switch port of the receiver's NIC has sent its buffer
   std::vector<double> port_free_ns_;
   Load loads_[transport::kPriorityCount];

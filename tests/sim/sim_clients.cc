@@ -324,7 +324,8 @@ std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsign
   const auto state = shm::state_of(version);
   if (held.pin.load_relaxed() != shm::pin_value(entry, version) ||
       (state != shm::EntryState::kLive && state != shm::EntryState::kLimbo)) {
-    history_.fail("I1 client " + std::to_string(client.id) + " was lent what is not there");
+    history_.fail("I1 client " + std::to_string(client.id) +
+                  " was served bytes that are not there");
     held.pin.store_relaxed(0);
     return std::nullopt;
   }

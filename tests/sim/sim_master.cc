@@ -39,7 +39,7 @@ SimMaster::SimMaster(boost::asio::io_context& io, LinkWorld& links, HostId host,
 
 void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
   if (leads()) return;
-  if (!keeps_store || reigns_ == 0) {
+  if (!keeps_store || leaders_ == 0) {
     store_.clear();
     ++memories_;
   }
@@ -66,7 +66,7 @@ void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
   }
   now_ns_ = now_ns;
   next_tick_ns_ = now_ns;
-  ++reigns_;
+  ++leaders_;
   leader_state_ = std::make_unique<metadata::LeaderState>(
       options_, term,
       metadata::LeaderState::Outside{

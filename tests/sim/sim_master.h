@@ -30,7 +30,7 @@ class SimMaster : private metadata::rpc::LinkHandler {
   void stop();
   bool leads() const { return leader_state_ != nullptr; }
   // Counts the leaders so far.
-  std::uint64_t leader_state() const { return reigns_; }
+  std::uint64_t leader_state() const { return leaders_; }
   // Counts the leaders that began without the previous leader's content of the store.
   std::uint64_t memory() const { return memories_; }
 
@@ -56,7 +56,7 @@ class SimMaster : private metadata::rpc::LinkHandler {
   std::vector<std::shared_ptr<metadata::rpc::Link>> links_;  // in order of arrival
   std::map<std::string, std::string> store_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t reigns_ = 0;
+  std::uint64_t leaders_ = 0;
   std::uint64_t memories_ = 0;
   std::uint64_t now_ns_ = 0;
   std::uint64_t next_tick_ns_ = 0;

@@ -5,7 +5,7 @@
 //   pool.
 // Threads: The agent's loop.
 // Owns: The book of versions, and the pins of objects that peers are reading.
-// Trusts: Nothing in peers' requests. Generations and ranges are compared with the entry.
+// Trusts: No request of a peer. Generations and ranges are compared with the entry.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +88,7 @@ class ClusterTenant final : public StoreListener, public transport::RegionGuard 
   // Writes the set's facts beside the set's entries. If the agent restarts with this memory, the
   // next agent adopts the set from these rows. Called before the set is sealed.
   void write_rows(const StripeSet& set);
-  // tell: report the drop to the master, who does not know it yet.
+  // tell: report the drop, which the master does not know yet.
   void drop_stripes(SetId id, bool tell);
   // Bytes of a row that place_of() has just returned.
   std::vector<std::byte> bytes_of(const PlaceRow& row) const;

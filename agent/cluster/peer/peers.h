@@ -85,7 +85,7 @@ class Peers {
   std::map<RegionText, transport::RemoteRegionId> regions_;
   std::set<MemberId> lost_;
   bool missed_ = false;
-  // Messages in flight, whose bytes the transport still reads.
+  // Bytes of the messages in flight, which the transport still reads.
   std::unordered_map<transport::OperationId, std::vector<std::byte>> outbox_;
 };
 

@@ -8,7 +8,7 @@
 //
 //   While no master can be told, puts complete without a master, and the next report names them. A
 //   put that no master has accepted yet (Row::unannounced) cannot be the target of a removal,
-//   whatever the versions say. A refusal of an unannounced put only means that a clock is behind.
+//   even if the versions say so. A refusal of an unannounced put only means that a clock is behind.
 //   The announcer then announces the put again with a later version.
 // Threads: The agent's loop.
 // Owns: The changes that are on their way to a master.
