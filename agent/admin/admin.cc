@@ -109,14 +109,14 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
     done(text_of(failure(MC_PERMISSION_DENIED, kNotYours)));
     return;
   }
-  if (!agent_.cluster_) {
+  if (at_.cluster == nullptr) {
     done(text_of(
         failure(MC_UNSUPPORTED,
                 "this agent has no cluster; start the agent with --masters or --cluster-store")));
     return;
   }
   try {
-    agent_.cluster_->ask(verb, text, done);
+    at_.cluster->ask(verb, text, done);
   } catch (const Json::Exception& error) {  // a value of a wrong type, found before any change
     done(text_of(failure(MC_INVALID_ARGUMENT, error.what())));
   }
@@ -142,18 +142,18 @@ Json::Value Admin::status() {
   Json::Value value;
   value["version"] = mc_version();
   value["pid"] = ::getpid();
-  value["uptime_s"] = u64((now_ns() - agent_.started_ns_) / 1000000000u);
-  value["node_id"] = u64(agent_.node_->node_id());
-  value["incarnation"] = u64(agent_.node_->incarnation());
-  value["socket"] = agent_.options_.socket;
+  value["uptime_s"] = u64((now_ns() - at_.started_ns) / 1000000000u);
+  value["node_id"] = u64(at_.node.node_id());
+  value["incarnation"] = u64(at_.node.incarnation());
+  value["socket"] = at_.options.options.socket;
   value["ready"] = true;
-  if (agent_.cluster_) value["cluster"] = value_of(agent_.cluster_->status_text());
+  if (at_.cluster != nullptr) value["cluster"] = value_of(at_.cluster->status_text());
   value["namespaces"] = Json::Value(Json::arrayValue);
-  for (const auto& [name, tenant] : agent_.tenants_) {
+  for (const auto& [name, tenant] : at_.namespaces.all()) {
     value["namespaces"].append(tenant_status(*tenant));
   }
   value["sessions"] = Json::Value(Json::arrayValue);
-  for (const auto& [id, session] : agent_.sessions_) {
+  for (const auto& [id, session] : at_.sessions.all()) {
     value["sessions"].append(session_status(*session));
   }
   return value;
@@ -217,10 +217,10 @@ Json::Value Admin::session_status(const Session& session) {
 }
 
 Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer) {
-  const auto found = agent_.tenants_.find(word(request, "namespace"));
+  const auto tenant = at_.namespaces.find(word(request, "namespace"));
   // Only the users of a namespace may see its keys. Other users get the answer for an unknown
   // namespace.
-  if (found == agent_.tenants_.end() || !agent_.may_connect(peer, found->second.get())) {
+  if (!tenant || !at_.namespaces.admits(peer, tenant.get())) {
     return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
   }
   std::uint64_t cursor = number(request, "cursor");
@@ -230,8 +230,7 @@ Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer)
   limit = std::min(limit, kListBytes / (3 * MC_MAX_KEY_BYTES + 128));
   Json::Value value;
   value["objects"] = Json::Value(Json::arrayValue);
-  for (const ListedObject& object :
-       found->second->store->list(word(request, "prefix"), limit, cursor)) {
+  for (const ListedObject& object : tenant->store->list(word(request, "prefix"), limit, cursor)) {
     // A stripe of an object that lies on several hosts.
     if (object.key.starts_with(kStripePrefix)) continue;
     Json::Value item;
@@ -271,7 +270,7 @@ Json::Value Admin::waits_for(const Tenant& tenant) {
   Json::Value value;
   value["being_read_bytes"] = u64(tenant.store->limbo_tail_bytes());
   value["sessions"] = Json::Value(Json::arrayValue);
-  for (const auto& [id, session] : agent_.sessions_) {
+  for (const auto& [id, session] : at_.sessions.all()) {
     if (session->tenant.get() != &tenant) continue;
     const std::uint64_t bytes = Server::reserved_in_tail_bytes(*session);
     if (bytes == 0) continue;
@@ -289,16 +288,17 @@ Json::Value Admin::waits_for(const Tenant& tenant) {
 Json::Value Admin::segments() {
   Json::Value value;
   value["segments"] = Json::Value(Json::arrayValue);
-  for (const auto& [name, tenant] : agent_.tenants_) value["segments"].append(segment(*tenant));
+  for (const auto& [name, tenant] : at_.namespaces.all())
+    value["segments"].append(segment(*tenant));
   return value;
 }
 
 Json::Value Admin::resize(const Json::Value& request) {
-  const auto found = agent_.tenants_.find(word(request, "namespace"));
-  if (found == agent_.tenants_.end()) {
+  const auto tenant = at_.namespaces.find(word(request, "namespace"));
+  if (!tenant) {
     return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
   }
-  ExtentPool& pool = found->second->store->pool();
+  ExtentPool& pool = tenant->store->pool();
   const std::uint64_t bytes = number(request, "pool_bytes");
   if (bytes < (1u << 20) || bytes > pool.max_bytes()) {
     return failure(MC_INVALID_ARGUMENT,
@@ -310,8 +310,8 @@ Json::Value Admin::resize(const Json::Value& request) {
     return failure(MC_NO_MEMORY, "only " + std::to_string(available_memory_bytes() >> 20) +
                                      " MiB of memory are available on this host");
   }
-  found->second->store->resize(bytes);
-  return segment(*found->second);
+  tenant->store->resize(bytes);
+  return segment(*tenant);
 }
 
 Json::Value Admin::create_namespace(const Json::Value& request) {
@@ -329,34 +329,34 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
   if (!plain) {
     return failure(MC_INVALID_ARGUMENT, "a namespace's name has 1 to 64 of A-Z a-z 0-9 . _ -");
   }
-  if (agent_.tenants_.contains(options.name)) {
+  if (at_.namespaces.find(options.name)) {
     return failure(MC_INVALID_ARGUMENT,
                    "namespace '" + options.name + "' exists already; choose another name");
   }
   if (options.pool_bytes != 0 && options.pool_bytes < (1u << 20)) {
     return failure(MC_INVALID_ARGUMENT, "pool_bytes must be at least 1 MiB");
   }
-  auto tenant = agent_.open_tenant(options, true);
+  auto tenant = at_.namespaces.open(options, true);
   if (!tenant) return failure(tenant.error().code(), std::string(tenant.error().text()));
   return segment(**tenant);
 }
 
 Json::Value Admin::drop_namespace(const Json::Value& request) {
-  const auto found = agent_.tenants_.find(word(request, "name"));
-  if (found == agent_.tenants_.end())
-    return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
-  if (!found->second->temporary) {
+  const auto tenant = at_.namespaces.find(word(request, "name"));
+  if (!tenant) return failure(MC_NO_SUCH_NAMESPACE, "no such namespace; see mcctl segment list");
+  if (!tenant->temporary) {
     return failure(MC_INVALID_ARGUMENT,
                    "the configuration defines this namespace; remove the namespace there");
   }
-  agent_.drop_tenant(found->first);
+  at_.end_sessions_of(*tenant);
+  at_.namespaces.drop(tenant->name);
   return Json::Value(Json::objectValue);
 }
 
 Json::Value Admin::config() {
   Json::Value value;
   value["options"] = Json::Value(Json::arrayValue);
-  for (const OptionText& option : agent_.loaded_.text) {
+  for (const OptionText& option : at_.options.text) {
     Json::Value item;
     item["name"] = option.name;
     item["value"] = option.value;

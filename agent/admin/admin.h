@@ -5,18 +5,31 @@
 // Trusts: a request is bounded text. Only root and the agent's own user may request a change.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include <json/value.h>
 
-#include "agent/agent.h"
+#include "agent/namespaces/namespaces.h"
+#include "agent/options/options.h"
+#include "agent/sessions/node_state.h"
+#include "agent/sessions/sessions.h"
 
 namespace mc::agent {
 
 class Admin {
  public:
-  explicit Admin(Agent& agent) : agent_(agent) {}
+  struct Parts {
+    const LoadedOptions& options;
+    const NodeState& node;
+    Namespaces& namespaces;
+    const Sessions& sessions;
+    Cluster* cluster;          // null for an agent without a cluster
+    std::uint64_t started_ns;  // of the agent
+    std::function<void(const Tenant&)> end_sessions_of;
+  };
+  explicit Admin(Parts parts) : at_(std::move(parts)) {}
   // Calls `done` exactly once: now or, if the cluster takes part, in a later turn of the loop.
   void answer(std::string_view request, const PeerCredentials& peer, const Cluster::Answer& done);
   // The answer of the verb "status", for the counters page.
@@ -37,7 +50,7 @@ class Admin {
   Json::Value drop_namespace(const Json::Value& request);
   Json::Value config();
 
-  Agent& agent_;
+  const Parts at_;
 };
 
 }  // namespace mc::agent

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The agent's side of the socket: decides which users may connect, and begins, resumes and ends
-// sessions.
+#include "agent/admin/control.h"
+
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
-#include "agent/admin/admin.h"
-#include "agent/agent.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
-#include "shm/doorbell.h"
-#include "shm/messages.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
@@ -29,11 +24,13 @@ namespace mc::agent {
 namespace {
 
 constexpr std::size_t kMaxConnections = MC_MAX_SESSIONS + 256;
-constexpr std::uint64_t kMaxReservationCacheBytes = 4u << 20;
-constexpr std::uint64_t kDefaultStagingBytes = 64u << 20;
 constexpr std::uint64_t kReservationCacheQuestionPeriodNs = 1000000000;
 constexpr std::uint64_t kRefusalLogPeriodNs = 10000000000;
 constexpr unsigned kRefusalLinesPerPeriod = 10;
+
+Status no_session() {
+  return {MC_INVALID_ARGUMENT, "this connection has no session; send a hello first"};
+}
 
 // Text of a fixed field that must end in a zero byte. nullopt if the zero is missing or the text is
 // not plain.
@@ -64,35 +61,59 @@ void answer(int fd, shm::ControlType type, const Status& status, std::uint64_t v
   send_text(fd, header, status.ok() ? std::string_view{} : status.text());
 }
 
-}  // namespace
+void answer_admin(int fd, const std::string& reply) {
+  constexpr std::size_t kPart = shm::kMaxControlBytes - sizeof(shm::ControlHeader);
+  for (std::size_t at = 0; at == 0 || at < reply.size(); at += kPart) {
+    shm::ControlHeader part;
+    part.type = static_cast<std::uint32_t>(shm::ControlType::kAdminAnswer);
+    part.value = at + kPart < reply.size() ? 1 : 0;
+    send_text(fd, part, std::string_view(reply).substr(at, kPart));
+  }
+}
 
-struct HelloFacts {
-  shm::Hello hello;
-  std::string tenant;
-  std::string label;
-};
+}  // namespace
 
 // ---- Connections --------------------------------------------------------------------------------
 
-void Agent::accept_clients() {
+Status Control::listen() {
+  auto listener = listen_unix(options_.socket, options_.socket_mode);
+  if (!listener) return listener.error();
+  listener_ = std::move(*listener);
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);
+  events_.watch(listener_.get(), [this] { accept_clients(); });
+  return {};
+}
+
+void Control::add_connection(Fd socket, const PeerCredentials& peer) {
+  const int fd = socket.get();
+  connections_[fd] = Connection{std::move(socket), peer, 0, now_ns()};
+  events_.watch(fd, [this, fd] { on_message(fd); });
+}
+
+// The spare descriptor carries the refusal. Otherwise the client would stay in the backlog and keep
+// the loop awake.
+void Control::refuse_without_descriptor() {
+  spare_.reset();
+  Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) {
+    answer(socket.get(), shm::ControlType::kAnswer,
+           {MC_BUSY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"});
+  }
+  socket.reset();
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+void Control::accept_clients() {
   for (;;) {
     Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && spare_) {
-      // No descriptor is free. The spare descriptor carries the refusal. Otherwise the client would
-      // stay in the backlog and keep the loop awake.
-      spare_.reset();
-      socket.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (socket) {
-        answer(socket.get(), shm::ControlType::kAnswer,
-               {MC_BUSY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"});
-      }
-      socket.reset();
-      spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      refuse_without_descriptor();
       return;
     }
     if (!socket) return;
     auto peer = peer_credentials(socket.get());
-    const bool allowed = peer && may_connect(*peer, nullptr);
+    const bool allowed = peer && namespaces_.admits(*peer, nullptr);
     const bool full = allowed && connections_.size() >= kMaxConnections && !close_idle_connection();
     if (!allowed || full) {
       answer(socket.get(), shm::ControlType::kAnswer,
@@ -108,19 +129,17 @@ void Agent::accept_clients() {
     // then closes received descriptors.
     const int none = 0;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none);
-    const int fd = socket.get();
-    connections_[fd] = Connection{std::move(socket), *peer, 0, now_ns()};
-    watch(fd, {Watch::Kind::kConnection, 0, nullptr});
+    add_connection(std::move(socket), *peer);
     MC_FAILPOINT("connect.accepted");
   }
 }
 
 // Makes room for a new connection by closing the oldest connection without a session. Returns false
 // if all connections have sessions.
-bool Agent::close_idle_connection() {
+bool Control::close_idle_connection() {
   const Connection* oldest = nullptr;
   for (const auto& [fd, connection] : connections_) {
-    if (connection.session_id != 0) continue;
+    if (sessions_.find(connection.session_id) != nullptr) continue;
     if (oldest == nullptr || connection.opened_ns < oldest->opened_ns) oldest = &connection;
   }
   if (oldest == nullptr) return false;
@@ -128,61 +147,56 @@ bool Agent::close_idle_connection() {
   return true;
 }
 
-Result<Fd> Agent::connect_embedded() {
+Result<Fd> Control::connect_embedded() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return fail(MC_NO_MEMORY, errno_text("create a socket pair", errno));
   }
   Fd mine(ends[0]);
   Fd theirs(ends[1]);
-  // Only the loop may change the tables of the loop. The loop takes the new end from the pending
-  // list.
-  MutexLock lock(embedded_mutex_);
   ::fcntl(mine.get(), F_SETFL, O_NONBLOCK);
+  MutexLock lock(embedded_mutex_);
   embedded_pending_.push_back(std::move(mine));
-  signal_eventfd(wake_.get());
+  signal_eventfd(wake_);
   return theirs;
 }
 
-void Agent::adopt_embedded_connections() {
+void Control::adopt_embedded() {
   MutexLock lock(embedded_mutex_);
   for (Fd& socket : embedded_pending_) {
-    const int fd = socket.get();
-    const PeerCredentials self{::getpid(), ::geteuid(), ::getegid()};
-    connections_[fd] = Connection{std::move(socket), self, 0, now_ns()};
-    watch(fd, {Watch::Kind::kConnection, 0, nullptr});
+    add_connection(std::move(socket), {::getpid(), ::geteuid(), ::getegid()});
   }
   embedded_pending_.clear();
 }
 
-bool Agent::may_connect(const PeerCredentials& peer, const Tenant* tenant) const {
-  if (peer.uid == 0 || peer.uid == ::geteuid()) return true;
-  const auto listed = [&](const std::vector<std::uint32_t>& uids) {
-    return std::find(uids.begin(), uids.end(), peer.uid) != uids.end();
-  };
-  if (tenant != nullptr) return listed(tenant->allow_uids);
-  return listed(options_.allow_uids) ||
-         std::any_of(tenants_.begin(), tenants_.end(),
-                     [&](const auto& entry) { return listed(entry.second->allow_uids); });
-}
-
-void Agent::close_connection(int fd) {
+void Control::close_connection(int fd) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
-  unwatch(fd);
+  events_.unwatch(fd);
   const std::uint64_t session_id = found->second.session_id;
   connections_.erase(found);
-  const auto found_session = sessions_.find(session_id);
-  if (found_session == sessions_.end()) return;
-  Session& session = *found_session->second;
-  session.connection_fd = -1;
+  Session* const session = sessions_.find(session_id);
+  if (session == nullptr) return;
+  session->connection_fd = -1;
   // The session stays, detached, until its process ends, since the process may still read and write
   // in place. A session that never had a channel holds nothing; most likely the client never read
   // the welcome.
-  if (session.unused) end_session(session_id);
+  if (session->unused) sessions_.end(session_id);
 }
 
-void Agent::on_message(int fd) {
+void Control::end_sessions_of(const Tenant& tenant) {
+  std::vector<std::uint64_t> users;
+  for (const auto& [id, session] : sessions_.all()) {
+    if (session->tenant.get() == &tenant) users.push_back(id);
+  }
+  for (const std::uint64_t id : users) {
+    const int fd = sessions_.find(id)->connection_fd;
+    sessions_.end(id);
+    close_connection(fd);
+  }
+}
+
+void Control::on_message(int fd) {
   Connection& connection = connections_.at(fd);
   auto message = receive_message(fd, shm::kMaxControlBytes);
   if (!message) {
@@ -219,23 +233,13 @@ void Agent::on_message(int fd) {
     case shm::ControlType::kGiveBack:
       on_give_back(connection, text);
       break;
-    case shm::ControlType::kGoodbye: {
-      const std::uint64_t session_id = connection.session_id;
-      end_session(session_id);
+    case shm::ControlType::kGoodbye:
+      sessions_.end(connection.session_id);
       answer(fd, shm::ControlType::kAnswer, {});
       break;
-    }
-    case shm::ControlType::kAdmin: {
-      const std::uint64_t opened_ns = connection.opened_ns;
-      Admin(*this).answer(text, connection.peer, [this, fd, opened_ns](const std::string& reply) {
-        // Another connection may have the same descriptor by the time a peer or a master answers.
-        const auto still = connections_.find(fd);
-        if (still != connections_.end() && still->second.opened_ns == opened_ns) {
-          answer_admin(fd, reply);
-        }
-      });
+    case shm::ControlType::kAdmin:
+      on_admin(connection, text);
       break;
-    }
     default:
       answer(fd, shm::ControlType::kAnswer,
              {MC_INVALID_ARGUMENT, "the message has an unknown type; upgrade the agent"});
@@ -243,19 +247,22 @@ void Agent::on_message(int fd) {
   }
 }
 
-void Agent::answer_admin(int fd, const std::string& reply) {
-  constexpr std::size_t kPart = shm::kMaxControlBytes - sizeof(shm::ControlHeader);
-  for (std::size_t at = 0; at == 0 || at < reply.size(); at += kPart) {
-    shm::ControlHeader part;
-    part.type = static_cast<std::uint32_t>(shm::ControlType::kAdminAnswer);
-    part.value = at + kPart < reply.size() ? 1 : 0;
-    send_text(fd, part, std::string_view(reply).substr(at, kPart));
-  }
+void Control::on_admin(const Connection& connection, std::string_view text) {
+  const int fd = connection.socket.get();
+  admin_.answer(text, connection.peer,
+                [this, fd, opened_ns = connection.opened_ns](const std::string& reply) {
+                  // Another connection may have the same descriptor by the time a peer or a master
+                  // answers.
+                  const auto still = connections_.find(fd);
+                  if (still != connections_.end() && still->second.opened_ns == opened_ns) {
+                    answer_admin(fd, reply);
+                  }
+                });
 }
 
 // ---- Sessions -----------------------------------------------------------------------------------
 
-void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes) {
+void Control::on_hello(Connection& connection, const std::vector<std::byte>& bytes) {
   const int fd = connection.socket.get();
   const auto refuse = [&](const Status& status) {
     log_refusal(connection.peer, status);
@@ -270,31 +277,33 @@ void Agent::on_hello(Connection& connection, const std::vector<std::byte>& bytes
                                      "; upgrade the older one"});
     return;
   }
-  HelloFacts facts{*hello, {}, {}};
   const auto tenant = field_text(hello->name_space, sizeof hello->name_space);
   const auto label = field_text(hello->label, sizeof hello->label);
-  if (!tenant || connection.session_id != 0 || hello->channel_count == 0 ||
+  if (!tenant || sessions_.find(connection.session_id) != nullptr || hello->channel_count == 0 ||
       hello->channel_count > MC_MAX_CHANNELS) {
     refuse({MC_INVALID_ARGUMENT, "the hello is malformed; use the libmc of this agent's release"});
     return;
   }
-  facts.tenant = *tenant;
-  facts.label = label.value_or("");
   MC_FAILPOINT("connect.hello");
   const bool resuming = hello->resume_session != 0;
-  auto session = resuming ? resume_session(connection, facts) : new_session(connection, facts);
+  auto session = resuming ? resume_session(connection, *hello, *tenant, label.value_or(""))
+                          : begin_session(connection, *hello, *tenant, label.value_or(""));
   if (!session) {
     refuse(session.error());
     return;
   }
-  if (Status status = welcome(connection, **session, resuming); !status.ok()) {
-    if (!resuming) end_session((*session)->id);
+  if (Status status = sessions_.welcome(**session, fd, resuming); !status.ok()) {
+    if (!resuming) sessions_.end((*session)->id);
     refuse(status);
+    return;
   }
+  connection.session_id = (*session)->id;
+  (*session)->connection_fd = fd;
+  MC_FAILPOINT("connect.welcomed");
 }
 
 // A client that repeats a refused request must not fill the log.
-void Agent::log_refusal(const PeerCredentials& peer, const Status& status) {
+void Control::log_refusal(const PeerCredentials& peer, const Status& status) {
   const std::uint64_t now = now_ns();
   if (now >= next_refusal_line_ns_) {
     next_refusal_line_ns_ = now + kRefusalLogPeriodNs;
@@ -308,154 +317,54 @@ void Agent::log_refusal(const PeerCredentials& peer, const Status& status) {
                peer.uid, status.to_string(), std::exchange(refusals_unlogged_, 0));
 }
 
-Result<Session*> Agent::new_session(Connection& connection, const HelloFacts& facts) {
-  const auto found = tenants_.find(facts.tenant);
-  if (found == tenants_.end()) {
+Result<Session*> Control::begin_session(const Connection& connection, const shm::Hello& hello,
+                                        const std::string& name, const std::string& label) {
+  const std::shared_ptr<Tenant> tenant = namespaces_.find(name);
+  if (!tenant) {
     return fail(MC_NO_SUCH_NAMESPACE,
-                "this agent has no namespace '" + facts.tenant + "'; see mcctl segment list");
+                "this agent has no namespace '" + name + "'; see mcctl segment list");
   }
-  Tenant& tenant = *found->second;
-  if (!may_connect(connection.peer, &tenant)) {
+  if (!namespaces_.admits(connection.peer, tenant.get())) {
     return fail(MC_PERMISSION_DENIED, "uid " + std::to_string(connection.peer.uid) +
-                                          " may not use namespace '" + facts.tenant +
+                                          " may not use namespace '" + name +
                                           "'; add it to the namespace's allow_uids");
   }
-  if (tenant.isolated && connection.peer.uid == ::geteuid() && !embedded_ &&
+  if (tenant->isolated && connection.peer.uid == ::geteuid() && !embedded_ &&
       !options_.isolated_allow_same_user) {
     return fail(MC_PERMISSION_DENIED,
                 "a client with the agent's own user could open an isolated pool for writing; run "
                 "the agent as a user of its own, or set isolated_allow_same_user = true");
   }
-  if (sessions_.size() >= MC_MAX_SESSIONS) {
-    return fail(MC_BUSY, "the agent has reached its limit of sessions (" +
-                             std::to_string(MC_MAX_SESSIONS) + "); close some");
-  }
-  const auto of_user = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-    return entry.second->uid == connection.peer.uid;
-  });
-  if (static_cast<std::uint64_t>(of_user) >= options_.max_sessions_per_user) {
-    return fail(MC_BUSY, "uid " + std::to_string(connection.peer.uid) +
-                             " has reached the limit of sessions of a user (" +
-                             std::to_string(options_.max_sessions_per_user) +
-                             "); close some, or raise max_sessions_per_user");
-  }
-  auto pidfd = peer_pidfd(connection.socket.get(), connection.peer.pid);
-  if (!pidfd) return fail(pidfd.error());
-  const std::uint64_t id = node_->take_session_id();
-  auto created = Session::create(id, node_->session_secret(id), facts.hello.channel_count,
-                                 node_->node_id(), node_->incarnation());
-  if (!created) return fail(created.error());
-  Session& session = **created;
-  session.unused = true;
-  session.uid = connection.peer.uid;
-  session.pid = connection.peer.pid;
-  session.label = facts.label;
-  session.tenant = found->second;
-  session.pidfd = std::move(*pidfd);
-  session.opened_ns = now_ns();
-  keep(kept_name(session, "file"), session.file().fd());
-  keep(kept_name(session, "pidfd"), session.pidfd.get());
-  watch(session.pidfd.get(), {Watch::Kind::kPidfd, id, nullptr});
-  sessions_[id] = std::move(*created);
-  MC_FAILPOINT("connect.session_made");
-  return &session;
+  return sessions_.begin(connection.peer, connection.socket.get(), tenant, hello.channel_count,
+                         label);
 }
 
-Result<Session*> Agent::resume_session(Connection& connection, const HelloFacts& facts) {
-  const auto found = sessions_.find(facts.hello.resume_session);
-  if (found == sessions_.end() || found->second->secret != facts.hello.resume_secret ||
-      found->second->uid != connection.peer.uid || found->second->tenant->name != facts.tenant) {
+Result<Session*> Control::resume_session(const Connection& connection, const shm::Hello& hello,
+                                         const std::string& tenant, const std::string& label) {
+  Session* const session = sessions_.find(hello.resume_session);
+  if (session == nullptr || session->secret != hello.resume_secret ||
+      session->uid != connection.peer.uid || session->tenant->name != tenant) {
     return fail(MC_SESSION_LOST, "this agent does not know the session; open a new client");
   }
-  Session& session = *found->second;
   // An unused session would end with its old connection.
-  const bool unused = std::exchange(session.unused, false);
-  if (session.connection_fd >= 0) close_connection(session.connection_fd);
-  session.unused = unused;
-  if (session.tenant->isolated) {
-    // Only unfinished copies have reservations here, and these copies start again.
-    server_.release(session);
-  } else {
-    server_.forget(session);
-    server_.expect_repeats(session);
-  }
-  deactivate_all(session);
-  session.suspected = false;
-  session.restart_rings(node_->incarnation());
-  session.label = facts.label;
-  MC_FAILPOINT("restart.session_resumed");
-  return &session;
+  const bool unused = std::exchange(session->unused, false);
+  if (session->connection_fd >= 0) close_connection(session->connection_fd);
+  session->unused = unused;
+  sessions_.resume(*session, label);
+  return session;
 }
 
-Status Agent::welcome(Connection& connection, Session& session, bool resumed) {
-  ObjectStore& store = *session.tenant->store;
-  auto agent_event = make_eventfd();
-  auto client_event = make_eventfd();
-  // The client gets an epoll over the bell instead of the eventfd. With the eventfd, a client could
-  // fill the counter, clear O_NONBLOCK, and block the agent's loop in a write for ever.
-  Fd client_bell(::epoll_create1(EPOLL_CLOEXEC));
-  auto index = store.index().file().read_only();
-  auto pool = store.pool().file().read_only();
-  if (!agent_event || !client_event || !client_bell || !index || !pool) {
-    return {MC_NO_MEMORY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"};
-  }
-  if (session.agent_event) unwatch(session.agent_event.get());
-  session.agent_event = std::move(*agent_event);
-  session.client_event = std::move(*client_event);
-  epoll_event ring{};
-  ring.events = EPOLLIN;
-  ::epoll_ctl(client_bell.get(), EPOLL_CTL_ADD, session.client_event.get(), &ring);
-  watch(session.agent_event.get(), {Watch::Kind::kRing, session.id, nullptr});
-
-  shm::Welcome welcome;
-  welcome.header.type = static_cast<std::uint32_t>(shm::ControlType::kWelcome);
-  welcome.session_id = session.id;
-  welcome.session_secret = session.secret;
-  welcome.node_id = node_->node_id();
-  welcome.incarnation = node_->incarnation();
-  welcome.index_bytes = store.index().file().size_bytes();
-  welcome.pool_max_bytes = store.pool().file().size_bytes();
-  welcome.session_bytes = session.file().size_bytes();
-  welcome.reservation_cache_bytes =
-      std::min(kMaxReservationCacheBytes, session.tenant->session_quota_bytes() / 64);
-  welcome.epoch = session.epoch();
-  welcome.channel_count = static_cast<std::uint32_t>(session.channels.size());
-  welcome.isolated = session.tenant->isolated ? 1 : 0;
-  welcome.clustered = session.tenant->clustered ? 1 : 0;
-  welcome.resumed = resumed ? 1 : 0;
-  std::vector<int> fds{index->get(), pool->get(), session.file().fd(), session.agent_event.get(),
-                       client_bell.get()};
-  if (!session.tenant->isolated) fds.push_back(store.pool().file().fd());
-  const auto bytes = std::as_bytes(std::span(&welcome, 1));
-  if (Status status = send_message(connection.socket.get(), bytes, fds); !status.ok())
-    return status;
-  connection.session_id = session.id;
-  session.connection_fd = connection.socket.get();
-  MC_FAILPOINT("connect.welcomed");
-  return {};
-}
-
-void Agent::on_open_channel(Connection& connection, std::uint64_t number) {
-  const auto found = sessions_.find(connection.session_id);
-  Status status(MC_INVALID_ARGUMENT, "this connection has no session; send a hello first");
-  if (found != sessions_.end()) {
-    Session& session = *found->second;
-    status =
-        session.open_channel(static_cast<std::uint32_t>(std::min<std::uint64_t>(number, 0xffff)));
-    if (status.ok()) session.unused = false;
-    // From the first channel on, the client holds its beacon.
-    if (status.ok() && !session.beacon_watched) {
-      session.beacon_watched = true;
-      beacons_->add(session.id, session.header());
-    }
-  }
+void Control::on_open_channel(const Connection& connection, std::uint64_t number) {
+  Session* const session = sessions_.find(connection.session_id);
+  const Status status =
+      session != nullptr ? sessions_.open_channel(*session, number) : no_session();
   answer(connection.socket.get(), shm::ControlType::kAnswer, status, number);
 }
 
-void Agent::on_give_back(Connection& connection, std::string_view entries) {
-  const auto found = sessions_.find(connection.session_id);
+void Control::on_give_back(const Connection& connection, std::string_view entries) {
+  Session* const session = sessions_.find(connection.session_id);
   Status status;
-  if (found == sessions_.end() || found->second->tenant->isolated ||
+  if (session == nullptr || session->tenant->isolated ||
       entries.size() % sizeof(std::uint32_t) != 0) {
     status = {
         MC_INVALID_ARGUMENT,
@@ -465,82 +374,40 @@ void Agent::on_give_back(Connection& connection, std::string_view entries) {
     std::uint32_t entry = 0;
     std::memcpy(&entry, entries.data() + at, sizeof entry);
     // Entries that are not reservations of this session are ignored.
-    server_.give_back(*found->second, entry);
+    server_.give_back(*session, entry);
   }
   answer(connection.socket.get(), shm::ControlType::kAnswer, status);
 }
 
 // A client's reservation cache stays at the granted place. If the cache lies in the tail of a
 // shrinking pool, the agent asks the client for it from time to time.
-void Agent::ask_for_reservation_cache(std::uint64_t now) {
-  for (auto& [name, tenant] : tenants_) {
+void Control::ask_for_reservation_cache(std::uint64_t now) {
+  for (const auto& [name, tenant] : namespaces_.all()) {
     if (tenant->isolated || !tenant->store->pool().shrinking()) continue;
     if (now < tenant->next_reservation_cache_question_ns) continue;
     tenant->next_reservation_cache_question_ns = now + kReservationCacheQuestionPeriodNs;
-    for (auto& [id, session] : sessions_) {
+    for (const auto& [id, session] : sessions_.all()) {
       if (session->tenant != tenant || session->connection_fd < 0) continue;
-      if (server_.reserved_in_tail_bytes(*session) == 0) continue;
+      if (Server::reserved_in_tail_bytes(*session) == 0) continue;
       answer(session->connection_fd, shm::ControlType::kReservationCacheWanted, {});
     }
   }
 }
 
-void Agent::on_open_staging(Connection& connection, std::uint64_t bytes) {
-  const auto found = sessions_.find(connection.session_id);
-  if (found == sessions_.end()) {
-    answer(connection.socket.get(), shm::ControlType::kAnswer,
-           {MC_INVALID_ARGUMENT, "this connection has no session; send a hello first"});
+void Control::on_open_staging(const Connection& connection, std::uint64_t bytes) {
+  Session* const session = sessions_.find(connection.session_id);
+  const Status status = session != nullptr ? sessions_.open_staging(*session, bytes) : no_session();
+  if (!status.ok()) {
+    answer(connection.socket.get(), shm::ControlType::kAnswer, status);
     return;
-  }
-  Session& session = *found->second;
-  if (bytes == 0) bytes = std::min(kDefaultStagingBytes, session.tenant->session_quota_bytes());
-  if (!session.staging_file()) {
-    if (bytes <= session.tenant->session_quota_bytes() && bytes > available_memory_bytes()) {
-      answer(connection.socket.get(), shm::ControlType::kAnswer,
-             {MC_NO_MEMORY, "this host has no memory left for staging; lower staging_bytes"});
-      return;
-    }
-    session.unused = false;
-    if (Status status = session.open_staging(bytes); !status.ok()) {
-      answer(connection.socket.get(), shm::ControlType::kAnswer, status);
-      return;
-    }
-    keep(kept_name(session, "staging"), session.staging_file().fd());
   }
   shm::ControlHeader header;
   header.type = static_cast<std::uint32_t>(shm::ControlType::kAnswer);
-  header.value = session.staging_bytes();
-  const int fd = session.staging_file().fd();
+  header.value = session->staging_bytes();
+  const int fd = session->staging_file().fd();
   static_cast<void>(
       send_message(connection.socket.get(), std::as_bytes(std::span(&header, 1)), std::span(&fd, 1))
           .ok());
-}
-
-// Gives back everything that the session held. REQUIRES: the process has ended or the client said
-// goodbye.
-void Agent::end_session(std::uint64_t session_id) {
-  const auto found = sessions_.find(session_id);
-  if (found == sessions_.end()) return;
-  MC_FAILPOINT("session.end");
-  Session& session = *found->second;
-  deactivate_all(session);
-  if (session.beacon_watched) beacons_->remove(session_id);
-  server_.release(session);
-  if (session.agent_event) unwatch(session.agent_event.get());
-  unwatch(session.pidfd.get());
-  forget_kept(kept_name(session, "file"));
-  forget_kept(kept_name(session, "pidfd"));
-  if (session.staging_file()) forget_kept(kept_name(session, "staging"));
-  if (const auto connection = connections_.find(session.connection_fd);
-      connection != connections_.end()) {
-    connection->second.session_id = 0;
-  }
-  spdlog::debug("event=session_ended id={} pid={}", session_id, session.pid);
-  const std::shared_ptr<Tenant> tenant = session.tenant;
-  sessions_.erase(found);
-  // The pins of the session ended with the session.
-  tenant->store->reclaim();
-  MC_FAILPOINT("session.ended");
 }
 
 }  // namespace mc::agent

@@ -32,8 +32,7 @@ class Rig {
     mc::PeerCredentials peer;
     peer.uid = uid;
     std::string answer;
-    mc::agent::Admin(*agent_).answer(request, peer,
-                                     [&](std::string text) { answer = std::move(text); });
+    agent_->admin().answer(request, peer, [&](std::string text) { answer = std::move(text); });
     Json::Value value;
     require(reader_->parse(answer.data(), answer.data() + answer.size(), &value, nullptr) &&
             value.isObject());

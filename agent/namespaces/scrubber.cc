@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/scrubber.h"
+#include "agent/namespaces/scrubber.h"
 
 #include <pthread.h>
 #include <sched.h>

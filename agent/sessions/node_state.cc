@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/node_state.h"
+#include "agent/sessions/node_state.h"
 
 #include <sys/random.h>
 

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent_loop.h"
+
+#include <sched.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libmc/base/clock.h"
+#include "shm/doorbell.h"
+
+namespace mc::agent {
+
+namespace {
+
+constexpr std::uint64_t kTickNs = 100000000;
+constexpr std::uint64_t kRetryNs = 200000;
+constexpr std::uint64_t kIdleAgentNs = 300000000;
+// One look at the clock costs as much as several looks at a ring, and a system call costs as much as
+// a put. A spinning loop therefore does neither in every round.
+constexpr unsigned kRoundsBetweenClocks = 16;
+constexpr unsigned kRoundsBetweenPolls = 4;
+constexpr std::uint64_t kEventsPeriodNs = 50000;
+constexpr std::uint64_t kYieldPeriodNs = 5000;
+
+}  // namespace
+
+[[gnu::hot]] void AgentLoop::run() {
+  std::uint64_t now = now_ns();
+  last_work_ns_ = now;
+  bool worked = false;
+  for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
+    namespaces_.tell_core(CoreSharing::here());
+    const bool served = channels_.serve(server_, now);
+    if (server_.wants_turn()) server_.retry_waiting(now);
+    if (cluster_ != nullptr && (served || rounds % kRoundsBetweenPolls == 0))
+      worked |= turn_to_cluster(now, served);
+    publish_wakes();
+    worked |= served || server_.wants_turn();
+    // A round with a step of a large request is long enough to justify a look at the clock and the
+    // events.
+    if (rounds % kRoundsBetweenClocks != 0 && !server_.wants_turn()) {
+      if (!served) cpu_relax();
+      continue;
+    }
+    now = now_ns();
+    if (worked) last_work_ns_ = now;
+    do_periodic_work(now);
+    if (!worked && !spin(now)) {
+      const bool looked = sleep_until_event(now);
+      now = now_ns();
+      if (looked) next_events_ns_ = now + kEventsPeriodNs;
+    }
+    worked = false;
+  }
+}
+
+// Reads the messages of peers and masters, and sends the messages of the last round. Returns true
+// while there is traffic.
+bool AgentLoop::turn_to_cluster(std::uint64_t now, bool served) {
+  cluster_->flush(now);
+  const bool lively = cluster_->lively(now);
+  if (lively || now >= cluster_->next_poll_ns()) {
+    const bool worked = cluster_->poll(now);
+    cluster_->flush(now);
+    // The sender of the expected message may be waiting for this core.
+    if (!worked && lively && !served) core_.yield();
+  }
+  if (cluster_->take_ended()) server_.finish_remote_requests(now);
+  return lively;
+}
+
+void AgentLoop::on_cluster_event() {
+  cluster_->poll(now_ns());
+  cluster_->flush(now_ns());
+  if (cluster_->take_ended()) server_.finish_remote_requests(now_ns());
+  if (cluster_->fenced()) {
+    spdlog::error("event=fenced cause=\"a newer process has joined the cluster as this node\"");
+    stop();
+  }
+}
+
+// Runs whether the rings are busy or not.
+[[gnu::hot]] void AgentLoop::do_periodic_work(std::uint64_t now) {
+  // A request that wants its turn was retried in this round already.
+  if (server_.anything_waits() && !server_.wants_turn() && now >= next_retry_ns_) {
+    server_.retry_waiting(now);
+    publish_wakes();
+    next_retry_ns_ = now + kRetryNs;
+  }
+  if (now >= next_tick_ns_) tick(now);
+  if (now >= next_idle_check_ns_) {
+    channels_.put_idle_to_sleep(now);
+    next_idle_check_ns_ = now + ActiveChannels::kIdleNs;
+  }
+  if (now >= next_events_ns_) {
+    events_.handle(0);
+    next_events_ns_ = now + kEventsPeriodNs;
+  }
+}
+
+// Returns false if there was no work for long enough to sleep.
+bool AgentLoop::spin(std::uint64_t now) {
+  const bool lively = cluster_ != nullptr && cluster_->lively(now);
+  const bool idle = now - last_work_ns_ >= options_.spin_us * std::uint64_t{1000};
+  if (!lively && (channels_.empty() || idle)) return false;
+  if (now < next_yield_ns_) return true;
+  // A client with new work may be waiting for this core.
+  next_yield_ns_ = now + kYieldPeriodNs;
+  return core_.yield();
+}
+
+// One fence serves all completions of the round. Then the sleeping clients are woken.
+[[gnu::hot]] void AgentLoop::publish_wakes() {
+  std::vector<Server::Answered>& answered = server_.answered();
+  if (answered.empty()) return;
+  shm::full_fence();
+  for (const Server::Answered& at : answered) {
+    ChannelState& channel = at.session->channels[at.channel];
+    channel.needs_wake = false;
+    if (shm::wake_client(channel.shared->header)) signal_eventfd(at.session->client_event.get());
+  }
+  // The client that woke the agent may be waiting for its answer on this core.
+  if (std::exchange(woken_, false)) ::sched_yield();
+  // Work that the answers did not have to wait for.
+  for (const Server::Answered& at : answered) at.session->tenant->store->catch_up();
+  answered.clear();
+}
+
+// Returns false if there is work; then no event was handled.
+bool AgentLoop::sleep_until_event(std::uint64_t now) {
+  publish_wakes();  // answers to requests that an event has completed since the round
+  if (!channels_.put_all_to_sleep()) return false;
+  std::uint64_t until = server_.anything_waits() ? now + kRetryNs * 5 : next_tick_ns_;
+  if (cluster_ != nullptr) until = std::min(until, cluster_->next_poll_ns());
+  const std::uint64_t wait_ns = until > now ? until - now : 0;
+  events_.handle(static_cast<int>((wait_ns + 999999) / 1000000));
+  woken_ = true;
+  return true;
+}
+
+void AgentLoop::tick(std::uint64_t now) {
+  next_tick_ns_ = now + kTickNs;
+  if (!options_.repeatable) sessions_.take_touches();
+  namespaces_.tick(now, now - last_work_ns_ > kIdleAgentNs);
+  if (server_.anything_away()) server_.finish_remote_requests(now);
+  control_.ask_for_reservation_cache(now);
+  every_tick_(now);
+}
+
+}  // namespace mc::agent

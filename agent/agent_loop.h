@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the agent's loop: serves the rings of active channels while work arrives, spins for a
+//   short time, then sleeps in epoll. Periodic work has its own deadlines.
+// Threads: run() is the loop; any thread may call stop().
+// Owns: the loop's deadlines. The parts belong to the Agent.
+// Trusts: its parts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "agent/admin/control.h"
+#include "agent/loop/event_loop.h"
+#include "agent/namespaces/namespaces.h"
+#include "agent/options/options.h"
+#include "agent/server/remote_request.h"
+#include "agent/server/server.h"
+#include "agent/sessions/sessions.h"
+#include "libmc/base/core_sharing.h"
+
+namespace mc::agent {
+
+class AgentLoop {
+ public:
+  struct Parts {
+    const Options& options;
+    EventLoop& events;
+    Server& server;
+    Sessions& sessions;
+    Namespaces& namespaces;
+    Control& control;
+    Cluster* cluster;  // null for an agent without a cluster
+  };
+  // every_tick: further work of a tick, every 100 ms.
+  AgentLoop(const Parts& parts, std::function<void(std::uint64_t now_ns)> every_tick)
+      : options_(parts.options),
+        events_(parts.events),
+        server_(parts.server),
+        sessions_(parts.sessions),
+        channels_(parts.sessions.channels()),
+        namespaces_(parts.namespaces),
+        control_(parts.control),
+        cluster_(parts.cluster),
+        every_tick_(std::move(every_tick)) {}
+
+  // Serves until stop(). The caller of stop() must also wake the loop.
+  void run();
+  void stop() { stop_ = true; }
+  // The cluster's descriptor is readable.
+  void on_cluster_event();
+
+ private:
+  bool turn_to_cluster(std::uint64_t now_ns, bool served);
+  void do_periodic_work(std::uint64_t now_ns);
+  bool spin(std::uint64_t now_ns);
+  void publish_wakes();
+  bool sleep_until_event(std::uint64_t now_ns);
+  void tick(std::uint64_t now_ns);
+
+  const Options& options_;
+  EventLoop& events_;
+  Server& server_;
+  Sessions& sessions_;
+  ActiveChannels& channels_;
+  Namespaces& namespaces_;
+  Control& control_;
+  Cluster* const cluster_;
+  const std::function<void(std::uint64_t now_ns)> every_tick_;
+  CoreSharing core_;
+  std::atomic<bool> stop_{false};
+  bool woken_ = false;  // true from a sleep until the first answer
+  std::uint64_t last_work_ns_ = 0;
+  std::uint64_t next_tick_ns_ = 0;
+  std::uint64_t next_retry_ns_ = 0;
+  std::uint64_t next_idle_check_ns_ = 0;
+  std::uint64_t next_events_ns_ = 0;
+  std::uint64_t next_yield_ns_ = 0;
+};
+
+}  // namespace mc::agent

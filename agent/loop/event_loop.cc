@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/event_loop.h"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+
+namespace mc::agent {
+
+Status EventLoop::open() {
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return {MC_NO_MEMORY, errno_text("create an epoll", errno)};
+  return {};
+}
+
+void EventLoop::watch(int fd, Handler handler, Trigger trigger) {
+  epoll_event event{};
+  event.events = EPOLLIN | (trigger == Trigger::kEdge ? EPOLLET : 0u);
+  const std::uint32_t turn = ++next_turn_;
+  event.data.u64 = (std::uint64_t{turn} << 32) | static_cast<std::uint32_t>(fd);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return;
+  if (auto old = watched_.extract(fd)) ended_.push_back(std::move(old));
+  watched_.emplace(fd, Watched{turn, std::move(handler)});
+}
+
+void EventLoop::unwatch(int fd) {
+  auto found = watched_.extract(fd);
+  if (!found) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  ended_.push_back(std::move(found));
+}
+
+[[gnu::hot]] void EventLoop::handle(int timeout_ms) {
+  epoll_event events[64];
+  const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const auto fd = static_cast<int>(events[i].data.u64 & 0xffffffffu);
+    const auto found = watched_.find(fd);
+    // An earlier event of this batch may have closed the descriptor, and the number may be in use
+    // again.
+    if (found == watched_.end() || found->second.turn != events[i].data.u64 >> 32) continue;
+    found->second.handler();
+  }
+  if (!ended_.empty()) ended_.clear();
+}
+
+}  // namespace mc::agent

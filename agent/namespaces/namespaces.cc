@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/namespaces/namespaces.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmc/base/clock.h"
+
+namespace mc::agent {
+
+namespace {
+
+std::uint64_t host_memory_bytes() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+Result<Mapping> map_index_header(const MemoryFile& index_file) {
+  return Mapping::map(index_file.fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
+}
+
+const shm::IndexHeader& header_in(const Mapping& mapping) {
+  return *reinterpret_cast<const shm::IndexHeader*>(mapping.data());
+}
+
+}  // namespace
+
+Namespaces::Namespaces(const Surroundings& around, CollectPins collect_pins,
+                       std::function<void()> on_room)
+    : around_(around),
+      options_(around.options),
+      collect_pins_(std::move(collect_pins)),
+      on_room_(std::move(on_room)) {}
+
+std::shared_ptr<Tenant> Namespaces::find(const std::string& name) const {
+  const auto found = tenants_.find(name);
+  return found == tenants_.end() ? nullptr : found->second;
+}
+
+bool Namespaces::admits(const PeerCredentials& peer, const Tenant* tenant) const {
+  if (peer.uid == 0 || peer.uid == ::geteuid()) return true;
+  const auto listed = [&](const std::vector<std::uint32_t>& uids) {
+    return std::find(uids.begin(), uids.end(), peer.uid) != uids.end();
+  };
+  if (tenant != nullptr) return listed(tenant->allow_uids);
+  return listed(options_.allow_uids) ||
+         std::any_of(tenants_.begin(), tenants_.end(),
+                     [&](const auto& entry) { return listed(entry.second->allow_uids); });
+}
+
+// ---- Opening and dropping -----------------------------------------------------------------------
+
+Status Namespaces::open_configured() {
+  std::vector<NamespaceOptions> wanted = options_.namespaces;
+  const bool has_default = std::any_of(wanted.begin(), wanted.end(),
+                                       [](const auto& ns) { return ns.name == "default"; });
+  if (!has_default) wanted.insert(wanted.begin(), NamespaceOptions{});
+  for (const NamespaceOptions& options : wanted) {
+    if (tenants_.contains(options.name)) continue;
+    auto tenant = open(options, false);
+    if (!tenant) return tenant.error();
+  }
+  return {};
+}
+
+std::shared_ptr<Tenant> Namespaces::make_tenant(const NamespaceOptions& options) const {
+  auto tenant = std::make_shared<Tenant>();
+  tenant->name = options.name;
+  const bool is_default = options.name == "default";
+  tenant->isolated = options.isolated || (is_default && options_.mode == "isolated");
+  tenant->clustered = around_.cluster != nullptr && !options.local;
+  tenant->allow_uids = options.allow_uids.empty() ? options_.allow_uids : options.allow_uids;
+  tenant->quota_option_bytes = options_.session_quota_bytes;
+  return tenant;
+}
+
+ObjectStore::Config Namespaces::config_for(const NamespaceOptions& options) const {
+  ObjectStore::Config config;
+  config.pool_bytes = options.pool_bytes != 0 ? options.pool_bytes : options_.pool_bytes;
+  config.max_pool_bytes =
+      options.max_pool_bytes != 0 ? options.max_pool_bytes : options_.max_pool_bytes;
+  if (config.max_pool_bytes == 0) config.max_pool_bytes = host_memory_bytes();
+  const bool is_default = options.name == "default";
+  config.capacity_bytes = options.capacity_bytes != 0 ? options.capacity_bytes
+                          : is_default                ? options_.capacity_bytes
+                                                      : 0;
+  config.arenas = options_.arenas;
+  config.huge_pages = options_.huge_pages;
+  config.repeatable = options_.repeatable;
+  config.policy = options.policy.empty() ? options_.policy : options.policy;
+  config.isolated = options.isolated || (is_default && options_.mode == "isolated");
+  if (around_.cluster != nullptr && !options.local) {
+    config.hash_seed = around_.cluster->hash_seed(options.name);
+  }
+  config.node_id = around_.node.node_id();
+  config.incarnation = around_.node.incarnation();
+  return config;
+}
+
+ObjectStore::CollectPins Namespaces::pin_collector(const std::string& tenant) const {
+  return [this, tenant](std::vector<std::uint64_t>& pins) {
+    collect_pins_(tenant, pins);
+    const auto found = tenants_.find(tenant);
+    if (around_.cluster != nullptr && found != tenants_.end()) {
+      around_.cluster->collect_pins(*found->second, pins);
+    }
+  };
+}
+
+Result<std::shared_ptr<Tenant>> Namespaces::open(const NamespaceOptions& options, bool temporary) {
+  if (tenants_.size() >= MC_MAX_NAMESPACES) {
+    return fail(MC_BUSY, "an agent has at most " + std::to_string(MC_MAX_NAMESPACES) +
+                             " namespaces; drop one first");
+  }
+  const ObjectStore::Config config = config_for(options);
+  const std::uint64_t left = available_memory_bytes();
+  if (free_huge_page_bytes() < config.pool_bytes && config.pool_bytes > left) {
+    return fail(MC_NO_MEMORY, "pool_bytes of namespace " + options.name + " is " +
+                                  std::to_string(config.pool_bytes >> 20) + " MiB, but only " +
+                                  std::to_string(left >> 20) +
+                                  " MiB of memory are available; lower pool_bytes");
+  }
+  auto tenant = make_tenant(options);
+  tenant->temporary = temporary;
+  auto store = ObjectStore::create(config, pin_collector(options.name));
+  if (!store) return fail(store.error());
+  tenant->store = std::move(*store);
+  if (Status status = add(tenant, MemoryFile()); !status.ok()) return fail(status);
+  return tenant;
+}
+
+Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
+  if (tenant->clustered) {
+    if (Status status = around_.cluster->add_tenant(tenant, std::move(versions)); !status.ok()) {
+      return status;
+    }
+  }
+  keep(*tenant);
+  around_.events.watch(tenant->store->pool().event_fd(),
+                       [this, at = tenant.get()] { on_chunk(*at); });
+  tenants_[tenant->name] = std::move(tenant);
+  told_core_ = 0;
+  return {};
+}
+
+void Namespaces::drop(const std::string& name) {
+  const auto found = tenants_.find(name);
+  if (found == tenants_.end()) return;
+  Tenant& tenant = *found->second;
+  scrubbers_.erase(name);
+  if (tenant.clustered) {
+    around_.cluster->remove_tenant(tenant);
+    around_.kept.forget("versions." + name);
+  }
+  around_.events.unwatch(tenant.store->pool().event_fd());
+  around_.kept.forget("index." + name);
+  around_.kept.forget("pool." + name);
+  tenants_.erase(found);
+}
+
+// ---- Time passes --------------------------------------------------------------------------------
+
+void Namespaces::tick(std::uint64_t now_ns, bool idle) {
+  for (auto& [name, tenant] : tenants_) {
+    tenant->store->pool().set_idle(idle);
+    tenant->store->tick(now_ns);
+  }
+  std::erase_if(scrubbers_, [&](const auto& entry) {
+    if (!entry.second->done()) return false;
+    act_on_findings(entry.first, *entry.second);  // the last findings may be unread
+    return true;
+  });
+}
+
+void Namespaces::on_chunk(Tenant& tenant) {
+  ExtentPool& pool = tenant.store->pool();
+  if (pool.on_chunk()) on_room_();
+  if (const Status& status = pool.growth_status(); !status.ok()) {
+    spdlog::warn("event=pool_growth_stopped namespace={} reserved_mib={} cause=\"{}\"", tenant.name,
+                 pool.reserved_bytes() >> 20, status.to_string());
+  }
+}
+
+void Namespaces::act_on_findings() {
+  for (auto& [name, scrubber] : scrubbers_) act_on_findings(name, *scrubber);
+}
+
+void Namespaces::act_on_findings(const std::string& tenant, Scrubber& scrubber) {
+  ObjectStore& store = *tenants_.at(tenant)->store;
+  for (const Scrubber::Finding& finding : scrubber.take()) {
+    if (store.drop_corrupt(finding.entry, finding.version)) {
+      spdlog::error("event=corrupt_object namespace={} entry={}", tenant, finding.entry);
+    }
+  }
+  store.counters().verified = scrubber.verified();
+}
+
+void Namespaces::write_core(std::uint32_t core) {
+  told_core_ = core;
+  for (auto& [name, tenant] : tenants_) {
+    tenant->store->index().header().agent_core.store_relaxed(core);
+  }
+}
+
+// ---- Restart ------------------------------------------------------------------------------------
+
+Status Namespaces::adopt(KeptDescriptors& kept, const SessionKnown& session_known,
+                         std::uint64_t started_ns) {
+  for (auto& [kept_name, fd] : kept) {
+    if (!kept_name.starts_with("index.") || !fd) continue;
+    const std::string name = kept_name.substr(6);
+    const auto pool = kept.find("pool." + name);
+    if (pool == kept.end() || !pool->second) continue;
+    auto index_file = MemoryFile::adopt(std::move(fd));
+    auto pool_file = MemoryFile::adopt(std::move(pool->second));
+    if (!index_file || !pool_file) continue;
+    MemoryFile versions;
+    if (const auto found = kept.find("versions." + name); found != kept.end()) {
+      if (auto file = MemoryFile::adopt(std::move(found->second))) versions = std::move(*file);
+    }
+    if (Status status = adopt_pool(name, std::move(*index_file), std::move(*pool_file),
+                                   std::move(versions), session_known, started_ns);
+        !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, MemoryFile pool_file,
+                              MemoryFile versions, const SessionKnown& session_known,
+                              std::uint64_t started_ns) {
+  bool configured = false;
+  const auto wanted = options_of_kept(name, index_file, configured);
+  if (!wanted || !fits_cluster(*wanted, index_file)) return {};
+  auto tenant = make_tenant(*wanted);
+  tenant->temporary = !configured;
+  auto store = ObjectStore::recover(
+      config_for(*wanted), pin_collector(name), std::move(index_file), std::move(pool_file),
+      [&](std::uint64_t session_id) { return session_known(session_id, name); });
+  if (!store) {
+    spdlog::error("event=pool_set_aside namespace={} cause=\"{}\" effect=\"starting it empty\"",
+                  name, store.error().to_string());
+    return {};
+  }
+  tenant->store = std::move(*store);
+  const StoreCounters& counters = tenant->store->counters();
+  spdlog::info("event=pool_recovered namespace={} objects={} set_aside={} ms={}", name,
+               counters.recovered, counters.set_aside, (now_ns() - started_ns) / 1000000);
+  if (Status status = add(tenant, std::move(versions)); !status.ok()) return status;
+  scrubbers_[name] = std::make_unique<Scrubber>(*tenant->store, around_.wake);
+  return {};
+}
+
+Result<NamespaceOptions> Namespaces::options_of_kept(const std::string& name,
+                                                     const MemoryFile& index_file,
+                                                     bool& configured) const {
+  NamespaceOptions wanted;
+  wanted.name = name;
+  configured = name == "default";
+  for (const NamespaceOptions& options : options_.namespaces) {
+    if (options.name == name) wanted = options, configured = true;
+  }
+  if (configured) return wanted;
+  // An admin verb created this namespace: the index header holds the options.
+  const auto mapping = map_index_header(index_file);
+  if (!mapping) return fail(mapping.error());
+  const shm::IndexHeader& header = header_in(*mapping);
+  wanted.pool_bytes = header.pool_bytes.load_relaxed();
+  wanted.capacity_bytes = header.capacity_bytes;
+  wanted.isolated = header.isolated != 0;
+  wanted.policy.assign(header.policy, ::strnlen(header.policy, sizeof header.policy));
+  wanted.local = header.clustered == 0;
+  return wanted;
+}
+
+// All members of a cluster must share the seed of key hashes and checksums of a namespace.
+bool Namespaces::fits_cluster(const NamespaceOptions& options, const MemoryFile& index_file) const {
+  if (around_.cluster == nullptr || options.local) return true;
+  const auto mapping = map_index_header(index_file);
+  if (!mapping) return true;  // recovery reports the error
+  if (header_in(*mapping).hash_seed == around_.cluster->hash_seed(options.name)) return true;
+  spdlog::warn(
+      "event=pool_set_aside namespace={} cause=\"it was filled outside this cluster\" "
+      "effect=\"starting it empty\"",
+      options.name);
+  return false;
+}
+
+void Namespaces::keep(const Tenant& tenant) {
+  if (tenant.clustered) {
+    around_.kept.keep("versions." + tenant.name, around_.cluster->versions_file(tenant).fd());
+  }
+  around_.kept.keep("index." + tenant.name, tenant.store->index().file().fd());
+  around_.kept.keep("pool." + tenant.name, tenant.store->pool().file().fd());
+}
+
+void Namespaces::keep_all() {
+  for (const auto& [name, tenant] : tenants_) keep(*tenant);
+}
+
+void Namespaces::add_kept_names(std::set<std::string>& names) const {
+  for (const auto& [name, tenant] : tenants_) {
+    names.insert({"index." + name, "pool." + name});
+    if (tenant->clustered) names.insert("versions." + name);
+  }
+}
+
+}  // namespace mc::agent

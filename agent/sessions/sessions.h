@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What it is: the sessions of all clients: begins, resumes and ends a session, and takes over the
+//   sessions of the previous agent. The pidfd of a session's process and the client's beacon report
+//   the end of a client.
+// Threads: the agent's loop. The beacons' thread only reports suspicions.
+// Owns: the sessions, and the watches of their pidfds and bells.
+// Trusts: Control has checked the peer's user; the secret of a resumed session is checked here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/keeper/kept_files.h"
+#include "agent/loop/event_loop.h"
+#include "agent/options/options.h"
+#include "agent/server/server.h"
+#include "agent/server/session.h"
+#include "agent/sessions/active_channels.h"
+#include "agent/sessions/node_state.h"
+#include "libmc/base/mutex.h"
+#include "shm/beacon.h"
+
+namespace mc::agent {
+
+class Sessions {
+ public:
+  using Table = std::map<std::uint64_t, std::unique_ptr<Session>>;
+  using FindTenant = std::function<std::shared_ptr<Tenant>(const std::string& name)>;
+
+  // wake: signalled by a suspicion; the loop then calls handle_suspicions().
+  Sessions(const Options& options, NodeState& node, KeptFiles& kept, EventLoop& events,
+           Server& server, int wake);
+  ~Sessions();
+
+  const Table& all() const { return sessions_; }
+  // Null for an unknown session.
+  Session* find(std::uint64_t id) const;
+  ActiveChannels& channels() { return channels_; }
+  // Appends the pins of all sessions of a namespace.
+  void collect_pins(const std::string& tenant, std::vector<std::uint64_t>& pins) const;
+
+  // Begins a session of this peer. Errors: MC_BUSY beyond the limits, MC_NO_MEMORY.
+  Result<Session*> begin(const PeerCredentials& peer, int socket, std::shared_ptr<Tenant> tenant,
+                         std::uint32_t channel_count, const std::string& label);
+  // Restarts the rings of a session whose client has come back.
+  void resume(Session& session, const std::string& label);
+  // Sends the welcome with the descriptors of the session.
+  Status welcome(Session& session, int socket, bool resumed);
+  Status open_channel(Session& session, std::uint64_t number);
+  // Errors: MC_NO_MEMORY, MC_QUOTA_EXCEEDED.
+  Status open_staging(Session& session, std::uint64_t bytes);
+  // Gives back everything that the session held. REQUIRES: the process has ended or the client said
+  // goodbye.
+  void end(std::uint64_t id);
+  void handle_suspicions();
+  // Passes noted reads to the policies.
+  void take_touches();
+
+  // ---- Restart
+  // Takes over the sessions of the previous agent.
+  void adopt(KeptDescriptors& kept);
+  // True if the session exists and belongs to this namespace.
+  bool belongs_to(std::uint64_t id, const std::string& tenant) const;
+  // Gives each adopted session its namespace and its reservations. Drops sessions whose pool could
+  // not be taken over, since such a session has no state to resume.
+  void attach(const FindTenant& find_tenant);
+  // Keeps the descriptors of all sessions again, for a new descriptor store.
+  void keep_all();
+  void add_kept_names(std::set<std::string>& names) const;
+
+ private:
+  void activate(std::uint64_t id);
+  void watch_process(const Session& session);
+
+  const Options& options_;
+  NodeState& node_;
+  KeptFiles& kept_;
+  EventLoop& events_;
+  Server& server_;
+  const int wake_;
+  ActiveChannels channels_;
+  Table sessions_;
+  Mutex suspicions_mutex_;
+  std::vector<std::uint64_t> suspicions_ MC_GUARDED_BY(suspicions_mutex_);
+  std::unique_ptr<shm::BeaconWatch> beacons_;
+};
+
+}  // namespace mc::agent
