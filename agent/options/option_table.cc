@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/options/option_table.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "agent/pool/policy/policy.h"
 
 namespace mc::agent {
@@ -63,7 +66,7 @@ void set_isolated(NamespaceOptions& options, const OptionValue& value) {
   options.isolated = std::get<std::string>(value) == "isolated";
 }
 
-std::vector<OptionRow<Options>> make_agent_rows() {
+std::vector<OptionRow<Options>> make_host_rows() {
   using O = Options;
   const auto pool = size(kMinPoolBytes, kMaxAnyPoolBytes, false);
   const auto pool_or_zero = size(kMinPoolBytes, kMaxAnyPoolBytes, true);
@@ -111,6 +114,12 @@ std::vector<OptionRow<Options>> make_agent_rows() {
           "isolated namespaces admit clients of the agent's own user, who could read the agent's memory anyway"),
       row<&O::log_level>("log_level", choice({"trace", "debug", "info", "warn", "error", "off"}),
                          "least severe level of log lines that are written"),
+  };
+}
+
+std::vector<OptionRow<Options>> make_cluster_rows() {
+  using O = Options;
+  return {
       row<&O::cluster_store>(
           "cluster_store", text(kMaxUrlBytes),
           "store in which agents find the cluster's leader: redis://, etcd://, or http://host:port/metadata; empty: the addresses in masters are used alone"),
@@ -167,6 +176,12 @@ std::vector<OptionRow<Options>> make_agent_rows() {
           "rdma_ack_timeout", count(1, kMaxAckTimeout),
           "time until RDMA repeats an unanswered packet: 4.096 us * 2^N; 14 is 67 ms"),
   };
+}
+
+std::vector<OptionRow<Options>> make_agent_rows() {
+  auto rows = make_host_rows();
+  std::ranges::copy(make_cluster_rows(), std::back_inserter(rows));
+  return rows;
 }
 
 std::vector<OptionRow<NamespaceOptions>> make_namespace_rows() {
