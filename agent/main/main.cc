@@ -22,14 +22,15 @@
 namespace {
 
 constexpr const char* kAbout =
-    "Owns this host's pool of the KV cache and serves it to the processes of the host.\n\n"
-    "Options come from the file given with --config, then the environment "
-    "(MC_AGENT_POOL_BYTES=...),\n"
-    "then flags; later ones win. Sizes take KiB, MiB, GiB, TiB.\n\n"
-    "Signals: SIGTERM and SIGINT stop the agent and free the pool; SIGUSR2 stops it and leaves "
-    "the\n"
-    "pool to the next agent (upgrade). After a crash the next agent finds all objects too.\n\n"
-    "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
+    R"(Owns this host's pool of the KV cache and serves the pool to the processes of the host.
+
+Options come from the file given with --config, then the environment (MC_AGENT_POOL_BYTES=...),
+then flags; later sources win. Sizes take KiB, MiB, GiB, TiB.
+
+Signals: SIGTERM and SIGINT stop the agent and free the pool. SIGUSR2 stops the agent and leaves the
+pool to the next agent (upgrade). After a crash, too, the next agent finds all objects.
+
+Exit codes: 0 stopped, 1 could not start, 2 wrong usage.)";
 
 int run_agent(mc::agent::LoadedOptions options) {
   sigset_t signals;
