@@ -53,7 +53,7 @@ bool EntryExtents::trim(std::uint32_t id, std::uint64_t length) {
 [[gnu::hot]] PoolExtents EntryExtents::of(std::uint32_t id) const {
   PoolExtents result;
   const shm::Entry& entry = index_.entry(id);
-  if (key_field(entry).extent_count == 1) {
+  if (has_one_extent(id)) {
     const std::uint64_t length = entry.length.load_relaxed();
     result.count = 1;
     result.at[0] = {entry.extent.load_relaxed(),
@@ -86,23 +86,6 @@ void EntryExtents::free(std::uint32_t id) {
   }
   index_.free_key(field);
   index_.release_entry(id);
-}
-
-PoolExtent EntryExtents::only_extent(std::uint32_t id) const {
-  return {index_.entry(id).extent.load_relaxed(), 0, blocks_[id]};
-}
-
-void EntryExtents::prefetch_entry(std::uint32_t id) const {
-  __builtin_prefetch(&index_.entry(id));
-  __builtin_prefetch(&blocks_[id]);
-}
-
-void EntryExtents::prefetch_block(std::uint32_t id) const {
-  if (key_field(index_.entry(id)).extent_count == 1) pool_.prefetch(only_extent(id));
-}
-
-void EntryExtents::prefetch_neighbours(std::uint32_t id) const {
-  if (key_field(index_.entry(id)).extent_count == 1) pool_.prefetch_neighbours(only_extent(id));
 }
 
 // Calls step(pool offset, bytes) for each contiguous piece of the range.

@@ -32,9 +32,16 @@ class EntryExtents {
   void free(std::uint32_t entry);
   // Prefetch the memory that free() needs: the entry, then the block, then the block's neighbours.
   // Each step needs the memory of the step before.
-  void prefetch_entry(std::uint32_t entry) const;
-  void prefetch_block(std::uint32_t entry) const;
-  void prefetch_neighbours(std::uint32_t entry) const;
+  void prefetch_entry(std::uint32_t entry) const {
+    __builtin_prefetch(&index_.entry(entry));
+    __builtin_prefetch(&blocks_[entry]);
+  }
+  void prefetch_block(std::uint32_t entry) const {
+    if (has_one_extent(entry)) pool_.prefetch(only_extent(entry));
+  }
+  void prefetch_neighbours(std::uint32_t entry) const {
+    if (has_one_extent(entry)) pool_.prefetch_neighbours(only_extent(entry));
+  }
 
   // The entry's bytes as a single stretch. REQUIRES: the range lies within the entry.
   void read(std::uint32_t entry, std::uint64_t offset, std::span<std::byte> to) const;
@@ -54,7 +61,12 @@ class EntryExtents {
   std::uint64_t memory_bytes() const { return blocks_.capacity() * sizeof(BlockId); }
 
  private:
-  PoolExtent only_extent(std::uint32_t entry) const;
+  bool has_one_extent(std::uint32_t entry) const {
+    return key_field(index_.entry(entry)).extent_count == 1;
+  }
+  PoolExtent only_extent(std::uint32_t entry) const {
+    return {index_.entry(entry).extent.load_relaxed(), 0, blocks_[entry]};
+  }
   template <typename Step>
   void for_stretch(std::uint32_t entry, std::uint64_t offset, std::uint64_t bytes, Step step) const;
 
