@@ -79,13 +79,13 @@ class Agent {
   std::unique_ptr<NodeState> node_;
   CountersPage counters_page_;
   EventLoop events_;
-  Server server_;
   std::unique_ptr<Namespaces> namespaces_;
   std::unique_ptr<Cluster> cluster_;  // destroyed before the stores that the cluster listens to
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<AgentLoop> loop_;
+  Server server_;  // destroyed before the sessions of its requests
 };
 
 }  // namespace mc::agent
