@@ -98,7 +98,7 @@ void Control::refuse_without_descriptor() {
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket) {
     answer(socket.get(), shm::ControlType::kAnswer,
-           {MC_BUSY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"});
+           {MC_BUSY, "the agent has no free file descriptors; raise LimitNOFILE of its unit"});
   }
   socket.reset();
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));

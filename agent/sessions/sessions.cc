@@ -142,7 +142,7 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
   auto index = store.index().file().read_only();
   auto pool = store.pool().file().read_only();
   if (!agent_event || !client_event || !client_bell || !index || !pool) {
-    return {MC_NO_MEMORY, "the agent has no free file descriptor; raise LimitNOFILE of its unit"};
+    return {MC_NO_MEMORY, "the agent has no free file descriptors; raise LimitNOFILE of its unit"};
   }
   if (session.agent_event) events_.unwatch(session.agent_event.get());
   session.agent_event = std::move(*agent_event);
