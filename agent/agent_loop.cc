@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kTickNs = 100000000;
 constexpr std::uint64_t kRetryNs = 200000;
 constexpr std::uint64_t kIdleAgentNs = 300000000;
-// One look at the clock costs as much as several looks at a ring, and a system call costs as much as
+// A look at the clock costs as much as several looks at a ring, and a system call costs as much as
 // a put. A spinning loop therefore does neither in every round.
 constexpr unsigned kRoundsBetweenClocks = 16;
 constexpr unsigned kRoundsBetweenPolls = 4;
@@ -110,7 +110,7 @@ bool AgentLoop::spin(std::uint64_t now) {
   return core_.yield();
 }
 
-// One fence serves all completions of the round. Then the sleeping clients are woken.
+// A single fence serves all completions of the round. Then the sleeping clients are woken.
 [[gnu::hot]] void AgentLoop::publish_wakes() {
   std::vector<Server::Answered>& answered = server_.answered();
   if (answered.empty()) return;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: makes room at one place for a large object among small objects. The policy's victims lie
-//   anywhere: in a pool of small objects their holes are small, and a large object would empty half
-//   of the pool before enough holes touch. The clearing therefore evicts only as many bytes as the
-//   large object needs. Then a piece of the pool grows outwards from the largest free block, and
-//   the neighbours of the piece move into the holes.
+// What it is: makes room at one place for a large object among small objects. The policy's victims
+//   lie anywhere: in a pool of small objects their holes are small, and a large object would empty
+//   half of the pool before enough holes touch. The clearing therefore evicts only as many bytes as
+//   the large object needs. Then a piece of the pool grows outwards from the largest free block,
+//   and the neighbours of the piece move into the holes.
 //
 //     ▒ object   · hole          ├─ held ─┤
 //     ▒▒▒·▒▒▒▒▒·▒▒▒▒·▒▒▒▒▒▒▒▒▒▒▒▒├────────┤▒▒▒▒▒▒·▒▒▒▒▒▒▒▒     the side with more holes first
 //        ▲                                 │
 //        └───────────── Mover::move ───────┘
 //
-//   Obstacles end a piece: reservations, objects with readers, and large objects with a hard pin. Up
-//   to MC_MAX_EXTENTS pieces make an object. Each step is bounded, with at most one step in a turn
-//   of the loop. The held bytes belong to no entry, so a crash leaves the bytes free.
+//   Obstacles end a piece: reservations, objects with readers, and large objects with a hard pin.
+//   Up to MC_MAX_EXTENTS pieces make an object. Each step is bounded, with at most a single step in
+//   a turn of the loop. The held bytes belong to no entry, so a crash leaves the bytes free.
 // Threads: the agent's loop.
 // Owns: the held extents.
 // Trusts: its caller.
@@ -39,7 +39,7 @@ class Clearing {
         counters_(counters) {}
 
   // Begins or continues to clear a place for this many bytes. Returns true with the extents of a
-  // cleared place. Only one place is cleared at a time; other sizes wait.
+  // cleared place. Only a single place is cleared at a time; other sizes wait.
   bool clear(std::uint64_t bytes, PoolExtents& extents);
   // Frees the held extents.
   void give_up() { give_up(false); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: executes the policy's evictions: until a size fits the capacity, in batches for a full
-//   pool, and ahead of demand between requests. A group is evicted as a whole, since a part of a
-//   group is useless.
+// What it is: executes the policy's evictions: until a size fits the capacity, in batches for a
+//   full pool, and ahead of demand between requests. A group is evicted as a whole, since a part of
+//   a group is useless.
 // Threads: the agent's loop.
 // Owns: the capacity and the count of recent reservations.
 // Trusts: its caller.
@@ -35,8 +35,8 @@ class Evictor {
   bool make_capacity(std::uint64_t bytes);
   // Evicts until an object of this length under this key fits, which replaces the key's object.
   bool make_capacity_for(std::string_view key, std::uint64_t hash, std::uint64_t length);
-  // Evicts until extents of this many bytes are gone, and at least a batch, since one fence serves
-  // the whole batch. Returns false if no object can be evicted.
+  // Evicts until extents of this many bytes are gone, and at least a batch, since a single fence
+  // serves the whole batch. Returns false if no object can be evicted.
   bool evict_some(std::uint64_t bytes);
   // Evicts up to this many objects and their groups. Returns the number of victims.
   std::uint64_t evict_batch(std::uint64_t most);

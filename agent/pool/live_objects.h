@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the live objects of a pool, beside their entries: the eviction policy, the groups, the
-//   soft pins and the listener. admit() brings an object in, retire() sends the object to limbo.
+// What it is: the live objects of a pool, beside their entries: the eviction policy, the groups,
+//   the soft pins and the listener. admit() brings an object in, retire() sends the object to
+//   limbo.
 // Threads: the agent's loop.
 // Owns: the policy, the groups and the soft pins, all rebuilt from the entries after a crash.
 // Trusts: its caller.
@@ -37,7 +38,8 @@ class LiveObjects {
   void set_listener(StoreListener* listener) { listener_ = listener; }
   // Notes a new live object. The policy learns of the object later, in admit_pending().
   void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
-  // Tells the policy about new objects: before a question to the policy, or when the agent has time.
+  // Tells the policy about new objects: before a question to the policy, or when the agent has
+  // time.
   void admit_pending();
   // The policy, with all objects admitted.
   EvictionPolicy& policy() {
@@ -48,7 +50,8 @@ class LiveObjects {
   void retire(std::uint32_t entry);
   // Takes an object out of policy and table, and sends the object to limbo.
   void remove(std::uint32_t entry);
-  // Replaces an entry by the entry of the moved object, in one store. The old bytes go to limbo.
+  // Replaces an entry by the entry of the moved object, in a single store. The old bytes go to
+  // limbo.
   void replace_moved(std::uint32_t from, std::uint32_t to);
 
   // The members of a group; empty for an unknown group and for 0.

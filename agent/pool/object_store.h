@@ -76,8 +76,8 @@ class ObjectStore {
   StoreCounters& counters() { return counters_; }
 
   // ---- Reservations
-  // kWait: no room now; ask again after progress. kAgain: a place is being cleared, one bounded step
-  // in each turn; ask again at once. The store gives up a place that no request asks for.
+  // kWait: no room now; ask again after progress. kAgain: a place is being cleared, one bounded
+  // step in each turn; ask again at once. The store gives up a place that no request asks for.
   enum class Reserve { kOk, kWait, kAgain, kTooLarge, kNoMemory };
   // evict: the store may evict to make room.
   Reserve reserve(std::uint64_t session_id, std::uint64_t bytes, bool evict, std::uint32_t& entry) {

@@ -46,7 +46,7 @@ class Server {
   // The session's client has reconnected. If the client repeats a request, the reservations that
   // the lost answer named are given back.
   void expect_repeats(Session& session);
-  // Gives back one reservation. Returns false if the session does not hold the entry.
+  // Gives back a reservation. Returns false if the session does not hold the entry.
   bool give_back(Session& session, std::uint32_t entry);
   // Bytes of the session's reservations in the tail of a shrinking pool.
   static std::uint64_t reserved_in_tail_bytes(const Session& session);

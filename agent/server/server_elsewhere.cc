@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t kLocalShare = 4;
 constexpr std::uint64_t kMostLocalNs = 250 * kMs;
 constexpr std::uint64_t kAskAgainNs = 200 * kMs;
-constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // summed in one turn
+constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // summed in a single turn
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 namespace mc::agent {
 
 namespace {
-constexpr std::uint64_t kCopyStepBytes = 4ull << 20;  // copied in one turn
+constexpr std::uint64_t kCopyStepBytes = 4ull << 20;  // copied in a single turn
 }  // namespace
 
 // Gives back the reservations of a staged put that ends early.

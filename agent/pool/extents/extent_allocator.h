@@ -85,7 +85,7 @@ class ExtentAllocator {
   // Returns the place of an allocation; granules is 0 if the node names none.
   [[nodiscard]] Allocation find(BlockId node) const;
 
-  // ---- Making room at one place: an allocation grows over its neighbours.
+  // ---- Making room at one place: an allocation grows over the neighbours.
   // The caller's number for the owner of an allocation; kNoOwner until set.
   static constexpr std::uint32_t kNoOwner = 0xffffffff;
   void set_owner(BlockId node, std::uint32_t owner) {

@@ -61,7 +61,7 @@ class ExtentPool {
   // Allocates a single extent if possible; else, with may_split, up to MC_MAX_EXTENTS.
   bool allocate(std::uint64_t bytes, bool may_split, PoolExtents& extents);
   void free(const PoolExtent& extent);
-  // Prefetch the memory that free() needs: first the extent's node, some time later its neighbours.
+  // Prefetch the memory that free() needs: first the extent's node, some time later the neighbours.
   void prefetch(const PoolExtent& extent) const {
     arenas_[extent.offset_bytes / stride_]->prefetch(extent.node);
   }
@@ -70,7 +70,7 @@ class ExtentPool {
   }
   // Keeps the first bytes of the extents.
   void trim(PoolExtents& extents, std::uint64_t bytes);
-  // ---- Making room at one place (clearing.h): an extent grows over its neighbours.
+  // ---- Making room at one place (clearing.h): an extent grows over the neighbours.
   using Side = ExtentAllocator::Side;
   using Neighbour = ExtentAllocator::Neighbour;
   // Sets the owner of an extent, by number.

@@ -47,7 +47,7 @@ class ObjectIndex {
   shm::IndexHeader& header() { return *header_; }
   const MemoryFile& file() const { return file_; }
   shm::Entry& entry(std::uint32_t id) { return entries_[id]; }
-  // Changes the state of an entry and keeps the sequence, in one store.
+  // Changes the state of an entry and keeps the sequence, in a single store.
   void set_state(std::uint32_t id, shm::EntryState state) {
     shm::Word64& version = entries_[id].version;
     version.store_release(shm::make_version(shm::sequence_of(version.load_relaxed()), state));
