@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent and its composition root. The agent builds all parts in order and destroys
+// The agent and its composition root. The agent builds all parts in order and destroys
 //   the parts in reverse order.
 //
 //   Control ──hello──► Sessions ──rings──► AgentLoop ──► Server ──► ObjectStore of a namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's loop: serves the rings of active channels while work arrives, spins for a
+// The agent's loop: serves the rings of active channels while work arrives, spins for a
 //   short time, then sleeps in epoll. Periodic work has its own deadlines.
 // Threads: run() is the loop; any thread may call stop().
 // Owns: the loop's deadlines. The parts belong to the Agent.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an agent inside this process, behind the address "embedded" of mc_open(). The client
+// An agent inside this process, behind the address "embedded" of mc_open(). The client
 //   uses the same protocol as over the socket.
 // Threads: any.
 // Owns: the agent and the agent's thread, until the last holder releases this object.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: registers "embedded" as an address of mc_open() in this program.
+// Registers "embedded" as an address of mc_open() in this program.
 // Threads: call once, before the first mc_open().
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the access of a verb to the agent: requests as JSON, the counters page, and a session
+// The access of a verb to the agent: requests as JSON, the counters page, and a session
 //   of libmc.
 // Threads: the main thread.
 // Owns: a ClientSession owns its client.

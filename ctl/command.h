@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the declaration of mcctl's verbs as data. A verb is one file with one function that
+// The declaration of mcctl's verbs as data. A verb is one file with one function that
 //   returns a Verb. command_line.cc parses the words of the user with these declarations; help.cc
 //   makes the manual pages and the completion scripts from the same declarations.
 // Threads: the main thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the parser of mcctl's command line: declarations and words in, values and a run out.
+// The parser of mcctl's command line: declarations and words in, values and a run out.
 // Threads: the main thread. Owns nothing.
 // Trusts: nothing of the words.
 #pragma once

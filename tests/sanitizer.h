@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: whether this program was built with a sanitizer, under which memory figures mean
+// Whether this program was built with a sanitizer, under which memory figures mean
 //   little and long loops take ten times as long.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: every limit of the data network on one page. A request beyond a limit is refused
+// Every limit of the data network on one page. A request beyond a limit is refused
 //   before memory is allocated. Tests try each limit at, below and above.
 // Threads: constants.
 #pragma once

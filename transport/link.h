@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the source of a transport's connections. Ports, keys and the right to connect belong
+// The source of a transport's connections. Ports, keys and the right to connect belong
 //   to the agent: a transport asks the Dialer for a lane. The agent hands the lane over by
 //   Transport::attach() as a Link: a connected stream socket whose handshake is over. The lanes
 //   that a peer dialed come the same way.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the end of an operation, in a byte that also travels between hosts. So a value
+// The end of an operation, in a byte that also travels between hosts. So a value
 //   never gets another number. The groups name the part that is broken for good: the call, the
 //   object, the link.
 // Threads: values.

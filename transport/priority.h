@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the order of operations that wait for the same rails.
+// The order of operations that wait for the same rails.
 //
 //     waiting   foreground ██████   prefetch ███   migration ████████
 //     turns     32 bytes            4              1                    to each waiting class

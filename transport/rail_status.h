@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the state of a rail, as a transport reports the state for metrics.
+// The state of a rail, as a transport reports the state for metrics.
 // Threads: values.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory that peers may reach, and the hook by which the owner keeps control of the
+// Memory that peers may reach, and the hook by which the owner keeps control of the
 //   memory. At each access, the owner of a pool decides whether the bytes still belong to the meant
 //   object, and keeps the bytes in place until all have left. Pools are registered with kRemoteRead
 //   only; kRemoteWrite is for memory that a client handed in for one-sided writes.

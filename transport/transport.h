@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the interface by which bytes move between registered memory of two hosts. Six
+// The interface by which bytes move between registered memory of two hosts. Six
 //   calls: capabilities, register (and import), connect (and attach), submit, poll, close (of a
 //   region, a peer, an operation).
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's answers to mcctl, as JSON. libmc/client/admin.h lists the verbs.
+// The agent's answers to mcctl, as JSON. libmc/client/admin.h lists the verbs.
 // Threads: the agent's loop.
 // Trusts: a request is bounded text. Only root and the agent's own user may request a change.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's side of the socket: accepts connections, decides which users may connect,
+// The agent's side of the socket: accepts connections, decides which users may connect,
 //   and passes hellos to the sessions and admin requests to Admin.
 // Threads: the agent's loop, except connect_embedded().
 // Owns: the listener and the connections.

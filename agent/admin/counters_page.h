@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's last status in a file of the runtime directory, which stays readable when
+// The agent's last status in a file of the runtime directory, which stays readable when
 //   the agent is dead. The file holds a JSON text between two sequence numbers.
 // Threads: only the agent's loop writes; readers are other processes.
 // Trusts: a reader bounds the length, and gives up on a text that keeps changing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: This agent as a member of the cluster. The node composes the classes of this folder,
+// This agent as a member of the cluster. The node composes the classes of this folder,
 //   and answers peers and masters.
 //
 //     Server ── RemoteRequests ──► Fetcher ──► Masters, Peers, Transport

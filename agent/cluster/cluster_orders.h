@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Carries out the orders of a partition's master for a ClusterNode. Reports, listings
+// Carries out the orders of a partition's master for a ClusterNode. Reports, listings
 //   and removals by pattern concern the keys of that partition alone.
 // Threads: The agent's loop.
 // Owns: Nothing. The node outlives this object.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Answers mcctl's cluster verbs, as JSON. Each verb has a handler.
+// Answers mcctl's cluster verbs, as JSON. Each verb has a handler.
 // Threads: The agent's loop.
 // Owns: The pings under way. The node outlives this object.
 #pragma once

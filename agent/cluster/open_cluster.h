@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Opens the cluster over the network, from the agent's options.
+// Opens the cluster over the network, from the agent's options.
 // Threads: Any, before the agent's loop runs.
 #pragma once
 

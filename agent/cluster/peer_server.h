@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Answers the requests of peers: the places of objects and stripes, holding objects and
+// Answers the requests of peers: the places of objects and stripes, holding objects and
 //   stripes for other hosts, and seals. A Hold from a writer that no list of members has named yet
 //   waits until the member is known.
 // Threads: The agent's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Removals by key that clients of this host ask for.
+// Removals by key that clients of this host ask for.
 //
 //     begin ──► each partition's master removes the keys at every holder ──► the copy here ──► done
 //                  ▲ kRecovering: the master cannot decide yet │

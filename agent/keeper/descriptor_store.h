@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the place where the agent leaves its memory files, so that the next agent finds the
+// The place where the agent leaves its memory files, so that the next agent finds the
 //   files after a crash. The place is systemd's descriptor store or a small process of this project
 //   ("keeper").
 // Threads: the agent's loop only.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the datagrams between agent and keeper on <runtime_dir>/keeper.sock. All datagrams
+// The datagrams between agent and keeper on <runtime_dir>/keeper.sock. All datagrams
 //   have the same shape and size. The agent asks, and the keeper answers each request with a kReply
 //   (after the kItems of a kTakeAll). Version 1 must stay understood: an agent meets keepers that
 //   an older agent started.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the store that talks to a keeper. The caller chooses how a keeper is started.
+// The store that talks to a keeper. The caller chooses how a keeper is started.
 // Threads: the agent's loop only; starting a keeper forks.
 // Owns: the connection and a pidfd of the keeper.
 // Trusts: an answer only after decode_keeper_message().

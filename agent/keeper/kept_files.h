@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's access to its descriptor store. A failure to keep or drop a descriptor is
+// The agent's access to its descriptor store. A failure to keep or drop a descriptor is
 //   logged, since the agent can serve without a store. Names:
 //
 //   node   index.NS   pool.NS   versions.NS   session.ID.UID.PID.{file,pidfd,staging}.NS

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the checks of a name and a descriptor that every descriptor store makes.
+// The checks of a name and a descriptor that every descriptor store makes.
 // Threads: any; the functions only look at their arguments and the descriptor.
 // Trusts: nothing.
 #pragma once

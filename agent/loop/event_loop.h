@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the descriptors that the agent's loop waits for, each with a handler, over an epoll.
+// The descriptors that the agent's loop waits for, each with a handler, over an epoll.
 // Threads: the agent's loop.
 // Owns: the epoll and the handlers. The watched descriptors belong to their users, who unwatch a
 //   descriptor before they close it.

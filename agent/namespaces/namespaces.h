@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the namespaces of the agent: opens a namespace with its pool, takes over the pools of
+// The namespaces of the agent: opens a namespace with its pool, takes over the pools of
 //   the previous agent, and drops a namespace. A scrubber checks each pool that was taken over.
 // Threads: the agent's loop.
 // Owns: the namespaces, the scrubbers, and the watches of the growing pools.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a thread that reads every object of a store once after a restart and compares the
+// A thread that reads every object of a store once after a restart and compares the
 //   bytes with the checksum. The scrubber reads like a client: an object that changes during the
 //   read is skipped.
 // Threads: the agent's loop starts, drains and stops the scrubber.

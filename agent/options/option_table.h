@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one row per option with the name, the accepted values, the help text and the place of
+// One row per option with the name, the accepted values, the help text and the place of
 //   the value. These rows parse all sources of options and print all listings. A new option is a
 //   member of Options and a row in option_table.cc.
 // Threads: any; the tables are made once and never change.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's options, from one table with name, default, range and help. The same
+// The agent's options, from one table with name, default, range and help. The same
 //   table parses the TOML file, the environment (MC_AGENT_<NAME>) and flags (--pool-bytes), and
 //   prints the options (mcctl config). The table refuses an unknown name with the nearest match.
 //   Later sources win: defaults, file, environment, flags.

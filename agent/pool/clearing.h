@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: makes room at one place for a large object among small objects. The policy's victims
+// Makes room at one place for a large object among small objects. The policy's victims
 //   lie anywhere: in a pool of small objects their holes are small, and a large object would empty
 //   half of the pool before enough holes touch. The clearing therefore evicts only as many bytes as
 //   the large object needs. Then a piece of the pool grows outwards from the largest free block,

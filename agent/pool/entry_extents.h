@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the extents of the index's entries: where the bytes of each reservation and object
+// The extents of the index's entries: where the bytes of each reservation and object
 //   lie, and the allocator's name of each extent. The index file holds offsets and lengths; the
 //   names of the allocator's blocks are private and rebuilt after a crash.
 // Threads: the agent's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: executes the policy's evictions: until a size fits the capacity, in batches for a
+// Executes the policy's evictions: until a size fits the capacity, in batches for a
 //   full pool, and ahead of demand between requests. A group is evicted as a whole, since a part of
 //   a group is useless.
 // Threads: the agent's loop.

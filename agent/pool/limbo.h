@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the entries that left the table but may still have readers. A reader writes its pin
+// The entries that left the table but may still have readers. A reader writes its pin
 //   and then checks the version; the agent changes the version and then reads the pins. An entry
 //   that no pin names after check() can therefore be freed.
 // Threads: the agent's loop.

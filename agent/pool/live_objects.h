@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the live objects of a pool, beside their entries: the eviction policy, the groups,
+// The live objects of a pool, beside their entries: the eviction policy, the groups,
 //   the soft pins and the listener. admit() brings an object in, retire() sends the object to
 //   limbo.
 // Threads: the agent's loop.

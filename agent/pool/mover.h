@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: copies an object to new extents under a new entry, and replaces the old entry in a
+// Copies an object to new extents under a new entry, and replaces the old entry in a
 //   single store. The old bytes stay with their readers. To the policy the moved object is a new
 //   object.
 // Threads: the agent's loop.

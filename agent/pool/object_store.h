@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one namespace's pool: its reservations, its objects, and the room for both.
+// One namespace's pool: its reservations, its objects, and the room for both.
 //
 //   reserve ─► kReserved ─publish─► kLive ─evict, remove, replace, move─► kLimbo ─reclaim─► kFree
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: rebuilds an ObjectStore from the files of an agent that was killed. The version word
+// Rebuilds an ObjectStore from the files of an agent that was killed. The version word
 //   of an entry decides: kLive is an object, kReserved is a reservation whose client may still
 //   write, kLimbo is an object that readers may still hold, and every other entry is free. Each
 //   entry is checked first (bounds, overlap, key hash, one entry a key). Damaged entries are set

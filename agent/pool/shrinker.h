@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: empties the tails of a shrinking pool, a little with every tick: objects move to the
+// Empties the tails of a shrinking pool, a little with every tick: objects move to the
 //   front, or are evicted if there is no room. The shrink waits for reservations, for objects with
 //   readers, and for hard pins without room elsewhere.
 // Threads: the agent's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the interface through which an ObjectStore reports objects that come and go. The
+// The interface through which an ObjectStore reports objects that come and go. The
 //   cluster listens and informs the master. A store without a cluster has no listener.
 // Threads: the agent's loop. The calls come from within the store's own calls, so a listener must
 //   not call the store.

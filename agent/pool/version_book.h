@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cluster's facts about each entry of a pool: the object's version, which is equal
+// The cluster's facts about each entry of a pool: the object's version, which is equal
 //   at every holder, and its replicas and stripes. The book is a memory file beside the index.
 //   After a kill, the next agent comes back with its objects under the same versions.
 //

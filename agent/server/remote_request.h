@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the rest of the cluster, as the agent's loop and its Server see the cluster. Work for
+// The rest of the cluster, as the agent's loop and its Server see the cluster. Work for
 //   other hosts is a RemoteRequest: the Server begins the request, and looks at the request again
 //   when the cluster reports completions. agent/cluster/ implements the interface. An agent without
 //   a cluster has no implementation, and pays a null check.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's side of the rings. The server takes requests, executes the requests on
+// The agent's side of the rings. The server takes requests, executes the requests on
 //   the session's ObjectStore, and answers each request exactly once. A request without room waits
 //   here until room appears, its deadline passes, or its client cancels.
 // Threads: the agent's loop.

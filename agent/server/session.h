@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client as its agent sees it: the shared session file, the channels, and the ledger
+// A client as its agent sees it: the shared session file, the channels, and the ledger
 //   of the client's reservations.
 //
 //   connected ──socket closed──► detached ──hello with id and secret──► connected

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a namespace of the agent: the pool, the rules, and the users that may connect.
+// A namespace of the agent: the pool, the rules, and the users that may connect.
 // Threads: the agent's loop.
 // Owns: the pool.
 // Trusts: its caller.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the channels whose rings the loop polls. The client of any other channel rings the
+// The channels whose rings the loop polls. The client of any other channel rings the
 //   agent's bell first. A channel leaves the set when it is idle, and all channels leave the set
 //   before the loop sleeps.
 // Threads: the agent's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the facts that an agent keeps across restarts: node id, secret, incarnation and the
+// The facts that an agent keeps across restarts: node id, secret, incarnation and the
 //   next session id. The facts lie in a memory file of one page, which the descriptor store keeps.
 // Threads: the agent's loop.
 // Owns: the file and the mapping of the file.

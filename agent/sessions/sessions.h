@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the sessions of all clients: begins, resumes and ends a session, and takes over the
+// The sessions of all clients: begins, resumes and ends a session, and takes over the
 //   sessions of the previous agent. The pidfd of a session's process and the client's beacon report
 //   the end of a client.
 // Threads: the agent's loop. The beacons' thread only reports suspicions.

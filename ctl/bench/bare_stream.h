@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a bare TCP connection with blocking calls on both sides, to measure the cost of
+// A bare TCP connection with blocking calls on both sides, to measure the cost of
 //   bytes between two processes without mc.
 //
 //     request: a word of 8 bytes: the number of bytes; the highest bit is the direction

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cases of `mcctl bench`. Each case measures an operation of libmc beside the
+// The cases of `mcctl bench`. Each case measures an operation of libmc beside the
 //   limit of the machine.
 // Threads: a single thread.
 // Owns: the data set between the cases that share objects.

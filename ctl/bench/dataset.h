@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: random keys of 64 bytes, and objects stored under some of them for the get cases.
+// Random keys of 64 bytes, and objects stored under some of them for the get cases.
 // Threads: a single thread.
 // Owns: the stored objects; the destructor removes the objects.
 // Trusts: the address and size of a view only while the pool keeps the object. The bench learns

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the limits of the machine: a bare round trip between two processes through shared
+// The limits of the machine: a bare round trip between two processes through shared
 //   cache lines or through eventfds, and shared memory to copy into.
 // Threads: a single thread. A peer must be created before the process opens a client or starts a thread.
 // Owns: the peer process and the memory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: batched puts, or copies of the same bytes, for a given time, by this process and by
+// Batched puts, or copies of the same bytes, for a given time, by this process and by
 //   a second client at the same time. The second client is a process; with an embedded pool, the
 //   second client is a thread.
 // Threads: a single thread. A peer must be started before the process opens a client or starts a thread.

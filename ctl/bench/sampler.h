@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the time of an operation beside the time of its limit. Rounds of both alternate, so
+// The time of an operation beside the time of its limit. Rounds of both alternate, so
 //   that both run under the same conditions. p50 is the median over groups of operations that share
 //   a pair of clock reads; p99 is over operations measured alone. Both are the median of the
 //   rounds.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one end of `mcctl bench --transport`: a transport with its links, without keys, and
+// One end of `mcctl bench --transport`: a transport with its links, without keys, and
 //   page-aligned memory to move.
 // Threads: one thread drives a node.
 // Owns: the transport, the memory, and links that are being opened.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the options of `mcctl bench --transport`.
+// The options of `mcctl bench --transport`.
 // Threads: the main thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the plan of one run of `mcctl bench --transport`.
+// The plan of one run of `mcctl bench --transport`.
 // Threads: a value.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the other end of `mcctl bench --transport`: memory that is read and written, at one
+// The other end of `mcctl bench --transport`: memory that is read and written, at one
 //   port. A connection begins with the hello of a lane or with a request of 16 bytes. A request asks
 //   for the descriptor, or for a bare stream that is measured beside the transport.
 // Threads: serve_target() is the loop of the process; each stream has a separate thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the checks of mcctl doctor: pure functions from facts to a verdict and a remedy.
+// The checks of mcctl doctor: pure functions from facts to a verdict and a remedy.
 // Threads: any; pure functions.
 // Owns: nothing.
 #pragma once

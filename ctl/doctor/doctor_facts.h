@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the facts that mcctl doctor collects about this host, its kernel and its agent.
+// The facts that mcctl doctor collects about this host, its kernel and its agent.
 // Threads: the main thread.
 // Owns: values; nothing stays open.
 // Trusts: the kernel. The agent's statements are shown as statements of the agent.

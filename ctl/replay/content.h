@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the keys and bytes of replayed blocks. The bytes of a block are a function of the key,
+// The keys and bytes of replayed blocks. The bytes of a block are a function of the key,
 //   so any reader can check every byte without having seen the put.
 //     word 0: the number of the block; word 1: the seed of the key;
 //     word i: mix(seed + i * golden ratio)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the workers of a replay: processes if there is an agent, threads of one client if the
+// The workers of a replay: processes if there is an agent, threads of one client if the
 //   pool is embedded. A crew starts all workers together, follows the progress and collects the results.
 // Threads: the main thread. With processes, the caller must not have opened a client or started a
 //   thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a trace run against an eviction policy alone, without an agent or bytes. A run makes the
+// A trace run against an eviction policy alone, without an agent or bytes. A run makes the
 //   same calls in the same order as a live replay.
 // Threads: any; a run uses only its arguments.
 // Owns: the table of resident blocks during the run.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the records that a replay worker sends to its parent through a pipe.
+// The records that a replay worker sends to its parent through a pipe.
 //     frame: u32 type, u32 payload bytes, payload
 //   Both ends are the same program.
 // Threads: a writer and a reader belong to one thread each.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: `mcctl replay`: a recorded run of an inference cluster, replayed against the pool.
+// `mcctl replay`: a recorded run of an inference cluster, replayed against the pool.
 // Threads: the main thread.
 // Owns: the namespace of the replay while it runs.
 #include <unistd.h>

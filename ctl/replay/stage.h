@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a cluster that exists only for a replay: a master and some agents, each in its own
+// A cluster that exists only for a replay: a master and some agents, each in its own
 //   network namespace, joined by a bridge. The cluster does not touch the network of this host.
 //
 //     namespace of the master ── bridge ──┬── veth ── namespace of agent 0

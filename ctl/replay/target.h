@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the namespace that a replay creates in an agent, and the state of that namespace as the
+// The namespace that a replay creates in an agent, and the state of that namespace as the
 //   agent reports it. The destructor drops the namespace.
 // Threads: the main thread.
 // Owns: the namespace in the agent.

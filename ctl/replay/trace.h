@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a recorded run of requests in the format that Mooncake publishes: one JSON object per
+// A recorded run of requests in the format that Mooncake publishes: one JSON object per
 //   line, each with the prefix-hash chain of its prompt.
 // Threads: any; the functions share nothing.
 // Owns: the requests read.

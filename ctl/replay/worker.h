@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one inference engine of a replay. For each request, a worker looks up the block chain in the
+// One inference engine of a replay. For each request, a worker looks up the block chain in the
 //   pool, checks every byte of the hits, and puts the missing blocks.
 // Threads: a worker is one thread; several workers may share a client.
 // Owns: its buffers.

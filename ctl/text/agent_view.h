@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the agent's answers to "status" and "rails" and its counters page as text, and the
+// The agent's answers to "status" and "rails" and its counters page as text, and the
 //   difference of two answers as rates.
 // Threads: any; pure functions. Owns nothing.
 // Trusts: nothing; a missing field reads as zero.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the error messages of mcctl: "mcctl: VERB: cause", then "  try: remedy", on standard
+// The error messages of mcctl: "mcctl: VERB: cause", then "  try: remedy", on standard
 //   error; with --json also {"error": {...}} on standard output.
 // Threads: the main thread.
 // Owns: nothing.

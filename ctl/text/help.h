@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the texts that mcctl makes from the declarations of its verbs: manual pages,
+// The texts that mcctl makes from the declarations of its verbs: manual pages,
 //   completion scripts, and the name that a user probably meant.
 // Threads: any; pure functions. Owns nothing.
 // Trusts: nothing of the user's words; nearest() ignores long words.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: JSON that is read without trust and printed for programs; and keys, which are any
+// JSON that is read without trust and printed for programs; and keys, which are any
 //   bytes, as printable text.
 // Threads: any; pure functions, except the printing. Owns nothing.
 // Trusts: nothing; a field that is missing or of another type reads as zero, empty or false.

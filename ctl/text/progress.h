@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a progress bar on standard error, drawn only on a terminal.
+// A progress bar on standard error, drawn only on a terminal.
 // Threads: a single thread at a time.
 // Owns: the texts; borrows standard error.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: sizes, durations and counts in the form that people write and read.
+// Sizes, durations and counts in the form that people write and read.
 // Threads: any; pure functions.
 // Owns: nothing.
 // Trusts: nothing; text of the user that does not parse is nullopt.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an aligned text table for a terminal.
+// An aligned text table for a terminal.
 // Threads: a single thread at a time.
 // Owns: its cells.
 // Trusts: nothing; control characters in cells print as '?', because labels come from other

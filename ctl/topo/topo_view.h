@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the topology of a host as text, JSON and SVG.
+// The topology of a host as text, JSON and SVG.
 // Threads: any; pure functions.
 // Owns: nothing.
 // Trusts: nothing; names from a recorded tree are escaped.

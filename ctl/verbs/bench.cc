@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: `mcctl bench`: the data path of this host beside the limits of the machine, measured
+// `mcctl bench`: the data path of this host beside the limits of the machine, measured
 //   in the same run.
 // Threads: the main thread.
 // Owns: the client, the helper processes and the memory of a run.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: functions that the verbs on objects share: keys from the command line, and the
+// Functions that the verbs on objects share: keys from the command line, and the
 //   agent's list of objects.
 // Threads: the main thread.
 // Owns: nothing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the secret of a cluster, and the proof that a process has the secret: HMAC-SHA-256
+// The secret of a cluster, and the proof that a process has the secret: HMAC-SHA-256
 //   over a text that both sides know and that never repeats. The key never leaves the process.
 // Threads: any; the key is constant.
 // Owns: the key's bytes, which the destructor wipes.

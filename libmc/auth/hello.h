@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the four messages of fixed size before the first frame. Each side names itself and
+// The four messages of fixed size before the first frame. Each side names itself and
 //   proves that it belongs to the cluster.
 //
 //     dialer ── Hello (72 bytes, with a nonce) ──────────────────► listener

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the state machine of one proof of the cluster key (hello.h draws the messages). It
+// The state machine of one proof of the cluster key (hello.h draws the messages). It
 //   does no I/O: the owner sends output(), reads wanted() bytes and passes the bytes to take().
 //   Masters' ports and lanes of the data network use the same machine.
 //

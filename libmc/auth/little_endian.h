@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: integers at fixed places of a buffer, least significant byte first.
+// Integers at fixed places of a buffer, least significant byte first.
 // Threads: any. REQUIRES: the place is inside the buffer.
 #pragma once
 

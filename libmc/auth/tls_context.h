@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one builder of OpenSSL contexts: versions, certificates, authorities and
+// The one builder of OpenSSL contexts: versions, certificates, authorities and
 //   verification. Links of masters, lanes of agents and cluster stores build their contexts here.
 // Threads: any.
 // Owns: a context owns copies of the files' content.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the checksum of an object's bytes: CRC-64/XZ (ECMA-182, reflected; ISA-L's
+// The checksum of an object's bytes: CRC-64/XZ (ECMA-182, reflected; ISA-L's
 //   crc64_ecma_refl). The sum starts from the key's hash, so bytes stored under another key do not
 //   match. Reasons for CRC over XXH3: both reach about 70 GB/s from cache here, a CRC finds every
 //   burst error of up to 64 bits, and ISA-L selects the instruction set at run time.

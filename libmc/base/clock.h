@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: steady time. No decision reads another clock.
+// Steady time. No decision reads another clock.
 // Threads: any.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the two ways to copy bytes into and out of a pool.
+// The two ways to copy bytes into and out of a pool.
 // - copy_out: blocks of a few KiB to a buffer that is used at once. Plain vector loads and stores
 //   let the processor start the next look-up meanwhile; libc's string instructions do not.
 // - copy_in: to memory that is probably in no cache. Streaming stores do not fetch the overwritten

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the way in which a spinning thread shares its core. If the other threads of the core
+// The way in which a spinning thread shares its core. If the other threads of the core
 //   return it soon (the other side of a ring, on a host with few cores), a yield costs a
 //   microsecond. If the other threads compute, a yield costs a whole time slice, several
 //   milliseconds. A sleeping thread, in contrast, gets the core as soon as it is woken. So this

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: GPU memory as this process sees it: which addresses are GPU memory, and copies
+// GPU memory as this process sees it: which addresses are GPU memory, and copies
 //   between GPU and host memory. A table of functions of the CUDA driver, libcuda.so.1, loaded at
 //   run time if the host has it. An address is enough, because CUDA's unified addressing gives each
 //   memory of a process its own range.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: named points where a test may kill, stop or fail the process. Release builds contain
+// Named points where a test may kill, stop or fail the process. Release builds contain
 //   none (MC_FAILPOINTS=OFF makes the macro empty).
 //
 // The environment variable MC_FAILPOINTS="name=action,name@N=action" arms failpoints. @N: at the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an owned file descriptor, and datagrams with descriptors over a unix socket.
+// An owned file descriptor, and datagrams with descriptors over a unix socket.
 // Threads: an Fd has a single owner.
 // Trusts: nothing. Sizes and counts of received messages are bounded.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the hash of a key: XXH3-64, seeded with the pool's secret so that a tenant cannot aim
+// The hash of a key: XXH3-64, seeded with the pool's secret so that a tenant cannot aim
 //   keys at one bucket. The hash is never 0, which means "no key".
 // Threads: any.
 // Trusts: nothing. Any bytes are a key.

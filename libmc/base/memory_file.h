@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a nameless file of shared memory (memfd), and a mapping of a memory file.
+// A nameless file of shared memory (memfd), and a mapping of a memory file.
 //   create() makes the file at its largest size, sparse, and seals its size: no process can truncate
 //   the file under another process that maps it. reserve() takes memory page by page, so that a
 //   later access never raises SIGBUS. The mode is 0600: another user cannot reopen a read-only

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: questions and orders to an agent over its socket, in JSON, as mcctl sends them.
+// Questions and orders to an agent over its socket, in JSON, as mcctl sends them.
 // Threads: any thread. Each call opens a new connection.
 // Trusts: the agent sends JSON. Missing fields read as null.
 //

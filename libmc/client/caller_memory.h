@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: copies between the agent's shared memory and the caller's memory, which may be memory
+// Copies between the agent's shared memory and the caller's memory, which may be memory
 //   of this process or of a CUDA device (libmc/base/device_memory.h). Without a driver the copies
 //   cost what a plain copy costs. With a driver, each piece is looked up.
 // Threads: any thread. REQUIRES: the ranges do not overlap.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client of the agent. The client follows the agent across restarts and owns the channels of
+// A client of the agent. The client follows the agent across restarts and owns the channels of
 //   the client's threads.
 //
 //   open ──► connected ──agent gone──► reconnecting ──session resumed──► connected

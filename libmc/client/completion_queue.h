@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the queue behind the asynchronous calls. The queue has a separate channel. Requests make
+// The queue behind the asynchronous calls. The queue has a separate channel. Requests make
 //   progress only when a thread submits, polls or waits.
 //
 //   put item:  copied ──cached reservation──► in the pool ──kPut──► done

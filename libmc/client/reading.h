@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: local hits. The caller's thread finds the object in the index, pins the object,
+// Local hits. The caller's thread finds the object in the index, pins the object,
 //   and copies the bytes or returns a view. No other process runs.
 // Threads: as the given channel.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: reads of objects that are not on this host but may be on another host of the cluster.
+// Reads of objects that are not on this host but may be on another host of the cluster.
 //   The agent fetches the object and pins the bytes in a slot of this channel. Then the object is
 //   read like a local object. Only clients of a clustered namespace use this, after a local miss.
 // Threads: as the given channel.

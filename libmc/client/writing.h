@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: puts. A put reserves room, copies and sums the value in one pass, and asks the agent
+// Puts. A put reserves room, copies and sums the value in one pass, and asks the agent
 //   to publish the object. In an isolated namespace, the put copies to staging; the agent copies
 //   and publishes.
 //

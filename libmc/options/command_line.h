@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the command line of a program with a table of options: --config FILE and a flag for
+// The command line of a program with a table of options: --config FILE and a flag for
 //   each option. Flags are texts; the table checks the values.
 // Threads: the main thread.
 // Owns: nothing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the parser of a configuration file: names and texts, each with its place. The parser
+// The parser of a configuration file: names and texts, each with its place. The parser
 //   knows TOML but no option.
 // Threads: any; values.
 // Trusts: nothing. The text is bounded before parsing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a table of options. A row has an option's name, accepted values, help and member.
+// A table of options. A row has an option's name, accepted values, help and member.
 //   Functions fill rows from a file's entries, the environment and flags. Errors name the option,
 //   its source and the accepted values, or the nearest name.
 // Threads: any; tables are constant.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: option values: from text to a checked value, and back.
+// Option values: from text to a checked value, and back.
 // Threads: any; pure functions.
 // Trusts: nothing. The operator's text is bounded, and errors show it only after quoted().
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: names of transfer engines in a cluster store, under "transfer/<name>", with a lease if
+// Names of transfer engines in a cluster store, under "transfer/<name>", with a lease if
 //   the store has leases.
 // Threads: any thread. Calls wait for the store until the deadline. A separate thread renews the
 //   lease.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an object's attributes in the directory (besides its size), and their encoding as one
+// An object's attributes in the directory (besides its size), and their encoding as one
 //   byte in a slot of the table and on the wire.
 // Threads: any; values.
 // Trusts: nothing. Attributes that are not valid() have no byte. An unknown byte gives attributes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the map from key hash to holders, in a master's memory. The state is soft: agents
+// The map from key hash to holders, in a master's memory. The state is soft: agents
 //   know and report the held objects, so reports fill an empty directory. The directory
 //   is a pure state machine: no clock, no I/O, no threads; the same calls give the same answers.
 // Threads: a single thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the inputs and outputs of the directory.
+// The inputs and outputs of the directory.
 // Threads: values.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a key's name in the directory: 128 bits of XXH3 over namespace and key, keyed by the
+// A key's name in the directory: 128 bits of XXH3 over namespace and key, keyed by the
 //   cluster's secret. Agents compute the hash. The master never sees a key's text. Without the
 //   secret, a chooser of keys cannot aim keys at one bucket or make two keys collide. XXH3 is not
 //   cryptographic, so a cluster member, which knows the secret, could do both. Members are trusted

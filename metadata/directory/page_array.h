@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: zeroed private memory for a large table. The address space is reserved at once. The
+// Zeroed private memory for a large table. The address space is reserved at once. The
 //   system provides pages on first touch, and the owner returns pages from the front.
 // Threads: the owner's.
 // Owns: the mapping.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the partition that a key belongs to. Partitions are equal intervals of the upper half
+// The partition that a key belongs to. Partitions are equal intervals of the upper half
 //   of the hash, so a partition's keys are spread evenly over the table (key_hash.h). Masters and
 //   agents must agree: the function never changes (tests/unit/partition_test.cc has golden values),
 //   and a cluster's number of partitions is fixed (metadata/master/partition_count.h).

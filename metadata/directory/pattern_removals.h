@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: removals by pattern that some nodes have not carried out. The master sends a missed
+// Removals by pattern that some nodes have not carried out. The master sends a missed
 //   removal to a node before the node's objects count. Each removal remembers the nodes that have
 //   carried it out; an unknown node has carried out none.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the directory's table of slots (slot.h). Replicas of a key are slots with the same
+// The directory's table of slots (slot.h). Replicas of a key are slots with the same
 //   hash, near each other; there is no chain.
 //
 // A key's home is floor(lo * buckets / 2^64), so a table of any size keeps the same order. To grow,

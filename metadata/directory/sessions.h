@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the owners of the table's slots. A session is a period of a node in the directory.
+// The owners of the table's slots. A session is a period of a node in the directory.
 //   A session begins with a join (a new incarnation) or with a report. The session ends with the
 //   node's death, with a newer incarnation, or with the end of the next report. Each slot names its
 //   session. Closing a session kills all its slots in O(1); later the slots are erased. A session

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one (key, holder) pair in 32 bytes, and a bucket of fifteen such slots.
+// One (key, holder) pair in 32 bytes, and a bucket of fifteen such slots.
 //
 //   slot    0        8        16       24       29    30     32
 //           │ hash.hi│ hash.lo│ version│ bytes-1│attrs│session│

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the order of remembered removals, so that the oldest removal can be forgotten, and
+// The order of remembered removals, so that the oldest removal can be forgotten, and
 //   the border below which removals may have been forgotten. The tombstones themselves are slots of
 //   the table, where a publish finds them without another lookup.
 // Threads: the directory's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the record of absent members that the next leader needs. This leader remembers which
+// The record of absent members that the next leader needs. This leader remembers which
 //   versions were removed or replaced while a member was away. The next leader would not know, so
 //   the cluster store keeps the absent members and these removals. PROTOCOL.md, "Absence", has the
 //   rules.

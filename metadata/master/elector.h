@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the part of a master that calls the cluster store, which blocks. The elector
+// The part of a master that calls the cluster store, which blocks. The elector
 //   campaigns for a partition, renews the lease and finds the current leader. The elector also
 //   stores the state that outlives a leader: members' descriptors under "members/", absent members
 //   under "away/" and "removed/" (absence.h), and the highest removal number under "removals". Keys

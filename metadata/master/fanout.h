@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one order to several agents. The order is complete when each agent has answered or is
+// One order to several agents. The order is complete when each agent has answered or is
 //   fenced. A fenced agent is gone from the cluster, so no reader can read its objects. An agent
 //   that loses the link gets the order again after the next join. A busy agent gets the order again
 //   every tick. Agents that have not answered at the deadline are counted as unconfirmed.

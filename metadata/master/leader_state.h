@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: all that a master knows while it leads, and all its decisions. This class joins the
+// All that a master knows while it leads, and all its decisions. This class joins the
 //   state machines of directory/, membership/ and placement/ to the links of agents. The state
 //   begins empty with each leadership and ends with the leadership.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one mc-master. It has one port, and a PartitionMaster for each partition of the keys,
+// One mc-master. It has one port, and a PartitionMaster for each partition of the keys,
 //   which leads or stands by. A link belongs to the partition that the first call
 //   names (Attend), else partition 0.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: all settings of mc-master, and the table that reads file, environment and flags and
+// All settings of mc-master, and the table that reads file, environment and flags and
 //   prints the help. A new option is a member here and a row in master_options.cc.
 // Threads: values.
 // Trusts: nothing. Each row's domain checks the text.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the ordered drops that some holders have not confirmed. The directory has already
+// The ordered drops that some holders have not confirmed. The directory has already
 //   forgotten these holders. A later removal or upsert of the same key must wait for the same
 //   drops, or readers could still read the object after its removal was complete.
 // Threads: the master's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the number of partitions of a cluster. The first leader writes the number into the
+// The number of partitions of a cluster. The first leader writes the number into the
 //   cluster store. A master with another number cannot take part, because its keys would be looked
 //   up at the wrong masters.
 // Threads: as the store's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a master's part in a partition: its election, and a LeaderState while it leads.
+// A master's part in a partition: its election, and a LeaderState while it leads.
 // Threads: the master's loop. The elector has a separate thread.
 // Owns: the Elector and the LeaderState.
 // Trusts: links that have proven the cluster key, as far as leader_state.h says.

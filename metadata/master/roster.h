@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the list of masters of a cluster with several partitions, and the partitions that
+// The list of masters of a cluster with several partitions, and the partitions that
 //   this master should lead. Each master keeps its address under "masters/" in the cluster store,
 //   with a lease, and reads the other masters and all leaders there.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the rule that rejects a former leader. The cluster store gives each leader a higher
+// The rule that rejects a former leader. The cluster store gives each leader a higher
 //   epoch. A receiver of orders keeps the highest epoch that it has seen.
 // Threads: a value; its owner's.
 #pragma once

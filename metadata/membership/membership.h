@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the members of the cluster, decided from heartbeats, from reports of peers, and from
+// The members of the cluster, decided from heartbeats, from reports of peers, and from
 //   the time, which is an argument. A pure state machine; events are returned.
 //
 //   join ──► kOk ──600 ms silent, or a peer's report──► kSuspected ──1 s silent──► gone (forgotten)

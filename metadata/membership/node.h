@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an agent's name: the node id, which outlives restarts, and the incarnation, which
+// An agent's name: the node id, which outlives restarts, and the incarnation, which
 //   does not. A later incarnation of a node is a larger number.
 // Threads: values.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an order to copy one object, or one part of a striped object, to a node without it;
+// An order to copy one object, or one part of a striped object, to a node without it;
 //   and the ledger of running jobs, which bounds the jobs in total and at each node.
 // Threads: a single thread.
 #pragma once

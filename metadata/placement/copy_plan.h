@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: source and target of another replica of a key, or of one part of a striped object.
+// Source and target of another replica of a key, or of one part of a striped object.
 //   The target is the best node without a replica. The source is the best holder to read from. Both
 //   must be below the limit of copy jobs. Pure: the same input gives the same answer.
 // Threads: values.

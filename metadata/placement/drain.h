@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: empties a node without losing an object. For each object on the node, in the
+// Empties a node without losing an object. For each object on the node, in the
 //   directory's order:
 //
 //      another node holds it ───────────────────────────► release: the node may drop it

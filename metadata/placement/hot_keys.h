@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: finds keys with more locates than the holders should serve, and advises one more
+// Finds keys with more locates than the holders should serve, and advises one more
 //   replica. Counts are kept in a count-min sketch with conservative update (Estan and Varghese,
 //   2002) of 64 KiB, whatever the number of keys. An estimate is never below the true count, and
 //   only little above for hot keys. A window's counts do not predict the next window, so each

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: gives a hot key another replica at another node, and releases the replica when the
+// Gives a hot key another replica at another node, and releases the replica when the
 //   key has cooled down.
 //
 //     locates ──► HotKeys ──window──► hot: a copy job, like repair's ──done──► an extra, remembered

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: assigns partitions to masters, from the list of masters and the present leaders in
+// Assigns partitions to masters, from the list of masters and the present leaders in
 //   the cluster store. A leader keeps the partitions up to a fair part. Surplus and vacant
 //   partitions go to masters with fewer. The parts differ by at most one.
 // Threads: any; a pure function. All masters compute the same result.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: where to put an object, and from which holder to read it. This is advice; the agent
+// Where to put an object, and from which holder to read it. This is advice; the agent
 //   may still refuse. The order is: the preferred nodes as given, then nodes of the asking host,
 //   then the others. Among the others each node wins objects in proportion to free bytes,
 //   idleness and age (slow start), by weighted rendezvous over the key. A strict "emptiest

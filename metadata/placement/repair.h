@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: keeps objects at the wanted number of replicas. After the loss of a node, repair
+// Keeps objects at the wanted number of replicas. After the loss of a node, repair
 //   walks the directory in steps and queues keys with too few holders, the most endangered first.
 //   The queue becomes copy jobs within the limits. Each part of a striped object shall have that
 //   many replicas. The part with the fewest holders is copied first, and no part is copied while

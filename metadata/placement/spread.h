@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: weighted rendezvous hashing. Every (thing, candidate) pair has a fixed draw, and the
+// Weighted rendezvous hashing. Every (thing, candidate) pair has a fixed draw, and the
 //   candidate with the least draw wins. Each candidate wins things in proportion to the weight. A
 //   candidate that comes or goes moves only the things that it wins or had won. Draws are
 //   exponential with rate `weight` (Schindelhauer and Schomaker, "Weighted distributed hash

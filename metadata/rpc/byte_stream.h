@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a connected byte stream, plain or TLS, for the handshake and the link.
+// A connected byte stream, plain or TLS, for the handshake and the link.
 // Threads: the io_context's thread.
 // Owns: the socket. After close(), every open operation completes with an error. No callback runs
 //   twice.

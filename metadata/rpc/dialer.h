@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an attempt to reach a listener: resolve, connect, TLS, prove. The result is a link
+// An attempt to reach a listener: resolve, connect, TLS, prove. The result is a link
 //   or an error.
 // Threads: the io_context's thread.
 // Owns: itself until the call of `done`, which happens exactly once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the head of every frame after the handshake. Little-endian:
+// The head of every frame after the handshake. Little-endian:
 //
 //   0            4      5        6        8    12           16      24
 //   │ body_bytes │ kind │ method │ status │ id │ timeout_ms │ epoch │ body …

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a run of the proof of libmc/auth/key_proof.h over a connected stream.
+// A run of the proof of libmc/auth/key_proof.h over a connected stream.
 // Threads: the io_context's thread.
 // Owns: itself until the call of `done`, which happens exactly once.
 // Trusts: no peer. The handshake reads at most 104 bytes (plus TLS records) and ends at its

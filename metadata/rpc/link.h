@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a proven connection on which both sides may call. Requests have ids and deadlines.
+// A proven connection on which both sides may call. Requests have ids and deadlines.
 //   Answers come in any order. A caller may cancel. Pings detect silence.
 //
 // Back-pressure: this side may have max_calls open calls and max_queued_bytes unsent bytes. A call

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one port of a process. The listener accepts connections, runs handshakes, and
+// The one port of a process. The listener accepts connections, runs handshakes, and
 //   gives proven links to a handler.
 // Threads: the io_context's thread.
 // Owns: the socket and the connections without a proof. Links own themselves. The handler must

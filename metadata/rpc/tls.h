@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the certificates of one side, for asio's TLS streams. A listener shows a certificate.
+// The certificates of one side, for asio's TLS streams. A listener shows a certificate.
 //   A dialer checks the certificate against its CA and the dialled name. The dialer has no
 //   certificate; the cluster key proves the dialer inside the TLS session.
 // Threads: made once, then any.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: checks of arguments that every store makes, and the namespace of a cluster: all its
+// Checks of arguments that every store makes, and the namespace of a cluster: all its
 //   keys begin with "mc/<cluster id>/".
 // Threads: any.
 // Trusts: nothing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the contract of the cluster stores. A store is a small, ordered map from keys to
+// The contract of the cluster stores. A store is a small, ordered map from keys to
 //   values. The map outlives processes and has leases, compare-and-set and watches. The map holds
 //   the leader's lock and epoch, members, namespaces, node and segment descriptors. It holds
 //   nothing per object.

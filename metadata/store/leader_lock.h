@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: leadership of a partition of a cluster's keys. The lock is a key of the store under a
+// Leadership of a partition of a cluster's keys. The lock is a key of the store under a
 //   lease. The key's revision is the fencing epoch, which grows with each leader. A receiver of a
 //   leader's orders refuses an epoch below the highest epoch that it has seen of that partition.
 // Threads: a single thread at a time, including leads() and epoch().

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the factory for cluster stores from a URL (store_url.h has the forms). A new backend
+// The factory for cluster stores from a URL (store_url.h has the forms). A new backend
 //   is a folder and a line here.
 // Threads: any.
 // Trusts: nothing.

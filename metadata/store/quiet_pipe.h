@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a scope in which a write to a closed connection raises no SIGPIPE in this thread.
+// A scope in which a write to a closed connection raises no SIGPIPE in this thread.
 //   OpenSSL writes without MSG_NOSIGNAL, and the host program may not ignore the signal.
 // Threads: the scope's own thread.
 #pragma once

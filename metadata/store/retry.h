@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: retries with growing pauses until the deadline. A call so survives an unavailable
+// Retries with growing pauses until the deadline. A call so survives an unavailable
 //   server and a failover.
 // Threads: the calling thread.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the location and the login of a cluster store, from one URL:
+// The location and the login of a cluster store, from one URL:
 //     memory://
 //     redis://[user:password@]host[:port][,host…][/db][?options]     rediss:// is with TLS
 //     etcd://[user:password@]host[:port][,host…][?options]           etcds:// is with TLS

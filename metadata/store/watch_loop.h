@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the thread of one watch. A descriptor that becomes readable at the stop ends all
+// The thread of one watch. A descriptor that becomes readable at the stop ends all
 //   waits early.
 // Threads: the store's user makes and destroys the loop. The body runs in the loop's own thread.
 // Owns: the thread and the descriptor.

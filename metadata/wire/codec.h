@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the one encoder and decoder of messages. Bytes become a protobuf message; then every
+// The one encoder and decoder of messages. Bytes become a protobuf message; then every
 //   count and range is checked; then the message becomes a value. A decoded value is within
 //   wire_limits.h and the ranges of its types.
 // Threads: any; pure functions.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the messages that are plain copies of a message of master.proto. One list of fields
+// The messages that are plain copies of a message of master.proto. One list of fields
 //   for each struct gives both directions: fill() for the encoder, take() for the decoder.
 //   MC_FIELDS(struct, message, list), where a list has an X(member, field) for each field.
 // Threads: any; pure functions. Only encode.cc and decode.cc include this file.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the messages as plain values, with the directory's and membership's own types where
+// The messages as plain values, with the directory's and membership's own types where
 //   possible. encode() and decode() (codec.h) convert them.
 // Threads: values.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the calls: their numbers on the wire and the limits of their bodies.
+// The calls: their numbers on the wire and the limits of their bodies.
 // Threads: constants.
 // Trusts: nothing. An unknown number has no limits and is refused.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: every bound of the wire between agents, tools and masters. A message beyond a bound
+// Every bound of the wire between agents, tools and masters. A message beyond a bound
 //   is refused before memory is allocated.
 // Threads: constants.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that makes only local reads, in phases, for `hot_path`. With --step the
+// A client that makes only local reads, in phases, for `hot_path`. With --step the
 //   client runs the reads in a child process, a machine instruction at a time, and prints the
 //   executed instructions.
 // Threads: a single thread, beside the threads of libmc.

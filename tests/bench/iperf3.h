@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the rate of TCP streams on this machine, measured by iperf3 over loopback.
+// The rate of TCP streams on this machine, measured by iperf3 over loopback.
 // Threads: a single thread.
 // Owns: the two processes, which end with the call.
 #pragma once

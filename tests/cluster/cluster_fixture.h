@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a small cluster of real processes on loopback: masters, agents, and a client of each
+// A small cluster of real processes on loopback: masters, agents, and a client of each
 //   agent in this process.
 // Threads: the test's thread.
 // Owns: the processes, the clients.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a network of hosts. Each host is a network namespace; all hosts share a bridge. A
+// A network of hosts. Each host is a network namespace; all hosts share a bridge. A
 //   host's cable can be cut in either direction or both, and can be made slow. The namespaces have
 //   no names, so a namespace disappears with the last process, however the test ends.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client that repeats a kind of call every few milliseconds, each time with another
+// A client that repeats a kind of call every few milliseconds, each time with another
 //   key. The probe notes when each call began, how long the call took, and how the call ended.
 //   Tests read the effects of a cut from these notes.
 // Threads: the probe's own thread until stop(). Other threads call the functions marked so.

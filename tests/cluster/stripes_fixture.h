@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a cluster whose agents put large objects in stripes.
+// A cluster whose agents put large objects in stripes.
 // Threads: the test's thread.
 // Owns: the master and the agents.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a cell of the kill matrix: a host, a bystander and an actor. A process meets a
+// A cell of the kill matrix: a host, a bystander and an actor. A process meets a
 //   failpoint, and a model keeps what the clients were acknowledged.
 //    agent killed   - the test starts a new agent at once, without failpoints
 //    agent stopped  - the bystander requests a get, then the agent continues

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a child process of a crash test, with pipes to standard input and output.
+// A child process of a crash test, with pipes to standard input and output.
 //   wait_for_any() waits for the next event: a line from a child, or a child that stopped or ended.
 // Threads: the test's main thread.
 // Owns: the process; the destructor kills it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host under test: an agent in a private runtime directory, restarted after every
+// A host under test: an agent in a private runtime directory, restarted after every
 //   kill, with access to the status and the keeper.
 // Threads: the test's main thread.
 // Owns: the agent, the keeper (ended with the host) and the directory.

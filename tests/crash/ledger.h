@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the acknowledgements that a loading client received, key by key, in a file that
+// The acknowledgements that a loading client received, key by key, in a file that
 //   outlives the client.
 // Threads: the client writes records; the supervisor reads after the client's end.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the scenarios of the kill matrix: the actor's operations around a failpoint. Together
+// The scenarios of the kill matrix: the actor's operations around a failpoint. Together
 //   the scenarios reach every failpoint.
 // Threads: the test's main thread.
 #pragma once

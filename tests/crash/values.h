@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: object bytes that identify their put. Key, version and length determine the bytes, so
+// Object bytes that identify their put. Key, version and length determine the bytes, so
 //   any process can check whether it read exactly one put.
 // Threads: any.
 // Trusts: nothing.

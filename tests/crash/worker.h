@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client processes of the crash tests: this program with a role as the first
+// The client processes of the crash tests: this program with a role as the first
 //   argument. A scripted client executes an operation for each input line, and answers with a line
 //   "STATUS VERSION": the mc_status, and the version of the value that was read (0: none, -1: bytes
 //   of no put of that key). A loading client works alone until the input ends.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: real mc-master processes on free loopback ports, and a member that holds objects by
+// Real mc-master processes on free loopback ports, and a member that holds objects by
 //   name, as an agent does.
 // Threads: processes belong to the test's thread. The client's thread and the test call
 //   HoldingAgent, under its lock.

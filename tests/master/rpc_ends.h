@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the two ends of links for tests: a loop under a watchdog, handlers that record calls,
+// The two ends of links for tests: a loop under a watchdog, handlers that record calls,
 //   and a raw socket that sends any bytes.
 // Threads: the loop runs in the thread that calls until(). Raw sockets block with a watchdog.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts with real RDMA devices in a single process, for the tests that run in the
+// Two hosts with real RDMA devices in a single process, for the tests that run in the
 //   machine that tests/run --rdma starts: rail i is the device rxea<i> on the interface a<i>, and
 //   rxeb<i> on b<i>.
 // Threads: a single thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: A simulated cluster without faults of its own, for tests of one course of events and
+// A simulated cluster without faults of its own, for tests of one course of events and
 //   for benchmarks. The fleet has agents and a master; the caller scripts the faults. A step is
 //   long enough for every message to arrive.
 // Threads: The simulator's.

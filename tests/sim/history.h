@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The record of the clients' operations in one run, and the rules that the record must
+// The record of the clients' operations in one run, and the rules that the record must
 //   obey. Each put's bytes name the put. A read thus shows which put wrote the bytes.
 // Threads: The simulator's.
 // Owns: The records. hash() identifies the whole history.

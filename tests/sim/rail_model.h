@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Hosts with several NICs behind switches, in simulated time. A receiver pulls objects
+// Hosts with several NICs behind switches, in simulated time. A receiver pulls objects
 //   from the hosts by the rules of transport/rails/rails.h, credits.h and priority.h, as a
 //   transport does.
 //

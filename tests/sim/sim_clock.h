@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The clocks that code on the simulator's thread reads. While a Clock exists,
+// The clocks that code on the simulator's thread reads. While a Clock exists,
 //   clock_gettime() on this thread returns simulated time to every caller: now_ns(), std::chrono
 //   and Boost.Asio's timers. Other threads and other clocks read real time.
 // Threads: One Clock a thread.

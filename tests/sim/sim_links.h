@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The connections between agents and masters: real rpc::Links over pipes of bytes in
+// The connections between agents and masters: real rpc::Links over pipes of bytes in
 //   memory. As over TCP, bytes arrive complete, in order and late. While a path is cut no bytes
 //   arrive; the bytes sent meanwhile arrive when the path is joined again.
 // Threads: The simulator's.

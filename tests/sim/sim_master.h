@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The host of a partition's master: the real LeaderState on simulated links, and the
+// The host of a partition's master: the real LeaderState on simulated links, and the
 //   content of the cluster store. The master comes up, leads, and ends like a killed process. The
 //   next master leads with a higher epoch, with the store's content or with an empty store.
 // Threads: The simulator's.

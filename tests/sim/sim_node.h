@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: A host: a real ObjectStore, Tenant and ClusterNode, on the simulated network. The
+// A host: a real ObjectStore, Tenant and ClusterNode, on the simulated network. The
 //   host can be killed and started again, with the pool's memory or without.
 // Threads: The simulator's.
 // Owns: Everything of the host but its clients' pins.

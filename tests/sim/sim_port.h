@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: An agent's connection to a master. SimPort does the work of metadata/master/client
+// An agent's connection to a master. SimPort does the work of metadata/master/client
 //   and of agent/cluster's MasterLink, without threads and sockets, on a simulated link. SimPort
 //   joins, reports, sends heartbeats and retries like the originals. Arrived messages wait for
 //   poll(), as in MasterLink.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The only source of randomness of a run: SplitMix64 (Vigna), from the seed.
+// The only source of randomness of a run: SplitMix64 (Vigna), from the seed.
 // Threads: A value, for the owner's thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: One run: hosts, a master for each partition of the keys, clients and a schedule of
+// One run: hosts, a master for each partition of the keys, clients and a schedule of
 //   faults, all from one seed.
 //
 //   0 s            1.2 s                        4.2 s                       about 10 s

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an mc_transfer_peer process and the commands to it.
+// An mc_transfer_peer process and the commands to it.
 // Threads: the test's thread.
 // Owns: the process; the destructor ends the process.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Golden files: named sections of bytes as hexadecimal text. A changed byte thus shows
+// Golden files: named sections of bytes as hexadecimal text. A changed byte thus shows
 //   as a changed line of a diff. Rows of zeros are left out.
 //
 //     [entries] 512

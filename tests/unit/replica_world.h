@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Nodes with a directory over them, for tests of the planners of copies. The nodes'
+// Nodes with a directory over them, for tests of the planners of copies. The nodes'
 //   holdings are the truth, and are published.
 // Threads: The test's.
 // Owns: The directory and the views.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: A MasterPort whose answers come from the test, call by call, and a namespace for the
+// A MasterPort whose answers come from the test, call by call, and a namespace for the
 //   test.
 // Threads: The test's.
 // Owns: Calls without an answer yet.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Small request traces of known shapes, for judging eviction policies on more than one
+// Small request traces of known shapes, for judging eviction policies on more than one
 //   recording. The same seed gives the same trace.
 // Threads: Any; the functions have no state.
 #pragma once

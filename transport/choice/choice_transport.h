@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two transports to each peer, and the choice between them for each operation. TCP
+// Two transports to each peer, and the choice between them for each operation. TCP
 //   reaches every peer, tells whether the peer is alive, and carries all small operations. Large
 //   reads use the direct (one-sided) transport, rdma or fabric, if both sides have the transport
 //   and the lanes work. While lanes are opened, or have failed, TCP carries the reads.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the address at which an engine listens: an IP address and a port.
+// The address at which an engine listens: an IP address and a port.
 // Threads: any thread. resolve() may ask the system's resolver and waits for the answer.
 // Trusts: nothing. Any text becomes a value or an error.
 #pragma once

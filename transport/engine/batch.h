@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: requests that were submitted together, and the state of each.
+// Requests that were submitted together, and the state of each.
 //
 //                    ┌─► kWaiting ─┐ (peer not known yet, or the table is out of date)
 //     kNew ──────────┴─────────────┴─► kOutgoing ─► kFlying ──┐

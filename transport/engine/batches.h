@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the open batches and the path of each request: to a peer that must be found first, to
+// The open batches and the path of each request: to a peer that must be found first, to
 //   the transport, or to the copier, and to the end.
 // Threads: under the engine's lock.
 // Owns: the batches, until their callers free them and no queue refers to the batches.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the transfer engine: composes the parts, and waits on behalf of callers.
+// The transfer engine: composes the parts, and waits on behalf of callers.
 //
 //     callers ──► Engine ──┬─► Batches ──┬─► Peers ──► Port (introductions, lanes)
 //                          │             ├─► TcpTransport

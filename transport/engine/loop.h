@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the engine's lock and the turns of the transport. The I/O thread drives the transport,
+// The engine's lock and the turns of the transport. The I/O thread drives the transport,
 //   except while a caller waits: then the caller drives, so a short request costs no thread switch.
 //
 //     caller that waits ── wait_until() ──┐

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the memory that peers may reach: registrations by address, and the region table
+// The memory that peers may reach: registrations by address, and the region table
 //   (wire/directory.h) that shows the registrations to peers.
 // Threads: under the engine's lock.
 // Owns: the registrations with the transport and the memory of the region table.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the place where engines publish names and look up the names of peers. The
+// The place where engines publish names and look up the names of peers. The
 //   caller of Engine::open() supplies the store (libmc/transfer/cluster_names.h has one over a
 //   cluster store).
 // Threads: any thread. Calls may wait for the store until the deadline.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: notifications that arrived and that the program has not taken yet.
+// Notifications that arrived and that the program has not taken yet.
 // Threads: under the engine's lock.
 // Owns: the notifications, at most MC_MAX_TRANSFER_NOTIFICATIONS.
 // Trusts: no payload; decode_notification() checks each.

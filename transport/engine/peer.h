@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: another engine, found under a name.
+// Another engine, found under a name.
 //
 //     kUnknown ──► kIntroducing ──► kReading ──► kReady ──┐ table out of date: kReading again
 //        ▲              │               │           │     │

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the segments that this engine has open: finds each peer, learns the peer's region
+// The segments that this engine has open: finds each peer, learns the peer's region
 //   table and keeps the peer's lanes.
 // Threads: under the engine's lock.
 // Owns: the peers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an engine's only port, and the dialing of peers' ports. The port accepts and dials,
+// An engine's only port, and the dialing of peers' ports. The port accepts and dials,
 //   runs the handshakes, gives lanes to the transport and engine descriptors to PortSink.
 // Threads: under the engine's lock.
 // Owns: the listening socket, and sockets that are not lanes yet.

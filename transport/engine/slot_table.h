@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a table whose entries are named by numbers. A number holds a slot and the slot's
+// A table whose entries are named by numbers. A number holds a slot and the slot's
 //   generation, so the number of a removed entry is never used again.
 // Threads: under the engine's lock.
 // Owns: the entries. T has a field `std::uint64_t id`.

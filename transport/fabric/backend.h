@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the fabric part of one_sided::Requester: the messages of message.h, Lanes and Queues.
+// The fabric part of one_sided::Requester: the messages of message.h, Lanes and Queues.
 // Threads: the transport's. Owns lanes.
 // Trusts: nothing that arrives; message.h checks all bodies.
 #pragma once

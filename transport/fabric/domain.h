@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an open domain of libfabric (a NIC): a completion queue, and the endpoint by which
+// An open domain of libfabric (a NIC): a completion queue, and the endpoint by which
 //   peers reach this agent's memory. The memory includes a beacon: eight bytes with the epoch, by
 //   which a peer sees that a lane leads to this agent.
 // Threads: the transport's; any for register_memory() and the result.

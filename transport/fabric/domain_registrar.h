@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory registered with domains of libfabric. This is the only place that gives
+// Memory registered with domains of libfabric. This is the only place that gives
 //   rights: remote read, and remote write only for regions registered for remote writing.
 // Threads: as Registrar.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the options of a fabric transport.
+// The options of a fabric transport.
 // Threads: a value.
 #pragma once
 

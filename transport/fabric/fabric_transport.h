@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport over libfabric: one-sided reads and writes by reliable datagram endpoints,
+// Transport over libfabric: one-sided reads and writes by reliable datagram endpoints,
 //   for networks that verbs do not drive (AWS EFA), and for every other provider of libfabric. A
 //   TCP link to each peer carries the agreement about endpoints and keys, and is the peer's sign of
 //   life.

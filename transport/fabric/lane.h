@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an endpoint that asks a peer over a domain, and the posted requests. Each lane
+// An endpoint that asks a peer over a domain, and the posted requests. Each lane
 //   has an endpoint of its own, because only closing the endpoint ends a request that does not
 //   complete. After the close, no byte of the request lands, and other peers are not disturbed.
 //   The completion queue is closed with the endpoint, so a late completion cannot be taken for

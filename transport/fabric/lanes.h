@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the lanes (endpoints) to all peers: opened, looked at, polled, closed. A peer has
+// The lanes (endpoints) to all peers: opened, looked at, polled, closed. A peer has
 //   places for lanes, and the queues of operations and slices that wait for lanes or link.
 //
 //     a lane:  down ─► looking (reads the peer's beacon) ─► up ─► down …

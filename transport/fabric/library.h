@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the functions that libfabric exports, as a table; all other calls go through the
+// The functions that libfabric exports, as a table; all other calls go through the
 //   objects that these functions return. The library is opened at run time, so that the same
 //   program serves hosts with and without libfabric.
 // Threads: a value. Any thread may call the functions, as with libfabric.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the messages of two agents over the link of a fabric peer. The dialing side asks.
+// The messages of two agents over the link of a fabric peer. The dialing side asks.
 //
 //     asking end                                serving end
 //     kHello    version                     ─►

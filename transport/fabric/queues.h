@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the way of operations from the queues of a peer to the lanes: operations are cut
+// The way of operations from the queues of a peer to the lanes: operations are cut
 //   into slices, and slices become requests. Notifications go over the link.
 //
 //     queue ─► small queue ──► lane ┐  Rails::choose picks the lane;

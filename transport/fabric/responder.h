@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the serving side: the links that peers dialed. The provider carries out reads and
+// The serving side: the links that peers dialed. The provider carries out reads and
 //   writes.
 // Threads: the transport's.
 // Owns: the links.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a remedy for an error of libfabric's tcp provider before 1.18. If an endpoint is
+// A remedy for an error of libfabric's tcp provider before 1.18. If an endpoint is
 //   closed while the answer to a read arrives, the provider frees the read twice, and ofi_rxm then
 //   follows a null pointer. The provider frees a read correctly after the read's connection has
 //   ended. So connections are ended first, and the endpoint is closed when the provider has seen

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: any Transport, made unreliable: lost operations and links, delays, doubles, changed
+// Any Transport, made unreliable: lost operations and links, delays, doubles, changed
 //   orders, flipped bits, partitions. A seeded random source and the clock of poll() drive the
 //   faults: the same seed and calls give the same faults.
 //   The contract of Transport still holds: each operation ends once, by the deadline, and later no

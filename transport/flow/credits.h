@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the limit of bytes that all peers together may be asked to send to a local NIC. The
+// The limit of bytes that all peers together may be asked to send to a local NIC. The
 //   Rails of a peer know only the window of that peer; sixteen peers with a window each would
 //   overrun the last switch port before this host (incast). Since bytes are pulled, the receiver
 //   prevents incast by not asking:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the peers that wait for a resource of the transport, each once, in the order of
+// The peers that wait for a resource of the transport, each once, in the order of
 //   arrival: for a look at the queues, or for credit.
 // Threads: the transport's.
 // Owns: the ids of the peers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the descriptors of a transport behind a single descriptor: links, event channels of
+// The descriptors of a transport behind a single descriptor: links, event channels of
 //   devices.
 // Threads: the transport's.
 // Owns: the epoll descriptor, not the watched descriptors.

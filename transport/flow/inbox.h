@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the notifications that have arrived, until the transport's owner takes them as
+// The notifications that have arrived, until the transport's owner takes them as
 //   events.
 // Threads: the transport's.
 // Owns: the payloads, until the take() after the call that returned the payloads.

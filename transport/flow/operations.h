@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the operations in flight, which transports cut into slices.
+// The operations in flight, which transports cut into slices.
 //
 //   bytes of an operation   0 ── done, in any order ──┬── on lanes (slices) ──┬── not cut yet ──►
 //

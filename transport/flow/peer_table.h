@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the peers of a transport by id: index and generation of a slot, so that the id
+// The peers of a transport by id: index and generation of a slot, so that the id
 //   of a closed peer finds no other peer.
 // Threads: the transport's.
 // Owns: the peers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a first-in first-out queue in a block of memory, which stays allocated and grows by
+// A first-in first-out queue in a block of memory, which stays allocated and grows by
 //   doubling; so the hot path allocates nothing.
 // Threads: the owner's.
 // Owns: the items. REQUIRES: T is default-constructible and movable.

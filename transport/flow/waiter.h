@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the way in which a loop waits for the transport: busy for a bounded time after the
+// The way in which a loop waits for the transport: busy for a bounded time after the
 //   last work, then asleep. While work comes at short intervals, the loop pays for no wake-up. An
 //   idle loop costs nothing.
 // Threads: the loop's.

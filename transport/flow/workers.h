@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: threads for long calls into the kernel about a device, for which the loop cannot
+// Threads for long calls into the kernel about a device, for which the loop cannot
 //   wait. Registration pins memory, which takes a second for some ten GB.
 //
 //     loop: run(device, work, done) ─► thread: work() ─► loop: done()

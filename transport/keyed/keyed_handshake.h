@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the handshake before a lane of the data network. Both sides prove the cluster key
+// The handshake before a lane of the data network. Both sides prove the cluster key
 //   (libmc/auth/hello.h has the messages); then the transport's own hello runs. Agents and
 //   transfer engines use this handshake; a lane connects two agents or two engines.
 // Threads: the socket's owner.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport between nodes within a process, for tests and the simulator: no sockets, no
+// Transport between nodes within a process, for tests and the simulator: no sockets, no
 //   threads, no clock. The same calls give the same events. An operation ends when latency plus
 //   size / bandwidth has passed on the clock that poll() is given.
 // Threads: a single thread for all transports of a LoopNetwork.

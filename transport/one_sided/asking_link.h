@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of the link beside a one-sided transport's own network, to a peer:
+// The asking end of the link beside a one-sided transport's own network, to a peer:
 //   whether the link exists now, whether the peer answers on the link, and when the peer is dialed
 //   again.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the part of a one-sided requester that depends on the network: the messages of the
+// The part of a one-sided requester that depends on the network: the messages of the
 //   link, the lanes, and the way from the queues to the lanes.
 //
 //     one_sided::Requester ─► Backend ─┬─► rdma::Backend     queue pairs of verbs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an end of the link beside a one-sided transport's own network: whole messages in
+// An end of the link beside a one-sided transport's own network: whole messages in
 //   both directions, over a non-blocking stream socket.
 // Threads: the transport's.
 // Owns: the socket.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the frame of the messages on a control link, and the functions that encode and decode
+// The frame of the messages on a control link, and the functions that encode and decode
 //   the values. A header of 16 bytes, then the body; little-endian.
 // Threads: values.
 // Trusts: nothing. decode_control_header() and take_…() copy, check lengths, and return a value or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the memory that devices may reach. Each region is registered once with every open
+// The memory that devices may reach. Each region is registered once with every open
 //   device, in chunks. Several threads register chunks side by side, since one thread pins about 10
 //   to 40 GB a second.
 //   Each chunk of a sparse region is registered beside the loop, as far as the chunk has memory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a transport whose devices reach peers' memory by themselves. choice/ carries large
+// A transport whose devices reach peers' memory by themselves. choice/ carries large
 //   reads over this transport, beside TCP. Regions have names that TCP's descriptions give.
 //   The transport says whether a read would leave at once.
 // Threads, Owns, Trusts: as Transport.

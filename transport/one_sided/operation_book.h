@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the operations of a one-sided requester until the end, and the events at the end.
+// The operations of a one-sided requester until the end, and the events at the end.
 //
 //     open ─► slices on lanes ─► all bytes done ───────────────────────► event
 //               └─► give_up(): cancelled, failed, too late ─► last slice back ─► event

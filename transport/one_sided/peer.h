@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the state that every one-sided requester keeps of a peer. A backend derives its own
+// The state that every one-sided requester keeps of a peer. A backend derives its own
 //   peer, which adds lanes and queues.
 // Threads: the transport's.
 // Owns: the link.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the registered memory of a one-sided transport: names that are never used twice, and
+// The registered memory of a one-sided transport: names that are never used twice, and
 //   the region of an address.
 // Threads: the transport's.
 // Owns: the rows, never the memory.

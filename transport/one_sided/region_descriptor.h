@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the data by which a peer reaches a region one-sidedly: the region's size and rights,
+// The data by which a peer reaches a region one-sidedly: the region's size and rights,
 //   the registered part of each chunk, and the keys of the chunks for each device of the serving
 //   agent. The text is opaque to all other code.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the interface by which LocalRegions registers memory with the devices of a one-sided
+// The interface by which LocalRegions registers memory with the devices of a one-sided
 //   transport, which LocalRegions knows by slot alone.
 // Threads: any for register_memory(), several at once; the transport's for all else.
 // Owns: a Registration owns the device's resources for the region.

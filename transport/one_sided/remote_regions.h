@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the regions of peers, from the descriptions, with the keys that hold now. A key
+// The regions of peers, from the descriptions, with the keys that hold now. A key
 //   belongs to a device as it was opened. When the peer's device was opened again, or a key did not
 //   hold, the requester asks for the region's keys over the link, and operations wait for the keys.
 // Threads: the transport's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking side of a one-sided transport: peers, links and regions, and the
+// The asking side of a one-sided transport: peers, links and regions, and the
 //   operations until the end. The backend cuts operations into slices and posts the slices.
 //
 //     submit ─► check ─► Backend::queue ─► Backend::pump ─► lanes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the pairs of a local NIC and a peer's NIC that talk to each other.
+// The pairs of a local NIC and a peer's NIC that talk to each other.
 //
 //     ours    0   1   2   3          On rail-optimised fabrics NIC i of every host hangs on
 //             │   │   │   │          the same leaf switch: i with i stays on one switch and

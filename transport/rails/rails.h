@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the choice of the path to a peer for the next slice, and of the size of slices. A
+// The choice of the path to a peer for the next slice, and of the size of slices. A
 //   rail is a pair of NICs or a TCP lane. Pure: no clock, no I/O; the same calls give the same
 //   answers.
 //

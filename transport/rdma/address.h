@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the address of a device on its network, and the devices of two hosts that make a
+// The address of a device on its network, and the devices of two hosts that make a
 //   rail. Pure.
 //
 //   A RoCE device has several GIDs, a GID for each address. The transport prefers version 2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an open RDMA device: protection domain, completion queue with its event channel, a
+// An open RDMA device: protection domain, completion queue with its event channel, a
 //   shared receive queue with buffers for notifications, and the device's address.
 // Threads: the transport's; any for registering memory.
 // Owns: all of these. Queue pairs and memory regions of the device must be destroyed first.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of a queue pair, and the slices posted to it in order. Requests are
+// The asking end of a queue pair, and the slices posted to it in order. Requests are
 //   gathered in a chain, which a single doorbell posts. A completion says that all earlier requests
 //   of the queue pair are done too. So only some requests are signalled: the last of a chain, and a
 //   request each signal_bytes. A requester that learned of a window only at the end would leave the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the lanes (queue pairs) to all peers: opened, probed, watched, failed. A peer has
+// The lanes (queue pairs) to all peers: opened, probed, watched, failed. A peer has
 //   places for lanes, and the queues of operations and slices that wait for lanes.
 //
 //     a lane:  down ─► opening (kOpen) ─► getting ready ─► probing (an empty write) ─► up ─► down …

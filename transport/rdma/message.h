@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the messages of two agents over the link of an rdma peer. The dialing side asks. The
+// The messages of two agents over the link of an rdma peer. The dialing side asks. The
 //   queue pairs belong to the asking side; the serving side's ends only answer reads and
 //   writes.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: workers that take queue pairs to "ready to receive". For this the kernel resolves the
+// Workers that take queue pairs to "ready to receive". For this the kernel resolves the
 //   neighbour's address, which takes a second if the neighbour does not answer.
 //
 //     loop: open(pair, transition, done) ─► thread: transition ─► loop: done(pair, status)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a reliably connected queue pair and its states.
+// A reliably connected queue pair and its states.
 //
 //     asking end:   create ─► open_to(serving end): ready to receive, ready to send
 //     serving end:  create ─► answer_to(asking end): ready to receive, which is enough to answer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the options of an rdma transport.
+// The options of an rdma transport.
 // Threads: a value.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport over RDMA: one-sided reads and writes by reliably connected queue pairs on
+// Transport over RDMA: one-sided reads and writes by reliably connected queue pairs on
 //   InfiniBand and RoCE v2, sliced over pairs of devices. A TCP link to each peer carries the
 //   agreement about queue pairs and keys, and is the peer's sign of life.
 //   The serving side's processor takes no part in reads: RegionGuard is not asked, and a stale

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the serving side: the links that peers dialed, and the serving ends of their queue
+// The serving side: the links that peers dialed, and the serving ends of their queue
 //   pairs. The devices answer reads and writes on these ends by themselves.
 // Threads: the transport's.
 // Owns: the links and the queue pairs of each link; both end together.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the calls of libibverbs that this transport makes, as a table of functions. The
+// The calls of libibverbs that this transport makes, as a table of functions. The
 //   library is opened at run time, so that the same program serves hosts with and without RDMA.
 //   Tests put a simulated device below the table.
 // Threads: a value. Any thread may call the functions, as with libibverbs.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking end of a lane: requests go out gathered, answers come back in order, and
+// The asking end of a lane: requests go out gathered, answers come back in order, and
 //   payload goes straight into the pieces.
 //   One receive takes many answers. The vectors are laid out as the answers are expected: frame,
 //   pieces, frame, pieces… If an answer is a refusal, the bytes after it in that call lie at wrong

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the contract between agents for data over TCP: the frames of a lane after the hello.
+// The contract between agents for data over TCP: the frames of a lane after the hello.
 //   A lane has an asking and a serving end. A frame is 64 bytes, little-endian, and payload follows
 //   some frames. A lane answers requests in the order of ids, so the asking side knows
 //   the next answer and receives the payload straight into the destination.

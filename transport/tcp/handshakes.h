@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the accepted and dialed sockets whose handshake is under way, driven together.
+// The accepted and dialed sockets whose handshake is under way, driven together.
 //
 //     accept or dial ─► add ─► Handshake::advance … ─► LinkSink::on_link | on_failed
 //

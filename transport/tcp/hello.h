@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the first bytes on a link, in both directions: the sender with version and features,
+// The first bytes on a link, in both directions: the sender with version and features,
 //   and the transport of the link. A hello proves nothing. The agent wraps this handshake in a
 //   handshake that proves the key.
 // Threads: values. A Handshake belongs to the socket's owner.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a connection in the transport's loop. The poller reports edges. A lane remembers
+// A connection in the transport's loop. The poller reports edges. A lane remembers
 //   whether the socket may be read and written, and works a bounded turn at a time, so that no lane
 //   starves another.
 // Threads: the transport's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the asking side: cuts operations into slices, gives slices to lanes, and watches
+// The asking side: cuts operations into slices, gives slices to lanes, and watches
 //   lanes.
 //
 //     submit ─► small queue ──► lane 0 (small)               slices of large operations take turns,

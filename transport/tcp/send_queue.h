@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: frames and payload on the way into a socket. Many frames with payload leave
+// Frames and payload on the way into a socket. Many frames with payload leave
 //   in one call, and payload leaves straight from the source. Large payload may leave without the
 //   kernel's copy (MSG_ZEROCOPY). The lane stops using MSG_ZEROCOPY when the kernel first reports
 //   a copy nevertheless, as on loopback.

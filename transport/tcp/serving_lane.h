@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the serving end of a lane: reads requests, asks the region's guard, and sends the
+// The serving end of a lane: reads requests, asks the region's guard, and sends the
 //   bytes straight from memory, in the order of the requests.
 //   Bytes are pinned just before they leave, not when requested. A lane pins at most
 //   kLanePinBytes and a slice (kLaneZeroCopyPinBytes and a slice where the kernel reads the bytes

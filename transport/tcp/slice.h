@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the part of an operation that a single lane carries.
+// The part of an operation that a single lane carries.
 // Threads: a value.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the calls that make a socket a lane, and cut a lane.
+// The calls that make a socket a lane, and cut a lane.
 // Threads: any.
 #pragma once
 

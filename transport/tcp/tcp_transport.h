@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Transport over TCP: several lanes to each peer, and a loop with epoll. The
+// Transport over TCP: several lanes to each peer, and a loop with epoll. The
 //   transport works on every host. Reads and writes are two-sided: the serving side's transport
 //   answers from registered regions.
 // Threads: a single thread drives the transport.

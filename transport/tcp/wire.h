@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a connected socket and, where agents use TLS, the session over the socket. The calls
+// A connected socket and, where agents use TLS, the session over the socket. The calls
 //   behave as the kernel's: bytes, 0 at the end, or -1 with errno, EAGAIN for "would wait". Without
 //   a session the calls are the kernel's.
 // Threads: the socket's owner.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an agent's certificate and the authority whose certificates the agent accepts. The
+// An agent's certificate and the authority whose certificates the agent accepts. The
 //   identity makes the TLS sessions of lanes: TLS 1.3 only, and both sides show a certificate. The
 //   dialer compares the certificate with the dialed address. Inside the session, the cluster key
 //   proves membership.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: TLS 1.3 over a socket, by OpenSSL. The session makes many records in memory and sends
+// TLS 1.3 over a socket, by OpenSSL. The session makes many records in memory and sends
 //   all of them in one system call. Large parts are encrypted in place from the pool; small parts
 //   are first gathered into records. The session replaces keys long before the limit.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the files of /sys that describe a host: the files of this host, or a record of
+// The files of /sys that describe a host: the files of this host, or a record of
 //   another host's files, so that a machine can be examined without access to the machine.
 //
 //     mc-tree 1

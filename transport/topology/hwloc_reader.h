@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a Topology from a file that "lstopo --of xml" wrote on another host. hwloc reports
+// A Topology from a file that "lstopo --of xml" wrote on another host. hwloc reports
 //   neither the rate of a port nor whether a NIC is a virtual function. The rate of a port stays
 //   unknown.
 // Threads: any.

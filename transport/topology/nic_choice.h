@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the choice of the NICs that carry bytes. Each NIC that is left out has the reason in
+// The choice of the NICs that carry bytes. Each NIC that is left out has the reason in
 //   words.
 // Threads: any; pure.
 // Trusts: nothing. Patterns are the user's.

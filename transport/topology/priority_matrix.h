@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the NICs that are near to each memory, from a host's topology, or from a file in the
+// The NICs that are near to each memory, from a host's topology, or from a file in the
 //   form of Mooncake's nic_priority_matrix:
 //
 //     {"cpu:0": [["mlx5_0", "mlx5_1"], ["mlx5_2", "mlx5_3"]],      place: [near NICs, other NICs]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a Topology from the files of /sys, of this host or of a record. A file that is
+// A Topology from the files of /sys, of this host or of a record. A file that is
 //   missing, as in containers, is missing in the result. That is no error.
 // Threads: any; pure but for the reads of the tree.
 // Trusts: nothing in the tree. A value that does not parse counts as unknown.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the parts of a host that move bytes, and the distances between them: NUMA nodes, NICs
+// The parts of a host that move bytes, and the distances between them: NUMA nodes, NICs
 //   and GPUs, as plain values. Readers of sysfs and of hwloc's files make the values.
 //
 //     node 0 ── root complex ─┬─ switch ─┬─ GPU         GPU and NIC below one switch: kSwitch

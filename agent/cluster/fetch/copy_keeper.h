@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: keeps fetched objects in this host's pool: copies of hot objects, copies that a
+// Keeps fetched objects in this host's pool: copies of hot objects, copies that a
 //   master ordered, and objects that clients of other hosts put here. The master must accept a copy
 //   before this host publishes it, so that a later removal also reaches this host.
 //

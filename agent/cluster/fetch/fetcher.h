@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: gets objects that other hosts hold, and brings the objects to the readers that wait
+// Gets objects that other hosts hold, and brings the objects to the readers that wait
 //   here.
 //
 //              location cached ──────────────────────────┐

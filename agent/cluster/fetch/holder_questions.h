@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: asks holders for the places of objects. Questions to a host about a namespace go out
+// Asks holders for the places of objects. Questions to a host about a namespace go out
 //   as a single message. If a message asks about a single object, the answer may bring the bytes.
 // Threads: the agent's loop.
 // Owns: the questions without a complete answer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two caches of the places of other hosts' objects.
+// Two caches of the places of other hosts' objects.
 //   - LocationCache: the location of the last read. With a location, an object is read in a single
 //     round trip.
 //   - HolderCache: the holders of objects whose existence a client asked for, because a get of the

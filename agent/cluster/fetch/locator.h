@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: finds out which hosts hold an object. The Locator remembers locations and holders,
+// Finds out which hosts hold an object. The Locator remembers locations and holders,
 //   and asks the masters about the rest.
 //
 //     exists ──► master ──► HolderCache ──► known_holders()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: reads an object of another host into a reservation of this host's pool and compares
+// Reads an object of another host into a reservation of this host's pool and compares
 //   the checksum. A large object is read in parts, several at a time. The reader sums each part
 //   while the next parts arrive.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the readers on this host that wait for an object of another host.
+// The readers on this host that wait for an object of another host.
 // Threads: the agent's loop.
 // Owns: references to the readers' requests.
 // Trusts: the requests come from the agent's server.

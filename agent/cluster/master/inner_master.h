@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: A master inside an agent's process, for clusters without separate master processes.
+// A master inside an agent's process, for clusters without separate master processes.
 //   The master listens, campaigns and leads as mc-master does, and ends with the agent. The agent
 //   connects to the master's socket, as to any other master.
 // Threads: Start and destroy on one thread. The master has a loop thread of its own here, and the

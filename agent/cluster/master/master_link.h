@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: MasterPort over a MasterClient that the agent's loop drives.
+// MasterPort over a MasterClient that the agent's loop drives.
 // Threads: The agent's loop.
 // Owns: The client.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The master of one partition of the keys, as the agent's loop sees the master:
+// The master of one partition of the keys, as the agent's loop sees the master:
 //   requests whose answers come back into the loop, and orders that arrive there. MasterLink is the
 //   implementation over the network; the simulator has another.
 // Threads: The agent's loop, callbacks and MasterOrders included.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The masters of all partitions of the keys, with a MasterPort each. A request about a
+// The masters of all partitions of the keys, with a MasterPort each. A request about a
 //   key goes to of(name). A request about the cluster goes to all masters, and the answers are
 //   merged. A partition without a leader delays only requests about that partition's keys.
 // Threads: The agent's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: A namespace as a member of the cluster. The class keeps the names and versions of the
+// A namespace as a member of the cluster. The class keeps the names and versions of the
 //   objects, and the changes since the master was last told. The class checks peers' reads of the
 //   pool.
 // Threads: The agent's loop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Listings and removals by pattern, which must look at every key of a namespace. A walk
+// Listings and removals by pattern, which must look at every key of a namespace. A walk
 //   visits a bounded part of the index in each turn of the loop and pauses after that. No client
 //   waits for a walk longer than for a large put.
 //

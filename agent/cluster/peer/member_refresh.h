@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Keeps the list of members up to date. It asks the masters every second, and soon
+// Keeps the list of members up to date. It asks the masters every second, and soon
 //   after a message has named an unknown node (Peers::missed).
 // Threads: The agent's loop.
 // Owns: Nothing. Masters and peers outlive this object.

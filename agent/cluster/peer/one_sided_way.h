@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Opens the one-sided transport that carries large reads beside TCP, if host and
+// Opens the one-sided transport that carries large reads beside TCP, if host and
 //   options permit. RDMA comes before libfabric.
 // Threads: Any, before the agent's loop runs.
 #pragma once

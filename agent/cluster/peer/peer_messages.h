@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The messages between agents: short notifications over the transport, beside the reads
+// The messages between agents: short notifications over the transport, beside the reads
 //   of objects' bytes. PROTOCOL.md has the conversations and the byte layout. Each kind of message
 //   is a struct; PeerMessage holds any kind.
 // Threads: Values.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The agent's only listening port, and the dialer of peers' ports. The class accepts
+// The agent's only listening port, and the dialer of peers' ports. The class accepts
 //   and dials, runs the handshake, and gives each link to the link's transport.
 // Threads: The agent's loop.
 // Owns: The listening socket, and sockets whose handshake is under way.

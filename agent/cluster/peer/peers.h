@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: The other members as this agent knows the cluster: addresses, reachability, regions,
+// The other members as this agent knows the cluster: addresses, reachability, regions,
 //   and the order for reading.
 // Threads: The agent's loop.
 // Owns: Names, no connections. The transport owns the connections.

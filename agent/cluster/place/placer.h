@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: places puts for which this host has no room. The Placer finds a host that takes the
+// Places puts for which this host has no room. The Placer finds a host that takes the
 //   object. That host pulls the bytes from the memory of the putting session.
 //
 //     place ──► kLocating ──► kChoosing ──► kOffering ──► kOffered ──Held──► done

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: Tells the masters which objects this agent holds. Changes are announced in batches as
+// Tells the masters which objects this agent holds. Changes are announced in batches as
 //   they happen. A report names all objects when a master asks. Objects that a verdict refuses are
 //   dropped here. Each partition's master has a separate stream.
 //

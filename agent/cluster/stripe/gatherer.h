@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: reads an object whose stripes lie on several hosts. The Gatherer asks all hosts at
+// Reads an object whose stripes lie on several hosts. The Gatherer asks all hosts at
 //   once for the places of the stripes, reserves room for the object, reads all stripes in parallel
 //   and compares the object's checksum.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: access to the bytes of the cluster's own reservations in a pool.
+// Access to the bytes of the cluster's own reservations in a pool.
 // Threads: the agent's loop.
 // Owns: nothing.
 // Trusts: nothing from outside.

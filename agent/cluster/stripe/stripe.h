@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a stripe, which is a piece of a large object. The holder stores the stripe as an
+// A stripe, which is a piece of a large object. The holder stores the stripe as an
 //   separate object, under a key that no client may use. A label behind the stripe's bytes
 //   describes the whole object.
 //

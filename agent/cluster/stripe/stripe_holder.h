@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the holder's side of objects in stripes. The StripeHolder
+// The holder's side of objects in stripes. The StripeHolder
 //   - records the stripes that a writer brings,
 //   - seals a set of stripes when the whole object is held,
 //   - tells readers where the stripes lie,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: copies a part of an object in stripes from another host, on a master's order. The
+// Copies a part of an object in stripes from another host, on a master's order. The
 //   mover asks that host for the places of the part's stripes, pulls each stripe, and seals the
 //   part here under the same version.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the stripes that this host holds in a namespace, in sets. An open set has the
+// The stripes that this host holds in a namespace, in sets. An open set has the
 //   unsealed stripes of a put. A sealed set is a part of an object. A part has the stripes that
 //   one host took when the object was put. Parts are moved as a whole, so a host may have several
 //   parts of an object.

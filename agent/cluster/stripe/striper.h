@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the writer's side of objects in stripes. The Striper cuts a put into stripes, has
+// The writer's side of objects in stripes. The Striper cuts a put into stripes, has
 //   each stripe held by another host, and has all stripes sealed when all are held.
 //
 //     stripe ─► kSumming ─► kChoosing ──► kHolding ──all held──► kSealing ──all sealed──► done

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the allocator of a pool's bytes. It cuts a range of granules into allocations in
+// The allocator of a pool's bytes. It cuts a range of granules into allocations in
 //   constant time: two-level size classes with bitmaps (after TLSF, Masmano et al., ECRTS 2004), a
 //   good fit, immediate coalescing. All bookkeeping lies outside the managed memory, and the
 //   allocator never touches that memory. The memory may therefore lie in a shared file, on a GPU,

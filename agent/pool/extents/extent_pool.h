@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the bytes of a pool: one sparse memory file cut into arenas, with an allocator each.
+// The bytes of a pool: one sparse memory file cut into arenas, with an allocator each.
 //   A thread takes memory chunk by chunk, and each chunk serves at once. A shrink gives memory back
 //   from the tail of each arena.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the writer of the index's hash tables, with six slots in a bucket and linear probing
+// The writer of the index's hash tables, with six slots in a bucket and linear probing
 //   over buckets. Each bucket counts the entries that passed it, so that deletion leaves no
 //   tombstones. A full table is replaced by a table three tenths larger: the new table is built
 //   beside the old one, a little with every insertion, and becomes current by one atomic store.

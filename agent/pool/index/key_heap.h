@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the allocator of key records in a memory file that only the agent writes. The file is
+// The allocator of key records in a memory file that only the agent writes. The file is
 //   cut into slabs of 64 KiB. A slab in use holds records of one size class (a multiple of 16
 //   bytes) without headers. An empty slab returns to the list of empty slabs, which serves all
 //   classes. All operations take constant time, except for growing the file.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the index file of one namespace as its agent sees the file: the entries (ledger of
+// The index file of one namespace as its agent sees the file: the entries (ledger of
 //   all reservations and objects), the hash table over the entries, and the heap of keys.
 // Threads: the agent's loop.
 // Owns: the file, the mapping and the lists of free entries and records.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an optional number of an entry or a record, in one register. std::optional stores its
+// An optional number of an entry or a record, in one register. std::optional stores its
 //   two members separately and loads both as one word. No store buffer can serve such a load, so
 //   the load waits for every earlier store. On the path of a put these stores go to cold cache
 //   lines, and each wait costs as much as a cache miss.

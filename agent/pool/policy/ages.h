@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the time since an object's last use, in epochs. Bands cut the time and widen with
+// The time since an object's last use, in epochs. Bands cut the time and widen with
 //   age, two in an octave. Buckets group objects of about the same age, two to four in a band.
 // Threads: the policy's thread.
 // Owns: the bucket edges.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the parents of the resident objects, in 20 bytes an object. A policy can therefore
+// The parents of the resident objects, in 20 bytes an object. A policy can therefore
 //   keep exactly the childless objects in its queues.
 // Threads: the policy's thread.
 // Owns: a slot per entry id ever used. Slots are never freed, since ids are dense.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a small memory of evicted objects, 8 bytes each, in sets of eight. A full set drops
+// A small memory of evicted objects, 8 bytes each, in sets of eight. A full set drops
 //   its oldest ghost.
 // Threads: the policy's thread.
 // Owns: the table; the owner chooses its size.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: least recently used; a parent counts as used whenever a descendant is used.
+// Least recently used; a parent counts as used whenever a descendant is used.
 // Threads: only the owner of the pool.
 // Owns: a recency order for unpinned objects and another for soft-pinned objects.
 // Trusts: its caller; ids from readers are checked against the resident objects.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the choice of the next object that a full pool evicts. A policy is pure: no clock, no
+// The choice of the next object that a full pool evicts. A policy is pure: no clock, no
 //   I/O, no randomness; the same calls give the same answers.
 // Threads: only the owner of the pool.
 // Owns: its bookkeeping, indexed by entry id. A policy never sees the bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the policy that learns from the pool's own reuse which childless object is worth
+// The policy that learns from the pool's own reuse which childless object is worth
 //   least. README.md has the picture.
 // Threads: only the owner of the pool.
 // Owns: its bookkeeping.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a doubly linked queue of entry ids with links in another owner's array. Links is a
+// A doubly linked queue of entry ids with links in another owner's array. Links is a
 //   callable that returns, for an id, a reference with EntryId members `older` and `newer`.
 // Threads: the policy's thread.
 // Owns: the two ends.

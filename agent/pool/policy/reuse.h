@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the reuse that the pool has seen, and the resulting worth of keeping an object.
+// The reuse that the pool has seen, and the resulting worth of keeping an object.
 // Threads: the policy's thread.
 // Owns: for each class and band of age, the number of objects that reached that age and the number
 //   of objects used again at that age.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: S3-FIFO over the childless objects: a small queue that new objects leave only by a
+// S3-FIFO over the childless objects: a small queue that new objects leave only by a
 //   use, a main queue with reinsertion, and ghosts of the objects that the small queue evicted (J.
 //   Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
 // Threads: only the owner of the pool.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a line chart as inline SVG: axes with units and ticks, a legend, hover titles. The
+// A line chart as inline SVG: axes with units and ticks, a legend, hover titles. The
 //   style of the page sets the colours (classes s0, s1, ...), so the page decides about light and
 //   dark.
 // Threads: any; pure functions.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: latencies counted in log-linear buckets: exact below 64 ns, within 1/32 above.
+// Latencies counted in log-linear buckets: exact below 64 ns, within 1/32 above.
 // Threads: a single thread.
 // Owns: its counts.
 // Trusts: nothing; the size of counts from another process is checked, and any value is a count.

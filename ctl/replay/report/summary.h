@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: all results of a replay, for the table, the line of JSON and the report.
+// All results of a replay, for the table, the line of JSON and the report.
 // Threads: a value.
 // Owns: its data.
 // Trusts: its maker.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: shared parts of the C ABI: access to handles, arguments, deadlines and errors.
+// Shared parts of the C ABI: access to handles, arguments, deadlines and errors.
 // Threads: any thread.
 // Trusts: the caller's pointers, as a C function must. Sizes, counts and flags are checked.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the last error of each thread, for mc_last_error().
+// The last error of each thread, for mc_last_error().
 // Threads: each thread has a separate error.
 #pragma once
 

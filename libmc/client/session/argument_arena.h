@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the memory for the arguments of a channel's requests: a ring of bytes. Ranges are
+// The memory for the arguments of a channel's requests: a ring of bytes. Ranges are
 //   allocated in order and released in any order.
 // Threads: the channel's owner.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one thread's path to the agent: rings, arguments, pin slots, touch notes, and a cache
+// One thread's path to the agent: rings, arguments, pin slots, touch notes, and a cache
 //   of reservations that lets most puts proceed without a wait.
 // Threads: one thread at a time: the owner, or the holder of a shared channel's lock. Only
 //   take_all_reservation_cache() is for another thread. The owner does not write to reservations in

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a session with an agent, in two halves. Memory has the mappings, which live as long
+// A session with an agent, in two halves. Memory has the mappings, which live as long
 //   as any reader uses them. Link has the socket and the bells, which change at a restart of the
 //   agent.
 // Threads: immutable after construction. ask() needs the client's control lock.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a lock that one thread, the owner, takes very often and other threads (visitors)
+// A lock that one thread, the owner, takes very often and other threads (visitors)
 //   almost never. The owner pays two plain stores and a load. A locked instruction would wait until
 //   all earlier stores (the bytes of an object, too) have left for memory.
 //   Owner: in_use = 1, light fence, read wanted.  Visitor: wanted = 1, heavy fence, read in_use.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: session memory that this client writes and the agent only reads. Staging serves mc_alloc()
+// Session memory that this client writes and the agent only reads. Staging serves mc_alloc()
 //   and puts in isolated namespaces.
 // Threads: any thread.
 // Owns: the mapping.

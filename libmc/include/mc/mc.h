@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libmc: put and get KV-cache objects in the pool of this host's agent.
  *
- * What it is: the C ABI of libmc.
+ * The C ABI of libmc.
  *   - A struct that may grow starts with its size. Set struct_size to sizeof, or start from the
  *     MC_..._INIT macro. Handles are opaque.
  * Threads: any thread may make any call, unless the call's comment says otherwise.

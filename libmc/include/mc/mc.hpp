@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the header-only C++ interface of mc.h: the same calls with owning handles, spans and
+// The header-only C++ interface of mc.h: the same calls with owning handles, spans and
 //   Result. Each member is documented at the call of mc.h with the same name.
 // Threads: as in mc.h. Any thread may use a Client and release a View. One thread at a time may use
 //   a Group, a Reservation or a Buffer.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the project's error type: a code of mc.h, with cause and remedy in words.
+// The project's error type: a code of mc.h, with cause and remedy in words.
 // Threads: a Status is a value.
 // Owns: a shared, immutable text.
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libmc-transfer: one-sided reads and writes between registered memory of two processes.
  *
- * What it is: the C ABI of the transfer engine. A process opens an engine and registers memory with
+ * The C ABI of the transfer engine. A process opens an engine and registers memory with
  *   the rights that peers get. The process opens the segment of another engine by name and submits
  *   batches of reads and writes. The other process takes no part in a transfer.
  *   - Between hosts, bytes go over TCP.

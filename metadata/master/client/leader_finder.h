@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a thread that asks the cluster store for the leader of a partition. Stores block.
+// A thread that asks the cluster store for the leader of a partition. Stores block.
 // Threads: seek() from any thread. The finder's thread calls found, once for each seek() that no
 //   later seek() replaced.
 // Owns: the store and the thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the client of agents and tools for the master of a partition. The client finds the
+// The client of agents and tools for the master of a partition. The client finds the
 //   leader, proves the key, joins, reports and sends heartbeats. After a lost link or leader it
 //   repeats all steps. Meanwhile calls wait in order until the deadlines.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: base64 with padding (RFC 4648), as etcd's JSON gateway writes keys and values.
+// Base64 with padding (RFC 4648), as etcd's JSON gateway writes keys and values.
 // Threads: any. Trusts nothing.
 #pragma once
 

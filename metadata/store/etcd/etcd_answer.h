@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the decoder for answers of etcd's JSON gateway.
+// The decoder for answers of etcd's JSON gateway.
 // Threads: any; pure functions.
 // Trusts: nothing. Any bytes become a value or an error. Nesting is limited, numbers must fit, and
 //   keys must begin with the cluster's prefix, which is removed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: access to an etcd cluster's JSON gateway. The gateway tries the endpoints in turn and
+// Access to an etcd cluster's JSON gateway. The gateway tries the endpoints in turn and
 //   requests a user's token when the token is missing or outdated.
 // Threads: any.
 // Owns: HTTP connections and the token.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: request bodies for etcd's JSON gateway (etcd's api/etcdserverpb/rpc.proto in the JSON
+// Request bodies for etcd's JSON gateway (etcd's api/etcdserverpb/rpc.proto in the JSON
 //   form of proto3: 64-bit numbers as strings, bytes in base64).
 // Threads: any; pure functions.
 // Trusts: callers have checked keys and values.

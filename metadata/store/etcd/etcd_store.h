@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cluster store in etcd 3.4 or later, through its JSON gateway (/v3/…). Revisions
+// The cluster store in etcd 3.4 or later, through its JSON gateway (/v3/…). Revisions
 //   are etcd's revisions. Leases last whole seconds and at least 1.5 election timeouts of the etcd
 //   cluster.
 // Threads: any; each watch has a thread.

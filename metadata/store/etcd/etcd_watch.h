@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the loop of one watch in etcd. The loop reads a stream of JSON lines. A broken stream
+// The loop of one watch in etcd. The loop reads a stream of JSON lines. A broken stream
 //   is opened again after the last delivered revision.
 // Threads: run() is the body of a WatchLoop.
 // Trusts: as etcd_answer.h. A line longer than kMaxEtcdWatchBytes counts as missed changes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the decoder for answers of Mooncake's HTTP metadata protocol. Its servers (the
+// The decoder for answers of Mooncake's HTTP metadata protocol. Its servers (the
 //   master's embedded server, the Python wheel's server, the Go sample) agree on the status codes:
 //   200 done, 400 bad key, 404 no such key. Bodies of errors are free text.
 // Threads: any; pure functions.

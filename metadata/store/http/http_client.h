@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: HTTP requests with a deadline, over libcurl, for Mooncake's metadata protocol and for
+// HTTP requests with a deadline, over libcurl, for Mooncake's metadata protocol and for
 //   etcd's JSON gateway. No redirects, no proxies, no cookies. Certificates are always checked.
 // Threads: any. Each request in flight uses a separate connection handle.
 // Owns: idle handles with their open connections.

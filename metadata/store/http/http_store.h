@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a client of Mooncake's HTTP metadata server: GET, PUT and DELETE of <url>?key=<key>.
+// A client of Mooncake's HTTP metadata server: GET, PUT and DELETE of <url>?key=<key>.
 //   The protocol has only values: no revisions, compare-and-set, leases, lists or watches. So this
 //   store can share descriptors but cannot elect a leader.
 // Threads: any.

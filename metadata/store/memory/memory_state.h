@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the map, leases and change log of an embedded cluster store. Other stores keep this
+// The map, leases and change log of an embedded cluster store. Other stores keep this
 //   state in a server. Every call first removes the keys of expired leases, so no caller sees an
 //   expired key.
 // Threads: any; one lock guards everything.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cluster store inside one process: for a single master without Redis or etcd, for
+// The cluster store inside one process: for a single master without Redis or etcd, for
 //   the embedded mode and for simulations. Several stores may use one state, as clients use one
 //   server.
 // Threads: any.

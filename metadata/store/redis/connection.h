@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one logged-in connection to a Redis server or sentinel: a command, then its reply.
+// One logged-in connection to a Redis server or sentinel: a command, then its reply.
 // Threads: a single thread at a time.
 // Owns: the stream and the unread bytes in it.
 // Trusts: as reply.h. After any error except an error reply the caller must discard the connection.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: connections to the Redis server that takes writes now. That server is the only named
+// Connections to the Redis server that takes writes now. That server is the only named
 //   server, the writable one of several named servers, or the server that the sentinels name. Idle
 //   connections wait here for calls.
 // Threads: any.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the decoder for replies of Redis, of this project's script there, and of sentinels.
+// The decoder for replies of Redis, of this project's script there, and of sentinels.
 // Threads: any; pure functions.
 // Trusts: nothing. Any reply becomes a value or an error.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the Lua script that implements the cluster store inside Redis. Each call of the
+// The Lua script that implements the cluster store inside Redis. Each call of the
 //   contract is one atomic run of the script. The script keeps these keys below KEYS[1],
 //   "mc/<cluster id>/":
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the cluster store in Redis 5 or later: one server, a replica set with one writable
+// The cluster store in Redis 5 or later: one server, a replica set with one writable
 //   server, or the server that sentinels name. Every call is a run of the script of
 //   redis_script.h. Redis may lose acknowledged writes in a failover, because the replication is
 //   asynchronous. Even then revisions never repeat, and watches notice the loss and say kRelist.

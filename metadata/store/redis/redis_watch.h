@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the loop of one watch in Redis. The loop asks the script for changes, delivers the
+// The loop of one watch in Redis. The loop asks the script for changes, delivers the
 //   changes, and sleeps in XREAD BLOCK until the log grows or a lease may end. The log's position
 //   survives reconnects.
 // Threads: run() is the body of a WatchLoop.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: one reply of a Redis server as a value, made from bytes by hiredis' reader.
+// One reply of a Redis server as a value, made from bytes by hiredis' reader.
 // Threads: a reader belongs to one connection.
 // Owns: a reply owns the texts and items.
 // Trusts: nothing. Bytes and items of one reply are limited before memory is allocated. Memory

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: name resolution with a deadline. getaddrinfo() has no deadline, so a thread resolves
+// Name resolution with a deadline. getaddrinfo() has no deadline, so a thread resolves
 //   a name (but not an address). The thread outlives a caller that gave up.
 // Threads: any.
 // Owns: at most kMaxResolverThreads threads at once, shared by the callers of one Resolver.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a TCP connection, with or without TLS. Every wait ends at a deadline or when the
+// A TCP connection, with or without TLS. Every wait ends at a deadline or when the
 //   interrupt descriptor becomes readable. (Debian 12's hiredis has no TLS and no deadlines.)
 // Threads: a single thread at a time.
 // Owns: the socket and the TLS session.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the base of the client suite: an agent of the wanted kind (a separate process, or
+// The base of the client suite: an agent of the wanted kind (a separate process, or
 //   inside this process), clients of the agent, and helpers for frequent steps.
 // Threads: the test's thread. Threads of a test may call put() and get().
 // Owns: the agent's process and directory, and the opened clients.

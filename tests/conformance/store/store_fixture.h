@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the fixture of the cluster stores' suite: a server of the wanted kind, stores opened
+// The fixture of the cluster stores' suite: a server of the wanted kind, stores opened
 //   on that server, and the events of a watch.
 // Threads: the test's thread, unless a member says otherwise.
 // Owns: server and stores.

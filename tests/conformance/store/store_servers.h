@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the servers for the tests of the cluster stores: a real redis-server, a real etcd and
+// The servers for the tests of the cluster stores: a real redis-server, a real etcd and
 //   a small server of Mooncake's metadata protocol. The servers run on free loopback ports, in
 //   their own directories, and end with the test.
 // Threads: the test's thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a certificate authority of a test: PEM files of the authority's certificate and of
+// A certificate authority of a test: PEM files of the authority's certificate and of
 //   the issued certificates, valid or not as the test wants.
 // Threads: the test's.
 // Owns: the keys. The files lie in the given directory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts that reach each other by TCP and by a one-sided transport, memory with a
+// Two hosts that reach each other by TCP and by a one-sided transport, memory with a
 //   pattern at b, and helpers for tests.
 // Threads: a single thread.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host that reaches peers by TCP over loopback and by a one-sided transport: RDMA
+// A host that reaches peers by TCP over loopback and by a one-sided transport: RDMA
 //   devices of a fabric in this process, or libfabric over loopback.
 // Threads: a single thread.
 // Owns: the transports.

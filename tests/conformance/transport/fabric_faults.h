@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: libfabric with a second domain, "spare0", on the wire of the first domain. The device
+// Libfabric with a second domain, "spare0", on the wire of the first domain. The device
 //   of the second domain comes and goes as a test wants.
 // Threads: any for break_spare() and mend_spare(); as libfabric for all else.
 // Owns: the functions of libfabric as long as the object lives. Only one object may live at a time.

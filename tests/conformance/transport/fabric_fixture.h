@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts of a libfabric network over loopback, memory with a pattern at b, and
+// Two hosts of a libfabric network over loopback, memory with a pattern at b, and
 //   helpers for tests.
 // Threads: a single thread.
 #pragma once

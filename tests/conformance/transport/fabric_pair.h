@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts of a libfabric network in a single process, stepped by a single thread, and
+// Two hosts of a libfabric network in a single process, stepped by a single thread, and
 //   the links between them over loopback.
 // Threads: a single thread.
 // Owns: the transports.

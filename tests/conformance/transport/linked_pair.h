@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts in a process, stepped by a single thread: two transports of a kind that
+// Two hosts in a process, stepped by a single thread: two transports of a kind that
 //   needs a link to each peer, and these links over loopback.
 // Threads: a single thread.
 // Owns: the transports.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a range of memory from which the transport tests take memory. A transport whose
+// A range of memory from which the transport tests take memory. A transport whose
 //   pieces must lie in registered regions registers the range once.
 // Threads: a single thread.
 // Owns: the range, for the life of the process.

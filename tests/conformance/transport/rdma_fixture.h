@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts with two devices each on a fabric, memory with a pattern at b, and time
+// Two hosts with two devices each on a fabric, memory with a pattern at b, and time
 //   that the test owns.
 // Threads: a single thread.
 #pragma once

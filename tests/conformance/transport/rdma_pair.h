@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two hosts of an RDMA network in a process, stepped by a single thread: two transports
+// Two hosts of an RDMA network in a process, stepped by a single thread: two transports
 //   with separate devices, and the links between them over loopback.
 // Threads: a single thread.
 // Owns: the transports.

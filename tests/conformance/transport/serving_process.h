@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a serving host in a separate process, which tests end by SIGKILL: a region with a
+// A serving host in a separate process, which tests end by SIGKILL: a region with a
 //   pattern, behind a transport that needs a link to each peer.
 // Threads: a single thread.
 // Owns: the process.

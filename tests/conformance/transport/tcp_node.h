@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a host of the data network on loopback, without keys: a TCP transport with a listener
+// A host of the data network on loopback, without keys: a TCP transport with a listener
 //   and a dialer that looks ports up in a book. For tests and benchmarks.
 // Threads: a single thread.
 // Owns: the transport, the listener and the sockets under way.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a world, memory with a pattern at b, and helpers for the transport tests.
+// A world, memory with a pattern at b, and helpers for the transport tests.
 // Threads: a single thread.
 // Owns: the memory.
 #pragma once

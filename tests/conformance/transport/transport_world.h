@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: two nodes joined by a transport, stepped by one thread, for each kind of transport.
+// Two nodes joined by a transport, stepped by one thread, for each kind of transport.
 //   Time is the world's own: the time of tcp follows the clock, the time of loop advances by steps.
 // Threads: a single thread.
 // Owns: the transports and the helpers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: simulated RDMA devices below the table of verbs. The devices move bytes between the
+// Simulated RDMA devices below the table of verbs. The devices move bytes between the
 //   regions of a process as a NIC would between hosts, and check keys and rights. Devices fail on
 //   request: no queue pairs or locked memory left, paths cut, devices removed, completions late. A
 //   device works when a completion queue is polled, and at no other time.

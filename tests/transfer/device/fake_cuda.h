@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: a libcuda.so.1 with two devices for tests. An access of the host to device memory
+// A libcuda.so.1 with two devices for tests. An access of the host to device memory
 //   ends with SIGSEGV. Tests reach the same bytes at another address.
 #pragma once
 

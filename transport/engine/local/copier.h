@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: copies between processes of one host, in chunks and without the engine's lock. Two
+// Copies between processes of one host, in chunks and without the engine's lock. Two
 //   threads copy: the thread that waits for the batch, and the copying thread of the engine.
 // Threads: under the engine's lock. copy_all() and the copying thread release the lock during each
 //   chunk.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the engine's use of device memory: which caller ranges lie on a device, and how many
+// The engine's use of device memory: which caller ranges lie on a device, and how many
 //   bytes are staged in host memory (staging.h) at once.
 // Threads: stage() and release() run without the engine's lock; the rest runs under the lock.
 // Owns: the counters.

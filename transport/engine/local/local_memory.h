@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: checks of this process's memory, and memory that other processes can map
+// Checks of this process's memory, and memory that other processes can map
 //   (shared_files.h). An address without memory would fail a socket call and end the connection
 //   with all its transfers, so addresses of callers are checked first.
 // Threads: any thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: copies to and from the memory of a peer that is a process of this host, without the
+// Copies to and from the memory of a peer that is a process of this host, without the
 //   peer's help. If both processes can map the memory's file (shared_files.h), memcpy copies.
 //   Otherwise process_vm_readv() and process_vm_writev() copy.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: memory files (memfd) of another process of this host, mapped into this process.
+// Memory files (memfd) of another process of this host, mapped into this process.
 //   Copies to and from these mappings run at memcpy speed; process_vm_* looks up and pins every
 //   page. The peer's /proc/PID/maps names the file below a range, and /proc/PID/fd opens the file.
 //   Only files with F_SEAL_SHRINK are mapped: if a peer truncated a file, access would raise SIGBUS

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: host memory that stands for device memory during a transfer.
+// Host memory that stands for device memory during a transfer.
 //
 //   StagedRequest   the local side of a request of this engine. make() fills the pages from the
 //                   device before a write is sent. to_device() empties the pages after a read.

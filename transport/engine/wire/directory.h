@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: an engine's region table, as peers read it. The table lies in memory that is
+// An engine's region table, as peers read it. The table lies in memory that is
 //   registered for remote reads, so the engine answers no questions and pushes no changes.
 //
 //   0       8         10            12      16           24         32      64        112

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the first message between two engines, in both directions: the sender's identity, the
+// The first message between two engines, in both directions: the sender's identity, the
 //   place of the region table, and the process for a peer on the same host.
 //
 //   0       8         10     12   16     24            32          56           64        80

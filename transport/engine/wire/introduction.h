@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the message exchange on an engine's port after the proof of the cluster's key. Either
+// The message exchange on an engine's port after the proof of the cluster's key. Either
 //   a lane's hello follows, or an introduction. In an introduction each side sends its engine
 //   descriptor, then the dialer hangs up.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it is: the bytes of a notification: a name and a message.
+// The bytes of a notification: a name and a message.
 //
 //   0         4              8      8 + name size
 //   │ version │ bytes of name │ name │ message …
