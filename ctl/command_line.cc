@@ -16,7 +16,8 @@
 namespace mc::ctl {
 namespace {
 
-// A default that the range does not allow means "not given": the manual page does not show such a default.
+// A default that the range does not allow means "not given": the manual page does not show such a
+// default.
 std::string text_of(const Option& option) {
   return std::visit(
       [&](auto value) -> std::string {

@@ -82,8 +82,8 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   return unchanged ? Probe::kMiss : Probe::kChanged;
 }
 
-// Prefetches an object's bytes at the place that a slot names. The object is not pinned yet, and the
-// place may belong to another object. A useless prefetch costs time and has no other effect.
+// Prefetches an object's bytes at the place that a slot names. The object is not pinned yet, and
+// the place may belong to another object. A useless prefetch costs time and has no other effect.
 [[gnu::always_inline]] inline void IndexReader::load_ahead(std::uint64_t slot,
                                                            const Word16& granule,
                                                            std::uint64_t bytes) const {
@@ -152,7 +152,8 @@ bool IndexReader::find(const void* key, std::size_t key_bytes, std::uint64_t has
 void IndexReader::prefetch(std::uint64_t hash) const {
   const TableDescriptor& table = header_->tables[header_->generation.load_relaxed() & 1];
   const std::uint64_t at = home_bucket(hash, table.bucket_count.load_relaxed()) * sizeof(Bucket);
-  // An integer, not yet a pointer: a torn value prefetches nothing useful and forms no wild pointer.
+  // An integer, not yet a pointer: a torn value prefetches nothing useful and forms no wild
+  // pointer.
   const std::uintptr_t line =
       reinterpret_cast<std::uintptr_t>(base_) + table.offset_bytes.load_relaxed() + at;
   __builtin_prefetch(reinterpret_cast<const void*>(line));

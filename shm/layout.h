@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The byte map of the files that the agent and its clients share. A change here changes
-// kLayoutVersion; tests/golden holds a file of each version. Trusts: nothing. A reader checks magic,
-// version and size before the reader uses an offset (check_header).
+// kLayoutVersion; tests/golden holds a file of each version. Trusts: nothing. A reader checks
+// magic, version and size before the reader uses an offset (check_header).
 //
 //   index file (agent writes, clients map read-only)
 //     0        IndexHeader           one page

@@ -48,8 +48,8 @@ inline constexpr std::uint16_t kFlagLocal = 4;  // puts: do not wait for the clu
 inline constexpr std::uint16_t kFlagElsewhere = 8;
 inline constexpr std::uint16_t kKnownFlags = 15;
 
-// Reservations of the same number of units are interchangeable: a client's reservation cache has one
-// list for each number.
+// Reservations of the same number of units are interchangeable: a client's reservation cache has
+// one list for each number.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
 
 struct Request {
@@ -67,8 +67,8 @@ struct Request {
 };
 static_assert(sizeof(Request) == sizeof(RecordWords));
 
-// The result of one item. If item_count is 1, the completion holds the result; otherwise an array at
-// the start of the arguments holds the results.
+// The result of one item. If item_count is 1, the completion holds the result; otherwise an array
+// at the start of the arguments holds the results.
 struct ItemResult {
   std::int32_t status;
   std::uint32_t refill_entry;   // a new reservation of the size just used, or kNoRefill

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ring of 64-byte records from one producer to one consumer in another process. The sides share no
-//   indices. The first word of a slot is a stamp of epoch and position. The consumer knows the next
-//   stamp and polls one cache line. Neither ring can overrun, because a client keeps at most
+// A ring of 64-byte records from one producer to one consumer in another process. The sides share
+//   no indices. The first word of a slot is a stamp of epoch and position. The consumer knows the
+//   next stamp and polls one cache line. Neither ring can overrun, because a client keeps at most
 //   kRingSlots requests without a completion; neither side reads a counter of the other side.
 // Threads: one producer and one consumer, each with its own object.
 // Trusts: nothing. A consumer copies a record once, and the caller checks the copy. A forged stamp

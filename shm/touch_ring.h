@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ring of the client's notes for the eviction policy: "the client used entry N". A full ring loses
-//   the oldest notes; the policy then works with less information.
+// A ring of the client's notes for the eviction policy: "the client used entry N". A full ring
+//   loses the oldest notes; the policy then works with less information.
 // Threads: the channel's owner calls record(); the agent's loop calls drain().
 // Trusts: nothing. The agent bounds every number from the ring.
 #pragma once

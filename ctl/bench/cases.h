@@ -95,9 +95,9 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
 
 // The cases of `mcctl bench --transport`: batches of blocks read from, or written to, a target's
 // memory. Beside them run the same bytes over bare TCP connections, or memcpy if the bytes stay in
-// this host's memory (libfabric's shm). Each thread of the plan has a separate transport. Calls take
-// with each result. Errors: the plan needs something that is not there (with the remedy); the bytes
-// that arrived were wrong.
+// this host's memory (libfabric's shm). Each thread of the plan has a separate transport. Calls
+// take with each result. Errors: the plan needs something that is not there (with the remedy); the
+// bytes that arrived were wrong.
 Status run_transport_cases(const TransportPlan& plan, std::uint64_t timeout_ns,
                            const std::function<void(const CaseResult&)>& take);
 

@@ -140,7 +140,8 @@ CaseResult ring_noop(BenchRig& rig, std::size_t) {
                        }
                        return status;
                      }};
-  // The peer spins only during rounds of the limit; otherwise the peer would take a processor from the agent.
+  // The peer spins only during rounds of the limit; otherwise the peer would take a processor from
+  // the agent.
   const Subject limit{{},
                       [&](std::uint64_t, std::uint64_t count) {
                         for (std::uint64_t i = 0; i < count; ++i) rig.ping->spin_ping();

@@ -2,7 +2,8 @@
 //
 // The limits of the machine: a bare round trip between two processes through shared
 //   cache lines or through eventfds, and shared memory to copy into.
-// Threads: a single thread. A peer must be created before the process opens a client or starts a thread.
+// Threads: a single thread. A peer must be created before the process opens a client or starts a
+// thread.
 // Owns: the peer process and the memory.
 // Trusts: the peer, which runs this code.
 #pragma once

@@ -110,7 +110,8 @@ CaseResult put_asleep(BenchRig& rig, std::size_t size) {
 
 CaseResult put_batch(BenchRig& rig, std::size_t size) { return run_put_batch(rig, size, 1); }
 
-// Gives the same order to a single client or to both at once. Adds the rates and averages the times.
+// Gives the same order to a single client or to both at once. Adds the rates and averages the
+// times.
 PutReport put_together(BenchRig& rig, const PutOrder& order, unsigned clients) {
   if (clients == 1) return put_for_a_while(rig.client, *rig.region, order);
   PutReport theirs;

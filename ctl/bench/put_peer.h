@@ -3,7 +3,8 @@
 // Batched puts, or copies of the same bytes, for a given time, by this process and by
 //   a second client at the same time. The second client is a process; with an embedded pool, the
 //   second client is a thread.
-// Threads: a single thread. A peer must be started before the process opens a client or starts a thread.
+// Threads: a single thread. A peer must be started before the process opens a client or starts a
+// thread.
 // Owns: the peer process.
 // Trusts: the peer, which runs this code.
 #pragma once

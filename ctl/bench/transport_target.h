@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other end of `mcctl bench --transport`: memory that is read and written, at one
-//   port. A connection begins with the hello of a lane or with a request of 16 bytes. A request asks
-//   for the descriptor, or for a bare stream that is measured beside the transport.
+// The other end of `mcctl bench --transport`: memory that is read and written, at one port. A
+//   connection begins with the hello of a lane or with a request of 16 bytes. A request asks for
+//   the descriptor, or for a bare stream that is measured beside the transport.
 // Threads: serve_target() is the loop of the process; each stream has a separate thread.
 // Owns: memory, transport, connections.
 // Trusts: nothing beyond this memory; each process that reaches the port can read and write it.

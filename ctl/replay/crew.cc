@@ -210,7 +210,8 @@ class Crew {
       member.pid = fork();
       if (member.pid < 0) return Status(MC_NO_MEMORY, errno_text("fork", errno));
       if (member.pid == 0) {
-        // If this process kept a pipe of a sibling open, the parent would not see the sibling's end.
+        // If this process kept a pipe of a sibling open, the parent would not see the sibling's
+        // end.
         for (Member& sibling : members_) {
           sibling.go.reset();
           sibling.records.reset();

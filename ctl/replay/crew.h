@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers of a replay: processes if there is an agent, threads of one client if the
-//   pool is embedded. A crew starts all workers together, follows the progress and collects the results.
+// The workers of a replay: processes if there is an agent, threads of one client if the pool is
+//   embedded. A crew starts all workers together, follows the progress and collects the results.
 // Threads: the main thread. With processes, the caller must not have opened a client or started a
 //   thread.
 // Owns: the processes, threads and pipes; all have ended when run_crew() returns.

@@ -6,9 +6,9 @@
 //     namespace of the master ── bridge ──┬── veth ── namespace of agent 0
 //       mc-master 10.77.0.1               └── veth ── namespace of agent 1 …
 //
-//   Without root there are no namespaces: then all processes listen on loopback, and mcctl tells so.
-//   If there are at least as many processors as agents, each agent has its own processors, as hosts
-//   have. The master shares the processors of the last agent.
+//   Without root there are no namespaces: then all processes listen on loopback, and mcctl tells
+//   so. If there are at least as many processors as agents, each agent has its own processors, as
+//   hosts have. The master shares the processors of the last agent.
 // Threads: the main thread.
 // Owns: the processes, the namespaces and a directory; the destructor removes all three.
 #pragma once

@@ -84,8 +84,8 @@ class TraceReader {
     return tl::make_unexpected(source_ + ": line " + std::to_string(line_number_) + " " + problem);
   }
 
-  // The problem, or an empty string. jsoncpp throws if a document is nested too deeply; the exception
-  // does not leave this function.
+  // The problem, or an empty string. jsoncpp throws if a document is nested too deeply; the
+  // exception does not leave this function.
   std::string add_line(const std::string& line) {
     Json::Value value;
     std::string parser_errors;
@@ -154,7 +154,8 @@ class TraceReader {
   }
 
   [[nodiscard]] bool is_bounded(const Json::Value& value) const {
-    // isUInt64 also accepts a real number without a fraction, such as 1e3; a trace has no such number.
+    // isUInt64 also accepts a real number without a fraction, such as 1e3; a trace has no such
+    // number.
     const bool whole = value.type() == Json::intValue || value.type() == Json::uintValue;
     return whole && value.isUInt64() && value.asUInt64() <= limits_.block_id;
   }

@@ -31,7 +31,8 @@ struct WorkerPlan {
 
 // Replays the requests of the worker, from start_ns on the steady clock of the host, and writes
 // progress to progress_fd. An error means that the client or the pool cannot be used any longer. A
-// block that could not be read or stored is only counted. REQUIRES: block_bytes >= 1, worker < workers.
+// block that could not be read or stored is only counted. REQUIRES: block_bytes >= 1, worker <
+// workers.
 Result<WorkerResult> replay_share(mc_client* client, const Trace& trace, const WorkerPlan& plan,
                                   std::uint64_t start_ns, int progress_fd);
 

@@ -162,7 +162,8 @@ std::string zsh_completion(const Verb& program) {
       "  esac\n"
       "  case \"$at\" in\n",
       name, verb_patterns(tree), value_arms(tree, "compadd -- {}; return", "_files; return"));
-  // _describe takes "word:help" and needs colons of the word escaped; no verb or option has a colon.
+  // _describe takes "word:help" and needs colons of the word escaped; no verb or option has a
+  // colon.
   for (const Command& command : tree) {
     out += fmt::format("    {}) entries=(\n", quoted(slashed(command.words)));
     for (const Verb& inner : command.verb->verbs) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A nameless file of shared memory (memfd), and a mapping of a memory file.
-//   create() makes the file at its largest size, sparse, and seals its size: no process can truncate
-//   the file under another process that maps it. reserve() takes memory page by page, so that a
-//   later access never raises SIGBUS. The mode is 0600: another user cannot reopen a read-only
-//   descriptor for writing through /proc.
+// A nameless file of shared memory (memfd), and a mapping of a memory file. create() makes the file
+//   at its largest size, sparse, and seals its size: no process can truncate the file under another
+//   process that maps it. reserve() takes memory page by page, so that a later access never raises
+//   SIGBUS. The mode is 0600: another user cannot reopen a read-only descriptor for writing through
+//   /proc.
 // Threads: any thread may call reserve() and punch(). All other members are set once.
 // Owns: MemoryFile owns the descriptor; Mapping owns the address range, not the descriptor.
 // Trusts: adopt() and map() check seals and size before they use a descriptor.
@@ -68,8 +68,8 @@ class Mapping {
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
 
-  // Maps the first `bytes` bytes of fd. A mapping of 2 MiB or more begins at a multiple of 2 MiB, so
-  // that the kernel can map huge pages. Errors: MC_CORRUPT if the file is shorter; MC_NO_MEMORY.
+  // Maps the first `bytes` bytes of fd. A mapping of 2 MiB or more begins at a multiple of 2 MiB,
+  // so that the kernel can map huge pages. Errors: MC_CORRUPT if the file is shorter; MC_NO_MEMORY.
   static Result<Mapping> map(int fd, std::uint64_t bytes, Access access);
 
   std::byte* data() const { return data_; }

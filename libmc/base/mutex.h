@@ -23,7 +23,8 @@
 #define MC_REQUIRES(...) MC_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 // A function that locks the mutex itself: the caller must not hold the mutex.
 #define MC_EXCLUDES(...) MC_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
-// A function whose body Clang does not check: Clang takes a mutex and a reference to the mutex for two.
+// A function whose body Clang does not check: Clang takes a mutex and a reference to the mutex for
+// two.
 #define MC_UNCHECKED MC_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace mc {

@@ -265,7 +265,8 @@ void Client::adopt(Connection connection) {
   if (connection_.memory != connection.memory && staging_) {
     old_staging_.push_back(std::exchange(staging_, nullptr));
   }
-  // If the session went on, only the bells are old. Channels hold the old bells until the channels follow.
+  // If the session went on, only the bells are old. Channels hold the old bells until the channels
+  // follow.
   std::erase_if(old_connections_,
                 [&](const Connection& old) { return old.memory == connection.memory; });
   connection_ = std::move(connection);

@@ -51,8 +51,8 @@ constexpr bool valid(Attributes attributes) {
 
 // Attributes as a byte.
 //   0 … 119    bits: pin 2, grouped 1, 0, replicas - 1: 3. Codes that are not valid this way mean
-//              striped with more than one replica: for two replicas the part of one part, the parts of two
-//              parts …; then for three replicas …
+//              striped with more than one replica: for two replicas the part of one part, the parts
+//              of two parts …; then for three replicas …
 //   120 … 255  striped, one replica: the part of one part; the first and the second of two parts; …
 class AttributeCodes {
  public:

@@ -12,7 +12,8 @@
 //
 //  Errors of every call:
 //  - kStoreUnavailable: no server took the request by the deadline; the call had no effect.
-//  - kOutcomeUnknown: a write was sent and the answer lost; the write may take effect. Read before a retry.
+//  - kOutcomeUnknown: a write was sent and the answer lost; the write may take effect. Read before
+//  a retry.
 //  - MC_PERMISSION_DENIED: user, password or certificate refused.
 //  - MC_INVALID_ARGUMENT: a key, value or TTL outside the limits below.
 //  - MC_UNSUPPORTED: this kind of store cannot do that; see capabilities().

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plain addresses of this process: pieces to gather from or scatter to, and the ranges that an engine
-//   registered.
+// Plain addresses of this process: pieces to gather from or scatter to, and the ranges that an
+//   engine registered.
 // Threads: with the interpreter's lock. Owns: nothing; the caller owns the memory.
 // Trusts: a registered range until the range is unregistered. With an AddressRanges argument,
 //   memory_is_mapped() checks every other address; without the argument, nothing checks.
@@ -30,7 +30,8 @@ class AddressRanges {
   std::map<std::uint64_t, std::uint64_t> ranges_;  // first address to size; without overlaps
 };
 
-// One address and size per object, or a list of both. mc_slice and mc_span differ only in constness.
+// One address and size per object, or a list of both. mc_slice and mc_span differ only in
+// constness.
 template <typename Piece>
 class Pieces {
  public:

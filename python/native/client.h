@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Python class Client: open, put, get, query, remove.
-// Threads: any Python thread, also for close(). A call keeps the client alive until the call returns.
+// Threads: any Python thread, also for close(). A call keeps the client alive until the call
+// returns.
 // Owns: a reference to the Core.
 // Trusts: Python's arguments are checked, except the addresses of the *_addresses methods.
 #pragma once

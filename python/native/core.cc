@@ -8,8 +8,8 @@
 namespace mckv {
 
 Core::~Core() {
-  // In a forked child mc_close() does not touch the parent's client. While the interpreter ends, the
-  // lock must stay held; closing then waits for no Python thread.
+  // In a forked child mc_close() does not touch the parent's client. While the interpreter ends,
+  // the lock must stay held; closing then waits for no Python thread.
   if (interpreter_ends() || PyGILState_Check() == 0) {
     mc_close(client_);
     return;

@@ -32,7 +32,8 @@ class Core {
   Core& operator=(const Core&) = delete;
 
   mc_client* client() const { return client_; }
-  // The parent process opened the client before a fork: this process does not map the client's memory.
+  // The parent process opened the client before a fork: this process does not map the client's
+  // memory.
   bool inherited() const { return forks_ != fork_generation(); }
   // True if a read by this thread may wait for the agent.
   bool may_wait() const { return mc_ready(client_) == 0; }
@@ -54,8 +55,8 @@ auto run(bool with_lock, Call&& call) {
   return call();
 }
 
-// Raises mckv's exception for a status. text: from mc_last_error(), or null for the status' own text.
-// Never returns.
+// Raises mckv's exception for a status. text: from mc_last_error(), or null for the status' own
+// text. Never returns.
 [[noreturn]] void raise(mc_status status, const char* text = nullptr);
 // Raises for every status except MC_OK, with the error text of this thread's last call.
 inline void check(mc_status status) {

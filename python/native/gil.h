@@ -29,8 +29,8 @@ class GilReleased {
 
 // True after the interpreter began to end: no thread may wait for the lock.
 bool interpreter_ends();
-// atexit calls this function in the main thread, with the lock. Returns when no thread of this module
-// is about to take the lock, or after 1 s.
+// atexit calls this function in the main thread, with the lock. Returns when no thread of this
+// module is about to take the lock, or after 1 s.
 void on_interpreter_exit();
 
 // Number of forks between the first process and this process.

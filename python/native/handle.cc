@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BufferHandle: the result of getters that are compatible with Mooncake, a buffer with ptr() and size().
-// Threads: with the interpreter's lock. Owns: the buffer of the source object (a View or a copy),
-//   whose bytes therefore stay in place.
+// BufferHandle: the result of Mooncake's getters, a buffer with ptr() and size().
+// Threads: with the interpreter's lock. Owns: the buffer of the source object (a View or a copy).
+//   The bytes therefore stay in place.
 #include "client.h"
 
 namespace mckv {

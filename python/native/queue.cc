@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The asynchronous calls below mckv.AsyncClient: submissions, one descriptor, and completions. Python
-//   (mckv/_async.py) adds futures and the event loop.
-// Threads: with the interpreter's lock; one thread at a time submits. Owns: the completion queue, and
-//   the buffers of a submission until the caller takes the completion.
+// The asynchronous calls below mckv.AsyncClient: submissions, one descriptor, and completions.
+//   Python (mckv/_async.py) adds futures and the event loop.
+// Threads: with the interpreter's lock; one thread at a time submits. Owns: the completion queue,
+//   and the buffers of a submission until the caller takes the completion.
 #include <unordered_map>
 
 #include "client.h"

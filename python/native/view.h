@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Python objects of a zero-copy view and of one of its spans.
-// Threads: with the interpreter's lock. Owns: the pin, until the object and every memoryview or array
-//   of the object are gone. Trusts: the results of mc.h.
+// Threads: with the interpreter's lock. Owns: the pin, until the object and every memoryview or
+//   array of the object are gone. Trusts: the results of mc.h.
 #pragma once
 
 #include "addresses.h"

@@ -185,8 +185,8 @@ void PublishFromEmpty(benchmark::State& state) {
 }
 BENCHMARK(PublishFromEmpty)->Arg(kFew)->Arg(kMany)->Unit(benchmark::kMillisecond);
 
-// The limit: a locate reads two dependent cache lines. This function reads pairs of lines at 128 random
-// places together and prefetches each line.
+// The limit: a locate reads two dependent cache lines. This function reads pairs of lines at 128
+// random places together and prefetches each line.
 void MachineRandomLines(benchmark::State& state) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(state.range(0)) * 48;
   const PageArray memory = PageArray::reserve(bytes);

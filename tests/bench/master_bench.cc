@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A real mc-master on loopback. Measures the keys per second that a client publishes and locates
-// in batches of 128 with 32 batches in flight; the same with two partitions on one and on two
-// masters; the seconds until a report of a million objects has arrived; and the cost of encoding and
+// A real mc-master on loopback. Measures the keys per second that a client publishes and locates in
+// batches of 128 with 32 batches in flight; the same with two partitions on one and on two masters;
+// the seconds until a report of a million objects has arrived; and the cost of encoding and
 // decoding a batch.
 #include <benchmark/benchmark.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processor cost of a slice on this host: the instructions of the rdma transport for posting a slice
-// and for the completion. The devices below the table of verbs do nothing.
+// Processor cost of a slice on this host: the instructions of the rdma transport for posting a
+// slice and for the completion. The devices below the table of verbs do nothing.
 //
 //   valgrind --tool=callgrind --toggle-collect='*one_round*' build/test/bin/rdma_post_bench
 //   callgrind_annotate --inclusive=yes callgrind.out.*

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lower bound of a get of 4 KiB by key on this machine, for any library: a hash of a
-//   key of 64 bytes, a line of a table, an entry with the key, a store that pins the entry, and the
-//   copy. There are no checks, no collisions, no library calls, and no other threads or processes.
-//   Memcpy is the copy alone, by libc and by mc. Compare `mcctl bench --cases get_copy --keys N` with
+// The lower bound of a get of 4 KiB by key on this machine, for any library: a hash of a key of 64
+//   bytes, a line of a table, an entry with the key, a store that pins the entry, and the copy.
+//   There are no checks, no collisions, no library calls, and no other threads or processes. Memcpy
+//   is the copy alone, by libc and by mc. Compare `mcctl bench --cases get_copy --keys N` with
 //   BareGet of --keys=N. No store can have a lower ratio than BareGet to Memcpy. As in mcctl bench,
 //   keys are read in sequence and objects in a random order without repetition; if memory does not
 //   suffice, only as many objects as fit have bytes.

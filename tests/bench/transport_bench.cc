@@ -324,8 +324,8 @@ class Bench {
 
 double gigabytes_per_s(std::uint64_t size, double ns) { return static_cast<double>(size) / ns; }
 
-// In turns of a few milliseconds; only the best tenth counts. Other work on the machine, or a slower
-// clock of the processor, then affects no result.
+// In turns of a few milliseconds; only the best tenth counts. Other work on the machine, or a
+// slower clock of the processor, then affects no result.
 void measure_small(Bench& bench) {
   constexpr std::size_t kBatch = 32;
   constexpr int kRounds = 50;

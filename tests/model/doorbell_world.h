@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A client and an agent with rings and doorbells. The product's shm functions are called in the
-//   order of libmc/client/session/channel.cc, completion_queue.cc and agent/agent_loop.cc. Those files
-//   need sockets and epoll; each function here names the function that it mirrors. No wait has a
-//   timeout: a lost wake-up leaves a thread waiting for ever.
+//   order of libmc/client/session/channel.cc, completion_queue.cc and agent/agent_loop.cc. Those
+//   files need sockets and epoll; each function here names the function that it mirrors. No wait
+//   has a timeout: a lost wake-up leaves a thread waiting for ever.
 // Threads: those of the machine.
 #pragma once
 

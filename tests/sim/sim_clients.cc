@@ -178,7 +178,8 @@ void SimWorld::publish(Client& client) {
   send_remote_request(client, RemoteRequest::Kind::kAnnounce);
 }
 
-// ---- RemoteRequests ------------------------------------------------------------------------------------
+// ---- RemoteRequests
+// ------------------------------------------------------------------------------------
 
 void SimWorld::send_remote_request(Client& client, RemoteRequest::Kind kind) {
   client.kind = kind;

@@ -7,8 +7,8 @@
 //                                         ├─► step(): poll the transport ─► LoopSink
 //     I/O thread ── run() ────────────────┘
 //
-// Threads: any thread. Every call needs the lock, unless the comment says otherwise. Descriptors are
-//   polled under the lock; the loop never sleeps under the lock.
+// Threads: any thread. Every call needs the lock, unless the comment says otherwise. Descriptors
+//   are polled under the lock; the loop never sleeps under the lock.
 // Owns: the lock and the I/O thread.
 #pragma once
 

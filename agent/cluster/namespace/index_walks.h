@@ -5,7 +5,8 @@
 //   waits for a walk longer than for a large put.
 //
 //     list, remove ──► cursor ──► entries that match ──► at the end: the answer
-//                         ▲ entries that become live behind the cursor (moved, copied, put) are visited too
+//                         ▲ entries that become live behind the cursor (moved, copied, put) are
+//                         visited too
 //
 //   An object that exists during the whole walk is found, even if the object is moved. A removal
 //   takes the objects that existed at the start. Objects that this host's clients put during the

@@ -54,8 +54,9 @@ struct ReplaySummary {
 
 // Adds the curves that follow from the bins of the workers.
 void add_worker_curves(ReplaySummary& summary, std::size_t request_count);
-// Adds the curves of the reference policies at the same points of the trace. Each point is a separate
-// run over the requests up to that point, so the optimum is the best possible result at that point.
+// Adds the curves of the reference policies at the same points of the trace. Each point is a
+// separate run over the requests up to that point, so the optimum is the best possible result at
+// that point.
 void add_reference_curves(ReplaySummary& summary, const Trace& trace);
 
 // The label and the value of each line, for the table and the report.

@@ -194,7 +194,8 @@ void Channel::lose_all() {
   }
 }
 
-// The agent last ran on this core, so the agent is not running now. Spinning would delay the answer.
+// The agent last ran on this core, so the agent is not running now. Spinning would delay the
+// answer.
 [[gnu::hot]] bool Channel::agent_is_here() const {
   return memory_->index.header().agent_core.load_relaxed() == CoreSharing::here();
 }
@@ -404,7 +405,8 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
       sound = sound && item.extents[e].length_bytes > 0;
       if (sound) room += item.extents[e].length_bytes;
     }
-    // Later writes run through the extents by the requested length, so the extents must hold that length.
+    // Later writes run through the extents by the requested length, so the extents must hold that
+    // length.
     sound = sound && reserved.length == pending.request.a && reserved.length <= room;
     if (sound) granted.push_back(reserved);
   }

@@ -6,8 +6,8 @@
 //   take_all_reservation_cache() is for another thread. The owner does not write to reservations in
 //   the cache. A reservation leaves the cache under a lock, for the owner or for the agent.
 // Owns: a part of the session file.
-// Trusts: no completion. Completions are matched with requests. Entries and offsets in completions are
-//   checked against bounds before use.
+// Trusts: no completion. Completions are matched with requests. Entries and offsets in completions
+//   are checked against bounds before use.
 #pragma once
 
 #include <array>
@@ -160,7 +160,8 @@ class Channel {
     std::uint64_t used;  // value of reservation_cache_uses_ at the last use
     std::vector<CachedReservation> items;
   };
-  // Held for a few instructions. Guards the reservation cache and the identity of the cache's session.
+  // Held for a few instructions. Guards the reservation cache and the identity of the cache's
+  // session.
   class ReservationCacheLock {
    public:
     explicit ReservationCacheLock(OwnerLock& lock);

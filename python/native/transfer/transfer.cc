@@ -3,8 +3,8 @@
 // The extension module mckv._transfer: the transfer engine of transfer.h. A separate module from
 //   mckv._native, so that users of the pool load neither sockets nor cluster stores.
 // Threads: any Python thread; every call of the engine releases the lock.
-// Owns: an engine, until its Python object and all running calls are gone; registered buffers, until
-//   the caller unregisters them.
+// Owns: an engine, until its Python object and all running calls are gone; registered buffers,
+//   until the caller unregisters them.
 // Trusts: registered or transferred addresses and sizes are memory of this process. All other
 //   arguments are checked.
 #include <nanobind/nanobind.h>
