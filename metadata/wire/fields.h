@@ -35,11 +35,13 @@ void from_field(const Field& field, Value& value) {
   }
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types and names cannot stand in parentheses.
 #define MC_FILL_FIELD(member, field) message.set_##field(to_field(value.member));
 #define MC_TAKE_FIELD(member, field) from_field(message.field(), value.member);
 #define MC_FIELDS(Struct, Message, List)                                              \
   inline void fill(const Struct& value, pb::Message& message) { List(MC_FILL_FIELD) } \
   inline void take(const pb::Message& message, Struct& value) { List(MC_TAKE_FIELD) }
+// NOLINTEND(bugprone-macro-parentheses)
 
 // clang-format off
 #define MC_ATTEND(X) X(partition, partition) X(partitions, partitions)
