@@ -147,9 +147,9 @@ std::vector<std::byte> encode_descriptor(const TargetDescriptor& descriptor) {
 
 std::optional<TargetDescriptor> decode_descriptor(std::span<const std::byte> bytes) {
   DescriptorHead head{};
-  if (bytes.size() > kMaxDescriptorBytes || !take_front(bytes, head) ||
+  if (bytes.size() > kMaxTargetDescriptorBytes || !take_front(bytes, head) ||
       head.magic != kQuestionMagic || head.reserved != 0 ||
-      head.region_bytes > kMaxDescriptorBytes ||
+      head.region_bytes > transport::kMaxDescriptorBytes ||
       std::uint64_t{head.name_bytes} + head.error_bytes + head.region_bytes != bytes.size()) {
     return std::nullopt;
   }
@@ -169,7 +169,7 @@ std::optional<TargetDescriptor> decode_descriptor(std::span<const std::byte> byt
 Result<TargetDescriptor> ask_descriptor(const HostPort& target, std::uint64_t timeout_ns) {
   auto socket = ask(target, kWantsDescriptor, timeout_ns);
   if (!socket) return fail(socket.error());
-  std::vector<std::byte> bytes(kMaxDescriptorBytes + 1);
+  std::vector<std::byte> bytes(kMaxTargetDescriptorBytes + 1);
   std::size_t size = 0;
   while (size < bytes.size()) {
     const ssize_t got = ::recv(socket->get(), bytes.data() + size, bytes.size() - size, 0);
@@ -178,7 +178,7 @@ Result<TargetDescriptor> ask_descriptor(const HostPort& target, std::uint64_t ti
   }
   auto descriptor = decode_descriptor(std::span(bytes).first(size));
   if (!descriptor) {
-    return fail(MC_AGENT_UNAVAILABLE, "what answers at " + target.host + ":" +
+    return fail(MC_AGENT_UNAVAILABLE, "the process at " + target.host + ":" +
                                           std::to_string(target.port) +
                                           " is no target of mcctl bench --transport");
   }

@@ -30,7 +30,7 @@ struct TargetDescriptor {
 std::vector<std::byte> encode_descriptor(const TargetDescriptor& descriptor);
 // Trusts nothing: checks lengths before copying.
 std::optional<TargetDescriptor> decode_descriptor(std::span<const std::byte> bytes);
-inline constexpr std::size_t kMaxDescriptorBytes = 64 * 1024;
+inline constexpr std::size_t kMaxTargetDescriptorBytes = 64 * 1024;
 
 // Errors: MC_AGENT_UNAVAILABLE: no target answers; or the error that the target reported.
 Result<TargetDescriptor> ask_descriptor(const HostPort& target, std::uint64_t timeout_ns);
