@@ -110,7 +110,8 @@ TEST_F(RdmaDevicesTest, AHostWithoutUsableDevicesSaysWhy) {
   fabric_.set_port("a0", false);
   EXPECT_NE(none(RdmaPair::options(5, {"a0"})).find("not active"), std::string::npos);
   fabric_.add({.name = "efa_0", .node_type = IBV_NODE_UNSPECIFIED});
-  EXPECT_NE(none(RdmaPair::options(5, {"efa_0"})).find("use the fabric transport"), std::string::npos);
+  EXPECT_NE(none(RdmaPair::options(5, {"efa_0"})).find("use the fabric transport"),
+            std::string::npos);
 }
 
 TEST_F(RdmaDevicesTest, TheSmallerMtuIsUsedAndOddPiecesGoThroughDevicesThatTakeFew) {

@@ -67,7 +67,7 @@ def test_errors_are_exceptions_with_a_cause(engines):
     assert here[:4] == b"only"
     with pytest.raises(mckv.AccessDeniedError, match="did not register"):
         one.write(segment, [local], [remote], [4])
-    with pytest.raises(mckv.InvalidArgumentError, match="not registered all"):
+    with pytest.raises(mckv.InvalidArgumentError, match="not registered that whole range"):
         one.read(segment, [local], [remote], [20])
     with pytest.raises(mckv.InvalidArgumentError, match="as many"):
         one.read(segment, [local], [remote], [1, 2])
