@@ -21,6 +21,8 @@ template <typename... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;  // Clang 14 does not deduce aggregates
 
 // True if the transport's knowledge of the pool's memory is out of date and should be renewed now.
 // A loss must be told at once, before the pool reuses the same ranges. A gain is told when the pool

@@ -2,6 +2,8 @@
 //
 // The first byte selects the kind: a recorded tree of another host ('t') with all derived values,
 // or a priority matrix. hwloc's parser is not under test.
+#include <json/json.h>
+
 #include "bytes.h"
 #include "ctl/topo/topo_view.h"
 #include "transport/topology/nic_choice.h"

@@ -11,7 +11,7 @@ namespace {
 using Views = ClientTest;
 MC_EVERYWHERE(Views);
 
-constexpr std::size_t kBlock = 64 * 1024;
+constexpr std::size_t kViewedBytes = 64 * 1024;
 
 // Leaves a pool of 8 MiB without adjacent free blocks, so that a larger object is cut into extents.
 std::vector<std::string> fill_with_holes(mc_client* client, std::size_t blocks) {
@@ -19,7 +19,8 @@ std::vector<std::string> fill_with_holes(mc_client* client, std::size_t blocks) 
   const mc_put_options options = put_options(MC_PIN_HARD);
   for (std::size_t i = 0; i < blocks; ++i) {
     const std::string key = "block." + std::to_string(i);
-    EXPECT_EQ(put(client, key, content(key, kBlock), &options), MC_OK) << i << mc_last_error();
+    EXPECT_EQ(put(client, key, content(key, kViewedBytes), &options), MC_OK)
+        << i << mc_last_error();
   }
   for (std::size_t i = 0; i < blocks; ++i) {
     const std::string key = "block." + std::to_string(i);
@@ -71,7 +72,7 @@ TEST_P(Views, AnObjectCutIntoExtentsGivesItsBytesInAllForms) {
   serve({{"pool_bytes", "8MiB"}, {"session_quota_bytes", "8MiB"}});
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
   const std::vector<std::string> kept = fill_with_holes(client, 120);
-  for (const std::size_t size : {kBlock * 10 + 777, kBlock * 3, kBlock * 12}) {
+  for (const std::size_t size : {kViewedBytes * 10 + 777, kViewedBytes * 3, kViewedBytes * 12}) {
     const std::string key = "large." + std::to_string(size);
     const std::string value = content(key, size);
     ASSERT_EQ(put(client, key, value), MC_OK) << mc_last_error();
@@ -92,17 +93,19 @@ TEST_P(Views, AnObjectCutIntoExtentsGivesItsBytesInAllForms) {
     EXPECT_TRUE(bytes_of(view) == value);
     EXPECT_EQ(mc_view_verify(&view, slice(key)), MC_OK);
     EXPECT_TRUE(get(client, key) == value);
-    std::string middle(kBlock * 2, '!');
+    std::string middle(kViewedBytes * 2, '!');
     const std::vector<mc_slice> odd = cut(middle, {1001, 77777, 3});
     std::vector<mc_span> pieces;
     for (const mc_slice& piece : odd) pieces.push_back({const_cast<void*>(piece.data), piece.size});
-    mc_get_item item{slice(key), pieces.data(), pieces.size(), kBlock - 5, middle.size(), MC_OK};
+    mc_get_item item{slice(key),       pieces.data(), pieces.size(),
+                     kViewedBytes - 5, middle.size(), MC_OK};
     EXPECT_EQ(mc_get_batch(client, &item, 1), MC_OK);
-    EXPECT_TRUE(middle == value.substr(kBlock - 5, middle.size()));
+    EXPECT_TRUE(middle == value.substr(kViewedBytes - 5, middle.size()));
     mc_view_release(&view);
   }
-  EXPECT_GT(stat(client, "large." + std::to_string(kBlock * 12)).extent_count, 1u);
-  for (const std::string& key : kept) EXPECT_TRUE(get(client, key) == content(key, kBlock)) << key;
+  EXPECT_GT(stat(client, "large." + std::to_string(kViewedBytes * 12)).extent_count, 1u);
+  for (const std::string& key : kept)
+    EXPECT_TRUE(get(client, key) == content(key, kViewedBytes)) << key;
 }
 
 TEST_P(Views, ViewsKeepTheirBytesWhileThePoolIsFilledManyTimesOver) {
@@ -112,7 +115,7 @@ TEST_P(Views, ViewsKeepTheirBytesWhileThePoolIsFilledManyTimesOver) {
   mc_view views[kHeld] = {};
   for (std::size_t i = 0; i < kHeld; ++i) {
     const std::string key = "held." + std::to_string(i);
-    ASSERT_EQ(put(client, key, content(key, kBlock)), MC_OK);
+    ASSERT_EQ(put(client, key, content(key, kViewedBytes)), MC_OK);
     ASSERT_EQ(mc_get_view(client, slice(key), &views[i]), MC_OK);
     if (i % 3 == 0) {
       ASSERT_EQ(remove(client, key), MC_OK);
@@ -120,11 +123,11 @@ TEST_P(Views, ViewsKeepTheirBytesWhileThePoolIsFilledManyTimesOver) {
   }
   for (std::size_t i = 0; i < 8 * 128; ++i) {
     const std::string key = "flood." + std::to_string(i);
-    ASSERT_EQ(put(client, key, content(key, kBlock - i % 3000)), MC_OK) << mc_last_error();
+    ASSERT_EQ(put(client, key, content(key, kViewedBytes - i % 3000)), MC_OK) << mc_last_error();
   }
   for (std::size_t i = 0; i < kHeld; ++i) {
     const std::string key = "held." + std::to_string(i);
-    EXPECT_TRUE(bytes_of(views[i]) == content(key, kBlock)) << i;
+    EXPECT_TRUE(bytes_of(views[i]) == content(key, kViewedBytes)) << i;
     EXPECT_EQ(mc_view_verify(&views[i], slice(key)), MC_OK);
     mc_view_release(&views[i]);
   }
@@ -132,7 +135,7 @@ TEST_P(Views, ViewsKeepTheirBytesWhileThePoolIsFilledManyTimesOver) {
   const mc_put_options options = put_options(MC_PIN_HARD);
   for (std::size_t i = 0; i < 110; ++i) {
     const std::string key = "after." + std::to_string(i);
-    ASSERT_EQ(put(client, key, content(key, kBlock), &options), MC_OK)
+    ASSERT_EQ(put(client, key, content(key, kViewedBytes), &options), MC_OK)
         << i << ": " << mc_last_error();
   }
 }
@@ -182,15 +185,15 @@ TEST_P(Views, AThreadHolds1023ViewsAndTheNextIsBusy) {
 TEST_P(Views, AnyThreadMayReleaseAViewAndItOutlivesTheThreadThatTookIt) {
   serve({{"pool_bytes", "8MiB"}});
   mc_client* client = open();
-  ASSERT_EQ(put(client, "key", content("key", kBlock)), MC_OK);
+  ASSERT_EQ(put(client, "key", content("key", kViewedBytes)), MC_OK);
   mc_view view{};
   std::thread([&] { EXPECT_EQ(mc_get_view(client, slice("key"), &view), MC_OK); }).join();
   ASSERT_EQ(remove(client, "key"), MC_OK);
   for (int i = 0; i < 400; ++i) {
     const std::string key = "flood." + std::to_string(i);
-    ASSERT_EQ(put(client, key, content(key, kBlock)), MC_OK);
+    ASSERT_EQ(put(client, key, content(key, kViewedBytes)), MC_OK);
   }
-  EXPECT_TRUE(bytes_of(view) == content("key", kBlock));
+  EXPECT_TRUE(bytes_of(view) == content("key", kViewedBytes));
   std::thread([&] { mc_view_release(&view); }).join();
 }
 
