@@ -28,8 +28,8 @@ class WaitingReaders {
 
   // The next three return true if a request has ended.
 
-  // Pins the object for all readers. If `kept` is a live entry, the readers get that entry. Else
-  // the reservation is served unpublished.
+  // Pins the object for all readers. If `kept` is a live entry, the readers get that entry.
+  // Otherwise the reservation is served unpublished.
   bool serve(FetchedObject& object, std::uint32_t kept, FetchCounters& counters);
   // Ends all readers without the object.
   bool fail(mc_status status);

@@ -9,6 +9,7 @@
 // Trusts: the tests. Every use of a destroyed object is detected.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -82,8 +83,8 @@ class VerbsFabric {
   std::uint64_t requests_ = 0;
   std::uint64_t signalled_requests_ = 0;
   std::uint64_t late_completions_ = 0;
-  unsigned last_access_ = 0;
-  int last_dmabuf_fd_ = -1;
+  std::atomic<unsigned> last_access_ = 0;  // threads register at once
+  std::atomic<int> last_dmabuf_fd_ = -1;
 };
 
 }  // namespace mc::transport::testing
