@@ -42,7 +42,7 @@ struct Option {
   std::string name;  // "--yes,-y", "KEY"
   Value value = {};
   std::string help;
-  std::string type = {};                                // the placeholder in the help: "DURATION"
+  std::string type = {};                                // name of the value in the help: "DURATION"
   std::optional<std::pair<double, double>> range = {};  // least and largest number
   bool required = false;
   std::vector<std::string> choices = {};   // the allowed values; empty: any

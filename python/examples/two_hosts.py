@@ -51,8 +51,11 @@ def main() -> None:
         # A client waits for an agent that is still starting, up to its timeout.
         a, b = (stack.enter_context(mckv.Client(one, timeout=20)) for one in addresses)
         block = bytes(range(256)) * 1024
-        while min(members(a), members(b)) < 2:
-            time.sleep(0.05)  # until the agents know each other
+        deadline = time.monotonic() + 20
+        while min(members(a), members(b)) < 2:  # each agent must have joined the master
+            if time.monotonic() > deadline:
+                raise SystemExit("the agents did not find each other within 20 s; see their logs")
+            time.sleep(0.05)
         a.put("example/two-hosts", block, upsert=True)  # complete when the master knows the place
         with b.view("example/two-hosts") as view:  # fetched from host A, verified, then in place
             assert view.tobytes() == block
