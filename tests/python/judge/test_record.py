@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/record knows which steps passed on which inputs, and what a change is compared with."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+class Repository:
+    """A repository with the program and one file of the inputs of every step."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "tests").mkdir(parents=True)
+        shutil.copy(ROOT / "tests" / "record", folder / "tests")
+        self.git("init", "-q")
+        self.commit("systemd/unit", "1")
+
+    def git(self, *words):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-C", str(self.folder)]
+        done = subprocess.run(
+            ["git", *identity, *words], check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    def commit(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        self.git("add", ".")
+        self.git("commit", "-qm", "Change a file")
+        return self.git("rev-parse", "HEAD")
+
+    def record(self, *words):
+        done = subprocess.run(
+            [self.folder / "tests" / "record", *words], capture_output=True, text=True
+        )
+        return done.returncode, (done.stdout + done.stderr).strip()
+
+    def has(self, step):
+        return self.record("has", step)[0] == 0
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path / "repository")
+
+
+def test_a_pass_holds_for_the_same_inputs_only(repository):
+    assert not repository.has("systemd")
+    assert repository.record("add", "systemd", "7")[0] == 0
+    assert repository.has("systemd") and not repository.has("tests")
+    repository.commit("agent/a.cc", "another step's input")
+    repository.commit("systemd/README.md", "a page")
+    assert repository.has("systemd")
+    repository.commit("systemd/unit", "2")
+    assert not repository.has("systemd")
+    assert "stale by 3 commits" in repository.record("list")[1]
+
+
+def test_an_older_state_of_the_inputs_counts_again(repository):
+    repository.record("add", "systemd", "7")
+    repository.commit("systemd/unit", "2")
+    repository.commit("systemd/unit", "1")
+    assert repository.has("systemd")
+
+
+def test_a_pass_of_changed_files_is_not_recorded(repository):
+    (repository.folder / "systemd" / "unit").write_text("not committed")
+    status, text = repository.record("add", "systemd", "7")
+    assert status == 1 and "commit first" in text
+    assert not (repository.folder / "tests" / "record.passes").exists()
+
+
+def test_the_base_is_the_newest_recorded_ancestor(repository):
+    first = repository.git("rev-parse", "HEAD")
+    repository.record("add", "systemd", "7")
+    second = repository.commit("agent/a.cc", "1")
+    repository.commit("agent/a.cc", "2")
+    assert repository.record("base") == (0, first)
+    repository.git("checkout", "-q", second)
+    repository.record("add", "tests", "9")
+    repository.git("commit", "-qam", "Record a pass")
+    assert repository.record("base") == (0, second)
+    # A commit of another branch is no base.
+    repository.git("checkout", "-q", "--orphan", "other")
+    repository.git("commit", "-qm", "Begin anew")
+    repository.commit("agent/a.cc", "3")
+    assert repository.record("base") == (0, repository.git("rev-parse", "HEAD~1"))
+
+
+def test_wrong_usage_is_refused(repository):
+    for words in ((), ("has",), ("has", "nothing"), ("add", "tests", "soon"), ("list", "more")):
+        assert repository.record(*words)[0] == 2
