@@ -17,6 +17,7 @@
 #include "cluster/network.h"
 #include "cluster/probe.h"
 #include "conformance/store/store_servers.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/mutex.h"
 
@@ -213,7 +214,7 @@ TEST_P(CutMatrix, EveryCallEndsInTimeAndServiceReturnsWithTheCable) {
     EXPECT_LT(probe.longest_ns(), kLongestCallNs + away_ns) << watched.name;
     EXPECT_LT(back_ns.value_or(~0ull), kLongestReturnNs + away_ns) << watched.name;
   }
-  EXPECT_EQ(wrong_, 0u);
+  EXPECT_EQ(wrong_, 0u) << kWrongBytes;
   EXPECT_EQ(probes[0].probe->errors(), 0u) << "what lies here needs nobody";
   EXPECT_EQ(probes[3].probe->errors(), 0u) << "nor does a put";
   const bool holder_cut = GetParam().victim == Victim::kOtherAgent;

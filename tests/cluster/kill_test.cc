@@ -12,6 +12,7 @@
 
 #include "cluster/cluster_fixture.h"
 #include "conformance/store/store_servers.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 
 namespace mc::cluster {
@@ -189,7 +190,7 @@ TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
     rest(500);
     for (Load* const load : {&here, &beside}) {
       load->stop();
-      EXPECT_EQ(load->wrong(), 0u);
+      EXPECT_EQ(load->wrong(), 0u) << kWrongBytes;
       EXPECT_GT(load->calls(), 10u);
       EXPECT_LT(load->longest_ns(), kLongestNs);
       acknowledged.insert(acknowledged.end(), load->acknowledged().begin(),

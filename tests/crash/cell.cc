@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "crash/worker.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 
 namespace mc::crash {
@@ -257,13 +258,13 @@ void Cell::check_read(const std::string& key, const Outcome& outcome) {
   allow(outcome.status, {MC_OK, MC_NOT_FOUND}, "get " + key);
   const std::uint64_t version = static_cast<std::uint64_t>(std::max(outcome.version, 0L));
   Versions& allowed = model_.try_emplace(key, Versions{0}).first->second;
-  if (outcome.version < 0) fail("get " + key + " returned bytes of no put");
+  if (outcome.version < 0) fail(kWrongBytes + ("get " + key + " returned bytes of no put"));
   if (allowed.contains(version)) return;
   if (version == 0 && evicting_) return;
   std::string expected;
   for (const std::uint64_t one : allowed) expected += " " + std::to_string(one);
-  fail("get " + key + " returned version " + std::to_string(version) + ", expected one of" +
-       expected);
+  fail((version == 0 ? kLostObject : kWrongBytes) + ("get " + key + " returned version ") +
+       std::to_string(version) + ", expected one of" + expected);
 }
 
 mc_status Cell::get(const std::string& key) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crash/child.h"
+#include "defect.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -113,6 +114,7 @@ void Child::wait_for_end() {
   while (pid_ > 0 && ::waitpid(pid_, &exit_status_, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
+  mark_crash(exit_status_);
 }
 
 Child::State Child::look() {
@@ -122,6 +124,7 @@ Child::State Child::look() {
   if (WIFSTOPPED(status)) return State::kStopped;
   exit_status_ = status;
   pid_ = -1;
+  mark_crash(status);
   return WIFSIGNALED(status) ? State::kKilled : State::kEnded;
 }
 

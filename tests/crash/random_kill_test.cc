@@ -11,6 +11,7 @@
 #include "crash/host.h"
 #include "crash/ledger.h"
 #include "crash/worker.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 
 namespace mc::crash {
@@ -81,7 +82,7 @@ class RandomKills : public ::testing::Test {
       EXPECT_TRUE(says(number, "done")) << "client " << number << "\n" << host_.log_text();
       clients_[number] = Child();
     }
-    EXPECT_EQ(sum_of(&LedgerPart::wrong), 0u) << host_.log_text();
+    EXPECT_EQ(sum_of(&LedgerPart::wrong), 0u) << kWrongBytes << host_.log_text();
     EXPECT_EQ(sum_of(&LedgerPart::failures), 0u) << host_.log_text();
     std::printf("operations=%llu\n",
                 static_cast<unsigned long long>(sum_of(&LedgerPart::operations)));
@@ -108,7 +109,8 @@ TEST_F(RandomKills, OfTheAgentLoseNothingThatWasAcknowledged) {
     let_run(kill % 4 == 0 ? 20'000'000 : 300'000'000);
     host_.kill_agent();
     host_.start_agent();
-    EXPECT_EQ(sum_of(&LedgerPart::wrong), 0u) << "after kill " << kill << "\n" << host_.log_text();
+    EXPECT_EQ(sum_of(&LedgerPart::wrong), 0u) << kWrongBytes << "after kill " << kill << "\n"
+                                              << host_.log_text();
   }
   const Json::Value sessions = host_.status()["sessions"];
   for (const Json::Value& session : sessions) {

@@ -14,6 +14,7 @@
 
 #include "crash/host.h"
 #include "crash/values.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
 #include "shm/layout.h"
@@ -55,7 +56,7 @@ class Client {
     status_ = mc_get(client_, {key.data(), key.size()}, buffer, sizeof buffer, &length);
     if (status_ != MC_OK) return 0;
     const auto version = version_in(key, std::span(buffer).first(length));
-    EXPECT_TRUE(version.has_value()) << "wrong bytes under " << key;
+    EXPECT_TRUE(version.has_value()) << kWrongBytes << key;
     return version.value_or(0);
   }
   mc_status last_status() const { return status_; }

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "defect.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
@@ -37,6 +38,7 @@ int wait_for(pid_t pid, std::uint64_t timeout_ns) {
   if (!wait_readable(pidfd.get(), timeout_ns)) ::kill(pid, SIGKILL);
   int status = 0;
   ::waitpid(pid, &status, 0);
+  mark_crash(status);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cluster/cluster_fixture.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 #include "rdma/rdma_hosts.h"
 #include "transport/fabric/fabric_transport.h"
@@ -244,7 +245,7 @@ TEST_P(AgentsTest, AnObjectEvictedDuringAReadIsAMissAndNeverWrong) {
   writer.join();
   std::printf("right %zu, missed %zu; one-sidedly %lu MiB; sums that did not fit %lu\n", right,
               missed, (one_sided_bytes(1) - before) >> 20, counter(1, "misses", "corrupt"));
-  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(wrong, 0u) << kWrongBytes;
   EXPECT_GT(right, 0u);
   EXPECT_GT(one_sided_bytes(1), before);
 }

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <thread>
 
+#include "defect.h"
 #include "mc/transfer.h"
 #include "transfer/peer_process.h"
 
@@ -394,7 +395,7 @@ TEST_P(TransferEngine, ManyThreadsTransferAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(wrong, 0) << kWrongBytes;
 }
 
 TEST_P(TransferEngine, ListsWhatThePeerHasRegistered) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "conformance/client/agent_fixture.h"
+#include "defect.h"
 
 namespace mc::conformance {
 namespace {
@@ -80,7 +81,7 @@ TEST_P(Threads, EightThreadsOnSharedKeysSeeOnlyWholeValues) {
     threads.emplace_back([&, i] { hammer(client, i, 2000, 600, tally); });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(tally.wrong, 0);
+  EXPECT_EQ(tally.wrong, 0) << kWrongBytes;
   EXPECT_EQ(tally.failed, 0);
   EXPECT_GT(tally.hits, 500);
 }
@@ -95,7 +96,7 @@ TEST_P(Threads, MoreThreadsThanChannelsShareTheLastOne) {
       threads.emplace_back([&, i] { hammer(client, i, 200, 50, tally); });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(tally.wrong, 0);
+    EXPECT_EQ(tally.wrong, 0) << kWrongBytes;
     EXPECT_EQ(tally.failed, 0);
     close(client);
   }

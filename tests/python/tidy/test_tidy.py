@@ -4,6 +4,7 @@
 import importlib.machinery
 import importlib.util
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -91,7 +92,7 @@ def test_a_file_without_licence_is_found(found):
 def test_a_long_file_is_found(found):
     assert found("file-size", {"a.h": LICENCE * tidy.MAX_FILE_LINES}) == []
     [violation] = found("file-size", {"a.h": LICENCE * (tidy.MAX_FILE_LINES + 1)})
-    assert "601 lines" in violation
+    assert f"{tidy.MAX_FILE_LINES + 1} lines" in violation
 
 
 @pytest.mark.parametrize(
@@ -163,9 +164,9 @@ def test_a_mutex_that_guards_nothing_is_found(found):
 
 
 def test_an_exception_accepts_one_violation_up_to_its_ceiling(found):
-    files = {"a.h": LICENCE * 700, tidy.EXCEPTIONS: "file-size a.h 700 # generated\n"}
+    files = {"a.h": LICENCE * 1700, tidy.EXCEPTIONS: "file-size a.h 1700 # generated\n"}
     assert found("file-size", files) == []
-    assert "701 lines, 700 accepted" in found("file-size", {"a.h": LICENCE * 701})[0]
+    assert "1701 lines, 1700 accepted" in found("file-size", {"a.h": LICENCE * 1701})[0]
 
 
 def test_an_exception_without_a_reason_is_an_error(found):
@@ -178,3 +179,37 @@ def test_an_exception_that_nothing_needs_is_named(tmp_path):
     path.parent.mkdir()
     path.write_text("spdx a.h # a test needs it so\n")
     assert tidy.run_checks(tidy.Tree(tmp_path), ["spdx"])[1] == [(1, ("spdx", "a.h"))]
+
+
+def test_more_unstable_tests_than_the_ceiling_and_lines_without_a_cause_are_found(found):
+    listed = "# text\nceiling 1\nA.B # a port\n"
+    assert found("unstable", {"tests/judge.unstable": listed}) == []
+    [violation] = found("unstable", {"tests/judge.unstable": listed + "A.C # a port\n"})
+    assert "2 unstable tests, 1 allowed" in violation
+    [violation] = found("unstable", {"tests/judge.unstable": listed + "A.C\n"})
+    assert ":4: not an unstable test" in violation
+    [violation] = found("unstable", {"tests/judge.unstable": "A.B # a port\n"})
+    assert "no ceiling" in violation
+
+
+def test_a_ceiling_that_rose_since_the_recorded_base_is_found(tmp_path):
+    def git(*words):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-C", str(tmp_path)]
+        subprocess.run(["git", *identity, *words], check=True, capture_output=True)
+
+    def violations():
+        found, _ = tidy.run_checks(tidy.Tree(tmp_path), ["unstable"])
+        return [str(v) for v in found]
+
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "record", tmp_path / "tests")
+    listed = tmp_path / "tests" / "judge.unstable"
+    git("init", "-q")
+    for ceiling in (5, 4):
+        listed.write_text(f"ceiling {ceiling}\n")
+        git("add", ".")
+        git("commit", "-qm", "Lower the ceiling")
+        assert violations() == []
+    listed.write_text("ceiling 6\n")
+    [violation] = violations()
+    assert "the ceiling rose from 5 to 6" in violation
