@@ -317,7 +317,7 @@ TEST_F(Recovery, ASecondAgentOnTheSameDirectoryIsRefused) {
   Client client(host_);
   ASSERT_EQ(client.put(key_of(0), 1), MC_OK);
   Command command;
-  command.words = {MC_TEST_BIN "/mc-agent", "--runtime-dir", host_.directory(), "--pool-bytes",
+  command.words = {(MC_TEST_BIN "/mc-agent"), "--runtime-dir", host_.directory(), "--pool-bytes",
                    "8MiB"};
   command.log = host_.directory() + "/second.log";
   Child second(command);

@@ -53,7 +53,9 @@ class Results:
         self._write(nodeid, "begins")
 
     def pytest_runtest_logreport(self, report):
-        output = report.longreprtext if report.outcome != "skipped" else str(report.longrepr)
+        output = report.longreprtext
+        if report.skipped and isinstance(report.longrepr, tuple):
+            output = report.longrepr[2]  # (file, line, reason)
         if report.failed:
             output += "".join(f"\n{title}\n{text}" for title, text in report.sections)
         self._states[report.outcome] = output

@@ -190,6 +190,7 @@ def test_a_python_test_that_hangs_does_not_end_the_others(judge_python, tmp_path
     )
     assert status == 0, output
     assert "3 passed, 0 failed, 1 skipped" in output and "UNSTABLE: 1 tests" in output
+    assert "\n  Skipped: not here\n    tests/python/test_some.py::test_skips" in output
 
 
 def test_a_crash_of_the_interpreter_is_a_defect_and_the_others_run(judge_python):
