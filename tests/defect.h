@@ -8,11 +8,17 @@
 
 #include <csignal>
 #include <cstdio>
+#include <string>
 
 namespace mc {
 
 inline constexpr const char* kWrongBytes = "DEFECT: wrong bytes: ";
 inline constexpr const char* kLostObject = "DEFECT: an acknowledged object is lost: ";
+
+// For bytes that another thread or process compares: the mark names the key.
+inline void mark_wrong_bytes(const std::string& key) {
+  std::fprintf(stderr, "%s%s\n", kWrongBytes, key.c_str());
+}
 
 // Prints a mark if a process ended by a signal that a crash raises. wait_status is that of waitpid().
 inline void mark_crash(int wait_status) {
