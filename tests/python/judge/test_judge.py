@@ -193,6 +193,18 @@ def test_a_python_test_that_hangs_does_not_end_the_others(judge_python, tmp_path
     assert "\n  Skipped: not here\n    tests/python/test_some.py::test_skips" in output
 
 
+def test_the_last_python_test_may_hang_once(judge_python, tmp_path):
+    status, output = judge_python(
+        f"runs = pathlib.Path({str(tmp_path / 'runs')!r})\n"
+        "@pytest.mark.watchdog(1)\n"
+        "def test_hangs():\n"
+        "    known = runs.exists()\n"
+        "    runs.touch()\n"
+        "    while not known: time.sleep(1)\n"
+    )
+    assert status == 0 and "1 passed, 0 failed" in output and "UNSTABLE: 1 tests" in output
+
+
 def test_a_crash_of_the_interpreter_is_a_defect_and_the_others_run(judge_python):
     status, output = judge_python(
         "def test_crashes(): os.kill(os.getpid(), signal.SIGSEGV)\ndef test_after(): pass\n"
