@@ -93,6 +93,15 @@ def test_the_base_is_the_newest_recorded_ancestor(repository):
     assert repository.record("base") == (0, repository.git("rev-parse", "HEAD~1"))
 
 
+def test_passes_of_the_same_run_do_not_move_the_base(repository):
+    first = repository.git("rev-parse", "HEAD")
+    repository.record("add", "systemd", "7")
+    repository.commit("agent/a.cc", "1")
+    repository.commit("agent/a.cc", "2")
+    repository.record("add", "systemd", "7")
+    assert repository.record("base") == (0, first)
+
+
 def test_wrong_usage_is_refused(repository):
     for words in ((), ("has",), ("has", "nothing"), ("add", "tests", "soon"), ("list", "more")):
         assert repository.record(*words)[0] == 2
