@@ -35,7 +35,7 @@ HostOptions host_options(const CellOrder& order) {
 
 Cell::Cell(const CellOrder& order) : order_(order), host_(host_options(order)) {
   host_.while_waiting([this] { look_at_processes(); });
-  start_agent(false);
+  host_.serve();
   bystander_ = start_client(false);
   actor_ = start_client(order_.victim == Victim::kActor);
   allow(tell(bystander_, "open " + name_space() + " " + kTimeoutMs).status, {MC_OK},

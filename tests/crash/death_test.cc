@@ -43,7 +43,7 @@ void print_times(const char* what, std::vector<double> milliseconds) {
 TEST(DeathOfAClient, IsSuspectedFirstAndReturnsEverythingWhenItIsGone) {
   const unsigned rounds = std::getenv("MC_TEST_LONG") != nullptr ? 100 : 8;
   Host host;
-  host.start_agent();
+  host.serve();
   std::vector<double> suspected_ms;
   std::vector<double> gone_ms;
   for (unsigned round = 0; round < rounds; ++round) {
@@ -83,7 +83,7 @@ TEST(AStoppedClient, HoldsNoMoreThanItsQuotaAndHoldsUpNobody) {
   HostOptions options;
   options.flags = {"--session-quota-bytes", std::to_string(kQuotaBytes)};
   Host host(options);
-  host.start_agent();
+  host.serve();
   Child holder(client_command(kScriptedRole, host));
   Child other(client_command(kScriptedRole, host));
   ASSERT_EQ(tell(other, "open default 8000"), MC_OK);

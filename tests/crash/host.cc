@@ -16,6 +16,7 @@
 #include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
 #include "mc/mc.h"
+#include "pool_memory.h"
 
 namespace mc::crash {
 
@@ -64,7 +65,7 @@ std::string Host::log_text() const {
 
 void Host::start_agent(std::vector<std::string> environment, int passed_fd) {
   Command command;
-  command.words = {MC_TEST_BIN "/mc-agent",
+  command.words = {(MC_TEST_BIN "/mc-agent"),
                    "--config",
                    directory_ + "/agent.toml",
                    "--runtime-dir",
@@ -80,6 +81,14 @@ void Host::start_agent(std::vector<std::string> environment, int passed_fd) {
   command.log = log();
   command.passed_fd = passed_fd;
   agent_ = Child(command);
+}
+
+void Host::serve() {
+  start_agent();
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  while (!pools_have_memory(ask(pool_memory_question())) && now_ns() < deadline_ns) {
+    wait_for_any({}, kAskAgainNs);
+  }
 }
 
 void Host::kill_agent() {

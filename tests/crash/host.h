@@ -41,6 +41,8 @@ class Host {
 
   // environment: for failpoints. Does not wait until the agent serves.
   void start_agent(std::vector<std::string> environment = {}, int passed_fd = -1);
+  // Starts an agent, and waits until its pools have their memory.
+  void serve();
   void kill_agent();  // kill -9, and waits for the end
   // The keeper's pid, 0 for none.
   pid_t keeper() const;

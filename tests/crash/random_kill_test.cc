@@ -40,7 +40,7 @@ class RandomKills : public ::testing::Test {
   RandomKills() : host_(load_host()), random_(seed_wanted()) {
     ledger_path_ = host_.directory() + "/ledger";
     ledger_ = open_ledger(ledger_path_);
-    host_.start_agent();
+    host_.serve();
     for (unsigned number = 0; number < kClients; ++number) start_client(number);
     std::printf("seed=%u\n", seed_wanted());
   }

@@ -150,7 +150,7 @@ TEST(LargeRecovery, AHundredThousandObjectsAreBackAfterTheAgentWasKilled) {
   options.pool_mib = 512;
   options.max_pool_mib = 512;
   Host host(options);
-  host.start_agent();
+  host.serve();
   {
     Client client(host);
     for (unsigned i = 0; i < kObjects; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
@@ -181,7 +181,7 @@ TEST(LargeRecovery, AHundredThousandObjectsAreBackAfterTheAgentWasKilled) {
 }
 
 TEST_F(Recovery, AKilledKeeperIsReplacedAndNothingIsLostAfterwards) {
-  host_.start_agent();
+  host_.serve();
   Client client(host_);
   for (unsigned i = 0; i < 100; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
   for (int round = 0; round < 3; ++round) {
@@ -195,14 +195,14 @@ TEST_F(Recovery, AKilledKeeperIsReplacedAndNothingIsLostAfterwards) {
     }
     ASSERT_NE(host_.keeper(), before);
     host_.kill_agent();
-    host_.start_agent();
+    host_.serve();
     EXPECT_EQ(served(client, 100), 100u);
     EXPECT_EQ(client.put(key_of(0), 1), MC_OK) << mc_last_error();
   }
 }
 
 TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
-  host_.start_agent();
+  host_.serve();
   Client client(host_);
   ASSERT_EQ(client.put(key_of(0), 1), MC_OK);
   mc_client_info before = {};
@@ -211,7 +211,7 @@ TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
   host_.agent().signal(SIGSTOP);  // otherwise the agent would replace the keeper
   host_.kill_keeper();
   host_.kill_agent();
-  host_.start_agent();
+  host_.serve();
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
   while (client.get(key_of(0)) != 0 && now_ns() < deadline_ns) {
     mc_ping(client.handle(), 0);
@@ -226,7 +226,7 @@ TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
 TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {
   constexpr unsigned kObjects = 240;
   constexpr unsigned kDamaged = 8;  // of each kind
-  host_.start_agent();
+  host_.serve();
   fill(kObjects);
   host_.kill_agent();
   {
@@ -248,7 +248,7 @@ TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {
       pool.data()[entries[2 * kDamaged + i]->extent.load_relaxed() + i * 500] ^= 1;
     }
   }
-  host_.start_agent();
+  host_.serve();
   ASSERT_TRUE(scrubbed(host_)) << host_.pool().toStyledString();
   const Json::Value pool = host_.pool();
   EXPECT_EQ(pool["corrupt"].asUInt64(), kDamaged);
@@ -263,7 +263,7 @@ TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
   constexpr unsigned kObjects = 100;
   std::mt19937 random(2);
   const auto pick = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
-  host_.start_agent();
+  host_.serve();
   for (unsigned round = 0; round < 30 && !HasFailure(); ++round) {
     fill(kObjects);
     host_.kill_agent();
@@ -284,7 +284,7 @@ TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
         entry[word].store_relaxed(values[pick(6)]);
       }
     }
-    host_.start_agent();
+    host_.serve();
     ASSERT_TRUE(scrubbed(host_)) << "round " << round << "\n" << host_.log_text();
     Client client(host_);
     served(client, kObjects);
@@ -294,7 +294,7 @@ TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
 }
 
 TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
-  host_.start_agent();
+  host_.serve();
   fill(20);
   host_.kill_agent();
   {
@@ -303,7 +303,7 @@ TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
     ASSERT_NE(index.data(), nullptr);
     garble(index.data(), shm::kPageBytes, random);
   }
-  host_.start_agent();
+  host_.serve();
   Client client(host_);
   EXPECT_EQ(served(client, 20), 0u);
   EXPECT_EQ(client.put(key_of(0), 1), MC_OK);
@@ -313,7 +313,7 @@ TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
 }
 
 TEST_F(Recovery, ASecondAgentOnTheSameDirectoryIsRefused) {
-  host_.start_agent();
+  host_.serve();
   Client client(host_);
   ASSERT_EQ(client.put(key_of(0), 1), MC_OK);
   Command command;

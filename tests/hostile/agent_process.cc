@@ -16,6 +16,7 @@
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
+#include "pool_memory.h"
 
 namespace mc::hostile {
 
@@ -84,6 +85,9 @@ AgentProcess::AgentProcess(const std::vector<std::string>& flags, const std::str
   const Fd output(::open((directory_ + "/log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   pid_ = start(arguments, output.get());
   EXPECT_TRUE(connect_unix(socket(), kWatchdogNs)) << log();
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  while (alive() && now_ns() < deadline_ns && !pools_have_memory(order(pool_memory_question()))) {
+  }
   EXPECT_TRUE(alive()) << log();
 }
 

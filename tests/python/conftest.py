@@ -104,7 +104,8 @@ class Agent:
                 [mckv.program("mc-agent"), f"--runtime-dir={self.directory}", *flags], stderr=log
             )
         deadline = time.monotonic() + 20
-        while not self._listens():
+        # The agent takes memory for its pools after it listens. Until then a put may find no space.
+        while not self._listens() or not self._has_memory():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("mc-agent: " + (self.directory / "agent.log").read_text())
             time.sleep(0.01)
@@ -115,6 +116,19 @@ class Agent:
                 probe.connect(self.socket)
                 return True
         return False
+
+    def _has_memory(self):
+        """True if each pool has its memory, or says why it takes no more."""
+        import mckv
+
+        asked = subprocess.run(
+            [mckv.program("mcctl"), "--agent", self.socket, "--json", "segment", "list"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20,
+        )  # fmt: skip
+        return asked.returncode == 0 and all(
+            pool["reserved_bytes"] >= pool["pool_bytes"] or "problem" in pool
+            for pool in json.loads(asked.stdout)["segments"]
+        )
 
     @property
     def pid(self):

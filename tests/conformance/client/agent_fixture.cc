@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/client/agent_fixture.h"
 
+#include <json/reader.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include "agent/embedded_connector.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
+#include "pool_memory.h"
 
 namespace mc::conformance {
 
@@ -35,6 +37,21 @@ void register_once() {
     return true;
   }();
   static_cast<void>(done);
+}
+
+// For an embedded agent. Its client asks, because no socket leads to the agent.
+bool has_memory(mc_client* client) {
+  const auto keep = [](void* context, const char* text, std::size_t size) {
+    static_cast<std::string*>(context)->assign(text, size);
+  };
+  std::string text;
+  const mc_status status =
+      mc_ask(client, slice(R"({"verb":"segments"})"), keep, &text, 20 * kSecondNs);
+  EXPECT_EQ(status, MC_OK) << mc_last_error();
+  if (status != MC_OK) return true;
+  Json::Value answer;
+  std::istringstream(text) >> answer;
+  return pools_have_memory(answer);
 }
 
 }  // namespace
@@ -68,7 +85,7 @@ AgentProcess::~AgentProcess() {
 
 void AgentProcess::start(const AgentOptions& options) {
   options_ = options;
-  std::vector<std::string> words{MC_TEST_BIN "/mc-agent", "--runtime-dir", directory_,
+  std::vector<std::string> words{(MC_TEST_BIN "/mc-agent"), "--runtime-dir", directory_,
                                  "--keep-seconds", "20"};
   for (const auto& [name, value] : options) {
     std::string flag = "--" + name;
@@ -92,6 +109,16 @@ void AgentProcess::start(const AgentOptions& options) {
   std::fclose(log_file);
   auto connected = connect_unix(socket(), 20 * kSecondNs);
   ASSERT_TRUE(connected) << "no agent: " << log();
+  until([&] {
+    const auto answer = client::admin_call(socket(), pool_memory_question(), 20 * kSecondNs);
+    return answer ? pools_have_memory(*answer) : has_ended();
+  });
+}
+
+bool AgentProcess::has_ended() const {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
 }
 
 void AgentProcess::end(int signal) {
@@ -165,7 +192,11 @@ mc_status ClientTest::try_open(mc_client** client,
   }
   options.timeout_ns = 30 * kSecondNs;
   if (change) change(options);
-  return mc_open(&options, client);
+  const mc_status status = mc_open(&options, client);
+  if (status == MC_OK && embedded()) {
+    until([&] { return has_memory(*client); });
+  }
+  return status;
 }
 
 mc_client* ClientTest::open(const std::function<void(mc_open_options&)>& change) {
@@ -179,6 +210,10 @@ mc_client* ClientTest::open(const std::function<void(mc_open_options&)>& change)
 void ClientTest::close(mc_client* client) {
   std::erase(clients_, client);
   mc_close(client);
+}
+
+void ClientTest::wait_for_memory() {
+  until([&] { return pools_have_memory(ask(pool_memory_question())); });
 }
 
 Json::Value ClientTest::ask(const Json::Value& request) {

@@ -46,7 +46,8 @@ class AgentProcess {
   AgentProcess(const AgentProcess&) = delete;
   AgentProcess& operator=(const AgentProcess&) = delete;
 
-  // Returns when the agent accepts connections.
+  // Returns when the agent accepts connections and its pools have their memory, or when the agent
+  // has died at a failpoint.
   void start(const AgentOptions& options);
   void start() { start(options_); }
   void kill_hard() { end(9); }
@@ -65,6 +66,7 @@ class AgentProcess {
 
  private:
   void end(int signal);
+  bool has_ended() const;
 
   std::string directory_;
   AgentOptions options_;
@@ -93,6 +95,8 @@ class ClientTest : public testing::TestWithParam<Setting> {
   mc_status try_open(mc_client** client, const std::function<void(mc_open_options&)>& change = {});
   void close(mc_client* client);
 
+  // Only with an agent process: waits until each pool has its memory, as after serve().
+  void wait_for_memory();
   // Only with an agent process: the answer to an admin verb, and the default namespace's part of
   // the status.
   Json::Value ask(const Json::Value& request);

@@ -21,6 +21,7 @@ class Namespaces : public AgentTest {
     request["pool_bytes"] = Json::UInt64{16 * kMiB};
     request["mode"] = isolated() ? "isolated" : "direct";
     ask(request);
+    wait_for_memory();
   }
   void drop(const std::string& name) {
     Json::Value request;
