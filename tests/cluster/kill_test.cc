@@ -14,6 +14,7 @@
 #include "conformance/store/store_servers.h"
 #include "defect.h"
 #include "libmc/base/clock.h"
+#include "process_stop.h"
 
 namespace mc::cluster {
 namespace {
@@ -155,9 +156,14 @@ class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> 
         }
         break;
       case Victim::kClient:
-        ::kill(child_, kill ? SIGKILL : SIGSTOP);
-        rest(300);
-        if (!kill) ::kill(child_, SIGCONT);
+        if (kill) {
+          ::kill(child_, SIGKILL);
+          rest(300);
+        } else {
+          stop_process(child_);
+          rest(300);
+          ::kill(child_, SIGCONT);
+        }
         break;
     }
   }

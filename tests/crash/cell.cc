@@ -383,9 +383,8 @@ void Cell::finish() {
   bystander_ = Child();
   if (const std::string error = emptying_error(host_, name_space()); !error.empty()) fail(error);
   const unsigned expected = order_.isolated ? 5 : 3;  // node, and index and pool of each namespace
-  if (host_.kept_descriptors() != expected) {
-    fail("the keeper holds " + std::to_string(host_.kept_descriptors()) + " files, not " +
-         std::to_string(expected));
+  if (const unsigned held = host_.await_descriptors(expected); held != expected) {
+    fail("the keeper holds " + std::to_string(held) + " files, not " + std::to_string(expected));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "crash/worker.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
+#include "process_stop.h"
 
 namespace mc::crash {
 
@@ -93,7 +94,7 @@ TEST(AStoppedClient, HoldsNoMoreThanItsQuotaAndHoldsUpNobody) {
   unsigned granted = 0;
   while (granted < 100 && tell(holder, "reserve " + std::to_string(kStepBytes)) == MC_OK) ++granted;
   EXPECT_EQ(granted, kQuotaBytes / kStepBytes);
-  holder.signal(SIGSTOP);
+  stop_process(holder.pid());
   // Enough puts to fill the pool three times.
   for (int i = 0; i < 96; ++i) {
     const std::string key = "other-" + std::to_string(i);

@@ -182,6 +182,15 @@ unsigned Host::kept_descriptors() const {
   return count;
 }
 
+unsigned Host::await_descriptors(unsigned wanted) {
+  const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
+  unsigned held = kept_descriptors();
+  for (; held != wanted && now_ns() < deadline_ns; held = kept_descriptors()) {
+    wait_for_any({}, kAskAgainNs);
+  }
+  return held;
+}
+
 Command client_command(const std::string& role, const Host& host,
                        std::vector<std::string> arguments) {
   Command command;

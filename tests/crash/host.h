@@ -60,6 +60,9 @@ class Host {
                       std::uint64_t timeout_ns = kWatchdogNs);
   // Memory files and pidfds that the keeper holds.
   unsigned kept_descriptors() const;
+  // Waits until the keeper holds that many, because an agent returns the descriptors of a closed
+  // session later. Returns the number at the end of the wait.
+  unsigned await_descriptors(unsigned wanted);
 
  private:
   std::string directory_;

@@ -88,7 +88,7 @@ class RandomKills : public ::testing::Test {
                 static_cast<unsigned long long>(sum_of(&LedgerPart::operations)));
     EXPECT_EQ(accounting_error(host_, "default"), "");
     EXPECT_EQ(emptying_error(host_, "default"), "");
-    EXPECT_EQ(host_.kept_descriptors(), 3u);
+    EXPECT_EQ(host_.await_descriptors(3), 3u);
   }
 
   Host host_;

@@ -17,6 +17,7 @@
 #include "defect.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
+#include "process_stop.h"
 #include "shm/layout.h"
 
 namespace mc::crash {
@@ -208,7 +209,7 @@ TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
   mc_client_info before = {};
   before.struct_size = sizeof before;
   ASSERT_EQ(mc_get_client_info(client.handle(), &before), MC_OK);
-  host_.agent().signal(SIGSTOP);  // otherwise the agent would replace the keeper
+  stop_process(host_.agent().pid());  // otherwise the agent would replace the keeper
   host_.kill_keeper();
   host_.kill_agent();
   host_.serve();

@@ -13,6 +13,7 @@
 
 #include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
+#include "process_stop.h"
 
 namespace mc::metadata {
 
@@ -80,7 +81,13 @@ void MasterProcess::kill_hard() {
   pid_ = 0;
 }
 
-void MasterProcess::pause(bool paused) { ::kill(pid_, paused ? SIGSTOP : SIGCONT); }
+void MasterProcess::pause(bool paused) {
+  if (paused) {
+    stop_process(pid_);
+  } else {
+    ::kill(pid_, SIGCONT);
+  }
+}
 
 std::pair<int, std::string> run_master_once(const std::vector<std::string>& flags) {
   int output = -1;

@@ -30,7 +30,7 @@ class MasterProcess {
 
   void start();
   void kill_hard();
-  void pause(bool paused);
+  void pause(bool paused);  // returns when the process has stopped
   [[nodiscard]] std::string address() const { return host_ + ":" + std::to_string(port_); }
 
  private:

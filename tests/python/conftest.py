@@ -14,6 +14,7 @@ import tempfile
 import time
 
 import pytest
+from machine import stop_process
 
 WATCHDOG_S = 120
 
@@ -135,7 +136,11 @@ class Agent:
         return self._process.pid
 
     def send(self, number):
-        self._process.send_signal(number)
+        """Sends a signal. Returns after the stop for SIGSTOP."""
+        if number == signal.SIGSTOP:
+            stop_process(self.pid)
+        else:
+            self._process.send_signal(number)
 
     def end(self, number=signal.SIGTERM):
         if self._process is not None and self._process.poll() is None:

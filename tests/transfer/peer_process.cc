@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "process_stop.h"
+
 extern char** environ;
 
 namespace mc::transfer::testing {
@@ -68,9 +70,11 @@ std::string PeerProcess::tell(const std::string& command) {
 }
 
 void PeerProcess::send(int signal) const {
-  ::kill(pid_, signal);
-  // Wait for the stop: until then the process could still write much.
-  if (signal == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
+  if (signal == SIGSTOP) {
+    stop_process(pid_);  // a running process could still write much
+  } else {
+    ::kill(pid_, signal);
+  }
 }
 
 void PeerProcess::kill() {

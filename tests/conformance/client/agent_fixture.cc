@@ -19,6 +19,7 @@
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
 #include "pool_memory.h"
+#include "process_stop.h"
 
 namespace mc::conformance {
 
@@ -142,7 +143,13 @@ void AgentProcess::wait_until_killed() {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "wait status " << status;
 }
 
-void AgentProcess::pause(bool paused) { ::kill(pid_, paused ? SIGSTOP : SIGCONT); }
+void AgentProcess::pause(bool paused) {
+  if (paused) {
+    stop_process(pid_);
+  } else {
+    ::kill(pid_, SIGCONT);
+  }
+}
 
 std::string AgentProcess::log() const { return text_of_file(directory_ + "/agent.log"); }
 

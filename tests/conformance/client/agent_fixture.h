@@ -57,7 +57,7 @@ class AgentProcess {
   void arm(std::string failpoint) { failpoint_ = std::move(failpoint); }
   // For an agent that dies at a failpoint.
   void wait_until_killed();
-  // Stops and continues the process.
+  // Stops and continues the process. Returns when the process has stopped.
   void pause(bool paused);
   bool running() const { return pid_ > 0; }
   int pid() const { return pid_; }

@@ -25,6 +25,7 @@
 
 #include "agent/keeper/keeper_protocol.h"
 #include "agent/keeper/keeper_store.h"
+#include "process_stop.h"
 
 namespace mc::agent {
 namespace {
@@ -369,7 +370,7 @@ TEST_F(KeeperTest, AKilledKeeperIsNoticedAndReplaced) {
 TEST_F(KeeperTest, AStoppedKeeperIsAnErrorInBoundedTimeAndCanBeReplaced) {
   auto store = open();
   EXPECT_TRUE(put_text(*store, "a", "1").ok());
-  ::kill(place_.keeper(), SIGSTOP);
+  stop_process(place_.keeper());
   EXPECT_EQ(put_text(*store, "b", "2").code(), MC_TIMEOUT);
   expect_death(*store);
   ASSERT_TRUE(store->restart().ok());
@@ -380,7 +381,7 @@ TEST_F(KeeperTest, AStoppedKeeperIsAnErrorInBoundedTimeAndCanBeReplaced) {
 
 TEST_F(KeeperTest, AStoppedKeeperFoundAtStartIsAnErrorAndCanBeReplaced) {
   open().reset();
-  ::kill(place_.keeper(), SIGSTOP);
+  stop_process(place_.keeper());
   auto store = open();
   const auto kept = store->take_all();
   ASSERT_FALSE(kept);

@@ -21,6 +21,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/base/fd.h"
+#include "process_stop.h"
 
 namespace mc::conformance {
 namespace {
@@ -124,9 +125,11 @@ void StoreServer::kill_hard() {
 }
 
 void StoreServer::pause(bool paused) {
-  ::kill(pid_, paused ? SIGSTOP : SIGCONT);
-  // The server's threads stop one after the other, and may still answer until then.
-  ::waitpid(pid_, nullptr, paused ? WUNTRACED : WCONTINUED);
+  if (paused) {
+    stop_process(pid_);
+  } else {
+    ::kill(pid_, SIGCONT);
+  }
 }
 
 std::string StoreServer::log() const {

@@ -46,7 +46,7 @@ class StoreServer {
   // Returns when the server accepts connections; the port and the directory are as before.
   void start();
   void kill_hard();
-  void pause(bool paused);
+  void pause(bool paused);  // returns when the server has stopped
   int port() const { return port_; }
   std::string host() const { return "127.0.0.1:" + std::to_string(port_); }
   const std::string& directory() const { return directory_.path(); }

@@ -168,7 +168,8 @@ def judge_python(judge, repository):
         (repository / "pytest.ini").write_text(
             "[pytest]\n"
         )  # makes names relative to the repository
-        shutil.copy(ROOT / "tests" / "python" / "conftest.py", folder)
+        for name in ("conftest.py", "machine.py"):
+            shutil.copy(ROOT / "tests" / "python" / name, folder)
         (folder / "test_some.py").write_text("import os, pathlib, signal, time, pytest\n" + text)
         return judge("pytest", sys.executable, folder, program=repository / "tests" / "judge")
 

@@ -3,9 +3,7 @@
 
 import contextlib
 import gc
-import os
 import re
-import signal
 import subprocess
 import sys
 import weakref
@@ -13,6 +11,7 @@ import weakref
 import mckv
 import numpy as np
 import pytest
+from machine import stop_process
 
 
 @pytest.fixture(params=[True, False], ids=["same_host", "tcp"])
@@ -159,7 +158,7 @@ def test_errors_tell_cause_and_remedy_of_this_engine(what, tmp_path):
         def slow(self):
             """A batch to a peer that does not take its bytes, being stopped."""
             segment = self.open(peer.name)
-            os.kill(peer.pid, signal.SIGSTOP)
+            stop_process(peer.pid)
             return self.submit(True, segment, [self.own], [peer.address], [1 << 20], timeout=20)
 
     engine = Engine(timeout=20, same_host=False)
