@@ -5,12 +5,15 @@ import contextlib
 import json
 import os
 import random
-import socket
 import subprocess
+import sys
 import threading
 import time
 
 from pool_agent import HERE, Failed
+
+sys.path.append(str(HERE.parent / "python"))
+from machine import free_port  # noqa: E402, F401 (the proofs import this name from here)
 
 START_LIMIT_S = 400
 REQUEST_LIMIT_S = 120
@@ -91,12 +94,6 @@ class Engine:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_model(options, work, environment, *shape):

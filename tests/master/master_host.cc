@@ -19,6 +19,7 @@ namespace mc::metadata {
 
 namespace {
 
+constexpr int kPortAttempts = 5;
 constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
 std::uint64_t soon() { return now_ns() + kWatchdogNs; }
 
@@ -45,13 +46,24 @@ pid_t spawn(const std::vector<std::string>& flags, int& output) {
 }  // namespace
 
 MasterProcess::MasterProcess(std::vector<std::string> flags, std::string host)
-    : flags_(std::move(flags)), host_(std::move(host)), port_(conformance::free_port()) {
-  start();
+    : flags_(std::move(flags)), host_(std::move(host)) {
+  std::optional<std::string> refusal;
+  for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
+    port_ = conformance::free_port();
+    refusal = try_start();
+    if (!refusal) return;
+  }
+  ADD_FAILURE() << "mc-master did not start: " << refusal.value_or("");
 }
 
 MasterProcess::~MasterProcess() { kill_hard(); }
 
 void MasterProcess::start() {
+  const auto refusal = try_start();
+  if (refusal) ADD_FAILURE() << "mc-master did not start: " << refusal.value_or("");
+}
+
+std::optional<std::string> MasterProcess::try_start() {
   std::vector<std::string> flags = flags_;
   flags.insert(flags.end(), {"--listen", address()});
   int output = -1;
@@ -61,8 +73,9 @@ void MasterProcess::start() {
   while (said.find("event=ready") == std::string::npos) {
     const ssize_t count = ::read(output, bytes, sizeof(bytes));
     if (count <= 0) {
-      ADD_FAILURE() << "mc-master did not start: " << said;
-      break;
+      ::close(output);
+      kill_hard();
+      return said;
     }
     said.append(bytes, static_cast<std::size_t>(count));
   }
@@ -72,6 +85,7 @@ void MasterProcess::start() {
     while (::read(output, rest, sizeof(rest)) > 0) continue;
     ::close(output);
   }).detach();
+  return std::nullopt;
 }
 
 void MasterProcess::kill_hard() {

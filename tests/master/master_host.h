@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,18 +23,22 @@ namespace mc::metadata {
 
 class MasterProcess {
  public:
-  // Listens on a free port of `host`. Store, key file and so on are flags.
+  // Listens on a free port of `host`, and on another port if the first port turns out to be taken.
+  // Store, key file and so on are flags.
   explicit MasterProcess(std::vector<std::string> flags, std::string host = "127.0.0.1");
   ~MasterProcess();
   MasterProcess(const MasterProcess&) = delete;
   MasterProcess& operator=(const MasterProcess&) = delete;
 
-  void start();
+  void start();  // on the same port
   void kill_hard();
   void pause(bool paused);  // returns when the process has stopped
   [[nodiscard]] std::string address() const { return host_ + ":" + std::to_string(port_); }
 
  private:
+  // Returns the output of a process that ended before it was ready.
+  std::optional<std::string> try_start();
+
   const std::vector<std::string> flags_;
   const std::string host_;
   int port_ = 0;

@@ -1,12 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of one machine share: its processes."""
+"""What the tests of one machine share: ports and processes."""
 
+import contextlib
+import fcntl
 import os
 import pathlib
+import random
 import signal
+import socket
 import time
 
 STOP_LIMIT_S = 30
+# Below the kernel's usual range for outgoing connections. tests/conformance/store/store_servers.cc
+# has the same range and the same directory of lock files.
+PORTS = range(10000, 32000)
+_held = []
+
+
+def free_port():
+    """A free port for a server of a test.
+
+    A lock file holds the port until this process ends, so that no other test gets the same port.
+    No process gets such a port from the kernel unasked.
+    """
+    directory = pathlib.Path(f"/tmp/mc-test-ports-{os.geteuid()}")
+    directory.mkdir(mode=0o700, exist_ok=True)
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            file = stack.enter_context(open(directory / str(port), "w"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("", port))
+            _held.append(stack.pop_all())
+            return port
+    raise RuntimeError(f"no port is free; see {directory}")
 
 
 def is_stopped(pid):

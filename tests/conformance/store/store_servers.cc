@@ -5,17 +5,21 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <stdexcept>
 
@@ -29,19 +33,35 @@ namespace {
 constexpr std::uint64_t kStartWatchdogNs = 60000000000;
 constexpr std::uint64_t kLookAgainNs = 5000000;
 constexpr int kPortAttempts = 5;
+// Below the kernel's usual range for outgoing connections. tests/python/machine.py has the same
+// range and the same directory of lock files.
+constexpr int kFirstPort = 10000;
+constexpr int kPortCount = 22000;
+// Each server writes one of these lines when the server has its port and its data. An answer on the
+// port proves less: a stranger's server may answer.
+constexpr std::array kReadyLines = {
+    "Ready to accept connections",     // redis-server
+    "Sentinel ID is",                  // redis-sentinel
+    "ready to serve client requests",  // etcd
+    "the metadata server is ready",
+};
 
-sockaddr_in loopback(int port) {
+bool can_bind(int port) {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-bool accepts(int port) {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = loopback(port);
-  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+// Takes the lock file of a port. The file stays open, and locked, until the process ends.
+bool hold(const std::string& directory, int port) {
+  Fd file(
+      ::open((directory + "/" + std::to_string(port)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !can_bind(port)) return false;
+  static_cast<void>(file.release());
+  return true;
 }
 
 std::vector<char*> argv_of(std::vector<std::string>& words) {
@@ -69,16 +89,18 @@ std::string TempDirectory::file(const std::string& name, const std::string& text
 }
 
 int free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
-  ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.sin_port);
+  const std::string directory = "/tmp/mc-test-ports-" + std::to_string(::geteuid());
+  ::mkdir(directory.c_str(), 0700);
+  std::random_device random;
+  for (int attempt = 0; attempt < kPortCount; ++attempt) {
+    const int port = kFirstPort + static_cast<int>(random() % kPortCount);
+    if (hold(directory, port)) return port;
+  }
+  throw std::runtime_error("no port is free; see " + directory);
 }
 
 StoreServer::StoreServer(Command command) : command_(std::move(command)) {
-  // Another process may take the port between the question and the start.
+  // A process that is no test may take the port between the question and the start.
   for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
     port_ = free_port();
     if (try_start()) return;
@@ -95,13 +117,14 @@ void StoreServer::start() {
 bool StoreServer::try_start() {
   std::vector<std::string> words = command_(directory_.path(), port_);
   const std::vector<char*> argv = argv_of(words);
-  const std::string log = directory_.file("log");
+  const std::string log_path = directory_.file("log");
+  const std::size_t log_bytes_before = log().size();
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
-    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int out = ::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ::dup2(out, 1);
     ::dup2(out, 2);
     ::execvp(argv[0], argv.data());
@@ -111,10 +134,17 @@ bool StoreServer::try_start() {
   const std::uint64_t watchdog_ns = now_ns() + kStartWatchdogNs;
   while (now_ns() < watchdog_ns) {
     if (wait_readable(exited.get(), kLookAgainNs)) break;
-    if (accepts(port_)) return true;
+    if (is_ready(log_bytes_before)) return true;
   }
   kill_hard();
   return false;
+}
+
+bool StoreServer::is_ready(std::size_t log_bytes_before) const {
+  const std::string text = log();
+  return std::ranges::any_of(kReadyLines, [&](const char* line) {
+    return text.find(line, log_bytes_before) != std::string::npos;
+  });
 }
 
 void StoreServer::kill_hard() {
@@ -162,10 +192,10 @@ StoreServer::Command redis_command(std::vector<std::string> more) {
 }
 
 StoreServer::Command etcd_command(std::vector<std::string> more, bool tls) {
-  const int peer_port = free_port();
-  return [more, tls, peer_port](const std::string& directory, int port) {
+  return [more, tls](const std::string& directory, int port) {
     const std::string client = (tls ? "https" : "http") + ("://127.0.0.1:" + std::to_string(port));
-    const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port);
+    // Each start has another port for peers, so that a taken port stops only one start.
+    const std::string peer = "http://127.0.0.1:" + std::to_string(free_port());
     // Short elections: a lease lasts at least one and a half elections.
     std::vector<std::string> words = {"etcd",
                                       "--data-dir=" + directory + "/data",

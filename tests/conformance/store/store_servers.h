@@ -32,18 +32,21 @@ class TempDirectory {
   std::string path_;
 };
 
+// A free port for a server of a test. A lock file holds the port until this process ends, so that
+// no other test gets the same port. No process gets such a port from the kernel unasked.
 int free_port();
 
 class StoreServer {
  public:
-  // The command line for a port (and a second port, for etcd's peers). Starts the server.
+  // The command line for a port.
   using Command = std::function<std::vector<std::string>(const std::string& directory, int port)>;
+  // Starts the server, on another port if a port turns out to be taken.
   explicit StoreServer(Command command);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  // Returns when the server accepts connections; the port and the directory are as before.
+  // Returns when the server says that it is ready; the port and the directory are as before.
   void start();
   void kill_hard();
   void pause(bool paused);  // returns when the server has stopped
@@ -54,6 +57,7 @@ class StoreServer {
 
  private:
   bool try_start();
+  bool is_ready(std::size_t log_bytes_before) const;
 
   const Command command_;
   TempDirectory directory_;

@@ -20,6 +20,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 from differences import DIFFERENCES  # noqa: E402
+from machine import free_port  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -46,12 +47,6 @@ def pytest_collection_modifyitems(config, items):
     unknown = set(DIFFERENCES) - seen
     if unknown and len(config.args) == 1 and config.args[0].rstrip("/").endswith("mooncake"):
         raise pytest.UsageError(f"differences.py names tests that are not there: {unknown}")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="session")

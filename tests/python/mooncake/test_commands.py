@@ -15,14 +15,9 @@ import urllib.request
 
 import mckv
 import pytest
+from machine import free_port
 
 pytestmark = pytest.mark.ours_only
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start(call, *arguments, **environment):

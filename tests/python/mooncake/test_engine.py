@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 import pytest
+from machine import free_port
 
 SIZE = 1 << 20
 
@@ -423,17 +424,18 @@ def test_names_in_a_store(way, tmp_path):
          str(tmp_path)], stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_for_port(port)
+        wait_for_redis(redis, port)
         from mooncake.engine import TransferEngine
 
         one, other = TransferEngine(), TransferEngine()
+        here, there = (f"127.0.0.1:{free_port()}" for _ in range(2))
         server = f"redis://127.0.0.1:{port}"
-        assert one.initialize("127.0.0.1:12345", server, "tcp", "") == 0
-        assert other.initialize_ext("127.0.0.1:12346", f"127.0.0.1:{port}", "tcp", "", "redis") == 0
+        assert one.initialize(here, server, "tcp", "") == 0
+        assert other.initialize_ext(there, f"127.0.0.1:{port}", "tcp", "", "redis") == 0
         array = np.full(100, 4, np.uint8)
         assert other.register_memory(array.ctypes.data, 100) == 0
         back = np.zeros(100, np.uint8)
-        where = ("127.0.0.1:12346", back.ctypes.data, array.ctypes.data, 100)
+        where = (there, back.ctypes.data, array.ctypes.data, 100)
         assert one.transfer_sync_read(*where) == 0
         assert (back == 4).all()
         del one, other  # they take their names back while the store is there
@@ -442,20 +444,14 @@ def test_names_in_a_store(way, tmp_path):
         redis.wait()
 
 
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for_port(port):
+def wait_for_redis(process, port):
     import socket
 
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as link:
+            link.sendall(b"PING\r\n")
+            if link.recv(100) == b"+PONG\r\n":
+                return
         time.sleep(0.02)
-    raise RuntimeError(f"nobody listens on {port}; is {os.environ.get('PATH')} right?")
+    raise RuntimeError(f"Redis does not answer on {port}; is {os.environ.get('PATH')} right?")

@@ -6,20 +6,14 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
+from machine import free_port
 
 pytestmark = pytest.mark.ours_only
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def launch(*arguments, **environment):

@@ -4,6 +4,7 @@
 import time
 
 import pytest
+from machine import free_port
 
 
 def new():
@@ -311,13 +312,10 @@ def test_the_segments_size_is_a_floor_for_the_pool(make_agent, monkeypatch, key)
 
 
 def test_a_stores_own_health_and_metrics(environment, master, key):
-    import socket
     import urllib.error
     import urllib.request
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     def fetch(path):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import socket
 import sys
 import time
 
@@ -19,6 +18,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 import mckv  # noqa: E402
 from cluster import cluster, in_loop, until  # noqa: E402
 from engine import prompt_tokens  # noqa: E402
+from machine import free_port  # noqa: E402
 from mckv._block_keys import Card, card_key, sample_tokens  # noqa: E402
 from mckv.proxy import hosts  # noqa: E402
 from mckv.proxy.choice import Candidate, Held, missing_blocks  # noqa: E402
@@ -51,17 +51,11 @@ def save(client, prompt, blocks=None, begin=0):
         client.put(card.key(one), b"a block")
 
 
-def free_address():
-    with socket.socket() as probe:
-        probe.bind((HOSTS[0], 0))
-        return f"{HOSTS[0]}:{probe.getsockname()[1]}"
-
-
 class Nodes:
     """Two agents, and a client of each."""
 
     def __init__(self, make_agent):
-        master = free_address()
+        master = f"{HOSTS[0]}:{free_port()}"
         common = {"pool_bytes": "64MiB", "max_pool_bytes": "64MiB", "huge_pages": "off"}
         self.agents = [
             make_agent(**common, listen=f"{HOSTS[0]}:0", master_listen=master),
@@ -294,7 +288,7 @@ async def test_an_agent_without_a_cluster_knows_of_its_own_host(make_agent, monk
 
 @in_loop
 async def test_an_agent_that_dies_costs_nothing_but_its_knowledge(make_agent):
-    agent = make_agent(listen=f"{HOSTS[0]}:0", master_listen=free_address())
+    agent = make_agent(listen=f"{HOSTS[0]}:0", master_listen=f"{HOSTS[0]}:{free_port()}")
     with mckv.Client(agent.socket) as client:
         client.put(card_key("tiny"), card_of().encode())
     async with asking(agent) as c:
