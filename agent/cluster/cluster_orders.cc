@@ -11,7 +11,7 @@ namespace wire = metadata::wire;
 
 namespace {
 
-constexpr std::uint64_t kCopyNs = 30'000'000'000;
+constexpr std::uint64_t kOrderedCopyNs = 30'000'000'000;
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
   if (order.parts != 0) return node_.mover_->move(order, mc::now_ns(), ended);
   std::vector<ClusterTenant*> all;
   for (const auto& tenant : node_.tenants_) all.push_back(tenant.get());
-  node_.fetcher_->copy(all, order.key, order.source, mc::now_ns() + kCopyNs, ended);
+  node_.fetcher_->copy(all, order.key, order.source, mc::now_ns() + kOrderedCopyNs, ended);
 }
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {

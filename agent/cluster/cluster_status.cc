@@ -17,7 +17,7 @@ namespace wire = metadata::wire;
 
 namespace {
 
-constexpr std::uint64_t kAnswerNs = 3'000'000'000;
+constexpr std::uint64_t kStatusAnswerNs = 3'000'000'000;
 constexpr unsigned kMaxWhereKeys = 256;
 constexpr std::size_t kMaxPings = 64;
 constexpr std::uint64_t kPingNs = 2'000'000'000;
@@ -98,7 +98,7 @@ Json::Value member_json(const wire::MemberInfo& member, MemberId self, bool lost
   return value;
 }
 
-std::uint64_t answer_by_ns() { return mc::now_ns() + kAnswerNs; }
+std::uint64_t answer_by_ns() { return mc::now_ns() + kStatusAnswerNs; }
 
 Json::Value partition_json(const MasterPort& port, std::uint32_t partition,
                            const Result<wire::StatsAnswer>& answer) {

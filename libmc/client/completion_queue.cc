@@ -17,7 +17,7 @@ namespace mc::client {
 namespace {
 
 constexpr std::uint64_t kWaitSliceNs = 20000000;
-constexpr std::uint64_t kGraceNs = 1000000000;
+constexpr std::uint64_t kCompletionGraceNs = 1000000000;
 constexpr std::uint64_t kCancelTimeoutNs = 5000000000;
 
 void watch(int epoll, int fd) {
@@ -172,7 +172,7 @@ void CompletionQueue::pump() {
         if (item.phase != Phase::kDone) advance(operation, item);
       }
       if (lost) expire(operation, MC_SESSION_LOST);
-      if (now > operation.deadline_ns + kGraceNs) expire(operation, MC_TIMEOUT);
+      if (now > operation.deadline_ns + kCompletionGraceNs) expire(operation, MC_TIMEOUT);
       if (operation.open_items > 0) {
         ++it;
         continue;

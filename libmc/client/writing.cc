@@ -24,7 +24,7 @@ constexpr int kTries = 3;
 // Number of items whose look-ups are prefetched ahead of the copy.
 constexpr std::size_t kPrefetchItems = 8;
 // The agent answers at the deadline; the grace period covers the delivery of the answer.
-constexpr std::uint64_t kGraceNs = 500000000;
+constexpr std::uint64_t kWriteGraceNs = 500000000;
 // Values up to this size are copied within the time that an agent polls its rings after a bell.
 constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
 
@@ -265,7 +265,7 @@ class PutRun {
   }
 
   void collect(const Sent& sent) {
-    if (!channel_.wait(sent.ticket, rules_.deadline_ns + kGraceNs)) {
+    if (!channel_.wait(sent.ticket, rules_.deadline_ns + kWriteGraceNs)) {
       for (const Batched& batched : sent.items) items_[batched.index].status = MC_TIMEOUT;
       if (failure_.ok()) failure_ = Status(MC_TIMEOUT);
       channel_.forget(sent.ticket);
@@ -376,7 +376,7 @@ namespace {
   encode_item(channel.arguments(*ticket), fields, item.key);
   MC_FAILPOINT("client.copied");
   channel.submit(*ticket, shm::Op::kPut, rules.flags(), 1, rules.deadline_ns);
-  if (!channel.wait(*ticket, rules.deadline_ns + kGraceNs)) {
+  if (!channel.wait(*ticket, rules.deadline_ns + kWriteGraceNs)) {
     channel.forget(*ticket);
     item.status = MC_TIMEOUT;
     return true;
@@ -445,7 +445,7 @@ Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
     auto ticket = channel.prepare(static_cast<std::uint32_t>(count * sizeof(shm::ReservedItem)));
     if (!ticket) return ticket.error();
     channel.submit(*ticket, shm::Op::kReserve, flags, count, deadline_ns, bytes);
-    if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
+    if (!channel.wait(*ticket, deadline_ns + kWriteGraceNs)) {
       channel.forget(*ticket);
       return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
     }
@@ -516,7 +516,7 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
   const bool staged = items[0].staged;
   channel.submit(*ticket, staged ? shm::Op::kPutStaged : shm::Op::kPut, flags, item_count,
                  deadline_ns);
-  if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
+  if (!channel.wait(*ticket, deadline_ns + kWriteGraceNs)) {
     channel.forget(*ticket);
     return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
   }

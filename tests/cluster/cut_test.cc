@@ -27,13 +27,13 @@ namespace {
 using conformance::slice;
 using conformance::TempDirectory;
 
-enum class Victim { kOwnAgent, kOtherAgent, kMaster, kStore };
-struct Cell {
-  Victim victim;
+enum class CutVictim { kOwnAgent, kOtherAgent, kMaster, kStore };
+struct CutCell {
+  CutVictim victim;
   Way way;
 };
 
-std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
+std::string cut_name(const ::testing::TestParamInfo<CutCell>& info) {
   constexpr const char* kVictims[] = {"OwnAgent", "OtherAgent", "Master", "Store"};
   constexpr const char* kWays[] = {"BothWays", "Outwards", "Inwards"};
   return std::string(kVictims[static_cast<int>(info.param.victim)]) + "Cut" +
@@ -56,7 +56,7 @@ std::string key_of(const char* kind, std::uint64_t number) {
   return kind + ("/" + std::to_string(number));
 }
 
-std::string value_of(const std::string& key) {
+std::string cut_value(const std::string& key) {
   return content(key, 1000 + key.size() * 977 % 9000);
 }
 
@@ -122,7 +122,7 @@ void CutTest::put_there(std::size_t agent, const char* kind, std::uint32_t repli
   options.replicas = replicas;
   for (std::size_t i = 0; i < kKeys; ++i) {
     const std::string key = key_of(kind, i);
-    ASSERT_EQ(put(agent, key, value_of(key), &options), MC_OK) << mc_last_error();
+    ASSERT_EQ(put(agent, key, cut_value(key), &options), MC_OK) << mc_last_error();
   }
   for (std::size_t i = 0; i < kKeys && replicas > 1; ++i) {
     ASSERT_TRUE(wait_for([&] { return holders(agent, key_of(kind, i)) >= replicas; }));
@@ -133,7 +133,7 @@ std::unique_ptr<Probe> CutTest::getting(const char* kind) {
   return std::make_unique<Probe>(
       agents_[0]->socket(), [this, kind](mc_client* client, std::uint64_t number) {
         const std::string key = key_of(kind, number % kKeys);
-        const std::string wanted = value_of(key);
+        const std::string wanted = cut_value(key);
         std::string bytes(wanted.size() + 1, '\0');
         std::size_t length = 0;
         const mc_status status = mc_get(client, slice(key), bytes.data(), bytes.size(), &length);
@@ -149,7 +149,7 @@ std::unique_ptr<Probe> CutTest::putting() {
   return std::make_unique<Probe>(
       agents_[0]->socket(), [this](mc_client* client, std::uint64_t number) {
         const std::string key = key_of("put", number);
-        const mc_status status = mc_put(client, slice(key), slice(value_of(key)), nullptr);
+        const mc_status status = mc_put(client, slice(key), slice(cut_value(key)), nullptr);
         if (status == MC_OK) {
           const MutexLock lock(mutex_);
           acknowledged_.push_back(key);
@@ -158,17 +158,17 @@ std::unique_ptr<Probe> CutTest::putting() {
       });
 }
 
-class CutMatrix : public CutTest, public ::testing::WithParamInterface<Cell> {
+class CutMatrix : public CutTest, public ::testing::WithParamInterface<CutCell> {
  protected:
   std::size_t victim_host() const {
     switch (GetParam().victim) {
-      case Victim::kOwnAgent:
+      case CutVictim::kOwnAgent:
         return kFirstAgentHost;
-      case Victim::kOtherAgent:
+      case CutVictim::kOtherAgent:
         return kFirstAgentHost + 1;
-      case Victim::kMaster:
+      case CutVictim::kMaster:
         return kMasterHost;
-      case Victim::kStore:
+      case CutVictim::kStore:
         return kStoreHost;
     }
     return 0;
@@ -220,10 +220,10 @@ TEST_P(CutMatrix, EveryCallEndsInTimeAndServiceReturnsWithTheCable) {
   EXPECT_EQ(wrong_, 0u);
   EXPECT_EQ(probes[0].probe->errors(), 0u) << "what lies here needs nobody";
   EXPECT_EQ(probes[3].probe->errors(), 0u) << "nor does a put";
-  const bool holder_cut = GetParam().victim == Victim::kOtherAgent;
+  const bool holder_cut = GetParam().victim == CutVictim::kOtherAgent;
   EXPECT_TRUE(!holder_cut || probes[2].probe->errors() == 0) << "another host holds it too";
   for (const std::string& key : acknowledged()) {
-    ASSERT_TRUE(wait_for([&] { return get(2, key) == value_of(key); })) << key;
+    ASSERT_TRUE(wait_for([&] { return get(2, key) == cut_value(key); })) << key;
   }
 }
 
@@ -256,15 +256,15 @@ TEST_F(CutTest, ASlowPeerDoesNotSlowOtherPeers) {
 }
 
 // For master and store both directions of the cable are alike: answers are lost.
-std::vector<Cell> cells() {
-  return {{Victim::kOwnAgent, Way::kBoth},  {Victim::kOwnAgent, Way::kOut},
-          {Victim::kOwnAgent, Way::kIn},    {Victim::kOtherAgent, Way::kBoth},
-          {Victim::kOtherAgent, Way::kOut}, {Victim::kOtherAgent, Way::kIn},
-          {Victim::kMaster, Way::kBoth},    {Victim::kMaster, Way::kIn},
-          {Victim::kStore, Way::kBoth},     {Victim::kStore, Way::kOut}};
+std::vector<CutCell> cut_cells() {
+  return {{CutVictim::kOwnAgent, Way::kBoth},  {CutVictim::kOwnAgent, Way::kOut},
+          {CutVictim::kOwnAgent, Way::kIn},    {CutVictim::kOtherAgent, Way::kBoth},
+          {CutVictim::kOtherAgent, Way::kOut}, {CutVictim::kOtherAgent, Way::kIn},
+          {CutVictim::kMaster, Way::kBoth},    {CutVictim::kMaster, Way::kIn},
+          {CutVictim::kStore, Way::kBoth},     {CutVictim::kStore, Way::kOut}};
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, CutMatrix, ::testing::ValuesIn(cells()), cell_name);
+INSTANTIATE_TEST_SUITE_P(Cells, CutMatrix, ::testing::ValuesIn(cut_cells()), cut_name);
 
 }  // namespace
 }  // namespace mc::cluster

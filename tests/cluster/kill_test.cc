@@ -21,24 +21,24 @@ namespace {
 
 using conformance::slice;
 
-enum class Victim { kOwnAgent, kOtherAgent, kMaster, kStore, kClient };
+enum class KillVictim { kOwnAgent, kOtherAgent, kMaster, kStore, kClient };
 enum class Action { kKill, kStop };
-struct Cell {
-  Victim victim;
+struct KillCell {
+  KillVictim victim;
   Action action;
 };
 
-std::string cell_name(const ::testing::TestParamInfo<Cell>& info) {
+std::string kill_name(const ::testing::TestParamInfo<KillCell>& info) {
   constexpr const char* kVictims[] = {"OwnAgent", "OtherAgent", "Master", "Store", "Client"};
   return std::string(kVictims[static_cast<int>(info.param.victim)]) +
          (info.param.action == Action::kKill ? "Killed" : "Stopped");
 }
 
-constexpr std::uint64_t kTimeoutNs = 2'000'000'000;
+constexpr std::uint64_t kCallNs = 2'000'000'000;
 // The deadline, a second (I7), and a margin for a loaded machine.
-constexpr std::uint64_t kLongestNs = kTimeoutNs + 1'000'000'000 + 4'000'000'000;
+constexpr std::uint64_t kLongestNs = kCallNs + 1'000'000'000 + 4'000'000'000;
 
-std::string value_of(const std::string& key) {
+std::string kill_value(const std::string& key) {
   return content(key, 1000 + key.size() * 977 % 9000);
 }
 
@@ -49,7 +49,7 @@ class Load {
       : name_(std::move(name)), others_(std::move(others)) {
     mc_open_options options = MC_OPEN_OPTIONS_INIT;
     options.agent = socket.c_str();
-    options.timeout_ns = kTimeoutNs;
+    options.timeout_ns = kCallNs;
     EXPECT_EQ(mc_open(&options, &client_), MC_OK) << mc_last_error();
     thread_ = std::thread([this] { run(); });
   }
@@ -76,7 +76,7 @@ class Load {
     return status;
   }
   void read(const std::string& key) {
-    const std::string wanted = value_of(key);
+    const std::string wanted = kill_value(key);
     std::string bytes(wanted.size() + 1, '\0');
     std::size_t length = 0;
     const mc_status status =
@@ -89,7 +89,7 @@ class Load {
   void run() {
     for (std::uint64_t i = 0; !stop_; ++i) {
       const std::string key = name_ + "/" + std::to_string(i);
-      const std::string value = value_of(key);
+      const std::string value = kill_value(key);
       if (timed([&] { return mc_put(client_, slice(key), slice(value), nullptr); }) == MC_OK) {
         acknowledged_.push_back(key);
       }
@@ -109,7 +109,7 @@ class Load {
   std::thread thread_;
 };
 
-class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> {
+class KillTest : public ClusterTest, public ::testing::WithParamInterface<KillCell> {
  protected:
   static void rest(int milliseconds) { ::usleep(static_cast<useconds_t>(milliseconds) * 1000); }
 
@@ -127,13 +127,13 @@ class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> 
       agents_[number]->pause(false);
     };
     switch (GetParam().victim) {
-      case Victim::kOwnAgent:
+      case KillVictim::kOwnAgent:
         strike_agent(0);
         break;
-      case Victim::kOtherAgent:
+      case KillVictim::kOtherAgent:
         strike_agent(1);
         break;
-      case Victim::kMaster:
+      case KillVictim::kMaster:
         if (kill) {
           master_->kill_hard();
           rest(300);
@@ -144,7 +144,7 @@ class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> 
           master_->pause(false);
         }
         break;
-      case Victim::kStore:
+      case KillVictim::kStore:
         if (kill) {
           redis_->kill_hard();
           rest(500);
@@ -155,7 +155,7 @@ class KillTest : public ClusterTest, public ::testing::WithParamInterface<Cell> 
           redis_->pause(false);
         }
         break;
-      case Victim::kClient:
+      case KillVictim::kClient:
         if (kill) {
           ::kill(child_, SIGKILL);
           rest(300);
@@ -180,9 +180,9 @@ TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
   std::vector<std::string> there;
   for (int i = 0; i < 200; ++i) {
     there.push_back("there/" + std::to_string(i));
-    ASSERT_EQ(put(1, there.back(), value_of(there.back())), MC_OK) << mc_last_error();
+    ASSERT_EQ(put(1, there.back(), kill_value(there.back())), MC_OK) << mc_last_error();
   }
-  if (GetParam().victim == Victim::kClient) {
+  if (GetParam().victim == KillVictim::kClient) {
     child_ = ::fork();
     if (child_ == 0) {
       // The child needs a client; the parent's client belongs to the parent.
@@ -220,7 +220,7 @@ TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
   for (std::size_t i = 0; i < acknowledged.size(); i += 1 + acknowledged.size() / 300) {
     const std::string& key = acknowledged[i];
     for (std::size_t agent = 0; agent < 2; ++agent) {
-      const bool found = wait_for([&] { return get(agent, key) == value_of(key); });
+      const bool found = wait_for([&] { return get(agent, key) == kill_value(key); });
       EXPECT_TRUE(found) << key << " at " << agent;
       missing += found ? 0 : 1;
     }
@@ -228,16 +228,18 @@ TEST_P(KillTest, EveryCallEndsAndAcknowledgedObjectsAreFoundEverywhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cells, KillTest,
-    ::testing::Values(Cell{Victim::kOwnAgent, Action::kKill},
-                      Cell{Victim::kOwnAgent, Action::kStop},
-                      Cell{Victim::kOtherAgent, Action::kKill},
-                      Cell{Victim::kOtherAgent, Action::kStop},
-                      Cell{Victim::kMaster, Action::kKill}, Cell{Victim::kMaster, Action::kStop},
-                      Cell{Victim::kStore, Action::kKill}, Cell{Victim::kStore, Action::kStop},
-                      Cell{Victim::kClient, Action::kKill}, Cell{Victim::kClient, Action::kStop}),
-    cell_name);
+INSTANTIATE_TEST_SUITE_P(Cells, KillTest,
+                         ::testing::Values(KillCell{KillVictim::kOwnAgent, Action::kKill},
+                                           KillCell{KillVictim::kOwnAgent, Action::kStop},
+                                           KillCell{KillVictim::kOtherAgent, Action::kKill},
+                                           KillCell{KillVictim::kOtherAgent, Action::kStop},
+                                           KillCell{KillVictim::kMaster, Action::kKill},
+                                           KillCell{KillVictim::kMaster, Action::kStop},
+                                           KillCell{KillVictim::kStore, Action::kKill},
+                                           KillCell{KillVictim::kStore, Action::kStop},
+                                           KillCell{KillVictim::kClient, Action::kKill},
+                                           KillCell{KillVictim::kClient, Action::kStop}),
+                         kill_name);
 
 }  // namespace
 }  // namespace mc::cluster

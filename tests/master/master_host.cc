@@ -21,8 +21,6 @@ namespace {
 
 constexpr int kPortAttempts = 5;
 constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
-std::uint64_t soon() { return now_ns() + kWatchdogNs; }
-
 // Returns the pid; output becomes its standard error, or -1.
 pid_t spawn(const std::vector<std::string>& flags, int& output) {
   std::vector<std::string> words = {MC_TEST_BIN "/mc-master"};
@@ -126,6 +124,19 @@ bool until(const std::function<bool()>& holds) {
     ::poll(nullptr, 0, 2);
   }
   return true;
+}
+
+std::uint64_t soon() { return now_ns() + kWatchdogNs; }
+
+std::unique_ptr<MasterClient> tool(const MasterClientOptions& options) {
+  auto client = MasterClient::create(options, nullptr);
+  EXPECT_TRUE(client.has_value());
+  return std::move(*client);
+}
+
+wire::StatsAnswer stats(MasterClient& client) {
+  return wait_for<wire::StatsAnswer>([&](auto done) { client.stats(soon(), std::move(done)); })
+      .value_or(wire::StatsAnswer{});
 }
 
 KeyHash hash_of(const std::string& key) { return KeyHasher("test").hash("ns", key); }

@@ -98,6 +98,11 @@ class HoldingAgent final : public AgentSide {
   std::unique_ptr<MasterClient> client_;
 };
 
+// A deadline that no call reaches on a machine that works.
+std::uint64_t soon();
+// A client without a pool.
+std::unique_ptr<MasterClient> tool(const MasterClientOptions& options);
+wire::StatsAnswer stats(MasterClient& client);
 KeyHash hash_of(const std::string& key);
 std::vector<std::string> names(const std::string& prefix, int count);
 // Waits under a watchdog.

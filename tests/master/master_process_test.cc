@@ -20,19 +20,11 @@
 namespace mc::metadata {
 namespace {
 
-std::uint64_t soon() { return now_ns() + 30'000'000'000; }
-
 MasterClientOptions to(const std::vector<std::string>& masters, const std::string& store = {}) {
   MasterClientOptions options;
   options.masters = masters;
   options.store = store;
   return options;
-}
-
-std::unique_ptr<MasterClient> tool(const MasterClientOptions& options) {
-  auto client = MasterClient::create(options, nullptr);
-  EXPECT_TRUE(client.has_value());
-  return std::move(*client);
 }
 
 std::size_t found(MasterClient& client, const std::vector<std::string>& keys,
@@ -69,11 +61,6 @@ wire::RemoveMatchingAnswer remove_matching(MasterClient& client, const std::stri
       [&](auto done) { client.remove_matching(match, soon(), std::move(done)); });
   EXPECT_TRUE(reply.has_value()) << reply.error().to_string();
   return reply.value_or(wire::RemoveMatchingAnswer{});
-}
-
-wire::StatsAnswer stats(MasterClient& client) {
-  return wait_for<wire::StatsAnswer>([&](auto done) { client.stats(soon(), std::move(done)); })
-      .value_or(wire::StatsAnswer{});
 }
 
 TEST(MasterProcess, PublishedObjectsAreFoundByEveryClient) {

@@ -29,19 +29,6 @@ MasterClientOptions to(const std::vector<std::string>& masters, std::uint32_t pa
   return options;
 }
 
-std::unique_ptr<MasterClient> tool(const MasterClientOptions& options) {
-  auto client = MasterClient::create(options, nullptr);
-  EXPECT_TRUE(client.has_value());
-  return std::move(*client);
-}
-
-std::uint64_t soon() { return now_ns() + rpc::kWatchdogNs; }
-
-wire::StatsAnswer stats(MasterClient& client) {
-  return wait_for<wire::StatsAnswer>([&](auto done) { client.stats(soon(), std::move(done)); })
-      .value_or(wire::StatsAnswer{});
-}
-
 // A single call on a raw link: status and body.
 struct Called {
   std::uint16_t status = 0;

@@ -91,21 +91,22 @@ struct TableWorld {
   std::uint64_t sequence = 0;
 };
 
-using Act = std::function<void(TableWorld&)>;
+using TableAct = std::function<void(TableWorld&)>;
 
-Build table(std::uint64_t buckets, std::uint64_t keys, Act agent, std::vector<Act> readers) {
+Build table(std::uint64_t buckets, std::uint64_t keys, TableAct agent,
+            std::vector<TableAct> readers) {
   return [=](Machine& machine) {
     auto world = std::make_shared<TableWorld>(machine, buckets);
     for (std::uint32_t id = 0; id < keys; ++id) world->put(id, id);
-    for (const Act& act : readers) machine.thread("reader", [=] { act(*world); });
+    for (const TableAct& act : readers) machine.thread("reader", [=] { act(*world); });
     machine.thread("agent", [=] { agent(*world); });
   };
 }
 
-Act finds(std::uint64_t key) {
+TableAct finds(std::uint64_t key) {
   return [key](TableWorld& world) { expect(world.get(key) != 0, "a present key is never missed"); };
 }
-Act misses(std::uint64_t key) {
+TableAct misses(std::uint64_t key) {
   return [key](TableWorld& world) { expect(world.get(key) == 0, "an absent key is a miss"); };
 }
 

@@ -11,7 +11,7 @@ using metadata::KeyHash;
 
 namespace {
 
-constexpr std::uint64_t kCheckNs = kMs;
+constexpr std::uint64_t kFetcherCheckNs = kMs;
 // The longest time that a holder has for the answer while another holder is left.
 constexpr std::uint64_t kMostAskNs = 200 * kMs;
 // How long a named holder may be missing from the list of members.
@@ -22,7 +22,7 @@ constexpr std::uint64_t kLocateAgainNs = 5 * kMs;
 constexpr std::size_t kMaxCachedExtents = 4;
 // A location that has been used this often is worth a copy.
 constexpr std::uint32_t kHotUses = 2;
-constexpr std::uint64_t kCopyNs = 5'000 * kMs;
+constexpr std::uint64_t kHotCopyNs = 5'000 * kMs;
 constexpr std::size_t kMaxFetchesForCopies = 16;  // with more fetches under way, no copy begins
 constexpr std::size_t kMaxHeld = 64;              // under way for clients of other hosts
 constexpr std::uint64_t kLongestHoldMs = 60'000;
@@ -210,7 +210,7 @@ void Fetcher::begin_hot_copies(std::uint64_t now_ns) {
     std::optional<FetchedObject> hot = keeper_.take_hot(now_ns);
     if (!hot) return;
     if (by_name_.contains(hot->name) || hot->tenant->find(hot->name) != kNoEntry) continue;
-    Fetch& fetch = start(Purpose::kHotCopy, std::move(*hot), now_ns + kCopyNs);
+    Fetch& fetch = start(Purpose::kHotCopy, std::move(*hot), now_ns + kHotCopyNs);
     keeper_.expect(fetch.id, fetch.name, std::nullopt);
     fetch.known = Known::kFromCache;
     fetch.try_until_ns = fetch.deadline_ns;
@@ -540,7 +540,7 @@ void Fetcher::end(Fetch& fetch) {
 
 void Fetcher::check_times(std::uint64_t now_ns) {
   if (now_ns < next_check_ns_) return;
-  next_check_ns_ = now_ns + kCheckNs;
+  next_check_ns_ = now_ns + kFetcherCheckNs;
   for (const HolderQuestions::Overdue& overdue : questions_.take_overdue(now_ns)) {
     Fetch* const fetch = find(overdue.id);
     if (fetch == nullptr || fetch->step != Step::kAsking) continue;

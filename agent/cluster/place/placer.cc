@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
 // The least time that a host gets before the next host is asked.
 constexpr std::uint64_t kLeastTryNs = 100 * kMs;
-constexpr std::uint64_t kCheckNs = 5 * kMs;
+constexpr std::uint64_t kPlacerCheckNs = 5 * kMs;
 constexpr std::uint8_t kMostNodes = 4;  // that the master names for one put
 constexpr unsigned kMaxVersions = 7;
 // A holder keeps open stripes for this time after the put's deadline, until all are sealed.
@@ -357,7 +357,7 @@ void Placer::flush(std::uint64_t now_ns) {
 
 std::uint64_t Placer::next_ns() const {
   if (!told_.empty()) return 0;
-  return placements_.empty() && closing_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
+  return placements_.empty() && closing_.empty() ? UINT64_MAX : now_ns_ + kPlacerCheckNs;
 }
 
 // ---- Reads by peers -----------------------------------------------------------------------------

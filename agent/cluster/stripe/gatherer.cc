@@ -12,10 +12,10 @@ using transport::Outcome;
 
 namespace {
 
-constexpr std::uint64_t kMostAskNs = 500 * kMs;
-constexpr std::uint64_t kCheckNs = kMs;
+constexpr std::uint64_t kMostGatherAskNs = 500 * kMs;
+constexpr std::uint64_t kGathererCheckNs = kMs;
 // A holder that delivers less than 1 MB/s counts as lost.
-constexpr std::uint64_t kSlowNsPerByte = 1'000;
+constexpr std::uint64_t kSlowGatherNsPerByte = 1'000;
 constexpr std::uint64_t kLeastReadNs = 50 * kMs;
 
 }  // namespace
@@ -40,7 +40,7 @@ std::uint64_t Gatherer::gather(ClusterTenant& tenant, Wanted wanted, Done done) 
 
 void Gatherer::ask(Gather& gather) {
   if (gather.answers_by_ns == 0) {
-    gather.answers_by_ns = std::min(gather.wanted.deadline_ns, now_ns_ + kMostAskNs);
+    gather.answers_by_ns = std::min(gather.wanted.deadline_ns, now_ns_ + kMostGatherAskNs);
   }
   const auto asked = [&](MemberId node) {
     if (node == self_) {
@@ -218,7 +218,7 @@ bool Gatherer::submit(Gather& gather, std::uint16_t number, Stripe& stripe,
   const std::uint64_t share_ns = is_last ? left_ns : left_ns / 2;
   const std::uint64_t until_ns =
       now_ns_ +
-      std::max(kLeastReadNs, std::min(share_ns, gather.facts.whole_bytes * kSlowNsPerByte));
+      std::max(kLeastReadNs, std::min(share_ns, gather.facts.whole_bytes * kSlowGatherNsPerByte));
   // One operation per extent of the source, with a piece per extent of the reservation.
   std::vector<transport::Piece> pieces[MC_MAX_EXTENTS];
   std::vector<transport::Operation> operations;
@@ -405,7 +405,7 @@ void Gatherer::flush(std::uint64_t now_ns) {
 }
 
 std::uint64_t Gatherer::next_ns() const {
-  return gathers_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
+  return gathers_.empty() ? UINT64_MAX : now_ns_ + kGathererCheckNs;
 }
 
 }  // namespace mc::agent

@@ -13,7 +13,7 @@ using metadata::Verdict;
 
 namespace {
 
-constexpr std::uint64_t kCheckNs = 20 * kMs;
+constexpr std::uint64_t kHolderCheckNs = 20 * kMs;
 constexpr std::uint64_t kOfferNs = 5'000 * kMs;
 constexpr std::uint64_t kRemoveNs = 5'000 * kMs;
 constexpr std::uint64_t kMostKeepMs = 3'600'000;
@@ -355,7 +355,7 @@ void StripeHolder::flush(std::uint64_t now_ns) {
     if (tenant->stripes().anything_flagged()) look_at_flagged(*tenant);
   }
   if (now_ns < next_check_ns_) return;
-  next_check_ns_ = now_ns + kCheckNs;
+  next_check_ns_ = now_ns + kHolderCheckNs;
   for (const auto& tenant : tenants_) look_at_open(*tenant);
   if (now_ns < next_question_ns_) return;
   next_question_ns_ = now_ns + grace_ns_ / kRoundsPerGrace;

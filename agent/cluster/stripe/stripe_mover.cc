@@ -11,16 +11,16 @@ namespace mc::agent {
 namespace {
 
 constexpr std::uint64_t kLeastMoveNs = 30'000 * kMs;
-constexpr std::uint64_t kSlowNsPerByte = 10;  // the master orders a slower move again
+constexpr std::uint64_t kSlowMoveNsPerByte = 10;  // the master orders a slower move again
 constexpr std::uint64_t kAskAgainNs = 300 * kMs;
-constexpr std::uint64_t kSealAgainNs = 100 * kMs;
+constexpr std::uint64_t kMoveSealAgainNs = 100 * kMs;
 constexpr std::uint64_t kPullAgainNs = 2'000 * kMs;
 constexpr std::uint64_t kBusyNs = 5 * kMs;
 // A slower stripe is asked for again: a holder that delivers less than 1 MB/s counts as lost.
 constexpr std::uint64_t kLeastStripeMs = 2'000;
 constexpr std::uint64_t kSlowBytesPerMs = 1'000;
 constexpr std::uint64_t kKeepLongerNs = 10'000 * kMs;
-constexpr std::uint64_t kCheckNs = 2 * kMs;
+constexpr std::uint64_t kMoverCheckNs = 2 * kMs;
 constexpr unsigned kMaxTries = 4;
 
 }  // namespace
@@ -56,7 +56,7 @@ void StripeMover::move(const metadata::wire::Copy& order, std::uint64_t now_ns, 
   move.id = id;
   move.order = order;
   move.ended = std::move(ended);
-  move.deadline_ns = now_ns + kLeastMoveNs + order.bytes / order.parts * kSlowNsPerByte;
+  move.deadline_ns = now_ns + kLeastMoveNs + order.bytes / order.parts * kSlowMoveNsPerByte;
 }
 
 // ---- Asking for the places of the stripes -------------------------------------------------------
@@ -168,7 +168,7 @@ void StripeMover::on_pulled(Move& move, mc_status status) {
 
 void StripeMover::seal(Move& move) {
   if (now_ns_ < move.again_ns) return;
-  move.again_ns = now_ns_ + kSealAgainNs;
+  move.again_ns = now_ns_ + kMoveSealAgainNs;
   keeper_.seal_moved(*move.tenant, move.set(), move.order.version, move.order.parts,
                      [this, id = move.id, alive = std::weak_ptr(alive_)](mc_status status) {
                        Move* const of = alive.expired() ? nullptr : find(id);
@@ -238,7 +238,7 @@ void StripeMover::flush(std::uint64_t now_ns) {
 }
 
 std::uint64_t StripeMover::next_ns() const {
-  return moves_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
+  return moves_.empty() ? UINT64_MAX : now_ns_ + kMoverCheckNs;
 }
 
 }  // namespace mc::agent

@@ -14,17 +14,17 @@ namespace wire = metadata::wire;
 
 namespace {
 
-constexpr std::uint64_t kMostMasterNs = 2'000 * kMs;
+constexpr std::uint64_t kMostStripeMasterNs = 2'000 * kMs;
 constexpr std::uint64_t kSealAgainNs = 100 * kMs;
 constexpr std::uint64_t kPatienceNs = 800 * kMs;  // for an unreachable host
 // How long Seals are repeated after the put's deadline. Holders keep stripes longer.
 constexpr std::uint64_t kSealNs = 3'000 * kMs;
-constexpr std::uint64_t kCheckNs = 2 * kMs;
+constexpr std::uint64_t kStriperCheckNs = 2 * kMs;
 constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // in a turn of the loop
 // The count of stripes if no size is configured, so that no host gets a large load.
 constexpr std::uint64_t kUsualCount = 16;
 constexpr std::uint8_t kNodesPerStripe = 4;
-constexpr unsigned kMaxVersions = 7;
+constexpr unsigned kMaxStripeVersions = 7;
 
 }  // namespace
 
@@ -93,7 +93,7 @@ void Striper::choose(Striping& striping) {
     request.items.push_back({name, striping.facts.bytes_of(i), kNodesPerStripe});
   }
   masters_.of(striping.name)
-      .place(request, std::min(striping.remote_request->deadline_ns, now_ns_ + kMostMasterNs),
+      .place(request, std::min(striping.remote_request->deadline_ns, now_ns_ + kMostStripeMasterNs),
              [this, id = striping.id,
               alive = std::weak_ptr(alive_)](const Result<wire::PlaceAnswer>& answer) {
                Striping* const asked = alive.expired() ? nullptr : find(id);
@@ -265,7 +265,8 @@ void Striper::look_at_hosts(Striping& striping) {
   }
   if (behind > 0) {
     ++counters_.behind;
-    if (striping.versions >= kMaxVersions) return fail(striping, MC_NO_SPACE, counters_.failed);
+    if (striping.versions >= kMaxStripeVersions)
+      return fail(striping, MC_NO_SPACE, counters_.failed);
     striping.version = clock_.next(ClusterTenant::wall_ns());
     return begin_sealing(striping);
   }
@@ -355,7 +356,7 @@ std::uint64_t Striper::next_ns() const {
   for (const auto& [id, striping] : stripings_) {
     if (striping.step == Step::kSumming) return 0;
   }
-  return stripings_.empty() ? UINT64_MAX : now_ns_ + kCheckNs;
+  return stripings_.empty() ? UINT64_MAX : now_ns_ + kStriperCheckNs;
 }
 
 }  // namespace mc::agent

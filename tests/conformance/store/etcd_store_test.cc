@@ -10,7 +10,7 @@ namespace {
 
 using metadata::kNoLease;
 
-mc_status code_of_put(const std::string& url) {
+mc_status etcd_code_of_put(const std::string& url) {
   const auto put = open_store(url)->put("a", "1", kNoLease, at_once());
   if (put) return MC_OK;
   EXPECT_EQ(put.error().text().find("hunter2"), std::string::npos) << put.error().text();
@@ -48,9 +48,9 @@ TEST(EtcdStore, LogsInAsAUserAndAgainWhenItsTokenIsStale) {
   ASSERT_TRUE(put.has_value()) << put.error().to_string();
   Told told;
   const auto watch = store->watch("", *put, told.callback());
-  EXPECT_EQ(code_of_put("etcd://" + server.host()), MC_PERMISSION_DENIED);
-  EXPECT_EQ(code_of_put("etcd://mc:wrong@" + server.host()), MC_PERMISSION_DENIED);
-  EXPECT_EQ(code_of_put("etcd://nobody:hunter2@" + server.host()), MC_PERMISSION_DENIED);
+  EXPECT_EQ(etcd_code_of_put("etcd://" + server.host()), MC_PERMISSION_DENIED);
+  EXPECT_EQ(etcd_code_of_put("etcd://mc:wrong@" + server.host()), MC_PERMISSION_DENIED);
+  EXPECT_EQ(etcd_code_of_put("etcd://nobody:hunter2@" + server.host()), MC_PERMISSION_DENIED);
   const auto elsewhere = open_store(url, "other")->put("a", "1", kNoLease, soon());
   EXPECT_EQ(elsewhere.error().code(), MC_PERMISSION_DENIED) << elsewhere.error().to_string();
   // A token does not outlive the issuing server.
@@ -85,9 +85,10 @@ TEST(EtcdStore, SpeaksTls) {
   const auto watch = store->watch("", *put, told.callback());
   ASSERT_TRUE(store->put("a", "2", kNoLease, soon()).has_value());
   told.wait_for_put("a", "2");
-  EXPECT_EQ(code_of_put("etcds://" + server.host() + "?ca=" + theirs.ca), MC_PERMISSION_DENIED);
-  EXPECT_EQ(code_of_put("etcds://" + server.host()), MC_PERMISSION_DENIED);
-  EXPECT_NE(code_of_put("etcd://" + server.host()), MC_OK);
+  EXPECT_EQ(etcd_code_of_put("etcds://" + server.host() + "?ca=" + theirs.ca),
+            MC_PERMISSION_DENIED);
+  EXPECT_EQ(etcd_code_of_put("etcds://" + server.host()), MC_PERMISSION_DENIED);
+  EXPECT_NE(etcd_code_of_put("etcd://" + server.host()), MC_OK);
 }
 
 TEST(EtcdStore, TriesItsEndpointsInTurn) {

@@ -18,7 +18,7 @@ namespace mc::transport::testing {
 namespace {
 
 constexpr std::size_t kSenders = 4;
-constexpr std::uint64_t kEach = 8u << 20;
+constexpr std::uint64_t kEachReadBytes = 8u << 20;
 constexpr std::uint64_t kBudget = 256 * 1024;  // less than a slice of each peer
 
 template <typename T>
@@ -35,10 +35,10 @@ class Incast : private Dialer {
       senders_.push_back(make_one(make, i + 1));
       RegionSpec served;
       served.data = memory_.data();
-      served.size_bytes = kEach;
+      served.size_bytes = kEachReadBytes;
       served.rights = kRemoteRead;
       const RegionId region = senders_[i]->register_region(served).value();
-      pieces_[i] = {to_[i].data(), kEach, kNoRegion};
+      pieces_[i] = {to_[i].data(), kEachReadBytes, kNoRegion};
       reads_[i].peer = receiver_->connect({i + 1, 1}).value();
       reads_[i].region =
           receiver_->import_region(reads_[i].peer, senders_[i]->describe(region).value()).value();
@@ -96,8 +96,8 @@ class Incast : private Dialer {
     return bytes;
   }
 
-  Memory memory_ = pattern(kEach, 5);
-  std::vector<Memory> to_ = std::vector<Memory>(kSenders, Memory(kEach));
+  Memory memory_ = pattern(kEachReadBytes, 5);
+  std::vector<Memory> to_ = std::vector<Memory>(kSenders, Memory(kEachReadBytes));
   std::array<Piece, kSenders> pieces_{};
   std::array<Operation, kSenders> reads_{};
   std::vector<DialRequest> dialed_;
