@@ -21,7 +21,7 @@ std::uint64_t number_of(const char* name, std::uint64_t otherwise) {
 }
 
 std::uint64_t seed_count() {
-  return number_of("MC_SIM_SEEDS", number_of("MC_TEST_LONG", 0) != 0 ? 100'000 : 1'000);
+  return number_of("MC_SIM_SEEDS", number_of("MC_TEST_LONG", 0) != 0 ? 100'000 : 100);
 }
 
 std::string explain(const SimWorld& world, std::uint64_t seed) {

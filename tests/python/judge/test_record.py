@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """tests/record knows which steps passed on which inputs, and what a change is compared with."""
 
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -100,6 +102,74 @@ def test_passes_of_the_same_run_do_not_move_the_base(repository):
     repository.commit("agent/a.cc", "2")
     repository.record("add", "systemd", "7")
     assert repository.record("base") == (0, first)
+
+
+def test_the_base_of_a_step_is_the_last_pass_of_that_step(repository):
+    first = repository.git("rev-parse", "HEAD")
+    repository.record("add", "clang", "7")
+    repository.commit("agent/a.cc", "1")
+    repository.record("add", "tests", "9")
+    repository.git("commit", "-qam", "Record passes")
+    second = repository.git("rev-parse", "HEAD~1")
+    assert repository.record("base", "clang") == (0, first)
+    assert repository.record("base", "tests") == (0, second)
+    assert repository.record("base", "sim") == (0, second)
+    assert repository.record("seconds", "clang") == (0, "7")
+    assert repository.record("seconds", "sim") == (0, "-")
+
+
+PROGRAMS = (
+    "tests/run",
+    "tests/tidy",
+    "tests/clang_tidy",
+    "systemd/check",
+    "ctl/build",
+    "ctl/install-deps",
+)
+
+
+@pytest.fixture
+def check(repository):
+    """.ci/run with programs that do nothing: what a run prints."""
+    (repository.folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", repository.folder / ".ci")
+    for name in PROGRAMS:
+        path = repository.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\nexit 0\n")
+        path.chmod(0o755)
+    repository.commit(".gitignore", "build/\n")
+
+    def run(*words):
+        done = subprocess.run(
+            ["bash", ".ci/run", *words],
+            cwd=repository.folder,
+            env={**os.environ, "MC_CI_INSIDE": "1"},
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_the_short_check_runs_no_part_and_prints_the_state_of_each(repository, check):
+    assert re.search(r"^sim +0 s +- s +passed$", check("sim"), re.M)
+    repository.git("add", ".")
+    repository.commit("agent/a.cc", "1")
+    output = check()
+    assert re.search(r"^tests +\d+ s +- s +passed$", output, re.M)
+    assert "== sim" not in output
+    assert re.search(r"^sim +stale by 1 commits$", output, re.M)
+    assert re.search(r"^etcd +never$", output, re.M)
+
+
+def test_the_long_check_goes_on_with_the_parts_that_are_left(check):
+    check("sim", "etcd")
+    output = check("--all")
+    assert "== sim" not in output and "== etcd" not in output
+    assert re.search(r"^sim +0 s +- s +passed before$", output, re.M)
+    assert re.search(r"^cluster +\d+ s +- s +passed$", output, re.M)
 
 
 def test_wrong_usage_is_refused(repository):
