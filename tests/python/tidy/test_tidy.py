@@ -119,6 +119,63 @@ def test_a_crowded_folder_is_found(found):
     assert "27 source files" in found("folder-size", {"shm/more.h": LICENCE})[0]
 
 
+HEADER = """namespace mc::shm {
+class MC_CAPABILITY("ring") Ring final : public Base<int> {
+  void turn();
+  class Slot;
+};
+}  // namespace mc::shm
+"""
+
+
+def members(*definitions, namespace="mc::shm"):
+    return f"namespace {namespace} {{\n{''.join(definitions)}}}  // namespace {namespace}\n"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "void Ring::turn() { f(); }\n",
+        "std::function<void(int)> Ring::turned() const { return {}; }\n",
+        "Ring::Ring(int x) : x_{x}, y_(x) {}\n",
+        "bool Ring::operator==(const Ring& other) const { return true; }\n",
+        "void Ring::Slot::turn() { f(); }\n",
+        "void shm::Ring::turn() { f(); }\n",
+    ],
+)
+def test_a_class_over_two_files_is_found(found, definition):
+    one = members("int f() { return 1; }\n", "Ring::~Ring() { f(); }\n")
+    files = {"shm/ring.h": HEADER, "shm/ring.cc": one, "shm/other.cc": "int f() { return 1; }\n"}
+    assert found("class-spread", files) == []
+    [violation] = found("class-spread", {"shm/turn.cc": members(definition)})
+    assert violation.startswith("shm/ring.cc:3: mc::shm::Ring has members in 2 .cc files ")
+    assert "(shm/ring.cc + shm/turn.cc), 1 allowed; " in violation
+
+
+def test_functions_of_a_namespace_and_classes_of_the_same_name_may_stand_in_two_files(found):
+    functions = {f"shm/{n}.cc": f"void mc::shm::{n}() {{}}\n" for n in "ab"}
+    assert found("class-spread", {"shm/ring.h": HEADER, **functions}) == []
+    ring = "void Ring::turn() { std::min(1, 2); }\n"
+    hidden = "namespace {\nclass Ring {\n  void turn();\n};\n" + ring + "}\n"
+    same_name = {
+        "shm/ring.cc": members(ring),
+        "agent/ring.h": HEADER.replace("shm", "agent"),
+        "agent/ring.cc": members(ring, namespace="mc::agent"),
+        "agent/hidden.cc": members(hidden),
+        "shm/hidden.cc": members(hidden),
+        "tests/ring.cc": members(ring),
+    }
+    assert found("class-spread", same_name) == []
+
+
+def test_a_class_may_not_be_spread_beyond_its_ceiling(found):
+    files = {f"shm/{n}.cc": members("void Ring::turn() { f(); }\n") for n in "ab"}
+    accepted = {tidy.EXCEPTIONS: "class-spread mc::shm::Ring 2 # not yet divided\n"}
+    assert found("class-spread", {"shm/ring.h": HEADER, **files, **accepted}) == []
+    [violation] = found("class-spread", {"shm/c.cc": members("Ring::Ring() {}\n")})
+    assert "3 .cc files (shm/a.cc + shm/b.cc + shm/c.cc), 2 accepted" in violation
+
+
 def test_an_orphaned_comment_line_is_found(found):
     words = "// the agent copies the record once, checks the copy, and then uses the copy\n"
     upper = words.replace("the agent copies", "The agent copies")
