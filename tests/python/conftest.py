@@ -93,7 +93,7 @@ class Agent:
     def __init__(self, directory, **options):
         self.directory = pathlib.Path(directory)
         self.socket = str(self.directory / "agent.sock")
-        self._options = {"pool_bytes": "256MiB", "keep_seconds": "5", **options}
+        self._options = {"pool_bytes": "128MiB", "keep_seconds": "5", **options}
         self._process = None
 
     def start(self):
@@ -152,8 +152,9 @@ class Agent:
                 self._process.wait()
 
 
-@pytest.fixture(scope="session")
-def make_agent():
+@contextlib.contextmanager
+def agents():
+    """Makes agents, which end with the block: their pools are the machine's memory."""
     with contextlib.ExitStack() as stack:
 
         def make(**options):
@@ -168,9 +169,22 @@ def make_agent():
         yield make
 
 
+@pytest.fixture
+def make_agent():
+    with agents() as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_module_agent():
+    with agents() as make:
+        yield make
+
+
 @pytest.fixture(scope="session")
-def shared_agent(make_agent):
-    return make_agent()
+def shared_agent():
+    with agents() as make:
+        yield make()
 
 
 @pytest.fixture(params=["embedded", "agent"])
@@ -179,7 +193,7 @@ def client(request):
     import mckv
 
     if request.param == "embedded":
-        opened = mckv.Client("embedded", config={"pool_bytes": "256MiB"})
+        opened = mckv.Client("embedded", config={"pool_bytes": "128MiB"})
     else:
         agent = request.getfixturevalue("shared_agent")
         opened = mckv.Client(agent.socket, label=request.node.name[:60])

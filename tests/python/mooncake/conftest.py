@@ -88,29 +88,35 @@ def environment(place, request):
         os.environ["MC_AGENT"] = before
 
 
-@pytest.fixture(scope="session")
-def make_store(environment, master):
+@contextlib.contextmanager
+def stores(master):
+    """Makes stores, which are closed with the block: their segments are the machine's memory."""
     import mooncake.store
 
-    made = []
+    with contextlib.ExitStack() as stack:
 
-    def make(segment=256 << 20, **more):
-        store = mooncake.store.MooncakeDistributedStore()
-        code = store.setup(
-            "127.0.0.1", "P2PHANDSHAKE", segment, 64 << 20, "tcp", "", master, **more
-        )
-        assert code == 0
-        made.append(store)
-        return store
+        def make(segment=256 << 20, **more):
+            store = mooncake.store.MooncakeDistributedStore()
+            code = store.setup(
+                "127.0.0.1", "P2PHANDSHAKE", segment, 64 << 20, "tcp", "", master, **more
+            )
+            assert code == 0
+            stack.callback(store.close)
+            return store
 
-    yield make
-    for store in made:
-        store.close()
+        yield make
+
+
+@pytest.fixture
+def make_store(environment, master):
+    with stores(master) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
-def store(make_store):
-    return make_store()
+def store(environment, master):
+    with stores(master) as make:
+        yield make(64 << 20)
 
 
 class Memory:

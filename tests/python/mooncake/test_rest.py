@@ -20,10 +20,12 @@ def launch(*arguments, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MOONCAKE")}
     return subprocess.Popen(
         [sys.executable, "-m", "mooncake.mooncake_store_service", *arguments],
-        env={**clean, "MOONCAKE_MASTER": "127.0.0.1:50051", **environment},
+        # The default of 3 GiB enlarges the pool of a shared agent for all later tests.
+        env={**clean, "MOONCAKE_MASTER": "127.0.0.1:50051",
+             "MOONCAKE_GLOBAL_SEGMENT_SIZE": "16mb", **environment},
         stderr=subprocess.PIPE,
         text=True,
-    )
+    )  # fmt: skip
 
 
 class Service:
@@ -46,12 +48,12 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def start_service(make_agent):
+def start_service(make_module_agent):
     with contextlib.ExitStack() as stack:
 
         def start(*arguments, agent=None, **environment):
             port = free_port()
-            agent = agent or make_agent(pool_bytes="64MiB")
+            agent = agent or make_module_agent(pool_bytes="64MiB")
             process = launch(
                 f"--port={port}", "-Dglobal_segment_size=0", *arguments,
                 MC_AGENT=agent.socket, **environment,
@@ -210,7 +212,7 @@ def test_settings_come_from_a_file(start_service, tmp_path):
     config = tmp_path / "mooncake.json"
     config.write_text(
         json.dumps({"local_hostname": "h", "metadata_server": "P2PHANDSHAKE",
-                    "master_server_address": "127.0.0.1:50051"})
+                    "master_server_address": "127.0.0.1:50051", "global_segment_size": "16mb"})
     )  # fmt: skip
     service = start_service(f"--config={config}", "-Dlocal_buffer_size=1mb")
     assert service.ask("GET", "/health")[0] == 200

@@ -75,8 +75,8 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes(make_agent):
-    made = Nodes(make_agent)
+def nodes(make_module_agent):
+    made = Nodes(make_module_agent)
     yield made
     for one in made.clients:
         one.close()
