@@ -5,17 +5,15 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/types.h>
 
 #include <csignal>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
-#include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc {
 
@@ -40,13 +38,8 @@ inline bool is_stopped(pid_t pid) {
 
 // Stops the process. Returns when all threads stand still.
 inline void stop_process(pid_t pid) {
-  constexpr std::uint64_t kStopWatchdogNs = 30'000'000'000;
   ASSERT_EQ(::kill(pid, SIGSTOP), 0) << "no process " << pid;
-  const std::uint64_t until_ns = now_ns() + kStopWatchdogNs;
-  while (!is_stopped(pid)) {
-    ASSERT_LT(now_ns(), until_ns) << "process " << pid << " does not stop";
-    ::poll(nullptr, 0, 1);  // between two looks
-  }
+  ASSERT_TRUE(until([&] { return is_stopped(pid); })) << "process " << pid << " does not stop";
 }
 
 }  // namespace mc

@@ -19,9 +19,11 @@ inline constexpr bool kAddressSanitizer = false;
 #endif
 
 #if defined(MC_THREAD_SANITIZER)
-inline constexpr bool kSanitized = true;
+inline constexpr bool kThreadSanitizer = true;
 #else
-inline constexpr bool kSanitized = kAddressSanitizer;
+inline constexpr bool kThreadSanitizer = false;
 #endif
+
+inline constexpr bool kSanitized = kAddressSanitizer || kThreadSanitizer;
 
 }  // namespace mc

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/cluster_fixture.h"
 
-#include <poll.h>
 #include <unistd.h>
 
-#include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
 
 namespace mc::cluster {
 
 using conformance::AgentProcess;
 
-ClusterTest::ClusterTest() { ::alarm(conformance::kWatchdogSeconds); }
+ClusterTest::ClusterTest() { ::alarm(kTestSeconds); }
 
 ClusterTest::~ClusterTest() {
   for (const Opened& opened : clients_) mc_close(opened.client);
@@ -19,18 +17,9 @@ ClusterTest::~ClusterTest() {
   ::alarm(0);
 }
 
-bool ClusterTest::wait_for(const std::function<bool()>& holds) {
-  const std::uint64_t until_ns = now_ns() + kWatchdogNs;
-  while (!holds()) {
-    if (now_ns() > until_ns) return false;
-    ::poll(nullptr, 0, 5);  // between two questions
-  }
-  return true;
-}
-
 void ClusterTest::start(std::size_t agents, AgentOptions options, std::vector<std::string> master) {
   options_ = std::move(options);
-  if (master.empty()) master = {"--store", "memory://", "--recover-ms", "100"};
+  if (master.empty()) master = {"--store", "memory://", "--recover-ms", option_time(100)};
   master_ = std::make_unique<metadata::MasterProcess>(master);
   options_.try_emplace("masters", master_->address());
   options_.try_emplace("pool_bytes", "64MiB");
@@ -45,7 +34,7 @@ void ClusterTest::start(std::size_t agents, AgentOptions options, std::vector<st
 
 void ClusterTest::wait_until_joined() {
   for (std::size_t i = 0; i < agents_.size(); ++i) {
-    ASSERT_TRUE(wait_for([&] {
+    ASSERT_TRUE(until([&] {
       const Json::Value cluster = ask(i, "status")["cluster"];
       return cluster["master_ready"].asBool() && cluster["members"].asUInt64() >= agents_.size();
     })) << agents_[i]->log();
@@ -54,7 +43,7 @@ void ClusterTest::wait_until_joined() {
 
 void ClusterTest::start_agent(std::size_t number) {
   agents_[number]->start(options_);
-  ASSERT_TRUE(wait_for([&] { return ask(number, "status")["cluster"]["master_ready"].asBool(); }));
+  ASSERT_TRUE(until([&] { return ask(number, "status")["cluster"]["master_ready"].asBool(); }));
 }
 
 mc_client* ClusterTest::client(std::size_t agent, const std::string& name_space) {
@@ -65,6 +54,7 @@ mc_client* ClusterTest::client(std::size_t agent, const std::string& name_space)
   const std::string socket = agents_[agent]->socket();
   options.agent = socket.c_str();
   options.name_space = name_space.c_str();
+  options.timeout_ns = 5 * kSecondNs;
   mc_client* opened = nullptr;
   EXPECT_EQ(mc_open(&options, &opened), MC_OK) << mc_last_error();
   clients_.push_back({agent, name_space, opened});

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 #include <json/value.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,8 +25,6 @@ using conformance::kMiB;
 
 class ClusterTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
-
   ClusterTest();
   ~ClusterTest() override;
 
@@ -50,8 +47,6 @@ class ClusterTest : public ::testing::Test {
   Json::Value ask(std::size_t agent, const std::string& verb, Json::Value request = {});
   std::uint64_t counter(std::size_t agent, const std::string& group, const std::string& name);
   std::size_t holders(std::size_t agent, std::string_view key);
-  // False: the condition did not hold within the watchdog's time.
-  static bool wait_for(const std::function<bool()>& holds);
 
   std::unique_ptr<metadata::MasterProcess> master_;
   std::vector<std::unique_ptr<conformance::AgentProcess>> agents_;

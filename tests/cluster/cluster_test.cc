@@ -58,7 +58,7 @@ TEST_F(ClusterTest, AnAgentMayRunTheMasterInsideItself) {
   options_ = shared;
   options_["master_listen"] = address;
   start_agent(0);
-  EXPECT_TRUE(wait_for([&] { return get(0, "inner") == value; }));
+  EXPECT_TRUE(until([&] { return get(0, "inner") == value; }));
 }
 
 TEST_F(ClusterTest, ABatchIsGatheredFromSeveralHosts) {
@@ -154,7 +154,7 @@ TEST_F(ClusterTest, AnObjectReadTwiceBecomesACopyThatOutlivesItsSource) {
   mc_view_release(&view);
   EXPECT_EQ(holders(1, "hot"), 1u);
   EXPECT_TRUE(get(1, "hot") == value);
-  EXPECT_TRUE(wait_for([&] { return counter(1, "counters", "copies_kept") == 1; }));
+  EXPECT_TRUE(until([&] { return counter(1, "counters", "copies_kept") == 1; }));
   EXPECT_EQ(holders(1, "hot"), 2u);
   ASSERT_EQ(mc_get_view(client(1), slice("hot"), &view), MC_OK);
   EXPECT_EQ(view.fetched, 0u);
@@ -197,11 +197,11 @@ TEST_F(ClusterTest, AnUpsertReplacesTheObjectAtEveryHost) {
   options.upsert = 1;
   ASSERT_EQ(put(2, "value", "new", &options), MC_OK);
   for (std::size_t agent = 0; agent < 3; ++agent) {
-    EXPECT_TRUE(wait_for([&] { return get(agent, "value") == "new"; })) << agent;
+    EXPECT_TRUE(until([&] { return get(agent, "value") == "new"; })) << agent;
   }
   ASSERT_EQ(put(0, "value", "newest", &options), MC_OK);
   for (std::size_t agent = 0; agent < 3; ++agent) {
-    EXPECT_TRUE(wait_for([&] { return get(agent, "value") == "newest"; })) << agent;
+    EXPECT_TRUE(until([&] { return get(agent, "value") == "newest"; })) << agent;
   }
 }
 
@@ -211,11 +211,11 @@ TEST_F(ClusterTest, AReplicatedObjectOutlivesItsFirstHost) {
   options.replicas = 2;
   const std::string value = content("kept", 300'000);
   ASSERT_EQ(put(0, "kept", value, &options), MC_OK);
-  ASSERT_TRUE(wait_for([&] { return holders(1, "kept") == 2; }));
+  ASSERT_TRUE(until([&] { return holders(1, "kept") == 2; }));
   close_clients(0);
   agents_[0]->kill_hard();
-  EXPECT_TRUE(wait_for([&] { return get(1, "kept") == value; }));
-  EXPECT_TRUE(wait_for([&] { return get(2, "kept") == value; }));
+  EXPECT_TRUE(until([&] { return get(1, "kept") == value; }));
+  EXPECT_TRUE(until([&] { return get(2, "kept") == value; }));
 }
 
 TEST_F(ClusterTest, AMasterThatStartsEmptyLosesNoObject) {
@@ -231,7 +231,7 @@ TEST_F(ClusterTest, AMasterThatStartsEmptyLosesNoObject) {
   EXPECT_EQ(put(0, "meanwhile", "put without a master"), MC_OK);
   master_->start();
   for (std::size_t agent = 0; agent < 2; ++agent) {
-    ASSERT_TRUE(wait_for([&] { return ask(agent, "status")["cluster"]["master_ready"].asBool(); }));
+    ASSERT_TRUE(until([&] { return ask(agent, "status")["cluster"]["master_ready"].asBool(); }));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     EXPECT_EQ(get(1 - i % 2, keys[i]), content(keys[i], 400)) << keys[i];
@@ -252,7 +252,7 @@ TEST_F(ClusterTest, AnAgentThatWasKilledComesBackWithWhatItHeldUnderTheSameVersi
   agents_[0]->kill_hard();
   start_agent(0);
   for (const std::string& key : keys) {
-    EXPECT_TRUE(wait_for([&] { return get(1, key) == content(key, 3000); })) << key;
+    EXPECT_TRUE(until([&] { return get(1, key) == content(key, 3000); })) << key;
   }
   EXPECT_EQ(ask(1, "where", where)["version"].asUInt64(), version);
 }
@@ -260,15 +260,16 @@ TEST_F(ClusterTest, AnAgentThatWasKilledComesBackWithWhatItHeldUnderTheSameVersi
 TEST_F(ClusterTest, AStandbyLeadsOnWhenTheMasterDies) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
-  metadata::MasterProcess standby({"--store", url, "--recover-ms", "300"});
-  start(2, {{"cluster_store", url}, {"masters", ""}}, {"--store", url, "--recover-ms", "300"});
+  metadata::MasterProcess standby({"--store", url, "--recover-ms", option_time(300)});
+  start(2, {{"cluster_store", url}, {"masters", ""}},
+        {"--store", url, "--recover-ms", option_time(300)});
   ASSERT_EQ(put(0, "before", "the death of a master"), MC_OK);
   // After both masters have been killed once, the standby has led, whichever led first.
   master_->kill_hard();
-  EXPECT_TRUE(wait_for([&] { return get(1, "before") == "the death of a master"; }));
-  ASSERT_TRUE(wait_for([&] { return ask(0, "status")["cluster"]["master_ready"].asBool(); }));
+  EXPECT_TRUE(until([&] { return get(1, "before") == "the death of a master"; }));
+  ASSERT_TRUE(until([&] { return ask(0, "status")["cluster"]["master_ready"].asBool(); }));
   ASSERT_EQ(put(0, "after", "it"), MC_OK);
-  EXPECT_TRUE(wait_for([&] { return get(1, "after") == "it"; }));
+  EXPECT_TRUE(until([&] { return get(1, "after") == "it"; }));
   // Without the store, the last leader leads until the lease ends. Objects with a known location
   // stay readable after that.
   EXPECT_EQ(get(1, "before"), "the death of a master");
@@ -302,13 +303,14 @@ TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {
 TEST_F(ClusterTest, AnObjectRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {
   conformance::StoreServer redis(conformance::redis_command());
   const std::string url = "redis://" + redis.host();
-  metadata::MasterProcess standby({"--store", url, "--recover-ms", "300"});
-  start(2, {{"cluster_store", url}, {"masters", ""}}, {"--store", url, "--recover-ms", "300"});
+  metadata::MasterProcess standby({"--store", url, "--recover-ms", option_time(300)});
+  start(2, {{"cluster_store", url}, {"masters", ""}},
+        {"--store", url, "--recover-ms", option_time(300)});
   mc_put_options options = MC_PUT_OPTIONS_INIT;
   options.replicas = 2;
   for (const char* key : {"removed", "kept"}) {
     ASSERT_EQ(put(0, key, content(key, 3000), &options), MC_OK);
-    ASSERT_TRUE(wait_for([&] { return holders(0, key) == 2; }));
+    ASSERT_TRUE(until([&] { return holders(0, key) == 2; }));
   }
   ASSERT_EQ(put(1, "only there", content("only there", 3000)), MC_OK);
   const auto members = [&] { return ask(0, "status")["cluster"]["members"].asUInt(); };
@@ -316,20 +318,20 @@ TEST_F(ClusterTest, AnObjectRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLead
     return ask(agent, "status")["cluster"]["master_ready"].asBool();
   };
   agents_[1]->pause(true);
-  ASSERT_TRUE(wait_for([&] { return members() == 1; }));
+  ASSERT_TRUE(until([&] { return members() == 1; }));
   ASSERT_EQ(mc_remove(client(0), slice("removed"), kWatchdogNs), MC_OK);
   // After both masters have been killed once, the standby has led, whichever led first.
   master_->kill_hard();
-  ASSERT_TRUE(wait_for([&] { return ready(0); }));
+  ASSERT_TRUE(until([&] { return ready(0); }));
   master_->start();
   standby.kill_hard();
-  ASSERT_TRUE(wait_for([&] { return ready(0) && get(0, "kept") != "<MC_NOT_FOUND>"; }));
+  ASSERT_TRUE(until([&] { return ready(0) && get(0, "kept") != "<MC_NOT_FOUND>"; }));
   agents_[1]->pause(false);
-  ASSERT_TRUE(wait_for([&] { return members() == 2 && ready(1); }));
-  EXPECT_TRUE(wait_for([&] { return get(1, "removed") == "<MC_NOT_FOUND>"; }));
+  ASSERT_TRUE(until([&] { return members() == 2 && ready(1); }));
+  EXPECT_TRUE(until([&] { return get(1, "removed") == "<MC_NOT_FOUND>"; }));
   EXPECT_EQ(get(0, "removed"), "<MC_NOT_FOUND>");
-  EXPECT_TRUE(wait_for([&] { return get(1, "kept") == content("kept", 3000); }));
-  EXPECT_TRUE(wait_for([&] { return get(0, "only there") == content("only there", 3000); }));
+  EXPECT_TRUE(until([&] { return get(1, "kept") == content("kept", 3000); }));
+  EXPECT_TRUE(until([&] { return get(0, "only there") == content("only there", 3000); }));
 }
 
 TEST_F(ClusterTest, AViewOfAFetchedObjectStaysWhenItsSourceIsRemovedAndItsHostDies) {
@@ -362,7 +364,7 @@ TEST_F(ClusterTest, MemoryOfAFetchedObjectIsFreedWhenItsReaderIsGone) {
   const auto used = [&] { return ask(1, "status")["namespaces"][0]["used_bytes"].asUInt64(); };
   EXPECT_GE(used(), 20u << 20);
   close_clients(1);
-  EXPECT_TRUE(wait_for([&] { return used() == 0; }));
+  EXPECT_TRUE(until([&] { return used() == 0; }));
 }
 
 TEST_F(ClusterTest, AnAgentWithAnotherKeyGetsNothing) {
@@ -371,7 +373,7 @@ TEST_F(ClusterTest, AnAgentWithAnotherKeyGetsNothing) {
   const std::string other = directory.file("other.key", std::string(64, 'b'));
   for (const std::string& file : {key, other}) ::chmod(file.c_str(), 0600);
   start(1, {{"cluster_key_file", key}},
-        {"--store", "memory://", "--recover-ms", "100", "--key-file", key});
+        {"--store", "memory://", "--recover-ms", option_time(100), "--key-file", key});
   ASSERT_EQ(put(0, "secret", "of the cluster"), MC_OK);
   AgentOptions wrong = options_;
   wrong["cluster_key_file"] = other;
@@ -507,7 +509,7 @@ TEST_F(ClusterTest, StatTellsTheLengthOfAnObjectOfAnotherHost) {
   EXPECT_TRUE(get(1, "there") == value);
   // Without a master, stat uses the remembered location.
   master_->kill_hard();
-  ASSERT_TRUE(wait_for([&] { return !ask(1, "status")["cluster"]["master_ready"].asBool(); }));
+  ASSERT_TRUE(until([&] { return !ask(1, "status")["cluster"]["master_ready"].asBool(); }));
   mc_stat_info again{};
   again.struct_size = sizeof again;
   EXPECT_EQ(mc_stat(client(1), slice("there"), &again), MC_OK);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "mc/mc.h"
+#include "patience.h"
 
 namespace mc::cluster {
 
@@ -28,7 +29,7 @@ class Probe {
   };
   // The number of the call, from 0.
   using Call = std::function<mc_status(mc_client*, std::uint64_t)>;
-  static constexpr std::uint64_t kTimeoutNs = 12'000'000'000;
+  static inline const std::uint64_t kTimeoutNs = 12 * kSecondNs;
 
   Probe(const std::string& socket, Call call);
   ~Probe();

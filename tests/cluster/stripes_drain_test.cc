@@ -26,7 +26,7 @@ class StripesDrain : public Stripes {
   // Repeats the drain until the drain has ended. Meanwhile all readers can read the object.
   void drain_to_the_end(const Json::Value& node, const std::vector<std::size_t>& readers) {
     Json::Value progress;
-    EXPECT_TRUE(wait_for([&] {
+    EXPECT_TRUE(until([&] {
       for (const std::size_t reader : readers) {
         EXPECT_TRUE(get(reader, "large") == value_) << reader;
         EXPECT_TRUE(exists(reader, "large")) << reader;
@@ -70,7 +70,7 @@ TEST_F(StripesDrain, APartGoesToAHostWithoutAPart) {
   EXPECT_EQ(stripes(0, "stripes_here"), there);
   EXPECT_EQ(stripes(0, "moves"), 1u);
   kill(2);
-  EXPECT_TRUE(wait_for([&] { return where(0)["holders"].size() == 3; }));
+  EXPECT_TRUE(until([&] { return where(0)["holders"].size() == 3; }));
   EXPECT_EQ(where(0)["parts"].asUInt(), 3u);
   EXPECT_EQ(where(0)["missing_parts"].asUInt(), 0u);
   for (const std::size_t reader : {0u, 1u, 3u}) EXPECT_TRUE(get(reader, "large") == value_);
@@ -91,12 +91,12 @@ TEST_F(StripesDrain, IfAllHostsHavePartsOneTakesAnotherAndKeepsItOverARestart) {
   kill(2);
   kill(0);
   start_agent(0);
-  EXPECT_TRUE(wait_for([&] { return get(0, "large") == value_; }));
+  EXPECT_TRUE(until([&] { return get(0, "large") == value_; }));
   EXPECT_EQ(stripes(0, "stripes_here"), 8u);
   EXPECT_EQ(where(0)["parts"].asUInt(), 2u);
   // A part goes back, the other part stays.
   start_agent(1);
-  ASSERT_TRUE(wait_for([&] { return get(1, "large") == value_; }));
+  ASSERT_TRUE(until([&] { return get(1, "large") == value_; }));
   Json::Value stop;
   stop["node"] = first;
   stop["stop"] = true;
@@ -111,7 +111,7 @@ TEST_F(StripesDrain, StripesWithoutATargetStayAndTheDrainSaysSo) {
   start_striping(2);
   ASSERT_EQ(put(0, "large", value_), MC_OK) << mc_last_error();
   drain(0, node_of(0));
-  ASSERT_TRUE(wait_for([&] { return drain(0, node_of(1))["unplaced"].asUInt64() == 1; }));
+  ASSERT_TRUE(until([&] { return drain(0, node_of(1))["unplaced"].asUInt64() == 1; }));
   EXPECT_FALSE(drain(0, node_of(1))["done"].asBool());
   EXPECT_TRUE(get(0, "large") == value_);
 }
@@ -142,7 +142,7 @@ TEST_F(StripesDrain, ASourceThatDiesComesBackAndIsDrained) {
   for (const std::string failpoint : {"stripes.asked_for_part=kill", "stripes.before_drop=kill"}) {
     SCOPED_TRACE(failpoint);
     agents_.clear();
-    start_striping(1, {{"stripe_grace_seconds", "60"}});
+    start_striping(1, {{"stripe_grace_seconds", option_time(60)}});
     start_armed(failpoint);
     all_know_all();
     ASSERT_EQ(put(0, "large", value_), MC_OK) << mc_last_error();
@@ -152,7 +152,7 @@ TEST_F(StripesDrain, ASourceThatDiesComesBackAndIsDrained) {
     close_clients(1);
     agents_[1]->arm("");
     start_agent(1);
-    ASSERT_TRUE(wait_for([&] { return get(0, "large") == value_; }));
+    ASSERT_TRUE(until([&] { return get(0, "large") == value_; }));
     drain_to_the_end(source, {0});
     EXPECT_EQ(stripes(0, "stripes_here"), 8u);
     EXPECT_EQ(stripes(1, "stripes_here"), 0u);
@@ -170,8 +170,8 @@ TEST_F(StripesDrain, AMasterThatDiesIsAskedAgain) {
   master_->kill_hard();
   master_->start();
   // The new master at first knows no member, and has not heard of the drain.
-  ASSERT_TRUE(wait_for([&] { return ask(0, "nodes")["nodes"].size() == 3; }));
-  ASSERT_TRUE(wait_for([&] { return exists(0, "large"); }));
+  ASSERT_TRUE(until([&] { return ask(0, "nodes")["nodes"].size() == 3; }));
+  ASSERT_TRUE(until([&] { return exists(0, "large"); }));
   drain_to_the_end(source, {0, 2});
   EXPECT_EQ(stripes(1, "stripes_here"), 0u);
   kill(1);

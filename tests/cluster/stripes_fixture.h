@@ -22,7 +22,7 @@ class Stripes : public ClusterTest {
   // Starts equal agents, with stripes of 1 MiB for objects above that size.
   void start_striping(std::size_t agents, AgentOptions options = {}) {
     options.try_emplace("stripe_bytes", "1MiB");
-    options.try_emplace("stripe_grace_seconds", "2");
+    options.try_emplace("stripe_grace_seconds", option_time(2));
     start(agents, std::move(options));
   }
   // Starts an agent that dies at a failpoint.
@@ -33,7 +33,7 @@ class Stripes : public ClusterTest {
   }
   void all_know_all() {
     for (std::size_t i = 0; i < agents_.size(); ++i) {
-      ASSERT_TRUE(wait_for(
+      ASSERT_TRUE(until(
           [&] { return ask(i, "status")["cluster"]["members"].asUInt64() == agents_.size(); }));
     }
   }

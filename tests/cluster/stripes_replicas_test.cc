@@ -28,8 +28,7 @@ class StripesReplicas : public Stripes {
   }
   // Waits until the agents have that many stripes, all sealed.
   void wait_until_there_are(std::uint64_t count) {
-    ASSERT_TRUE(wait_for([&] { return stripes_here() == count && !any_is_open(); }))
-        << stripes_here();
+    ASSERT_TRUE(until([&] { return stripes_here() == count && !any_is_open(); })) << stripes_here();
   }
   bool any_is_open() {
     for (std::size_t i = 0; i < agents_.size(); ++i) {
@@ -116,7 +115,7 @@ TEST_F(StripesReplicas, AGetUnderWayGoesOnWhenAHolderDies) {
       const mc_status status = mc_get(reader, slice("large"), bytes.data(), bytes.size(), &length);
       return status == MC_OK && length == bytes.size() ? bytes : mc_status_name(status);
     });
-    const bool stopped = wait_for([&] { return is_stopped(2); });
+    const bool stopped = until([&] { return is_stopped(2); });
     kill(victim);
     agents_[2]->pause(false);
     EXPECT_TRUE(stopped);
@@ -155,12 +154,12 @@ TEST_F(StripesReplicas, UpsertsAndRemovalsReachAllReplicas) {
     EXPECT_FALSE(exists(agent, "large"));
   }
   wait_until_there_are(0);
-  EXPECT_TRUE(wait_for([&] { return live_bytes() == 0; })) << live_bytes();
+  EXPECT_TRUE(until([&] { return live_bytes() == 0; })) << live_bytes();
 }
 
 TEST_F(StripesReplicas, TheWantedCountIsKnownAfterARestartOfAll) {
   // No part is copied before all agents have reported to the next master.
-  start(3, {{"stripe_bytes", "1MiB"}}, {"--store", "memory://", "--recover-ms", "2000"});
+  start(3, {{"stripe_bytes", "1MiB"}}, {"--store", "memory://", "--recover-ms", option_time(2000)});
   put_twice();
   for (std::size_t agent = 0; agent < 3; ++agent) close_clients(agent);
   master_->kill_hard();
@@ -170,7 +169,7 @@ TEST_F(StripesReplicas, TheWantedCountIsKnownAfterARestartOfAll) {
   }
   master_->start();
   wait_until_joined();
-  ASSERT_TRUE(wait_for([&] { return get(0, "large") == value_; }));
+  ASSERT_TRUE(until([&] { return get(0, "large") == value_; }));
   EXPECT_EQ(stripes_here(), 2 * kStripes);
   EXPECT_EQ(where(0)["replicas_wanted"].asUInt(), 2u);
   kill(2);
@@ -186,7 +185,7 @@ TEST_F(StripesReplicas, ADrainKeepsTheCountOfReplicas) {
   for (const Json::Value& node : nodes["nodes"]) {
     if (node["self"].asBool()) request["node"] = node["node"];
   }
-  ASSERT_TRUE(wait_for([&] {
+  ASSERT_TRUE(until([&] {
     EXPECT_TRUE(get(0, "large") == value_);
     return ask(0, "drain", request)["done"].asBool() || HasFailure();
   }));

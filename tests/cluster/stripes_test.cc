@@ -51,11 +51,11 @@ TEST_F(Stripes, AreOneObjectForEveryHost) {
   const std::string other = content("other", kLarge + 3 * kMiB);
   ASSERT_EQ(put(1, "large", other, &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_TRUE(get(agent, "large") == other);
-  EXPECT_TRUE(wait_for([&] { return stripes_here() == 11; })) << stripes_here();
+  EXPECT_TRUE(until([&] { return stripes_here() == 11; })) << stripes_here();
   // A small object replaces the large object, and the reverse.
   ASSERT_EQ(put(2, "large", "small", &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_EQ(get(agent, "large"), "small");
-  EXPECT_TRUE(wait_for([&] { return stripes_here() == 0; })) << stripes_here();
+  EXPECT_TRUE(until([&] { return stripes_here() == 0; })) << stripes_here();
   ASSERT_EQ(put(3, "large", value, &upsert), MC_OK) << mc_last_error();
   for (std::size_t agent = 0; agent < 4; ++agent) EXPECT_TRUE(get(agent, "large") == value);
   ASSERT_EQ(mc_remove(client(1), slice("large"), 0), MC_OK) << mc_last_error();
@@ -94,22 +94,22 @@ TEST_F(Stripes, GoWithTheirObjectWhenOneIsEvicted) {
     ASSERT_EQ(put(1, key, content(key, 512 * 1024)), MC_OK) << mc_last_error();
   }
   EXPECT_EQ(stripes(1, "broken"), 1u);
-  EXPECT_TRUE(wait_for([&] { return stripes_here() == 0; })) << stripes_here();
+  EXPECT_TRUE(until([&] { return stripes_here() == 0; })) << stripes_here();
   EXPECT_EQ(get(2, "large"), "<MC_NOT_FOUND>");
   EXPECT_FALSE(exists(0, "large"));
 }
 
 TEST_F(Stripes, ReadersFindNothingWhenAHolderIsGoneAndItsRestComesBackWithIt) {
-  start_striping(3, {{"stripe_grace_seconds", "60"}});
+  start_striping(3, {{"stripe_grace_seconds", option_time(60)}});
   const std::string value = content("large", kLarge);
   ASSERT_EQ(put(0, "large", value), MC_OK) << mc_last_error();
   close_clients(2);
   agents_[2]->kill_hard();
-  ASSERT_TRUE(wait_for([&] { return !exists(0, "large"); }));
+  ASSERT_TRUE(until([&] { return !exists(0, "large"); }));
   EXPECT_EQ(get(0, "large"), "<MC_NOT_FOUND>");
   EXPECT_EQ(get(1, "large"), "<MC_NOT_FOUND>");
   start_agent(2);  // keeps the memory
-  EXPECT_TRUE(wait_for([&] { return get(0, "large") == value; }));
+  EXPECT_TRUE(until([&] { return get(0, "large") == value; }));
   EXPECT_TRUE(get(1, "large") == value);
   EXPECT_TRUE(get(2, "large") == value);
 }
@@ -120,12 +120,12 @@ TEST_F(Stripes, OfAnObjectThatLostAHostForGoodAreDroppedAndBlockNoPut) {
   ASSERT_EQ(put(0, "larger", content("larger", kLarge)), MC_OK) << mc_last_error();
   close_clients(2);
   agents_[2]->kill_hard();
-  ASSERT_TRUE(wait_for([&] { return !exists(0, "large"); }));
+  ASSERT_TRUE(until([&] { return !exists(0, "large"); }));
   // An unreadable object does not block a create.
   const std::string other = content("other", 100);
   ASSERT_EQ(put(1, "large", other), MC_OK) << mc_last_error();
   EXPECT_TRUE(get(0, "large") == other);
-  EXPECT_TRUE(wait_for([&] { return stripes_here() == 0; })) << stripes_here();
+  EXPECT_TRUE(until([&] { return stripes_here() == 0; })) << stripes_here();
   EXPECT_GE(stripes(1, "orphaned"), 1u);
 }
 
@@ -137,11 +137,15 @@ TEST_F(Stripes, OfAWriterThatDiesDisappear) {
     start_armed(failpoint);
     all_know_all();
     mc_put_options brief = MC_PUT_OPTIONS_INIT;
-    brief.timeout_ns = 1'500'000'000;
-    EXPECT_NE(put(2, "large", content("large", kLarge), &brief), MC_OK);
+    brief.timeout_ns = kSecondNs * 3 / 2;
+    // A put that meets its deadline before the failpoint is repeated.
+    ASSERT_TRUE(until([&] {
+      EXPECT_NE(put(2, "large", content("large", kLarge), &brief), MC_OK);
+      return agents_[2]->has_ended();
+    }));
     agents_[2]->wait_until_killed();
     close_clients(2);
-    EXPECT_TRUE(wait_for([&] { return stripes_here() == 0; })) << stripes_here();
+    EXPECT_TRUE(until([&] { return stripes_here() == 0; })) << stripes_here();
     EXPECT_EQ(get(0, "large"), "<MC_NOT_FOUND>");
     EXPECT_FALSE(exists(1, "large"));
     const std::string value = content("again", kLarge);
@@ -192,7 +196,7 @@ TEST_F(Stripes, AreFoundAgainByThePatternsOfTheirObject) {
   EXPECT_EQ(get(2, "a/1"), "<MC_NOT_FOUND>");
   EXPECT_EQ(get(2, "a/2"), "<MC_NOT_FOUND>");
   EXPECT_TRUE(get(2, "b/1") == content("b/1", 3 * kMiB));
-  EXPECT_TRUE(wait_for([&] { return stripes_here() == 3; })) << stripes_here();
+  EXPECT_TRUE(until([&] { return stripes_here() == 3; })) << stripes_here();
 }
 
 TEST_F(Stripes, CannotBeReachedByTheirKeys) {
@@ -203,7 +207,7 @@ TEST_F(Stripes, CannotBeReachedByTheirKeys) {
 }
 
 TEST_F(Stripes, AReaderThatDiesLeavesNothingBehind) {
-  start_striping(2, {{"stripe_grace_seconds", "60"}});
+  start_striping(2, {{"stripe_grace_seconds", option_time(60)}});
   start_armed("gather.before_read=kill");
   all_know_all();
   const std::string value = content("large", kLarge);
@@ -212,16 +216,19 @@ TEST_F(Stripes, AReaderThatDiesLeavesNothingBehind) {
   mc_open_options brief = MC_OPEN_OPTIONS_INIT;
   const std::string socket = agents_[2]->socket();
   brief.agent = socket.c_str();
-  brief.timeout_ns = 500'000'000;
+  brief.timeout_ns = kSecondNs / 2;
   mc_client* reader = nullptr;
-  ASSERT_EQ(mc_open(&brief, &reader), MC_OK) << mc_last_error();
+  ASSERT_TRUE(until([&] { return mc_open(&brief, &reader) == MC_OK; })) << mc_last_error();
   mc_view view;
-  EXPECT_NE(mc_get_view(reader, slice("large"), &view), MC_OK);
+  ASSERT_TRUE(until([&] {
+    EXPECT_NE(mc_get_view(reader, slice("large"), &view), MC_OK);
+    return agents_[2]->has_ended();
+  }));
   agents_[2]->wait_until_killed();
   mc_close(reader);
   agents_[2]->arm("");
   start_agent(2);
-  EXPECT_TRUE(wait_for([&] { return get(2, "large") == value; }));
+  EXPECT_TRUE(until([&] { return get(2, "large") == value; }));
 }
 
 }  // namespace

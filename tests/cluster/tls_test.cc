@@ -44,9 +44,9 @@ TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
   }
   agents_.push_back(std::make_unique<conformance::AgentProcess>());
   start_agent(1);
-  ASSERT_TRUE(wait_for([&] { return exists(1, "secured"); })) << "the master knows of it";
+  ASSERT_TRUE(until([&] { return exists(1, "secured"); })) << "the master knows of it";
   EXPECT_EQ(get(1, "secured"), "<MC_NOT_FOUND>");
-  EXPECT_TRUE(wait_for([&] {
+  EXPECT_TRUE(until([&] {
     return agents_[0]->log().find("the peer does not speak TLS: give it peer_tls_cert") !=
                std::string::npos &&
            agents_[1]->log().find("the peer wants TLS: give this agent peer_tls_cert") !=
@@ -58,8 +58,8 @@ TEST_F(ClusterTls, AnAgentWithoutTlsGetsNothingAndBothLogsSayWhy) {
 TEST_F(ClusterTls, MastersAcceptOnlyTlsWithTheRightCertificates) {
   const transport::tls::Files shown = authority_.issue("master", "IP:127.0.0.1");
   start(2, {{"master_tls_ca", shown.ca}},
-        {"--store", "memory://", "--recover-ms", "100", "--tls-cert", shown.cert, "--tls-key",
-         shown.key});
+        {"--store", "memory://", "--recover-ms", option_time(100), "--tls-cert", shown.cert,
+         "--tls-key", shown.key});
   ASSERT_EQ(put(0, "told", "of"), MC_OK) << mc_last_error();
   EXPECT_EQ(get(1, "told"), "of");
   // An agent without TLS fails, and so does an agent that trusts another authority. The log says
@@ -68,7 +68,7 @@ TEST_F(ClusterTls, MastersAcceptOnlyTlsWithTheRightCertificates) {
   const auto says = [&](const std::string& words) {
     agents_.push_back(std::make_unique<conformance::AgentProcess>());
     agents_.back()->start(options_);
-    return wait_for([&] { return agents_.back()->log().find(words) != std::string::npos; }) &&
+    return until([&] { return agents_.back()->log().find(words) != std::string::npos; }) &&
            !ask(agents_.size() - 1, "status")["cluster"]["master_ready"].asBool();
   };
   options_.erase("master_tls_ca");

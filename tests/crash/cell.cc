@@ -18,7 +18,7 @@ namespace {
 
 // Time that a stopped agent stays stopped if the bystander cannot finish without the agent.
 constexpr std::uint64_t kStopNs = 50'000'000;
-constexpr const char* kTimeoutMs = "8000";
+const std::string kTimeoutMs = option_time(8000);
 
 std::vector<std::string> failpoint_environment(const CellOrder& order) {
   return {"MC_FAILPOINTS=" + order.failpoints, "MC_FAILPOINT_FD=" + std::to_string(order.pause_fd)};

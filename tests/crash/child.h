@@ -15,11 +15,9 @@
 #include <vector>
 
 #include "libmc/base/fd.h"
+#include "patience.h"
 
 namespace mc::crash {
-
-// Longest wait of these tests; a longer wait is a failure.
-inline constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
 
 struct Command {
   std::vector<std::string> words;        // the program and the arguments

@@ -25,7 +25,7 @@ namespace {
 // Pause between two questions to an agent that is absent or not yet in the wanted state.
 constexpr std::uint64_t kAskAgainNs = 1'000'000;
 // An agent that was stopped meanwhile does not answer.
-constexpr std::uint64_t kAnswerNs = 500'000'000;
+const std::uint64_t kAnswerNs = kSecondNs / 2;
 
 std::string make_directory() {
   const char* base = std::getenv("TMPDIR");
@@ -75,7 +75,7 @@ void Host::start_agent(std::vector<std::string> environment, int passed_fd) {
                    "--max-pool-bytes",
                    std::to_string(options_.max_pool_mib) + "MiB",
                    "--keep-seconds",
-                   "20"};
+                   option_time(20)};
   for (const std::string& flag : options_.flags) command.words.push_back(flag);
   command.environment = std::move(environment);
   command.log = log();

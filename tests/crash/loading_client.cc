@@ -12,6 +12,7 @@
 #include "crash/worker.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
+#include "patience.h"
 
 namespace mc::crash {
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr unsigned kOperationsBetweenLooks = 16;
 constexpr std::size_t kMaxValueBytes = 64 * 1024;
-constexpr std::uint64_t kTimeoutNs = 10'000'000'000;
+const std::uint64_t kTimeoutNs = 10 * kSecondNs;
 
 class LoadingClient {
  public:

@@ -123,7 +123,7 @@ void resize(Cell& cell) {
   cell.resize(4);
   cell.host().status_becomes(
       [](const Json::Value& status) { return pool_in(status, "default")["moves"].asUInt64() > 0; },
-      kWatchdogNs / 40);
+      kSecondNs / 2);
   cell.get("c-20");
   cell.check_views();
   cell.release_views();

@@ -78,9 +78,9 @@ Ended run_program(const std::vector<std::string>& arguments) {
 
 AgentProcess::AgentProcess(const std::vector<std::string>& flags, const std::string& pool_bytes)
     : directory_(make_directory()) {
-  std::vector<std::string> arguments{
-      program("mc-agent"), "--runtime-dir",  directory_, "--pool-bytes",
-      pool_bytes,          "--keep-seconds", "20"};
+  std::vector<std::string> arguments{program("mc-agent"), "--runtime-dir", directory_,
+                                     "--pool-bytes",      pool_bytes,      "--keep-seconds",
+                                     option_time(20)};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   const Fd output(::open((directory_ + "/log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   pid_ = start(arguments, output.get());

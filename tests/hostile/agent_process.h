@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-namespace mc::hostile {
+#include "patience.h"
 
-inline constexpr std::uint64_t kWatchdogNs = 60ull * 1000000000;
+namespace mc::hostile {
 
 // A new directory with mode 0700.
 std::string make_directory();

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc::hostile {
 
 namespace {
-
-constexpr std::uint64_t kTimeoutNs = 30ull * 1000000000;
 
 std::vector<std::uint64_t> value_of(std::uint64_t number) {
   std::vector<std::uint64_t> words(128 + number % 7 * 512);
@@ -27,7 +26,7 @@ HonestClient::HonestClient(const std::string& socket, const std::string& name_sp
   options.agent = socket.c_str();
   options.name_space = name_space.c_str();
   options.label = "honest";
-  options.timeout_ns = kTimeoutNs;
+  options.timeout_ns = kWatchdogNs;
   options.staging_bytes = 1 << 20;
   options.channel_count = 2;
   if (mc_open(&options, &client_) != MC_OK) {

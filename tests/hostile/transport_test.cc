@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libmc/base/clock.h"
+#include "patience.h"
 #include "transport/tcp/handshakes.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_transport.h"
@@ -51,7 +52,7 @@ class Victim : public Dialer, public LinkSink {
     transport->poll(now, events);
   }
   bool wait_for(const std::function<bool()>& holds) {
-    const std::uint64_t until_ns = now_ns() + 20'000'000'000;
+    const std::uint64_t until_ns = now_ns() + kWatchdogNs;
     while (!holds()) {
       if (now_ns() > until_ns) return false;
       step();
@@ -269,7 +270,7 @@ TEST_F(HostilePeer, EdgeValuesInEveryWordOfAnAnswerFailTheLaneOrTheRead) {
       Operation operation;
       operation.peer = peer;
       operation.region = 1;
-      operation.deadline_ns = now_ns() + 20'000'000'000;
+      operation.deadline_ns = now_ns() + kWatchdogNs;
       operation.pieces = {&piece, 1};
       ASSERT_EQ(victim_.transport->submit({&operation, 1}, now_ns()), 1u);
       Frame frame = make_frame(FrameKind::kData, 1);
@@ -316,7 +317,7 @@ TEST_F(HostilePeer, AnAnswerBeforeItsWriteHasBeenSentFailsTheLane) {
   operation.verb = Verb::kWrite;
   operation.peer = peer;
   operation.region = 1;
-  operation.deadline_ns = now_ns() + 20'000'000'000;
+  operation.deadline_ns = now_ns() + kWatchdogNs;
   operation.pieces = {&piece, 1};
   std::vector<Frame> answers;
   for (std::uint64_t id = 1; id <= 4; ++id) {

@@ -3,16 +3,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <regex>
 #include <thread>
 
 #include "conformance/store/store_servers.h"
 #include "libmc/base/clock.h"
+#include "metadata/master/master_options.h"
 #include "process_stop.h"
 
 namespace mc::metadata {
@@ -20,7 +21,6 @@ namespace mc::metadata {
 namespace {
 
 constexpr int kPortAttempts = 5;
-constexpr std::uint64_t kWatchdogNs = 30'000'000'000;
 // Returns the pid; output becomes its standard error, or -1.
 pid_t spawn(const std::vector<std::string>& flags, int& output) {
   std::vector<std::string> words = {MC_TEST_BIN "/mc-master"};
@@ -41,10 +41,21 @@ pid_t spawn(const std::vector<std::string>& flags, int& output) {
   return pid;
 }
 
+std::vector<std::string> with_timers(std::vector<std::string> flags) {
+  const MasterOptions usual;
+  for (const auto& [name, time_ms] :
+       {std::pair("--suspect-ms", usual.suspect_ms), std::pair("--gone-ms", usual.gone_ms),
+        std::pair("--leader-ttl-ms", usual.leader_ttl_ms)}) {
+    if (std::ranges::count(flags, name) == 0)
+      flags.insert(flags.end(), {name, option_time(time_ms)});
+  }
+  return flags;
+}
+
 }  // namespace
 
 MasterProcess::MasterProcess(std::vector<std::string> flags, std::string host)
-    : flags_(std::move(flags)), host_(std::move(host)) {
+    : flags_(with_timers(std::move(flags))), host_(std::move(host)) {
   std::optional<std::string> refusal;
   for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
     port_ = conformance::free_port();
@@ -115,15 +126,6 @@ std::pair<int, std::string> run_master_once(const std::vector<std::string>& flag
   int status = 0;
   ::waitpid(pid, &status, 0);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, said};
-}
-
-bool until(const std::function<bool()>& holds) {
-  const std::uint64_t end_ns = soon();
-  while (!holds()) {
-    if (now_ns() > end_ns) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
 }
 
 std::uint64_t soon() { return now_ns() + kWatchdogNs; }

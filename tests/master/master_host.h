@@ -18,13 +18,15 @@
 #include <vector>
 
 #include "metadata/master/client/master_client.h"
+#include "patience.h"
 
 namespace mc::metadata {
 
 class MasterProcess {
  public:
   // Listens on a free port of `host`, and on another port if the first port turns out to be taken.
-  // Store, key file and so on are flags.
+  // Store, key file and so on are flags. The times after which a host counts as gone, and a leader
+  // as dead, are longer on a slow machine, unless flags give the times.
   explicit MasterProcess(std::vector<std::string> flags, std::string host = "127.0.0.1");
   ~MasterProcess();
   MasterProcess(const MasterProcess&) = delete;
@@ -105,8 +107,6 @@ std::unique_ptr<MasterClient> tool(const MasterClientOptions& options);
 wire::StatsAnswer stats(MasterClient& client);
 KeyHash hash_of(const std::string& key);
 std::vector<std::string> names(const std::string& prefix, int count);
-// Waits under a watchdog.
-bool until(const std::function<bool()>& holds);
 Result<LocateAnswer> locate(MasterClient& client, const std::vector<std::string>& keys,
                             std::uint32_t wait_ms = 0);
 

@@ -80,7 +80,7 @@ TEST(MasterProcess, PublishedObjectsAreFoundByEveryClient) {
 }
 
 TEST(MasterProcess, MissesAreRecoveringUntilReportsAreInAndThenMisses) {
-  const MasterProcess master({"--recover-ms", "300"});
+  const MasterProcess master({"--recover-ms", option_time(300)});
   const auto reader = tool(to({master.address()}));
   const auto waited = locate(*reader, {"none"}, 20'000);
   ASSERT_TRUE(waited.has_value());
@@ -532,7 +532,7 @@ TEST(MasterProcess, AnswersOfALowerEpochAreRefused) {
   leader.kill_hard();
   std::atomic<int> answered{0};
   for (int i = 0; i < 20; ++i) {
-    client->stats(now_ns() + 1'000'000'000,
+    client->stats(now_ns() + kSecondNs,
                   [&](const Result<wire::StatsAnswer>& answer) { answered += answer.has_value(); });
   }
   EXPECT_TRUE(until([&] { return client->refused_epochs() >= 2; }));

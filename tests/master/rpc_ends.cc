@@ -8,7 +8,7 @@
 namespace mc::metadata::rpc {
 
 RawSocket::RawSocket(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-  timeval watchdog{.tv_sec = 20, .tv_usec = 0};
+  const timeval watchdog{.tv_sec = static_cast<time_t>(kWatchdogNs / 1'000'000'000), .tv_usec = 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &watchdog, sizeof(watchdog));
   sockaddr_in address{};
   address.sin_family = AF_INET;

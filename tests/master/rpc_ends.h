@@ -16,10 +16,10 @@
 #include "libmc/base/fd.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/rpc/listener.h"
+#include "patience.h"
 
 namespace mc::metadata::rpc {
 
-inline constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
 inline std::uint64_t soon() { return now_ns() + kWatchdogNs; }
 
 class Loop {

@@ -14,9 +14,7 @@ import tempfile
 import time
 
 import pytest
-from machine import stop_process
-
-WATCHDOG_S = 120
+from machine import TEST_LIMIT_S, TIME_SCALE, WATCHDOG_S, stop_process
 
 
 def pytest_addoption(parser):
@@ -77,7 +75,8 @@ def pytest_configure(config):
 def watchdog(request):
     """Prints every thread's stack and ends the run: a hang must not look like slowness."""
     mark = request.node.get_closest_marker("watchdog")
-    faulthandler.dump_traceback_later(mark.args[0] if mark else WATCHDOG_S, exit=True)
+    limit_s = mark.args[0] * TIME_SCALE if mark else TEST_LIMIT_S
+    faulthandler.dump_traceback_later(limit_s, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 
@@ -93,7 +92,11 @@ class Agent:
     def __init__(self, directory, **options):
         self.directory = pathlib.Path(directory)
         self.socket = str(self.directory / "agent.sock")
-        self._options = {"pool_bytes": "128MiB", "keep_seconds": "5", **options}
+        self._options = {
+            "pool_bytes": "128MiB",
+            "keep_seconds": str(round(5 * TIME_SCALE)),
+            **options,
+        }
         self._process = None
 
     def start(self):
@@ -104,7 +107,7 @@ class Agent:
             self._process = subprocess.Popen(
                 [mckv.program("mc-agent"), f"--runtime-dir={self.directory}", *flags], stderr=log
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + WATCHDOG_S
         # The agent takes memory for its pools after it listens. Until then a put may find no space.
         while not self._listens() or not self._has_memory():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -124,7 +127,7 @@ class Agent:
 
         asked = subprocess.run(
             [mckv.program("mcctl"), "--agent", self.socket, "--json", "segment", "list"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=WATCHDOG_S,
         )  # fmt: skip
         return asked.returncode == 0 and all(
             pool["reserved_bytes"] >= pool["pool_bytes"] or "problem" in pool
@@ -146,7 +149,7 @@ class Agent:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
             try:
-                self._process.wait(20)
+                self._process.wait(WATCHDOG_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -220,7 +223,7 @@ def key():
 def run_python():
     """Runs a program in an interpreter of its own: (exit status, stdout, stderr)."""
 
-    def run(text, *arguments, timeout=60):
+    def run(text, *arguments, timeout=TEST_LIMIT_S):
         done = subprocess.run(
             [sys.executable, "-X", "faulthandler", "-c", text, *arguments],
             capture_output=True,

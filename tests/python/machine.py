@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of one machine share: ports and processes."""
+"""What the tests of one machine share: patience, ports and processes."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,13 @@ import signal
 import socket
 import time
 
-STOP_LIMIT_S = 30
+# How many times slower than usual the machine is (tests/time_scale), from 1 to 8. Each wait, and
+# each deadline that a test gives to the product, is a multiple.
+TIME_SCALE = min(max(float(os.environ.get("MC_TEST_TIME_SCALE") or 1), 1), 8)
+# Longest wait for an event. A longer wait is a failure.
+WATCHDOG_S = 30 * TIME_SCALE
+# Longest test.
+TEST_LIMIT_S = 120 * TIME_SCALE
 # Below the kernel's usual range for outgoing connections. tests/conformance/store/store_servers.cc
 # has the same range and the same directory of lock files.
 PORTS = range(10000, 32000)
@@ -52,7 +58,7 @@ def is_stopped(pid):
 def stop_process(pid):
     """Stops a process. os.kill() returns earlier, and a thread that still runs may answer."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + STOP_LIMIT_S
+    deadline = time.monotonic() + WATCHDOG_S
     while not is_stopped(pid):
         assert time.monotonic() < deadline, f"process {pid} does not stop"
         time.sleep(0.001)

@@ -23,10 +23,6 @@ using transport::testing::devices_a;
 using transport::testing::devices_b;
 using transport::testing::shell;
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
-// An emulated processor is slow.
-constexpr std::uint64_t kTimeoutNs = 30 * kSecondNs;
-
 class OneSidedAgentsTest : public ClusterTest {
  protected:
   explicit OneSidedAgentsTest(std::string transport) : transport_(std::move(transport)) {}
@@ -64,13 +60,13 @@ class OneSidedAgentsTest : public ClusterTest {
   // An agent for each host; false: with TCP alone.
   void start_with(const std::vector<bool>& one_sided, const std::string& pool = "96MiB") {
     master_ = std::make_unique<metadata::MasterProcess>(
-        std::vector<std::string>{"--store", "memory://", "--recover-ms", "100"});
+        std::vector<std::string>{"--store", "memory://", "--recover-ms", option_time(100)});
     for (const bool own : one_sided) {
       add_agent(one_sided.size(), own, pool);
       ASSERT_FALSE(HasFailure());
     }
     for (std::size_t i = 0; i < agents_.size(); ++i) {
-      ASSERT_TRUE(wait_for([&] {
+      ASSERT_TRUE(until([&] {
         return ask(i, "status")["cluster"]["members"].asUInt64() >= agents_.size();
       })) << agents_[i]->log();
     }
@@ -93,7 +89,7 @@ class OneSidedAgentsTest : public ClusterTest {
       mc_open_options options = MC_OPEN_OPTIONS_INIT;
       const std::string socket = agents_[agent]->socket();
       options.agent = socket.c_str();
-      options.timeout_ns = kTimeoutNs;
+      options.timeout_ns = kWatchdogNs;
       EXPECT_EQ(mc_open(&options, &client), MC_OK) << mc_last_error();
     }
     std::string value(bytes, '\0');
@@ -105,7 +101,7 @@ class OneSidedAgentsTest : public ClusterTest {
   // Puts at one agent and fetches at the other until a read is one-sided.
   bool takes_one_sided(std::size_t from, std::size_t to) {
     const std::uint64_t before = one_sided_bytes(to);
-    return wait_for([&] {
+    return until([&] {
       const std::string key = "way " + std::to_string(next_++);
       const std::string value = content(key, 300'000);
       EXPECT_EQ(put(from, key, value), MC_OK) << mc_last_error();
@@ -198,7 +194,7 @@ TEST_P(AgentsTest, AResizedPoolIsReadOneSidedlyInItsBackedPart) {
     request["namespace"] = "default";
     request["pool_bytes"] = Json::Value(Json::UInt64{pool_bytes});
     ask(0, "resize", request);
-    ASSERT_TRUE(wait_for([&] {
+    ASSERT_TRUE(until([&] {
       const Json::Value segment = ask(0, "segments")["segments"][0];
       return segment["settled"].asBool() && segment["reserved_bytes"].asUInt64() == pool_bytes;
     })) << ask(0, "segments").toStyledString();
@@ -261,7 +257,7 @@ TEST_P(AgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   // At the first of the two agents, and then by the master's order at the other agent.
   ASSERT_EQ(put(1, "large", value, &twice), MC_OK) << mc_last_error();
   // The master knows a copy before the bytes of the copy have arrived.
-  ASSERT_TRUE(wait_for([&] {
+  ASSERT_TRUE(until([&] {
     return counter(0, "counters", "copies_kept") + counter(2, "counters", "copies_kept") >= 1;
   }));
   EXPECT_GE(holders(0, "large"), 2u);
@@ -272,16 +268,16 @@ TEST_P(AgentsTest, AHolderThatIsKilledWhileItIsReadIsReplacedByAnother) {
   std::string got;
   std::thread reader([&] { got = fetch(0, "alone", kBytes); });
   // In the middle of the transfer.
-  EXPECT_TRUE(wait_for([&] { return one_sided_bytes(0) > before + (1 << 20); }));
+  EXPECT_TRUE(until([&] { return one_sided_bytes(0) > before + (1 << 20); }));
   const std::uint64_t killed_ns = now_ns();
   agents_[1]->kill_hard();
   reader.join();
   std::printf("the read ended %lu ms after the kill, %s\n", (now_ns() - killed_ns) / 1'000'000,
               got == alone ? "complete" : got.substr(0, 20).c_str());
   EXPECT_TRUE(got == alone || got == "<MC_NOT_FOUND>") << got.size();
-  EXPECT_LT(now_ns() - start_ns, kTimeoutNs);
+  EXPECT_LT(now_ns() - start_ns, kWatchdogNs);
   std::string last;
-  EXPECT_TRUE(wait_for([&] { return (last = fetch(0, "large", kBytes)) == value; }))
+  EXPECT_TRUE(until([&] { return (last = fetch(0, "large", kBytes)) == value; }))
       << last.substr(0, 30) << rails(0) << ask(0, "status")["cluster"].toStyledString();
 }
 
@@ -316,9 +312,9 @@ TEST_F(RdmaAgentsTest, WithoutItsDevicesAnAgentGoesOnByTcpAndTakesThemBack) {
     shell("until ! rdma link show " + device + "/1 >/dev/null 2>&1; do sleep 0.1; done");
   }
   const std::uint64_t gone = right;
-  EXPECT_TRUE(wait_for([&] { return right > gone + 20; })) << "TCP carries on";
+  EXPECT_TRUE(until([&] { return right > gone + 20; })) << "TCP carries on";
   // The devices cannot be made anew until the agent has closed the former devices.
-  EXPECT_TRUE(wait_for([&] {
+  EXPECT_TRUE(until([&] {
     const std::string obstacles = ask(1, "rails")["one_sided"]["obstacles"].asString();
     return std::ranges::all_of(devices_b(), [&](const std::string& device) {
       return obstacles.find(device) != std::string::npos;

@@ -13,7 +13,6 @@
 namespace mc::transport::testing {
 namespace {
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::size_t kServedBytes = 4u << 20;
 
 std::unique_ptr<ServingProcess> start_server() {
@@ -47,7 +46,7 @@ class KilledPeerTest : public ::testing::Test, private Dialer {
   void dial(const DialRequest& request) override { dialed_.push_back(request); }
 
   bool wait_for(const std::function<bool()>& holds) {
-    const std::uint64_t until_ns = mc::now_ns() + 20 * kSecondNs;
+    const std::uint64_t until_ns = mc::now_ns() + kWatchdogNs;
     while (!holds()) {
       if (mc::now_ns() > until_ns) return false;
       make_links(*transport_, dialed_, at_ < servers_.size() ? servers_[at_]->port() : 1);

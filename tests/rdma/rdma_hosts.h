@@ -15,6 +15,7 @@
 
 #include "conformance/transport/rdma_pair.h"
 #include "conformance/transport/transport_fixture.h"
+#include "patience.h"
 
 namespace mc::transport::testing {
 
@@ -30,14 +31,13 @@ void shell(const std::string& command);
 class RdmaHostsTest : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kRegionBytes = 4u << 20;
-  static constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
   void SetUp() override;
   void start();
   Operation read(std::uint64_t offset, const Piece& piece) const;
   OperationId submit(Operation operation);
   void step();
-  bool wait_for(const std::function<bool()>& holds, std::uint64_t within_ns = 20 * kSecondNs);
+  bool wait_for(const std::function<bool()>& holds, std::uint64_t within_ns = kWatchdogNs);
   const Event* event_of(OperationId id) const;
   Outcome run(const Operation& operation);
   std::string rails() const { return pair_->a().describe_rails(peer_); }

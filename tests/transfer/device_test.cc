@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "mc/transfer.h"
+#include "patience.h"
 #include "transfer/device/fake_cuda.h"
 #include "transport/engine/local/staging.h"
 
 namespace mc::transfer::testing {
 namespace {
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::size_t kBytes = 9 << 20;
 
 const FakeCuda& load_driver() {
@@ -41,7 +41,7 @@ struct Owned {
   explicit Owned(bool same_host) {
     mc_transfer_options options = MC_TRANSFER_OPTIONS_INIT;
     options.same_host = same_host ? 0 : 1;
-    options.timeout_ns = 20 * kSecondNs;
+    options.timeout_ns = kWatchdogNs;
     EXPECT_EQ(mc_transfer_open(&options, &engine), MC_OK) << mc_transfer_last_error();
   }
   Owned(const Owned&) = delete;

@@ -7,6 +7,7 @@
 #include "agent/cluster/cluster_orders.h"
 #include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
+#include "patience.h"
 #include "transport/loop/loop_transport.h"
 #include "unit/scripted_master.h"
 
@@ -78,7 +79,7 @@ class CopyTest : public ::testing::Test {
     ASSERT_TRUE(done_.empty());
   }
   bool turn_until(const std::function<bool()>& there) {
-    for (const std::uint64_t until_ns = now_ns() + 10'000 * kMs; now_ns() < until_ns;) {
+    for (const std::uint64_t until_ns = now_ns() + kWatchdogNs; now_ns() < until_ns;) {
       if (there()) return true;
       source_.turn();
       target_.turn();

@@ -8,11 +8,10 @@
 #include <thread>
 
 #include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc {
 namespace {
-
-constexpr std::uint64_t kWatchdogNs = 60000000000;
 
 bool on_the_first_core() {
   cpu_set_t allowed;

@@ -5,31 +5,21 @@
 #include "metadata/master/roster.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "libmc/base/clock.h"
 #include "metadata/store/leader_lock.h"
 #include "metadata/store/memory/memory_store.h"
+#include "patience.h"
 
 namespace mc::metadata {
 namespace {
 
 constexpr std::uint32_t kPartitions = 4;
-constexpr std::uint32_t kTtlMs = 1'000;
+const auto kTtlMs = static_cast<std::uint32_t>(kSecondNs / 1'000'000);
 constexpr std::uint64_t kLongNs = 3'600'000'000'000;
-
-bool until(const std::function<bool()>& holds) {
-  const std::uint64_t end_ns = now_ns() + 30'000'000'000;
-  while (!holds()) {
-    if (now_ns() > end_ns) return false;
-    ::poll(nullptr, 0, 2);  // between two questions
-  }
-  return true;
-}
 
 class RosterTest : public ::testing::Test {
  protected:

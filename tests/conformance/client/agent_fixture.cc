@@ -47,7 +47,7 @@ bool has_memory(mc_client* client) {
   };
   std::string text;
   const mc_status status =
-      mc_ask(client, slice(R"({"verb":"segments"})"), keep, &text, 20 * kSecondNs);
+      mc_ask(client, slice(R"({"verb":"segments"})"), keep, &text, kWatchdogNs);
   EXPECT_EQ(status, MC_OK) << mc_last_error();
   if (status != MC_OK) return true;
   Json::Value answer;
@@ -87,7 +87,7 @@ AgentProcess::~AgentProcess() {
 void AgentProcess::start(const AgentOptions& options) {
   options_ = options;
   std::vector<std::string> words{(MC_TEST_BIN "/mc-agent"), "--runtime-dir", directory_,
-                                 "--keep-seconds", "20"};
+                                 "--keep-seconds", option_time(20)};
   for (const auto& [name, value] : options) {
     std::string flag = "--" + name;
     std::replace(flag.begin(), flag.end(), '_', '-');
@@ -108,10 +108,10 @@ void AgentProcess::start(const AgentOptions& options) {
     ::_exit(127);
   }
   std::fclose(log_file);
-  auto connected = connect_unix(socket(), 20 * kSecondNs);
+  auto connected = connect_unix(socket(), kWatchdogNs);
   ASSERT_TRUE(connected) << "no agent: " << log();
   until([&] {
-    const auto answer = client::admin_call(socket(), pool_memory_question(), 20 * kSecondNs);
+    const auto answer = client::admin_call(socket(), pool_memory_question(), kWatchdogNs);
     return answer ? pools_have_memory(*answer) : has_ended();
   });
 }
@@ -158,7 +158,7 @@ std::string AgentProcess::log() const { return text_of_file(directory_ + "/agent
 ClientTest::ClientTest() {
   register_once();
   // The default action of SIGALRM ends the program, so a test that hangs fails the whole program.
-  ::alarm(kWatchdogSeconds);
+  ::alarm(kTestSeconds);
 }
 
 ClientTest::~ClientTest() {
@@ -197,7 +197,7 @@ mc_status ClientTest::try_open(mc_client** client,
     path = agent_->socket();
     options.agent = path.c_str();
   }
-  options.timeout_ns = 30 * kSecondNs;
+  options.timeout_ns = kWatchdogNs;
   if (change) change(options);
   const mc_status status = mc_open(&options, client);
   if (status == MC_OK && embedded()) {
@@ -224,7 +224,7 @@ void ClientTest::wait_for_memory() {
 }
 
 Json::Value ClientTest::ask(const Json::Value& request) {
-  auto answer = client::admin_call(agent_->socket(), request, 20 * kSecondNs);
+  auto answer = client::admin_call(agent_->socket(), request, kWatchdogNs);
   EXPECT_TRUE(answer) << answer.error().to_string();
   return answer ? *answer : Json::Value();
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "mc/mc.h"
+#include "patience.h"
 
 namespace mc::conformance {
 
@@ -33,8 +34,6 @@ std::string setting_name(const testing::TestParamInfo<Setting>& info);
 // Options of the agent, by name.
 using AgentOptions = std::map<std::string, std::string>;
 
-inline constexpr std::uint64_t kSecondNs = 1000000000;
-inline constexpr std::uint64_t kWatchdogSeconds = 110;
 inline constexpr std::uint64_t kMiB = 1u << 20;
 
 // A real mc-agent in a separate directory. A second start() starts the next agent of that
@@ -55,7 +54,8 @@ class AgentProcess {
   void stop() { end(15); }
   // The next agents die at this failpoint (tests/README.md); empty: none.
   void arm(std::string failpoint) { failpoint_ = std::move(failpoint); }
-  // For an agent that dies at a failpoint.
+  // For an agent that dies at a failpoint: whether the agent has died; a wait until then.
+  bool has_ended() const;
   void wait_until_killed();
   // Stops and continues the process. Returns when the process has stopped.
   void pause(bool paused);
@@ -66,7 +66,6 @@ class AgentProcess {
 
  private:
   void end(int signal);
-  bool has_ended() const;
 
   std::string directory_;
   AgentOptions options_;

@@ -17,7 +17,7 @@ MC_EVERYWHERE(Fork);
 int in_child(const std::vector<std::function<bool()>>& steps) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(60);
+    ::alarm(kTestSeconds);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (!steps[i]()) ::_exit(static_cast<int>(i) + 1);
     }

@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "agent/embedded_connector.h"
+#include "patience.h"
 
 namespace mc {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
-constexpr std::uint64_t kSecondNs = 1000000000;
-constexpr unsigned kWatchdogSeconds = 110;
 
 template <typename... Types>
 constexpr bool kMoveOnly = (... && (std::is_nothrow_move_constructible_v<Types> &&
@@ -46,7 +45,7 @@ class CppFace : public testing::TestWithParam<bool> {
  protected:
   CppFace() {
     agent::register_embedded_agent();
-    ::alarm(kWatchdogSeconds);
+    ::alarm(kTestSeconds);
   }
   ~CppFace() override { ::alarm(0); }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/embedded_connector.h"
+#include "patience.h"
 
 // [example]
 #include "mc/mc.hpp"
@@ -44,7 +45,7 @@ std::vector<std::string> lines_between(const std::string& path, std::string_view
 
 TEST(ReadmeExample, StoresAndVerifiesAnObject) {
   mc::agent::register_embedded_agent();
-  ::alarm(110);
+  ::alarm(mc::kTestSeconds);
   {
     mc::Result<mc::Client> client =
         mc::Client::open({.agent = "embedded", .embedded_config = "pool_bytes=16MiB\n"});

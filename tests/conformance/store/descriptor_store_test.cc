@@ -25,6 +25,7 @@
 
 #include "agent/keeper/keeper_protocol.h"
 #include "agent/keeper/keeper_store.h"
+#include "patience.h"
 #include "process_stop.h"
 
 namespace mc::agent {
@@ -33,7 +34,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
 constexpr std::uint32_t kKeepSeconds = 600;
 
 int file_of(std::string_view text) {

@@ -3,22 +3,15 @@
 
 #include <chrono>
 #include <stdexcept>
-#include <thread>
 
 #include "libmc/base/clock.h"
 #include "metadata/store/memory/memory_store.h"
 #include "metadata/store/open_store.h"
+#include "patience.h"
 
 namespace mc::conformance {
 
 using metadata::WatchEvent;
-
-namespace {
-
-constexpr std::uint64_t kSecond = 1000000000;
-constexpr std::uint64_t kWatchdogS = 60;
-
-}  // namespace
 
 std::string backend_name(const testing::TestParamInfo<Backend>& info) {
   switch (info.param) {
@@ -34,8 +27,8 @@ std::string backend_name(const testing::TestParamInfo<Backend>& info) {
   return "";
 }
 
-std::uint64_t soon() { return now_ns() + 30 * kSecond; }
-std::uint64_t at_once() { return now_ns() + kSecond / 4; }
+std::uint64_t soon() { return now_ns() + kWatchdogNs; }
+std::uint64_t at_once() { return now_ns() + kSecondNs / 4; }
 
 std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
                                                    const std::string& cluster) {
@@ -87,7 +80,7 @@ metadata::WatchCallback Told::callback() {
 
 WatchEvent Told::wait_for(const std::function<bool(const WatchEvent&)>& wanted) {
   std::unique_lock lock(mutex_);
-  const std::uint64_t watchdog_ns = now_ns() + kWatchdogS * kSecond;
+  const std::uint64_t watchdog_ns = now_ns() + kWatchdogNs;
   for (;;) {
     for (const WatchEvent& event : events_) {
       if (wanted(event)) return event;
@@ -130,11 +123,7 @@ std::string Told::story() const {
 }
 
 void until_holds(const std::function<bool()>& holds) {
-  const std::uint64_t watchdog_ns = now_ns() + kWatchdogS * kSecond;
-  while (!holds()) {
-    if (now_ns() > watchdog_ns) throw std::runtime_error("waited in vain");
-    std::this_thread::yield();
-  }
+  if (!mc::until(holds)) throw std::runtime_error("waited in vain");
 }
 
 }  // namespace mc::conformance

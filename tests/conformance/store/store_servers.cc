@@ -30,7 +30,6 @@
 namespace mc::conformance {
 namespace {
 
-constexpr std::uint64_t kStartWatchdogNs = 60000000000;
 constexpr std::uint64_t kLookAgainNs = 5000000;
 constexpr int kPortAttempts = 5;
 // Below the kernel's usual range for outgoing connections. tests/python/machine.py has the same
@@ -131,7 +130,7 @@ bool StoreServer::try_start() {
     ::_exit(127);
   }
   const Fd exited(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  const std::uint64_t watchdog_ns = now_ns() + kStartWatchdogNs;
+  const std::uint64_t watchdog_ns = now_ns() + kWatchdogNs;
   while (now_ns() < watchdog_ns) {
     if (wait_readable(exited.get(), kLookAgainNs)) break;
     if (is_ready(log_bytes_before)) return true;
@@ -204,8 +203,8 @@ StoreServer::Command etcd_command(std::vector<std::string> more, bool tls) {
                                       "--listen-peer-urls=" + peer,
                                       "--initial-advertise-peer-urls=" + peer,
                                       "--initial-cluster=default=" + peer,
-                                      "--heartbeat-interval=50",
-                                      "--election-timeout=500"};
+                                      "--heartbeat-interval=" + option_time(50),
+                                      "--election-timeout=" + option_time(500)};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };

@@ -13,12 +13,12 @@
 #include "conformance/transport/choice_node.h"
 #include "conformance/transport/transport_fixture.h"
 #include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc::transport::testing {
 
 class ChoiceTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kSecondNs = 1'000'000'000;
   static constexpr std::uint64_t kRegionBytes = 8u << 20;
   static constexpr std::uint64_t kLargeBytes = 1u << 20;
 
@@ -63,7 +63,7 @@ class ChoiceTest : public ::testing::Test {
     }
   }
   bool wait_for(const std::function<bool()>& holds) {
-    const std::uint64_t until_ns = mc::now_ns() + 20 * kSecondNs;
+    const std::uint64_t until_ns = mc::now_ns() + kWatchdogNs;
     while (!holds()) {
       if (mc::now_ns() > until_ns) return false;
       step();
@@ -80,7 +80,7 @@ class ChoiceTest : public ::testing::Test {
     operation.offset_bytes = offset;
     operation.cookie = 77;
     operation.pieces = {&piece_, 1};
-    operation.deadline_ns = mc::now_ns() + 10 * kSecondNs;
+    operation.deadline_ns = mc::now_ns() + kWatchdogNs;
     EXPECT_EQ(a().submit({&operation, 1}, mc::now_ns()), 1u);
     return operation.id;
   }

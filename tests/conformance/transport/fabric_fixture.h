@@ -14,12 +14,12 @@
 #include "conformance/transport/fabric_pair.h"
 #include "conformance/transport/transport_fixture.h"
 #include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc::transport::testing {
 
 class FabricTransportTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kSecondNs = 1'000'000'000;
   static constexpr std::uint64_t kRegionBytes = 8u << 20;
 
   void SetUp() override {
@@ -55,7 +55,7 @@ class FabricTransportTest : public ::testing::Test {
     operation.peer = peer_;
     operation.region = region;
     operation.pieces = {&piece, 1};
-    operation.deadline_ns = mc::now_ns() + 20 * kSecondNs;
+    operation.deadline_ns = mc::now_ns() + kWatchdogNs;
     return operation;
   }
   OperationId submit(Operation operation) {
@@ -64,7 +64,7 @@ class FabricTransportTest : public ::testing::Test {
   }
   void step() { pair_->step(mc::now_ns(), at_a_, at_b_); }
   bool wait_for(const std::function<bool()>& holds) {
-    const std::uint64_t until_ns = mc::now_ns() + 20 * kSecondNs;
+    const std::uint64_t until_ns = mc::now_ns() + kWatchdogNs;
     while (!holds()) {
       if (mc::now_ns() > until_ns) return false;
       step();

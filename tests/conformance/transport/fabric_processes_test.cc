@@ -13,7 +13,6 @@
 namespace mc::transport::testing {
 namespace {
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::size_t kServedBytes = 4u << 20;
 
 struct Provider {
@@ -51,7 +50,7 @@ class FabricProcesses : public ::testing::TestWithParam<Provider>, private Diale
   void dial(const DialRequest& request) override { dialed_.push_back(request); }
 
   bool wait_for(const std::function<bool()>& holds) {
-    const std::uint64_t until_ns = mc::now_ns() + 20 * kSecondNs;
+    const std::uint64_t until_ns = mc::now_ns() + kWatchdogNs;
     while (!holds()) {
       if (mc::now_ns() > until_ns) return false;
       make_links(*transport_, dialed_, server_->port());
@@ -65,7 +64,7 @@ class FabricProcesses : public ::testing::TestWithParam<Provider>, private Diale
     operation.peer = peer_;
     operation.region = remote_;
     operation.pieces = {&piece, 1};
-    operation.deadline_ns = mc::now_ns() + 10 * kSecondNs;
+    operation.deadline_ns = mc::now_ns() + kWatchdogNs;
     EXPECT_EQ(transport_->submit({&operation, 1}, mc::now_ns()), 1u);
     return operation.id;
   }

@@ -14,6 +14,7 @@
 #include "conformance/transport/tcp_node.h"
 #include "conformance/transport/transport_world.h"
 #include "libmc/base/clock.h"
+#include "patience.h"
 #include "transport/keyed/keyed_handshake.h"
 #include "transport/tls/session.h"
 
@@ -24,8 +25,6 @@ using conformance::Authority;
 using conformance::loopback_identity;
 using conformance::TempDirectory;
 using tcp::Session;
-
-constexpr std::uint64_t kWatchdogNs = 20'000'000'000;
 
 std::unique_ptr<tls::Identity> identity_of(const tls::Files& files) {
   auto opened = tls::Identity::open(files);

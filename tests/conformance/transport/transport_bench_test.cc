@@ -7,13 +7,13 @@
 #include "ctl/bench/cases.h"
 #include "ctl/bench/transport_options.h"
 #include "ctl/bench/transport_target.h"
+#include "patience.h"
 #include "transport/fabric/library.h"
 #include "transport/limits.h"
 
 namespace mc::ctl {
 namespace {
 
-constexpr std::uint64_t kTimeoutNs = 20'000'000'000;
 constexpr SamplePlan kShort{.rounds = 1, .seconds = 0.02, .group = 4, .min_samples = 1};
 
 TransportOptions options_for(const std::string& transport) {
@@ -31,7 +31,7 @@ void expect_figures(const TransportOptions& options, const std::string& limit) {
   ASSERT_TRUE(plan) << plan.error().to_string();
   std::vector<CaseResult> results;
   const Status status = run_transport_cases(
-      *plan, kTimeoutNs, [&](const CaseResult& result) { results.push_back(result); });
+      *plan, kWatchdogNs, [&](const CaseResult& result) { results.push_back(result); });
   ASSERT_TRUE(status.ok()) << status.to_string();
   ASSERT_EQ(results.size(), 2u);
   for (const CaseResult& result : results) {
@@ -70,7 +70,7 @@ TEST(TransportBench, MeasuresTheFabricOverLoopbackAndThroughMemory) {
 TEST(TransportBench, TheAskerReportsFeaturesThatTheTargetLacks) {
   TransportOptions options = options_for("fabric");
   options.provider = "warp";
-  const Status status = run_transport_cases(*plan_transport(options, kShort), kTimeoutNs,
+  const Status status = run_transport_cases(*plan_transport(options, kShort), kWatchdogNs,
                                             [](const CaseResult&) { FAIL(); });
   EXPECT_EQ(status.code(), MC_UNSUPPORTED);
   EXPECT_NE(status.text().find("libfabric"), std::string::npos) << status.to_string();
@@ -79,7 +79,7 @@ TEST(TransportBench, TheAskerReportsFeaturesThatTheTargetLacks) {
 TEST(TransportBench, AnUnreachableAddressIsNamedWithTheRemedy) {
   TransportOptions options = options_for("tcp");
   options.connect = "127.0.0.1:1";
-  const Status status = run_transport_cases(*plan_transport(options, kShort), kTimeoutNs,
+  const Status status = run_transport_cases(*plan_transport(options, kShort), kWatchdogNs,
                                             [](const CaseResult&) { FAIL(); });
   EXPECT_EQ(status.code(), MC_AGENT_UNAVAILABLE);
   EXPECT_NE(status.text().find("--listen"), std::string::npos) << status.to_string();

@@ -69,7 +69,7 @@ Operation TransportTest::read(std::uint64_t offset, std::span<const Piece> piece
   operation.generation = 1;
   operation.offset_bytes = offset;
   operation.pieces = pieces;
-  operation.deadline_ns = world_->now_ns() + kLongNs;
+  operation.deadline_ns = world_->now_ns() + kWatchdogNs;
   return operation;
 }
 
@@ -88,7 +88,7 @@ void TransportTest::step() {
 }
 
 bool TransportTest::wait_for(const std::function<bool()>& holds) {
-  const std::uint64_t until_ns = mc::now_ns() + kLongNs;
+  const std::uint64_t until_ns = mc::now_ns() + kWatchdogNs;
   while (!holds()) {
     if (mc::now_ns() > until_ns) return false;
     step();

@@ -14,6 +14,7 @@
 #include "conformance/transport/memory_arena.h"
 #include "conformance/transport/transport_world.h"
 #include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc::transport::testing {
 
@@ -46,7 +47,6 @@ class CountingGuard : public RegionGuard {
 class TransportTest : public ::testing::TestWithParam<WorldKind> {
  protected:
   static constexpr std::uint64_t kRegionBytes = 8u << 20;
-  static constexpr std::uint64_t kLongNs = 20'000'000'000;
 
   void SetUp() override;
   RemoteRegionId share(Memory& memory, std::uint32_t rights, RegionGuard* guard = nullptr);

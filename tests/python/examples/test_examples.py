@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from machine import TEST_LIMIT_S
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "python" / "examples"
 
@@ -18,7 +19,7 @@ def run(name, agent):
         env=dict(os.environ, MC_AGENT=agent.socket),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=TEST_LIMIT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

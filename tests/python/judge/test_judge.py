@@ -24,7 +24,7 @@ def judge(tmp_path):
             capture_output=True,
             text=True,
             timeout=100,
-            env={**os.environ, **environment},
+            env={**os.environ, "MC_TEST_TIME_SCALE": "1", **environment},
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -89,6 +89,27 @@ def test_crashes_reports_and_marked_defects_are_not_repeated(judge, ctest, failu
     status, output = judge("ctest", ctest(bad=f"echo run >>{{file}}; {failure}"))
     assert status == 1 and "DEFECT bad" in output
     assert ctest.runs("bad") == 1
+
+
+def test_the_machine_is_measured_before_the_tests_and_before_repeats(judge, ctest, tmp_path):
+    folder = tmp_path / "programs" / "tests"
+    folder.mkdir(parents=True)
+    for name in ("judge", "tidy"):
+        shutil.copy(ROOT / "tests" / name, folder)
+    (folder / "time_scale").write_text(
+        "import pathlib\n"
+        f"FILE = pathlib.Path({str(tmp_path / 'measurements')!r})\n"
+        "def measure():\n"
+        "    FILE.write_text((FILE.read_text() if FILE.exists() else '') + 'x')\n"
+        "    return f'{len(FILE.read_text())}.0'\n"
+    )
+    commands = ctest(second='test "$MC_TEST_TIME_SCALE" = 2.0')
+    program = folder / "judge"
+    status, output = judge("ctest", commands, program=program, MC_TEST_TIME_SCALE="")
+    assert status == 0 and "UNSTABLE: 1 tests" in output
+    status, output = judge("ctest", commands, program=program, MC_TEST_TIME_SCALE="2.0")
+    assert status == 0 and "UNSTABLE" not in output
+    assert (tmp_path / "measurements").read_text() == "xx"
 
 
 def test_a_watchdog_is_no_crash(judge, ctest):

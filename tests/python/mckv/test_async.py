@@ -6,10 +6,11 @@ import signal
 
 import mckv
 import pytest
+from machine import WATCHDOG_S
 
 
 def run(main):
-    return asyncio.run(asyncio.wait_for(main, 60))
+    return asyncio.run(asyncio.wait_for(main, WATCHDOG_S))
 
 
 def test_put_and_get(client, key):
@@ -90,7 +91,7 @@ def test_closing_ends_what_waits(make_agent, key):
         pool = client.asyncio()
         agent.send(signal.SIGSTOP)
         try:
-            task = asyncio.create_task(pool.put(key, b"v" * 9000, timeout=3))
+            task = asyncio.create_task(pool.put(key, b"v" * 9000, timeout=WATCHDOG_S))
             await asyncio.sleep(0.1)
             await asyncio.to_thread(lambda: None)
             agent.send(signal.SIGCONT)
@@ -106,7 +107,7 @@ def test_closing_ends_what_waits(make_agent, key):
 
 def test_a_restarted_agent_is_followed(make_agent, key):
     agent = make_agent()
-    client = mckv.Client(agent.socket, timeout=20)
+    client = mckv.Client(agent.socket, timeout=WATCHDOG_S)
 
     async def main():
         async with client.asyncio() as pool:

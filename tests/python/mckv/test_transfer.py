@@ -11,13 +11,13 @@ import weakref
 import mckv
 import numpy as np
 import pytest
-from machine import stop_process
+from machine import WATCHDOG_S, stop_process
 
 
 @pytest.fixture(params=[True, False], ids=["same_host", "tcp"])
 def engines(request):
-    one = mckv.TransferEngine(same_host=request.param, timeout=20)
-    other = mckv.TransferEngine(same_host=request.param, timeout=20)
+    one = mckv.TransferEngine(same_host=request.param, timeout=WATCHDOG_S)
+    other = mckv.TransferEngine(same_host=request.param, timeout=WATCHDOG_S)
     yield one, other
     one.close()
     other.close()
@@ -159,9 +159,11 @@ def test_errors_tell_cause_and_remedy_of_this_engine(what, tmp_path):
             """A batch to a peer that does not take its bytes, being stopped."""
             segment = self.open(peer.name)
             stop_process(peer.pid)
-            return self.submit(True, segment, [self.own], [peer.address], [1 << 20], timeout=20)
+            return self.submit(
+                True, segment, [self.own], [peer.address], [1 << 20], timeout=WATCHDOG_S
+            )
 
-    engine = Engine(timeout=20, same_host=False)
+    engine = Engine(timeout=WATCHDOG_S, same_host=False)
     memory = bytearray(1 << 20)
     engine.own, engine.fixed = engine.register(memory), engine.register(b"fixed", write=False)
     with contextlib.ExitStack() as stack:

@@ -20,7 +20,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 from differences import DIFFERENCES  # noqa: E402
-from machine import free_port  # noqa: E402
+from machine import WATCHDOG_S, free_port  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -65,7 +65,8 @@ def master(place):
          "--default_kv_lease_ttl=200"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    for _ in range(200):
+    deadline = time.monotonic() + WATCHDOG_S
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             break
         time.sleep(0.05)

@@ -3,10 +3,12 @@
 
 import time
 
+from machine import WATCHDOG_S
+
 
 def eventually(call, wanted):
     """Mooncake refuses to remove what was just read (-706) until its lease of 0.2 s ends."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WATCHDOG_S
     while (got := call()) != wanted and time.monotonic() < deadline:
         time.sleep(0.05)
     return got

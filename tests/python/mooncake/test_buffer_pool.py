@@ -5,6 +5,7 @@ import gc
 import threading
 
 import pytest
+from machine import WATCHDOG_S
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_who_waits_gets_what_another_thread_releases(make_pool):
     with pytest.raises(RuntimeError, match="exhausted"):
         pool.acquire(1, timeout=0.01)
     got = []
-    waiting = threading.Thread(target=lambda: got.append(pool.acquire(65536, timeout=60)))
+    waiting = threading.Thread(target=lambda: got.append(pool.acquire(65536, timeout=WATCHDOG_S)))
     waiting.start()
     lease.release()
     waiting.join()

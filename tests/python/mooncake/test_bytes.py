@@ -2,6 +2,7 @@
 """put, get and their batches: what they take, what they answer."""
 
 import pytest
+from machine import WATCHDOG_S
 
 
 def test_put_and_get(store, key):
@@ -115,7 +116,7 @@ def test_a_buffer_outlives_its_object(store, key):
 
     store.put(key, b"value" * 1000)
     handle = store.get_buffer(key)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + WATCHDOG_S
     while store.remove(key, True) not in (0, -704) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert bytes(handle) == b"value" * 1000

@@ -15,7 +15,7 @@ import urllib.request
 
 import mckv
 import pytest
-from machine import free_port
+from machine import WATCHDOG_S, free_port
 
 pytestmark = pytest.mark.ours_only
 
@@ -29,7 +29,7 @@ def start(call, *arguments, **environment):
 
 
 def wait_for(port, process):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WATCHDOG_S
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
@@ -40,7 +40,7 @@ def wait_for(port, process):
 def fetch(url, method="GET", data=None):
     try:
         request = urllib.request.Request(url, method=method, data=data)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=WATCHDOG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -60,7 +60,7 @@ def test_the_master_holds_its_ports_and_starts_an_agent(tmp_path):
     try:
         for port in (rpc, admin, metadata):
             wait_for(port, master)
-        with mckv.Client(sock, timeout=10) as client:
+        with mckv.Client(sock, timeout=WATCHDOG_S) as client:
             client.put("listed", b"value")
             base = f"http://127.0.0.1:{admin}"
             assert fetch(f"{base}/health")[0] == 200
@@ -73,7 +73,7 @@ def test_the_master_holds_its_ports_and_starts_an_agent(tmp_path):
             assert fetch(f"{base}/nothing")[0] == 404
     finally:
         master.send_signal(signal.SIGTERM)
-        _, said = master.communicate(timeout=30)
+        _, said = master.communicate(timeout=WATCHDOG_S)
     assert master.returncode == 0, said
     assert "started mc-agent" in said and f"holding port {rpc}" in said
     assert said.count("--eviction_ratio means nothing here") == 1
@@ -93,7 +93,7 @@ def test_the_master_holds_its_ports_and_starts_an_agent(tmp_path):
 )
 def test_the_master_refuses_what_it_cannot_do(flag, said):
     done = start("mooncake_master", flag, MC_AGENT="/nonexistent/agent.sock")
-    _, text = done.communicate(timeout=30)
+    _, text = done.communicate(timeout=WATCHDOG_S)
     assert done.returncode == 1 and said in text
 
 
@@ -105,18 +105,18 @@ def test_the_client_is_the_agent(tmp_path):
         MC_AGENT_KEEP_SECONDS="1", MC_AGENT_LOG_LEVEL="warn",
     )  # fmt: skip
     try:
-        with mckv.Client(sock, timeout=20) as opened:
+        with mckv.Client(sock, timeout=WATCHDOG_S) as opened:
             (segment,) = opened.ask({"verb": "segments"})["segments"]
             assert segment["pool_bytes"] == 64 << 20
     finally:
         client.send_signal(signal.SIGTERM)
-        client.communicate(timeout=30)
+        client.communicate(timeout=WATCHDOG_S)
     assert client.returncode == 0
 
 
 def test_the_topology_is_dumped():
     done = start("transfer_engine_topology_dump")
-    assert "cpu:0" in json.loads(done.communicate(timeout=30)[0])
+    assert "cpu:0" in json.loads(done.communicate(timeout=WATCHDOG_S)[0])
 
 
 def test_the_topology_has_the_rdma_nics_near_and_far(tmp_path, monkeypatch):
@@ -148,12 +148,12 @@ def test_the_transfer_bench_moves_bytes():
         done = subprocess.run(
             [*bench, flag.rstrip(";"), "-operation=write", "--threads=2", "--batch_size=8",
              "--duration=1", "--buffer_size=4194304", "--protocol=tcp"],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=WATCHDOG_S,
         )  # fmt: skip
         assert done.returncode == 0 and "GB/s" in done.stdout, done
     finally:
         target.send_signal(signal.SIGTERM)
-        target.communicate(timeout=30)
+        target.communicate(timeout=WATCHDOG_S)
     assert target.returncode == 0
 
 

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from machine import free_port
+from machine import WATCHDOG_S, free_port
 
 SIZE = 1 << 20
 
@@ -198,7 +198,7 @@ def test_local_memory_need_not_be_registered(engine, peer):
 
 
 def wait_for(engine, batch):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WATCHDOG_S
     while time.monotonic() < deadline:
         if status := engine.transfer_check_status(batch):
             return status
@@ -447,7 +447,7 @@ def test_names_in_a_store(way, tmp_path):
 def wait_for_redis(process, port):
     import socket
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WATCHDOG_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as link:
             link.sendall(b"PING\r\n")

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from machine import free_port
+from machine import WATCHDOG_S, free_port
 
 pytestmark = pytest.mark.ours_only
 
@@ -34,7 +34,7 @@ class Service:
 
     def ask(self, method, path, body=None, headers=None):
         """(status, bytes); a body that is no text or bytes goes as JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WATCHDOG_S)
         with contextlib.closing(connection):
             if body is not None and not isinstance(body, bytes | str):
                 body = json.dumps(body)
@@ -61,7 +61,7 @@ def start_service(make_module_agent):
             service = Service(process, port)
             stack.callback(process.wait)
             stack.callback(process.terminate)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + WATCHDOG_S
             while True:
                 with contextlib.suppress(OSError):
                     service.ask("GET", "/health")
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_507(service):
 
 
 def test_a_body_over_100_mib_is_413_before_it_is_kept(service):
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=WATCHDOG_S)
     connection.putrequest("PUT", "/api/put")
     connection.putheader("Transfer-Encoding", "chunked")
     connection.endheaders()
@@ -165,7 +165,7 @@ def test_an_agent_that_ends_is_503(start_service, make_agent):
     agent = make_agent(pool_bytes="32MiB")
     service = start_service(agent=agent)
     agent.end(signal.SIGKILL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WATCHDOG_S
     while service.ask("GET", "/health")[0] == 200 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert service.json("GET", "/health")[0] == 503
@@ -195,7 +195,7 @@ def test_the_key_is_asked_for_where_one_is_set(start_service):
 )
 def test_what_cannot_start_says_why(shared_agent, arguments, said):
     process = launch(f"--port={free_port()}", *arguments, MC_AGENT=shared_agent.socket)
-    assert said in process.communicate(timeout=60)[1] and process.returncode == 1
+    assert said in process.communicate(timeout=WATCHDOG_S)[1] and process.returncode == 1
 
 
 def test_it_waits_for_the_agent_and_ends_on_a_signal_meanwhile():
@@ -204,7 +204,7 @@ def test_it_waits_for_the_agent_and_ends_on_a_signal_meanwhile():
         if "setup" in line:
             break
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=WATCHDOG_S)
     assert process.returncode == 0
 
 

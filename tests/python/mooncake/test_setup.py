@@ -4,7 +4,7 @@
 import time
 
 import pytest
-from machine import free_port
+from machine import WATCHDOG_S, free_port
 
 
 def new():
@@ -299,7 +299,7 @@ def test_the_segments_size_is_a_floor_for_the_pool(make_agent, monkeypatch, key)
     store = new()
     assert store.setup("h", "P2PHANDSHAKE", 96 << 20, 1 << 20, "tcp", "", "") == 0
     assert segment()["pool_bytes"] == 96 << 20
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WATCHDOG_S
     while not segment()["settled"] and time.monotonic() < deadline:
         time.sleep(0.05)
     names = [key(i) for i in range(6)]
@@ -318,7 +318,7 @@ def test_a_stores_own_health_and_metrics(environment, master, key):
     port = free_port()
 
     def fetch(path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=WATCHDOG_S) as answer:
             return answer.status, answer.read().decode()
 
     arguments = ("127.0.0.1", "P2PHANDSHAKE", 64 << 20, 16 << 20, "tcp", "", master)

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from cluster import KEY, cluster, in_loop, until  # noqa: E402
 from engine import Engine, tokens_of  # noqa: E402
+from machine import WATCHDOG_S  # noqa: E402
 
 
 def texts(events):
@@ -513,7 +514,7 @@ def test_as_processes_a_killed_engine_ends_its_stream(tmp_path):
     try:
         line = next(line for line in proxy.stderr if "listening=" in line)
         port = int(line.split("listening=http://127.0.0.1:")[1].split()[0])
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WATCHDOG_S)
         connection.request(
             "POST", "/v1/completions", json.dumps({"prompt": "a", "stream": True, "model": "m"})
         )
@@ -530,7 +531,7 @@ def test_as_processes_a_killed_engine_ends_its_stream(tmp_path):
         assert connection.getresponse().status in (502, 503)
     finally:
         proxy.send_signal(signal.SIGTERM)
-        said = proxy.communicate(timeout=60)[1]
+        said = proxy.communicate(timeout=WATCHDOG_S)[1]
         for one in engines:
             one.kill()
             one.wait()
