@@ -234,8 +234,10 @@ TEST_P(Restart, PinsGroupsAndParentsSurvive) {
 
 TEST_P(Restart, WithoutAnAgentCallsEndAtTheirDeadline) {
   serve();
-  mc_client* client = open([](mc_open_options& o) { o.timeout_ns = kSecondNs / 5; });
+  mc_client* client = open();
   put_some(client, 5);
+  const std::uint64_t brief_ns = kSecondNs / 5;
+  const mc_put_options brief = put_options(MC_PIN_NONE, brief_ns);
   mc_cq* cq = nullptr;
   ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
   agent().kill_hard();
@@ -243,17 +245,17 @@ TEST_P(Restart, WithoutAnAgentCallsEndAtTheirDeadline) {
     EXPECT_NE(std::string(mc_last_error()), "");
     return status == MC_TIMEOUT || status == MC_AGENT_UNAVAILABLE;
   };
-  EXPECT_TRUE(ends(put(client, "new", content("new", 777777))));
-  EXPECT_TRUE(ends(put(client, "new2", content("new", size_of(0)))));
-  EXPECT_TRUE(ends(remove(client, key_of(0))));
-  EXPECT_TRUE(ends(mc_set_pin(client, slice(key_of(0)), MC_PIN_HARD, 0, 0)));
-  EXPECT_TRUE(ends(mc_ping(client, 0)));
+  EXPECT_TRUE(ends(put(client, "new", content("new", 777777), &brief)));
+  EXPECT_TRUE(ends(put(client, "new2", content("new", size_of(0)), &brief)));
+  EXPECT_TRUE(ends(mc_remove(client, slice(key_of(0)), brief_ns)));
+  EXPECT_TRUE(ends(mc_set_pin(client, slice(key_of(0)), MC_PIN_HARD, 0, brief_ns)));
+  EXPECT_TRUE(ends(mc_ping(client, brief_ns)));
   std::thread([&] {
-    EXPECT_TRUE(ends(put(client, "thread", "a channel that was never open")));
+    EXPECT_TRUE(ends(put(client, "thread", "a channel that was never open", &brief)));
   }).join();
   const mc_slice piece = slice("value");
   const mc_put_item item{slice("async"), &piece, 1, {nullptr, 0}, MC_OK};
-  ASSERT_EQ(mc_put_async(client, cq, &item, 1, nullptr, 3, nullptr), MC_OK);
+  ASSERT_EQ(mc_put_async(client, cq, &item, 1, &brief, 3, nullptr), MC_OK);
   pollfd entry{mc_cq_fd(cq), POLLIN, 0};
   mc_completion completion{};
   while (mc_cq_poll(cq, &completion, 1) == 0) ASSERT_EQ(::poll(&entry, 1, 60000), 1);
@@ -325,22 +327,19 @@ TEST_P(Restart, ClientsWaitForAStoppedAgent) {
 
 TEST_P(Restart, ALateAnswerIsNotTakenForALaterQuestion) {
   serve();
-  mc_client* client = open([](mc_open_options& o) {
-    o.timeout_ns = kSecondNs / 5;
-    o.staging_bytes = 2 * kMiB;
-  });
+  mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 2 * kMiB; });
   ASSERT_EQ(put(client, "key", "value"), MC_OK);
+  const mc_put_options brief = put_options(MC_PIN_NONE, kSecondNs / 5);
   for (int round = 0; round < 3; ++round) {
     agent().pause(true);
     // A thread's first call asks the agent for a channel.
     std::thread([&] {
-      EXPECT_NE(put(client, "late" + std::to_string(round), "value"), MC_OK);
+      EXPECT_NE(put(client, "late" + std::to_string(round), "value", &brief), MC_OK);
     }).join();
     agent().pause(false);
-    const mc_put_options patient = put_options(MC_PIN_NONE, 60 * kSecondNs);
     std::thread([&] {
       const std::string key = "again" + std::to_string(round);
-      EXPECT_EQ(put(client, key, content(key, 5000), &patient), MC_OK) << mc_last_error();
+      EXPECT_EQ(put(client, key, content(key, 5000)), MC_OK) << mc_last_error();
       EXPECT_TRUE(get(client, key) == content(key, 5000));
     }).join();
     until([&] { return mc_ping(client, 0) == MC_OK; });

@@ -9,6 +9,7 @@
 
 #include "conformance/store/store_fixture.h"
 #include "libmc/base/clock.h"
+#include "patience.h"
 
 namespace mc::conformance {
 namespace {
@@ -22,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(, LeaderLockTest,
                          testing::Values(Backend::kMemory, Backend::kRedis, Backend::kEtcd),
                          backend_name);
 
-constexpr std::uint32_t kTtlMs = 4000;
+const auto kTtlMs = static_cast<std::uint32_t>(4 * kSecondNs / 1'000'000);
 
 TEST_P(LeaderLockTest, OnlyOneLeadsAndTheNextHasAHigherEpoch) {
   const auto store = open();
@@ -70,7 +71,7 @@ TEST_P(LeaderLockTest, EachShareHasALeaderOfItsOwn) {
 
 TEST_P(LeaderLockTest, ALeaderThatFallsSilentIsFollowedByAnother) {
   const auto store = open();
-  LeaderLock one(*store, "one:1", 1000, now_ns);
+  LeaderLock one(*store, "one:1", kTtlMs / 4, now_ns);
   LeaderLock two(*store, "two:1", kTtlMs, now_ns);
   ASSERT_TRUE(*one.campaign(soon()));
   const Revision before = one.epoch();

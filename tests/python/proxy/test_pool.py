@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 import mckv  # noqa: E402
 from cluster import cluster, in_loop, until  # noqa: E402
 from engine import prompt_tokens  # noqa: E402
-from machine import free_port  # noqa: E402
+from machine import WATCHDOG_S, free_port  # noqa: E402
 from mckv._block_keys import Card, card_key, sample_tokens  # noqa: E402
 from mckv.proxy import hosts  # noqa: E402
 from mckv.proxy.choice import Candidate, Held, missing_blocks  # noqa: E402
@@ -62,7 +62,7 @@ class Nodes:
             make_agent(**common, listen=f"{HOSTS[1]}:0", masters=master),
         ]
         self.clients = [mckv.Client(one.socket) for one in self.agents]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WATCHDOG_S
         while any(self.members(one) < 2 for one in self.clients):
             assert time.monotonic() < deadline, "the agents do not find one another"
             time.sleep(0.02)
@@ -82,11 +82,17 @@ def nodes(make_module_agent):
         one.close()
 
 
+def wait_for_the_pool(c, seconds=WATCHDOG_S):
+    """A proxy waits longer for the pool than the option allows: a slow answer is an answer too."""
+    c.proxy.pool._wait_s = seconds
+
+
 @contextlib.asynccontextmanager
 async def asking(agent, **options):
     """A proxy that asks the agent, before two engines on two hosts; it knows the model's card."""
-    options = {"hosts": HOSTS, "decode": 2, "pool_wait_seconds": 1, **options}
-    async with cluster(agent=agent.socket, **options) as c:
+    async with cluster(agent=agent.socket, **{"hosts": HOSTS, **options}) as c:
+        if "pool_wait_seconds" not in options:
+            wait_for_the_pool(c)
         await c.ask(WARM)
         view = c.proxy.pool
         await until(lambda: view._hosts is not None and view._cards.get("tiny") is not None)
@@ -265,7 +271,8 @@ async def test_engines_of_one_host_are_chosen_without_asking(nodes):
 
 @in_loop
 async def test_a_proxy_without_an_agent_answers_all_the_same(tmp_path):
-    async with cluster(agent=str(tmp_path / "none.sock"), hosts=HOSTS, pool_wait_seconds=1) as c:
+    async with cluster(agent=str(tmp_path / "none.sock"), hosts=HOSTS) as c:
+        wait_for_the_pool(c)
         for _ in range(3):
             assert (await c.ask(new_prompt()))[0] == 200
         assert await outcomes(c, "no_agent") == [3]
@@ -295,6 +302,7 @@ async def test_an_agent_that_dies_costs_nothing_but_its_knowledge(make_agent):
         assert (await c.ask(new_prompt()))[0] == 200
         assert await outcomes(c, "answered") == [1]
         agent.end(9)
+        wait_for_the_pool(c, seconds=1)
         for _ in range(4):
             assert (await c.ask(new_prompt()))[0] == 200
         answered, *others = await outcomes(c, "answered", "failed", "late", "paused")
@@ -306,7 +314,8 @@ async def test_a_card_that_is_no_card_is_not_believed(make_agent):
     agent = make_agent()
     with mckv.Client(agent.socket) as client:
         client.put(card_key("tiny"), card_of(sample=b"\2" * 32).encode())
-        async with cluster(agent=agent.socket, hosts=HOSTS, pool_wait_seconds=1) as c:
+        async with cluster(agent=agent.socket, hosts=HOSTS) as c:
+            wait_for_the_pool(c)
             await c.ask(new_prompt())
             view = c.proxy.pool
             await until(lambda: "another version" in view._told.get("tiny", ""))
