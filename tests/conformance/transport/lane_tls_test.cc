@@ -397,7 +397,7 @@ TEST_F(KeyedTls, EachSideLearnsWhichSideLacksTls) {
             std::string::npos)
       << plain->status().to_string();
 
-  TlsSessions::SetUp();
+  TlsSessions::SetUp();  // NOLINT(bugprone-parent-virtual-call): new connections, the same key
   const auto dialing = handshake(true);
   EXPECT_EQ(dialing->advance(one_.get()), tcp::Handshake::State::kWantsRead);
   EXPECT_EQ(listener_->shake(), Session::Shaken::kFailed);
