@@ -27,14 +27,15 @@ inline double time_scale() {
   const double measured = text == nullptr ? 1 : std::atof(text);
   return std::clamp(measured, 1.0, 8.0) * kOfBuild;
 }
-inline const double kTimeScale = time_scale();
+// No inline variables: their order of initialisation is open where one depends on another.
+const double kTimeScale = time_scale();
 
 // A second of a fast machine, in nanoseconds.
-inline const auto kSecondNs = static_cast<std::uint64_t>(1e9 * kTimeScale);
+const auto kSecondNs = static_cast<std::uint64_t>(1e9 * kTimeScale);
 // Longest wait for an event. A longer wait is a failure.
-inline const std::uint64_t kWatchdogNs = 30 * kSecondNs;
+const std::uint64_t kWatchdogNs = 30 * kSecondNs;
 // Longest test, for alarm(). CTest ends a test later (tests/CMakeLists.txt).
-inline const auto kTestSeconds = static_cast<unsigned>(std::min(110 * kTimeScale, 580.0));
+const auto kTestSeconds = static_cast<unsigned>(std::min(110 * kTimeScale, 580.0));
 
 // A time of the product's options as text, in the option's unit: seconds or milliseconds.
 inline std::string option_time(std::uint64_t time) {

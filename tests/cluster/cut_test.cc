@@ -47,7 +47,7 @@ constexpr std::size_t kAgents = 3;
 // Longer than the time after which a host counts as gone.
 const std::uint64_t kCutNs = kSecondNs * 3 / 2;
 // Targets: an error within 1 s; the next holder 200 ms after the first error, so within 1.2 s; full
-// service 2 s after the repair. A call whose answer was lost takes Probe::kTimeoutNs.
+// service 2 s after the repair. A call whose answer was lost takes Probe::timeout_ns().
 const std::uint64_t kLongestCallNs = 8 * kSecondNs;
 const std::uint64_t kLongestReturnNs = 10 * kSecondNs;
 
@@ -207,7 +207,7 @@ TEST_P(CutMatrix, EveryCallEndsInTimeAndServiceReturnsWithTheCable) {
   const std::uint64_t away_ns = probes[0].probe->away_ns();
   for (const Watched& watched : probes) {
     const Probe& probe = *watched.probe;
-    const auto error_ns = probe.first_error_ns(cut_ns - Probe::kTimeoutNs, healed_ns);
+    const auto error_ns = probe.first_error_ns(cut_ns - Probe::timeout_ns(), healed_ns);
     const auto back_ns = probe.success_after_ns(healed_ns);
     std::printf(
         "%-4s %4zu calls, %3zu errors, the first after %.0f ms; longest %.0f ms; "

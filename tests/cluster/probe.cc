@@ -18,7 +18,7 @@ constexpr std::uint64_t kPeriodNs = kPeriodMs * std::uint64_t{1'000'000};
 Probe::Probe(const std::string& socket, Call call) : call_(std::move(call)) {
   mc_open_options options = MC_OPEN_OPTIONS_INIT;
   options.agent = socket.c_str();
-  options.timeout_ns = kTimeoutNs;
+  options.timeout_ns = timeout_ns();
   EXPECT_EQ(mc_open(&options, &client_), MC_OK) << mc_last_error();
   thread_ = std::thread([this] { run(); });
 }

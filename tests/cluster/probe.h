@@ -29,7 +29,7 @@ class Probe {
   };
   // The number of the call, from 0.
   using Call = std::function<mc_status(mc_client*, std::uint64_t)>;
-  static inline const std::uint64_t kTimeoutNs = 12 * kSecondNs;
+  static std::uint64_t timeout_ns() { return 12 * kSecondNs; }
 
   Probe(const std::string& socket, Call call);
   ~Probe();
