@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long tests wait. A test fails because of what the product does, never because the machine is
-// slow, so each wait, each deadline and each timer that a test gives to the product is a multiple
-// of kSecondNs, or comes from option_time(). tests/judge measures the machine (tests/time_scale)
-// and says in MC_TEST_TIME_SCALE how many times slower the machine is. Sanitizers slow all down.
+// How long tests wait. A slow machine fails no test: each wait, each deadline and each timer that a
+// test gives to the product is a multiple of kSecondNs, or comes from option_time(). tests/judge
+// measures the machine (tests/time_scale) and says in MC_TEST_TIME_SCALE how many times slower the
+// machine is. Sanitizers slow all down.
 // Threads: any.
 #pragma once
 

@@ -209,9 +209,9 @@ TEST_F(RpcLink, ASilentPeerIsFoundDead) {
 TEST_F(RpcLink, PingsKeepAnIdleLinkAlive) {
   LinkOptions options;
   options.ping_after_ns = 5'000'000;
-  options.dead_after_ns = 10'000'000'000;
+  options.dead_after_ns = kSecondNs / 2;
   connect(options, options);
-  const std::uint64_t idle_until_ns = now_ns() + 100'000'000;
+  const std::uint64_t idle_until_ns = now_ns() + 2 * options.dead_after_ns;
   ASSERT_TRUE(loop_.until([&] { return now_ns() > idle_until_ns; }));
   EXPECT_TRUE(link_->open());
   call(kStats, "still here");

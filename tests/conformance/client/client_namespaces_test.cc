@@ -135,7 +135,7 @@ TEST_P(Namespaces, DroppingANamespaceEndsItsClientsAndNoOther) {
   mc_view view{};
   ASSERT_EQ(mc_get_view(client, slice("hard0"), &view), MC_OK);
   const std::string value = content("late", kMiB);
-  const mc_put_options patient = put_options(MC_PIN_NONE, 1000 * kSecondNs);
+  const mc_put_options patient = put_options(MC_PIN_NONE, 100 * kSecondNs);
   const mc_slice piece = slice(value);
   const mc_put_item item{slice("async"), &piece, 1, {nullptr, 0}, MC_OK};
   ASSERT_EQ(mc_put_async(client, cq, &item, 1, &patient, 1, nullptr), MC_OK);

@@ -218,7 +218,7 @@ TEST_P(Limits, AValueLargerThanThePoolIsTooLargeAtOnce) {
   serve({{"pool_bytes", "8MiB"}, {"session_quota_bytes", "64MiB"}});
   mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 16 * kMiB; });
   ASSERT_EQ(put(client, "small", "value"), MC_OK);
-  const mc_put_options patient = put_options(MC_PIN_NONE, 1000 * kSecondNs);
+  const mc_put_options patient = put_options(MC_PIN_NONE, 100 * kSecondNs);
   EXPECT_TRUE(says(MC_TOO_LARGE, put(client, "large", content("x", 8 * kMiB + 1), &patient)));
   EXPECT_EQ(exists(client, "large"), MC_NOT_FOUND);
   EXPECT_EQ(get(client, "small"), "value") << "nothing is evicted for what will never fit";

@@ -10,13 +10,6 @@ namespace {
 
 using metadata::kNoLease;
 
-mc_status code_of_put(const std::string& url, std::uint64_t deadline_ns = soon()) {
-  const auto put = open_store(url)->put("a", "1", kNoLease, deadline_ns);
-  if (put) return MC_OK;
-  EXPECT_EQ(put.error().text().find("hunter2"), std::string::npos) << put.error().text();
-  return put.error().code();
-}
-
 // Whether the store is unavailable for this reason. If the deadline passes first, the call fails
 // for another reason.
 template <typename Value>

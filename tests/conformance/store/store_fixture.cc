@@ -37,6 +37,13 @@ std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
   return *std::move(store);
 }
 
+mc_status code_of_put(const std::string& url, std::uint64_t deadline_ns) {
+  const auto put = open_store(url)->put("a", "1", metadata::kNoLease, deadline_ns);
+  if (put) return MC_OK;
+  EXPECT_EQ(put.error().text().find("hunter2"), std::string::npos) << put.error().text();
+  return put.error().code();
+}
+
 ClusterStoreTest::ClusterStoreTest() {
   switch (GetParam()) {
     case Backend::kMemory:

@@ -33,6 +33,10 @@ std::uint64_t at_once();
 std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
                                                    const std::string& cluster = "test");
 
+// Puts an object through a new store; MC_OK, or the code of the refusal. The text of a refusal must
+// not tell the password, which is hunter2 in all tests.
+mc_status code_of_put(const std::string& url, std::uint64_t deadline_ns = soon());
+
 // Adds an event of a watch. Any thread.
 class Told {
  public:
