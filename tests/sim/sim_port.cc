@@ -16,7 +16,7 @@ using wire::Method;
 
 namespace {
 
-constexpr std::uint64_t kStepNs = 5'000 * kMs;
+constexpr std::uint64_t kStepTimeoutNs = 5'000 * kMs;
 constexpr std::uint64_t kMaxPauseMs = 200;
 constexpr std::size_t kMaxInFlight = 192;
 constexpr std::size_t kReportWindow = 32;
@@ -75,7 +75,7 @@ void SimPort::call(Method method, std::string body, std::uint64_t deadline_ns,
 }
 
 void SimPort::step(Method method, std::string body, std::function<void(const Heard&)> take) {
-  call(method, std::move(body), now_ns_ + kStepNs, [this, take](const Heard& heard) {
+  call(method, std::move(body), now_ns_ + kStepTimeoutNs, [this, take](const Heard& heard) {
     if (!heard.error.ok() || (heard.status != 0 && heard.status != rpc::kNotLeader)) {
       lose({MC_CLOSED, "the master refused a step of the session"});
     } else if (believe(heard)) {
