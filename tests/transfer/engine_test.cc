@@ -16,6 +16,7 @@
 #include "mc/transfer.h"
 #include "patience.h"
 #include "transfer/peer_process.h"
+#include "transport/limits.h"
 
 namespace mc::transfer::testing {
 namespace {
@@ -367,13 +368,11 @@ TEST_P(TransferEngine, AStoppedPeerCostsNoMoreThanTheDeadline) {
   ASSERT_EQ(run(put), MC_OK);
   peer.send(SIGSTOP);
   mc_transfer_submit_options options = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
-  // From process to process, the memory of a stopped process can still be written.
-  options.timeout_ns = within_host() ? kWatchdogNs : kSecondNs / 5;
+  // From process to process, the memory of a stopped process can still be written. Over TCP, the
+  // deadline comes before the engine counts the silent peer as lost, on a slow machine too.
+  options.timeout_ns = within_host() ? kWatchdogNs : transport::kLaneDeadNs / 3;
   const mc_status status = mc_transfer_run(engine_, &put, 1, &options);
-  // The engine counts a silent peer as lost (transport/limits.h). A slow machine's deadline is later.
-  EXPECT_TRUE(within_host() ? status == MC_OK
-                            : status == MC_TIMEOUT || status == MC_AGENT_UNAVAILABLE)
-      << status;
+  EXPECT_EQ(status, within_host() ? MC_OK : MC_TIMEOUT);
   peer.send(SIGCONT);
   EXPECT_EQ(run(put), MC_OK) << mc_transfer_last_error();
 }
