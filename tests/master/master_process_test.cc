@@ -15,6 +15,7 @@
 #include "libmc/base/clock.h"
 #include "master/master_host.h"
 #include "master/rpc_ends.h"
+#include "metadata/master/master_options.h"
 #include "metadata/wire/codec.h"
 
 namespace mc::metadata {
@@ -404,6 +405,28 @@ TEST(MasterProcess, UnsafeOptionsDoNotStart) {
   EXPECT_EQ(run_master_once({"--gone-ms", "1"}).first, 2);
   EXPECT_EQ(run_master_once({"--gone-ms", "500"}).first, 1) << "below suspect_ms";
   EXPECT_EQ(run_master_once({"--store", "http://127.0.0.1:1/metadata"}).first, 1);
+}
+
+TEST(MasterOptions, EveryRangeIsHeldAtBelowAndAbove) {
+  const std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> ranges = {
+      {"partitions", {1, 64}},      {"leader_ttl_ms", {200, 60'000}},
+      {"recover_ms", {0, 600'000}}, {"heartbeat_ms", {10, 10'000}},
+      {"suspect_ms", {30, 60'000}}, {"gone_ms", {50, 600'000}},
+      {"max_nodes", {1, 4096}},     {"max_entries", {1024, 4ull << 30}},
+      {"max_links", {1, 65'536}}};
+  const auto taken = [](const std::string& name, std::uint64_t value) {
+    const char* const none[] = {nullptr};
+    return load_master_options("", {{name, std::to_string(value)}}, none).has_value();
+  };
+  for (const auto& row : master_option_rows()) {
+    if (row.domain.kind != options::ValueKind::kCount) continue;
+    const std::string name(row.name);
+    ASSERT_TRUE(ranges.contains(name)) << name << " has no range above";
+    const auto [lowest, highest] = ranges.at(name);
+    EXPECT_TRUE(taken(name, lowest) && taken(name, highest)) << name;
+    EXPECT_FALSE(taken(name, highest + 1)) << name;
+    EXPECT_TRUE(lowest == 0 || !taken(name, lowest - 1)) << name;
+  }
 }
 
 TEST(MasterProcess, OptionsComeFromAFileThenTheEnvironmentThenFlags) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "master.pb.h"
 #include "metadata/directory/partition.h"
 #include "metadata/wire/method.h"
 #include "unit/golden_file.h"
@@ -235,6 +236,71 @@ TEST(WireCodec, ListsOutOfOrderAreRefused) {
   EXPECT_TRUE(refused(ListAnswer{.keys = {{"a", 1}, {"a", 1}}}));
   EXPECT_TRUE(refused(ListAnswer{.keys = {{"a", 0}}}));
   EXPECT_TRUE(refused(ListAnswer{.keys = {{"", 1}}}));
+}
+
+// Each row of a message is spread over columns. Refused is the message in which one of the columns
+// has lost its last row, for each column.
+template <typename Message, typename Value, typename... Cut>
+void expect_equal_columns(const Value& whole, Cut... cuts) {
+  EXPECT_FALSE(refused(whole)) << typeid(Message).name();
+  int column = 0;
+  const auto expect_refused = [&](auto cut) {
+    Message message;
+    ASSERT_TRUE(message.ParseFromString(bytes_of(whole)));
+    cut(message);
+    Value back;
+    EXPECT_FALSE(decode(message.SerializeAsString(), back).ok())
+        << typeid(Message).name() << ", column " << column;
+    ++column;
+  };
+  (expect_refused(cuts), ...);
+}
+
+TEST(WireCodec, ColumnsOfDifferentLengthsAreRefused) {
+  expect_equal_columns<mc::wire::Heartbeat>(
+      Heartbeat{{1, 1, false}, {{4, 2}, {5, 3}}},
+      [](auto& m) { m.mutable_unreachable_node()->RemoveLast(); },
+      [](auto& m) { m.mutable_unreachable_incarnation()->RemoveLast(); });
+  expect_equal_columns<mc::wire::Publish>(
+      publish(3), [](auto& m) { m.mutable_hash()->RemoveLast(); },
+      [](auto& m) { m.mutable_hash()->Truncate(4); },
+      [](auto& m) { m.mutable_version()->RemoveLast(); },
+      [](auto& m) { m.mutable_object_bytes()->RemoveLast(); },
+      [](auto& m) { m.mutable_attributes()->pop_back(); },
+      [](auto& m) { m.mutable_what()->pop_back(); });
+  expect_equal_columns<mc::wire::LocateAnswer>(
+      located(3, 2), [](auto& m) { m.mutable_state()->pop_back(); },
+      [](auto& m) { m.mutable_attributes()->pop_back(); },
+      [](auto& m) { m.mutable_holder_count()->pop_back(); },
+      [](auto& m) { m.mutable_version()->RemoveLast(); },
+      [](auto& m) { m.mutable_object_bytes()->RemoveLast(); },
+      [](auto& m) { m.mutable_holder()->RemoveLast(); },
+      [](auto& m) { m.set_missing_parts(std::string(2, '\0')); });
+  expect_equal_columns<mc::wire::Place>(
+      Place{.items = {{key(1), 1, 1}, {key(2), 2, 1}}, .host = 0, .preferred = {}, .exclude = {}},
+      [](auto& m) { m.mutable_hash()->Truncate(2); },
+      [](auto& m) { m.mutable_object_bytes()->RemoveLast(); },
+      [](auto& m) { m.mutable_replicas()->pop_back(); });
+  expect_equal_columns<mc::wire::PlaceAnswer>(
+      PlaceAnswer{.nodes = {{4}, {5, 6}}}, [](auto& m) { m.mutable_node_count()->pop_back(); },
+      [](auto& m) { m.mutable_node()->RemoveLast(); });
+  const std::vector<RemoveItem> removals{{key(1), 1}, {key(2), 2}};
+  expect_equal_columns<mc::wire::Remove>(
+      Remove{.items = removals}, [](auto& m) { m.mutable_hash()->Truncate(2); },
+      [](auto& m) { m.mutable_up_to_version()->RemoveLast(); });
+  expect_equal_columns<mc::wire::Drop>(
+      Drop{.items = removals, .removal = 0}, [](auto& m) { m.mutable_hash()->Truncate(2); },
+      [](auto& m) { m.mutable_up_to_version()->RemoveLast(); });
+  expect_equal_columns<mc::wire::ListAnswer>(
+      ListAnswer{.keys = {{"a", 1}, {"b", 1}}}, [](auto& m) { m.mutable_keys()->pop_back(); },
+      [](auto& m) { m.mutable_key_bytes()->RemoveLast(); },
+      [](auto& m) { m.mutable_object_bytes()->RemoveLast(); });
+  expect_equal_columns<mc::wire::MembersAnswer>(
+      MembersAnswer{.members = {{.descriptor = descriptor()}, {.descriptor = descriptor()}}},
+      [](auto& m) { m.mutable_member()->RemoveLast(); },
+      [](auto& m) { m.mutable_state()->pop_back(); },
+      [](auto& m) { m.mutable_used_bytes()->RemoveLast(); },
+      [](auto& m) { m.mutable_entries()->RemoveLast(); });
 }
 
 TEST(WireCodec, RefusalsDoNotControlATerminal) {

@@ -151,12 +151,22 @@ TEST(OptionsTest, EveryRangeIsHeldAtBelowAndAbove) {
       {"runtime_dir", "d", "/", longest_dir, longest_dir + "d"},
       {"socket", "s", "/s", longest_socket, longest_socket + "s"},
       {"allow_uids", "-1", "0", "4294967294", "4294967295"},
+      {"stripe_bytes", "1048575", "1MiB", "64TiB", "65TiB"},
+      {"stripe_grace_seconds", "0", "1", "604800", "604801"},
+      {"rdma_ack_timeout", "0", "1", "22", "23"},
   };
+  std::set<std::string> ranged;
   for (const Range& range : ranges) {
+    ranged.insert(range.name);
     EXPECT_EQ(flag_refusal(range.name, range.lowest), "");
     EXPECT_EQ(flag_refusal(range.name, range.highest), "");
     EXPECT_NE(flag_refusal(range.name, range.below), "") << range.name;
     EXPECT_NE(flag_refusal(range.name, range.above), "") << range.name;
+  }
+  for (const auto& row : agent_rows()) {
+    const ValueKind kind = row.domain.kind;
+    if (kind != ValueKind::kSize && kind != ValueKind::kCount) continue;
+    EXPECT_TRUE(ranged.contains(std::string(row.name))) << row.name << " has no range above";
   }
 }
 

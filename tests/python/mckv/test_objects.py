@@ -426,3 +426,21 @@ def test_questions_to_the_agent(client):
         client.ask({"verb": "x" * 20000})
     with pytest.raises(TypeError):
         client.ask({"verb": object()})
+
+
+def test_a_read_only_address_is_read_from_but_never_written_to(client, key):
+    numpy = pytest.importorskip("numpy")
+    client.put(key, b"v" * 100)
+    view = client.view(key)
+    at = view.numpy().ctypes.data  # the pool itself, which this process may only read
+    ranges = mckv._native.AddressRanges()
+    assert client.put_addresses([key(1)], [at], [100], ranges=ranges) == [0]
+    with client.reserve(100) as reservation:
+        assert reservation.write_ranges([at], [100], [0], ranges)
+    refused = -mckv.Status.INVALID_ARGUMENT
+    assert client.get_address(key(1), at, 100, ranges) == refused
+    assert client.get_addresses([key(1)], [at], [100], ranges=ranges) == [refused]
+    assert not view.copy_ranges([at], [100], [0], ranges)
+    writable = numpy.zeros(100, "u1")
+    assert view.copy_ranges([writable.ctypes.data], [100], [0], ranges)
+    assert writable.tobytes() == b"v" * 100
