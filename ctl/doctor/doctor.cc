@@ -40,7 +40,7 @@ void print_text(const std::vector<Verdict>& verdicts) {
   }
 }
 
-std::size_t count_of(const std::vector<Verdict>& verdicts, Health health) {
+std::size_t count_with(const std::vector<Verdict>& verdicts, Health health) {
   return static_cast<std::size_t>(
       std::count_if(verdicts.begin(), verdicts.end(),
                     [health](const Verdict& verdict) { return verdict.health == health; }));
@@ -49,8 +49,8 @@ std::size_t count_of(const std::vector<Verdict>& verdicts, Health health) {
 void run_doctor(Context& context) {
   const AgentFacts agent = probe_agent(context);
   const std::vector<Verdict> verdicts = all_checks(probe_host(agent), probe_kernel(), agent);
-  const std::size_t failed = count_of(verdicts, Health::kFail);
-  const std::size_t warned = count_of(verdicts, Health::kWarn);
+  const std::size_t failed = count_with(verdicts, Health::kFail);
+  const std::size_t warned = count_with(verdicts, Health::kWarn);
   if (failed > 0) context.exit_code = kExitFailed;
   if (!context.json) {
     print_text(verdicts);

@@ -6,6 +6,8 @@
 namespace mc::metadata {
 namespace {
 
+constexpr std::size_t kMaxQuotedBytes = 200;
+
 bool printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
 }
@@ -83,6 +85,13 @@ Status list_too_large(std::string_view prefix) {
   return {MC_TOO_LARGE, "more than " + std::to_string(kMaxListEntries) + " keys or " +
                             std::to_string(kMaxListBytes >> 20) + " MiB begin with '" +
                             std::string(prefix) + "'; list a longer prefix"};
+}
+
+std::string quoted(std::string_view text) {
+  std::string result(text.substr(0, kMaxQuotedBytes));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return "'" + result + "'";
 }
 
 }  // namespace mc::metadata

@@ -202,6 +202,10 @@ std::string text_of(const std::vector<Endpoint>& endpoints) {
   return text;
 }
 
+Status at(const Endpoint& endpoint, const Status& status) {
+  return {status.code(), text_of(endpoint) + ": " + std::string(status.text())};
+}
+
 Result<StoreUrl> parse_store_url(std::string_view text) {
   if (text.size() > kMaxUrlBytes) return wrong("longer than 4096 bytes");
   const std::size_t colon = text.find("://");

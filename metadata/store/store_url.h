@@ -31,6 +31,8 @@ struct Endpoint {
 // "10.0.0.1:6379", "[::1]:6379".
 std::string text_of(const Endpoint& endpoint);
 std::string text_of(const std::vector<Endpoint>& endpoints);
+// The status, with the endpoint before its text.
+Status at(const Endpoint& endpoint, const Status& status);
 
 struct Login {
   std::string user;      // may be empty with a password (Redis' default user)

@@ -22,7 +22,7 @@ constexpr unsigned kSpinsBetweenClocks = 256;
 constexpr unsigned kSpinsBetweenLooks = 32;
 // A sleeping caller checks the connection at this interval.
 constexpr std::uint64_t kSleepSliceNs = 20000000;
-constexpr std::uint32_t kGivenBackAtOnce = 64;
+constexpr std::uint32_t kUncachedAtOnce = 64;
 
 }  // namespace
 
@@ -329,7 +329,7 @@ void Channel::take_all_reservation_cache(const Memory& memory,
 // request can be sent now.
 bool Channel::shrink_reservation_cache() {
   std::uint64_t length = 0;
-  CachedReservation taken[kGivenBackAtOnce];
+  CachedReservation taken[kUncachedAtOnce];
   std::uint32_t count = 0;
   {
     const ReservationCacheLock lock(reservation_cache_lock_);
@@ -342,7 +342,7 @@ bool Channel::shrink_reservation_cache() {
     const std::uint64_t wanted_bytes =
         reservation_cache_.size() > 1 ? 0 : memory_->reservation_cache_bytes;
     length = oldest->length;
-    while (count < kGivenBackAtOnce && !oldest->items.empty() &&
+    while (count < kUncachedAtOnce && !oldest->items.empty() &&
            reservation_cache_bytes_ > wanted_bytes) {
       taken[count++] = oldest->items.back();
       oldest->items.pop_back();
@@ -350,7 +350,7 @@ bool Channel::shrink_reservation_cache() {
     }
     if (oldest->items.empty()) reservation_cache_.erase(oldest);
   }
-  std::uint32_t entries[kGivenBackAtOnce];
+  std::uint32_t entries[kUncachedAtOnce];
   for (std::uint32_t i = 0; i < count; ++i) entries[i] = taken[i].entry;
   if (count == 0 || give_back(entries, count)) return true;
   const ReservationCacheLock lock(reservation_cache_lock_);

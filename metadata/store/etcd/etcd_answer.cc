@@ -16,7 +16,6 @@ namespace mc::metadata {
 namespace {
 
 constexpr int kMaxDepth = 16;
-constexpr std::size_t kMaxErrorBytes = 200;
 constexpr std::size_t kMaxTokenBytes = 8192;
 
 // Codes of google.rpc.Code.
@@ -95,13 +94,6 @@ bool entry_of(const Json::Value& kv, std::string_view prefix, Entry& entry) {
 
 bool revision_of(const Json::Value& answer, Revision& revision) {
   return number_of(member(member(answer, "header"), "revision"), revision);
-}
-
-std::string quoted(std::string text) {
-  text.resize(std::min(text.size(), kMaxErrorBytes));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return "'" + text + "'";
 }
 
 Status meaning(std::uint64_t code, const std::string& message) {

@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::uint64_t kTokenTimeoutNs = 2000000000;
 
-Status at(const Endpoint& endpoint, const Status& status) {
-  return {status.code(), text_of(endpoint) + ": " + std::string(status.text())};
-}
-
 }  // namespace
 
 EtcdGateway::EtcdGateway(const StoreUrl& url) : url_(url), client_(url.tls) {}

@@ -17,10 +17,6 @@ std::uint64_t share_of(std::uint64_t deadline_ns, std::size_t parts) {
   return deadline_ns <= now ? now : now + (deadline_ns - now) / std::max<std::size_t>(parts, 1);
 }
 
-Status at(const Endpoint& endpoint, const Status& status) {
-  return {status.code(), text_of(endpoint) + ": " + std::string(status.text())};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RedisLocator>> RedisLocator::create(const StoreUrl& url) {

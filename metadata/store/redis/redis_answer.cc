@@ -10,7 +10,6 @@ namespace mc::metadata {
 namespace {
 
 using Kind = Reply::Kind;
-constexpr std::size_t kMaxErrorBytes = 200;
 
 template <typename Number>
 bool number_of(const Reply& reply, Number& number) {
@@ -21,14 +20,6 @@ bool number_of(const Reply& reply, Number& number) {
 
 bool text_is(const Reply& reply, std::string_view wanted) {
   return reply.kind == Kind::kText && reply.text == wanted;
-}
-
-// A server's text may hold any bytes. For a message the text is shortened and made printable.
-std::string quoted(std::string_view text) {
-  std::string result(text.substr(0, kMaxErrorBytes));
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return "'" + result + "'";
 }
 
 bool entry_at(const std::vector<Reply>& items, std::size_t at, Entry& entry) {
