@@ -99,6 +99,16 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
     done(text_of(failure(MC_INVALID_ARGUMENT, "the request is not a JSON object: " + errors)));
     return;
   }
+  try {
+    answer_object(request, text, peer, done);
+  } catch (const Json::Exception& error) {  // a value of a wrong type, found before any change
+    done(text_of(failure(MC_INVALID_ARGUMENT,
+                         std::string("a value of the request has a wrong type: ") + error.what())));
+  }
+}
+
+void Admin::answer_object(const Json::Value& request, std::string_view text,
+                          const PeerCredentials& peer, const Cluster::Answer& done) {
   const std::string verb = word(request, "verb");
   if (std::find(std::begin(kClusterVerbs), std::end(kClusterVerbs), verb) ==
       std::end(kClusterVerbs)) {
@@ -115,11 +125,7 @@ void Admin::answer(std::string_view text, const PeerCredentials& peer,
                 "this agent has no cluster; start the agent with --masters or --cluster-store")));
     return;
   }
-  try {
-    at_.cluster->ask(verb, text, done);
-  } catch (const Json::Exception& error) {  // a value of a wrong type, found before any change
-    done(text_of(failure(MC_INVALID_ARGUMENT, error.what())));
-  }
+  at_.cluster->ask(verb, text, done);
 }
 
 std::string Admin::answer_now(std::string_view verb, const Json::Value& request,

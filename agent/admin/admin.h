@@ -36,6 +36,8 @@ class Admin {
   std::string counters_text();
 
  private:
+  void answer_object(const Json::Value& request, std::string_view text, const PeerCredentials& peer,
+                     const Cluster::Answer& done);
   std::string answer_now(std::string_view verb, const Json::Value& request,
                          const PeerCredentials& peer);
   Json::Value status();

@@ -47,6 +47,27 @@ TEST_P(Ask, ARefusalIsAStatus) {
   EXPECT_EQ(mc_ask(nullptr, slice("{}"), nullptr, nullptr, 0), MC_INVALID_ARGUMENT);
 }
 
+TEST_P(Ask, AValueOfAWrongTypeHarmsNothing) {
+  serve();
+  mc_client* client = open();
+  for (const char* verb : {"status", "ls", "segments", "config", "resize", "create_namespace",
+                           "drop_namespace", "where", "drain", "replicate", "ping"}) {
+    for (const char* value : {"\"text\"", "[1]", "{\"a\":1}", "-1", "1.5", "null", "true"}) {
+      std::string request = R"({"verb":")" + std::string(verb) + "\"";
+      for (const char* name :
+           {"namespace", "name", "pool_bytes", "capacity_bytes", "policy", "mode", "clustered",
+            "prefix", "cursor", "limit", "key", "keys", "node", "stop", "replicas"}) {
+        request += ",\"" + std::string(name) + "\":" + value;
+      }
+      question(client, request + "}");
+      ASSERT_EQ(question(client, R"({"verb":"status"})"), MC_OK) << request;
+    }
+  }
+  EXPECT_EQ(question(client, R"({"verb":"create_namespace","name":"new","clustered":"yes"})"),
+            MC_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(mc_last_error()).find("wrong type"), std::string::npos) << mc_last_error();
+}
+
 TEST_P(Ask, AThreadIsReadyOnceItHasCalled) {
   serve();
   mc_client* client = open();
