@@ -31,7 +31,8 @@ Status check_ttl(std::uint32_t ttl_ms);
 std::string no_such_key(std::string_view key);
 std::string no_such_lease(LeaseId lease);
 Status list_too_large(std::string_view prefix);
-// A server's text may hold any bytes: the first 200, made printable, in quotation marks.
+// Returns the first 200 bytes of a server's text in quotation marks, with '?' for each control
+// character.
 std::string quoted(std::string_view text);
 
 }  // namespace mc::metadata

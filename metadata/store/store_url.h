@@ -31,7 +31,7 @@ struct Endpoint {
 // "10.0.0.1:6379", "[::1]:6379".
 std::string text_of(const Endpoint& endpoint);
 std::string text_of(const std::vector<Endpoint>& endpoints);
-// The status, with the endpoint before its text.
+// Returns the status with the endpoint before the text.
 Status at(const Endpoint& endpoint, const Status& status);
 
 struct Login {

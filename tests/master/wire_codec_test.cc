@@ -238,11 +238,11 @@ TEST(WireCodec, ListsOutOfOrderAreRefused) {
   EXPECT_TRUE(refused(ListAnswer{.keys = {{"", 1}}}));
 }
 
-// Each row of a message is spread over columns. Refused is the message in which one of the columns
-// has lost its last row, for each column.
+// A message spreads its rows over columns. The decoder refuses a message if one column has lost the
+// last row. Each cut shortens one column.
 template <typename Message, typename Value, typename... Cut>
 void expect_equal_columns(const Value& whole, Cut... cuts) {
-  EXPECT_FALSE(refused(whole)) << typeid(Message).name();
+  EXPECT_FALSE(refused(whole)) << Message().GetTypeName();
   int column = 0;
   const auto expect_refused = [&](auto cut) {
     Message message;
@@ -250,7 +250,7 @@ void expect_equal_columns(const Value& whole, Cut... cuts) {
     cut(message);
     Value back;
     EXPECT_FALSE(decode(message.SerializeAsString(), back).ok())
-        << typeid(Message).name() << ", column " << column;
+        << Message().GetTypeName() << ", cut " << column;
     ++column;
   };
   (expect_refused(cuts), ...);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files of an agent that died at a bad moment: which entries the next agent serves.
+// An agent dies at a bad moment. The next agent takes over the files and serves only whole objects.
 #include "agent/pool/recovery.h"
 
 #include <fcntl.h>
@@ -34,16 +34,15 @@ class RecoveryTest : public ::testing::Test {
     EXPECT_EQ(store_->reserve(session, 100, true, entry), ObjectStore::Reserve::kOk);
     return entry;
   }
-  std::uint32_t put(std::string_view key, std::uint32_t group) {
+  void put(std::string_view key, std::uint32_t group) {
     PutOrder order;
     order.key = key;
     order.entry = reserve();
     order.length = 100;
     order.group = group;
     EXPECT_EQ(store_->publish(kSession, order), ObjectStore::Put::kStored);
-    return order.entry;
   }
-  // The agent dies, and the next agent takes over the files. `kSession` alone is still there.
+  // The agent dies, and the next agent takes over the files and knows kSession alone.
   void recover() {
     const auto take = [](const MemoryFile& file) {
       return std::move(*MemoryFile::adopt(Fd(::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0))));
@@ -65,7 +64,7 @@ class RecoveryTest : public ::testing::Test {
   std::unique_ptr<ObjectStore> store_;
 };
 
-TEST_F(RecoveryTest, ObjectsAndTheReservationsOfSessionsThatAreThereStay) {
+TEST_F(RecoveryTest, ObjectsAndReservationsOfLiveSessionsStay) {
   put("a", 0);
   const std::uint32_t kept = reserve();
   reserve(kGoneSession);
@@ -88,7 +87,7 @@ TEST_F(RecoveryTest, NoMemberOfAGroupThatWasNotCommittedIsServed) {
   EXPECT_EQ(store_->index().header().committing_group.load_relaxed(), 0u);
 }
 
-// The agent died between the key and the version: the client repeats the put.
+// The agent died after writing the key and before writing the version. The client repeats the put.
 TEST_F(RecoveryTest, AnUnfinishedPutIsAReservationAgain) {
   const std::uint32_t entry_id = reserve();
   shm::Entry& entry = store_->index().entry(entry_id);
