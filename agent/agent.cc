@@ -218,6 +218,7 @@ void Agent::on_wake() {
 
 void Agent::every_tick(std::uint64_t now) {
   watch_descriptor_store();
+  sessions_->end_left(now);
   if (now < next_page_ns_ || embedded_) return;
   next_page_ns_ = now + kCountersPeriodNs;
   counters_page_.write(admin_->counters_text());

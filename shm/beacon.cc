@@ -53,6 +53,8 @@ void init_beacon(SessionHeader& header) {
   ::pthread_mutexattr_destroy(&attributes);
 }
 
+bool beacon_is_lost(SessionHeader& header) { return owner_died(word_of(header).load_relaxed()); }
+
 BeaconHold::BeaconHold(SessionHeader* header) : header_(header) {
   if (::pthread_mutex_lock(mutex_of(*header_)) == EOWNERDEAD) {
     ::pthread_mutex_consistent(mutex_of(*header_));

@@ -24,6 +24,9 @@ namespace mc::shm {
 // Initialises the mutex in a new session file. The agent calls this function.
 void init_beacon(SessionHeader& header);
 
+// True if the owner died, or replaced its program by exec. One look, for any number of sessions.
+bool beacon_is_lost(SessionHeader& header);
+
 // Holds the beacon of a session. One thread creates and destroys a BeaconHold; the thread must live
 // as long as the session.
 class BeaconHold {

@@ -13,11 +13,13 @@ KeptDescriptors KeptFiles::take_all() {
   return {};
 }
 
-void KeptFiles::keep(const std::string& name, int fd) {
-  if (Status status = store_->put(name, fd); !status.ok()) {
+Status KeptFiles::try_keep(const std::string& name, int fd) {
+  Status status = store_->put(name, fd);
+  if (!status.ok()) {
     spdlog::warn("event=keep_failed name={} cause=\"{}\" effect=\"a crash would lose it\"", name,
                  status.to_string());
   }
+  return status;
 }
 
 void KeptFiles::forget(const std::string& name) {

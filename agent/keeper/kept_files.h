@@ -27,7 +27,9 @@ class KeptFiles {
 
   // The descriptors of the previous agent; empty after a failure, which is logged.
   KeptDescriptors take_all();
-  void keep(const std::string& name, int fd);
+  void keep(const std::string& name, int fd) { static_cast<void>(try_keep(name, fd)); }
+  // For a caller who cannot serve without the store.
+  Status try_keep(const std::string& name, int fd);
   void forget(const std::string& name);
   // The previous agent may have died in the middle of a creation or a drop. Without this cleanup
   // the store would keep the leftover descriptors for ever.

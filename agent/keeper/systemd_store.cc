@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/spdlog.h>
+#include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-login.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string_view>
 
 #include "agent/keeper/descriptor_store.h"
 #include "agent/keeper/store_name.h"
@@ -29,10 +36,45 @@ Status sent(int result) {
   return {MC_AGENT_UNAVAILABLE, errno_text("send a notification to systemd", -result)};
 }
 
+constexpr std::uint64_t kBusTimeoutUs = 2'000'000;
+
+// FileDescriptorStoreMax of this process's unit. Systemd has said it in FDSTORE since version 254,
+// and earlier only over D-Bus.
+std::optional<std::uint32_t> limit_of_store() {
+  std::uint32_t limit = 0;
+  if (const char* const told = std::getenv("FDSTORE"); told != nullptr) {
+    const std::string_view text = told;
+    const auto end = std::from_chars(text.data(), text.data() + text.size(), limit);
+    if (end.ec == std::errc() && end.ptr == text.data() + text.size()) return limit;
+  }
+  sd_bus* opened = nullptr;
+  if (sd_bus_open_system(&opened) < 0) return std::nullopt;
+  const std::unique_ptr<sd_bus, decltype(&sd_bus_flush_close_unref)> bus(opened,
+                                                                         sd_bus_flush_close_unref);
+  sd_bus_set_method_call_timeout(bus.get(), kBusTimeoutUs);
+  const auto freed = [](char* text) {
+    return std::unique_ptr<char, decltype(&std::free)>(text, std::free);
+  };
+  char* unit = nullptr;
+  if (sd_pid_get_unit(0, &unit) < 0) return std::nullopt;
+  const auto unit_owner = freed(unit);
+  char* path = nullptr;
+  if (sd_bus_path_encode("/org/freedesktop/systemd1/unit", unit, &path) < 0) return std::nullopt;
+  const auto path_owner = freed(path);
+  if (sd_bus_get_property_trivial(bus.get(), "org.freedesktop.systemd1", path,
+                                  "org.freedesktop.systemd1.Service", "FileDescriptorStoreMax",
+                                  nullptr, 'u', &limit) < 0) {
+    return std::nullopt;
+  }
+  return limit;
+}
+
+// Systemd drops a descriptor beyond FileDescriptorStoreMax without an answer, so the store counts.
 // Systemd keeps a descriptor over any number of restarts until FDSTOREREMOVE, and drops all
 // descriptors at a stop of the unit.
 class SystemdStore final : public DescriptorStore {
  public:
+  explicit SystemdStore(std::optional<std::uint32_t> limit) : limit_(limit) {}
   Result<std::map<std::string, Fd>> take_all() override;
   Status put(const std::string& name, int fd) override;
   Status drop(const std::string& name) override;
@@ -43,6 +85,7 @@ class SystemdStore final : public DescriptorStore {
  private:
   static Status remove(const std::string& name);
 
+  const std::optional<std::uint32_t> limit_;
   std::set<std::string> names_;  // names that systemd holds for this agent
 };
 
@@ -70,7 +113,12 @@ Status SystemdStore::put(const std::string& name, int fd) {
   if (auto status = check_store_entry(name, fd); !status.ok()) return status;
   // Systemd would keep both descriptors under the same name.
   if (names_.contains(name)) {
-    if (auto status = remove(name); !status.ok()) return status;
+    if (auto status = drop(name); !status.ok()) return status;
+  }
+  if (limit_ && names_.size() >= *limit_) {
+    return {MC_NO_SPACE, "systemd's descriptor store is full (FileDescriptorStoreMax=" +
+                             std::to_string(*limit_) +
+                             "); raise it in the unit to 3 for each client and namespace"};
   }
   // FDPOLL=0: by default systemd watches the descriptor and drops it at the first hang-up.
   const std::string text = "FDSTORE=1\nFDNAME=" + name + "\nFDPOLL=0";
@@ -102,7 +150,18 @@ Result<std::unique_ptr<DescriptorStore>> make_systemd_store() {
                 "not started by systemd (NOTIFY_SOCKET is not set); use the unit mc-agent.service, "
                 "or set descriptor_store to keeper");
   }
-  return std::make_unique<SystemdStore>();
+  const auto limit = limit_of_store();
+  if (limit && *limit == 0) {
+    return fail(MC_UNSUPPORTED,
+                "the unit has no descriptor store; set FileDescriptorStoreMax as in "
+                "mc-agent.service, or set descriptor_store to keeper");
+  }
+  if (!limit) {
+    spdlog::warn(
+        "event=store_limit_unknown effect=\"a client beyond FileDescriptorStoreMax loses its session "
+        "in a crash\" remedy=\"let the agent reach the system's D-Bus\"");
+  }
+  return std::make_unique<SystemdStore>(limit);
 }
 
 }  // namespace mc::agent

@@ -58,6 +58,8 @@ class Session {
   // already has staging memory.
   Status open_staging(std::uint64_t bytes);
   Status adopt_staging(MemoryFile file);
+  // Takes back what open_staging() made.
+  void close_staging() { staging_mapping_ = {}, staging_file_ = {}; }
   // Closes all channels and increments the epoch of the rings.
   void restart_rings(std::uint64_t incarnation);
   void collect_pins(std::vector<std::uint64_t>& pins) const;
@@ -88,6 +90,7 @@ class Session {
   Fd client_event;  // the agent signals this eventfd
   std::vector<ChannelState> channels;
   bool suspected = false;
+  std::uint64_t left_ns = 0;  // time since when the beacon is lost and the socket closed, or 0
   std::uint64_t opened_ns = 0;
   std::uint64_t request_count = 0;
   std::uint64_t bad_request_count = 0;

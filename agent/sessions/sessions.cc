@@ -10,6 +10,7 @@
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
+#include "shm/beacon.h"
 #include "shm/messages.h"
 
 namespace mc::agent {
@@ -18,6 +19,9 @@ namespace {
 
 constexpr std::uint64_t kMaxReservationCacheBytes = 4u << 20;
 constexpr std::uint64_t kDefaultStagingBytes = 64u << 20;
+// A process that dies shows the same signs as exec, and its pidfd follows. Transfers that the process
+// had begun end in the meantime.
+constexpr std::uint64_t kLeftNs = 1'000'000'000;
 
 // "session.<id>.<uid>.<pid>.<kind>.<namespace>"
 struct SessionName {
@@ -109,8 +113,13 @@ Result<Session*> Sessions::begin(const PeerCredentials& peer, int socket,
   session.tenant = std::move(tenant);
   session.pidfd = std::move(*pidfd);
   session.opened_ns = now_ns();
-  kept_.keep(kept_name(session, "file"), session.file().fd());
-  kept_.keep(kept_name(session, "pidfd"), session.pidfd.get());
+  // The next agent would not honour the pins of a session that is not kept.
+  Status kept = kept_.try_keep(kept_name(session, "file"), session.file().fd());
+  if (kept.ok()) {
+    kept = kept_.try_keep(kept_name(session, "pidfd"), session.pidfd.get());
+    if (!kept.ok()) kept_.forget(kept_name(session, "file"));
+  }
+  if (!kept.ok()) return fail(kept);
   watch_process(session);
   sessions_[id] = std::move(*created);
   MC_FAILPOINT("connect.session_made");
@@ -209,8 +218,9 @@ Status Sessions::open_staging(Session& session, std::uint64_t bytes) {
   }
   session.unused = false;
   if (Status status = session.open_staging(bytes); !status.ok()) return status;
-  kept_.keep(kept_name(session, "staging"), session.staging_file().fd());
-  return {};
+  Status kept = kept_.try_keep(kept_name(session, "staging"), session.staging_file().fd());
+  if (!kept.ok()) session.close_staging();
+  return kept;
 }
 
 void Sessions::end(std::uint64_t id) {
@@ -244,6 +254,23 @@ void Sessions::handle_suspicions() {
     spdlog::info("event=session_suspected id={} pid={}", id, session->pid);
   }
   suspicions_.clear();
+}
+
+void Sessions::end_left(std::uint64_t now) {
+  std::vector<std::uint64_t> left;
+  for (const auto& [id, session] : sessions_) {
+    if (session->connection_fd >= 0 || !shm::beacon_is_lost(*session->header())) {
+      session->left_ns = 0;
+    } else if (session->left_ns == 0) {
+      session->left_ns = now;
+    } else if (now - session->left_ns > kLeftNs) {
+      left.push_back(id);
+    }
+  }
+  for (const std::uint64_t id : left) {
+    spdlog::info("event=session_left id={} pid={} cause=exec", id, find(id)->pid);
+    end(id);
+  }
 }
 
 void Sessions::take_touches() {

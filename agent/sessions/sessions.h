@@ -44,7 +44,8 @@ class Sessions {
   // Appends the pins of all sessions of a namespace.
   void collect_pins(const std::string& tenant, std::vector<std::uint64_t>& pins) const;
 
-  // Begins a session of this peer. Errors: MC_BUSY beyond the limits, MC_NO_MEMORY.
+  // Begins a session of this peer. Errors: MC_BUSY beyond the limits, MC_NO_MEMORY, and those of the
+  // descriptor store, which must keep the session for the next agent.
   Result<Session*> begin(const PeerCredentials& peer, int socket, std::shared_ptr<Tenant> tenant,
                          std::uint32_t channel_count, const std::string& label);
   // Restarts the rings of a session whose client has come back.
@@ -52,12 +53,15 @@ class Sessions {
   // Sends the welcome with the descriptors of the session.
   Status welcome(Session& session, int socket, bool resumed);
   Status open_channel(Session& session, std::uint64_t number);
-  // Errors: MC_NO_MEMORY, MC_QUOTA_EXCEEDED.
+  // Errors: MC_NO_MEMORY, MC_QUOTA_EXCEEDED, and those of the descriptor store.
   Status open_staging(Session& session, std::uint64_t bytes);
   // Gives back everything that the session held. REQUIRES: the process has ended or the client said
   // goodbye.
   void end(std::uint64_t id);
   void handle_suspicions();
+  // Ends the sessions that a process left by exec: the process goes on, but no program of the
+  // process knows the session.
+  void end_left(std::uint64_t now);
   // Passes noted reads to the policies.
   void take_touches();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // fork(): an inherited client returns MC_FORKED and does no harm; the child opens a new client.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -152,6 +153,41 @@ TEST_P(Fork, AChildThatExitsSilentlyTakesNothingFromTheParent) {
   }
   EXPECT_TRUE(bytes_of(view) == content("key", 100000));
   mc_view_release(&view);
+}
+
+class Exec : public AgentTest {};
+MC_WITH_AGENT(Exec);
+
+TEST_P(Exec, TheNewProgramsProcessHoldsNothingOfTheOldClient) {
+  serve();
+  int ready[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    mc_client* client = nullptr;
+    mc_view view{};
+    mc_reservation* reservation = nullptr;
+    if (try_open(&client) != MC_OK || put(client, "key", "value") != MC_OK ||
+        mc_get_view(client, slice("key"), &view) != MC_OK ||
+        mc_reserve(client, 1000, 0, &reservation) != MC_OK || ::write(ready[1], "", 1) != 1) {
+      ::_exit(1);
+    }
+    ::execlp("sleep", "sleep", "600", nullptr);
+    ::_exit(1);
+  }
+  ::close(ready[1]);
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1) << "the child could not use its client";
+  ::close(ready[0]);
+  mc_client* client = open();
+  ASSERT_EQ(remove(client, "key"), MC_OK);
+  until([&] {
+    const Json::Value now = tenant();
+    return now["reservations"].asUInt64() == 0 && now["limbo"].asUInt64() == 0;
+  });
+  EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "the process goes on";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 }  // namespace

@@ -664,6 +664,27 @@ TEST(SystemdStoreTest, DescriptorsForAnotherProcessAreNotTaken) {
   EXPECT_EQ(::close(3), 0);
 }
 
+// Systemd drops what is beyond the limit without an answer.
+TEST(SystemdStoreTest, BeyondTheUnitsLimitAPutIsRefused) {
+  ::setenv("FDSTORE", "3", 1);
+  SystemdPlace place;
+  place.keep("index", Fd(file_of("i")));
+  auto store = place.open();
+  ASSERT_TRUE(store);
+  EXPECT_EQ(texts_of((*store)->take_all()), (Texts{{"index", "i"}}));
+  EXPECT_TRUE(put_text(**store, "a", "a").ok());
+  EXPECT_TRUE(put_text(**store, "b", "b").ok());
+  const Status refused = put_text(**store, "c", "c");
+  EXPECT_EQ(refused.code(), MC_NO_SPACE);
+  EXPECT_THAT(std::string(refused.text()), HasSubstr("FileDescriptorStoreMax=3"));
+  EXPECT_TRUE(put_text(**store, "a", "again").ok()) << "the new one replaces the old one";
+  EXPECT_TRUE((*store)->drop("b").ok());
+  EXPECT_TRUE(put_text(**store, "c", "c").ok());
+  ::setenv("FDSTORE", "0", 1);
+  EXPECT_EQ(make_systemd_store().error().code(), MC_UNSUPPORTED) << "a unit without a store";
+  ::unsetenv("FDSTORE");
+}
+
 TEST(SystemdStoreTest, AManagerThatIsGoneIsAnError) {
   SystemdPlace place;
   auto store = place.open();
