@@ -61,7 +61,7 @@ inline constexpr std::uint64_t sequence_of(std::uint64_t version) { return versi
 // One cache line of fields and one for a short key. A reader loads both lines in parallel.
 inline constexpr std::size_t kShortKeyBytes = 64;
 struct alignas(2 * kLineBytes) Entry {
-  Word64 version;
+  Word64 version;      // kReserved: the sequence is the reservation's generation
   Word64 hash;         // kLive, kLimbo: hash of the key. kReserved: session id of the owner
   Word64 extent;       // one extent: offset in the pool; several: reference to the extent record
   Word64 length;       // bytes of the object; kReserved: bytes reserved

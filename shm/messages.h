@@ -28,13 +28,13 @@ enum class Op : std::uint16_t {
   kReserve = 1,    // a: bytes of each of item_count reservations. Answer: ReservedItem[]
   kPut = 2,        // PutItem[]: publish reservations the client has written
   kPutStaged = 3,  // PutItem[]: copy from staging, then publish
-  kAbandon = 4,    // PutItem[] with entry only: give reservations back
+  kAbandon = 4,    // PutItem[] with entry and generation only: give reservations back
   kRemove = 5,     // PutItem[] with key only
   kSetPin = 6,     // PutItem[] with key, pin, pin_ttl_s
   kCancel = 7,     // a: request id
   // In a namespace of a cluster:
-  kFetch = 8,   // PutItem[] with key, and a pin slot in staging_offset: objects of other hosts.
-                // Answer: their entries, pinned in those slots
+  kFetch = 8,   // PutItem[] with key and pin_slot: objects of other hosts. Answer: their entries,
+                // pinned in those slots
   kExists = 9,  // PutItem[] with key only: anywhere in the cluster
 };
 inline constexpr std::uint16_t kLastOp = 9;
@@ -50,6 +50,10 @@ inline constexpr std::uint16_t kKnownFlags = 15;
 
 // Reservations of the same number of units are interchangeable: a client's reservation cache has
 // one list for each number.
+//
+// An entry and a generation name a reservation. The agent grants an entry again and again, each time
+// with another generation. A request that names an earlier generation has no effect: a client may
+// repeat the request after a restart of the agent, when the entry is another thread's reservation.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
 
 struct Request {
@@ -73,6 +77,7 @@ struct ItemResult {
   std::int32_t status;
   std::uint32_t refill_entry;   // a new reservation of the size just used, or kNoRefill
   std::uint64_t refill_offset;  // offset of the only extent; kExists: length of the object, or 0
+  std::uint64_t refill_generation;
 };
 inline constexpr std::uint32_t kNoRefill = 0xffffffff;
 
@@ -81,7 +86,7 @@ struct Completion {
   std::int32_t status;  // MC_OK, or the first failure
   std::uint32_t item_count;
   ItemResult first;
-  std::uint64_t reserved[3];
+  std::uint64_t reserved[2];
 };
 static_assert(sizeof(Completion) == sizeof(RecordWords));
 
@@ -93,7 +98,11 @@ struct PutItem {
   std::uint64_t length;
   std::uint64_t checksum;
   std::uint64_t parent_hash;
-  std::uint64_t staging_offset;
+  union {
+    std::uint64_t generation;      // kPut, kAbandon
+    std::uint64_t staging_offset;  // kPutStaged
+    std::uint64_t pin_slot;        // kFetch
+  };
   std::uint32_t pin_ttl_s;
   std::uint32_t replicas;  // number of replicas in the cluster; 0 means 1
   // key bytes follow, padded to 8
@@ -104,10 +113,11 @@ static_assert(sizeof(PutItem) == 48);
 struct ReservedItem {
   std::uint32_t entry;
   std::uint32_t extent_count;
+  std::uint64_t generation;
   std::uint64_t length;
   ExtentRecord extents[MC_MAX_EXTENTS];
 };
-static_assert(sizeof(ReservedItem) == 16 + 16 * MC_MAX_EXTENTS);
+static_assert(sizeof(ReservedItem) == 24 + 16 * MC_MAX_EXTENTS);
 
 inline std::uint32_t padded_key_bytes(std::uint32_t key_bytes) { return (key_bytes + 7u) & ~7u; }
 inline std::uint32_t result_bytes(std::uint32_t item_count) {
@@ -161,10 +171,9 @@ enum class ControlType : std::uint32_t {
   kAdminAnswer = 7,  // agent: a part of the JSON answer follows; value = 1: more parts come
   // agent, unasked: the pool shrinks; the client must return its cached reservations
   kReservationCacheWanted = 9,
-  kGiveBack = 10,  // client: numbers of reservations (32 bits each) follow. Answered like 3
 };
 
-inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlVersion = 2;
 inline constexpr std::size_t kMaxControlBytes = 64 * 1024;
 
 struct ControlHeader {

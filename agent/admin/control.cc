@@ -230,9 +230,6 @@ void Control::on_message(int fd) {
     case shm::ControlType::kOpenStaging:
       on_open_staging(connection, header.value);
       break;
-    case shm::ControlType::kGiveBack:
-      on_give_back(connection, text);
-      break;
     case shm::ControlType::kGoodbye:
       sessions_.end(connection.session_id);
       answer(fd, shm::ControlType::kAnswer, {});
@@ -359,24 +356,6 @@ void Control::on_open_channel(const Connection& connection, std::uint64_t number
   const Status status =
       session != nullptr ? sessions_.open_channel(*session, number) : no_session();
   answer(connection.socket.get(), shm::ControlType::kAnswer, status, number);
-}
-
-void Control::on_give_back(const Connection& connection, std::string_view entries) {
-  Session* const session = sessions_.find(connection.session_id);
-  Status status;
-  if (session == nullptr || session->tenant->isolated ||
-      entries.size() % sizeof(std::uint32_t) != 0) {
-    status = {
-        MC_INVALID_ARGUMENT,
-        "the connection has no session with a reservation cache, or the list of reservations is malformed"};
-  }
-  for (std::size_t at = 0; status.ok() && at < entries.size(); at += sizeof(std::uint32_t)) {
-    std::uint32_t entry = 0;
-    std::memcpy(&entry, entries.data() + at, sizeof entry);
-    // Entries that are not reservations of this session are ignored.
-    server_.give_back(*session, entry);
-  }
-  answer(connection.socket.get(), shm::ControlType::kAnswer, status);
 }
 
 // A client's reservation cache stays at the granted place. If the cache lies in the tail of a

@@ -71,7 +71,6 @@ class Control {
   void log_refusal(const PeerCredentials& peer, const Status& status);
   void on_open_channel(const Connection& connection, std::uint64_t number);
   void on_open_staging(const Connection& connection, std::uint64_t bytes);
-  void on_give_back(const Connection& connection, std::string_view entries);
   void on_admin(const Connection& connection, std::string_view text);
 
   const Options& options_;

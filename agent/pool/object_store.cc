@@ -109,7 +109,8 @@ bool ObjectStore::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents
   entry.hash.store_relaxed(session_id);
   entry.parent_hash.store_relaxed(to.channel);
   entry.checksum.store_relaxed(to.request_id);
-  index_->set_state(entry_id, shm::EntryState::kReserved);
+  entry.version.store_release(
+      shm::make_version(index_->next_sequence(), shm::EntryState::kReserved));
   ++reserved_count_;
   evictor_.note_reservation();
   MC_FAILPOINT("reserve.after_publish");
@@ -121,6 +122,10 @@ bool ObjectStore::allocate(std::uint64_t bytes, bool evict, PoolExtents& extents
   if (entry_id >= index_->entry_count()) return false;
   const shm::Entry& entry = index_->entry(entry_id);
   return state_of(entry) == shm::EntryState::kReserved && entry.hash.load_relaxed() == session_id;
+}
+
+[[gnu::hot]] std::uint64_t ObjectStore::generation_of(std::uint32_t entry_id) const {
+  return shm::sequence_of(index_->entry(entry_id).version.load_relaxed());
 }
 
 [[gnu::hot]] std::uint64_t ObjectStore::reserved_length(std::uint32_t entry_id) const {
@@ -240,14 +245,27 @@ void ObjectStore::prefetch(std::string_view key, std::uint32_t entry_id) const {
   return Put::kStored;
 }
 
+// The pool's sequence gives the number, so that a restart rarely repeats a number. Numbers repeat
+// after 2^32 steps of the sequence, and a group may live longer.
+std::uint32_t ObjectStore::unused_group() {
+  std::uint32_t group = 0;  // no group
+  while (group == 0 || !live_.group(group).empty()) {
+    group = static_cast<std::uint32_t>(index_->next_sequence() % 0xffffffff + 1);
+  }
+  return group;
+}
+
 ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders,
                                             std::size_t& failed) {
   Put result = Put::kStored;
-  const std::uint32_t group = orders.empty() ? 0 : orders.front().group;
+  const std::uint32_t group = unused_group();
   std::size_t members = 0;
   // Make room for all members first: a group that fails later would have replaced objects in vain.
   std::uint64_t bytes = 0;
-  for (const PutOrder& order : orders) bytes += order.length;
+  for (PutOrder& order : orders) {
+    order.group = group;
+    bytes += order.length;
+  }
   failed = 0;
   if (!make_room(bytes)) {
     for (const PutOrder& order : orders) abandon(session_id, order.entry);
@@ -263,6 +281,7 @@ ObjectStore::Put ObjectStore::publish_group(std::uint64_t session_id, std::vecto
     MC_FAILPOINT("group.after_member");
     if (result == Put::kExisted) {
       abandon(session_id, orders[failed].entry);
+      orders[failed].entry = kNoEntry;
       result = Put::kStored;
       continue;
     }

@@ -94,6 +94,8 @@ class ObjectStore {
   // True if objects wait for their readers or the pool grows: then room may appear soon.
   bool room_may_come() const { return limbo_.count() > 0 || pool_->growing(); }
   bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
+  // Another one for each reservation of the entry. REQUIRES: the entry is reserved.
+  std::uint64_t generation_of(std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
   std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;
   PoolExtents extents(std::uint32_t entry) const { return extents_.of(entry); }
@@ -111,7 +113,8 @@ class ObjectStore {
   // kExisted, kNoSpace: the session keeps the reservation. Every other failure frees it.
   enum class Put { kStored, kExisted, kBadReservation, kTooLarge, kNoSpace, kNoMemory };
   Put publish(std::uint64_t session_id, const PutOrder& order);
-  // All or nothing: a failure frees every reservation of the list.
+  // All or nothing: a failure frees every reservation of the list. A member whose key exists already
+  // loses the reservation and gets the entry kNoEntry.
   Put publish_group(std::uint64_t session_id, std::vector<PutOrder>& orders, std::size_t& failed);
   // Serves a fetched object without publishing it: readers hold the bytes of this reservation by
   // these pins alone. No key leads to the object, and the last pin frees the bytes. Returns false
@@ -162,6 +165,7 @@ class ObjectStore {
   static Result<std::unique_ptr<EvictionPolicy>> make_policy(const Config& config);
   bool allocate(std::uint64_t bytes, bool evict, PoolExtents& extents);
   Put check_order(std::uint64_t session_id, const PutOrder& order) const;
+  std::uint32_t unused_group();
   Put publish_new(std::uint64_t session_id, const PutOrder& order, std::uint64_t hash,
                   OptionalId existing);
 

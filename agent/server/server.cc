@@ -244,6 +244,7 @@ bool Server::over_quota(const Session& session, std::uint64_t bytes) {
   }
   result.refill_entry = entry;
   result.refill_offset = extents.at[0].offset_bytes;
+  result.refill_generation = session.tenant->store->generation_of(entry);
 }
 
 Server::Step Server::waiting_step(ObjectStore::Reserve result) {
@@ -285,6 +286,7 @@ Server::Step Server::reserve(Work& work) {
     shm::ReservedItem item{};
     item.entry = entry;
     item.extent_count = extents.count;
+    item.generation = store.generation_of(entry);
     item.length = bytes;
     for (std::uint32_t i = 0; i < extents.count; ++i) {
       item.extents[i] = {extents.at[i].offset_bytes, extents.at[i].length_bytes};
@@ -298,7 +300,7 @@ Server::Step Server::reserve(Work& work) {
 
 void Server::abandon(Work& work) {
   while (work.next < work.request.item_count && next_item(work)) {
-    const bool mine = give_back(*work.session, work.item.fields.entry);
+    const bool mine = give_back(*work.session, named_entry(*work.session, work.item.fields));
     finish_item(work, mine ? MC_OK : MC_INVALID_ARGUMENT);
   }
   complete(work, work.first_failure);
@@ -326,7 +328,8 @@ void Server::abandon(Work& work) {
       work.first_failure = MC_INVALID_ARGUMENT;
       break;
     }
-    const PutOrder order = order_of(work.item, work.request);
+    PutOrder order = order_of(work.item, work.request);
+    order.entry = named_entry(session, work.item.fields);
     const bool mine = store.is_reserved_by(session.id, order.entry);
     const std::uint64_t bytes = mine ? store.reserved_length(order.entry) : 0;
     const ObjectStore::Put result = store.publish(session.id, order);
@@ -336,7 +339,7 @@ void Server::abandon(Work& work) {
       // The reservation is unused and serves the next put.
       const PoolExtents extents = store.extents(order.entry);
       if (work.item.fields.want_refill != 0 && extents.count == 1) {
-        item = {MC_OK, order.entry, extents.at[0].offset_bytes};
+        item = {MC_OK, order.entry, extents.at[0].offset_bytes, store.generation_of(order.entry)};
       } else {
         store.abandon(session.id, order.entry);
         drop_from_ledger(session, order.entry, bytes);
@@ -365,20 +368,16 @@ Server::Step Server::put_group(Work& work) {
   }
   std::vector<PutOrder> orders;
   for (const shm::ArgumentReader::Item& item : items) {
-    orders.push_back(order_of(item, work.request));
-    if (!store.is_reserved_by(session.id, item.fields.entry)) continue;
-    drop_from_ledger(session, item.fields.entry, store.reserved_length(item.fields.entry));
+    PutOrder& order = orders.emplace_back(order_of(item, work.request));
+    order.entry = named_entry(session, item.fields);
+    if (!store.is_reserved_by(session.id, order.entry)) continue;
+    drop_from_ledger(session, order.entry, store.reserved_length(order.entry));
   }
   return publish_group(work, orders);
 }
 
 // REQUIRES: the reservations of the orders are out of the session's ledger.
 Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
-  // The number comes from the pool's sequence, so that no restart repeats a number. 0 means no
-  // group.
-  const std::uint64_t sequence = work.session->tenant->store->index().next_sequence();
-  const auto group = static_cast<std::uint32_t>(sequence % 0xffffffff + 1);
-  for (PutOrder& order : orders) order.group = group;
   std::size_t failed = 0;
   const ObjectStore::Put result =
       work.session->tenant->store->publish_group(work.session->id, orders, failed);
@@ -390,9 +389,10 @@ Server::Step Server::publish_group(Work& work, std::vector<PutOrder>& orders) {
   }
   ObjectIndex& index = work.session->tenant->store->index();
   for (const PutOrder& order : orders) {
-    // A member whose key existed already has been freed.
-    const std::uint64_t version = index.entry(order.entry).version.load_relaxed();
-    if (shm::state_of(version) == shm::EntryState::kLive) announce(work, work.next, order.entry);
+    // A later member may have evicted an earlier one.
+    const bool stored =
+        order.entry != kNoEntry && state_of(index.entry(order.entry)) == shm::EntryState::kLive;
+    if (stored) announce(work, work.next, order.entry);
     finish_item(work, MC_OK);
   }
   return finish_put(work);

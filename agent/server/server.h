@@ -46,8 +46,6 @@ class Server {
   // The session's client has reconnected. If the client repeats a request, the reservations that
   // the lost answer named are given back.
   void expect_repeats(Session& session);
-  // Gives back a reservation. Returns false if the session does not hold the entry.
-  bool give_back(Session& session, std::uint32_t entry);
   // Bytes of the session's reservations in the tail of a shrinking pool.
   static std::uint64_t reserved_in_tail_bytes(const Session& session);
   // Gives back everything that the session held. REQUIRES: the process has ended or said goodbye.
@@ -88,7 +86,7 @@ class Server {
     Elsewhere elsewhere{};
   };
   enum class Step { kDone, kWait, kAgain, kAway };
-  static constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0};
+  static constexpr shm::ItemResult kNothing{MC_OK, shm::kNoRefill, 0, 0};
   static mc_status status_of(ObjectStore::Put put);
   static Step waiting_step(ObjectStore::Reserve result);
   static PutOrder order_of(const shm::ArgumentReader::Item& item, const shm::Request& request);
@@ -131,6 +129,11 @@ class Server {
   void refill(Work& work, std::uint64_t bytes, shm::ItemResult& result);
   static bool over_quota(const Session& session, std::uint64_t bytes);
   ObjectStore::Reserve grant(Work& work, std::uint64_t bytes, bool evict, std::uint32_t& entry);
+  // The entry that the client names, or kNoEntry: the reservation is gone, and the entry is another
+  // reservation of the session now.
+  static std::uint32_t named_entry(const Session& session, const shm::PutItem& fields);
+  // Gives back a reservation. Returns false if the session does not hold the entry.
+  bool give_back(Session& session, std::uint32_t entry);
   void take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id);
   using Waiting = std::list<Work>::iterator;
   Waiting stop_waiting(std::list<Work>& list, Waiting at);

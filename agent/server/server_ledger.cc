@@ -9,6 +9,13 @@
 
 namespace mc::agent {
 
+[[gnu::hot]] std::uint32_t Server::named_entry(const Session& session, const shm::PutItem& fields) {
+  const ObjectStore& store = *session.tenant->store;
+  const bool other = store.is_reserved_by(session.id, fields.entry) &&
+                     store.generation_of(fields.entry) != fields.generation;
+  return other ? kNoEntry : fields.entry;
+}
+
 bool Server::give_back(Session& session, std::uint32_t entry) {
   ObjectStore& store = *session.tenant->store;
   if (!store.is_reserved_by(session.id, entry)) return false;

@@ -44,9 +44,9 @@ Server::Step Server::ask_cluster(Work& work, RemoteRequest::Kind kind) {
     item.key.assign(reinterpret_cast<const char*>(work.item.key), fields.key_bytes);
     item.number = static_cast<std::uint32_t>(work.remote_request->items.size());
     work.has_item = false;
-    if (item.key.empty() || fields.staging_offset >= shm::kPinSlots) break;
+    if (item.key.empty() || fields.pin_slot >= shm::kPinSlots) break;
     // The slot lies in the session's own memory: a slot in use harms that session alone.
-    if (kind == RemoteRequest::Kind::kFetch) item.pin = &shared.pins[fields.staging_offset];
+    if (kind == RemoteRequest::Kind::kFetch) item.pin = &shared.pins[fields.pin_slot];
     work.remote_request->items.push_back(std::move(item));
   }
   if (work.remote_request->items.size() == work.request.item_count) return send_away(work);
@@ -70,7 +70,8 @@ void Server::finish_remote_request(Work& work) {
   if (remote_request.kind != RemoteRequest::Kind::kAnnounce) {
     for (const RemoteRequest::Item& item : remote_request.items) {
       const bool done = item.status == MC_OK;
-      finish_item(work, item.status, {MC_OK, done ? item.entry : kNoEntry, done ? item.length : 0});
+      finish_item(work, item.status,
+                  {MC_OK, done ? item.entry : kNoEntry, done ? item.length : 0, 0});
     }
     complete(work, work.first_failure);
     return;

@@ -27,7 +27,6 @@ constexpr std::uint64_t kFirstBackoffNs = 2000000;
 constexpr std::uint64_t kMaxBackoffNs = 100000000;
 constexpr std::uint64_t kHelloTimeoutNs = 5000000000;
 constexpr int kNudgeMs = 100;
-constexpr std::size_t kGivenBackAtOnce = 2048;  // limits the time that the agent's loop is blocked
 
 std::atomic<std::uint64_t> next_serial{1};
 std::atomic<EmbeddedFactory> embedded_factory{nullptr};
@@ -322,25 +321,44 @@ void Client::watch_agent() {
 // Returns all cached reservations to the agent if the agent asked for them. Once a reservation has
 // left the cache, only this thread uses the reservation; no channel writes there any longer.
 void Client::give_back_reservation_cache(const Current& now) {
-  const MutexLock control(control_mutex_);
-  Link& link = *now.connection.link;
-  take_notice(link);
-  if (!link.reservation_cache_wanted.exchange(false, std::memory_order_relaxed)) return;
-  std::vector<std::uint32_t> entries;
+  {
+    const MutexLock control(control_mutex_);
+    take_notice(*now.connection.link);
+  }
+  if (!now.connection.link->reservation_cache_wanted.exchange(false, std::memory_order_relaxed)) {
+    return;
+  }
+  // If all channels are in use, the agent's next question finds one perhaps.
+  Channel* const channel = lease_channel();
+  if (channel == nullptr) return;
+  if (channel->join(now_ns() + kNudgeMs * 1000000ull).ok()) give_back_through(*channel, now);
+  return_channel(channel);
+}
+
+void Client::give_back_through(Channel& channel, const Current& now) {
+  std::vector<ReservationId> ids;
   {
     const MutexLock lock(registry_->mutex);
-    for (const auto& channel : registry_->all) {
-      channel->take_all_reservation_cache(*now.connection.memory, entries);
+    for (const auto& one : registry_->all) {
+      one->take_all_reservation_cache(*now.connection.memory, ids);
     }
   }
-  shared_channel_->take_all_reservation_cache(*now.connection.memory, entries);
-  for (std::size_t at = 0; at < entries.size(); at += kGivenBackAtOnce) {
-    const std::size_t count = std::min(kGivenBackAtOnce, entries.size() - at);
-    const std::string_view text(reinterpret_cast<const char*>(entries.data() + at),
-                                count * sizeof entries[0]);
-    // After a failure, the client does not know whether the agent received the list. So the client
-    // does not use these reservations again; the end of the session returns them.
-    if (!ask(link, shm::ControlType::kGiveBack, 0, kHelloTimeoutNs, text)) return;
+  shared_channel_->take_all_reservation_cache(*now.connection.memory, ids);
+  std::span<const ReservationId> left(ids);
+  while (!left.empty()) {
+    const auto part = left.first(std::min<std::size_t>(MC_MAX_BATCH_ITEMS, left.size()));
+    left = left.subspan(part.size());
+    // After a failure the reservations stay with the session, whose end returns them.
+    const auto ticket = channel.send_back(part);
+    if (!ticket) return;
+    // This thread alone reconnects and stops, so it waits for no agent that has died or hangs.
+    while (!channel.wait(*ticket, now_ns() + kNudgeMs * 1000000ull)) {
+      pollfd link{now.connection.link->socket.get(), POLLRDHUP, 0};
+      if (::poll(&link, 1, 0) == 0 && !stop_within(0)) continue;
+      channel.forget(*ticket);
+      return;
+    }
+    channel.finish(*ticket);
   }
 }
 

@@ -107,6 +107,7 @@ class Client {
   void watch_agent();
   void nudge_queues();
   void give_back_reservation_cache(const Current& now);
+  void give_back_through(Channel& channel, const Current& now);
   void reconnect();
   bool stop_within(std::uint64_t ns) const;
   void adopt(Connection connection);

@@ -329,7 +329,7 @@ Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t pi
       channel_->give_reservation_cache(item.reserved);
       return copied;
     }
-    item.fields.entry = item.reserved.entry;
+    set_reservation(item.fields, item.reserved.id);
     item.fields.want_refill = 1;
     item.placed = true;
   }
@@ -433,7 +433,7 @@ void CompletionQueue::on_reserved(Operation& operation, Item& item) {
   }
   item.memory = &channel_->memory();
   item.reserved = granted.front();
-  item.fields.entry = item.reserved.entry;
+  set_reservation(item.fields, item.reserved.id);
   item.fields.want_refill = channel_->reservation_cache_wants(item.reserved.length) ? 1 : 0;
   const mc_slice whole{item.buffer.data(), item.buffer.size()};
   item.fields.checksum = item.hash;
@@ -451,7 +451,7 @@ void CompletionQueue::on_published(Operation& operation, Item& item) {
   item.ticket = {};
   if (status == MC_OK && !item.staging) channel_->give_refill(result, item.reserved.length);
   if ((status == MC_NO_SPACE || status == MC_CANCELLED) && !item.staging) {
-    channel_->give_back(&item.reserved.entry, 1);
+    channel_->give_back(item.reserved.id);
   }
   settle(operation, item, status);
 }

@@ -61,7 +61,7 @@ std::optional<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_
   for (std::size_t i = 0; i < count; ++i) {
     shm::PutItem fields{};
     fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
-    fields.staging_offset = slots != nullptr ? slots[i] : 0;
+    fields.pin_slot = slots != nullptr ? slots[i] : 0;
     at += encode_item(at, fields, keys[i]);
   }
   channel.submit(*ticket, op, 0, items, deadline_ns);

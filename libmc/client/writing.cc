@@ -111,7 +111,7 @@ class PutRun {
     Batched& batched = batch_.emplace_back();
     batched.index = index;
     batched.fields = fields_of(channel_, item, rules_);
-    batched.fields.entry = reserved.entry;
+    set_reservation(batched.fields, reserved.id);
     batched.fields.checksum = sum;
     batched.fields.want_refill = refill ? 1 : 0;
     batched.reserved_bytes = bytes;
@@ -226,7 +226,8 @@ class PutRun {
       for (const Batched& batched : sent.items) {
         items_[batched.index].status = ticket.error().code();
         if (batched.own_staging) staging_->free(batched.fields.staging_offset);
-        if (!stale && !batched.staged) channel_.give_back(&batched.fields.entry, 1);
+        if (!stale && !batched.staged)
+          channel_.give_back({batched.fields.entry, batched.fields.generation});
       }
       if (failure_.ok()) failure_ = ticket.error();
       return;
@@ -281,7 +282,7 @@ class PutRun {
       channel_.give_refill(result, batched.reserved_bytes);
       const bool still_reserved = status == MC_NO_SPACE || status == MC_CANCELLED;
       if (still_reserved && !batched.staged && whole != MC_SESSION_LOST) {
-        channel_.give_back(&batched.fields.entry, 1);
+        channel_.give_back({batched.fields.entry, batched.fields.generation});
       }
     }
     channel_.finish(sent.ticket);
@@ -370,7 +371,7 @@ namespace {
     return false;
   }
   shm::PutItem fields = fields_of(channel, item, rules);
-  fields.entry = reserved.entry;
+  set_reservation(fields, reserved.id);
   fields.want_refill = 1;
   fields.checksum = sum;
   encode_item(channel.arguments(*ticket), fields, item.key);
@@ -387,7 +388,7 @@ namespace {
   if (item.status == MC_SESSION_LOST) return false;
   channel.give_refill(result, reserved.length);
   if (item.status == MC_NO_SPACE || item.status == MC_CANCELLED) {
-    channel.give_back(&reserved.entry, 1);
+    channel.give_back(reserved.id);
   }
   return true;
 }
@@ -510,7 +511,7 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
   unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(item_count);
   for (std::size_t i = 0; i < count; ++i) {
     shm::PutItem fields = items[i].fields;
-    fields.entry = items[i].reserved.entry;
+    if (!items[i].staged) set_reservation(fields, items[i].reserved.id);
     at += encode_item(at, fields, {items[i].key.data(), items[i].key.size()});
   }
   const bool staged = items[0].staged;
@@ -524,7 +525,7 @@ Status publish_items(Channel& channel, const WrittenItem* items, std::size_t cou
   const bool kept = !group && (status == MC_NO_SPACE || status == MC_CANCELLED);
   channel.finish(*ticket);
   for (std::size_t i = 0; kept && !staged && i < count; ++i) {
-    channel.give_back(&items[i].reserved.entry, 1);
+    channel.give_back(items[i].reserved.id);
   }
   return status;
 }

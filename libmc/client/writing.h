@@ -46,6 +46,10 @@ struct WrittenItem {
 std::uint64_t reservation_bytes(std::uint64_t length);
 std::uint64_t value_bytes(const mc_put_item& item);
 mc_status check_item(const mc_put_item& item);
+inline void set_reservation(shm::PutItem& fields, const ReservationId& id) {
+  fields.entry = id.entry;
+  fields.generation = id.generation;
+}
 // The fields that follow from the item and the rules; the rest is zero.
 shm::PutItem fields_of(const Channel& channel, const mc_put_item& item, const PutRules& rules);
 

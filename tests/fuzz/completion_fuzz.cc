@@ -74,6 +74,7 @@ class FalseAgent {
       shm::ReservedItem item{};
       item.entry = bytes_.below(64);
       item.extent_count = 1 + bytes_.below(17);
+      item.generation = bytes_.below(8);
       item.length = bytes_.below(2) == 0 ? request.a : bytes_.take<std::uint32_t>();
       for (auto& extent : item.extents) {
         extent = {bytes_.below(64) * 4096ull, bytes_.below(4) * 256ull};

@@ -114,24 +114,28 @@ class Rig {
       at = request.item_count * static_cast<std::uint32_t>(sizeof(shm::ReservedItem));
     } else {
       at = shm::result_bytes(request.item_count);
-      for (std::uint32_t i = 0; i < request.item_count; ++i) at += add_item(bytes, at);
+      for (std::uint32_t i = 0; i < request.item_count; ++i) at += add_item(bytes, at, request.op);
     }
     request.argument_bytes = at;
     return request;
   }
 
-  std::uint32_t add_item(Bytes& bytes, std::uint32_t at) {
+  std::uint32_t add_item(Bytes& bytes, std::uint32_t at, std::uint16_t op) {
     shm::PutItem item{};
     const bool known = !granted_.empty() && bytes.below(8) != 0;
-    item.entry = known ? granted_[bytes.below(static_cast<std::uint32_t>(granted_.size()))]
-                       : bytes.below(600);
+    const Granted granted = known
+                                ? granted_[bytes.below(static_cast<std::uint32_t>(granted_.size()))]
+                                : Granted{bytes.below(600), bytes.below(600)};
+    item.entry = granted.entry;
     const std::string_view key = bytes.text(bytes.below(24));
     item.key_bytes = static_cast<std::uint16_t>(key.size());
     item.pin = static_cast<std::uint8_t>(bytes.below(32) % 5);
     item.want_refill = static_cast<std::uint8_t>(bytes.below(2));
     item.length = bytes.below(16384);
     item.parent_hash = bytes.below(2) == 0 ? 0 : store().index().hash(key.substr(0, 1));
-    item.staging_offset = bytes.below(kStagingBytes + 64);
+    const bool staged = op == static_cast<std::uint16_t>(shm::Op::kPutStaged);
+    const std::uint64_t offset = bytes.below(kStagingBytes + 64);
+    item.generation = staged ? offset : granted.generation;
     item.pin_ttl_s = bytes.take<std::uint32_t>();
     std::memcpy(channel_->arguments + at, &item, sizeof item);
     if (!key.empty()) std::memcpy(channel_->arguments + at + sizeof item, key.data(), key.size());
@@ -159,21 +163,28 @@ class Rig {
       const bool once = answers_seen_.insert(id).second;
       require(once);
       ++answered_;
-      if (completion->first.refill_entry != shm::kNoRefill) note(completion->first.refill_entry);
+      if (completion->first.refill_entry != shm::kNoRefill) {
+        note({completion->first.refill_entry, completion->first.refill_generation});
+      }
       const bool reserved = id + 1 == next_request_ && completion->status == MC_OK &&
                             last_op_ == static_cast<std::uint16_t>(shm::Op::kReserve);
       for (std::uint32_t i = 0; reserved && i < completion->item_count; ++i) {
         shm::ReservedItem item;
         std::memcpy(&item, channel_->arguments + last_offset_ + i * sizeof item, sizeof item);
         require(store().is_reserved_by(1, item.entry) && item.extent_count >= 1);
-        note(item.entry);
+        require(store().generation_of(item.entry) == item.generation);
+        note({item.entry, item.generation});
       }
     }
   }
 
-  void note(std::uint32_t entry) {
-    if (granted_.size() < 64) return granted_.push_back(entry);
-    granted_[entry % 64] = entry;
+  struct Granted {
+    std::uint32_t entry;
+    std::uint64_t generation;
+  };
+  void note(const Granted& granted) {
+    if (granted_.size() < 64) return granted_.push_back(granted);
+    granted_[granted.entry % 64] = granted;
   }
 
   void finish() {
@@ -214,7 +225,7 @@ class Rig {
   shm::RingConsumer completions_;
   std::uint64_t next_request_ = 1, answered_ = 1, first_request_ = 1;
   std::unordered_set<std::uint64_t> answers_seen_;
-  std::vector<std::uint32_t> granted_;
+  std::vector<Granted> granted_;
   std::uint32_t touch_head_ = 0;
   std::uint16_t last_op_ = 0;
   std::uint32_t last_offset_ = 0;

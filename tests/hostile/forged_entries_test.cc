@@ -21,6 +21,12 @@ std::pair<shm::PutItem, std::string> item_of(std::uint32_t entry, const std::str
   item.length = length;
   return {item, key};
 }
+std::pair<shm::PutItem, std::string> item_of(const shm::ReservedItem& reserved,
+                                             const std::string& key, std::uint64_t length = 64) {
+  auto made = item_of(reserved.entry, key, length);
+  made.first.generation = reserved.generation;
+  return made;
+}
 
 TEST_F(ForgedEntries, ReservationsOfOthersCanNeitherBeCommittedNorAbandoned) {
   HostileSession owner(socket_path());
@@ -29,18 +35,18 @@ TEST_F(ForgedEntries, ReservationsOfOthersCanNeitherBeCommittedNorAbandoned) {
   const auto granted = owner.reserve(4096, 4);
   ASSERT_EQ(granted.size(), 4u);
   for (const auto& reserved : granted) {
-    auto put = thief.ask(thief.items(shm::Op::kPut, {item_of(reserved.entry, "stolen")}));
+    auto put = thief.ask(thief.items(shm::Op::kPut, {item_of(reserved, "stolen")}));
     EXPECT_EQ(put.status, MC_INVALID_ARGUMENT);
-    auto abandon = thief.ask(thief.items(shm::Op::kAbandon, {item_of(reserved.entry, "")}));
+    auto abandon = thief.ask(thief.items(shm::Op::kAbandon, {item_of(reserved, "")}));
     EXPECT_EQ(abandon.status, MC_INVALID_ARGUMENT);
-    shm::Request group = thief.items(
-        shm::Op::kPut, {item_of(reserved.entry, "stolen-1"), item_of(reserved.entry, "stolen-2")});
+    shm::Request group =
+        thief.items(shm::Op::kPut, {item_of(reserved, "stolen-1"), item_of(reserved, "stolen-2")});
     group.flags = shm::kFlagGroup;
     EXPECT_NE(thief.ask(group).status, MC_OK);
   }
   for (const auto& reserved : granted) {
-    auto put = owner.ask(owner.items(
-        shm::Op::kPut, {item_of(reserved.entry, "mine-" + std::to_string(reserved.entry))}));
+    auto put = owner.ask(
+        owner.items(shm::Op::kPut, {item_of(reserved, "mine-" + std::to_string(reserved.entry))}));
     EXPECT_EQ(put.status, MC_OK);
   }
 }
@@ -58,6 +64,49 @@ TEST_F(ForgedEntries, EntriesThatAreFreeLiveOrOutOfRangeAreRefused) {
   }
 }
 
+TEST_F(ForgedEntries, AReservationIsKnownByItsGeneration) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open_channel());
+  const auto abandon = [&](const shm::ReservedItem& reserved) {
+    return session.ask(session.items(shm::Op::kAbandon, {item_of(reserved, "")})).status;
+  };
+  std::vector<shm::ReservedItem> first, second;
+  // Another client may take the entry in between.
+  for (int tries = 0; tries < 100; ++tries) {
+    first = session.reserve(4096, 1);
+    ASSERT_EQ(first.size(), 1u);
+    ASSERT_EQ(abandon(first[0]), MC_OK);
+    second = session.reserve(4096, 1);
+    ASSERT_EQ(second.size(), 1u);
+    if (second[0].entry == first[0].entry) break;
+    ASSERT_EQ(abandon(second[0]), MC_OK);
+  }
+  ASSERT_EQ(second[0].entry, first[0].entry) << "the test needs the entry to be granted again";
+  for (const bool group : {false, true}) {
+    for (const shm::Op op : {shm::Op::kPut, shm::Op::kAbandon}) {
+      shm::Request request = session.items(op, {item_of(first[0], "late")});
+      request.flags = group ? shm::kFlagGroup : 0;
+      EXPECT_NE(session.ask(request).status, MC_OK);
+    }
+  }
+  EXPECT_EQ(session.ask(session.items(shm::Op::kPut, {item_of(second[0], "own")})).status, MC_OK);
+}
+
+TEST_F(ForgedEntries, AGroupOfKeysThatExistMayNameAnyEntry) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open_channel());
+  const auto granted = session.reserve(4096, 1);
+  ASSERT_EQ(granted.size(), 1u);
+  ASSERT_EQ(session.ask(session.items(shm::Op::kPut, {item_of(granted[0], "there")})).status,
+            MC_OK);
+  for (const std::uint32_t entry : {0xffffffffu, 0xfffffff0u, 0x7fffffffu, granted[0].entry}) {
+    shm::Request group = session.items(shm::Op::kPut, {item_of(entry, "there")});
+    group.flags = shm::kFlagGroup;
+    EXPECT_EQ(session.ask(group).status, MC_OK) << "a put of a key that exists changes nothing";
+  }
+  EXPECT_TRUE(honest_->works_on(20)) << honest_->trouble();
+}
+
 TEST_F(ForgedEntries, TheSameReservationTwiceInAGroupIsUsedOnceOrNotAtAll) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open_channel());
@@ -65,9 +114,9 @@ TEST_F(ForgedEntries, TheSameReservationTwiceInAGroupIsUsedOnceOrNotAtAll) {
     const auto granted = session.reserve(4096, 2);
     ASSERT_EQ(granted.size(), 2u);
     shm::Request request =
-        session.items(shm::Op::kPut, {item_of(granted[0].entry, "a" + std::to_string(round)),
-                                      item_of(granted[0].entry, "b" + std::to_string(round)),
-                                      item_of(granted[1].entry, "c" + std::to_string(round))});
+        session.items(shm::Op::kPut, {item_of(granted[0], "a" + std::to_string(round)),
+                                      item_of(granted[0], "b" + std::to_string(round)),
+                                      item_of(granted[1], "c" + std::to_string(round))});
     request.flags = round % 2 == 0 ? shm::kFlagGroup : 0;
     EXPECT_NE(session.ask(request).status, MC_OK);
   }
@@ -81,7 +130,7 @@ TEST_F(ForgedEntries, LengthsBeyondTheReservationAreRefused) {
     const auto granted = session.reserve(4096, 1);
     ASSERT_EQ(granted.size(), 1u);
     const auto answer =
-        session.ask(session.items(shm::Op::kPut, {item_of(granted[0].entry, "long", length)}));
+        session.ask(session.items(shm::Op::kPut, {item_of(granted[0], "long", length)}));
     EXPECT_EQ(answer.status, MC_INVALID_ARGUMENT) << length;
   }
 }
@@ -173,7 +222,7 @@ TEST_F(ForgedEntries, ParentsThatFormACircleDoNotHoldTheAgentUp) {
   for (int i = 0; i < 20'000; ++i) {
     const auto granted = session.reserve(256, 1);
     if (granted.empty()) break;
-    auto item = item_of(granted[0].entry, "circle-" + std::to_string(i % 97), 200);
+    auto item = item_of(granted[0], "circle-" + std::to_string(i % 97), 200);
     item.first.parent_hash = hashes.empty() ? 0 : hashes[random() % hashes.size()];
     item.first.pin = static_cast<std::uint8_t>(i % 2);
     shm::Request request = session.items(shm::Op::kPut, {item});

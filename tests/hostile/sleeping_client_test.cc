@@ -47,6 +47,7 @@ class SleepingClient : public ::testing::TestWithParam<std::uint32_t> {
   void free_some() {
     shm::PutItem item{};
     item.entry = held_.back().entry;
+    item.generation = held_.back().generation;
     held_.pop_back();
     EXPECT_EQ(owner_.ask(owner_.items(shm::Op::kAbandon, {{item, ""}})).status, MC_OK);
   }

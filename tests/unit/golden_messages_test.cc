@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages between client and agent of layout version 2, byte by byte. An agent and a libmc of
+// The messages between client and agent of control version 2, byte by byte. An agent and a libmc of
 // two builds exchange these bytes. If one of these tests fails, see golden_layout_test.cc.
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 namespace mc::shm {
 namespace {
 
-static_assert(kControlVersion == 1, "a new version: add its golden file and its tests");
+static_assert(kControlVersion == 2, "a new version: add its golden file and its tests");
 
 golden::Bytes golden_message(const std::string& name) {
-  const golden::Sections sections = golden::read("messages-v2.txt");
+  const golden::Sections sections = golden::read("messages-v3.txt");
   const auto found = sections.find(name);
   return found != sections.end() ? found->second : golden::Bytes{};
 }
@@ -171,7 +171,7 @@ TEST(GoldenMessages, Completion) {
   completion.request_id = 0x1112131415161718;
   completion.status = MC_NO_SPACE;
   completion.item_count = 2;
-  completion.first = {MC_NOT_FOUND, 0x31323334, 0x4142434445464748};
+  completion.first = {MC_NOT_FOUND, 0x31323334, 0x4142434445464748, 0x5152535455565758};
   expect_golden("completion", golden::bytes_of(to_words(completion)));
   const RecordWords words = words_of(golden_message("completion"));
   const auto decoded = decode_completion(words);
@@ -182,6 +182,7 @@ TEST(GoldenMessages, Completion) {
   EXPECT_EQ(decoded->first.status, MC_NOT_FOUND);
   EXPECT_EQ(decoded->first.refill_entry, 0x31323334u);
   EXPECT_EQ(decoded->first.refill_offset, 0x4142434445464748u);
+  EXPECT_EQ(decoded->first.refill_generation, 0x5152535455565758u);
   EXPECT_EQ(to_words(*decoded), words);
 }
 
@@ -194,7 +195,7 @@ TEST(GoldenMessages, PutItemsWithTheirKeys) {
   item.length = 0x2122232425262728;
   item.checksum = 0x3132333435363738;
   item.parent_hash = 0x4142434445464748;
-  item.staging_offset = 0x5152535455565758;
+  item.generation = 0x5152535455565758;
   item.pin_ttl_s = 0x61626364;
   golden::Bytes made = golden::bytes_of(item);
   made.resize(sizeof item + padded_key_bytes(10));
@@ -219,7 +220,8 @@ TEST(GoldenMessages, PutItemsWithTheirKeys) {
   EXPECT_EQ(decoded.fields.length, 0x2122232425262728u);
   EXPECT_EQ(decoded.fields.checksum, 0x3132333435363738u);
   EXPECT_EQ(decoded.fields.parent_hash, 0x4142434445464748u);
-  EXPECT_EQ(decoded.fields.staging_offset, 0x5152535455565758u);
+  EXPECT_EQ(decoded.fields.generation, 0x5152535455565758u);
+  EXPECT_EQ(decoded.fields.staging_offset, decoded.fields.generation) << "one field for each use";
   EXPECT_EQ(decoded.fields.pin_ttl_s, 0x61626364u);
   EXPECT_FALSE(reader.next(decoded)) << "there is one item";
 }
@@ -228,6 +230,7 @@ TEST(GoldenMessages, AGrantedReservation) {
   ReservedItem item{};
   item.entry = 0x11121314;
   item.extent_count = 2;
+  item.generation = 0x7172737475767778;
   item.length = 0x2122232425262728;
   item.extents[0] = {0x3132333435363738, 0x4142434445464748};
   item.extents[MC_MAX_EXTENTS - 1] = {0x5152535455565758, 0x6162636465666768};

@@ -35,6 +35,8 @@ Status Channel::join(std::uint64_t deadline_ns) {
       !status.ok()) {
     return status;
   }
+  // A repeated request that was answered already would have an effect twice.
+  if (shared_ != nullptr) reap();
   const bool same_session = memory_ == current.connection.memory;
   if (!same_session) {
     // Both change under the lock: entry numbers of the old session mean other reservations in the
@@ -204,7 +206,7 @@ void Channel::lose_all() {
   const Pending& pending = pending_[ticket.slot];
   const shm::Completion& completion = pending.completion;
   const shm::ItemResult nothing{completion.status != MC_OK ? completion.status : MC_INTERNAL,
-                                shm::kNoRefill, 0};
+                                shm::kNoRefill, 0, 0};
   if (item >= completion.item_count) return nothing;
   if (pending.request.item_count == 1) return completion.first;
   shm::ItemResult result;
@@ -278,7 +280,7 @@ Channel::ReservationCacheVisit::ReservationCacheVisit(OwnerLock& lock) : lock_(l
   const ReservationCacheLock lock(reservation_cache_lock_);
   ReservationCacheOf* const reservation_cache = reservation_cache_of(bytes);
   if (reservation_cache == nullptr || reservation_cache->items.empty()) return false;
-  reserved.entry = reservation_cache->items.back().entry;
+  reserved.id = reservation_cache->items.back().id;
   reserved.length = bytes;
   reserved.extent_count = 1;
   reserved.extents[0] = {reservation_cache->items.back().offset_bytes, bytes};
@@ -288,12 +290,11 @@ Channel::ReservationCacheVisit::ReservationCacheVisit(OwnerLock& lock) : lock_(l
   return true;
 }
 
-void Channel::take_all_reservation_cache(const Memory& memory,
-                                         std::vector<std::uint32_t>& entries) {
+void Channel::take_all_reservation_cache(const Memory& memory, std::vector<ReservationId>& ids) {
   const ReservationCacheVisit visit(reservation_cache_lock_);
   if (memory_.get() != &memory) return;
   for (const ReservationCacheOf& reservation_cache : reservation_cache_) {
-    for (const CachedReservation& item : reservation_cache.items) entries.push_back(item.entry);
+    for (const CachedReservation& item : reservation_cache.items) ids.push_back(item.id);
   }
   reservation_cache_.clear();
   reservation_cache_bytes_ = 0;
@@ -310,13 +311,13 @@ void Channel::take_all_reservation_cache(const Memory& memory,
 
 [[gnu::hot]] void Channel::give_reservation_cache(const Reserved& reserved) {
   if (reserved.extent_count != 1 || reserved.length > memory_->reservation_cache_bytes) {
-    give_back(&reserved.entry, 1);
+    give_back(reserved.id);
     return;
   }
   bool full = false;
   {
     const ReservationCacheLock lock(reservation_cache_lock_);
-    put_in_reservation_cache(reserved.length, {reserved.entry, reserved.extents[0].offset_bytes});
+    put_in_reservation_cache(reserved.length, {reserved.id, reserved.extents[0].offset_bytes});
     full = reservation_cache_bytes_ > memory_->reservation_cache_bytes;
   }
   while (full && shrink_reservation_cache()) {
@@ -350,9 +351,9 @@ bool Channel::shrink_reservation_cache() {
     }
     if (oldest->items.empty()) reservation_cache_.erase(oldest);
   }
-  std::uint32_t entries[kUncachedAtOnce];
-  for (std::uint32_t i = 0; i < count; ++i) entries[i] = taken[i].entry;
-  if (count == 0 || give_back(entries, count)) return true;
+  ReservationId ids[kUncachedAtOnce];
+  for (std::uint32_t i = 0; i < count; ++i) ids[i] = taken[i].id;
+  if (count == 0 || give_back({ids, count})) return true;
   const ReservationCacheLock lock(reservation_cache_lock_);
   for (std::uint32_t i = 0; i < count; ++i) put_in_reservation_cache(length, taken[i]);
   return false;
@@ -362,29 +363,34 @@ bool Channel::shrink_reservation_cache() {
   if (result.refill_entry == shm::kNoRefill || !memory_->in_pool(result.refill_offset, length))
     return;
   Reserved refill;
-  refill.entry = result.refill_entry;
+  refill.id = {result.refill_entry, result.refill_generation};
   refill.length = length;
   refill.extent_count = 1;
   refill.extents[0] = {result.refill_offset, length};
   give_reservation_cache(refill);
 }
 
-// Sends the list to the agent without waiting for the answer.
-bool Channel::give_back(const std::uint32_t* entries, std::uint32_t count) {
+Result<Channel::Ticket> Channel::send_back(std::span<const ReservationId> ids) {
+  const auto count = static_cast<std::uint32_t>(ids.size());
   const auto bytes =
       static_cast<std::uint32_t>(shm::result_bytes(count) + count * sizeof(shm::PutItem));
   auto ticket = prepare(bytes);
-  // If the channel is full, the agent takes the reservations back when the session ends.
-  if (!ticket) return false;
+  if (!ticket) return ticket;
   unsigned char* at = arguments(*ticket) + shm::result_bytes(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     shm::PutItem item{};
-    item.entry = entries[i];
+    item.entry = ids[i].entry;
+    item.generation = ids[i].generation;
     std::memcpy(at + i * sizeof item, &item, sizeof item);
   }
   submit(*ticket, shm::Op::kAbandon, 0, count, now_ns() + MC_DEFAULT_TIMEOUT_NS);
-  forget(*ticket);
-  return true;
+  return ticket;
+}
+
+bool Channel::give_back(std::span<const ReservationId> ids) {
+  const auto ticket = send_back(ids);
+  if (ticket) forget(*ticket);
+  return ticket.has_value();
 }
 
 void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
@@ -394,7 +400,7 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
     shm::ReservedItem item;
     std::memcpy(&item, shared_->arguments + pending.argument_offset + i * sizeof item, sizeof item);
     Reserved reserved;
-    reserved.entry = item.entry;
+    reserved.id = {item.entry, item.generation};
     reserved.length = item.length;
     reserved.extent_count = std::min<std::uint32_t>(item.extent_count, MC_MAX_EXTENTS);
     std::uint64_t room = 0;

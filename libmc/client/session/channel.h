@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "libmc/base/core_sharing.h"
@@ -27,9 +28,15 @@ namespace mc::client {
 class Client;
 class Staging;
 
+// Names a reservation in requests: see shm/messages.h.
+struct ReservationId {
+  std::uint32_t entry = shm::kNoRefill;
+  std::uint64_t generation = 0;
+};
+
 // Pool bytes that this client may write until it commits or abandons the reservation.
 struct Reserved {
-  std::uint32_t entry = shm::kNoRefill;
+  ReservationId id;
   std::uint64_t length = 0;  // length of the reservation
   std::uint32_t extent_count = 0;
   shm::ExtentRecord extents[MC_MAX_EXTENTS];
@@ -43,8 +50,9 @@ class Channel {
 
   const Memory& memory() const { return *memory_; }
   shm::Channel* shared() const { return shared_; }
-  // Joins the client's current session and link, and opens the channel there. On a resumed session,
-  // requests in flight are sent again. On a new session, such requests end with MC_SESSION_LOST.
+  // Joins the client's current session and link, and opens the channel there. First takes in the
+  // completions of the previous agent. On a resumed session, requests without a completion are sent
+  // again. On a new session, such requests end with MC_SESSION_LOST.
   Status join(std::uint64_t deadline_ns);
   // The client generation that this channel has joined.
   std::uint64_t generation() const { return generation_; }
@@ -95,10 +103,13 @@ class Channel {
   bool reservation_cache_wants(std::uint64_t bytes, std::uint64_t expected_bytes = 0);
   // Takes all reservations out of the cache, for the agent. Takes nothing unless the channel has
   // joined this session. Any thread, one at a time.
-  void take_all_reservation_cache(const Memory& memory, std::vector<std::uint32_t>& entries);
-  // False: too many requests are in flight. The agent then takes the reservations back when the
-  // session ends.
-  bool give_back(const std::uint32_t* entries, std::uint32_t count);
+  void take_all_reservation_cache(const Memory& memory, std::vector<ReservationId>& ids);
+  // Sends at most MC_MAX_BATCH_ITEMS reservations back to the agent. Errors: MC_BUSY.
+  Result<Ticket> send_back(std::span<const ReservationId> ids);
+  // The same, without waiting for the answer. False: too many requests are in flight. The agent then
+  // takes the reservations back when the session ends.
+  bool give_back(std::span<const ReservationId> ids);
+  bool give_back(const ReservationId& id) { return give_back({&id, 1}); }
   void take_granted(Ticket ticket, std::vector<Reserved>& granted);
 
   // ---- Reading
@@ -152,7 +163,7 @@ class Channel {
   ArgumentArena arena_;
   std::uint32_t next_pin_ = 1;
   struct CachedReservation {
-    std::uint32_t entry;
+    ReservationId id;
     std::uint64_t offset_bytes;  // of the only extent
   };
   struct ReservationCacheOf {
