@@ -53,10 +53,15 @@ class IndexReader {
   // Copies the extents of a pinned object and returns the number of extents. REQUIRES: records has
   // room for MC_MAX_EXTENTS.
   std::size_t extents(const FoundObject& found, ExtentRecord* records) const;
-  // True while the found version is live.
-  bool still_live(const FoundObject& found) const {
+  // True while the bytes of the version with this sequence are in place: the object is live, or is
+  // removed and pinned. False after a read: the bytes may be another object's, because the agent
+  // that knew the reader's pin is gone.
+  bool holds(std::uint32_t entry, std::uint64_t sequence) const {
     acquire_fence();
-    return entries_[found.entry].version.load_relaxed() == found.version;
+    const std::uint64_t version = entries_[entry].version.load_relaxed();
+    const EntryState state = state_of(version);
+    return sequence_of(version) == sequence &&
+           (state == EntryState::kLive || state == EntryState::kLimbo);
   }
 
  private:

@@ -95,7 +95,10 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
 
 namespace {
 
-[[gnu::always_inline]] inline mc_status read_into(Channel& channel, mc_slice key,
+// Reads of an object whose bytes were replaced in the meantime, until the client has its new session.
+constexpr int kReadTries = 8;
+
+[[gnu::always_inline]] inline mc_status read_once(Channel& channel, mc_slice key,
                                                   std::uint64_t hash, const mc_span* pieces,
                                                   std::size_t piece_count, std::uint64_t offset,
                                                   std::uint64_t* length) {
@@ -116,9 +119,25 @@ namespace {
   } else {
     status = read_pieces(memory, found, pieces, piece_count, offset, length);
   }
+  if (!memory.index.holds(found.entry, shm::sequence_of(found.version))) [[unlikely]] {
+    status = MC_SESSION_LOST;
+  }
   shm::clear_pin(*pin);
   MC_FAILPOINT("client.unpinned");
   channel.touch(found.entry);
+  return status;
+}
+
+[[gnu::always_inline]] inline mc_status read_into(Channel& channel, mc_slice key,
+                                                  std::uint64_t hash, const mc_span* pieces,
+                                                  std::size_t piece_count, std::uint64_t offset,
+                                                  std::uint64_t* length) {
+  const std::uint64_t wanted = *length;
+  mc_status status = read_once(channel, key, hash, pieces, piece_count, offset, length);
+  for (int i = 1; status == MC_SESSION_LOST && i < kReadTries; ++i) [[unlikely]] {
+      *length = wanted;
+      status = read_once(channel, key, hash, pieces, piece_count, offset, length);
+    }
   return status;
 }
 
@@ -225,21 +244,39 @@ size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
   return count;
 }
 
+mc_status mc_view_check(const mc_view* view) {
+  using namespace mc;
+  if (view == nullptr || view->pin == 0) {
+    return client::set_error(Status(MC_INVALID_ARGUMENT, "the view was released"));
+  }
+  if (inherited(*view)) return client::set_error(MC_FORKED);
+  const auto& owner = *reinterpret_cast<mc::client::Client*>(view->client);
+  const auto memory = owner.memory_of_pin(reinterpret_cast<const shm::Word64*>(view->pin));
+  if (!memory) return client::set_error(Status(MC_INVALID_ARGUMENT, "not a view of this client"));
+  if (memory->index.holds(view->entry, view->version)) return MC_OK;
+  return client::set_error(Status(
+      MC_SESSION_LOST,
+      "the agent was replaced by one that does not know this view, and the bytes are another "
+      "object's; get the object again"));
+}
+
 mc_status mc_view_verify(const mc_view* view, mc_slice key) {
   using namespace mc;
   if (view == nullptr || view->pin == 0 || client::check_key(key) != MC_OK) {
     return client::set_error(
         Status(MC_INVALID_ARGUMENT, "a released view, or a key that is not 1 to 1024 bytes"));
   }
-  if (inherited(*view)) return client::set_error(MC_FORKED);
+  if (const mc_status status = mc_view_check(view); status != MC_OK) return status;
   const auto& owner = *reinterpret_cast<mc::client::Client*>(view->client);
   const auto memory = owner.memory_of_pin(reinterpret_cast<const shm::Word64*>(view->pin));
-  if (!memory) return client::set_error(Status(MC_INVALID_ARGUMENT, "not a view of this client"));
   mc_slice spans[MC_MAX_EXTENTS];
   const std::size_t count = mc_view_spans(view, spans, MC_MAX_EXTENTS);
   std::uint64_t sum = hash_key(key.data, key.size, memory->index.hash_seed());
   for (std::size_t i = 0; i < count; ++i) sum = checksum(sum, spans[i].data, spans[i].size);
-  return sum == view->checksum ? MC_OK : client::set_error(MC_CORRUPT);
+  if (sum == view->checksum) return MC_OK;
+  // The bytes may have been replaced after the first look.
+  const mc_status status = mc_view_check(view);
+  return status != MC_OK ? status : client::set_error(MC_CORRUPT);
 }
 
 void mc_view_release(mc_view* view) {

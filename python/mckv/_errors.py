@@ -153,7 +153,7 @@ class ClosedError(McError):
 
 class SessionLostError(McError):
     status = Status.SESSION_LOST
-    remedy = "open a new Client"
+    remedy = "begin again with a new view, reservation or group; else open a new Client"
     retry = Retry.REOPEN
 
 

@@ -60,6 +60,8 @@ void View::release() {
   view_.pin = 0;
 }
 
+void View::check_bytes() const { check(mc_view_check(&get())); }
+
 void View::verify(nb::handle key) const {
   const mc_view& view = get();
   const mc_slice slice = key_of(key);
@@ -85,7 +87,9 @@ nb::bytes View::to_bytes() const {
       to += part.size;
     }
   });
-  return nb::steal<nb::bytes>(made);
+  nb::bytes bytes = nb::steal<nb::bytes>(made);
+  check_bytes();
+  return bytes;
 }
 
 bool View::copy_ranges(nb::handle addresses, nb::handle sizes, nb::handle offsets,
@@ -96,7 +100,10 @@ bool View::copy_ranges(nb::handle addresses, nb::handle sizes, nb::handle offset
   const Pieces<mc_span> into(1, all_addresses, all_sizes);
   const std::vector<std::uint64_t> from = offsets_of(offsets, into.count_of(0));
   if (!into.admitted(0, ranges, true)) return false;
-  return run(into.bytes() <= kCopyWithLockBytes, [&] { return copy_out(spans, into.of(0), from); });
+  const bool copied =
+      run(into.bytes() <= kCopyWithLockBytes, [&] { return copy_out(spans, into.of(0), from); });
+  check_bytes();
+  return copied;
 }
 
 int View::fill(PyObject* self, Py_buffer* buffer, int flags) noexcept {
@@ -121,9 +128,13 @@ int View::fill(PyObject* self, Py_buffer* buffer, int flags) noexcept {
   return 0;
 }
 
-void bind_view(nb::module_& module) {
+void bind_span(nb::module_& module) {
   nb::class_<Span>(module, "Span", nb::type_slots(span_slots), nb::is_final(),
                    "A piece of a view; read it with memoryview().");
+}
+
+void bind_view(nb::module_& module) {
+  bind_span(module);
   nb::class_<View>(module, "View", nb::type_slots(view_slots), nb::is_weak_referenceable(),
                    R"(An object's bytes in the pool itself: read-only, not copied.
 
@@ -144,6 +155,8 @@ before fork() must not be read in the child: the memory is not mapped there.)")
       .def_prop_ro("released", &View::released)
       .def("release", &View::release,
            "Ends the pin now. BufferError while memoryviews or arrays of it are left.")
+      .def("check", &View::check_bytes,
+           "Call after reading in place. SessionLostError: the bytes are another object's.")
       .def("verify", &View::verify, nb::arg("key"),
            nb::sig("def verify(self, key: str | bytes) -> None"),
            "Raises CorruptError if the bytes do not match the checksum made when they were put.")

@@ -21,6 +21,7 @@ class View {
   bool released() const { return view_.pin == 0; }
   std::size_t length() const { return view_.length; }
   void release();
+  void check_bytes() const;  // raises SessionLostError
   void verify(nb::handle key) const;
   nb::bytes to_bytes() const;
   std::vector<mc_slice> pieces() const;

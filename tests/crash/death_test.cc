@@ -9,8 +9,10 @@
 #include <regex>
 #include <sstream>
 
+#include "agent/keeper/keeper_store.h"
 #include "crash/host.h"
 #include "crash/worker.h"
+#include "defect.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
 #include "process_stop.h"
@@ -19,18 +21,38 @@ namespace mc::crash {
 
 namespace {
 
-// The status in the client's answer to a line.
-mc_status tell(Child& client, const std::string& line) {
-  client.say(line);
+// The client's answer: a status and a version.
+std::string answer_of(Child& client) {
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
   for (std::uint64_t now = now_ns(); now < deadline_ns; now = now_ns()) {
-    if (const auto answer = client.line())
-      return static_cast<mc_status>(std::atoi(answer->c_str()));
+    if (const auto answer = client.line()) return *answer;
     wait_for_any({client.output()}, deadline_ns - now);
     if (!client.read_more()) break;
   }
-  ADD_FAILURE() << line << ": no answer";
-  return MC_INTERNAL;
+  ADD_FAILURE() << "no answer";
+  return std::to_string(MC_INTERNAL);
+}
+
+// The status in the client's answer to a line.
+mc_status tell(Child& client, const std::string& line) {
+  SCOPED_TRACE(line);
+  client.say(line);
+  return static_cast<mc_status>(std::atoi(answer_of(client).c_str()));
+}
+
+// Ends the agent by kill -9, and drops the sessions out of the keeper, as a descriptor store does
+// that is full.
+void kill_agent_and_lose_sessions(Host& host) {
+  host.kill_agent();
+  auto store = agent::make_keeper_store(
+      host.directory(), 60, [] { return Status(MC_UNSUPPORTED, "the keeper is gone"); });
+  ASSERT_TRUE(store) << store.error().to_string();
+  const auto kept = (*store)->take_all();
+  ASSERT_TRUE(kept) << kept.error().to_string();
+  for (const auto& [name, fd] : *kept) {
+    if (!name.starts_with("session.")) continue;
+    ASSERT_TRUE((*store)->drop(name).ok());
+  }
 }
 
 void print_times(const char* what, std::vector<double> milliseconds) {
@@ -120,6 +142,32 @@ TEST(AStoppedClient, HoldsNoMoreThanItsQuotaAndHoldsUpNobody) {
   EXPECT_EQ(tell(holder, "close"), MC_OK);
   EXPECT_EQ(tell(other, "close"), MC_OK);
   EXPECT_EQ(emptying_error(host, "default"), "");
+}
+
+TEST(AStoppedClient, ReadsNoOtherObjectAfterItsSessionIsLost) {
+  Host host;
+  host.serve();
+  Child other(client_command(kScriptedRole, host));
+  ASSERT_EQ(tell(other, "open default " + option_time(8000)), MC_OK);
+  ASSERT_EQ(tell(other, "put read 1 65536"), MC_OK);
+  Command command = client_command(kScriptedRole, host);
+  command.environment = {"MC_FAILPOINTS=client.pinned=stop"};
+  Child reader(command);
+  ASSERT_EQ(tell(reader, "open default " + option_time(8000)), MC_OK);
+  reader.say("get read");
+  ASSERT_TRUE(until([&] { return reader.look() == Child::State::kStopped; }));
+  kill_agent_and_lose_sessions(host);
+  host.start_agent();
+  Child writer(client_command(kScriptedRole, host));
+  ASSERT_TRUE(until([&] { return tell(writer, "open default " + option_time(8000)) == MC_OK; }));
+  // Enough puts to fill the pool three times.
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(tell(writer, "put other-" + std::to_string(i) + " 1 65536"), MC_OK);
+  }
+  ASSERT_EQ(tell(writer, "get read"), MC_NOT_FOUND) << "the test needs the bytes to be replaced";
+  reader.signal(SIGCONT);
+  const std::string answer = answer_of(reader);
+  EXPECT_EQ(std::atoi(answer.c_str()), MC_NOT_FOUND) << answer << ": " << kWrongBytes;
 }
 
 TEST(AStoppedAgent, ItsLateAnswersAreNotTakenForOthers) {

@@ -96,7 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       mc::shm::ExtentRecord extents[MC_MAX_EXTENTS];
       mc::fuzz::require(reader->extents(found, extents) <= MC_MAX_EXTENTS);
-      static_cast<void>(reader->still_live(found));
+      static_cast<void>(reader->holds(found.entry, mc::shm::sequence_of(found.version)));
     }
   }
   for (std::size_t i = 0; i < count; ++i) {

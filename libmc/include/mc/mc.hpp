@@ -173,7 +173,10 @@ class View {
     }
     return copied;
   }
-  // MC_CORRUPT: the bytes differ from the value that was put under key.
+  // Call after reading. MC_SESSION_LOST: the agent died, its successor does not know this client's
+  // session, and the bytes are another object's.
+  Status check() const noexcept { return last_status(mc_view_check(&view_)); }
+  // MC_CORRUPT: the bytes differ from the value that was put under key. Or as check().
   Status verify(std::string_view key) const noexcept {
     return last_status(mc_view_verify(&view_, as_slice(key)));
   }

@@ -61,6 +61,7 @@ class AgentProcess {
   void pause(bool paused);
   bool running() const { return pid_ > 0; }
   int pid() const { return pid_; }
+  const std::string& directory() const { return directory_; }
   std::string socket() const { return directory_ + "/agent.sock"; }
   std::string log() const;
 

@@ -86,6 +86,7 @@ TEST_P(Fork, EveryCallOnAnInheritedClientReturnsForked) {
       forked([&] { return mc_cancel(client, cq, 1); }),
       forked([&] { return mc_ping(client, 0); }),
       forked([&] { return mc_get_client_info(client, &about); }),
+      forked([&] { return mc_view_check(&view); }),
       forked([&] { return mc_view_verify(&view, key); }),
       forked([&] { return mc_commit(reservation, key, 10, nullptr); }),
       [&] { return mc_cq_poll(cq, &completion, 1) == 0; },

@@ -117,6 +117,8 @@ TEST_P(Limits, NullArgumentsAreRefusedWithAText) {
       mc_get_view_batch(client, nullptr, 1, &view, &status),
       mc_get_view_batch(client, &key, 1, nullptr, &status),
       mc_get_view_batch(client, &key, 1, &view, nullptr),
+      mc_view_check(nullptr),
+      mc_view_check(&view),
       mc_view_verify(nullptr, key),
       mc_view_verify(&view, key),
       mc_exists(nullptr, key),

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <set>
 #include <thread>
 
+#include "agent/keeper/keeper_store.h"
 #include "conformance/client/agent_fixture.h"
+#include "defect.h"
 
 namespace mc::conformance {
 namespace {
@@ -27,6 +30,19 @@ class Restart : public AgentTest {
   }
   static std::string key_of(int i) { return "kept." + std::to_string(i); }
   static std::size_t size_of(int i) { return 1 + static_cast<std::size_t>(i) * 311 % 20000; }
+  // Starts the next agent, and waits for the reconnection without a request on the client.
+  void restart_under(mc_client* client) {
+    const auto incarnation = [&] {
+      mc_client_info info{};
+      info.struct_size = sizeof info;
+      EXPECT_EQ(mc_get_client_info(client, &info), MC_OK);
+      return info.agent_incarnation;
+    };
+    const std::uint64_t before = incarnation();
+    agent().kill_hard();
+    agent().start();
+    until([&] { return incarnation() != before; });
+  }
   void end_agent(bool hard) { hard ? agent().kill_hard() : agent().upgrade(); }
 };
 MC_WITH_AGENT(Restart);
@@ -82,6 +98,40 @@ TEST_P(Restart, ViewsAndLocalHitsNeedNoAgent) {
   }
   EXPECT_TRUE(bytes_of(during) == content(key_of(50), size_of(50)));
   mc_view_release(&during);
+}
+
+// A descriptor store that is full keeps no session, and the next agent does not know the pins.
+TEST_P(Restart, AViewWhoseSessionIsLostSaysSoOnceItsBytesAreGone) {
+  serve({{"pool_bytes", "8MiB"}, {"descriptor_store", "keeper"}});
+  mc_client* client = open();
+  put_some(client, 100);
+  mc_view view{};
+  ASSERT_EQ(mc_get_view(client, slice(key_of(3)), &view), MC_OK);
+  agent().kill_hard();
+  {
+    auto store = agent::make_keeper_store(
+        agent().directory(), 60, [] { return Status(MC_UNSUPPORTED, "the keeper is gone"); });
+    ASSERT_TRUE(store) << store.error().to_string();
+    const auto kept = (*store)->take_all();
+    ASSERT_TRUE(kept) << kept.error().to_string();
+    for (const auto& [name, fd] : *kept) {
+      if (!name.starts_with("session.")) continue;
+      ASSERT_TRUE((*store)->drop(name).ok());
+    }
+  }
+  EXPECT_EQ(mc_view_check(&view), MC_OK) << "nobody has written to the pool yet";
+  agent().start();
+  mc_client* other = open();
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(put(other, "flood." + std::to_string(i), content("x", 60000)), MC_OK)
+        << mc_last_error();
+  }
+  EXPECT_FALSE(bytes_of(view) == content(key_of(3), size_of(3))) << "the test needs other bytes";
+  EXPECT_TRUE(says(MC_SESSION_LOST, mc_view_check(&view)));
+  EXPECT_TRUE(says(MC_SESSION_LOST, mc_view_verify(&view, slice(key_of(3)))));
+  mc_view_release(&view);
+  ASSERT_EQ(put(client, key_of(3), "again"), MC_OK) << mc_last_error();
+  EXPECT_EQ(get(client, key_of(3)), "again");
 }
 
 TEST_P(Restart, CallsWaitForTheNewAgentAndSucceed) {
@@ -202,6 +252,55 @@ TEST_P(Restart, AGroupAndAReservationOfBeforeCanBeCommittedAfter) {
   EXPECT_EQ(mc_group_commit(group, 0), MC_OK) << mc_last_error();
   EXPECT_EQ(get(client, "reserved"), "hello");
   expect_some(client, 20);
+}
+
+// The agent grants an entry again and again. A request of before the restart that names the entry
+// must not end the reservation that another thread has by then.
+TEST_P(Restart, ARepeatedRequestLeavesAnotherThreadsReservationAlone) {
+  serve({{"pool_bytes", "64MiB"}, {"session_quota_bytes", "64MiB"}});
+  constexpr std::size_t kBytes = 8 * kMiB;  // too large for the client's cache
+  mc_client* client = open([](mc_open_options& o) { o.staging_bytes = 32 * kMiB; });
+  mc_client* other = open([](mc_open_options& o) { o.staging_bytes = 32 * kMiB; });
+  std::promise<void> abandoned, restarted;
+  std::thread first([&] {
+    mc_reservation* reservation = nullptr;
+    EXPECT_EQ(mc_reserve(client, kBytes, kWatchdogNs, &reservation), MC_OK) << mc_last_error();
+    mc_abandon(reservation);
+    abandoned.set_value();
+    restarted.get_future().wait();
+    EXPECT_EQ(mc_ping(client, kWatchdogNs), MC_OK) << mc_last_error();
+  });
+  abandoned.get_future().wait();
+  until([&] { return tenant()["reservations"].asUInt64() == 0; });
+  mc_reservation* second = nullptr;
+  EXPECT_EQ(mc_reserve(client, kBytes, kWatchdogNs, &second), MC_OK) << mc_last_error();
+  restart_under(client);
+  restarted.set_value();
+  first.join();
+  ASSERT_NE(second, nullptr);
+  const std::string theirs = content("theirs", kBytes);
+  ASSERT_EQ(put(other, "theirs", theirs), MC_OK) << mc_last_error();
+  mc_span spans[MC_MAX_EXTENTS];
+  const std::size_t count = mc_reservation_spans(second, spans, MC_MAX_EXTENTS);
+  for (std::size_t i = 0; i < count; ++i) std::memset(spans[i].data, 'x', spans[i].size);
+  EXPECT_TRUE(get(other, "theirs") == theirs) << kWrongBytes;
+  EXPECT_EQ(mc_commit(second, slice("ours"), kBytes, nullptr), MC_OK) << mc_last_error();
+  EXPECT_TRUE(get(other, "ours") == std::string(kBytes, 'x')) << kWrongBytes;
+}
+
+TEST_P(Restart, ARemovalThatWasAnsweredIsNotRepeated) {
+  serve();
+  mc_client* client = open();
+  mc_client* other = open();
+  ASSERT_EQ(put(client, "key", "old"), MC_OK);
+  agent().pause(true);
+  EXPECT_EQ(mc_remove(client, slice("key"), kSecondNs / 20), MC_TIMEOUT);
+  agent().pause(false);
+  until([&] { return exists(other, "key") == MC_NOT_FOUND; });
+  ASSERT_EQ(put(other, "key", "new"), MC_OK);
+  restart_under(client);
+  ASSERT_EQ(mc_ping(client, kWatchdogNs), MC_OK) << mc_last_error();
+  EXPECT_EQ(get(other, "key"), "new");
 }
 
 TEST_P(Restart, PinsGroupsAndParentsSurvive) {
