@@ -52,7 +52,7 @@ inline constexpr std::uint16_t kKnownFlags = 15;
 // one list for each number.
 //
 // An entry and a generation name a reservation. The agent grants an entry again and again, each time
-// with another generation. A request that names an earlier generation has no effect: a client may
+// with a new generation. A request that names an earlier generation has no effect: a client may
 // repeat the request after a restart of the agent, when the entry is another thread's reservation.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
 

@@ -38,8 +38,8 @@ Status sent(int result) {
 
 constexpr std::uint64_t kBusTimeoutUs = 2'000'000;
 
-// FileDescriptorStoreMax of this process's unit. Systemd has said it in FDSTORE since version 254,
-// and earlier only over D-Bus.
+// FileDescriptorStoreMax of this process's unit. Systemd 254 and later set the variable FDSTORE to the
+// limit; earlier versions tell the limit over D-Bus alone.
 std::optional<std::uint32_t> limit_of_store() {
   std::uint32_t limit = 0;
   if (const char* const told = std::getenv("FDSTORE"); told != nullptr) {
@@ -118,7 +118,7 @@ Status SystemdStore::put(const std::string& name, int fd) {
   if (limit_ && names_.size() >= *limit_) {
     return {MC_NO_SPACE, "systemd's descriptor store is full (FileDescriptorStoreMax=" +
                              std::to_string(*limit_) +
-                             "); raise it in the unit to 3 for each client and namespace"};
+                             "); raise the limit in the unit to 3 for each client and namespace"};
   }
   // FDPOLL=0: by default systemd watches the descriptor and drops it at the first hang-up.
   const std::string text = "FDSTORE=1\nFDNAME=" + name + "\nFDPOLL=0";

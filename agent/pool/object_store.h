@@ -94,7 +94,7 @@ class ObjectStore {
   // True if objects wait for their readers or the pool grows: then room may appear soon.
   bool room_may_come() const { return limbo_.count() > 0 || pool_->growing(); }
   bool is_reserved_by(std::uint64_t session_id, std::uint32_t entry) const;
-  // Another one for each reservation of the entry. REQUIRES: the entry is reserved.
+  // A new number for each reservation of the entry. REQUIRES: the entry is reserved.
   std::uint64_t generation_of(std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
   std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::uint64_t kMaxReservationCacheBytes = 4u << 20;
 constexpr std::uint64_t kDefaultStagingBytes = 64u << 20;
-// A process that dies shows the same signs as exec, and its pidfd follows. Transfers that the process
-// had begun end in the meantime.
+// A process that dies shows the same signs as exec, and the pidfd tells the death soon. Transfers of the
+// process end in the meantime.
 constexpr std::uint64_t kLeftNs = 1'000'000'000;
 
 // "session.<id>.<uid>.<pid>.<kind>.<namespace>"

@@ -351,7 +351,8 @@ void Client::give_back_through(Channel& channel, const Current& now) {
     // After a failure the reservations stay with the session, whose end returns them.
     const auto ticket = channel.send_back(part);
     if (!ticket) return;
-    // This thread alone reconnects and stops, so it waits for no agent that has died or hangs.
+    // Only the watcher thread reconnects and stops, so the thread waits for no agent that has died or
+    // hangs.
     while (!channel.wait(*ticket, now_ns() + kNudgeMs * 1000000ull)) {
       pollfd link{now.connection.link->socket.get(), POLLRDHUP, 0};
       if (::poll(&link, 1, 0) == 0 && !stop_within(0)) continue;

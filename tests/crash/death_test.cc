@@ -9,10 +9,10 @@
 #include <regex>
 #include <sstream>
 
-#include "agent/keeper/keeper_store.h"
 #include "crash/host.h"
 #include "crash/worker.h"
 #include "defect.h"
+#include "kept_sessions.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
 #include "process_stop.h"
@@ -38,21 +38,6 @@ mc_status tell(Child& client, const std::string& line) {
   SCOPED_TRACE(line);
   client.say(line);
   return static_cast<mc_status>(std::atoi(answer_of(client).c_str()));
-}
-
-// Ends the agent by kill -9, and drops the sessions out of the keeper, as a descriptor store does
-// that is full.
-void kill_agent_and_lose_sessions(Host& host) {
-  host.kill_agent();
-  auto store = agent::make_keeper_store(
-      host.directory(), 60, [] { return Status(MC_UNSUPPORTED, "the keeper is gone"); });
-  ASSERT_TRUE(store) << store.error().to_string();
-  const auto kept = (*store)->take_all();
-  ASSERT_TRUE(kept) << kept.error().to_string();
-  for (const auto& [name, fd] : *kept) {
-    if (!name.starts_with("session.")) continue;
-    ASSERT_TRUE((*store)->drop(name).ok());
-  }
 }
 
 void print_times(const char* what, std::vector<double> milliseconds) {
@@ -156,7 +141,8 @@ TEST(AStoppedClient, ReadsNoOtherObjectAfterItsSessionIsLost) {
   ASSERT_EQ(tell(reader, "open default " + option_time(8000)), MC_OK);
   reader.say("get read");
   ASSERT_TRUE(until([&] { return reader.look() == Child::State::kStopped; }));
-  kill_agent_and_lose_sessions(host);
+  host.kill_agent();
+  drop_kept_sessions(host.directory());
   host.start_agent();
   Child writer(client_command(kScriptedRole, host));
   ASSERT_TRUE(until([&] { return tell(writer, "open default " + option_time(8000)) == MC_OK; }));

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <bit>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "crash/host.h"
 #include "crash/values.h"
@@ -108,6 +111,32 @@ bool scrubbed(Host& host) {
     return pool["verified"].asUInt64() == pool["recovered"].asUInt64();
   });
 }
+
+// Systemd's end of NOTIFY_SOCKET: takes all messages, and drops their descriptors.
+class Manager {
+ public:
+  explicit Manager(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_DGRAM, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    thread_ = std::thread([this] {
+      char text[4096];
+      while (::recv(socket_.get(), text, sizeof text, 0) > 0) {
+      }
+    });
+  }
+  ~Manager() {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+ private:
+  const Fd socket_;
+  std::thread thread_;
+};
 
 void garble(unsigned char* at, std::size_t size, std::mt19937& random) {
   for (std::size_t i = 0; i < size; ++i) at[i] = static_cast<unsigned char>(random());
@@ -222,6 +251,29 @@ TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
   for (unsigned i = 0; i < 20; ++i)
     EXPECT_EQ(client.put(key_of(i), i + 1), MC_OK) << mc_last_error();
   EXPECT_EQ(served(client, 20), 20u);
+}
+
+TEST(FullDescriptorStore, RefusesAClientUntilAnotherLeaves) {
+  HostOptions options;
+  options.flags = {"--descriptor-store", "systemd"};
+  Host host(options);
+  Manager manager(host.directory() + "/notify");
+  // Room for the node, the index, the pool, and a client's file and pidfd.
+  host.start_agent({"NOTIFY_SOCKET=" + host.directory() + "/notify", "FDSTORE=5"});
+  auto first = std::make_unique<Client>(host);
+  EXPECT_EQ(first->put("key", 1), MC_OK);
+  mc_open_options open = MC_OPEN_OPTIONS_INIT;
+  const std::string socket = host.socket();
+  open.agent = socket.c_str();
+  open.timeout_ns = kWatchdogNs / 2;
+  mc_client* second = nullptr;
+  EXPECT_EQ(mc_open(&open, &second), MC_NO_SPACE);
+  EXPECT_NE(std::string(mc_last_error()).find("FileDescriptorStoreMax=5"), std::string::npos)
+      << mc_last_error();
+  EXPECT_EQ(first->get("key"), 1u);
+  first.reset();
+  EXPECT_TRUE(until([&] { return mc_open(&open, &second) == MC_OK; })) << mc_last_error();
+  mc_close(second);
 }
 
 TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {

@@ -223,8 +223,8 @@ MC_API mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size
                                    mc_view* views, mc_status* statuses);
 /* Fills up to capacity spans and returns the number of spans of the view. */
 MC_API size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity);
-/* Call after reading. MC_OK: the bytes were those of the object. MC_SESSION_LOST: the agent died, its
- * successor does not know this client's session, and has given the memory to another object. */
+/* Call after reading. MC_OK: the bytes were those of the object. MC_SESSION_LOST: the agent died, and the
+ * next agent, which does not know the client's session, has given the memory to another object. */
 MC_API mc_status mc_view_check(const mc_view* view);
 /* Returns MC_OK if the bytes match the checksum of the put, else MC_CORRUPT, or as mc_view_check. */
 MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key);

@@ -173,7 +173,7 @@ class View {
     }
     return copied;
   }
-  // Call after reading. MC_SESSION_LOST: the agent died, its successor does not know this client's
+  // Call after reading. MC_SESSION_LOST: the agent died, the next agent does not know the client's
   // session, and the bytes are another object's.
   Status check() const noexcept { return last_status(mc_view_check(&view_)); }
   // MC_CORRUPT: the bytes differ from the value that was put under key. Or as check().

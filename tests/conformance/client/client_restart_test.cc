@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "agent/keeper/keeper_store.h"
 #include "conformance/client/agent_fixture.h"
 #include "defect.h"
+#include "kept_sessions.h"
 
 namespace mc::conformance {
 namespace {
@@ -100,7 +100,6 @@ TEST_P(Restart, ViewsAndLocalHitsNeedNoAgent) {
   mc_view_release(&during);
 }
 
-// A descriptor store that is full keeps no session, and the next agent does not know the pins.
 TEST_P(Restart, AViewWhoseSessionIsLostSaysSoOnceItsBytesAreGone) {
   serve({{"pool_bytes", "8MiB"}, {"descriptor_store", "keeper"}});
   mc_client* client = open();
@@ -108,17 +107,7 @@ TEST_P(Restart, AViewWhoseSessionIsLostSaysSoOnceItsBytesAreGone) {
   mc_view view{};
   ASSERT_EQ(mc_get_view(client, slice(key_of(3)), &view), MC_OK);
   agent().kill_hard();
-  {
-    auto store = agent::make_keeper_store(
-        agent().directory(), 60, [] { return Status(MC_UNSUPPORTED, "the keeper is gone"); });
-    ASSERT_TRUE(store) << store.error().to_string();
-    const auto kept = (*store)->take_all();
-    ASSERT_TRUE(kept) << kept.error().to_string();
-    for (const auto& [name, fd] : *kept) {
-      if (!name.starts_with("session.")) continue;
-      ASSERT_TRUE((*store)->drop(name).ok());
-    }
-  }
+  drop_kept_sessions(agent().directory());
   EXPECT_EQ(mc_view_check(&view), MC_OK) << "nobody has written to the pool yet";
   agent().start();
   mc_client* other = open();
@@ -254,8 +243,8 @@ TEST_P(Restart, AGroupAndAReservationOfBeforeCanBeCommittedAfter) {
   expect_some(client, 20);
 }
 
-// The agent grants an entry again and again. A request of before the restart that names the entry
-// must not end the reservation that another thread has by then.
+// The agent grants an entry again and again. A request of before the restart names the entry, but must
+// not end the later reservation of another thread.
 TEST_P(Restart, ARepeatedRequestLeavesAnotherThreadsReservationAlone) {
   serve({{"pool_bytes", "64MiB"}, {"session_quota_bytes", "64MiB"}});
   constexpr std::size_t kBytes = 8 * kMiB;  // too large for the client's cache

@@ -15,6 +15,7 @@ def test_a_view_shows_the_bytes_in_place(client, key):
     assert view.tobytes() == bytes(view) == b"v" * 5000
     assert b"".join(view.spans()) == b"v" * 5000 and view.span_count == 1
     view.verify(key)
+    view.check()
     with pytest.raises(TypeError):
         memory[0] = 1
     with pytest.raises(mckv.CorruptError):
@@ -34,7 +35,7 @@ def test_a_view_is_released_once_nothing_uses_it(client, key):
     view.release()
     view.release()
     assert view.released
-    for use in (lambda: memoryview(view), lambda: view.tobytes(), lambda: view.spans()):
+    for use in (lambda: memoryview(view), view.tobytes, view.spans, view.check):
         with pytest.raises((BufferError, mckv.InvalidArgumentError)):
             use()
     with client.view(key) as view:
