@@ -2,7 +2,6 @@
 #include <spdlog/spdlog.h>
 #include <systemd/sd-bus.h>
 #include <systemd/sd-daemon.h>
-#include <systemd/sd-login.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -52,18 +51,10 @@ std::optional<std::uint32_t> limit_of_store() {
   const std::unique_ptr<sd_bus, decltype(&sd_bus_flush_close_unref)> bus(opened,
                                                                          sd_bus_flush_close_unref);
   sd_bus_set_method_call_timeout(bus.get(), kBusTimeoutUs);
-  const auto freed = [](char* text) {
-    return std::unique_ptr<char, decltype(&std::free)>(text, std::free);
-  };
-  char* unit = nullptr;
-  if (sd_pid_get_unit(0, &unit) < 0) return std::nullopt;
-  const auto unit_owner = freed(unit);
-  char* path = nullptr;
-  if (sd_bus_path_encode("/org/freedesktop/systemd1/unit", unit, &path) < 0) return std::nullopt;
-  const auto path_owner = freed(path);
-  if (sd_bus_get_property_trivial(bus.get(), "org.freedesktop.systemd1", path,
-                                  "org.freedesktop.systemd1.Service", "FileDescriptorStoreMax",
-                                  nullptr, 'u', &limit) < 0) {
+  // "self" is the caller's unit.
+  if (sd_bus_get_property_trivial(
+          bus.get(), "org.freedesktop.systemd1", "/org/freedesktop/systemd1/unit/self",
+          "org.freedesktop.systemd1.Service", "FileDescriptorStoreMax", nullptr, 'u', &limit) < 0) {
     return std::nullopt;
   }
   return limit;
