@@ -2,6 +2,7 @@
 #include "agent/namespaces/namespaces.h"
 
 #include <spdlog/spdlog.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,22 @@ std::uint64_t host_memory_bytes() {
 Result<Mapping> map_index_header(const MemoryFile& index_file) {
   return Mapping::map(index_file.fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
 }
+
+// Systemd ends an agent that starts for longer than TimeoutStartSec, unless the agent asks for more
+// time before. A hundred million objects take a minute.
+class StartTimeout {
+ public:
+  void extend() {
+    const std::uint64_t now = now_ns();
+    if (now < next_ns_) return;
+    next_ns_ = now + kPeriodNs;
+    ::sd_notify(0, "EXTEND_TIMEOUT_USEC=60000000");
+  }
+
+ private:
+  static constexpr std::uint64_t kPeriodNs = 1'000'000'000;
+  std::uint64_t next_ns_ = 0;
+};
 
 const shm::IndexHeader& header_in(const Mapping& mapping) {
   return *reinterpret_cast<const shm::IndexHeader*>(mapping.data());
@@ -238,9 +255,11 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
   if (!wanted || !fits_cluster(*wanted, index_file)) return {};
   auto tenant = make_tenant(*wanted);
   tenant->temporary = !configured;
+  StartTimeout timeout;
   auto store = ObjectStore::recover(
       config_for(*wanted), pin_collector(name), std::move(index_file), std::move(pool_file),
-      [&](std::uint64_t session_id) { return session_known(session_id, name); });
+      [&](std::uint64_t session_id) { return session_known(session_id, name); },
+      [&] { timeout.extend(); });
   if (!store) {
     spdlog::error("event=pool_set_aside namespace={} cause=\"{}\" effect=\"starting it empty\"",
                   name, store.error().to_string());

@@ -60,7 +60,7 @@ bool EntryExtents::trim(std::uint32_t id, std::uint64_t length) {
                     (length + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes, blocks_[id]};
     return result;
   }
-  const std::vector<shm::ExtentRecord> records = index_.extents_of(id);
+  const ObjectIndex::Extents records = index_.extents_of(id);
   const auto many = many_blocks_.find(id);
   result.count = static_cast<std::uint32_t>(records.size());
   for (std::uint32_t i = 0; i < result.count; ++i) {
@@ -133,10 +133,8 @@ std::uint64_t EntryExtents::tail_bytes(std::uint32_t id) const {
 }
 
 void EntryExtents::claimed(std::uint32_t id, std::uint32_t part, std::uint32_t count,
-                           const shm::ExtentRecord& extent, BlockId block) {
+                           BlockId block) {
   if (part == 0) blocks_[id] = block;
-  // A refused extent may name any place, so it gets no owner.
-  if (block != kNoBlock) pool_.set_owner({extent.offset_bytes, extent.length_bytes, block}, id);
   if (count <= 1) return;
   std::vector<BlockId>& many = many_blocks_[id];
   many.resize(count, kNoBlock);

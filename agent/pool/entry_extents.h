@@ -53,8 +53,7 @@ class EntryExtents {
   // Makes room for the names of this many entries.
   void expect(std::size_t entry_count) { blocks_.resize(entry_count, kNoBlock); }
   // Notes extent number `part` of `count`; block is kNoBlock if the claim was refused.
-  void claimed(std::uint32_t entry, std::uint32_t part, std::uint32_t count,
-               const shm::ExtentRecord& extent, BlockId block);
+  void claimed(std::uint32_t entry, std::uint32_t part, std::uint32_t count, BlockId block);
   // Frees the claimed extents of an entry that is set aside.
   void unclaim(std::uint32_t entry);
 

@@ -18,13 +18,15 @@ constexpr std::uint64_t kHeadroomShare = 256;
 constexpr std::uint64_t kMaxHeadroomBytes = 256ull << 20;
 // A pool with fewer objects has objects too large to be evicted ahead of demand.
 constexpr std::uint64_t kFewestForHeadroom = 1024;
+// Objects of an earlier agent that the policy learns of between requests.
+constexpr std::uint64_t kAdoptedAtOnce = 32;
 
 }  // namespace
 
 bool Evictor::make_capacity(std::uint64_t bytes) {
   if (bytes > capacity_bytes_) return false;
   while (!fits(bytes)) {
-    const std::uint32_t victim = live_.policy().evict();
+    const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return false;
     evict_forgotten(victim);
   }
@@ -37,14 +39,14 @@ bool Evictor::make_capacity_for(std::string_view key, std::uint64_t hash, std::u
     const auto replaced = index_.find(key, hash);
     const std::uint64_t leaving = replaced ? index_.entry(*replaced).length.load_relaxed() : 0;
     if (live_.bytes() - leaving + length <= capacity_bytes_) return true;
-    const std::uint32_t victim = live_.policy().evict();
+    const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) return false;
     evict_forgotten(victim);
   }
 }
 
 void Evictor::keep_headroom(bool shrinking) {
-  live_.admit_pending();
+  live_.catch_up(kAdoptedAtOnce);
   const std::uint64_t most = reservations_ + 1;
   reservations_ = 0;
   const std::uint64_t reserved = pool_.reserved_bytes();
@@ -73,7 +75,7 @@ std::uint64_t Evictor::evict_batch(std::uint64_t most) {
   std::array<std::uint32_t, kEvictBatch> victims;
   std::size_t count = 0;
   while (count < most) {
-    const std::uint32_t victim = live_.policy().evict();
+    const std::uint32_t victim = live_.choose_victim();
     if (victim == kNoEntry) break;
     __builtin_prefetch(&index_.entry(victim));
     victims[count++] = victim;
@@ -90,7 +92,7 @@ std::uint64_t Evictor::evict_batch(std::uint64_t most) {
 }
 
 void Evictor::evict(std::uint32_t id) {
-  live_.policy().erase(id);
+  live_.forget(id);
   evict_forgotten(id);
 }
 
@@ -111,7 +113,7 @@ void Evictor::evict_forgotten(std::uint32_t victim) {
   }
   const std::vector<std::uint32_t> members(group.begin(), group.end());
   for (const std::uint32_t id : members) {
-    if (id != victim) live_.policy().erase(id);
+    if (id != victim) live_.forget(id);
     evict_entry(id);
   }
 }

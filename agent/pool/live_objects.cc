@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint64_t kSecondNs = 1000000000;
 constexpr std::uint64_t kExpiryPeriodNs = kSecondNs;
+// Adopted objects that the policy learns of before each choice of a victim.
+constexpr std::uint64_t kAdoptedForVictim = 64;
 
 }  // namespace
 
@@ -29,18 +31,77 @@ std::uint32_t steady_seconds() { return static_cast<std::uint32_t>(now_ns() / kS
   if (listener_ != nullptr) listener_->on_live(id, order);
 }
 
-void LiveObjects::admit_pending() {
-  for (const Pending& pending : pending_) {
-    Arrival arrival;
-    arrival.id = pending.entry;
-    arrival.parent = index_.find_by_hash(pending.parent_hash).value_or(kNoEntry);
-    if (arrival.parent == pending.entry) arrival.parent = kNoEntry;
-    arrival.key_hash = pending.hash;
-    arrival.bytes = pending.length;
-    arrival.pin = pending.pin;
-    policy_->insert(arrival);
+void LiveObjects::adopt(std::uint32_t id) {
+  const shm::Entry& entry = index_.entry(id);
+  const shm::AttributeField attribute = attribute_field(entry);
+  if (attribute.group != 0) groups_[attribute.group].push_back(id);
+  if (key_field(entry).pin == MC_PIN_SOFT) note_soft_pin(id, attribute.soft_pin_until_s);
+  bytes_ += entry.length.load_relaxed();
+  adopted_.add(id, shm::sequence_of(entry.version.load_relaxed()));
+}
+
+void LiveObjects::catch_up(std::uint64_t most_adopted) {
+  admit_pending();
+  for (; most_adopted > 0; --most_adopted) {
+    const std::uint32_t oldest = adopted_.oldest();
+    if (oldest == kNoEntry) return;
+    admit_adopted(oldest);
   }
+}
+
+void LiveObjects::admit_pending() {
+  for (const Pending& pending : pending_) insert(pending);
   pending_.clear();
+}
+
+// The policy learns of an object after the object's ancestors.
+void LiveObjects::admit_adopted(std::uint32_t id) {
+  std::vector<std::uint32_t> chain;
+  // take() also ends a circle of parents.
+  for (OptionalId at = id; at && adopted_.take(*at);) {
+    chain.push_back(*at);
+    at = index_.find_by_hash(index_.entry(*at).parent_hash.load_relaxed());
+  }
+  for (; !chain.empty(); chain.pop_back()) insert(pending_of(chain.back()));
+}
+
+LiveObjects::Pending LiveObjects::pending_of(std::uint32_t id) const {
+  const shm::Entry& entry = index_.entry(id);
+  const std::uint8_t pin = key_field(entry).pin;
+  return {id, entry.parent_hash.load_relaxed(), entry.hash.load_relaxed(),
+          entry.length.load_relaxed(),
+          pin <= MC_PIN_HARD ? static_cast<PinLevel>(pin) : PinLevel::kNone};
+}
+
+[[gnu::hot]] void LiveObjects::insert(const Pending& object) {
+  Arrival arrival;
+  arrival.id = object.entry;
+  arrival.parent = index_.find_by_hash(object.parent_hash).value_or(kNoEntry);
+  if (arrival.parent == object.entry) arrival.parent = kNoEntry;
+  if (adopted_.contains(arrival.parent)) admit_adopted(arrival.parent);
+  arrival.key_hash = object.hash;
+  arrival.bytes = object.length;
+  arrival.pin = object.pin;
+  policy_->insert(arrival);
+}
+
+void LiveObjects::touch(std::uint32_t id) {
+  admit_pending();
+  admit_adopted(id);
+  policy_->touch(id);
+}
+
+std::uint32_t LiveObjects::choose_victim() {
+  for (;;) {
+    catch_up(kAdoptedForVictim);
+    const std::uint32_t victim = policy_->evict();
+    if (victim != kNoEntry || adopted_.count() == 0) return victim;
+  }
+}
+
+void LiveObjects::forget(std::uint32_t id) {
+  admit_pending();
+  if (!adopted_.take(id)) policy_->erase(id);
 }
 
 void LiveObjects::retire(std::uint32_t id) {
@@ -53,7 +114,7 @@ void LiveObjects::retire(std::uint32_t id) {
 }
 
 void LiveObjects::remove(std::uint32_t id) {
-  policy().erase(id);
+  forget(id);
   index_.table().erase(index_.entry(id).hash.load_relaxed(), id);
   retire(id);
 }
@@ -65,9 +126,8 @@ void LiveObjects::replace_moved(std::uint32_t from, std::uint32_t to) {
   const shm::KeyField field = key_field(entry);
   const shm::AttributeField attribute = attribute_field(entry);
   index_.table().replace(hash, from, to);
-  policy().erase(from);
-  pending_.push_back(
-      {to, entry.parent_hash.load_relaxed(), hash, length, static_cast<PinLevel>(field.pin)});
+  forget(from);
+  pending_.push_back(pending_of(to));
   bytes_ += length;
   if (attribute.group != 0) groups_[attribute.group].push_back(to);
   if (field.pin == MC_PIN_SOFT) note_soft_pin(to, attribute.soft_pin_until_s);
@@ -106,9 +166,15 @@ void LiveObjects::set_pin(std::uint32_t id, mc_pin pin, std::uint32_t ttl_s) {
   attribute.soft_pin_until_s = pin == MC_PIN_SOFT ? steady_seconds() + ttl_s : 0;
   entry.attributes.store_relaxed(std::bit_cast<std::uint64_t>(attribute));
   entry.key.store_release(std::bit_cast<std::uint64_t>(field));
-  policy().set_pin(id, static_cast<PinLevel>(pin));
+  set_level(id, static_cast<PinLevel>(pin));
   soft_pins_.erase(id);
   if (pin == MC_PIN_SOFT) note_soft_pin(id, attribute.soft_pin_until_s);
+}
+
+// The policy reads the level of an adopted object from the entry, later.
+void LiveObjects::set_level(std::uint32_t id, PinLevel level) {
+  admit_pending();
+  if (!adopted_.contains(id)) policy_->set_pin(id, level);
 }
 
 void LiveObjects::expire_soft_pins(std::uint64_t now_ns) {
@@ -120,7 +186,7 @@ void LiveObjects::expire_soft_pins(std::uint64_t now_ns) {
     shm::KeyField field = key_field(entry);
     field.pin = MC_PIN_NONE;
     entry.key.store_release(std::bit_cast<std::uint64_t>(field));
-    policy().set_pin(pin.first, PinLevel::kNone);
+    set_level(pin.first, PinLevel::kNone);
     return true;
   });
   next_expiry_ns_ = now_ns + kExpiryPeriodNs;

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/pool/adopted_objects.h"
 #include "agent/pool/index/object_index.h"
 #include "agent/pool/limbo.h"
 #include "agent/pool/policy/policy.h"
@@ -36,16 +37,21 @@ class LiveObjects {
       : index_(index), limbo_(limbo), counters_(counters), policy_(std::move(policy)) {}
 
   void set_listener(StoreListener* listener) { listener_ = listener; }
-  // Notes a new live object. The policy learns of the object later, in admit_pending().
+  // Notes a new live object. The policy learns of the object later: before a question to the
+  // policy, or in catch_up().
   void admit(std::uint32_t entry, std::uint64_t hash, const PutOrder& order);
-  // Tells the policy about new objects: before a question to the policy, or when the agent has
-  // time.
-  void admit_pending();
-  // The policy, with all objects admitted.
-  EvictionPolicy& policy() {
-    if (!pending_.empty()) admit_pending();
-    return *policy_;
-  }
+  // Notes a live object of an earlier agent. Call adopted_all() after the last one.
+  void adopt(std::uint32_t entry);
+  void adopted_all() { adopted_.sort(); }
+  // Tells the policy about the new objects and about this many adopted objects.
+  void catch_up(std::uint64_t most_adopted);
+
+  // A reader used the object.
+  void touch(std::uint32_t entry);
+  // The policy's choice, which the policy forgets; kNoEntry if all objects left are hard pinned.
+  std::uint32_t choose_victim();
+  // Takes an object from the policy.
+  void forget(std::uint32_t entry);
   // Sends an object to limbo. REQUIRES: the object is in no table and unknown to the policy.
   void retire(std::uint32_t entry);
   // Takes an object out of policy and table, and sends the object to limbo.
@@ -61,9 +67,11 @@ class LiveObjects {
   void expire_soft_pins(std::uint64_t now_ns);
 
   std::uint64_t bytes() const { return bytes_; }
-  std::uint64_t count() const { return policy_->resident_count() + pending_.size(); }
+  std::uint64_t count() const {
+    return policy_->resident_count() + pending_.size() + adopted_.count();
+  }
   std::string_view policy_name() const { return policy_->name(); }
-  std::uint64_t memory_bytes() const { return policy_->memory_bytes(); }
+  std::uint64_t memory_bytes() const { return policy_->memory_bytes() + adopted_.memory_bytes(); }
 
  private:
   struct Pending {
@@ -71,6 +79,11 @@ class LiveObjects {
     std::uint64_t parent_hash, hash, length;
     PinLevel pin;
   };
+  void admit_pending();
+  void admit_adopted(std::uint32_t entry);
+  Pending pending_of(std::uint32_t entry) const;
+  void insert(const Pending& object);
+  void set_level(std::uint32_t entry, PinLevel level);
   void note_soft_pin(std::uint32_t entry, std::uint32_t until_s);
   void forget_group_member(std::uint32_t entry);
 
@@ -80,6 +93,7 @@ class LiveObjects {
   std::unique_ptr<EvictionPolicy> policy_;
   StoreListener* listener_ = nullptr;
   std::vector<Pending> pending_;  // live, and not yet known to the policy
+  AdoptedObjects adopted_;
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
   std::unordered_map<std::uint32_t, std::uint32_t> soft_pins_;  // entry -> expiry, steady seconds
   std::uint64_t next_expiry_ns_ = 0;

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/pool/clearing.h"
@@ -64,11 +65,19 @@ class ObjectStore {
   static Result<std::unique_ptr<ObjectStore>> create(const Config& config,
                                                      CollectPins collect_pins);
   // Takes over the files of an earlier agent. Damaged entries are set aside and counted; the store
-  // serves the others. Errors: MC_CORRUPT if no part of the files can be trusted.
-  static Result<std::unique_ptr<ObjectStore>> recover(const Config& config,
-                                                      CollectPins collect_pins, MemoryFile index,
-                                                      MemoryFile pool,
-                                                      const SessionKnown& session_known);
+  // serves the others. on_progress is called again and again meanwhile. Readers find every object in
+  // the meantime. Errors: MC_CORRUPT if no part of the files can be trusted.
+  static Result<std::unique_ptr<ObjectStore>> recover(
+      const Config& config, CollectPins collect_pins, MemoryFile index, MemoryFile pool,
+      const SessionKnown& session_known, const std::function<void()>& on_progress = [] {});
+  struct Reservation {
+    std::uint64_t session_id;
+    std::uint32_t entry;
+  };
+  // Returns the reservations that recover() found; once.
+  std::vector<Reservation> take_recovered_reservations() {
+    return std::exchange(recovered_reservations_, {});
+  }
 
   ObjectIndex& index() { return *index_; }
   ExtentPool& pool() { return *pool_; }
@@ -97,7 +106,6 @@ class ObjectStore {
   // A new number for each reservation of the entry. REQUIRES: the entry is reserved.
   std::uint64_t generation_of(std::uint32_t entry) const;
   std::uint64_t reserved_length(std::uint32_t entry) const;
-  std::vector<std::uint32_t> reservations_of(std::uint64_t session_id) const;
   PoolExtents extents(std::uint32_t entry) const { return extents_.of(entry); }
   // The entry's bytes as a single stretch. REQUIRES: the range lies within the entry.
   void read(std::uint32_t entry, std::uint64_t offset, std::span<std::byte> to) const {
@@ -180,6 +188,7 @@ class ObjectStore {
   Clearing clearing_;
   Shrinker shrinker_;
   std::uint64_t reserved_count_ = 0;
+  std::vector<Reservation> recovered_reservations_;
 };
 
 }  // namespace mc::agent

@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <boost/sort/spreadsort/integer_sort.hpp>
 
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
 
-Result<std::unique_ptr<ObjectStore>> ObjectStore::recover(const Config& config,
-                                                          CollectPins collect_pins,
-                                                          MemoryFile index_file,
-                                                          MemoryFile pool_file,
-                                                          const SessionKnown& session_known) {
+Result<std::unique_ptr<ObjectStore>> ObjectStore::recover(
+    const Config& config, CollectPins collect_pins, MemoryFile index_file, MemoryFile pool_file,
+    const SessionKnown& session_known, const std::function<void()>& on_progress) {
   auto policy = make_policy(config);
   if (!policy) return fail(policy.error());
   auto index = ObjectIndex::adopt(std::move(index_file));
@@ -25,23 +24,39 @@ Result<std::unique_ptr<ObjectStore>> ObjectStore::recover(const Config& config,
   MC_FAILPOINT("recover.adopted");
   Recovery recovery({*store->index_, *store->pool_, store->extents_, store->live_, store->limbo_,
                      store->counters_},
-                    session_known);
+                    session_known, on_progress);
   if (Status status = recovery.run(); !status.ok()) return fail(status);
-  store->reserved_count_ = recovery.reserved_count();
+  store->recovered_reservations_ = recovery.take_reservations();
+  store->reserved_count_ = store->recovered_reservations_.size();
   MC_FAILPOINT("recover.done");
   // The configured size may differ from the previous size.
   store->resize(config.pool_bytes);
   return store;
 }
 
+template <typename Use>
+void Recovery::for_each_entry(Use use) const {
+  constexpr std::uint32_t kStep = 4096;
+  const auto count = static_cast<std::uint32_t>(index_.entry_count());
+  for (std::uint32_t id = 0; id < count; ++id) {
+    if (id % kStep == 0) on_progress_();
+    use(id);
+  }
+}
+
+// Readers use the old table until the new table is complete, and no entry that the old table names
+// changes before.
 Status Recovery::run() {
   undo_unfinished_publication();
   judge_entries();
   claim_extents();
   claim_records();
   if (Status status = index_.table().reset(index_.entry_count()); !status.ok()) return status;
-  choose_between_duplicates();
-  admit_all();
+  fill_table();
+  MC_FAILPOINT("recover.table_filled");
+  index_.table().publish_reset();
+  insert_rest();
+  settle_entries();
   index_.header().committing_group.store_relaxed(0);
   index_.header().publishing_entry.store_relaxed(0);
   index_.header().next_sequence.store_relaxed(last_sequence_ + 1);
@@ -63,21 +78,26 @@ void Recovery::undo_unfinished_publication() {
 void Recovery::judge_entries() {
   const std::uint64_t count = index_.entry_count();
   fates_.resize(count, Fate::kFree);
-  settled_.resize(count, false);
+  claims_.reserve(count);
   last_sequence_ = index_.header().next_sequence.load_relaxed() & 0xffffffffffffffull;
-  for (std::uint32_t id = 0; id < count; ++id) {
+  for_each_entry([&](std::uint32_t id) {
     const std::uint64_t version = index_.entry(id).version.load_relaxed();
-    const bool was_free = version == 0 || shm::state_of(version) == shm::EntryState::kFree;
-    fates_[id] = judge(id);
-    if (fates_[id] != Fate::kFree) {
-      last_sequence_ = std::max(last_sequence_, shm::sequence_of(version));
-    } else if (!was_free && shm::state_of(version) == shm::EntryState::kLive) {
-      ++parts_.counters.set_aside;
+    const ObjectIndex::Extents extents = index_.extents_of(id);
+    fates_[id] = judge(id, extents);
+    if (fates_[id] == Fate::kFree) {
+      if (shm::state_of(version) == shm::EntryState::kLive) ++parts_.counters.set_aside;
+      return;
     }
-  }
+    last_sequence_ = std::max(last_sequence_, shm::sequence_of(version));
+    std::uint32_t part = 0;
+    for (const shm::ExtentRecord& extent : extents) claims_.push_back({extent, id, part++});
+    if (part > 1 || key_field(index_.entry(id)).key_bytes > shm::kShortKeyBytes) {
+      with_records_.push_back(id);
+    }
+  });
 }
 
-Recovery::Fate Recovery::judge(std::uint32_t id) const {
+Recovery::Fate Recovery::judge(std::uint32_t id, const ObjectIndex::Extents& extents) const {
   const shm::Entry& entry = index_.entry(id);
   const shm::EntryState state = state_of(entry);
   const std::uint64_t length = entry.length.load_relaxed();
@@ -87,7 +107,7 @@ Recovery::Fate Recovery::judge(std::uint32_t id) const {
   }
   const shm::KeyField field = key_field(entry);
   std::uint64_t room = 0;
-  for (const shm::ExtentRecord& extent : index_.extents_of(id)) {
+  for (const shm::ExtentRecord& extent : extents) {
     if (extent.length_bytes > parts_.pool.max_bytes()) return Fate::kFree;
     room += extent.length_bytes;
   }
@@ -117,34 +137,23 @@ bool Recovery::key_is_sound(std::uint32_t id) const {
 // Claims all extents at once, in the order of their addresses. If two extents overlap, the extent
 // that begins first stays.
 void Recovery::claim_extents() {
-  struct Claim {
-    shm::ExtentRecord extent;
-    std::uint32_t id;
-    std::uint32_t part;
-  };
-  std::vector<Claim> claims;
-  for (std::uint32_t id = 0; id < fates_.size(); ++id) {
-    if (fates_[id] == Fate::kFree) continue;
-    std::uint32_t part = 0;
-    for (const shm::ExtentRecord& extent : index_.extents_of(id)) {
-      claims.push_back({extent, id, part++});
-    }
-  }
-  std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
-    return a.extent.offset_bytes < b.extent.offset_bytes;
-  });
-  std::vector<shm::ExtentRecord> sorted;
-  sorted.reserve(claims.size());
-  for (const Claim& claim : claims) sorted.push_back(claim.extent);
-  const std::vector<BlockId> nodes = parts_.pool.claim_all(sorted);
+  boost::sort::spreadsort::integer_sort(
+      claims_.begin(), claims_.end(),
+      [](const ExtentPool::Claim& claim, unsigned bits) {
+        return claim.extent.offset_bytes >> bits;
+      },
+      [](const ExtentPool::Claim& a, const ExtentPool::Claim& b) {
+        return a.extent.offset_bytes < b.extent.offset_bytes;
+      });
+  parts_.pool.claim_all(claims_);
   parts_.extents.expect(fates_.size());
   std::vector<std::uint32_t> damaged;
-  for (std::size_t i = 0; i < claims.size(); ++i) {
-    const Claim& claim = claims[i];
-    const std::uint32_t count = key_field(index_.entry(claim.id)).extent_count;
-    if (nodes[i] == kNoBlock) damaged.push_back(claim.id);
-    parts_.extents.claimed(claim.id, claim.part, count, claim.extent, nodes[i]);
+  for (const ExtentPool::Claim& claim : claims_) {
+    const std::uint32_t count = key_field(index_.entry(claim.owner)).extent_count;
+    if (claim.block == kNoBlock) damaged.push_back(claim.owner);
+    parts_.extents.claimed(claim.owner, claim.part, count, claim.block);
   }
+  claims_ = {};
   for (const std::uint32_t id : damaged) {
     if (fates_[id] != Fate::kFree) set_aside(id);
   }
@@ -159,7 +168,7 @@ void Recovery::set_aside(std::uint32_t id) {
 // Claims key and extent records. If the records of an entry cannot be claimed, the entry loses its
 // extents again.
 void Recovery::claim_records() {
-  for (std::uint32_t id = 0; id < fates_.size(); ++id) {
+  for (const std::uint32_t id : with_records_) {
     if (fates_[id] == Fate::kFree) continue;
     const shm::Entry& entry = index_.entry(id);
     const shm::KeyField field = key_field(entry);
@@ -175,79 +184,60 @@ void Recovery::claim_records() {
   }
 }
 
-// A crash between the publication of a replacement and the end of the old object leaves two live
-// entries. The later entry counts; the other goes to limbo, where readers may still hold it.
-void Recovery::choose_between_duplicates() {
-  for (std::uint32_t id = 0; id < fates_.size(); ++id) {
-    if (fates_[id] != Fate::kLive) continue;
-    const std::uint64_t hash = index_.entry(id).hash.load_relaxed();
-    const auto other = index_.find(index_.key_of(id), hash);
-    if (!other) {
-      if (index_.table().prepare_insert() && index_.table().insert(hash, id)) continue;
-      parts_.extents.free(id);
-      fates_[id] = Fate::kFree;
-      ++parts_.counters.set_aside;
-      settled_[id] = true;
-      continue;
+void Recovery::fill_table() {
+  constexpr std::uint32_t kAhead = 16;
+  for_each_entry([&](std::uint32_t id) {
+    if (id + kAhead < fates_.size()) {
+      index_.table().prefetch(index_.entry(id + kAhead).hash.load_relaxed());
     }
-    const bool newer =
-        index_.entry(id).version.load_relaxed() > index_.entry(*other).version.load_relaxed();
-    if (newer) index_.table().replace(hash, *other, id);
-    fates_[newer ? *other : id] = Fate::kLimbo;
+    if (fates_[id] == Fate::kLive && !insert(id)) rest_.push_back(id);
+  });
+}
+
+// These entries found no room in the table: only a larger table helps.
+void Recovery::insert_rest() {
+  for (const std::uint32_t id : rest_) {
+    if (index_.table().prepare_insert() && insert(id)) continue;
+    fates_[id] = Fate::kLimbo;
+    ++parts_.counters.set_aside;
   }
 }
 
-// The policy learns of objects in the order of their puts, parents before children.
-void Recovery::admit_all() {
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
-  for (std::uint32_t id = 0; id < fates_.size(); ++id) {
-    const std::uint64_t sequence = shm::sequence_of(index_.entry(id).version.load_relaxed());
+// A crash between the publication of a replacement and the end of the old object leaves two live
+// entries. The later entry counts; the other goes to limbo, where readers may still hold it. Returns
+// false if the table has no room.
+bool Recovery::insert(std::uint32_t id) {
+  const std::uint64_t hash = index_.entry(id).hash.load_relaxed();
+  const auto other = index_.find(index_.key_of(id), hash);
+  if (!other) return index_.table().insert(hash, id);
+  const bool newer =
+      index_.entry(id).version.load_relaxed() > index_.entry(*other).version.load_relaxed();
+  if (newer) index_.table().replace(hash, *other, id);
+  fates_[newer ? *other : id] = Fate::kLimbo;
+  return true;
+}
+
+void Recovery::settle_entries() {
+  for_each_entry([&](std::uint32_t id) {
     switch (fates_[id]) {
       case Fate::kFree:
-        if (settled_[id]) break;
         index_.set_state(id, shm::EntryState::kFree);
         index_.release_entry(id);
         break;
       case Fate::kReserved:
-        ++reserved_count_;
+        reservations_.push_back({index_.entry(id).hash.load_relaxed(), id});
         break;
       case Fate::kLimbo:
         index_.set_state(id, shm::EntryState::kLimbo);
         parts_.limbo.add(id);
         break;
       case Fate::kLive:
-        order.emplace_back(sequence, id);
+        parts_.live.adopt(id);
+        ++parts_.counters.recovered;
         break;
     }
-  }
-  std::sort(order.begin(), order.end());
-  for (const auto& [sequence, id] : order) admit_family(id);
-  parts_.counters.recovered = order.size();
-}
-
-void Recovery::admit_family(std::uint32_t id) {
-  std::vector<std::uint32_t> chain;
-  for (OptionalId at = id; at && !settled_[*at];) {
-    settled_[*at] = true;  // also ends a circle of parents
-    chain.push_back(*at);
-    at = index_.find_by_hash(index_.entry(*at).parent_hash.load_relaxed());
-  }
-  for (; !chain.empty(); chain.pop_back()) admit_one(chain.back());
-}
-
-void Recovery::admit_one(std::uint32_t id) {
-  const shm::Entry& entry = index_.entry(id);
-  const shm::KeyField field = key_field(entry);
-  PutOrder order;
-  order.entry = id;
-  order.length = entry.length.load_relaxed();
-  order.parent_hash = entry.parent_hash.load_relaxed();
-  order.pin = field.pin <= MC_PIN_HARD ? static_cast<mc_pin>(field.pin) : MC_PIN_NONE;
-  order.group = attribute_field(entry).group;
-  parts_.live.admit(id, entry.hash.load_relaxed(), order);
-  // The put of an earlier agent.
-  --parts_.counters.puts;
-  parts_.counters.put_bytes -= order.length;
+  });
+  parts_.live.adopted_all();
 }
 
 }  // namespace mc::agent

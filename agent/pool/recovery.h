@@ -10,6 +10,9 @@
 // Trusts: nothing in the files.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "agent/pool/object_store.h"
 
 namespace mc::agent {
@@ -24,33 +27,43 @@ class Recovery {
     Limbo& limbo;
     StoreCounters& counters;
   };
-  Recovery(const Parts& parts, const ObjectStore::SessionKnown& session_known)
-      : parts_(parts), index_(parts.index), session_known_(session_known) {}
+  // on_progress: called again and again, at least once for each few thousand entries.
+  Recovery(const Parts& parts, const ObjectStore::SessionKnown& session_known,
+           const std::function<void()>& on_progress)
+      : parts_(parts),
+        index_(parts.index),
+        session_known_(session_known),
+        on_progress_(on_progress) {}
   Status run();
-  std::uint64_t reserved_count() const { return reserved_count_; }
+  std::vector<ObjectStore::Reservation> take_reservations() { return std::move(reservations_); }
 
  private:
   enum class Fate : std::uint8_t { kFree, kReserved, kLive, kLimbo };
 
+  template <typename Use>
+  void for_each_entry(Use use) const;
   void undo_unfinished_publication();
   void judge_entries();
-  Fate judge(std::uint32_t id) const;
+  Fate judge(std::uint32_t id, const ObjectIndex::Extents& extents) const;
   bool key_is_sound(std::uint32_t id) const;
   void claim_extents();
   void claim_records();
   void set_aside(std::uint32_t id);
-  void choose_between_duplicates();
-  void admit_all();
-  void admit_family(std::uint32_t id);
-  void admit_one(std::uint32_t id);
+  void fill_table();
+  void insert_rest();
+  bool insert(std::uint32_t id);
+  void settle_entries();
 
   Parts parts_;
   ObjectIndex& index_;
   const ObjectStore::SessionKnown& session_known_;
+  const std::function<void()>& on_progress_;
   std::vector<Fate> fates_;
-  std::vector<bool> settled_;  // admitted to the policy, or released
+  std::vector<ExtentPool::Claim> claims_;
+  std::vector<std::uint32_t> with_records_;  // a long key or several extents
+  std::vector<std::uint32_t> rest_;          // found no room in the table
   std::uint64_t last_sequence_ = 0;
-  std::uint64_t reserved_count_ = 0;
+  std::vector<ObjectStore::Reservation> reservations_;
 };
 
 }  // namespace mc::agent

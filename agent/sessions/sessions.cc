@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <set>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
@@ -316,20 +317,24 @@ bool Sessions::belongs_to(std::uint64_t id, const std::string& tenant) const {
 }
 
 void Sessions::attach(const FindTenant& find_tenant) {
+  std::set<ObjectStore*> stores;
   std::erase_if(sessions_, [&](const auto& entry) {
     Session& session = *entry.second;
     auto tenant = find_tenant(session.tenant->name);
     if (!tenant) return true;
     session.tenant = std::move(tenant);
-    ObjectStore& store = *session.tenant->store;
-    for (const std::uint32_t id : store.reservations_of(session.id)) {
-      session.reserved.insert(id);
-      session.reserved_bytes +=
-          (store.reserved_length(id) + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
-    }
+    stores.insert(session.tenant->store.get());
     watch_process(session);
     return false;
   });
+  for (ObjectStore* const store : stores) {
+    for (const ObjectStore::Reservation& found : store->take_recovered_reservations()) {
+      Session& session = *find(found.session_id);
+      session.reserved.insert(found.entry);
+      session.reserved_bytes +=
+          (store->reserved_length(found.entry) + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+    }
+  }
 }
 
 void Sessions::keep_all() {

@@ -276,6 +276,23 @@ TEST(FullDescriptorStore, RefusesAClientUntilAnotherLeaves) {
   mc_close(second);
 }
 
+TEST_F(Recovery, EveryObjectIsFoundWhileTheNextAgentRecovers) {
+  constexpr unsigned kObjects = 200;
+  host_.serve();
+  fill(kObjects);
+  Client client(host_);
+  for (const char* at : {"recover.adopted", "recover.table_filled", "recover.done"}) {
+    SCOPED_TRACE(at);
+    host_.kill_agent();
+    host_.start_agent({std::string("MC_FAILPOINTS=") + at + "=stop"});
+    ASSERT_TRUE(until([&] { return host_.agent().look() == Child::State::kStopped; }));
+    EXPECT_EQ(served(client, kObjects), kObjects) << kLostObject << "a miss";
+    host_.agent().signal(SIGCONT);
+    EXPECT_EQ(host_.pool()["recovered"].asUInt64(), kObjects);
+    EXPECT_EQ(served(client, kObjects), kObjects) << kLostObject << "a miss";
+  }
+}
+
 TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {
   constexpr unsigned kObjects = 240;
   constexpr unsigned kDamaged = 8;  // of each kind

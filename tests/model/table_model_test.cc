@@ -35,6 +35,7 @@ struct TableWorld {
     entries = reinterpret_cast<shm::Entry*>(base + header->entries_offset);
     table = std::make_unique<agent::BucketTable>(base, &file);
     static_cast<void>(table->reset(0));
+    table->publish_reset();
     header->table_max_bytes = kTableBytes;  // the table may grow from here on
     reader = *shm::IndexReader::open(base, bytes);
     machine.name(&header->generation, 8, "generation");

@@ -15,6 +15,18 @@ namespace {
 using std::uint32_t;
 using std::uint64_t;
 
+BlockId claim(ExtentAllocator& allocator, uint64_t first_granule, uint64_t granules) {
+  return ExtentAllocator::Claimer(allocator).claim({first_granule, granules});
+}
+
+std::vector<BlockId> claim_all(ExtentAllocator& allocator,
+                               const std::vector<GranuleRange>& ranges) {
+  ExtentAllocator::Claimer claimer(allocator);
+  std::vector<BlockId> blocks;
+  for (const GranuleRange& range : ranges) blocks.push_back(claimer.claim(range));
+  return blocks;
+}
+
 // A slow model of the allocator: the used ranges by address.
 class Model {
  public:
@@ -194,7 +206,7 @@ TEST(ExtentAllocator, AnEmptyOneGrantsNothing) {
   EXPECT_FALSE(allocator.allocate(1));
   EXPECT_EQ(allocator.largest_free(), 0u);
   EXPECT_EQ(allocator.size_granules(), 0u);
-  EXPECT_FALSE(allocator.claim(0, 1));
+  EXPECT_EQ(claim(allocator, 0, 1), kNoBlock);
   EXPECT_EQ(allocator.check(), "");
 }
 
@@ -349,9 +361,9 @@ TEST(ExtentAllocator, TruncateWaitsUntilTheTailIsEmpty) {
 TEST(ExtentAllocator, ClaimRefusesForgedRanges) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
-  EXPECT_TRUE(allocator.claim(10, 10));
-  EXPECT_TRUE(allocator.claim(0, 10));
-  EXPECT_TRUE(allocator.claim(99, 1));
+  EXPECT_NE(claim(allocator, 10, 10), kNoBlock);
+  EXPECT_NE(claim(allocator, 0, 10), kNoBlock);
+  EXPECT_NE(claim(allocator, 99, 1), kNoBlock);
   for (const auto& [first, granules] : std::vector<GranuleRange>{{10, 10},
                                                                  {19, 2},
                                                                  {15, 1},
@@ -364,12 +376,12 @@ TEST(ExtentAllocator, ClaimRefusesForgedRanges) {
                                                                  {~uint64_t{0}, 2},
                                                                  {2, ~uint64_t{0}},
                                                                  {uint64_t{1} << 32, 1}}) {
-    EXPECT_FALSE(allocator.claim(first, granules)) << first << " " << granules;
+    EXPECT_EQ(claim(allocator, first, granules), kNoBlock) << first << " " << granules;
   }
-  const auto rest = allocator.claim(20, 79);
-  ASSERT_TRUE(rest);
+  const BlockId rest = claim(allocator, 20, 79);
+  ASSERT_NE(rest, kNoBlock);
   EXPECT_EQ(allocator.free_granules(), 0u);
-  EXPECT_TRUE(allocator.free(*rest));
+  EXPECT_TRUE(allocator.free(rest));
   EXPECT_EQ(allocator.largest_free(), 79u);
   EXPECT_EQ(allocator.check(), "");
 }
@@ -378,17 +390,17 @@ TEST(ExtentAllocator, ClaimsBeyondTheLimitKeepTheTailFromGoing) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
   allocator.set_limit(50);
-  const auto across = allocator.claim(45, 10);
-  ASSERT_TRUE(across);
+  const BlockId across = claim(allocator, 45, 10);
+  ASSERT_NE(across, kNoBlock);
   EXPECT_EQ(allocator.used_beyond(50), 5u);
   EXPECT_EQ(allocator.limit_granules(), 50u);
   EXPECT_FALSE(allocator.truncate(50));
   EXPECT_EQ(allocator.check(), "");
-  EXPECT_TRUE(allocator.free(*across));
+  EXPECT_TRUE(allocator.free(across));
   EXPECT_TRUE(allocator.truncate(50));
 }
 
-TEST(ExtentAllocator, ClaimAllAcceptsExactlyTheRangesThatFit) {
+TEST(ExtentAllocator, ClaimsAcceptExactlyTheRangesThatFit) {
   Pair pair(2);
   pair.grow(1 << 20);
   for (int i = 0; i < 100; ++i) pair.allocate(1 + pair.below(50));  // used before
@@ -402,7 +414,7 @@ TEST(ExtentAllocator, ClaimAllAcceptsExactlyTheRangesThatFit) {
     std::sort(ranges.begin(), ranges.end(), [](const GranuleRange& a, const GranuleRange& b) {
       return a.first_granule < b.first_granule;
     });
-    const std::vector<BlockId> nodes = pair.allocator.claim_all(ranges);
+    const std::vector<BlockId> nodes = claim_all(pair.allocator, ranges);
     ASSERT_EQ(nodes.size(), ranges.size());
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       const auto& [first, granules] = ranges[i];
@@ -421,11 +433,11 @@ TEST(ExtentAllocator, ClaimAllAcceptsExactlyTheRangesThatFit) {
   EXPECT_EQ(pair.allocator.largest_free(), uint64_t{1} << 20);
 }
 
-TEST(ExtentAllocator, ClaimAllRefusesRangesOutOfOrder) {
+TEST(ExtentAllocator, ClaimsRefuseRangesOutOfOrder) {
   ExtentAllocator allocator;
   ASSERT_TRUE(allocator.grow(100));
   const std::vector<GranuleRange> ranges{{50, 10}, {20, 10}, {60, 10}};
-  const std::vector<BlockId> nodes = allocator.claim_all(ranges);
+  const std::vector<BlockId> nodes = claim_all(allocator, ranges);
   EXPECT_NE(nodes[0], kNoBlock);
   EXPECT_EQ(nodes[1], kNoBlock);
   EXPECT_NE(nodes[2], kNoBlock);
@@ -443,7 +455,7 @@ TEST(ExtentAllocator, ARestartFindsTheSameRanges) {
   });
   ExtentAllocator restarted;
   ASSERT_TRUE(restarted.grow(pair.model.size()));
-  for (const BlockId node : restarted.claim_all(ranges)) ASSERT_NE(node, kNoBlock);
+  for (const BlockId node : claim_all(restarted, ranges)) ASSERT_NE(node, kNoBlock);
   restarted.set_limit(pair.model.limit());
   EXPECT_EQ(restarted.check(), "");
   EXPECT_EQ(restarted.used_granules(), pair.allocator.used_granules());

@@ -308,38 +308,26 @@ BlockId ExtentAllocator::carve(BlockId id, std::uint32_t first, std::uint32_t co
   return used;
 }
 
-// The cursor is a block at or before the start of the range, and moves to the block after it.
-BlockId ExtentAllocator::claim_from(BlockId* cursor, const GranuleRange& range) {
-  if (range.granules == 0 || range.granules > size_ || out_of_nodes()) return kNoBlock;
-  if (range.first_granule > size_ - range.granules) return kNoBlock;
-  while (end(at(*cursor)) <= range.first_granule) *cursor = at(*cursor).next;
-  const Node& node = at(*cursor);
-  if (!is_free(node) || range.first_granule < node.first) return kNoBlock;
-  if (range.first_granule + range.granules > end(node)) return kNoBlock;
-  const BlockId used = carve(*cursor, static_cast<std::uint32_t>(range.first_granule),
-                             static_cast<std::uint32_t>(range.granules));
-  *cursor = used;
-  return used;
+// Without a limit a free block never has two parts, so each range lies in a single block.
+ExtentAllocator::Claimer::Claimer(ExtentAllocator& allocator)
+    : allocator_(allocator), limit_(allocator.limit_) {
+  allocator_.set_limit(kMaxGranules);
+  cursor_ = allocator_.at(kRing).next;
 }
 
-std::optional<BlockId> ExtentAllocator::claim(std::uint64_t first_granule, std::uint64_t count) {
-  const GranuleRange range{first_granule, count};
-  const BlockId id = claim_all(std::span(&range, 1)).front();
-  if (id == kNoBlock) return std::nullopt;
-  return id;
-}
-
-std::vector<BlockId> ExtentAllocator::claim_all(std::span<const GranuleRange> sorted_ranges) {
-  // Without a limit a free block never has two parts, so each range lies in a single block.
-  const std::uint64_t limit = limit_;
-  set_limit(kMaxGranules);
-  std::vector<BlockId> claimed(sorted_ranges.size(), kNoBlock);
-  BlockId cursor = at(kRing).next;
-  for (std::size_t i = 0; i < sorted_ranges.size(); ++i) {
-    claimed[i] = claim_from(&cursor, sorted_ranges[i]);
+BlockId ExtentAllocator::Claimer::claim(const GranuleRange& range) {
+  const std::uint64_t size = allocator_.size_;
+  if (range.granules == 0 || range.granules > size || allocator_.out_of_nodes()) return kNoBlock;
+  if (range.first_granule > size - range.granules) return kNoBlock;
+  while (allocator_.end(allocator_.at(cursor_)) <= range.first_granule) {
+    cursor_ = allocator_.at(cursor_).next;
   }
-  set_limit(limit);
-  return claimed;
+  const Node& node = allocator_.at(cursor_);
+  if (!is_free(node) || range.first_granule < node.first) return kNoBlock;
+  if (range.first_granule + range.granules > allocator_.end(node)) return kNoBlock;
+  cursor_ = allocator_.carve(cursor_, static_cast<std::uint32_t>(range.first_granule),
+                             static_cast<std::uint32_t>(range.granules));
+  return cursor_;
 }
 
 // ---- the limit ---------------------------------------------------------------------------------

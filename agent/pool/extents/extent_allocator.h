@@ -109,12 +109,23 @@ class ExtentAllocator {
   // is found.
   [[nodiscard]] BlockId take_behind(BlockId node, std::uint64_t most, unsigned tries);
 
-  // Recovery: marks ranges as used, also beyond the limit. Returns nullopt or kNoBlock for a range
-  // that is empty, out of bounds, or overlaps a used range. claim() walks the blocks. claim_all()
-  // serves many ranges in one walk: the caller sorts the ranges by first granule, and a range out
-  // of order is refused. If two ranges overlap, the earlier range wins.
-  [[nodiscard]] std::optional<BlockId> claim(std::uint64_t first_granule, std::uint64_t granules);
-  [[nodiscard]] std::vector<BlockId> claim_all(std::span<const GranuleRange> sorted_ranges);
+  // Recovery: marks ranges as used, also beyond the limit, in one walk over the blocks. The ranges
+  // come in the order of their first granules. Nothing else may change the allocator meanwhile.
+  class Claimer {
+   public:
+    explicit Claimer(ExtentAllocator& allocator);
+    ~Claimer() { allocator_.set_limit(limit_); }
+    Claimer(const Claimer&) = delete;
+    Claimer& operator=(const Claimer&) = delete;
+    // Returns kNoBlock for a range that is empty, out of bounds, out of order, or overlaps a used
+    // range.
+    [[nodiscard]] BlockId claim(const GranuleRange& range);
+
+   private:
+    ExtentAllocator& allocator_;
+    std::uint64_t limit_;
+    BlockId cursor_;  // a block at or before the start of the next range
+  };
 
   // Stops allocation at or beyond the limit: free space there is withdrawn, and so is space that is
   // freed or added there later. A higher limit gives space back. Walks the blocks beyond the lower
@@ -192,7 +203,6 @@ class ExtentAllocator {
   void release(BlockId id);
   void release_on_one_side(BlockId id);
   [[nodiscard]] BlockId carve(BlockId id, std::uint32_t first, std::uint32_t granules);
-  [[nodiscard]] BlockId claim_from(BlockId* cursor, const GranuleRange& range);
 
   [[nodiscard]] std::string check_blocks(std::uint64_t* free_blocks) const;
   [[nodiscard]] std::string check_bins(std::uint64_t free_blocks) const;

@@ -161,15 +161,22 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
   if (Status status = pool->attach(header, static_cast<std::uint32_t>(arenas)); !status.ok()) {
     return fail(status);
   }
+  std::vector<std::uint64_t> arena_bytes;
+  std::uint64_t sum_bytes = 0;
   for (std::size_t i = 0; i < arenas; ++i) {
-    const std::uint64_t bytes =
-        header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
-    if (bytes > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
-    // Free of cost where the pages exist, and takes memory for missing pages.
-    if (Status status = pool->file_.reserve(i * pool->stride_, bytes); !status.ok()) {
-      return fail(status);
+    arena_bytes.push_back(header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes);
+    if (arena_bytes[i] > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
+    sum_bytes += arena_bytes[i];
+  }
+  // To reserve pages that exist takes time for each page.
+  const bool missing = pool->file_.resident_bytes() < sum_bytes;
+  for (std::size_t i = 0; i < arenas; ++i) {
+    if (missing) {
+      if (Status status = pool->file_.reserve(i * pool->stride_, arena_bytes[i]); !status.ok()) {
+        return fail(status);
+      }
     }
-    if (!pool->arenas_[i]->grow(bytes / kGranuleBytes))
+    if (!pool->arenas_[i]->grow(arena_bytes[i] / kGranuleBytes))
       return fail(MC_CORRUPT, "an arena is larger than an allocator can manage");
   }
   return pool;
@@ -374,25 +381,19 @@ void ExtentPool::trim(PoolExtents& extents, std::uint64_t bytes) {
   extents.count = kept;
 }
 
-std::vector<BlockId> ExtentPool::claim_all(std::span<const shm::ExtentRecord> sorted) {
-  std::vector<BlockId> nodes(sorted.size(), kNoBlock);
+void ExtentPool::claim_all(std::span<Claim> sorted) {
   std::size_t at = 0;
   for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
     const std::uint64_t base = arena * stride_;
-    std::vector<GranuleRange> ranges;
-    const std::size_t first = at;
-    for (; at < sorted.size() && sorted[at].offset_bytes < base + stride_; ++at) {
-      const shm::ExtentRecord& extent = sorted[at];
-      const bool whole =
-          extent.offset_bytes % kGranuleBytes == 0 && extent.length_bytes % kGranuleBytes == 0;
-      // An empty range is refused like an overlapping range.
-      ranges.push_back({(extent.offset_bytes - base) / kGranuleBytes,
-                        whole ? extent.length_bytes / kGranuleBytes : 0});
+    ExtentAllocator::Claimer claimer(*arenas_[arena]);
+    for (; at < sorted.size() && sorted[at].extent.offset_bytes < base + stride_; ++at) {
+      Claim& claim = sorted[at];
+      const auto& [offset, length] = claim.extent;
+      if (offset % kGranuleBytes != 0 || length % kGranuleBytes != 0) continue;
+      claim.block = claimer.claim({(offset - base) / kGranuleBytes, length / kGranuleBytes});
+      if (claim.block != kNoBlock) arenas_[arena]->set_owner(claim.block, claim.owner);
     }
-    const std::vector<BlockId> claimed = arenas_[arena]->claim_all(ranges);
-    std::copy(claimed.begin(), claimed.end(), nodes.begin() + static_cast<std::ptrdiff_t>(first));
   }
-  return nodes;
 }
 
 void ExtentPool::resize(std::uint64_t pool_bytes) {

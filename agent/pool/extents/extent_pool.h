@@ -90,9 +90,15 @@ class ExtentPool {
   bool take_behind(const PoolExtent& from, std::uint64_t most_bytes, unsigned tries,
                    PoolExtent& extent);
 
-  // Marks ranges, sorted by offset, as used. Returns kNoBlock for a range that overlaps another or
-  // is out of bounds.
-  std::vector<BlockId> claim_all(std::span<const shm::ExtentRecord> sorted);
+  // Marks extents, sorted by offset, as used, and sets their blocks and the blocks' owners. The block
+  // of an extent that overlaps another or is out of bounds stays kNoBlock.
+  struct Claim {
+    shm::ExtentRecord extent;
+    std::uint32_t owner;
+    std::uint32_t part;  // number of this extent among the owner's extents
+    BlockId block = kNoBlock;
+  };
+  void claim_all(std::span<Claim> sorted);
 
   // Changes the target; growing and shrinking continue in the background.
   void resize(std::uint64_t pool_bytes);

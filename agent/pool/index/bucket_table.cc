@@ -44,8 +44,17 @@ Status BucketTable::reset(std::uint64_t expected_count) {
   while (tables_[current_ ^ 1].reserved_bytes < next_bytes_) {
     if (!growth_step()) return {MC_NO_MEMORY, "no memory for the index"};
   }
-  publish(header_->generation.load_relaxed() + 1);
+  growing_ = false;
+  current_ ^= 1;
+  reset_ = true;
   return {};
+}
+
+void BucketTable::publish_reset() {
+  if (!reset_) return;
+  reset_ = false;
+  current_ ^= 1;
+  publish();
 }
 
 bool BucketTable::start_growth(std::uint64_t bucket_count) {
@@ -91,16 +100,15 @@ bool BucketTable::growth_step() {
     if (find_slot(tables_[current_], hash, id).bucket == nullptr) continue;
     if (!insert_into(next, hash, id)) return false;
   }
-  if (cursor_ >= header_->entry_count.load_relaxed())
-    publish(header_->generation.load_relaxed() + 1);
+  if (cursor_ >= header_->entry_count.load_relaxed()) publish();
   return true;
 }
 
-void BucketTable::publish(std::uint64_t generation) {
+void BucketTable::publish() {
   const unsigned next = current_ ^ 1;
   header_->tables[next].offset_bytes.store_relaxed(header_->table_offset[next]);
   header_->tables[next].bucket_count.store_relaxed(tables_[next].bucket_count);
-  header_->generation.store_release(generation);
+  header_->generation.store_release(header_->generation.load_relaxed() + 1);
   // Readers in the old table find zeros, which means a miss. Then they see a new generation and
   // look again. A region that cannot be punched stays allocated until the next growth.
   if (file_->punch(header_->table_offset[current_], header_->table_max_bytes).ok()) {
@@ -134,7 +142,9 @@ bool BucketTable::finish_growth() {
 
 [[gnu::hot]] bool BucketTable::insert(std::uint64_t hash, std::uint32_t entry) {
   if (!insert_into(tables_[current_], hash, entry)) {
-    // The run of full buckets is too long: only a larger table helps.
+    // The run of full buckets is too long: only a larger table helps. After a reset the larger table
+    // would take the place of the table that readers use.
+    if (reset_) return false;
     const std::uint64_t buckets = tables_[current_].bucket_count;
     if (!growing_ && !start_growth(larger(buckets))) return false;
     if (!finish_growth() || !insert_into(tables_[current_], hash, entry)) return false;

@@ -23,8 +23,9 @@ class BucketTable {
   BucketTable(std::byte* base, const MemoryFile* file);
 
   // Starts an empty table for this many objects. Readers keep the previous table until
-  // this returns.
+  // publish_reset(). Meanwhile insert() returns false where only a larger table would help.
   Status reset(std::uint64_t expected_count);
+  void publish_reset();
 
   // Makes room for one entry more. False if memory is short or the table has its largest size;
   // insert() may then fail.
@@ -68,7 +69,7 @@ class BucketTable {
   bool start_growth(std::uint64_t bucket_count);
   bool growth_step();
   bool finish_growth();
-  void publish(std::uint64_t generation);
+  void publish();
   bool in_next(std::uint32_t entry) const { return growing_ && entry < cursor_; }
 
   shm::IndexHeader* header_;
@@ -78,6 +79,7 @@ class BucketTable {
   Table tables_[2];
   unsigned current_ = 0;
   std::uint64_t count_ = 0;
+  bool reset_ = false;  // the header does not name the current table yet
   bool growing_ = false;
   std::uint64_t cursor_ = 0;  // entries below this number are in the next table too
   std::uint64_t next_bytes_ = 0;

@@ -83,6 +83,7 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::create(std::uint64_t max_objec
   header->next_sequence.store_relaxed(1);
   index->attach();
   if (Status status = index->table_->reset(0); !status.ok()) return fail(status);
+  index->table_->publish_reset();
   return index;
 }
 
@@ -100,15 +101,17 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
   }
   index->attach();
   // The previous agent reserved the entries up to entry_count; a missing page must not raise
-  // SIGBUS later.
-  index->entries_reserved_ = 0;
+  // SIGBUS later. To reserve pages that exist takes time for each page.
   const std::uint64_t count =
       std::min((index->entry_count() + kEntryStep - 1) / kEntryStep * kEntryStep,
                index->header_->max_entries);
-  if (Status status =
-          index->file_.reserve(index->header_->entries_offset, count * sizeof(shm::Entry));
-      !status.ok()) {
-    return fail(status);
+  const std::uint64_t bytes = count * sizeof(shm::Entry);
+  const bool missing =
+      index->file_.resident_bytes() < bytes + index->keys_->reserved_bytes() + shm::kPageBytes;
+  if (missing) {
+    if (Status status = index->file_.reserve(index->header_->entries_offset, bytes); !status.ok()) {
+      return fail(status);
+    }
   }
   index->entries_reserved_ = count;
   return index;
@@ -216,7 +219,7 @@ std::string_view ObjectIndex::key_of(std::uint32_t id) const {
   return {reinterpret_cast<const char*>(key_bytes_) + at, field.key_bytes};
 }
 
-std::vector<shm::ExtentRecord> ObjectIndex::extents_of(std::uint32_t id) const {
+ObjectIndex::Extents ObjectIndex::extents_of(std::uint32_t id) const {
   const shm::Entry& entry = entries_[id];
   const auto field = std::bit_cast<shm::KeyField>(entry.key.load_relaxed());
   const std::uint64_t extent = entry.extent.load_relaxed();
@@ -230,7 +233,7 @@ std::vector<shm::ExtentRecord> ObjectIndex::extents_of(std::uint32_t id) const {
       extent * shm::kRecordUnitBytes + bytes > header_->max_keys_bytes) {
     return {};
   }
-  std::vector<shm::ExtentRecord> extents(field.extent_count);
+  Extents extents(field.extent_count);
   std::memcpy(extents.data(), key_bytes_ + extent * shm::kRecordUnitBytes, bytes);
   return extents;
 }

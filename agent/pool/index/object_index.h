@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <boost/container/static_vector.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -74,7 +75,8 @@ class ObjectIndex {
   OptionalId store_extents(std::span<const shm::ExtentRecord> extents);
   std::string_view key_of(std::uint32_t id) const;
   // Extents as reserved, in whole granules. Empty if the entry names memory outside the heap.
-  std::vector<shm::ExtentRecord> extents_of(std::uint32_t id) const;
+  using Extents = boost::container::static_vector<shm::ExtentRecord, MC_MAX_EXTENTS>;
+  Extents extents_of(std::uint32_t id) const;
 
   // Returns a part of the file that has become large enough for huge pages; each part once.
   struct Range {
