@@ -55,9 +55,12 @@ Result<std::unique_ptr<Agent>> Agent::create(const LoadedOptions& options,
   raise_descriptor_limit();
   if (Status status = agent->lock_runtime_dir(); !status.ok()) return fail(status);
   if (Status status = agent->open_descriptor_store(); !status.ok()) return fail(status);
-  if (Status status = agent->start(open_cluster); !status.ok()) return fail(status);
-  if (Status status = agent->control_->listen(); !status.ok()) return fail(status);
-  return agent;
+  Status status = agent->start(open_cluster);
+  if (status.ok()) status = agent->control_->listen();
+  if (status.ok()) return agent;
+  // A keeper without memory of an earlier agent would only keep the file system busy.
+  if (!agent->succeeds_) agent->kept_->drop_all();
+  return fail(status);
 }
 
 Result<std::unique_ptr<Agent>> Agent::create_embedded(const LoadedOptions& options) {
@@ -116,6 +119,7 @@ Status Agent::start(const OpenCluster& open_cluster) {
   wake_ = std::move(*wake);
   events_.watch(wake_.get(), [this] { on_wake(); });
   KeptDescriptors kept = kept_->take_all();
+  succeeds_ = !kept.empty();
   MC_FAILPOINT("restart.took_descriptors");
   if (Status status = open_node(kept); !status.ok()) return status;
   if (Status status = join_cluster(open_cluster); !status.ok()) return status;

@@ -76,6 +76,7 @@ class Agent {
   std::uint64_t next_page_ns_ = 0;
 
   std::unique_ptr<KeptFiles> kept_;
+  bool succeeds_ = false;  // the store held descriptors of an earlier agent
   std::unique_ptr<NodeState> node_;
   CountersPage counters_page_;
   EventLoop events_;

@@ -382,6 +382,16 @@ TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
       << host_.log_text();
 }
 
+TEST(FailedStart, LeavesNoKeeper) {
+  HostOptions options;
+  options.pool_mib = options.max_pool_mib = 16u << 20;  // 16 TiB: more than any host has
+  Host host(options);
+  host.start_agent();
+  ASSERT_TRUE(until([&] { return host.agent().look() == Child::State::kEnded; }));
+  EXPECT_NE(host.agent().exit_status(), 0);
+  EXPECT_EQ(host.keeper(), 0) << host.log_text();
+}
+
 TEST_F(Recovery, ASecondAgentOnTheSameDirectoryIsRefused) {
   host_.serve();
   Client client(host_);
