@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keeper's process: one thread and one loop. Agents come and go, and the descriptors stay. The
-// keeper maps no memory and reads no byte of the kept files.
+// The keeper's processes, each with one thread and one loop. Agents come and go, and the descriptors
+// stay. The keeper maps no memory and reads no byte of the kept files.
+//
+//   agent ──requests──► active keeper ──requests that change──► standby
+//
+// The standby holds a duplicate of each descriptor. It begins as a fork of the active keeper, with all
+// descriptors. If the active keeper dies, the standby takes its place and forks the next standby, so
+// the death of the agent together with one keeper loses nothing.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -9,9 +15,11 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -27,10 +35,14 @@ namespace {
 
 // One agent at a time, plus a few agents that are just leaving.
 constexpr std::size_t kMaxConnections = 16;
-// Descriptors beside the kept ones: standard streams, lock, listener, connections, and an incoming
-// descriptor.
+// Descriptors beside the kept ones: standard streams, lock, listener, connections, the standby, and an
+// incoming descriptor.
 constexpr std::size_t kOwnDescriptors = 32;
 constexpr std::uint64_t kSecond = 1'000'000'000;
+// A standby that dies at once must not keep the active keeper busy with forks.
+constexpr std::uint64_t kForkPauseNs = kSecond / 10;
+
+volatile std::sig_atomic_t terminated = 0;
 
 void pause_briefly() {
   const timespec pause{0, 2'000'000};
@@ -58,8 +70,19 @@ void leave_the_agents_world() {
   std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGINT, SIG_IGN);
   ::close_range(3, ~0u, 0);
-  ::prctl(PR_SET_NAME, "mc-keeper");
   ::umask(077);
+}
+
+// An active keeper ends in order at SIGTERM, and blocks the signal outside of ppoll().
+void obey_sigterm(bool active) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  ::sigprocmask(active ? SIG_BLOCK : SIG_UNBLOCK, &set, nullptr);
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  if (active) action.sa_handler = [](int) { terminated = 1; };
+  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 void close_standard_streams() {
@@ -78,10 +101,19 @@ class Keeper {
 
   // Returns false without an error if a living keeper already serves.
   Result<bool> start();
-  void serve();
+  // Serves agents until the end. Returns false in a new standby.
+  bool serve();
+  // In a standby: holds the descriptors until the active keeper dies, and takes its place. Returns
+  // false if the standby cannot serve.
+  bool stand_by();
 
  private:
   Result<bool> lock();
+  Status open_for_agents();
+  bool fork_standby();
+  void end_standby();
+  void tell_standby(const Message& request);
+  void serve_agents(std::span<const pollfd> polled);
   void accept_agent();
   // Returns false when the connection is over.
   bool handle(int agent);
@@ -98,11 +130,15 @@ class Keeper {
   std::vector<Fd> agents_;
   std::map<std::string, Fd> kept_;
   bool told_to_end_ = false;
+  pid_t standby_ = -1;  // -1: none
+  Fd to_standby_;       // requests that change
+  Fd from_active_;      // in a standby: the other end
+  std::uint64_t next_fork_ns_ = 0;
 };
 
 // The lock on keeper.pid decides which process is the keeper, since the kernel releases a lock at
 // the end of its holder. The file stays: after an unlink, two keepers could each lock a file of
-// that name.
+// that name. A standby shares the lock: it is a fork.
 Result<bool> Keeper::lock() {
   lock_.reset(::open(pid_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_) return fail(MC_PERMISSION_DENIED, errno_text("open " + pid_path_, errno));
@@ -118,20 +154,87 @@ Result<bool> Keeper::lock() {
 Result<bool> Keeper::start() {
   const auto locked = lock();
   if (!locked || !*locked) return locked;
+  if (Status status = open_for_agents(); !status.ok()) return fail(status);
+  return true;
+}
+
+// The lock is held, so a listener of that name belongs to a keeper that has died: the kernel may end
+// its other descriptors earlier than the listener.
+Status Keeper::open_for_agents() {
+  ::prctl(PR_SET_NAME, "mc-keeper");
+  ::unlink(socket_path_.c_str());
   auto listener = listen_unix(socket_path_, 0600);
-  if (!listener && listener.error().code() == MC_BUSY) return false;
-  if (!listener) return fail(listener.error());
+  if (!listener) return listener.error();
   listener_ = std::move(*listener);
   ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);
   const std::string pid = std::to_string(::getpid()) + "\n";
   if (::ftruncate(lock_.get(), 0) != 0 ||
       ::pwrite(lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
-    return fail(MC_NO_SPACE, errno_text("write " + pid_path_, errno));
+    return {MC_NO_SPACE, errno_text("write " + pid_path_, errno)};
   }
-  return true;
+  obey_sigterm(true);
+  return {};
+}
+
+// Returns true in the standby.
+bool Keeper::fork_standby() {
+  const std::uint64_t now = now_ns();
+  if (now < next_fork_ns_) return false;
+  next_fork_ns_ = now + kForkPauseNs;
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
+  Fd mine(ends[0]);
+  Fd other(ends[1]);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    from_active_ = std::move(other);
+    listener_.reset();
+    agents_.clear();
+    return true;
+  }
+  if (pid < 0) return false;
+  ::fcntl(mine.get(), F_SETFL, O_NONBLOCK);
+  to_standby_ = std::move(mine);
+  standby_ = pid;
+  return false;
+}
+
+void Keeper::end_standby() {
+  if (standby_ < 0) return;
+  ::kill(standby_, SIGKILL);
+  while (::waitpid(standby_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  to_standby_.reset();
+  standby_ = -1;
+}
+
+// A standby that does not read is replaced. Its successor begins with all descriptors.
+void Keeper::tell_standby(const Message& request) {
+  if (standby_ < 0) return;
+  std::vector<int> fds;
+  for (const Fd& fd : request.fds) fds.push_back(fd.get());
+  if (!send_message(to_standby_.get(), request.bytes, fds).ok()) end_standby();
+}
+
+bool Keeper::stand_by() {
+  ::prctl(PR_SET_NAME, "mc-keeper-2");
+  obey_sigterm(false);
+  for (;;) {
+    auto datagram = receive_message(from_active_.get(), sizeof(KeeperFrame));
+    // The active keeper replaces a standby that missed a request.
+    if (!datagram) return false;
+    if (datagram->bytes.empty()) break;
+    auto request = decode_keeper_message(datagram->bytes, datagram->fds.size());
+    if (!request) return false;
+    apply(std::move(*request), std::move(datagram->fds));
+  }
+  from_active_.reset();
+  next_fork_ns_ = 0;
+  return open_for_agents().ok();
 }
 
 void Keeper::leave() {
+  end_standby();
   ::unlink(socket_path_.c_str());
   listener_.reset();
   // Last step: the process that gets the lock must find the name free.
@@ -139,35 +242,47 @@ void Keeper::leave() {
   lock_.reset();
 }
 
-void Keeper::serve() {
+bool Keeper::serve() {
+  sigset_t none;
+  sigemptyset(&none);
   std::uint64_t alone_since_ns = now_ns();
-  while (!told_to_end_) {
+  while (!told_to_end_ && terminated == 0) {
+    if (standby_ < 0 && fork_standby()) return false;
     std::vector<pollfd> polled;
     for (const Fd& agent : agents_) polled.push_back({agent.get(), POLLIN, 0});
     polled.push_back({listener_.get(), POLLIN, 0});
-    timespec timeout{};
-    if (agents_.empty()) {
-      const std::uint64_t end_ns = alone_since_ns + keep_seconds_ * kSecond;
-      const std::uint64_t now = now_ns();
-      if (now >= end_ns) break;
-      timeout = {static_cast<time_t>((end_ns - now) / kSecond),
-                 static_cast<long>((end_ns - now) % kSecond)};
-    }
-    if (::ppoll(polled.data(), polled.size(), agents_.empty() ? &timeout : nullptr, nullptr) <= 0) {
-      continue;
-    }
+    // A standby sends nothing; the socket becomes readable at its end. poll() ignores -1.
+    polled.push_back({to_standby_.get(), POLLIN, 0});
+    const std::uint64_t now = now_ns();
+    const std::uint64_t end_ns = alone_since_ns + keep_seconds_ * kSecond;
+    if (agents_.empty() && now >= end_ns) break;
+    std::uint64_t wait_ns = agents_.empty() ? end_ns - now : ~std::uint64_t{0};
+    if (standby_ < 0) wait_ns = std::min(wait_ns, kForkPauseNs);
+    const timespec timeout{static_cast<time_t>(wait_ns / kSecond),
+                           static_cast<long>(wait_ns % kSecond)};
+    if (::ppoll(polled.data(), polled.size(), &timeout, &none) <= 0) continue;
     const bool had_agents = !agents_.empty();
-    std::vector<Fd> staying;
-    for (std::size_t i = 0; i < agents_.size(); ++i) {
-      const bool quiet = polled[i].revents == 0;
-      if (quiet || handle(agents_[i].get())) staying.push_back(std::move(agents_[i]));
-      if (told_to_end_) return;
-    }
-    agents_ = std::move(staying);
-    if (polled.back().revents != 0) accept_agent();
+    if (polled.back().revents != 0) end_standby();
+    polled.pop_back();
+    const bool new_agent = polled.back().revents != 0;
+    polled.pop_back();
+    serve_agents(polled);
+    if (told_to_end_) return true;
+    if (new_agent) accept_agent();
     if (had_agents && agents_.empty()) alone_since_ns = now_ns();
   }
   leave();
+  return true;
+}
+
+// polled: in the order of the agents.
+void Keeper::serve_agents(std::span<const pollfd> polled) {
+  std::vector<Fd> staying;
+  for (std::size_t i = 0; i < agents_.size() && !told_to_end_; ++i) {
+    const bool quiet = polled[i].revents == 0;
+    if (quiet || handle(agents_[i].get())) staying.push_back(std::move(agents_[i]));
+  }
+  agents_ = std::move(staying);
 }
 
 void Keeper::accept_agent() {
@@ -200,6 +315,7 @@ bool Keeper::handle(int agent) {
   if (verb == KeeperVerb::kItem || verb == KeeperVerb::kReply) return false;
   if (verb == KeeperVerb::kTakeAll && !send_kept(agent)) return false;
   const bool end = verb == KeeperVerb::kDropAll && request->value == 1;
+  tell_standby(*datagram);
   const KeeperMessage reply = apply(std::move(*request), std::move(datagram->fds));
   if (end) {
     // Before the answer: an agent that acts on the answer must find the name free.
@@ -251,7 +367,9 @@ int run_keeper(const std::string& runtime_dir, std::uint32_t keep_seconds) {
   }
   if (!*started) return 0;
   close_standard_streams();
-  keeper.serve();
+  while (!keeper.serve()) {
+    if (!keeper.stand_by()) return 1;
+  }
   return 0;
 }
 

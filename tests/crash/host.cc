@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "keepers.h"
 #include "libmc/base/clock.h"
 #include "libmc/client/admin.h"
 #include "mc/mc.h"
@@ -96,11 +97,7 @@ void Host::kill_agent() {
   agent_.wait_for_end();
 }
 
-pid_t Host::keeper() const {
-  std::ifstream file(directory_ + "/keeper.pid");
-  pid_t pid = 0;
-  return file >> pid ? pid : 0;
-}
+pid_t Host::keeper() const { return keeper_in(directory_); }
 
 void Host::kill_keeper() {
   const pid_t pid = keeper();
@@ -121,7 +118,7 @@ void Host::stop() {
     EXPECT_FALSE(agent_.alive()) << "the agent does not end at SIGTERM";
     agent_ = Child();
   }
-  kill_keeper();
+  end_keeper(directory_);
 }
 
 Json::Value Host::ask(const Json::Value& request) {

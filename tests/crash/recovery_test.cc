@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <bit>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "crash/host.h"
 #include "crash/values.h"
 #include "defect.h"
+#include "keepers.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
 #include "process_stop.h"
@@ -122,7 +124,9 @@ class Manager {
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     thread_ = std::thread([this] {
       char text[4096];
-      while (::recv(socket_.get(), text, sizeof text, 0) > 0) {
+      for (ssize_t size = 0; (size = ::recv(socket_.get(), text, sizeof text, 0)) > 0;) {
+        const std::string_view told(text, static_cast<std::size_t>(size));
+        if (told.starts_with("EXTEND_TIMEOUT_USEC=")) was_asked_for_time_ = true;
       }
     });
   }
@@ -132,8 +136,10 @@ class Manager {
   }
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;
+  bool was_asked_for_time() const { return was_asked_for_time_; }
 
  private:
+  std::atomic<bool> was_asked_for_time_ = false;
   const Fd socket_;
   std::thread thread_;
 };
@@ -231,6 +237,21 @@ TEST_F(Recovery, AKilledKeeperIsReplacedAndNothingIsLostAfterwards) {
   }
 }
 
+TEST_F(Recovery, AgentAndKeeperThatDieTogetherLoseNothing) {
+  host_.serve();
+  Client client(host_);
+  for (unsigned i = 0; i < 100; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(until([&] { return has_standby(host_.directory()); }));
+    host_.agent().signal(SIGKILL);
+    host_.kill_keeper();
+    host_.agent().wait_for_end();
+    host_.serve();
+    EXPECT_EQ(served(client, 100), 100u) << kLostObject << "round " << round;
+    EXPECT_EQ(client.put(key_of(0), 1), MC_OK) << mc_last_error();
+  }
+}
+
 TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
   host_.serve();
   Client client(host_);
@@ -239,7 +260,7 @@ TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {
   before.struct_size = sizeof before;
   ASSERT_EQ(mc_get_client_info(client.handle(), &before), MC_OK);
   stop_process(host_.agent().pid());  // otherwise the agent would replace the keeper
-  host_.kill_keeper();
+  kill_keeper_and_standby(host_.directory());
   host_.kill_agent();
   host_.serve();
   const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
@@ -274,6 +295,23 @@ TEST(FullDescriptorStore, RefusesAClientUntilAnotherLeaves) {
   first.reset();
   EXPECT_TRUE(until([&] { return mc_open(&open, &second) == MC_OK; })) << mc_last_error();
   mc_close(second);
+}
+
+TEST(RecoveringAgent, AsksSystemdForTime) {
+  HostOptions options;
+  options.flags = {"--descriptor-store", "keeper"};
+  Host host(options);
+  Manager manager(host.directory() + "/notify");
+  const std::vector<std::string> environment = {"NOTIFY_SOCKET=" + host.directory() + "/notify"};
+  host.start_agent(environment);
+  Client client(host);
+  ASSERT_EQ(client.put("key", 1), MC_OK);
+  EXPECT_FALSE(manager.was_asked_for_time());
+  host.kill_agent();
+  host.start_agent(environment);
+  EXPECT_EQ(client.put("other", 1), MC_OK);
+  EXPECT_EQ(client.get("key"), 1u);
+  EXPECT_TRUE(until([&] { return manager.was_asked_for_time(); }));
 }
 
 TEST_F(Recovery, EveryObjectIsFoundWhileTheNextAgentRecovers) {
@@ -385,6 +423,7 @@ TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
 TEST(FailedStart, LeavesNoKeeper) {
   HostOptions options;
   options.pool_mib = options.max_pool_mib = 16u << 20;  // 16 TiB: more than any host has
+  options.flags = {"--huge-pages", "require"};
   Host host(options);
   host.start_agent();
   ASSERT_TRUE(until([&] { return host.agent().look() == Child::State::kEnded; }));

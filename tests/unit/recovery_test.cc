@@ -14,6 +14,7 @@
 namespace mc::agent {
 namespace {
 
+constexpr std::uint64_t kBytes = 100;  // of each object
 constexpr std::uint64_t kSession = 7;
 constexpr std::uint64_t kGoneSession = 8;
 constexpr std::uint32_t kGroup = 3;
@@ -21,7 +22,7 @@ constexpr std::uint32_t kGroup = 3;
 class RecoveryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    config_.pool_bytes = config_.max_pool_bytes = 8 << 20;
+    config_.pool_bytes = config_.max_pool_bytes = config_.capacity_bytes = 8 << 20;
     store_ = std::move(*ObjectStore::create(config_, [](std::vector<std::uint64_t>&) {}));
     while (store_->pool().growing()) {
       pollfd chunk{store_->pool().event_fd(), POLLIN, 0};
@@ -31,16 +32,23 @@ class RecoveryTest : public ::testing::Test {
   }
   std::uint32_t reserve(std::uint64_t session = kSession) {
     std::uint32_t entry = kNoEntry;
-    EXPECT_EQ(store_->reserve(session, 100, true, entry), ObjectStore::Reserve::kOk);
+    EXPECT_EQ(store_->reserve(session, kBytes, true, entry), ObjectStore::Reserve::kOk);
     return entry;
   }
   void put(std::string_view key, std::uint32_t group) {
     PutOrder order;
     order.key = key;
-    order.entry = reserve();
-    order.length = 100;
     order.group = group;
+    put(order);
+  }
+  void put(PutOrder order) {
+    order.entry = reserve();
+    order.length = kBytes;
     EXPECT_EQ(store_->publish(kSession, order), ObjectStore::Put::kStored);
+  }
+  // Evicts until only this many objects are left.
+  bool evict_all_but(std::uint64_t count) {
+    return store_->make_room(store_->capacity_bytes() - count * kBytes);
   }
   // The agent dies, and the next agent takes over the files and knows kSession alone.
   void recover() {
@@ -52,7 +60,7 @@ class RecoveryTest : public ::testing::Test {
     store_.reset();
     auto next = ObjectStore::recover(
         config_, [](std::vector<std::uint64_t>&) {}, std::move(index), std::move(pool),
-        [](std::uint64_t session) { return session == kSession; });
+        [](std::uint64_t session) { return session == kSession; }, [this] { ++progress_; });
     ASSERT_TRUE(next) << next.error().to_string();
     store_ = std::move(*next);
   }
@@ -62,6 +70,7 @@ class RecoveryTest : public ::testing::Test {
 
   ObjectStore::Config config_;
   std::unique_ptr<ObjectStore> store_;
+  unsigned progress_ = 0;
 };
 
 TEST_F(RecoveryTest, ObjectsAndReservationsOfLiveSessionsStay) {
@@ -73,6 +82,67 @@ TEST_F(RecoveryTest, ObjectsAndReservationsOfLiveSessionsStay) {
   EXPECT_EQ(store_->live_count(), 1u);
   EXPECT_EQ(store_->reserved_count(), 1u);
   EXPECT_TRUE(store_->is_reserved_by(kSession, kept));
+  EXPECT_GT(progress_, 0u);
+  const auto found = store_->take_recovered_reservations();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].session_id, kSession);
+  EXPECT_EQ(found[0].entry, kept);
+}
+
+// The policy learns of the objects of an earlier agent a few at a time, and still evicts children
+// before their parents.
+TEST_F(RecoveryTest, AnAdoptedChildIsEvictedBeforeItsParent) {
+  put("parent", 0);
+  PutOrder child;
+  child.key = "child";
+  child.parent_hash = store_->index().hash("parent");
+  put(child);
+  recover();
+  EXPECT_TRUE(evict_all_but(1));
+  EXPECT_TRUE(found("parent"));
+  EXPECT_FALSE(found("child"));
+}
+
+TEST_F(RecoveryTest, ObjectsThatThePolicyDoesNotKnowYetCanBeUsedRemovedAndReplaced) {
+  constexpr unsigned kObjects = 500;
+  const auto key = [](unsigned i) { return "object-" + std::to_string(i); };
+  for (unsigned i = 0; i < kObjects; ++i) put(key(i), 0);
+  recover();
+  for (unsigned i = 0; i < kObjects; i += 5) EXPECT_TRUE(store_->remove(key(i)));
+  store_->reclaim();
+  for (unsigned i = 0; i < kObjects; i += 5) put(key(i), 0);  // reuses the entries
+  for (unsigned i = 1; i < kObjects; i += 5) {
+    store_->touch(*store_->index().find(key(i), store_->index().hash(key(i))));
+  }
+  PutOrder again;
+  const std::string replaced = key(2);
+  again.key = replaced;
+  again.upsert = true;
+  put(again);
+  EXPECT_TRUE(store_->set_pin(key(3), MC_PIN_HARD, 0));
+  EXPECT_EQ(store_->live_count(), kObjects);
+  EXPECT_TRUE(evict_all_but(kObjects / 2));
+  EXPECT_EQ(store_->live_count(), kObjects / 2);
+  EXPECT_TRUE(evict_all_but(1));
+  EXPECT_TRUE(found(key(3)));
+  EXPECT_FALSE(evict_all_but(0)) << "the object left is hard pinned";
+  EXPECT_EQ(store_->live_count(), 1u);
+}
+
+TEST_F(RecoveryTest, AVictimIsFoundBehindManyPinnedObjects) {
+  constexpr unsigned kPinned = 300;
+  for (unsigned i = 0; i < kPinned; ++i) {
+    PutOrder pinned;
+    const std::string key = "pinned-" + std::to_string(i);
+    pinned.key = key;
+    pinned.pin = MC_PIN_HARD;
+    put(pinned);
+  }
+  put("free", 0);
+  recover();
+  EXPECT_TRUE(evict_all_but(kPinned));
+  EXPECT_FALSE(found("free"));
+  EXPECT_FALSE(evict_all_but(kPinned - 1));
 }
 
 TEST_F(RecoveryTest, NoMemberOfAGroupThatWasNotCommittedIsServed) {

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "agent/embedded_connector.h"
+#include "keepers.h"
 #include "libmc/base/fd.h"
 #include "libmc/client/admin.h"
 #include "pool_memory.h"
@@ -73,9 +74,8 @@ AgentProcess::~AgentProcess() {
   if (running()) {
     pause(false);
     stop();
-  } else if (const int keeper = std::atoi(text_of_file(directory_ + "/keeper.pid").c_str());
-             keeper > 1) {
-    ::kill(keeper, SIGTERM);
+  } else {
+    end_keeper(directory_);
   }
   if (testing::Test::HasFailure()) {
     std::fprintf(stderr, "---- the agent's log\n%s----\n", log().c_str());

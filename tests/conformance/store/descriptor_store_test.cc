@@ -25,6 +25,7 @@
 
 #include "agent/keeper/keeper_protocol.h"
 #include "agent/keeper/keeper_store.h"
+#include "keepers.h"
 #include "patience.h"
 #include "process_stop.h"
 
@@ -91,6 +92,7 @@ class NullPlace final : public Place {
 class KeeperPlace final : public Place {
  public:
   ~KeeperPlace() override {
+    end_keeper(dir());
     for (const pid_t pid : keepers_) {
       ::kill(pid, SIGKILL);
       ::waitpid(pid, nullptr, 0);
@@ -364,7 +366,55 @@ TEST_F(KeeperTest, AKilledKeeperIsNoticedAndReplaced) {
   EXPECT_FALSE(wait_readable(death_fd, 0));
   EXPECT_TRUE(put_text(*store, "b", "2").ok());
   store.reset();
-  EXPECT_EQ(texts_of(open()->take_all()), (Texts{{"b", "2"}}));
+  EXPECT_EQ(texts_of(open()->take_all()), (Texts{{"a", "1"}, {"b", "2"}}));
+}
+
+TEST_F(KeeperTest, AStandbyTakesThePlaceOfAKilledKeeperAgainAndAgain) {
+  Texts kept;
+  for (const std::string name : {"a", "b", "c"}) {
+    auto store = open();
+    ASSERT_TRUE(until([&] { return has_standby(place_.dir()); }));
+    const pid_t keeper = keeper_in(place_.dir());
+    EXPECT_TRUE(put_text(*store, name, "1").ok());
+    kept[name] = "1";
+    EXPECT_TRUE(put_text(*store, "dropped", "1").ok());
+    EXPECT_TRUE(store->drop("dropped").ok());
+    ::kill(keeper, SIGKILL);
+    ASSERT_TRUE(until([&] { return keeper_in(place_.dir()) != keeper; }));
+    EXPECT_EQ(texts_of(open()->take_all()), kept);
+  }
+  EXPECT_EQ(place_.keeper_count(), 1u) << "an agent started another keeper";
+}
+
+TEST_F(KeeperTest, AStandbyThatDiesOrHangsIsReplaced) {
+  auto store = open();
+  const auto next_standby = [&](pid_t last) {
+    pid_t standby = 0;
+    EXPECT_TRUE(until([&] {
+      standby = standby_of(place_.keeper());
+      return standby > 0 && standby != last;
+    }));
+    return standby;
+  };
+  const pid_t first = next_standby(0);
+  EXPECT_TRUE(put_text(*store, "a", "1").ok());
+  ::kill(first, SIGKILL);
+  const pid_t second = next_standby(first);
+  stop_process(second);
+  Texts kept;
+  while (standby_of(place_.keeper()) == second) {
+    const std::string name = "n" + std::to_string(kept.size());
+    ASSERT_TRUE(put_text(*store, name, "1").ok());
+    kept[name] = "1";
+    ASSERT_LT(kept.size(), 4000u) << "the keeper waits for a standby that hangs";
+  }
+  kept["a"] = "1";
+  next_standby(second);
+  ::kill(place_.keeper(), SIGKILL);
+  expect_death(*store);
+  store.reset();
+  ASSERT_TRUE(until([&] { return keeper_in(place_.dir()) != place_.keeper(); }));
+  EXPECT_EQ(texts_of(open()->take_all()), kept);
 }
 
 TEST_F(KeeperTest, AStoppedKeeperIsAnErrorInBoundedTimeAndCanBeReplaced) {
@@ -376,7 +426,7 @@ TEST_F(KeeperTest, AStoppedKeeperIsAnErrorInBoundedTimeAndCanBeReplaced) {
   ASSERT_TRUE(store->restart().ok());
   EXPECT_TRUE(put_text(*store, "b", "2").ok());
   store.reset();
-  EXPECT_EQ(texts_of(open()->take_all()), (Texts{{"b", "2"}}));
+  EXPECT_EQ(texts_of(open()->take_all()), (Texts{{"a", "1"}, {"b", "2"}}));
 }
 
 TEST_F(KeeperTest, AStoppedKeeperFoundAtStartIsAnErrorAndCanBeReplaced) {
@@ -438,9 +488,7 @@ TEST_F(KeeperTest, OfKeepersThatStartTogetherOneStays) {
 
 TEST_F(KeeperTest, AStaleSocketIsReplaced) {
   open().reset();
-  const pid_t keeper = place_.keeper();
-  ::kill(keeper, SIGKILL);
-  place_.wait_for_end(keeper);
+  kill_keeper_and_standby(place_.dir());
   EXPECT_EQ(::access(place_.socket_path().c_str(), F_OK), 0);
   EXPECT_TRUE(put_text(*open(), "a", "1").ok());
 }
