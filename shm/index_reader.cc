@@ -77,7 +77,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   same = same && same_bytes(own_key, static_cast<const std::byte*>(key), key_bytes);
   acquire_fence();
   const bool unchanged = entry.version.load_relaxed() == found.version;
-  if (same && unchanged) return Probe::kHit;
+  if (same && unchanged && !closed()) return Probe::kHit;
   if (pin != nullptr) clear_pin(*pin);
   return unchanged ? Probe::kMiss : Probe::kChanged;
 }

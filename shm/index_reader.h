@@ -34,6 +34,10 @@ class IndexReader {
   std::uint64_t hash_seed() const { return header_->hash_seed; }
   const Entry& entry(std::uint32_t id) const { return entries_[id]; }
 
+  // From now on find() finds nothing. The caller then runs a heavy fence and looks at all pins: each
+  // object that find() found before has a pin.
+  void close() { __atomic_store_n(&closed_, true, __ATOMIC_RELAXED); }
+
   // The mapped pool, from which find() prefetches.
   void set_pool(const std::byte* pool, std::uint64_t pool_bytes) {
     pool_ = reinterpret_cast<std::uintptr_t>(pool);
@@ -70,6 +74,7 @@ class IndexReader {
                     std::uint64_t generation, FoundObject& found, std::uint64_t ahead_bytes) const;
   Probe probe_entry(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                     std::uint32_t id, FoundObject& found) const;
+  bool closed() const { return __atomic_load_n(&closed_, __ATOMIC_RELAXED); }
   void load_ahead(std::uint64_t slot, const Word16& granule, std::uint64_t bytes) const;
   // True if a table of bucket_count buckets fits at this offset.
   bool fits(std::uint64_t bucket_count, std::uint64_t offset) const {
@@ -88,6 +93,7 @@ class IndexReader {
   std::uint64_t mapped_bytes_ = 0;
   std::uintptr_t pool_ = 0;
   std::uint64_t pool_bytes_ = 0;
+  bool closed_ = false;  // atomic; a plain type, because readers are copied before the first use
 };
 
 // Home bucket of a hash, and layout of a slot. The agent's index writer uses the same functions.

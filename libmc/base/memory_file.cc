@@ -205,6 +205,14 @@ void Mapping::forget_in_children() const {
   if (data_ != nullptr) ::madvise(data_, size_bytes_, MADV_DONTFORK);
 }
 
+bool Mapping::let_go() const {
+  if (data_ == nullptr) return true;
+  const bool writable = region_->get_mode() == ipc::read_write;
+  const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  return ::mmap(data_, size_bytes_, protection, kFlags, -1, 0) != MAP_FAILED;
+}
+
 Mapping::Collapse Mapping::collapse(std::uint64_t offset, std::uint64_t bytes) const {
 #ifndef MADV_COLLAPSE
   constexpr int MADV_COLLAPSE = 25;  // Linux 6.1, newer than Debian 12's libc headers

@@ -77,6 +77,9 @@ class Mapping {
   explicit operator bool() const { return data_ != nullptr; }
   // Excludes the mapping from forked children, which must not use the mapping.
   void forget_in_children() const;
+  // Lets go of the file: the same addresses then hold private zeros. Threads that still use the
+  // addresses read zeros, and their writes are lost. Returns false if the kernel refuses.
+  bool let_go() const;
   // Moves the memory of the range into pages of 2 MiB: one translation and one page fault per 2 MiB
   // in every process that maps the file. Takes about 1 ms a page. REQUIRES: the range is reserved.
   // kNotNow: a page was busy. kNever: the kernel (before 6.1) or its configuration cannot.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <future>
+#include <set>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/device_memory.h"
@@ -27,6 +28,8 @@ constexpr std::uint64_t kFirstBackoffNs = 2000000;
 constexpr std::uint64_t kMaxBackoffNs = 100000000;
 constexpr std::uint64_t kHelloTimeoutNs = 5000000000;
 constexpr int kNudgeMs = 100;
+// While memory of an earlier session is left, the watcher looks at this interval.
+constexpr int kOldMemoryMs = 500;
 
 std::atomic<std::uint64_t> next_serial{1};
 std::atomic<EmbeddedFactory> embedded_factory{nullptr};
@@ -234,9 +237,9 @@ Status Client::start() {
   std::promise<void> held;
   std::future<void> beacon_held = held.get_future();
   watcher_ = std::thread([this, held = std::move(held)]() mutable {
-    const shm::BeaconHold hold(current().connection.memory->session_header());
+    auto hold = std::make_unique<shm::BeaconHold>(current().connection.memory->session_header());
     held.set_value();
-    watch_agent();
+    watch_agent(std::move(hold));
   });
   // The agent must find the beacon held before the first channel opens.
   beacon_held.wait();
@@ -260,16 +263,37 @@ Client::~Client() {
 
 void Client::adopt(Connection connection) {
   const MutexLock lock(mutex_);
-  if (connection_.memory) old_connections_.push_back(connection_);
-  if (connection_.memory != connection.memory && staging_) {
-    old_staging_.push_back(std::exchange(staging_, nullptr));
-  }
   // If the session went on, only the bells are old. Channels hold the old bells until the channels
   // follow.
-  std::erase_if(old_connections_,
-                [&](const Connection& old) { return old.memory == connection.memory; });
+  if (connection_.memory != connection.memory) {
+    if (connection_.memory) old_memory_.push_back(connection_.memory);
+    if (staging_) old_staging_.push_back(std::exchange(staging_, nullptr));
+  }
   connection_ = std::move(connection);
   generation_.fetch_add(1, std::memory_order_release);
+}
+
+// Returns true while memory of earlier sessions is left. Channels keep the rest of a session, without
+// pool and index, until their threads come by.
+bool Client::let_go_of_old_memory() {
+  std::vector<std::shared_ptr<Memory>> old;
+  {
+    const MutexLock lock(mutex_);
+    old = old_memory_;
+  }
+  std::set<const Memory*> gone;
+  for (const std::shared_ptr<Memory>& memory : old) {
+    if (memory->let_go()) gone.insert(memory.get());
+  }
+  old.clear();
+  const MutexLock lock(mutex_);
+  std::erase_if(old_memory_, [&](const std::shared_ptr<Memory>& memory) {
+    return gone.contains(memory.get()) && memory.use_count() == 1;
+  });
+  std::erase_if(old_staging_, [](const std::shared_ptr<Staging>& staging) {
+    return staging.use_count() == 1 && staging->unused();
+  });
+  return !old_memory_.empty() || !old_staging_.empty();
 }
 
 Client::Current Client::current() const {
@@ -287,24 +311,24 @@ bool Client::inherited_by_fork() const { return fork_generation_ != fork_generat
 bool Client::stop_within(std::uint64_t ns) const { return wait_readable(stop_event_.get(), ns); }
 
 // Holds the beacon and waits for the end of the connection, in a loop.
-void Client::watch_agent() {
-  std::unique_ptr<shm::BeaconHold> hold;
+void Client::watch_agent(std::unique_ptr<shm::BeaconHold> hold) {
   std::shared_ptr<Memory> held = current().connection.memory;
   for (;;) {
     const Current now = current();
     if (now.connection.memory != held) {
+      // The old beacon is released before its memory.
       hold = std::make_unique<shm::BeaconHold>(now.connection.memory->session_header());
       held = now.connection.memory;
     }
     pollfd entries[3] = {{now.connection.link->socket.get(), POLLIN | POLLRDHUP, 0},
                          {stop_event_.get(), POLLIN, 0},
                          {queue_event_.get(), POLLIN, 0}};
-    bool any_queue = false;
+    int wait_ms = let_go_of_old_memory() ? kOldMemoryMs : -1;
     {
       const MutexLock lock(queues_mutex_);
-      any_queue = !queues_.empty();
+      if (!queues_.empty()) wait_ms = kNudgeMs;
     }
-    if (::poll(entries, 3, any_queue ? kNudgeMs : -1) < 0 && errno != EINTR) return;
+    if (::poll(entries, 3, wait_ms) < 0 && errno != EINTR) return;
     if (entries[1].revents != 0) return;
     if (entries[2].revents != 0) drain_eventfd(queue_event_.get());
     nudge_queues();
@@ -420,16 +444,14 @@ void Client::reconnect() {
 
 std::shared_ptr<Memory> Client::memory_of_pin(const shm::Word64* pin) const {
   const auto* at = reinterpret_cast<const std::byte*>(pin);
-  const auto holds = [&](const Connection& connection) {
-    const Mapping& map = connection.memory->session_map;
+  const auto holds = [&](const std::shared_ptr<Memory>& memory) {
+    const Mapping& map = memory->session_map;
     return at >= map.data() && at < map.data() + map.size_bytes();
   };
   const MutexLock lock(mutex_);
-  if (connection_.memory && holds(connection_)) return connection_.memory;
-  for (const Connection& old : old_connections_) {
-    if (holds(old)) return old.memory;
-  }
-  return nullptr;
+  if (connection_.memory && holds(connection_.memory)) return connection_.memory;
+  const auto old = std::find_if(old_memory_.begin(), old_memory_.end(), holds);
+  return old == old_memory_.end() ? nullptr : *old;
 }
 
 // ---- Staging ------------------------------------------------------------------------------------
@@ -456,6 +478,16 @@ Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
 std::shared_ptr<Staging> Client::staging_if_any() const {
   const MutexLock lock(mutex_);
   return staging_;
+}
+
+std::shared_ptr<Staging> Client::staging_of(const void* memory) const {
+  const auto holds = [&](const std::shared_ptr<Staging>& staging) {
+    return staging && staging->offset_of(memory, 1).has_value();
+  };
+  const MutexLock lock(mutex_);
+  if (holds(staging_)) return staging_;
+  const auto old = std::find_if(old_staging_.begin(), old_staging_.end(), holds);
+  return old == old_staging_.end() ? nullptr : *old;
 }
 
 }  // namespace mc::client

@@ -8,8 +8,8 @@
 //                                          └──refused for good──► lost
 //
 // Threads: any thread may call. The watcher thread holds the beacon and watches the socket.
-// Owns: the channels, the current connection and old connections. Old memory stays mapped, because
-//   views may point into it.
+// Owns: the channels, the current connection, and the memory of earlier sessions while views point
+//   into it.
 #pragma once
 
 #include <atomic>
@@ -25,6 +25,10 @@
 #include "libmc/client/session/connection.h"
 #include "libmc/client/session/staging.h"
 #include "mc/mc.h"
+
+namespace mc::shm {
+class BeaconHold;
+}
 
 namespace mc::client {
 
@@ -98,19 +102,22 @@ class Client {
   // Session memory, allocated at first use.
   Result<std::shared_ptr<Staging>> staging(std::uint64_t deadline_ns);
   std::shared_ptr<Staging> staging_if_any() const;
+  // The session memory, of this or an earlier session, that contains an address; null if none does.
+  std::shared_ptr<Staging> staging_of(const void* memory) const;
 
  private:
   struct Registry;
   friend struct ThreadChannels;
   Client(const mc_open_options& options, std::unique_ptr<Connector> connector);
   Status start();
-  void watch_agent();
+  void watch_agent(std::unique_ptr<shm::BeaconHold> hold);
   void nudge_queues();
   void give_back_reservation_cache(const Current& now);
   void give_back_through(Channel& channel, const Current& now);
   void reconnect();
   bool stop_within(std::uint64_t ns) const;
   void adopt(Connection connection);
+  bool let_go_of_old_memory();
   Channel* assign_channel();
 
   std::unique_ptr<Connector> connector_;
@@ -123,7 +130,7 @@ class Client {
 
   mutable Mutex mutex_;
   Connection connection_ MC_GUARDED_BY(mutex_);
-  std::vector<Connection> old_connections_ MC_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Memory>> old_memory_ MC_GUARDED_BY(mutex_);
   Status lost_ MC_GUARDED_BY(mutex_);
   std::shared_ptr<Staging> staging_ MC_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Staging>> old_staging_ MC_GUARDED_BY(mutex_);

@@ -319,6 +319,7 @@ TEST_F(Recovery, EveryObjectIsFoundWhileTheNextAgentRecovers) {
   host_.serve();
   fill(kObjects);
   Client client(host_);
+  ASSERT_EQ(served(client, kObjects), kObjects);  // opens the thread's channel
   for (const char* at : {"recover.adopted", "recover.table_filled", "recover.done"}) {
     SCOPED_TRACE(at);
     host_.kill_agent();

@@ -23,7 +23,7 @@ struct mc_reservation {
 
 struct mc_group {
   Client* client;
-  const Memory* memory = nullptr;
+  std::uint64_t session = 0;  // number of the session's memory; 0: none yet
   std::vector<WrittenItem> items;
   std::shared_ptr<Staging> staging;
   std::uint16_t flags = shm::kFlagGroup;
@@ -77,7 +77,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   if (group.items.size() >= MC_MAX_GROUP_ITEMS) {
     return set_error(Status(MC_TOO_LARGE, "a group has at most 1024 objects (MC_MAX_GROUP_ITEMS)"));
   }
-  if (group.memory != nullptr && group.memory != &channel.memory()) {
+  if (group.session != 0 && group.session != channel.memory().number) {
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
   }
   WrittenItem written;
@@ -118,7 +118,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
       return set_error(copied);
     }
   }
-  group.memory = &channel.memory();
+  group.session = channel.memory().number;
   group.flags |= rules.flags();
   group.items.push_back(std::move(written));
   return MC_OK;
@@ -150,7 +150,7 @@ void drop_group_items(Client& client, mc_group& group) {
     return;
   }
   auto channel = client.channel(now_ns());
-  if (!channel || group.memory != &(*channel)->memory()) return;
+  if (!channel || group.session != (*channel)->memory().number) return;
   for (const WrittenItem& item : group.items) (*channel)->give_reservation_cache(item.reserved);
 }
 
@@ -218,7 +218,7 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
     if (may_offer_elsewhere(**channel, status) && reserve_staging().ok()) status = {};
   }
   if (!status.ok()) return set_error(status);
-  made->memory = made->client->current().connection.memory;
+  made->memory = (*channel)->shared_memory();
   *reservation = made.release();
   return MC_OK;
 }
@@ -326,9 +326,8 @@ mc_status mc_alloc(mc_client* client, size_t size, void** memory) {
 
 void mc_free(mc_client* client, void* memory) {
   if (client == nullptr || memory == nullptr) return;
-  const auto staging = of(client).staging_if_any();
-  if (!staging) return;
-  if (const auto offset = staging->offset_of(memory, 1)) staging->free(*offset);
+  const auto staging = of(client).staging_of(memory);
+  if (staging) staging->free(*staging->offset_of(memory, 1));
 }
 
 // ---- Groups -------------------------------------------------------------------------------------
@@ -354,7 +353,7 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
     return set_error(Status(MC_GROUP_ABORTED, "a put of the group failed: " + status.to_string()));
   }
   auto channel = client.channel(deadline_ns);
-  if (!channel || group->memory != &(*channel)->memory()) {
+  if (!channel || group->session != (*channel)->memory().number) {
     drop_group_items(client, *group);
     if (!channel) return set_error(channel.error());
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));

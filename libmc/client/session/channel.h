@@ -49,6 +49,7 @@ class Channel {
   Channel(Client* client, std::uint32_t number) : client_(client), number_(number) {}
 
   const Memory& memory() const { return *memory_; }
+  const std::shared_ptr<Memory>& shared_memory() const { return memory_; }
   shm::Channel* shared() const { return shared_; }
   // Joins the client's current session and link, and opens the channel there. First takes in the
   // completions of the previous agent. On a resumed session, requests without a completion are sent

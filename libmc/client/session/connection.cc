@@ -9,6 +9,8 @@
 #include <cstring>
 
 #include "libmc/base/failpoint.h"
+#include "shm/doorbell.h"
+#include "shm/pins.h"
 
 namespace mc::client {
 
@@ -99,6 +101,31 @@ void Memory::touch_region(std::uint64_t region) const {
 #endif
   // Kernels before 5.14 do not know this advice; then each page takes a separate fault.
   ::madvise(pool_write_map.data() + begin, kHugePageBytes, MADV_POPULATE_WRITE);
+}
+
+std::uint64_t Memory::next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+bool Memory::has_pins() const {
+  for (std::uint32_t number = 0; number < channel_count; ++number) {
+    for (const shm::Word64& pin : channel(number)->pins) {
+      const std::uint64_t value = pin.load_acquire();
+      // The agent that was to set a wanted pin is gone.
+      if (value != 0 && value != shm::kPinWanted) return true;
+    }
+  }
+  return false;
+}
+
+bool Memory::let_go() {
+  if (gone_) return true;
+  index.close();
+  shm::heavy_fence();
+  if (has_pins()) return false;
+  gone_ = index_map.let_go() && pool_map.let_go() && pool_write_map.let_go();
+  return gone_;
 }
 
 Result<Connection> say_hello(Fd socket, const HelloTexts& texts,

@@ -3,7 +3,8 @@
 // A session with an agent, in two halves. Memory has the mappings, which live as long
 //   as any reader uses them. Link has the socket and the bells, which change at a restart of the
 //   agent.
-// Threads: immutable after construction. ask() needs the client's control lock.
+// Threads: immutable after construction, except for Memory::let_go(). ask() needs the client's
+//   control lock.
 // Owns: descriptors and mappings.
 // Trusts: the agent, after a check of headers and sizes.
 #pragma once
@@ -22,6 +23,9 @@
 namespace mc::client {
 
 struct Memory {
+  // Another number for each session of this process, also where a later Memory has the address of an
+  // earlier one.
+  const std::uint64_t number = next_number();
   std::uint64_t session_id = 0;
   std::uint64_t session_secret = 0;
   std::uint64_t node_id = 0;
@@ -54,10 +58,19 @@ struct Memory {
   shm::Channel* channel(std::uint32_t number) const {
     return reinterpret_cast<shm::Channel*>(session_map.data() + shm::channel_offset(number));
   }
+  // Lets go of the pool and the index of a session that is gone. Threads that still use them find
+  // nothing. Returns false while a view points into the pool; then the views stay valid. One thread.
+  bool let_go();
+  bool has_pins() const;
+
   // True if [offset, offset + bytes) lies in the pool file.
   bool in_pool(std::uint64_t offset, std::uint64_t bytes) const {
     return offset <= pool_map.size_bytes() && bytes <= pool_map.size_bytes() - offset;
   }
+
+ private:
+  static std::uint64_t next_number();
+  bool gone_ = false;
 };
 
 struct Link {

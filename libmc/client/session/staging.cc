@@ -60,6 +60,11 @@ void Staging::free(std::uint64_t offset) {
   freed_.notify_all();
 }
 
+bool Staging::unused() const {
+  const MutexLock lock(mutex_);
+  return used_.empty();
+}
+
 std::optional<std::uint64_t> Staging::offset_of(const void* memory, std::uint64_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const auto base = reinterpret_cast<std::uintptr_t>(mapping_.data());

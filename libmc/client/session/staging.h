@@ -22,6 +22,7 @@ class Staging {
   // Returns a 64-byte-aligned range. Waits until the deadline for other ranges to be freed.
   std::optional<std::uint64_t> allocate(std::uint64_t bytes, std::uint64_t deadline_ns);
   void free(std::uint64_t offset);  // unknown offsets are ignored
+  bool unused() const;
   std::byte* at(std::uint64_t offset) const { return mapping_.data() + offset; }
   // The offset of [memory, memory + bytes) if the range lies in this staging.
   std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes) const;
@@ -31,7 +32,7 @@ class Staging {
   std::optional<std::uint64_t> take(std::uint64_t bytes) MC_REQUIRES(mutex_);
 
   Mapping mapping_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition freed_;
   std::map<std::uint64_t, std::uint64_t> free_ MC_GUARDED_BY(mutex_);  // offset -> bytes
   std::map<std::uint64_t, std::uint64_t> used_ MC_GUARDED_BY(mutex_);

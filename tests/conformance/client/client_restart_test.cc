@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "conformance/client/agent_fixture.h"
@@ -121,6 +123,52 @@ TEST_P(Restart, AViewWhoseSessionIsLostSaysSoOnceItsBytesAreGone) {
   mc_view_release(&view);
   ASSERT_EQ(put(client, key_of(3), "again"), MC_OK) << mc_last_error();
   EXPECT_EQ(get(client, key_of(3)), "again");
+}
+
+// Inodes of the memory files of this name that this process maps.
+std::set<std::string> mapped_files(const std::string& name) {
+  std::set<std::string> inodes;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/memfd:" + name + " ") == std::string::npos) continue;
+    std::istringstream words(line);
+    std::string range, access, offset, device, inode;
+    words >> range >> access >> offset >> device >> inode;
+    inodes.insert(inode);
+  }
+  return inodes;
+}
+
+TEST_P(Restart, MemoryOfAnAgentThatStoppedIsLetGoOnceNoViewIsLeft) {
+  serve();
+  mc_client* client = open();
+  put_some(client, 10);
+  std::promise<void> read, end;
+  std::thread idle([&] {  // this thread's channel stays with the old session
+    expect_some(client, 10);
+    read.set_value();
+    end.get_future().wait();
+  });
+  read.get_future().wait();
+  mc_view view{};
+  ASSERT_EQ(mc_get_view(client, slice(key_of(3)), &view), MC_OK);
+  for (int round = 0; round < 3; ++round) {
+    agent().stop();
+    agent().start();
+    EXPECT_EQ(mc_ping(client, kWatchdogNs), MC_OK) << mc_last_error();
+    EXPECT_EQ(exists(client, key_of(3)), MC_NOT_FOUND) << "the pool is new";
+    EXPECT_TRUE(bytes_of(view) == content(key_of(3), size_of(3)));
+    until([&] { return mapped_files("mc-pool").size() == 2; });
+    until([&] { return mapped_files("mc-index").size() == 2; });
+  }
+  EXPECT_TRUE(bytes_of(view) == content(key_of(3), size_of(3)));
+  mc_view_release(&view);
+  until([&] { return mapped_files("mc-pool").size() == 1; });
+  until([&] { return mapped_files("mc-index").size() == 1; });
+  end.set_value();
+  idle.join();
+  put_some(client, 10);
+  expect_some(client, 10);
 }
 
 TEST_P(Restart, CallsWaitForTheNewAgentAndSucceed) {
