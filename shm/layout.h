@@ -148,6 +148,10 @@ struct alignas(kLineBytes) IndexHeader {
   // agent overwrites both words of the entry meanwhile.
   alignas(kLineBytes) Word64 publishing_entry;
   Word64 publishing_session;
+  // The size that the last resize asked for, and pool_bytes of the configuration at the last start. 0:
+  // an earlier agent wrote the file, and the size is unknown.
+  Word64 wanted_pool_bytes;
+  Word64 configured_pool_bytes;
   // Last known processor of the agent's loop, plus one; 0: unknown. A client that waits on this
   // processor yields the processor to the agent.
   alignas(kLineBytes) Word32 agent_core;

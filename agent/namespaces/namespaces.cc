@@ -267,8 +267,9 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
   }
   tenant->store = std::move(*store);
   const StoreCounters& counters = tenant->store->counters();
-  spdlog::info("event=pool_recovered namespace={} objects={} set_aside={} ms={}", name,
-               counters.recovered, counters.set_aside, (now_ns() - started_ns) / 1000000);
+  spdlog::info("event=pool_recovered namespace={} objects={} set_aside={} ms={} pool_mib={}", name,
+               counters.recovered, counters.set_aside, (now_ns() - started_ns) / 1000000,
+               tenant->store->pool().target_bytes() >> 20);
   if (Status status = add(tenant, std::move(versions)); !status.ok()) return status;
   scrubbers_[name] = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   return {};
@@ -288,7 +289,8 @@ Result<NamespaceOptions> Namespaces::options_of_kept(const std::string& name,
   const auto mapping = map_index_header(index_file);
   if (!mapping) return fail(mapping.error());
   const shm::IndexHeader& header = header_in(*mapping);
-  wanted.pool_bytes = header.pool_bytes.load_relaxed();
+  wanted.pool_bytes = header.configured_pool_bytes.load_relaxed();
+  if (wanted.pool_bytes == 0) wanted.pool_bytes = header.pool_bytes.load_relaxed();
   wanted.capacity_bytes = header.capacity_bytes;
   wanted.isolated = header.isolated != 0;
   wanted.policy.assign(header.policy, ::strnlen(header.policy, sizeof header.policy));

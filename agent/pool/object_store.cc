@@ -34,7 +34,7 @@ ObjectStore::ObjectStore(const Config& config, std::unique_ptr<ObjectIndex> inde
       evictor_(*index_, *pool_, live_, limbo_, counters_, config.capacity_bytes),
       mover_(*index_, *pool_, extents_, live_),
       clearing_(*index_, *pool_, limbo_, evictor_, mover_, counters_),
-      shrinker_(*index_, *pool_, extents_, limbo_, evictor_, mover_) {
+      shrinker_(*index_, *pool_, limbo_, evictor_, mover_) {
   pool_->collapse_first([this]() -> std::optional<ExtentPool::Elsewhere> {
     const auto range = index_->next_huge_range();
     if (!range) return std::nullopt;

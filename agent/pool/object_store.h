@@ -161,7 +161,8 @@ class ObjectStore {
   std::uint64_t limbo_tail_bytes() const { return limbo_.tail_bytes(); }
   std::uint64_t reserved_count() const { return reserved_count_; }
   std::uint64_t capacity_bytes() const { return evictor_.capacity_bytes(); }
-  std::uint64_t held_bytes() const { return clearing_.held_bytes(); }  // by a clearing
+  // By a clearing, and by a move under way.
+  std::uint64_t held_bytes() const { return clearing_.held_bytes() + mover_.held_bytes(); }
   std::uint64_t bookkeeping_bytes() const;
   std::string_view policy_name() const { return live_.policy_name(); }
 

@@ -29,8 +29,9 @@ Result<std::unique_ptr<ObjectStore>> ObjectStore::recover(
   store->recovered_reservations_ = recovery.take_reservations();
   store->reserved_count_ = store->recovered_reservations_.size();
   MC_FAILPOINT("recover.done");
-  // The configured size may differ from the previous size.
-  store->resize(config.pool_bytes);
+  // The pool may have to grow or to shrink, because the earlier agent was not done or because another
+  // size was configured.
+  store->resize(store->pool_->target_bytes());
   return store;
 }
 

@@ -4,7 +4,7 @@
 //   front, or are evicted if there is no room. The shrink waits for reservations, for objects with
 //   readers, and for hard pins without room elsewhere.
 // Threads: the agent's loop.
-// Owns: the progress of the shrink.
+// Owns: nothing.
 // Trusts: its caller.
 #pragma once
 
@@ -17,14 +17,8 @@ namespace mc::agent {
 
 class Shrinker {
  public:
-  Shrinker(ObjectIndex& index, ExtentPool& pool, EntryExtents& extents, Limbo& limbo,
-           Evictor& evictor, Mover& mover)
-      : index_(index),
-        pool_(pool),
-        extents_(extents),
-        limbo_(limbo),
-        evictor_(evictor),
-        mover_(mover) {}
+  Shrinker(ObjectIndex& index, ExtentPool& pool, Limbo& limbo, Evictor& evictor, Mover& mover)
+      : index_(index), pool_(pool), limbo_(limbo), evictor_(evictor), mover_(mover) {}
 
   // Changes the pool's size. A smaller pool shrinks with the next ticks.
   void resize(std::uint64_t pool_bytes);
@@ -34,12 +28,10 @@ class Shrinker {
  private:
   ObjectIndex& index_;
   ExtentPool& pool_;
-  EntryExtents& extents_;
   Limbo& limbo_;
   Evictor& evictor_;
   Mover& mover_;
   bool active_ = false;
-  std::uint64_t cursor_ = 0;  // the next entry
 };
 
 }  // namespace mc::agent

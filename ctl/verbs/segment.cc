@@ -199,6 +199,9 @@ A growing pool takes memory from the system and stops if there is too little. A 
 moves or evicts the objects at its end and gives the pages back to the system. Objects that are
 being read or are pinned delay the shrinking until they are released.
 
+The size outlives a crash and an upgrade of the agent, until another pool_bytes is configured. A
+stop of the agent frees the pool, and the next agent starts with pool_bytes.
+
 The verb waits until the pool has the new size. If you interrupt the wait, or if the wait
 expires, the agent continues; "mcctl segment list" shows its progress.)",
       .footer = R"(EXAMPLES

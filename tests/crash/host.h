@@ -36,6 +36,7 @@ class Host {
   std::string log() const { return directory_ + "/agent.log"; }
   std::string log_text() const;
   Child& agent() { return agent_; }
+  HostOptions& options() { return options_; }  // of the next agent
   // Called repeatedly while a question waits for an answer.
   void while_waiting(std::function<void()> look) { look_ = std::move(look); }
 

@@ -22,6 +22,7 @@
 #include "keepers.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
+#include "pool_memory.h"
 #include "process_stop.h"
 #include "shm/layout.h"
 
@@ -330,6 +331,53 @@ TEST_F(Recovery, EveryObjectIsFoundWhileTheNextAgentRecovers) {
     EXPECT_EQ(host_.pool()["recovered"].asUInt64(), kObjects);
     EXPECT_EQ(served(client, kObjects), kObjects) << kLostObject << "a miss";
   }
+}
+
+// Sizes of the default namespace's pool, in MiB.
+std::uint64_t target_mib(Host& host) {
+  Json::Value question;
+  question["verb"] = "segments";
+  return host.ask(question)["segments"][0]["target_bytes"].asUInt64() >> 20;
+}
+void resize(Host& host, std::uint64_t mib) {
+  Json::Value question;
+  question["verb"] = "resize";
+  question["namespace"] = "default";
+  question["pool_bytes"] = Json::UInt64(mib << 20);
+  EXPECT_EQ(host.ask(question)["target_bytes"].asUInt64() >> 20, mib);
+}
+
+TEST_F(Recovery, AKillAfterAResizeLosesNothing) {
+  constexpr unsigned kObjects = 2500;  // 12 MiB of 8
+  host_.serve();
+  resize(host_, 24);
+  Client client(host_);
+  ASSERT_TRUE(until([&] { return pools_have_memory(host_.ask(pool_memory_question())); }));
+  for (unsigned i = 0; i < kObjects; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
+  ASSERT_EQ(served(client, kObjects), kObjects);
+  for (int round = 0; round < 2; ++round) {
+    host_.kill_agent();
+    host_.serve();
+    EXPECT_EQ(target_mib(host_), 24u);
+    EXPECT_EQ(client.put("another", 1), MC_OK) << mc_last_error();
+    EXPECT_EQ(served(client, kObjects), kObjects) << kLostObject;
+  }
+}
+
+TEST_F(Recovery, APoolBytesThatWasConfiguredAnewWinsOverAResize) {
+  host_.serve();
+  resize(host_, 24);
+  host_.kill_agent();
+  host_.options().pool_mib = 12;
+  host_.serve();
+  EXPECT_EQ(target_mib(host_), 12u);
+  host_.kill_agent();
+  host_.serve();
+  EXPECT_EQ(target_mib(host_), 12u);
+  resize(host_, 4);
+  host_.kill_agent();
+  host_.serve();
+  EXPECT_EQ(target_mib(host_), 4u);
 }
 
 TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {

@@ -372,6 +372,16 @@ std::uint64_t ExtentAllocator::used_beyond(std::uint64_t granule) const {
   return used;
 }
 
+void ExtentAllocator::owners_beyond_limit(std::size_t most,
+                                          std::vector<std::uint32_t>& owners) const {
+  for (BlockId id = at(kRing).prev; id != kRing && end(at(id)) > limit_; id = at(id).prev) {
+    const Node& node = at(id);
+    if (is_free(node)) continue;
+    if (most-- == 0) return;
+    if (node.bin_next != kNoOwner) owners.push_back(node.bin_next);
+  }
+}
+
 bool ExtentAllocator::truncate(std::uint64_t new_size) {
   if (new_size >= size_) return new_size == size_;
   if (used_beyond(new_size) != 0) return false;

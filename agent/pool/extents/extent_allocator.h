@@ -134,6 +134,9 @@ class ExtentAllocator {
   // Used granules at or beyond this granule; 0 means that the tail may go. Constant time for the
   // current limit, otherwise walks the blocks beyond.
   [[nodiscard]] std::uint64_t used_beyond(std::uint64_t granule) const;
+  // Appends the owners of up to `most` used blocks at or beyond the limit, from the end on. A block
+  // without an owner is left out.
+  void owners_beyond_limit(std::size_t most, std::vector<std::uint32_t>& owners) const;
   // Cuts the range to this size. Returns false, without a change, if a granule beyond is used or
   // the range is smaller already. Lifts the limit when no space lies beyond it.
   [[nodiscard]] bool truncate(std::uint64_t granules);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "libmc/base/failpoint.h"
 #include "libmc/base/mutex.h"
 
 namespace mc::agent {
@@ -15,6 +16,8 @@ constexpr std::uint64_t kChunkBytes = 64ull << 20;
 // Memory that a growing pool leaves to the rest of the host.
 constexpr std::uint64_t kSpareMemoryBytes = 128ull << 20;
 constexpr std::uint64_t kCollapseBytes = 16ull << 20;
+// An arena shrinks in steps: the allocator walks the blocks of a step.
+constexpr std::uint64_t kShrinkStepBytes = 16ull << 20;
 constexpr std::uint64_t kAlignBytes = kHugePageBytes;
 
 std::uint64_t granules_for(std::uint64_t bytes) {
@@ -33,13 +36,15 @@ std::uint64_t PoolExtents::bytes() const {
   return sum;
 }
 
-// Takes memory from the system in its own thread, one order at a time, since zeroing a chunk takes
-// tens of milliseconds. The thread starts with the first order: a complete pool that was taken over
-// may never give an order.
+// Takes memory from the system and gives memory back in its own thread, one order at a time, since each
+// order takes tens of milliseconds. The thread starts with the first order: a complete pool that was
+// taken over may never give an order.
 class ExtentPool::Reserver {
  public:
+  enum class Job { kReserve, kCollapse, kPunch };
   struct Order {
-    const Mapping* collapse = nullptr;  // null: reserve
+    Job job = Job::kReserve;
+    const Mapping* collapse = nullptr;  // kCollapse
     std::size_t arena = 0;
     std::uint64_t offset_bytes = 0;
     std::uint64_t bytes = 0;
@@ -83,7 +88,9 @@ class ExtentPool::Reserver {
       if (stop_) return;
       Order order = order_;
       lock.unlock();
-      if (order.collapse != nullptr) {
+      if (order.job == Job::kPunch) {
+        order.status = file_->punch(order.offset_bytes, order.bytes);
+      } else if (order.job == Job::kCollapse) {
         if (order.collapse->collapse(order.offset_bytes, order.bytes) ==
             Mapping::Collapse::kNever) {
           order.status = Status(MC_UNSUPPORTED);
@@ -142,6 +149,7 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
   header->arena_count.store_relaxed(arenas);
   pool->target_bytes_ = pool_bytes;
   if (Status status = pool->attach(header, arenas); !status.ok()) return fail(status);
+  pool->note_sizes(pool_bytes);
   pool->order_next_chunk();
   return pool;
 }
@@ -157,7 +165,11 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
       pool->file_.size_bytes() % (arenas * kAlignBytes) != 0) {
     return fail(MC_CORRUPT, "the kept pool file does not match its index");
   }
-  pool->target_bytes_ = std::min(pool_bytes, pool->file_.size_bytes());
+  // A size that was configured anew counts; else the size of the last resize.
+  const std::uint64_t resized_bytes = header->wanted_pool_bytes.load_relaxed();
+  const bool changed = header->configured_pool_bytes.load_relaxed() != pool_bytes;
+  pool->target_bytes_ = std::min(changed || resized_bytes == 0 ? pool_bytes : resized_bytes,
+                                 pool->file_.size_bytes());
   if (Status status = pool->attach(header, static_cast<std::uint32_t>(arenas)); !status.ok()) {
     return fail(status);
   }
@@ -170,7 +182,13 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
   }
   // To reserve pages that exist takes time for each page.
   const bool missing = pool->file_.resident_bytes() < sum_bytes;
+  // The earlier agent may have died before it gave the pages of a step back.
+  const bool left_over = pool->file_.resident_bytes() > sum_bytes;
   for (std::size_t i = 0; i < arenas; ++i) {
+    if (left_over && arena_bytes[i] < pool->stride_) {
+      const std::uint64_t end = i * pool->stride_ + arena_bytes[i];
+      static_cast<void>(pool->file_.punch(end, (i + 1) * pool->stride_ - end).ok());
+    }
     if (missing) {
       if (Status status = pool->file_.reserve(i * pool->stride_, arena_bytes[i]); !status.ok()) {
         return fail(status);
@@ -179,7 +197,14 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
     if (!pool->arenas_[i]->grow(arena_bytes[i] / kGranuleBytes))
       return fail(MC_CORRUPT, "an arena is larger than an allocator can manage");
   }
+  pool->note_sizes(pool_bytes);
   return pool;
+}
+
+// In this order: if the agent dies in between, the next start finds a configured size that differs.
+void ExtentPool::note_sizes(std::uint64_t configured_bytes) {
+  header_->wanted_pool_bytes.store_release(target_bytes_);
+  header_->configured_pool_bytes.store_release(configured_bytes);
 }
 
 Status ExtentPool::attach(shm::IndexHeader* header, std::uint32_t arenas) {
@@ -214,7 +239,12 @@ void ExtentPool::order_next_chunk() {
     if (have >= target) continue;
     const std::uint64_t most = have == 0 ? kFirstChunkBytes : kChunkBytes;
     next_arena_ = arena + 1;
-    reserver_->order({nullptr, arena, arena * stride_ + have, std::min(most, target - have), {}});
+    reserver_->order({Reserver::Job::kReserve,
+                      nullptr,
+                      arena,
+                      arena * stride_ + have,
+                      std::min(most, target - have),
+                      {}});
     return;
   }
   if (may_collapse_ && idle_ && !file_.huge()) order_collapse();
@@ -223,7 +253,8 @@ void ExtentPool::order_next_chunk() {
 // All memory is reserved: continue with huge pages.
 bool ExtentPool::order_collapse() {
   if (const auto first = collapse_first_ ? collapse_first_() : std::nullopt) {
-    reserver_->order({first->mapping, 0, first->offset_bytes, first->bytes, {}});
+    reserver_->order(
+        {Reserver::Job::kCollapse, first->mapping, 0, first->offset_bytes, first->bytes, {}});
     return true;
   }
   for (std::size_t arena = 0; arena < arenas_.size(); ++arena) {
@@ -232,8 +263,12 @@ bool ExtentPool::order_collapse() {
     const std::uint64_t have = std::min(collapsed_bytes_[arena], whole);
     if (have == whole) continue;
     collapsed_bytes_[arena] = std::min(have + kCollapseBytes, whole);
-    reserver_->order(
-        {&mapping_, arena, arena * stride_ + have, collapsed_bytes_[arena] - have, {}});
+    reserver_->order({Reserver::Job::kCollapse,
+                      &mapping_,
+                      arena,
+                      arena * stride_ + have,
+                      collapsed_bytes_[arena] - have,
+                      {}});
     return true;
   }
   return false;
@@ -249,7 +284,14 @@ bool ExtentPool::on_chunk() {
   drain_eventfd(chunk_event_.get());
   const auto done = reserver_->result();
   if (!done) return false;
-  if (done->collapse != nullptr) {
+  if (done->job == Reserver::Job::kPunch) {
+    punching_ = false;
+    if (!done->status.ok()) growth_status_ = done->status;
+    give_back_tails();
+    order_next_chunk();
+    return false;
+  }
+  if (done->job == Reserver::Job::kCollapse) {
     // The kernel lacks the operation, or memory is too fragmented: small pages serve as well.
     if (!done->status.ok()) may_collapse_ = false;
     order_next_chunk();
@@ -267,7 +309,7 @@ bool ExtentPool::on_chunk() {
   const bool grown = wanted && arena.grow(done->bytes / kGranuleBytes);
   if (!grown) {
     // The pool was made smaller meanwhile.
-    growth_status_ = file_.punch(done->offset_bytes, done->bytes);
+    order_punch(done->arena, done->offset_bytes, done->bytes);
   }
   publish_size();
   order_next_chunk();
@@ -398,47 +440,64 @@ void ExtentPool::claim_all(std::span<Claim> sorted) {
 
 void ExtentPool::resize(std::uint64_t pool_bytes) {
   target_bytes_ = std::min(pool_bytes, max_bytes());
+  header_->wanted_pool_bytes.store_release(target_bytes_);
   blocked_ = false;
   growth_status_ = {};
-  for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    const std::uint64_t limit = arena_target(i) / kGranuleBytes;
-    const bool shrinks = limit < arenas_[i]->size_granules();
-    arenas_[i]->set_limit(shrinks ? limit : ExtentAllocator::kMaxGranules);
-  }
+  for (std::size_t i = 0; i < arenas_.size(); ++i) set_limit(i);
   order_next_chunk();
+}
+
+// Withdraws the last step of an arena that shrinks.
+void ExtentPool::set_limit(std::size_t arena) {
+  const std::uint64_t size = arenas_[arena]->size_granules();
+  const std::uint64_t target = arena_target(arena) / kGranuleBytes;
+  constexpr std::uint64_t kStep = kShrinkStepBytes / kGranuleBytes;
+  const std::uint64_t step_end = size > kStep ? size - kStep : 0;
+  arenas_[arena]->set_limit(target < size ? std::max(target, step_end)
+                                          : ExtentAllocator::kMaxGranules);
 }
 
 bool ExtentPool::must_leave(std::uint64_t offset_bytes, std::uint64_t length_bytes) const {
   const std::size_t arena = offset_bytes / stride_;
   const std::uint64_t end = offset_bytes - arena * stride_ + length_bytes;
-  return granules_for(end) > arenas_[arena]->limit_granules();
+  return end > arena_target(arena);
 }
 
 bool ExtentPool::shrinking() const {
+  if (punching_) return true;
   for (const auto& arena : arenas_) {
     if (arena->size_granules() > arena->limit_granules()) return true;
   }
   return false;
 }
 
-bool ExtentPool::finish_shrinking() {
-  bool done = true;
+std::vector<std::uint32_t> ExtentPool::tail_owners(std::size_t most) const {
+  std::vector<std::uint32_t> owners;
+  for (const auto& arena : arenas_) {
+    if (arena->size_granules() > arena->limit_granules()) arena->owners_beyond_limit(most, owners);
+  }
+  return owners;
+}
+
+void ExtentPool::order_punch(std::size_t arena, std::uint64_t offset_bytes, std::uint64_t bytes) {
+  punching_ = true;
+  reserver_->order({Reserver::Job::kPunch, nullptr, arena, offset_bytes, bytes, {}});
+}
+
+void ExtentPool::give_back_tails() {
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     ExtentAllocator& arena = *arenas_[i];
     const std::uint64_t size = arena.size_granules();
     const std::uint64_t limit = arena.limit_granules();
-    if (size <= limit) continue;
-    if (arena.used_beyond(limit) != 0 || !arena.truncate(limit)) {
-      done = false;
-      continue;
-    }
+    if (size <= limit || arena.used_beyond(limit) != 0 || reserver_->busy()) continue;
+    if (!arena.truncate(limit)) continue;
     ++losses_;
     publish_size();
+    MC_FAILPOINT("resize.before_punch");
     collapsed_bytes_[i] = std::min(collapsed_bytes_[i], limit * kGranuleBytes);
-    growth_status_ =
-        file_.punch(i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
+    order_punch(i, i * stride_ + limit * kGranuleBytes, (size - limit) * kGranuleBytes);
+    set_limit(i);
   }
-  return done;
 }
 
 std::uint64_t ExtentPool::reserved_bytes() const {

@@ -46,7 +46,8 @@ class ExtentPool {
                                                     std::uint64_t pool_bytes,
                                                     std::uint64_t max_bytes, std::uint32_t arenas,
                                                     HugePages huge);
-  // Takes over the file of an earlier agent; the header gives the arenas, and all space is free.
+  // Takes over the file of an earlier agent; the header gives the arenas, and all space is free. The
+  // size of a resize stays, unless pool_bytes differs from the pool_bytes of the last start.
   static Result<std::unique_ptr<ExtentPool>> adopt(shm::IndexHeader* header, MemoryFile file,
                                                    std::uint64_t pool_bytes, HugePages huge);
   ~ExtentPool();
@@ -105,8 +106,11 @@ class ExtentPool {
   // True if the extent lies in the tail that a shrink removes.
   bool must_leave(std::uint64_t offset_bytes, std::uint64_t length_bytes) const;
   bool shrinking() const;
-  // Gives empty tails back to the system. Returns true if no tail is left.
-  bool finish_shrinking();
+  // The owners of up to `most` extents at the ends of the arenas, which must leave first.
+  std::vector<std::uint32_t> tail_owners(std::size_t most) const;
+  // Gives empty ends of the arenas back to the system, a step at a time. Call when extents have left;
+  // the pool itself continues when the system has taken the pages of a step.
+  void give_back_tails();
 
   // A part of another mapping that must move into huge pages before the pool; nullopt:
   // nothing left.
@@ -142,6 +146,9 @@ class ExtentPool {
   class Reserver;
   ExtentPool() = default;
   Status attach(shm::IndexHeader* header, std::uint32_t arenas);
+  void note_sizes(std::uint64_t configured_bytes);
+  void set_limit(std::size_t arena);
+  void order_punch(std::size_t arena, std::uint64_t offset_bytes, std::uint64_t bytes);
   std::uint64_t arena_target(std::size_t arena) const;
   void order_next_chunk();
   bool order_collapse();
@@ -159,6 +166,7 @@ class ExtentPool {
   bool may_collapse_ = false;
   bool idle_ = false;
   bool blocked_ = false;
+  bool punching_ = false;  // the thread gives pages back
   Status growth_status_;
   std::uint64_t size_changes_ = 0;
   std::uint64_t losses_ = 0;

@@ -6,7 +6,9 @@
 // Threads: the simulated agent.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -60,7 +62,9 @@ class ExtentPool {
   // Every extent fits every object, so no clearing is needed.
   using Side = ExtentAllocator::Side;
   using Neighbour = ExtentAllocator::Neighbour;
-  void set_owner(const PoolExtent&, std::uint32_t) {}
+  void set_owner(const PoolExtent& extent, std::uint32_t owner) {
+    owners_[extent.offset_bytes] = owner;
+  }
   Neighbour neighbour(const PoolExtent&, BlockId, Side) const { return {}; }
   bool grow_into(PoolExtent&, Side, std::uint64_t) { return false; }
   bool take_largest(std::uint64_t, PoolExtent&) { return false; }
@@ -71,10 +75,11 @@ class ExtentPool {
   }
   void let_leave(std::uint64_t offset_bytes) { must_leave_ = offset_bytes; }
   bool shrinking() const { return must_leave_ != ~std::uint64_t{0}; }
-  bool finish_shrinking() {
-    must_leave_ = ~std::uint64_t{0};
-    return true;
+  std::vector<std::uint32_t> tail_owners(std::size_t) const {
+    const auto owner = owners_.find(must_leave_);
+    return owner == owners_.end() ? std::vector<std::uint32_t>{} : std::vector{owner->second};
   }
+  void give_back_tails() { must_leave_ = ~std::uint64_t{0}; }
   bool growing() const { return false; }
   void retry_growth() {}
   void prefetch(const PoolExtent&) const {}
@@ -96,6 +101,7 @@ class ExtentPool {
   std::uint64_t bytes_ = 0;
   std::uint64_t must_leave_ = ~std::uint64_t{0};
   std::vector<std::uint64_t> free_;
+  std::map<std::uint64_t, std::uint32_t> owners_;
 };
 
 }  // namespace model_checked

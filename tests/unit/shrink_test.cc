@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A pool that shrinks, step by step. No step is longer than a tick may be, whatever the pool holds.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <cstring>
+
+#include "agent/pool/object_store.h"
+#include "patience.h"
+
+namespace mc::agent {
+namespace {
+
+constexpr std::uint64_t kSession = 7;
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class ShrinkTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ObjectStore::Config config;
+    config.pool_bytes = config.max_pool_bytes = 64 * kMiB;
+    store_ = std::move(*ObjectStore::create(config, [](std::vector<std::uint64_t>&) {}));
+    while (pool().growing()) take_event();
+  }
+  ExtentPool& pool() { return store_->pool(); }
+  bool take_event() {
+    pollfd event{pool().event_fd(), POLLIN, 0};
+    if (::poll(&event, 1, 1) != 1) return false;
+    pool().on_chunk();
+    return true;
+  }
+  void put(std::string_view key, std::uint64_t bytes) {
+    PutOrder order;
+    order.key = key;
+    order.length = bytes;
+    ASSERT_EQ(store_->reserve(kSession, bytes, true, order.entry), ObjectStore::Reserve::kOk);
+    const std::vector<std::byte> value(bytes, std::byte(key[0]));
+    store_->write(order.entry, 0, value);
+    ASSERT_EQ(store_->publish(kSession, order), ObjectStore::Put::kStored);
+  }
+  void remove(std::string_view key) {
+    ASSERT_TRUE(store_->remove(key));
+    store_->reclaim();
+  }
+  // The object's entry, if the object is found and has its bytes.
+  OptionalId find(std::string_view key) {
+    const auto entry = store_->index().find(key, store_->index().hash(key));
+    if (!entry) return entry;
+    std::vector<std::byte> value(store_->index().entry(*entry).length.load_relaxed());
+    store_->read(*entry, 0, value);
+    for (const std::byte byte : value) {
+      if (byte != std::byte(key[0])) return std::nullopt;
+    }
+    return entry;
+  }
+  bool settles() {
+    return until([&] {
+      store_->tick(1);
+      take_event();
+      return !pool().shrinking();
+    });
+  }
+
+  std::unique_ptr<ObjectStore> store_;
+};
+
+TEST_F(ShrinkTest, AnEmptyPoolGivesItsMemoryBackAStepAtATime) {
+  store_->resize(8 * kMiB);
+  std::uint64_t before = pool().reserved_bytes();
+  unsigned steps = 0;
+  ASSERT_TRUE(until([&] {
+    store_->tick(1);
+    const std::uint64_t now = pool().reserved_bytes();
+    EXPECT_LE(before - now, 16 * kMiB);
+    steps += now < before ? 1 : 0;
+    before = now;
+    take_event();
+    return !pool().shrinking();
+  }));
+  EXPECT_EQ(pool().reserved_bytes(), 8 * kMiB);
+  EXPECT_LE(pool().file().resident_bytes(), 8 * kMiB);
+  EXPECT_GE(steps, 4u);
+}
+
+TEST_F(ShrinkTest, ALargeObjectMovesInStepsAndIsServedMeanwhile) {
+  put("front", 30 * kMiB);
+  put("large", 20 * kMiB);
+  remove("front");
+  const OptionalId first = find("large");
+  ASSERT_TRUE(first);
+  store_->resize(32 * kMiB);
+  unsigned ticks = 0;
+  for (; find("large") == first; ++ticks) {
+    ASSERT_LT(ticks, 10u);
+    store_->tick(1);
+  }
+  EXPECT_EQ(ticks, 5u) << "4 MiB a tick";
+  EXPECT_TRUE(find("large"));
+  EXPECT_EQ(store_->held_bytes(), 0u);
+  ASSERT_TRUE(settles());
+  EXPECT_TRUE(find("large"));
+  EXPECT_EQ(pool().reserved_bytes(), 32 * kMiB);
+  EXPECT_EQ(pool().used_bytes(), 20 * kMiB);
+}
+
+TEST_F(ShrinkTest, AMoveUnderWayEndsWithItsObject) {
+  put("front", 30 * kMiB);
+  put("large", 20 * kMiB);
+  remove("front");
+  store_->resize(32 * kMiB);
+  store_->tick(1);
+  store_->tick(1);
+  EXPECT_EQ(store_->held_bytes(), 20 * kMiB);
+  remove("large");
+  put("other", 20 * kMiB);  // may get the same entry
+  ASSERT_TRUE(settles());
+  EXPECT_TRUE(find("other"));
+  EXPECT_EQ(store_->held_bytes(), 0u);
+  EXPECT_EQ(pool().used_bytes(), 20 * kMiB);
+}
+
+TEST_F(ShrinkTest, WithoutRoomElsewhereObjectsAreEvicted) {
+  for (int i = 0; i < 15; ++i) put("object-" + std::to_string(i), 4 * kMiB);
+  store_->resize(16 * kMiB);
+  ASSERT_TRUE(settles());
+  EXPECT_EQ(pool().reserved_bytes(), 16 * kMiB);
+  EXPECT_LE(store_->live_bytes(), 16 * kMiB);
+  EXPECT_GE(store_->live_count(), 3u);
+}
+
+TEST_F(ShrinkTest, AResizeBackWhileThePoolShrinksKeepsAllObjects) {
+  for (int i = 0; i < 8; ++i) put("object-" + std::to_string(i), 2 * kMiB);
+  for (int round = 0; round < 5; ++round) {
+    store_->resize(20 * kMiB);
+    store_->tick(1);
+    take_event();
+    store_->resize(64 * kMiB);
+    ASSERT_TRUE(until([&] {
+      take_event();
+      return !pool().growing() && !pool().shrinking();
+    }));
+    EXPECT_EQ(pool().reserved_bytes(), 64 * kMiB);
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(find("object-" + std::to_string(i))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace mc::agent
