@@ -20,13 +20,14 @@ constexpr std::size_t kCheckEntries = 512;
 void Limbo::add(std::uint32_t id) {
   const std::uint64_t length = index_.entry(id).length.load_relaxed();
   bytes_ += length;
+  ++unchecked_count_;
   unchecked_bytes_ += length;
   waiting_.push_back(id);
 }
 
 bool Limbo::check_is_due(std::uint64_t unchecked_bytes) const {
-  return waiting_.size() >= kCheckEntries ||
-         (!waiting_.empty() && unchecked_bytes_ >= unchecked_bytes);
+  return unchecked_count_ >= kCheckEntries ||
+         (unchecked_count_ > 0 && unchecked_bytes_ >= unchecked_bytes);
 }
 
 std::vector<std::uint64_t> Limbo::sorted_pins() const {
@@ -47,6 +48,7 @@ void Limbo::check() {
       pins.empty() ? waiting_.begin() : std::partition(waiting_.begin(), waiting_.end(), pinned);
   unpinned_.insert(unpinned_.end(), kept, waiting_.end());
   waiting_.erase(kept, waiting_.end());
+  unchecked_count_ = 0;
   unchecked_bytes_ = 0;
 }
 

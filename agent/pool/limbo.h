@@ -28,7 +28,7 @@ class Limbo {
   void add(std::uint32_t entry);
   // Reads all pins after a heavy fence, and finds the entries without a pin.
   void check();
-  // True if the waiting entries are worth the cost of check().
+  // True if the entries that came since the last check() are worth the cost of a check().
   bool check_is_due(std::uint64_t unchecked_bytes) const;
   // Frees up to this many of the entries without a pin.
   void free_some(std::uint64_t most);
@@ -52,7 +52,8 @@ class Limbo {
   std::vector<std::uint32_t> waiting_;   // readers may have pins
   std::vector<std::uint32_t> unpinned_;  // no reader has a pin, and none will
   std::uint64_t bytes_ = 0;              // of both lists
-  std::uint64_t unchecked_bytes_ = 0;    // added since the last check()
+  std::uint64_t unchecked_count_ = 0;    // added since the last check()
+  std::uint64_t unchecked_bytes_ = 0;    // the bytes of these
 };
 
 }  // namespace mc::agent

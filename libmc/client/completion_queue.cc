@@ -306,7 +306,7 @@ Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const P
 // those of copies from devices.
 Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piece_count) {
   const Memory& memory = channel_->memory();
-  item.session = memory.number;
+  item.session = memory.serial;
   item.placed = false;
   if (memory.isolated || item.elsewhere) {
     auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
@@ -367,7 +367,7 @@ void CompletionQueue::send(Operation& operation, Item& item) {
     const mc_slice whole{item.buffer.data(), item.buffer.size()};
     if (!place(item, &whole, 1).ok() || !item.placed) return;
   }
-  if (item.placed && item.session != channel_->memory().number) {
+  if (item.placed && item.session != channel_->memory().serial) {
     settle(operation, item, MC_SESSION_LOST);
     return;
   }
@@ -432,7 +432,7 @@ void CompletionQueue::on_reserved(Operation& operation, Item& item) {
     return;
   }
   const Memory& memory = channel_->memory();
-  item.session = memory.number;
+  item.session = memory.serial;
   item.reserved = granted.front();
   set_reservation(item.fields, item.reserved.id);
   item.fields.want_refill = channel_->reservation_cache_wants(item.reserved.length) ? 1 : 0;

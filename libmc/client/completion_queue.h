@@ -70,7 +70,7 @@ class CompletionQueue {
     bool placed = false;            // the value is in the pool or in staging
     bool elsewhere = false;         // the pool has no room, so the value is offered to other hosts
                                     // from staging
-    std::uint64_t session = 0;      // number of the memory of the session that has the place
+    std::uint64_t session = 0;      // serial of the memory of the session that has the place
     Reserved reserved;
     std::shared_ptr<Staging> staging;
     mc_status status = MC_OK;

@@ -98,7 +98,7 @@ class PutRun {
       return status;
     }
     // obtain() may have waited, and the session may have changed since the look-up.
-    session_ = channel_.memory().number;
+    session_ = channel_.memory().serial;
     std::uint64_t sum = hash_of_item(index);
     if (Status copied = copy_into(channel_.memory(), reserved, item.pieces, item.piece_count, &sum);
         !copied.ok()) {
@@ -137,7 +137,7 @@ class PutRun {
     const std::uint64_t length = value_bytes(item);
     Batched batched;
     batched.index = index;
-    session_ = channel_.memory().number;
+    session_ = channel_.memory().serial;
     batched.fields = fields_of(channel_, item, rules_);
     auto staging = client_.staging(rules_.deadline_ns);
     if (!staging) return staging.error();
@@ -186,7 +186,7 @@ class PutRun {
 
   // Reservations of a lost session are gone with the session.
   void drop_spare() {
-    if (spare_of_ == channel_.memory().number) {
+    if (spare_of_ == channel_.memory().serial) {
       for (const Reserved& spare : spare_) channel_.give_reservation_cache(spare);
     }
     spare_.clear();
@@ -194,7 +194,7 @@ class PutRun {
 
   Status obtain(std::size_t index, std::uint64_t bytes, Reserved& reserved) {
     if (channel_.take_reservation_cache(bytes, reserved)) return {};
-    if (spare_.empty() || spare_.back().length != bytes || spare_of_ != channel_.memory().number) {
+    if (spare_.empty() || spare_.back().length != bytes || spare_of_ != channel_.memory().serial) {
       drop_spare();
       const std::uint32_t count = same_size_from(index, bytes);
       // Unpublished objects in this batch cannot be evicted. Publish them before waiting for room.
@@ -206,7 +206,7 @@ class PutRun {
         status = reserve_pool(channel_, bytes, count, rules_.deadline_ns, spare_);
       }
       if (!status.ok()) return status;
-      spare_of_ = channel_.memory().number;
+      spare_of_ = channel_.memory().serial;
     }
     reserved = spare_.back();
     spare_.pop_back();
@@ -219,7 +219,7 @@ class PutRun {
     sent.items.swap(batch_);
     batch_.reserve(kItemsPerRequest);
     bytes_ = 0;
-    const bool stale = session_ != channel_.memory().number;
+    const bool stale = session_ != channel_.memory().serial;
     auto ticket =
         stale ? fail(MC_SESSION_LOST, "the agent lost this session") : prepare_items(sent.items);
     if (!ticket) {
@@ -293,10 +293,10 @@ class PutRun {
   mc_put_item* items_;
   std::size_t count_;
   const PutRules& rules_;
-  std::uint64_t session_ = 0;  // number of the memory of the session that has the batch
+  std::uint64_t session_ = 0;  // serial of the memory of the session that has the batch
   std::shared_ptr<Staging> staging_;
   std::vector<Reserved> spare_;
-  std::uint64_t spare_of_ = 0;  // number of the memory of the session that has the spares
+  std::uint64_t spare_of_ = 0;  // serial of the memory of the session that has the spares
   std::vector<Batched> batch_;
   std::array<Hashed, kPrefetchItems> hashed_;
   std::uint64_t bytes_ = 0;

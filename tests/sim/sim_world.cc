@@ -239,12 +239,9 @@ void SimWorld::restart(std::size_t node) {
   for (const auto& [from, to] : parted_) {
     if (to == host.id() && !is_master_host(from)) host.transport().part(from);
   }
-  for (const auto& client : clients_) {
-    if (client->node != node) continue;
-    const std::uint64_t session = 1000 + client->id;
-    for (const std::uint32_t entry : host.store().reservations_of(session)) {
-      host.store().abandon(session, entry);
-    }
+  // The simulated clients hold no reservation across a restart of their agent.
+  for (const auto& [session, entry] : host.store().take_recovered_reservations()) {
+    host.store().abandon(session, entry);
   }
 }
 

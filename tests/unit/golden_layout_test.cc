@@ -239,7 +239,10 @@ TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionTwo) {
   EXPECT_EQ(objects[1].pin, MC_PIN_HARD);
   EXPECT_EQ((*store)->counters().set_aside, 0u);
   EXPECT_EQ((*store)->limbo_count(), 1u);
-  EXPECT_EQ((*store)->reservations_of(kSession), std::vector<std::uint32_t>{2});
+  const auto reservations = (*store)->take_recovered_reservations();
+  ASSERT_EQ(reservations.size(), 1u);
+  EXPECT_EQ(reservations[0].session_id, kSession);
+  EXPECT_EQ(reservations[0].entry, 2u);
   EXPECT_GE((*store)->index().next_sequence(), 0x50u);
 }
 

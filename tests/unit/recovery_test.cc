@@ -14,7 +14,7 @@
 namespace mc::agent {
 namespace {
 
-constexpr std::uint64_t kBytes = 100;  // of each object
+constexpr std::uint64_t kObjectBytes = 100;  // of each object
 constexpr std::uint64_t kSession = 7;
 constexpr std::uint64_t kGoneSession = 8;
 constexpr std::uint32_t kGroup = 3;
@@ -32,7 +32,7 @@ class RecoveryTest : public ::testing::Test {
   }
   std::uint32_t reserve(std::uint64_t session = kSession) {
     std::uint32_t entry = kNoEntry;
-    EXPECT_EQ(store_->reserve(session, kBytes, true, entry), ObjectStore::Reserve::kOk);
+    EXPECT_EQ(store_->reserve(session, kObjectBytes, true, entry), ObjectStore::Reserve::kOk);
     return entry;
   }
   void put(std::string_view key, std::uint32_t group) {
@@ -43,12 +43,12 @@ class RecoveryTest : public ::testing::Test {
   }
   void put(PutOrder order) {
     order.entry = reserve();
-    order.length = kBytes;
+    order.length = kObjectBytes;
     EXPECT_EQ(store_->publish(kSession, order), ObjectStore::Put::kStored);
   }
   // Evicts until only this many objects are left.
   bool evict_all_but(std::uint64_t count) {
-    return store_->make_room(store_->capacity_bytes() - count * kBytes);
+    return store_->make_room(store_->capacity_bytes() - count * kObjectBytes);
   }
   // The agent dies, and the next agent takes over the files and knows kSession alone.
   void recover() {

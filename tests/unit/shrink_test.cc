@@ -12,14 +12,14 @@
 namespace mc::agent {
 namespace {
 
-constexpr std::uint64_t kSession = 7;
-constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kShrinkSession = 7;
+constexpr std::uint64_t kShrinkMiB = 1 << 20;
 
 class ShrinkTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ObjectStore::Config config;
-    config.pool_bytes = config.max_pool_bytes = 64 * kMiB;
+    config.pool_bytes = config.max_pool_bytes = 64 * kShrinkMiB;
     store_ = std::move(*ObjectStore::create(config, [](std::vector<std::uint64_t>&) {}));
     while (pool().growing()) take_event();
   }
@@ -34,10 +34,10 @@ class ShrinkTest : public ::testing::Test {
     PutOrder order;
     order.key = key;
     order.length = bytes;
-    ASSERT_EQ(store_->reserve(kSession, bytes, true, order.entry), ObjectStore::Reserve::kOk);
+    ASSERT_EQ(store_->reserve(kShrinkSession, bytes, true, order.entry), ObjectStore::Reserve::kOk);
     const std::vector<std::byte> value(bytes, std::byte(key[0]));
     store_->write(order.entry, 0, value);
-    ASSERT_EQ(store_->publish(kSession, order), ObjectStore::Put::kStored);
+    ASSERT_EQ(store_->publish(kShrinkSession, order), ObjectStore::Put::kStored);
   }
   void remove(std::string_view key) {
     ASSERT_TRUE(store_->remove(key));
@@ -66,30 +66,30 @@ class ShrinkTest : public ::testing::Test {
 };
 
 TEST_F(ShrinkTest, AnEmptyPoolGivesItsMemoryBackAStepAtATime) {
-  store_->resize(8 * kMiB);
+  store_->resize(8 * kShrinkMiB);
   std::uint64_t before = pool().reserved_bytes();
   unsigned steps = 0;
   ASSERT_TRUE(until([&] {
     store_->tick(1);
     const std::uint64_t now = pool().reserved_bytes();
-    EXPECT_LE(before - now, 16 * kMiB);
+    EXPECT_LE(before - now, 16 * kShrinkMiB);
     steps += now < before ? 1 : 0;
     before = now;
     take_event();
     return !pool().shrinking();
   }));
-  EXPECT_EQ(pool().reserved_bytes(), 8 * kMiB);
-  EXPECT_LE(pool().file().resident_bytes(), 8 * kMiB);
+  EXPECT_EQ(pool().reserved_bytes(), 8 * kShrinkMiB);
+  EXPECT_LE(pool().file().resident_bytes(), 8 * kShrinkMiB);
   EXPECT_GE(steps, 4u);
 }
 
 TEST_F(ShrinkTest, ALargeObjectMovesInStepsAndIsServedMeanwhile) {
-  put("front", 30 * kMiB);
-  put("large", 20 * kMiB);
+  put("front", 30 * kShrinkMiB);
+  put("large", 20 * kShrinkMiB);
   remove("front");
   const OptionalId first = find("large");
   ASSERT_TRUE(first);
-  store_->resize(32 * kMiB);
+  store_->resize(32 * kShrinkMiB);
   unsigned ticks = 0;
   for (; find("large") == first; ++ticks) {
     ASSERT_LT(ticks, 10u);
@@ -100,47 +100,47 @@ TEST_F(ShrinkTest, ALargeObjectMovesInStepsAndIsServedMeanwhile) {
   EXPECT_EQ(store_->held_bytes(), 0u);
   ASSERT_TRUE(settles());
   EXPECT_TRUE(find("large"));
-  EXPECT_EQ(pool().reserved_bytes(), 32 * kMiB);
-  EXPECT_EQ(pool().used_bytes(), 20 * kMiB);
+  EXPECT_EQ(pool().reserved_bytes(), 32 * kShrinkMiB);
+  EXPECT_EQ(pool().used_bytes(), 20 * kShrinkMiB);
 }
 
 TEST_F(ShrinkTest, AMoveUnderWayEndsWithItsObject) {
-  put("front", 30 * kMiB);
-  put("large", 20 * kMiB);
+  put("front", 30 * kShrinkMiB);
+  put("large", 20 * kShrinkMiB);
   remove("front");
-  store_->resize(32 * kMiB);
+  store_->resize(32 * kShrinkMiB);
   store_->tick(1);
   store_->tick(1);
-  EXPECT_EQ(store_->held_bytes(), 20 * kMiB);
+  EXPECT_EQ(store_->held_bytes(), 20 * kShrinkMiB);
   remove("large");
-  put("other", 20 * kMiB);  // may get the same entry
+  put("other", 20 * kShrinkMiB);  // may get the same entry
   ASSERT_TRUE(settles());
   EXPECT_TRUE(find("other"));
   EXPECT_EQ(store_->held_bytes(), 0u);
-  EXPECT_EQ(pool().used_bytes(), 20 * kMiB);
+  EXPECT_EQ(pool().used_bytes(), 20 * kShrinkMiB);
 }
 
 TEST_F(ShrinkTest, WithoutRoomElsewhereObjectsAreEvicted) {
-  for (int i = 0; i < 15; ++i) put("object-" + std::to_string(i), 4 * kMiB);
-  store_->resize(16 * kMiB);
+  for (int i = 0; i < 15; ++i) put("object-" + std::to_string(i), 4 * kShrinkMiB);
+  store_->resize(16 * kShrinkMiB);
   ASSERT_TRUE(settles());
-  EXPECT_EQ(pool().reserved_bytes(), 16 * kMiB);
-  EXPECT_LE(store_->live_bytes(), 16 * kMiB);
+  EXPECT_EQ(pool().reserved_bytes(), 16 * kShrinkMiB);
+  EXPECT_LE(store_->live_bytes(), 16 * kShrinkMiB);
   EXPECT_GE(store_->live_count(), 3u);
 }
 
 TEST_F(ShrinkTest, AResizeBackWhileThePoolShrinksKeepsAllObjects) {
-  for (int i = 0; i < 8; ++i) put("object-" + std::to_string(i), 2 * kMiB);
+  for (int i = 0; i < 8; ++i) put("object-" + std::to_string(i), 2 * kShrinkMiB);
   for (int round = 0; round < 5; ++round) {
-    store_->resize(20 * kMiB);
+    store_->resize(20 * kShrinkMiB);
     store_->tick(1);
     take_event();
-    store_->resize(64 * kMiB);
+    store_->resize(64 * kShrinkMiB);
     ASSERT_TRUE(until([&] {
       take_event();
       return !pool().growing() && !pool().shrinking();
     }));
-    EXPECT_EQ(pool().reserved_bytes(), 64 * kMiB);
+    EXPECT_EQ(pool().reserved_bytes(), 64 * kShrinkMiB);
     for (int i = 0; i < 8; ++i) EXPECT_TRUE(find("object-" + std::to_string(i))) << i;
   }
 }

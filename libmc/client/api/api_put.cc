@@ -23,7 +23,7 @@ struct mc_reservation {
 
 struct mc_group {
   Client* client;
-  std::uint64_t session = 0;  // number of the session's memory; 0: none yet
+  std::uint64_t session = 0;  // serial of the session's memory; 0: none yet
   std::vector<WrittenItem> items;
   std::shared_ptr<Staging> staging;
   std::uint16_t flags = shm::kFlagGroup;
@@ -77,7 +77,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   if (group.items.size() >= MC_MAX_GROUP_ITEMS) {
     return set_error(Status(MC_TOO_LARGE, "a group has at most 1024 objects (MC_MAX_GROUP_ITEMS)"));
   }
-  if (group.session != 0 && group.session != channel.memory().number) {
+  if (group.session != 0 && group.session != channel.memory().serial) {
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
   }
   WrittenItem written;
@@ -118,7 +118,7 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
       return set_error(copied);
     }
   }
-  group.session = channel.memory().number;
+  group.session = channel.memory().serial;
   group.flags |= rules.flags();
   group.items.push_back(std::move(written));
   return MC_OK;
@@ -150,7 +150,7 @@ void drop_group_items(Client& client, mc_group& group) {
     return;
   }
   auto channel = client.channel(now_ns());
-  if (!channel || group.session != (*channel)->memory().number) return;
+  if (!channel || group.session != (*channel)->memory().serial) return;
   for (const WrittenItem& item : group.items) (*channel)->give_reservation_cache(item.reserved);
 }
 
@@ -353,7 +353,7 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
     return set_error(Status(MC_GROUP_ABORTED, "a put of the group failed: " + status.to_string()));
   }
   auto channel = client.channel(deadline_ns);
-  if (!channel || group->session != (*channel)->memory().number) {
+  if (!channel || group->session != (*channel)->memory().serial) {
     drop_group_items(client, *group);
     if (!channel) return set_error(channel.error());
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));

@@ -103,7 +103,7 @@ void Memory::touch_region(std::uint64_t region) const {
   ::madvise(pool_write_map.data() + begin, kHugePageBytes, MADV_POPULATE_WRITE);
 }
 
-std::uint64_t Memory::next_number() {
+std::uint64_t Memory::next_serial() {
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }

@@ -25,7 +25,7 @@ namespace mc::client {
 struct Memory {
   // Another number for each session of this process, also where a later Memory has the address of an
   // earlier one.
-  const std::uint64_t number = next_number();
+  const std::uint64_t serial = next_serial();
   std::uint64_t session_id = 0;
   std::uint64_t session_secret = 0;
   std::uint64_t node_id = 0;
@@ -69,7 +69,7 @@ struct Memory {
   }
 
  private:
-  static std::uint64_t next_number();
+  static std::uint64_t next_serial();
   bool gone_ = false;
 };
 
