@@ -45,14 +45,14 @@ def library_path(options):
     return os.path.abspath(path)
 
 
-def start_agent(children, options, pool_bytes, *arguments):
-    """An agent that listens; .socket is its address."""
+def start_agent(children, options, pool_bytes, *arguments, store="none"):
+    """An agent that listens; .socket is its address. It succeeds an agent whose store kept memory."""
     directory = os.path.join(children.dir, "agent")
-    os.mkdir(directory, 0o700)
+    os.makedirs(directory, 0o700, exist_ok=True)
     path = os.path.join(directory, "agent.sock")
     agent = children.start("mc-agent", [
         program(options, "mc-agent"), "--runtime-dir", directory, "--pool-bytes", str(pool_bytes),
-        "--descriptor-store", "none", *arguments])
+        "--descriptor-store", store, *arguments])
     children.wait_until(agent, lambda: listens(socket.AF_UNIX, path, (
         socket.SOCK_SEQPACKET, socket.SOCK_STREAM)), "mc-agent listens")
     agent.socket = path
@@ -116,6 +116,15 @@ class Client:
             step = min(count, BATCH)
             self._check(self._libmc.mc_put_batch(self._client, items, ctypes.c_size_t(step), None))
             count -= step
+
+    def put(self, key, value):
+        piece = Slice(ctypes.cast(value, ctypes.c_void_p), len(value))
+        at = Slice(ctypes.cast(key, ctypes.c_void_p), len(key))
+        self._check(self._libmc.mc_put(self._client, at, piece, None))
+
+    def exists(self, key):
+        """The status of mc_exists(); 0 means that the object is there."""
+        return self._libmc.mc_exists(self._client, key)
 
     def close(self):
         self._libmc.mc_close(self._client)
