@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss of sessions: a descriptor store that is full keeps no session, and the next agent does not
-// know the pins of clients.
+// The loss of sessions: the next agent does not know the sessions' pins. A full store refuses a client
+// instead, but an agent that cannot ask systemd for the store's limit loses what systemd drops.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kMaxReservationCacheBytes = 4u << 20;
 constexpr std::uint64_t kDefaultStagingBytes = 64u << 20;
-// A process that dies shows the same signs as exec, and the pidfd tells the death soon. Transfers of the
-// process end in the meantime.
+// A process that dies shows the same signs as a process that calls exec. The pidfd reports the death
+// soon after, and transfers of the process end in the meantime.
 constexpr std::uint64_t kLeftNs = 1'000'000'000;
 
 // "session.<id>.<uid>.<pid>.<kind>.<namespace>"
