@@ -11,12 +11,11 @@ namespace mc::shm {
       request.argument_bytes > kArgumentBytes - request.argument_offset) {
     return std::nullopt;
   }
-  const bool no_arguments = request.op == static_cast<std::uint16_t>(Op::kNoop) ||
-                            request.op == static_cast<std::uint16_t>(Op::kCancel);
-  if (no_arguments) return request;
+  const auto op = static_cast<Op>(request.op);
+  if (!has_items(op)) return request;
   if (request.item_count == 0) return std::nullopt;
   const std::uint64_t least =
-      request.op == static_cast<std::uint16_t>(Op::kReserve)
+      op == Op::kReserve
           ? std::uint64_t{request.item_count} * sizeof(ReservedItem)
           : result_bytes(request.item_count) + std::uint64_t{request.item_count} * sizeof(PutItem);
   if (request.argument_bytes < least) return std::nullopt;

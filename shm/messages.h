@@ -36,8 +36,13 @@ enum class Op : std::uint16_t {
   kFetch = 8,   // PutItem[] with key and pin_slot: objects of other hosts. Answer: their entries,
                 // pinned in those slots
   kExists = 9,  // PutItem[] with key only: anywhere in the cluster
+  kCheck = 10,  // a: entry of a live object whose bytes, as the client read them, do not match
 };
-inline constexpr std::uint16_t kLastOp = 9;
+inline constexpr std::uint16_t kLastOp = 10;
+// True for requests about several items. The other requests have no arguments.
+inline constexpr bool has_items(Op op) {
+  return op != Op::kNoop && op != Op::kCancel && op != Op::kCheck;
+}
 
 // Request::flags
 inline constexpr std::uint16_t kFlagUpsert = 1;

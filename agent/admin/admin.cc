@@ -197,6 +197,7 @@ Json::Value Admin::tenant_status(const Tenant& tenant) {
   value["set_aside"] = u64(counters.set_aside);
   value["verified"] = u64(counters.verified);
   value["corrupt"] = u64(counters.corrupt);
+  value["reported"] = u64(counters.reported);
   return value;
 }
 

@@ -159,6 +159,7 @@ Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
   around_.events.watch(tenant->store->pool().event_fd(),
                        [this, at = tenant.get()] { on_chunk(*at); });
   tenants_[tenant->name] = std::move(tenant);
+  tenant->scrubber = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   told_core_ = 0;
   return {};
 }
@@ -167,7 +168,7 @@ void Namespaces::drop(const std::string& name) {
   const auto found = tenants_.find(name);
   if (found == tenants_.end()) return;
   Tenant& tenant = *found->second;
-  scrubbers_.erase(name);
+  tenant.scrubber.reset();
   if (tenant.clustered) {
     around_.cluster->remove_tenant(tenant);
     around_.kept.forget("versions." + name);
@@ -185,11 +186,6 @@ void Namespaces::tick(std::uint64_t now_ns, bool idle) {
     tenant->store->pool().set_idle(idle);
     tenant->store->tick(now_ns);
   }
-  std::erase_if(scrubbers_, [&](const auto& entry) {
-    if (!entry.second->done()) return false;
-    act_on_findings(entry.first, *entry.second);  // the last findings may be unread
-    return true;
-  });
 }
 
 void Namespaces::on_chunk(Tenant& tenant) {
@@ -202,17 +198,13 @@ void Namespaces::on_chunk(Tenant& tenant) {
 }
 
 void Namespaces::act_on_findings() {
-  for (auto& [name, scrubber] : scrubbers_) act_on_findings(name, *scrubber);
-}
-
-void Namespaces::act_on_findings(const std::string& tenant, Scrubber& scrubber) {
-  ObjectStore& store = *tenants_.at(tenant)->store;
-  for (const Scrubber::Finding& finding : scrubber.take()) {
-    if (store.drop_corrupt(finding.entry, finding.version)) {
-      spdlog::error("event=corrupt_object namespace={} entry={}", tenant, finding.entry);
+  for (auto& [name, tenant] : tenants_) {
+    for (const Scrubber::Finding& finding : tenant->scrubber->take()) {
+      if (!tenant->store->drop_corrupt(finding.entry, finding.version)) continue;
+      spdlog::error("event=corrupt_object namespace={} entry={} effect=\"removed\"", name,
+                    finding.entry);
     }
   }
-  store.counters().verified = scrubber.verified();
 }
 
 void Namespaces::write_core(std::uint32_t core) {
@@ -271,7 +263,6 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
                counters.recovered, counters.set_aside, (now_ns() - started_ns) / 1000000,
                tenant->store->pool().target_bytes() >> 20);
   if (Status status = add(tenant, std::move(versions)); !status.ok()) return status;
-  scrubbers_[name] = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   return {};
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The namespaces of the agent: opens a namespace with its pool, takes over the pools of
-//   the previous agent, and drops a namespace. A scrubber checks each pool that was taken over.
+//   the previous agent, and drops a namespace. A scrubber checks each pool.
 // Threads: the agent's loop.
-// Owns: the namespaces, the scrubbers, and the watches of the growing pools.
+// Owns: the namespaces and the watches of the growing pools.
 // Trusts: the options. Recovery checks the files of the previous agent.
 #pragma once
 
@@ -17,7 +17,6 @@
 
 #include "agent/keeper/kept_files.h"
 #include "agent/loop/event_loop.h"
-#include "agent/namespaces/scrubber.h"
 #include "agent/options/options.h"
 #include "agent/server/remote_request.h"
 #include "agent/server/tenant.h"
@@ -86,7 +85,6 @@ class Namespaces {
   Status add(std::shared_ptr<Tenant> tenant, MemoryFile versions);
   void keep(const Tenant& tenant);
   void on_chunk(Tenant& tenant);
-  void act_on_findings(const std::string& tenant, Scrubber& scrubber);
   void write_core(std::uint32_t core);
 
   Surroundings around_;
@@ -94,7 +92,6 @@ class Namespaces {
   CollectPins collect_pins_;
   std::function<void()> on_room_;
   Table tenants_;
-  std::map<std::string, std::unique_ptr<Scrubber>> scrubbers_;
   std::uint32_t told_core_ = 0;  // the processor that the index headers name for the loop
 };
 

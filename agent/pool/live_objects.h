@@ -28,6 +28,7 @@ struct StoreCounters {
   std::uint64_t no_space = 0, touches = 0;
   std::uint64_t recovered = 0, set_aside = 0;  // at the last start
   std::uint64_t verified = 0, corrupt = 0;     // by the scrubber
+  std::uint64_t reported = 0;                  // by clients whose bytes did not match
 };
 
 class LiveObjects {

@@ -4,7 +4,7 @@
 //   of an entry decides: kLive is an object, kReserved is a reservation whose client may still
 //   write, kLimbo is an object that readers may still hold, and every other entry is free. Each
 //   entry is checked first (bounds, overlap, key hash, one entry a key). Damaged entries are set
-//   aside and counted. The scrubber compares the checksums later.
+//   aside and counted. The scrubber compares the checksums.
 // Threads: the agent's loop, before the agent serves.
 // Owns: the fate of each entry.
 // Trusts: nothing in the files.

@@ -151,6 +151,11 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
     case shm::Op::kCancel:
       complete(work, cancel(*work.session, work.channel, work.request.a));
       return Step::kDone;
+    case shm::Op::kCheck:
+      ++work.session->tenant->store->counters().reported;
+      work.session->tenant->scrubber->examine(static_cast<std::uint32_t>(work.request.a));
+      complete(work, MC_OK);
+      return Step::kDone;
     case shm::Op::kFetch:
       return ask_cluster(work, RemoteRequest::Kind::kFetch);
     case shm::Op::kExists:

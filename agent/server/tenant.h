@@ -2,7 +2,7 @@
 //
 // A namespace of the agent: the pool, the rules, and the users that may connect.
 // Threads: the agent's loop.
-// Owns: the pool.
+// Owns: the pool and its scrubber.
 // Trusts: its caller.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/pool/object_store.h"
+#include "agent/pool/scrubber.h"
 
 namespace mc::agent {
 
@@ -25,6 +26,7 @@ struct Tenant {
   std::uint64_t next_reservation_cache_question_ns = 0;  // during a shrink
   std::unique_ptr<ObjectStore> store;
 
+  std::unique_ptr<Scrubber> scrubber;
   std::uint64_t session_quota_bytes() const {
     return quota_option_bytes != 0 ? quota_option_bytes : store->pool().target_bytes() / 2;
   }

@@ -32,4 +32,19 @@ std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, s
   return sum;
 }
 
+std::uint64_t copy_out_and_checksum(std::uint64_t sum, void* to, const void* from,
+                                    std::size_t size) {
+  auto* out = static_cast<unsigned char*>(to);
+  const auto* in = static_cast<const unsigned char*>(from);
+  while (size > 0) {
+    const std::size_t step = std::min(size, kStepBytes);
+    copy_out(out, in, step);
+    sum = crc64_ecma_refl(sum, out, step);
+    in += step;
+    out += step;
+    size -= step;
+  }
+  return sum;
+}
+
 }  // namespace mc

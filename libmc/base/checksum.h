@@ -19,5 +19,8 @@ std::uint64_t checksum(std::uint64_t sum, const void* data, std::size_t size);
 // first-level cache, then copied by copy_in(). Call order_copies() before another thread is told.
 // Returns the continued sum.
 std::uint64_t copy_and_checksum(std::uint64_t sum, void* to, const void* from, std::size_t size);
+// The same for a copy out of a pool, with copy_out(). Needs no order_copies().
+std::uint64_t copy_out_and_checksum(std::uint64_t sum, void* to, const void* from,
+                                    std::size_t size);
 
 }  // namespace mc

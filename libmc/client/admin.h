@@ -10,7 +10,7 @@
 //                              "used_bytes","capacity_bytes","objects","limbo_bytes","reservations",
 //                              "index_bytes","puts","put_bytes","put_existing","evictions",
 //                              "evicted_bytes","removes","no_space","touches","recovered",
-//                              "set_aside","corrupt","verified"}],
+//                              "set_aside","corrupt","reported","verified"}],
 //                            "sessions":[{"id","pid","uid","label","namespace","channels",
 //                              "reserved_bytes","pinned_objects","suspected","age_s","requests"}]}
 //   {"verb":"ls","namespace","prefix","cursor","limit"}

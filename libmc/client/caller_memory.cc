@@ -39,6 +39,18 @@ Status copy_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes, s
   return copied;
 }
 
+Status copy_to_caller_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes,
+                              std::uint64_t* sum) {
+  const auto device = device_of(to, bytes);
+  if (!device) return device.error();
+  if (*device == DeviceDriver::kHost) {
+    *sum = copy_out_and_checksum(*sum, to, from, bytes);
+    return {};
+  }
+  *sum = checksum(*sum, from, bytes);
+  return DeviceDriver::found()->to_device(*device, to, from, bytes);
+}
+
 Status gather(std::byte* to, const mc_slice* pieces, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto* from = static_cast<const std::byte*>(pieces[i].data);

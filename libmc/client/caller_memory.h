@@ -17,6 +17,9 @@ inline bool may_be_devices() { return DeviceDriver::found() != nullptr; }
 // Copies a piece of a value into the pool and continues the checksum. Errors, here and below:
 // MC_INVALID_ARGUMENT (the piece ends beyond the device allocation), MC_DEVICE_FAILED.
 Status copy_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes, std::uint64_t* sum);
+// Copies out of the pool and continues the checksum.
+Status copy_to_caller_and_sum(std::byte* to, const std::byte* from, std::uint64_t bytes,
+                              std::uint64_t* sum);
 // Copies the pieces of a value, in order.
 Status gather(std::byte* to, const mc_slice* pieces, std::size_t count);
 Status copy_to_caller(std::byte* to, const std::byte* from, std::uint64_t bytes);

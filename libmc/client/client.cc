@@ -31,6 +31,8 @@ constexpr int kNudgeMs = 100;
 // While memory of an earlier session is left, the watcher looks at this interval.
 constexpr int kOldMemoryMs = 500;
 
+constexpr std::uint64_t kSampledReads = 64;
+
 std::atomic<std::uint64_t> next_serial{1};
 std::atomic<EmbeddedFactory> embedded_factory{nullptr};
 
@@ -127,7 +129,7 @@ Channel* Client::lease_channel() {
   // The last channel is shared by all threads that have no private channel.
   if (registry_->all.size() + 1 >= texts_.channel_count) return nullptr;
   const auto number = static_cast<std::uint32_t>(registry_->all.size());
-  registry_->all.push_back(std::make_unique<Channel>(this, number));
+  registry_->all.push_back(std::make_unique<Channel>(this, number, reads_per_check_));
   return registry_->all.back().get();
 }
 
@@ -168,7 +170,34 @@ Status Client::open_channel(Link& link, std::uint32_t number, std::uint64_t dead
 
 // ---- Connection ---------------------------------------------------------------------------------
 
+// One in so many reads is verified; 0: none.
+Result<std::uint64_t> Client::reads_per_check(mc_verify verify) {
+  if (verify == MC_VERIFY_DEFAULT) {
+    const char* const named = std::getenv("MC_VERIFY");
+    const std::string text = named != nullptr && named[0] != '\0' ? named : "sampled";
+    if (text == "never") verify = MC_VERIFY_NEVER;
+    if (text == "sampled") verify = MC_VERIFY_SAMPLED;
+    if (text == "always") verify = MC_VERIFY_ALWAYS;
+    if (verify == MC_VERIFY_DEFAULT) {
+      return fail(MC_INVALID_ARGUMENT,
+                  "MC_VERIFY is \"" + text + "\"; use never, sampled or always");
+    }
+  }
+  switch (verify) {
+    case MC_VERIFY_NEVER:
+      return 0;
+    case MC_VERIFY_SAMPLED:
+      return kSampledReads;
+    case MC_VERIFY_ALWAYS:
+      return 1;
+    default:
+      return fail(MC_INVALID_ARGUMENT, "mc_open_options.verify is no mc_verify");
+  }
+}
+
 Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
+  const auto per_check = reads_per_check(options.verify);
+  if (!per_check) return fail(per_check.error());
   count_forks();
   const std::string agent = options.agent != nullptr ? options.agent : default_agent_socket();
   std::unique_ptr<Connector> connector;
@@ -191,22 +220,24 @@ Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
                 "this kernel has no membarrier(GLOBAL_EXPEDITED); Linux 4.16 has it");
   }
   DeviceDriver::find();  // before the first device address can be passed
-  auto client = std::unique_ptr<Client>(new Client(options, std::move(connector)));
+  auto client = std::unique_ptr<Client>(new Client(options, *per_check, std::move(connector)));
   if (Status status = client->start(); !status.ok()) return fail(status);
   return client;
 }
 
-Client::Client(const mc_open_options& options, std::unique_ptr<Connector> connector)
+Client::Client(const mc_open_options& options, std::uint64_t reads_per_check,
+               std::unique_ptr<Connector> connector)
     : connector_(std::move(connector)),
       timeout_ns_(options.timeout_ns != 0 ? options.timeout_ns : MC_DEFAULT_TIMEOUT_NS),
       staging_bytes_(options.staging_bytes),
+      reads_per_check_(reads_per_check),
       serial_(next_serial.fetch_add(1)),
       fork_generation_(fork_generation.load()),
       registry_(std::make_shared<Registry>()) {
   texts_.name_space = options.name_space != nullptr ? options.name_space : "default";
   texts_.label = options.label != nullptr ? options.label : program_invocation_short_name;
   texts_.channel_count = options.channel_count != 0 ? options.channel_count : kDefaultChannels;
-  shared_channel_ = std::make_unique<Channel>(this, texts_.channel_count - 1);
+  shared_channel_ = std::make_unique<Channel>(this, texts_.channel_count - 1, reads_per_check_);
 }
 
 Status Client::start() {

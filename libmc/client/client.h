@@ -108,7 +108,9 @@ class Client {
  private:
   struct Registry;
   friend struct ThreadChannels;
-  Client(const mc_open_options& options, std::unique_ptr<Connector> connector);
+  static Result<std::uint64_t> reads_per_check(mc_verify verify);
+  Client(const mc_open_options& options, std::uint64_t reads_per_check,
+         std::unique_ptr<Connector> connector);
   Status start();
   void watch_agent(std::unique_ptr<shm::BeaconHold> hold);
   void nudge_queues();
@@ -124,7 +126,8 @@ class Client {
   HelloTexts texts_;
   std::uint64_t timeout_ns_;
   std::uint64_t staging_bytes_;
-  std::uint64_t serial_;  // number of this client in the process; never reused
+  const std::uint64_t reads_per_check_;  // of each channel
+  std::uint64_t serial_;                 // number of this client in the process; never reused
   std::uint32_t fork_generation_;
   std::atomic<std::uint64_t> generation_{0};
 

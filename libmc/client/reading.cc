@@ -18,25 +18,41 @@ namespace mc::client {
 
 namespace {
 
-// Copies a range of a pinned object's spans into the caller's pieces. REQUIRES: the pieces have
-// room. Errors: those of copies to devices.
+// Copies a range of a pinned object's spans into the caller's pieces, and continues the sum if there
+// is one. REQUIRES: the pieces have room. Errors: those of copies to devices.
 mc_status scatter(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
-                  std::uint64_t length, const mc_span* pieces) {
+                  std::uint64_t length, const mc_span* pieces, std::uint64_t* sum) {
   std::size_t span = 0;
   while (span < span_count && offset >= spans[span].size) offset -= spans[span++].size;
   std::size_t piece_at = 0;
   while (length > 0 && span < span_count) {
     const std::uint64_t step =
         std::min({length, spans[span].size - offset, pieces->size - piece_at});
-    const Status copied =
-        copy_to_caller(static_cast<std::byte*>(pieces->data) + piece_at,
-                       static_cast<const std::byte*>(spans[span].data) + offset, step);
+    std::byte* const to = static_cast<std::byte*>(pieces->data) + piece_at;
+    const std::byte* const from = static_cast<const std::byte*>(spans[span].data) + offset;
+    const Status copied = sum == nullptr ? copy_to_caller(to, from, step)
+                                         : copy_to_caller_and_sum(to, from, step, sum);
     if (!copied.ok()) return copied.code();
     length -= step;
     if ((offset += step) == spans[span].size) offset = 0, ++span;
     if ((piece_at += step) == pieces->size) piece_at = 0, ++pieces;
   }
   return MC_OK;
+}
+
+// Continues the sum over a range of a pinned object's spans.
+void sum_range(const mc_slice* spans, std::size_t span_count, std::uint64_t offset,
+               std::uint64_t length, std::uint64_t* sum) {
+  for (; length > 0 && span_count > 0; ++spans, --span_count) {
+    if (offset >= spans->size) {
+      offset -= spans->size;
+      continue;
+    }
+    const std::uint64_t step = std::min(length, spans->size - offset);
+    *sum = checksum(*sum, static_cast<const std::byte*>(spans->data) + offset, step);
+    length -= step;
+    offset = 0;
+  }
 }
 
 // The spans of a pinned object; 0 if the extents are invalid.
@@ -66,7 +82,8 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
 // small, and all reads whose address may be device memory.
 [[gnu::noinline]] mc_status read_pieces(const Memory& memory, const shm::FoundObject& found,
                                         const mc_span* pieces, std::size_t piece_count,
-                                        std::uint64_t offset, std::uint64_t* length) {
+                                        std::uint64_t offset, std::uint64_t* length,
+                                        std::uint64_t* sum) {
   const std::uint64_t most = found.length - std::min(found.length, offset);
   const std::uint64_t wanted = *length == 0 ? most : *length;
   if (wanted > most || (offset > 0 && most == 0)) return MC_INVALID_ARGUMENT;
@@ -77,9 +94,12 @@ std::uint64_t room_in(const mc_span* pieces, std::size_t count) {
   mc_slice spans[MC_MAX_EXTENTS];
   const std::size_t count = spans_of(memory, found, spans);
   if (count == 0) return MC_CORRUPT;
-  const mc_status status = scatter(spans, count, offset, wanted, pieces);
-  if (status == MC_OK) *length = wanted;
-  return status;
+  if (sum != nullptr) sum_range(spans, count, 0, offset, sum);
+  const mc_status status = scatter(spans, count, offset, wanted, pieces, sum);
+  if (status != MC_OK) return status;
+  if (sum != nullptr) sum_range(spans, count, offset + wanted, most - wanted, sum);
+  *length = wanted;
+  return MC_OK;
 }
 
 [[gnu::noinline]] bool view_spans(const Memory& memory, const shm::FoundObject& found,
@@ -110,17 +130,29 @@ constexpr int kReadTries = 8;
   if (!memory.index.find(key.data, key.size, hash, pin, found, ahead_bytes)) return MC_NOT_FOUND;
   MC_FAILPOINT("client.pinned");
   mc_status status = MC_OK;
+  const bool verifies = channel.verifies_read();
+  std::uint64_t sum = hash;
   const bool whole = piece_count == 1 && found.key.extent_count == 1 && offset == 0 &&
                      *length == 0 && found.length <= pieces->size && !may_be_devices() &&
                      memory.in_pool(found.extent, found.length);
   if (whole) {
-    copy_out(pieces->data, memory.pool() + found.extent, found.length);
+    const std::byte* const from = memory.pool() + found.extent;
+    if (verifies) [[unlikely]] {
+      sum = copy_out_and_checksum(sum, pieces->data, from, found.length);
+    } else {
+      copy_out(pieces->data, from, found.length);
+    }
     *length = found.length;
   } else {
-    status = read_pieces(memory, found, pieces, piece_count, offset, length);
+    status =
+        read_pieces(memory, found, pieces, piece_count, offset, length, verifies ? &sum : nullptr);
   }
+  const bool differs = verifies && status == MC_OK && sum != found.checksum;
   if (!memory.index.holds(found.entry, shm::sequence_of(found.version))) [[unlikely]] {
     status = MC_SESSION_LOST;
+  } else if (differs) [[unlikely]] {
+    status = MC_CORRUPT;
+    channel.report_damage(found.entry);
   }
   shm::clear_pin(*pin);
   MC_FAILPOINT("client.unpinned");
@@ -155,6 +187,21 @@ mc_status read_whole(Channel& channel, mc_slice key, void* buffer, std::size_t c
   return read_into(channel, key, hash_of(channel, key), &piece, 1, 0, length);
 }
 
+namespace {
+
+// Errors: MC_CORRUPT, MC_SESSION_LOST (another object's bytes).
+[[gnu::noinline]] mc_status verify_view(const Memory& memory, const shm::FoundObject& found,
+                                        std::uint64_t hash) {
+  mc_slice spans[MC_MAX_EXTENTS];
+  const std::size_t count = spans_of(memory, found, spans);
+  std::uint64_t sum = hash;
+  sum_range(spans, count, 0, found.length, &sum);
+  if (!memory.index.holds(found.entry, shm::sequence_of(found.version))) return MC_SESSION_LOST;
+  return sum == found.checksum ? MC_OK : MC_CORRUPT;
+}
+
+}  // namespace
+
 mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::uint64_t hash,
                       mc_view* view) {
   const Memory& memory = channel.memory();
@@ -178,6 +225,14 @@ mc_status view_object(Channel& channel, mc_client* client, mc_slice key, std::ui
     return MC_CORRUPT;
   }
   MC_FAILPOINT("client.pinned");
+  if (channel.verifies_views()) [[unlikely]] {
+    const mc_status status = verify_view(memory, found, hash);
+    if (status != MC_OK) {
+      shm::clear_pin(*pin);
+      if (status == MC_CORRUPT) channel.report_damage(found.entry);
+      return status;
+    }
+  }
   channel.touch(found.entry);
   return MC_OK;
 }
@@ -258,6 +313,30 @@ mc_status mc_view_check(const mc_view* view) {
       MC_SESSION_LOST,
       "the agent was replaced by one that does not know this view, and the bytes are another "
       "object's; get the object again"));
+}
+
+mc_status mc_view_copy(const mc_view* view, void* to) {
+  using namespace mc;
+  if (view == nullptr || view->pin == 0 || to == nullptr) {
+    return client::set_error(Status(MC_INVALID_ARGUMENT, "the view was released, or to is null"));
+  }
+  if (inherited(*view)) return client::set_error(MC_FORKED);
+  auto& owner = *reinterpret_cast<client::Client*>(view->client);
+  const auto memory = owner.memory_of_pin(reinterpret_cast<const shm::Word64*>(view->pin));
+  if (!memory) return client::set_error(Status(MC_INVALID_ARGUMENT, "not a view of this client"));
+  client::Channel* const channel = owner.quick_channel();
+  const bool verifies = view->fetched == 0 && channel != nullptr && channel->verifies_read();
+  mc_slice spans[MC_MAX_EXTENTS];
+  const std::size_t count = mc_view_spans(view, spans, MC_MAX_EXTENTS);
+  std::uint64_t sum = memory->index.entry(view->entry).hash.load_relaxed();
+  const mc_span whole{to, view->length};
+  const mc_status copied =
+      client::scatter(spans, count, 0, view->length, &whole, verifies ? &sum : nullptr);
+  if (copied != MC_OK) return client::set_error(copied);
+  if (const mc_status status = mc_view_check(view); status != MC_OK) return status;
+  if (!verifies || sum == view->checksum) return MC_OK;
+  channel->report_damage(view->entry);
+  return client::set_error(MC_CORRUPT);
 }
 
 mc_status mc_view_verify(const mc_view* view, mc_slice key) {

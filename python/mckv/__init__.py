@@ -20,7 +20,7 @@ import dataclasses
 import json
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mckv import _native, _tensors
 from mckv._async import AsyncClient
@@ -134,6 +134,10 @@ class Stat:
     parent_hash: int
 
 
+# The numbers of mc_verify.
+_VERIFY = {None: 0, "never": 1, "sampled": 2, "always": 3}
+
+
 class Client(_native.Client):
     """A session with the pool of this host, or with a pool inside this process.
 
@@ -145,6 +149,9 @@ class Client(_native.Client):
     staging_bytes: session memory for alloc() and isolated namespaces (0: 64 MiB at first use).
     channel_count: threads that use the client at once without waiting for each other (0: 16).
     config: only with "embedded", options of mc-agent: {"pool_bytes": "1GiB"}.
+    verify: which reads compare the bytes with their checksum: "never", "sampled" or "always"
+    (None: $MC_VERIFY, else "sampled"). A mismatch is a miss; get() without default raises
+    CorruptError.
 
     Raises AgentUnavailableError, AccessDeniedError, NoSuchNamespaceError, VersionMismatchError,
     InvalidArgumentError. A Client does not survive fork(): in the child every call raises
@@ -161,14 +168,26 @@ class Client(_native.Client):
         staging_bytes: int = 0,
         channel_count: int = 0,
         config: Mapping[str, object] | None = None,
+        verify: Literal["never", "sampled", "always"] | None = None,
     ) -> None:
+        if verify not in _VERIFY:
+            raise InvalidArgumentError(f"verify is {verify!r}: use never, sampled or always")
         lines = None
         if config is not None:
             for name, value in config.items():
                 if "\n" in f"{name}{value}" or "=" in name:
                     raise InvalidArgumentError(f"config: {name!r} and its value are one line each")
             lines = "".join(f"{name}={value}\n" for name, value in config.items())
-        super().__init__(agent, namespace, label, timeout, staging_bytes, channel_count, lines)
+        super().__init__(
+            agent,
+            namespace,
+            label,
+            timeout,
+            staging_bytes,
+            channel_count,
+            lines,
+            _VERIFY[verify],
+        )
 
     def __enter__(self) -> Client:
         return self

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mckv import _native
-from mckv._errors import BufferTooSmallError, ClosedError, NotFoundError, Status, error_for
+from mckv._errors import (
+    BufferTooSmallError,
+    ClosedError,
+    CorruptError,
+    NotFoundError,
+    Status,
+    error_for,
+)
 
 if TYPE_CHECKING:
     from mckv import Client
@@ -134,7 +141,7 @@ class AsyncClient:
             buffer = bytearray(found[0])
             try:
                 copied = await self.get_into(key, buffer)
-            except NotFoundError:
+            except (NotFoundError, CorruptError):
                 if default is ...:
                     raise
                 return default

@@ -23,7 +23,13 @@ logger = logging.getLogger("mckv.engines")
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
 # Errors of one object or request. Any other error means that the agent or session is unusable.
-_OF_THE_CALL = (mckv.NotFoundError, mckv.NoSpaceError, mckv.BusyError, mckv.TooLargeError)
+_OF_THE_CALL = (
+    mckv.NotFoundError,
+    mckv.CorruptError,
+    mckv.NoSpaceError,
+    mckv.BusyError,
+    mckv.TooLargeError,
+)
 
 
 class Keys:

@@ -57,10 +57,12 @@ void require_equal(std::size_t keys, std::size_t others, const char* text) {
   raise(MC_BUFFER_TOO_SMALL, text.c_str());
 }
 
+bool is_miss(mc_status status) { return status == MC_NOT_FOUND || status == MC_CORRUPT; }
+
 // The default of a getter's argument `default`; means: raise.
 PyObject* raises_instead = nullptr;
 bool wants_default(mc_status status, nb::handle fallback) {
-  return status == MC_NOT_FOUND && fallback.ptr() != raises_instead;
+  return is_miss(status) && fallback.ptr() != raises_instead;
 }
 
 // ---- Put ----------------------------------------------------------------------------------------
@@ -128,22 +130,12 @@ nb::object bytes_of(Core& core, mc_slice key, mc_status* status) {
     mc_view_release(&view);
     throw nb::python_error();
   }
+  const nb::object bytes = nb::steal(made);
   run(view.length <= kCopyWithLockBytes, [&] {
-    char* to = PyBytes_AS_STRING(made);
-    if (view.span_count == 1) {
-      std::memcpy(to, view.data, view.size);
-    } else {
-      mc_slice spans[MC_MAX_EXTENTS];
-      const std::size_t count =
-          std::min<std::size_t>(mc_view_spans(&view, spans, MC_MAX_EXTENTS), MC_MAX_EXTENTS);
-      for (std::size_t i = 0; i < count; ++i) {
-        std::memcpy(to, spans[i].data, spans[i].size);
-        to += spans[i].size;
-      }
-    }
+    *status = mc_view_copy(&view, PyBytes_AS_STRING(made));
     mc_view_release(&view);
   });
-  return nb::steal(made);
+  return *status == MC_OK ? bytes : nb::object();
 }
 
 nb::object get(const Client& self, nb::handle key, nb::handle fallback) {
@@ -162,7 +154,7 @@ nb::list get_batch(const Client& self, nb::handle keys) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     mc_status status = MC_OK;
     nb::object bytes = bytes_of(*core, names[i], &status);
-    if (status == MC_NOT_FOUND) {
+    if (is_miss(status)) {
       made.append(nb::none());
     } else {
       check(status);
@@ -408,7 +400,8 @@ const char* text_or_null(nb::handle text, std::string& storage) {
 }  // namespace
 
 Client::Client(nb::handle agent, nb::handle name_space, nb::handle label, nb::handle timeout,
-               std::uint64_t staging_bytes, std::uint32_t channel_count, nb::handle config) {
+               std::uint64_t staging_bytes, std::uint32_t channel_count, nb::handle config,
+               int verify) {
   std::string texts[4];
   mc_open_options options = MC_OPEN_OPTIONS_INIT;
   options.agent = text_or_null(agent, texts[0]);
@@ -418,6 +411,7 @@ Client::Client(nb::handle agent, nb::handle name_space, nb::handle label, nb::ha
   options.timeout_ns = nanoseconds(timeout);
   options.staging_bytes = staging_bytes;
   options.channel_count = channel_count;
+  options.verify = static_cast<mc_verify>(verify);
   mc_client* client = nullptr;
   check(run(false, [&] { return mc_open(&options, &client); }));
   core_ = std::make_shared<Core>(client);
@@ -444,13 +438,13 @@ void bind_client(nb::module_& module) {
   nb::class_<Client> client(module, "Client", nb::is_weak_referenceable());
   client
       .def(nb::init<nb::handle, nb::handle, nb::handle, nb::handle, std::uint64_t, std::uint32_t,
-                    nb::handle>(),
+                    nb::handle, int>(),
            nb::arg("agent").none(), nb::arg("namespace").none(), nb::arg("label").none(),
            nb::arg("timeout").none(), nb::arg("staging_bytes"), nb::arg("channel_count"),
-           nb::arg("config").none(),
+           nb::arg("config").none(), nb::arg("verify"),
            nb::sig("def __init__(self, agent: str | None, namespace: str | None, label: str | "
                    "None, timeout: float | None, staging_bytes: int, channel_count: int, config: "
-                   "str | None) -> None"))
+                   "str | None, verify: int) -> None"))
       .def("close", &Client::close,
            "Ends the session once no view, reservation, group or buffer of it is left; every later "
            "call raises ClosedError. Twice is fine.")
@@ -482,10 +476,10 @@ DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that
            "Puts many; the Status of each, in order. Raises only if the call as a whole failed.")
       .def("get", &get, nb::arg("key"), nb::arg("default").none() = missing,
            nb::sig("def get(self, " KEY ", default: typing.Any = ...) -> typing.Any"),
-           "The object's bytes as bytes, copied once. Without default a miss raises NotFoundError.")
+           "The object's bytes, copied once. Without default: NotFoundError, CorruptError.")
       .def("get_batch", &get_batch, nb::arg("keys"),
            nb::sig("def get_batch(self, " KEYS ") -> list[bytes | None]"),
-           "The bytes of each key, None for a miss.")
+           "The bytes of each key, None for a miss or a mismatch with the checksum.")
       .def("get_into", &get_into, nb::arg("key"), nb::arg("buffer"), nb::arg("offset") = 0,
            nb::arg("length") = nb::none(),
            nb::sig("def get_into(self, " KEY ", buffer: typing.Any, offset: int = 0, length: int | "
@@ -493,7 +487,7 @@ DeadlineError, AgentUnavailableError; TypeError and BufferError for a value that
            R"(Copies the object, or length bytes of it from offset on, into buffer; bytes copied.
 
 buffer: writable, in one piece: bytearray, memoryview, numpy array, tensor in host memory. Raises
-NotFoundError, BufferTooSmallError (nothing is copied), InvalidArgumentError (range beyond the end).)")
+NotFoundError, CorruptError, BufferTooSmallError (nothing is copied), InvalidArgumentError (bad range).)")
       .def("get_into_batch", &get_into_batch, nb::arg("keys"), nb::arg("buffers"),
            nb::sig("def get_into_batch(self, " KEYS
                    ", buffers: collections.abc.Iterable[typing.Any]) -> list[int]"),

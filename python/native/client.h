@@ -14,7 +14,7 @@ namespace mckv {
 class Client {
  public:
   Client(nb::handle agent, nb::handle name_space, nb::handle label, nb::handle timeout,
-         std::uint64_t staging_bytes, std::uint32_t channel_count, nb::handle config);
+         std::uint64_t staging_bytes, std::uint32_t channel_count, nb::handle config, int verify);
 
   CorePtr core() const;  // raises ClosedError
   void close() { core_.reset(); }

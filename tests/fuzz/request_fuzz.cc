@@ -19,10 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!request) return 0;
   require(request->op <= kLastOp && request->item_count <= MC_MAX_BATCH_ITEMS);
   require(std::uint64_t{request->argument_offset} + request->argument_bytes <= kArgumentBytes);
-  const bool has_items = request->op != static_cast<std::uint16_t>(Op::kNoop) &&
-                         request->op != static_cast<std::uint16_t>(Op::kCancel) &&
-                         request->op != static_cast<std::uint16_t>(Op::kReserve);
-  if (!has_items) return 0;
+  const auto op = static_cast<Op>(request->op);
+  if (!has_items(op) || op == Op::kReserve) return 0;
   // Exactly the memory that the request names, so that the sanitizer sees a step beyond.
   const std::size_t arena_bytes = request->argument_offset + request->argument_bytes;
   auto arena = std::make_unique<unsigned char[]>(arena_bytes);

@@ -36,6 +36,7 @@ class Rig {
           if (session_) session_->collect_pins(pins);
         }));
     while (store().pool().growing()) store().pool().on_chunk();
+    tenant_->scrubber = std::make_unique<agent::Scrubber>(store(), findings_.get());
     session_ = std::move(*agent::Session::create(1, 1, 1, 1, 1));
     session_->tenant = tenant_;
     require(session_->open_channel(0).ok() && session_->open_staging(kStagingBytes).ok());
@@ -217,6 +218,7 @@ class Rig {
     first_request_ = next_request_;
   }
 
+  mc::Fd findings_ = std::move(*mc::make_eventfd());
   std::shared_ptr<agent::Tenant> tenant_ = std::make_shared<agent::Tenant>();
   std::unique_ptr<agent::Session> session_;
   agent::Server server_;

@@ -162,13 +162,27 @@ TEST_F(ForgedEntries, HugeCountsAreRefusedBeforeAnythingIsAllocated) {
   ASSERT_TRUE(session.open_channel());
   for (const std::uint32_t count : {0u, 1025u, 0x7fffffffu, 0xffffffffu, 0x10000001u}) {
     for (std::uint16_t op = 1; op <= shm::kLastOp; ++op) {
-      if (op == static_cast<std::uint16_t>(shm::Op::kCancel)) continue;  // kCancel has no items
+      if (!shm::has_items(static_cast<shm::Op>(op))) continue;
       shm::Request request{};
       request.op = op;
       request.item_count = count;
       request.argument_bytes = shm::kArgumentBytes;
       request.a = 256;
       EXPECT_EQ(session.ask(request).status, MC_INVALID_ARGUMENT);
+    }
+  }
+}
+
+// The honest client would miss an object that the agent removed.
+TEST_F(ForgedEntries, ReportsOfDamageRemoveNoWholeObject) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open_channel());
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t entry = 0; entry < 3000; ++entry) {
+      shm::Request request{};
+      request.op = static_cast<std::uint16_t>(shm::Op::kCheck);
+      request.a = entry < 2999 ? entry : ~std::uint64_t{0};
+      ASSERT_EQ(session.ask(request).status, MC_OK);
     }
   }
 }

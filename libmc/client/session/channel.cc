@@ -393,6 +393,14 @@ bool Channel::give_back(std::span<const ReservationId> ids) {
   return ticket.has_value();
 }
 
+// Too many requests in flight: the next reader of the object reports it again.
+void Channel::report_damage(std::uint32_t entry) {
+  const auto ticket = prepare(0);
+  if (!ticket) return;
+  submit(*ticket, shm::Op::kCheck, 0, 0, now_ns() + MC_DEFAULT_TIMEOUT_NS, entry);
+  forget(*ticket);
+}
+
 void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
   const Pending& pending = pending_[ticket.slot];
   const std::uint32_t count = std::min(pending.completion.item_count, pending.request.item_count);

@@ -46,7 +46,12 @@ struct Reserved {
 
 class Channel {
  public:
-  Channel(Client* client, std::uint32_t number) : client_(client), number_(number) {}
+  // reads_per_check: one in so many reads compares the bytes with their checksum; 0: none.
+  Channel(Client* client, std::uint32_t number, std::uint64_t reads_per_check)
+      : client_(client),
+        number_(number),
+        reads_per_check_(reads_per_check),
+        reads_until_check_(reads_per_check) {}
 
   const Memory& memory() const { return *memory_; }
   const std::shared_ptr<Memory>& shared_memory() const { return memory_; }
@@ -123,6 +128,17 @@ class Channel {
   // to the slots.
   void free_pins_after(Ticket ticket, const std::uint32_t* slots, std::uint32_t count);
   void touch(std::uint32_t entry) { touches_.record(entry); }
+  // Whether the next read that copies compares the bytes with their checksum.
+  bool verifies_read() {
+    if (--reads_until_check_ != 0) [[likely]] {
+      return false;
+    }
+    reads_until_check_ = reads_per_check_;
+    return true;
+  }
+  bool verifies_views() const { return reads_per_check_ == 1; }
+  // Tells the agent that the bytes of this live object do not match their checksum.
+  void report_damage(std::uint32_t entry);
 
   // Asks for a signal on the client's eventfd with each completion.
   void arm_eventfd();
@@ -163,6 +179,8 @@ class Channel {
   CoreSharing core_;
   ArgumentArena arena_;
   std::uint32_t next_pin_ = 1;
+  std::uint64_t reads_per_check_;  // 0: never
+  std::uint64_t reads_until_check_;
   struct CachedReservation {
     ReservationId id;
     std::uint64_t offset_bytes;  // of the only extent

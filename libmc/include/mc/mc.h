@@ -95,6 +95,16 @@ typedef struct mc_span { /* bytes to write */
 /* ---- Client ---------------------------------------------------------------------------------- */
 typedef struct mc_client mc_client;
 
+/* Which reads of this host's pool compare the bytes with the checksum of the put. A mismatch is a miss
+ * with the status MC_CORRUPT; the agent examines the object, and removes the object if it is damaged. Objects
+ * of other hosts are always compared. */
+typedef enum mc_verify {
+  MC_VERIFY_DEFAULT = 0, /* $MC_VERIFY: "never", "sampled" or "always"; else sampled */
+  MC_VERIFY_NEVER = 1,
+  MC_VERIFY_SAMPLED = 2, /* each thread: one in 64 reads that copy */
+  MC_VERIFY_ALWAYS = 3   /* all reads that copy, and each view when it is opened */
+} mc_verify;
+
 typedef struct mc_open_options {
   size_t struct_size;
   const char* agent;           /* socket path, or "embedded" for a pool inside this process; null:
@@ -105,9 +115,10 @@ typedef struct mc_open_options {
   uint64_t staging_bytes;      /* memory for mc_alloc() and isolated puts; 0: 64 MiB on first use */
   const char* embedded_config; /* only with "embedded": agent options as "name=value" lines */
   uint32_t channel_count;      /* maximum number of threads that use the client at once; 0: 16 */
+  mc_verify verify;
 } mc_open_options;
 #define MC_OPEN_OPTIONS_INIT \
-  { sizeof(mc_open_options), NULL, NULL, NULL, 0, 0, NULL, 0 }
+  { sizeof(mc_open_options), NULL, NULL, NULL, 0, 0, NULL, 0, MC_VERIFY_DEFAULT }
 
 /* Connects to the agent and maps the agent's memory. options may be null (all defaults). If the
  * agent is still starting, mc_open() waits up to the timeout. */
@@ -226,6 +237,9 @@ MC_API size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacit
 /* Call after reading. MC_OK: the bytes were those of the object. MC_SESSION_LOST: the agent died, and the
  * next agent, which does not know the client's session, has given the memory to another object. */
 MC_API mc_status mc_view_check(const mc_view* view);
+/* Copies the view's bytes, view->length of them, to host memory. Compares the bytes with their checksum
+ * where mc_get() would. Errors: MC_CORRUPT; MC_SESSION_LOST as mc_view_check(). */
+MC_API mc_status mc_view_copy(const mc_view* view, void* to);
 /* Returns MC_OK if the bytes match the checksum of the put, else MC_CORRUPT, or as mc_view_check. */
 MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key);
 MC_API void mc_view_release(mc_view* view); /* a released or zeroed view is ignored */

@@ -68,6 +68,7 @@ struct Options {
   std::uint64_t staging_bytes = 0;        // 0: 64 MiB, allocated at first use
   const char* embedded_config = nullptr;  // "name=value" lines
   std::uint32_t channel_count = 0;        // threads that use the client at once; 0: 16
+  mc_verify verify = MC_VERIFY_DEFAULT;   // which reads compare the bytes with their checksum
 };
 
 struct PutOptions {
@@ -172,6 +173,12 @@ class View {
       copied += part;
     }
     return copied;
+  }
+  // Copies the whole object, and compares the bytes with their checksum where a get would. Errors:
+  // MC_BUFFER_TOO_SMALL, MC_CORRUPT, or as check().
+  Status copy(std::span<std::byte> buffer) const noexcept {
+    if (buffer.size() < view_.length) return MC_BUFFER_TOO_SMALL;
+    return last_status(mc_view_copy(&view_, buffer.data()));
   }
   // Call after reading. MC_SESSION_LOST: the agent died, the next agent does not know the client's
   // session, and the bytes are another object's.
@@ -360,10 +367,10 @@ class Client {
   // If the agent is still starting, open() waits up to timeout_ns. Errors: MC_AGENT_UNAVAILABLE,
   // MC_PERMISSION_DENIED, MC_NO_SUCH_NAMESPACE, MC_VERSION_MISMATCH, MC_INVALID_ARGUMENT.
   static Result<Client> open(const Options& options = {}) noexcept {
-    const mc_open_options given{sizeof(mc_open_options), options.agent,
-                                options.name_space,      options.label,
-                                options.timeout_ns,      options.staging_bytes,
-                                options.embedded_config, options.channel_count};
+    const mc_open_options given{
+        sizeof(mc_open_options), options.agent,         options.name_space,
+        options.label,           options.timeout_ns,    options.staging_bytes,
+        options.embedded_config, options.channel_count, options.verify};
     mc_client* handle = nullptr;
     const mc_status code = mc_open(&given, &handle);
     if (code != MC_OK) return tl::make_unexpected(last_status(code));

@@ -215,6 +215,10 @@ TEST_P(CppFace, AnObjectInPiecesIsSeenWholeThroughItsSpansOnly) {
   std::vector<std::byte> copy(value.size() - 5);
   EXPECT_EQ(view.copy_to(copy), copy.size());
   EXPECT_TRUE(text(copy) == value.substr(0, copy.size()));
+  EXPECT_EQ(view.copy(copy).code(), MC_BUFFER_TOO_SMALL);
+  std::vector<std::byte> whole(value.size());
+  EXPECT_TRUE(view.copy(whole).ok());
+  EXPECT_TRUE(text(whole) == value);
 }
 
 TEST_P(CppFace, BatchesHaveAStatusForEachItem) {
