@@ -223,6 +223,7 @@ void Agent::on_wake() {
 void Agent::every_tick(std::uint64_t now) {
   watch_descriptor_store();
   sessions_->end_left(now);
+  namespaces_->drop_unused(now, [&](const Tenant& tenant) { return sessions_->any_of(tenant); });
   if (now < next_page_ns_ || embedded_) return;
   next_page_ns_ = now + kCountersPeriodNs;
   counters_page_.write(admin_->counters_text());

@@ -152,6 +152,8 @@ struct alignas(kLineBytes) IndexHeader {
   // an earlier agent wrote the file, and the size is unknown.
   Word64 wanted_pool_bytes;
   Word64 configured_pool_bytes;
+  // The agent drops the namespace after so many seconds without a session; 0: never.
+  Word64 drop_unused_s;
   // Last known processor of the agent's loop, plus one; 0: unknown. A client that waits on this
   // processor yields the processor to the agent.
   alignas(kLineBytes) Word32 agent_core;

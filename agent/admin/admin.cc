@@ -329,6 +329,7 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
   options.policy = word(request, "policy");
   options.isolated = word(request, "mode") == "isolated";
   options.local = !request.get("clustered", false).asBool();
+  const std::uint64_t drop_unused_s = number(request, "drop_unused_s");
   const bool plain = !options.name.empty() && options.name.size() <= MC_MAX_NAMESPACE_BYTES &&
                      options.name.find_first_not_of(
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU"
@@ -345,6 +346,7 @@ Json::Value Admin::create_namespace(const Json::Value& request) {
   }
   auto tenant = at_.namespaces.open(options, true);
   if (!tenant) return failure(tenant.error().code(), std::string(tenant.error().text()));
+  (*tenant)->store->index().header().drop_unused_s.store_relaxed(drop_unused_s);
   return segment(**tenant);
 }
 

@@ -19,6 +19,8 @@ std::uint64_t host_memory_bytes() {
          static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+
 Result<Mapping> map_index_header(const MemoryFile& index_file) {
   return Mapping::map(index_file.fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
 }
@@ -30,12 +32,11 @@ class StartTimeout {
   void extend() {
     const std::uint64_t now = now_ns();
     if (now < next_ns_) return;
-    next_ns_ = now + kPeriodNs;
+    next_ns_ = now + kSecondNs;
     ::sd_notify(0, "EXTEND_TIMEOUT_USEC=60000000");
   }
 
  private:
-  static constexpr std::uint64_t kPeriodNs = 1'000'000'000;
   std::uint64_t next_ns_ = 0;
 };
 
@@ -158,8 +159,8 @@ Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
   keep(*tenant);
   around_.events.watch(tenant->store->pool().event_fd(),
                        [this, at = tenant.get()] { on_chunk(*at); });
-  tenants_[tenant->name] = std::move(tenant);
   tenant->scrubber = std::make_unique<Scrubber>(*tenant->store, around_.wake);
+  tenants_[tenant->name] = std::move(tenant);
   told_core_ = 0;
   return {};
 }
@@ -185,6 +186,22 @@ void Namespaces::tick(std::uint64_t now_ns, bool idle) {
   for (auto& [name, tenant] : tenants_) {
     tenant->store->pool().set_idle(idle);
     tenant->store->tick(now_ns);
+    tenant->store->counters().verified = tenant->scrubber->verified();
+  }
+}
+
+void Namespaces::drop_unused(std::uint64_t now_ns,
+                             const std::function<bool(const Tenant&)>& in_use) {
+  std::vector<std::string> unused;
+  for (auto& [name, tenant] : tenants_) {
+    const std::uint64_t wait_s = tenant->store->index().header().drop_unused_s.load_relaxed();
+    if (wait_s == 0 || !tenant->temporary) continue;
+    if (tenant->last_used_ns == 0 || in_use(*tenant)) tenant->last_used_ns = now_ns;
+    if ((now_ns - tenant->last_used_ns) / kSecondNs >= wait_s) unused.push_back(name);
+  }
+  for (const std::string& name : unused) {
+    spdlog::info("event=namespace_dropped namespace={} cause=\"no session uses it\"", name);
+    drop(name);
   }
 }
 

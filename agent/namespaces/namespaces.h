@@ -55,6 +55,9 @@ class Namespaces {
   // REQUIRES: no session uses the namespace.
   void drop(const std::string& name);
   void tick(std::uint64_t now_ns, bool idle);
+  // Drops the temporary namespaces that had no session for as long as they asked for. in_use: true if
+  // a session uses the namespace.
+  void drop_unused(std::uint64_t now_ns, const std::function<bool(const Tenant&)>& in_use);
   // Drops the objects that scrubbers have found damaged.
   void act_on_findings();
   // Writes the loop's processor into the indexes. A client on the same processor yields instead of

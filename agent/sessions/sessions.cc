@@ -316,6 +316,11 @@ bool Sessions::belongs_to(std::uint64_t id, const std::string& tenant) const {
   return session != nullptr && session->tenant->name == tenant;
 }
 
+bool Sessions::any_of(const Tenant& tenant) const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const auto& entry) { return entry.second->tenant.get() == &tenant; });
+}
+
 void Sessions::attach(const FindTenant& find_tenant) {
   std::set<ObjectStore*> stores;
   std::erase_if(sessions_, [&](const auto& entry) {

@@ -70,6 +70,8 @@ class Sessions {
   void adopt(KeptDescriptors& kept);
   // True if the session exists and belongs to this namespace.
   bool belongs_to(std::uint64_t id, const std::string& tenant) const;
+  // True if a session uses the namespace.
+  bool any_of(const Tenant& tenant) const;
   // Gives each adopted session its namespace and its reservations. Drops sessions whose pool could
   // not be taken over, since such a session has no state to resume.
   void attach(const FindTenant& find_tenant);

@@ -18,7 +18,7 @@
 #include "ctl/bench/bare_stream.h"
 #include "ctl/bench/cases.h"
 #include "ctl/replay/stage.h"
-#include "ctl/replay/target.h"
+#include "ctl/temporary_namespace.h"
 #include "libmc/base/fd.h"
 
 namespace mc::ctl {
@@ -278,16 +278,16 @@ Status run_remote_cases(const SamplePlan& plan, std::uint64_t timeout_ns,
   stay_on((*stage)->processors(0));
   BarePeer bare;
   if (Status status = bare.start(**stage); !status.ok()) return status;
-  std::vector<ReplayNamespace> spaces;
+  std::vector<TemporaryNamespace> spaces;
   for (const std::string& socket : (*stage)->sockets()) {
-    auto made = ReplayNamespace::create(
+    auto made = TemporaryNamespace::create(
         socket,
         {.name = kNamespace, .pool_bytes = kRemotePoolBytes, .policy = "", .clustered = true},
         timeout_ns);
     if (!made) return made.error();
     spaces.push_back(std::move(*made));
   }
-  for (const ReplayNamespace& space : spaces) space.wait_until_grown(timeout_ns);
+  for (const TemporaryNamespace& space : spaces) space.wait_until_grown(timeout_ns);
   {
     const auto here = open_client((*stage)->sockets()[0], timeout_ns);
     if (!here) return here.error();

@@ -18,8 +18,8 @@
 #include "ctl/replay/crew.h"
 #include "ctl/replay/report/summary.h"
 #include "ctl/replay/stage.h"
-#include "ctl/replay/target.h"
 #include "ctl/replay/trace.h"
+#include "ctl/temporary_namespace.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/size.h"
 #include "libmc/client/admin.h"
@@ -164,9 +164,9 @@ std::string progress_note(const WorkerTotals& sum, double seconds) {
 }
 
 // The sum over all agents; nullopt if an agent does not answer.
-std::optional<NamespaceState> state_of(const std::vector<ReplayNamespace>& targets) {
+std::optional<NamespaceState> state_of(const std::vector<TemporaryNamespace>& targets) {
   NamespaceState sum;
-  for (const ReplayNamespace& target : targets) {
+  for (const TemporaryNamespace& target : targets) {
     const auto state = target.state();
     if (!state) return std::nullopt;
     sum.policy = state->policy;
@@ -179,7 +179,7 @@ std::optional<NamespaceState> state_of(const std::vector<ReplayNamespace>& targe
 
 // Runs the crew. Asks the agents about the namespace during the run and at the end.
 Result<CrewResult> run(const Trace& trace, const CrewPlan& crew,
-                       const std::vector<ReplayNamespace>& targets, bool quiet,
+                       const std::vector<TemporaryNamespace>& targets, bool quiet,
                        ReplaySummary& summary) {
   std::optional<Progress> progress;
   if (!quiet) progress.emplace("replay", trace.requests.size());
@@ -247,7 +247,7 @@ int replay(const ReplayOptions& options, Context& context) {
   } else if (!options.embedded) {
     agents = {context.agent.empty() ? client::default_agent_socket() : context.agent};
   }
-  std::vector<ReplayNamespace> targets;
+  std::vector<TemporaryNamespace> targets;
   const std::string name = "replay-" + std::to_string(getpid());
   for (const std::string& agent : agents) {
     // The requested sizes are totals of the cluster.
@@ -258,8 +258,8 @@ int replay(const ReplayOptions& options, Context& context) {
         .capacity_bytes = summary->capacity_blocks * summary->block_bytes / share,
         .policy = summary->policy,
         .clustered = stage != nullptr};
-    Result<ReplayNamespace> made =
-        ReplayNamespace::create(agent, plan, context.timeout_ms * 1'000'000);
+    Result<TemporaryNamespace> made =
+        TemporaryNamespace::create(agent, plan, context.timeout_ms * 1'000'000);
     if (!made) {
       return failed(context,
                     made.error().to_string() + "\n(to replay without an agent, add --embedded)");
@@ -268,7 +268,7 @@ int replay(const ReplayOptions& options, Context& context) {
   }
   const Result<CrewResult> crew = run(*trace, crew_plan(options, *summary, context, name, agents),
                                       targets, context.json, *summary);
-  for (ReplayNamespace& target : targets) {
+  for (TemporaryNamespace& target : targets) {
     if (const Status dropped = target.drop(); !dropped.ok()) {
       failed(context, "the namespace " + name + " is left behind: " + dropped.to_string());
     }

@@ -5,6 +5,8 @@
 // Threads: the main thread.
 // Owns: the client, the helper processes and the memory of a run.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -18,9 +20,11 @@
 #include "ctl/bench/transport_options.h"
 #include "ctl/bench/transport_target.h"
 #include "ctl/command.h"
+#include "ctl/temporary_namespace.h"
 #include "ctl/text/json.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
+#include "libmc/client/admin.h"
 
 namespace mc::ctl {
 namespace {
@@ -34,6 +38,7 @@ constexpr double kQuickSeconds = 0.3;
 constexpr unsigned kQuickRounds = 3;
 constexpr std::uint64_t kWarmUpBatch = 32;
 constexpr std::size_t kWarmUpBytes = std::size_t{256} << 10;
+constexpr std::uint64_t kGrowNs = 60'000'000'000;
 
 struct BenchOptions {
   std::vector<std::string> cases;
@@ -44,6 +49,7 @@ struct BenchOptions {
   bool quick = false;
   bool embedded = false;
   bool remote = false;
+  bool existing = false;
   std::string pool_bytes;
   TransportOptions transport;
 };
@@ -193,7 +199,9 @@ struct Helpers {
   std::optional<PutPeer> second;
 };
 
-Status start_helpers(Helpers& helpers, const BenchOptions& options, const Context& context) {
+// name_space: where the second client puts objects.
+Status start_helpers(Helpers& helpers, const BenchOptions& options, const Context& context,
+                     const std::string& name_space) {
   Result<Fd> file = make_region_file();
   if (!file) return file.error();
   helpers.region_file = std::move(*file);
@@ -203,7 +211,7 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   if (options.embedded) return {};
   std::signal(SIGPIPE, SIG_IGN);  // an order to a dead helper fails only that case
   const PutPeerPlan plan{.agent = context.agent,
-                         .name_space = context.name_space,
+                         .name_space = name_space,
                          .timeout_ns = context.timeout_ms * 1'000'000};
   Result<PutPeer> second = PutPeer::start(plan, helpers.region_file);
   if (!second) return second.error();
@@ -211,19 +219,46 @@ Status start_helpers(Helpers& helpers, const BenchOptions& options, const Contex
   return {};
 }
 
-Result<Client> open_client(const BenchOptions& options, const Context& context) {
-  std::uint64_t pool_bytes = options.quick ? kQuickPoolBytes : kPoolBytes;
-  if (!options.pool_bytes.empty()) {
-    const auto parsed = parse_bytes(options.pool_bytes);
-    if (!parsed) return fail(MC_INVALID_ARGUMENT, "--pool-bytes is not a size");
-    pool_bytes = *parsed;
+std::optional<std::uint64_t> pool_bytes_of(const BenchOptions& options) {
+  if (!options.pool_bytes.empty()) return parse_bytes(options.pool_bytes);
+  return options.quick ? kQuickPoolBytes : kPoolBytes;
+}
+
+// Makes the namespace of the run, or makes sure that the existing one is empty: puts evict.
+Status make_room(const BenchOptions& options, const Context& context, const std::string& name_space,
+                 std::uint64_t pool_bytes, std::optional<TemporaryNamespace>& made) {
+  const std::string agent = context.agent.empty() ? client::default_agent_socket() : context.agent;
+  const std::uint64_t timeout_ns = context.timeout_ms * 1'000'000;
+  if (options.existing) {
+    const auto state = state_of_namespace(agent, name_space, timeout_ns);
+    if (state && state->objects > 0) {
+      return {MC_BUSY, "the namespace " + name_space + " holds " + std::to_string(state->objects) +
+                           " objects, which bench would evict; leave out --existing"};
+    }
+    return {};
   }
+  NamespacePlan plan;
+  plan.name = name_space;
+  plan.pool_bytes = pool_bytes;
+  auto own = TemporaryNamespace::create(agent, plan, timeout_ns);
+  if (!own) {
+    const bool short_of_memory = own.error().code() == MC_NO_MEMORY;
+    return {own.error().code(), std::string(own.error().text()) +
+                                    (short_of_memory ? " (mcctl bench --pool-bytes 256MiB)" : "")};
+  }
+  own->wait_until_grown(kGrowNs);
+  made.emplace(std::move(*own));
+  return {};
+}
+
+Result<Client> open_client(const BenchOptions& options, const Context& context,
+                           const std::string& name_space, std::uint64_t pool_bytes) {
   const std::string config = "pool_bytes=" + std::to_string(pool_bytes) + "\n";
   mc_open_options open = MC_OPEN_OPTIONS_INIT;
   open.agent = options.embedded        ? "embedded"
                : context.agent.empty() ? nullptr
                                        : context.agent.c_str();
-  open.name_space = context.name_space.c_str();
+  open.name_space = name_space.c_str();
   open.label = "mcctl-bench";
   open.timeout_ns = context.timeout_ms * 1'000'000;
   if (options.embedded) open.embedded_config = config.c_str();
@@ -333,11 +368,22 @@ int bench(const BenchOptions& options, Context& context) {
     return bench_transport(options.transport, rig.plan.sample, context);
   }
   if (options.remote) return bench_remote(rig.plan.sample, context);
+  const auto pool_bytes = pool_bytes_of(options);
+  if (!pool_bytes) return stop(context, 2, "--pool-bytes is not a size, such as 1GiB");
+  const std::string name_space = options.embedded   ? "default"
+                                 : options.existing ? context.name_space
+                                                    : "bench-" + std::to_string(::getpid());
   Helpers helpers;
-  if (const Status started = start_helpers(helpers, options, context); !started.ok()) {
+  if (const Status started = start_helpers(helpers, options, context, name_space); !started.ok()) {
     return stop(context, 1, started.to_string());
   }
-  const Result<Client> client = open_client(options, context);
+  std::optional<TemporaryNamespace> own;  // outlives the client
+  if (!options.embedded) {
+    if (const Status made = make_room(options, context, name_space, *pool_bytes, own); !made.ok()) {
+      return stop(context, 1, made.to_string());
+    }
+  }
+  const Result<Client> client = open_client(options, context, name_space, *pool_bytes);
   if (!client) return stop(context, 1, client.error().to_string());
   mc_client_info info{};
   info.struct_size = sizeof(info);
@@ -392,7 +438,8 @@ Verb bench_verb(Context& context) {
 
 Each case is measured in rounds that alternate with the limit of the machine: memcpy of the same
 blocks, or a bare round trip between two processes. The column ratio is the p50 of the case,
-divided by the p50 of the limit. bench fills the pool: objects of the namespace may be evicted.)",
+divided by the p50 of the limit. bench creates a namespace with a pool of its own in the agent, and
+drops the namespace at the end: no object of others is evicted.)",
       .footer = case_list() + R"(
 EXAMPLES
   mcctl bench --quick
@@ -427,8 +474,10 @@ EXIT STATUS
                   {"--remote", &options->remote,
                    "Start a master and two agents, each in its own network namespace, and "
                    "measure gets of the other host's objects beside a bare TCP connection"},
-                  {"--pool-bytes", &options->pool_bytes, "With --embedded: size of the pool",
-                   "SIZE"}},
+                  {"--existing", &options->existing,
+                   "Use the namespace of --namespace, which must be empty, not a new one"},
+                  {"--pool-bytes", &options->pool_bytes,
+                   "Size of the pool that bench makes (2GiB; 512MiB with --quick)", "SIZE"}},
       .run = [options, &context] { bench(*options, context); },
   };
   for (Option& option : transport_options(options->transport)) {

@@ -14,8 +14,9 @@ namespace {
 
 class Namespaces : public AgentTest {
  protected:
-  void create(const std::string& name) {
+  void create(const std::string& name, unsigned drop_unused_s = 0) {
     Json::Value request;
+    request["drop_unused_s"] = drop_unused_s;
     request["verb"] = "create_namespace";
     request["name"] = name;
     request["pool_bytes"] = Json::UInt64{16 * kMiB};
@@ -72,6 +73,24 @@ TEST_P(Namespaces, NamespacesDoNotSeeEachOthersKeys) {
   }
   EXPECT_EQ(get(clients[2], "same"), "of 2");
   EXPECT_EQ(get(clients[0], "same"), "of 0");
+}
+
+TEST_P(Namespaces, ANamespaceThatAskedForItEndsOnceNoSessionUsesIt) {
+  serve();
+  create("kept");
+  create("used", 1);
+  create("unused", 1);
+  mc_client* client = open_in("used");
+  ASSERT_EQ(put(client, "key", "value"), MC_OK);
+  until([&] { return tenant("unused").isNull(); });
+  agent().kill_hard();
+  agent().start();
+  EXPECT_EQ(get(client, "key"), "value");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_EQ(get(client, "key"), "value");
+  close(client);
+  until([&] { return tenant("used").isNull(); });
+  EXPECT_FALSE(tenant("kept").isNull());
 }
 
 TEST_P(Namespaces, TwoClientsShareANamespace) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/replay/target.h"
+#include "ctl/temporary_namespace.h"
 
 #include <poll.h>
 
@@ -11,21 +11,28 @@
 #include "libmc/client/admin.h"
 
 namespace mc::ctl {
-ReplayNamespace::ReplayNamespace(std::string socket, std::string name, std::uint64_t timeout_ns)
+
+namespace {
+// Without a session for so long, the agent drops the namespace.
+constexpr unsigned kDropUnusedSeconds = 60;
+}  // namespace
+
+TemporaryNamespace::TemporaryNamespace(std::string socket, std::string name,
+                                       std::uint64_t timeout_ns)
     : socket_(std::move(socket)), name_(std::move(name)), timeout_ns_(timeout_ns) {}
 
-ReplayNamespace::ReplayNamespace(ReplayNamespace&& other) noexcept
+TemporaryNamespace::TemporaryNamespace(TemporaryNamespace&& other) noexcept
     : socket_(std::move(other.socket_)),
       name_(std::exchange(other.name_, {})),
       timeout_ns_(other.timeout_ns_) {}
 
-ReplayNamespace::~ReplayNamespace() {
+TemporaryNamespace::~TemporaryNamespace() {
   [[maybe_unused]] const Status dropped = drop();  // a destructor cannot report an error
 }
 
-Result<ReplayNamespace> ReplayNamespace::create(const std::string& agent_socket,
-                                                const NamespacePlan& plan,
-                                                std::uint64_t timeout_ns) {
+Result<TemporaryNamespace> TemporaryNamespace::create(const std::string& agent_socket,
+                                                      const NamespacePlan& plan,
+                                                      std::uint64_t timeout_ns) {
   Json::Value request;
   request["verb"] = "create_namespace";
   request["name"] = plan.name;
@@ -33,18 +40,22 @@ Result<ReplayNamespace> ReplayNamespace::create(const std::string& agent_socket,
   request["capacity_bytes"] = Json::UInt64{plan.capacity_bytes};
   request["policy"] = plan.policy;
   request["clustered"] = plan.clustered;
+  // Other hosts use a namespace of a cluster without a session here.
+  if (!plan.clustered) request["drop_unused_s"] = kDropUnusedSeconds;
   const Result<Json::Value> answer = client::admin_call(agent_socket, request, timeout_ns);
   if (!answer) return fail(answer.error());
-  return ReplayNamespace(agent_socket, plan.name, timeout_ns);
+  return TemporaryNamespace(agent_socket, plan.name, timeout_ns);
 }
 
-std::optional<NamespaceState> ReplayNamespace::state() const {
+std::optional<NamespaceState> state_of_namespace(const std::string& agent_socket,
+                                                 const std::string& name,
+                                                 std::uint64_t timeout_ns) {
   Json::Value request;
   request["verb"] = "status";
-  const Result<Json::Value> answer = client::admin_call(socket_, request, timeout_ns_);
+  const Result<Json::Value> answer = client::admin_call(agent_socket, request, timeout_ns);
   if (!answer) return std::nullopt;
   for (const Json::Value& entry : array_field(*answer, "namespaces")) {
-    if (text_field(entry, "name") != name_) continue;
+    if (text_field(entry, "name") != name) continue;
     return NamespaceState{.policy = text_field(entry, "policy"),
                           .objects = number_field(entry, "objects"),
                           .used_bytes = number_field(entry, "used_bytes"),
@@ -53,7 +64,7 @@ std::optional<NamespaceState> ReplayNamespace::state() const {
   return std::nullopt;
 }
 
-void ReplayNamespace::wait_until_grown(std::uint64_t timeout_ns) const {
+void TemporaryNamespace::wait_until_grown(std::uint64_t timeout_ns) const {
   constexpr int kAskEveryMs = 20;
   const auto is_growing = [this] {
     Json::Value request;
@@ -69,7 +80,7 @@ void ReplayNamespace::wait_until_grown(std::uint64_t timeout_ns) const {
   while (now_ns() < until_ns && is_growing()) ::poll(nullptr, 0, kAskEveryMs);
 }
 
-Status ReplayNamespace::drop() {
+Status TemporaryNamespace::drop() {
   if (name_.empty()) return {};
   Json::Value request;
   request["verb"] = "drop_namespace";
