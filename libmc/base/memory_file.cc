@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,6 +49,16 @@ std::optional<std::uint64_t> cgroup_left_bytes() {
   return std::nullopt;
 }
 
+// Beyond the process's limit of file sizes the kernel sends SIGXFSZ, which ends a process.
+Status check_file_limit(const std::string& name, std::uint64_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return {};
+  return {MC_NO_MEMORY, "memory file " + name + " needs " + std::to_string(bytes >> 20) +
+                            " MiB, but files of this process have at most " +
+                            std::to_string(limit.rlim_cur >> 20) +
+                            " MiB; raise the limit: ulimit -f unlimited"};
+}
+
 }  // namespace
 
 Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t max_bytes,
@@ -64,6 +75,7 @@ Result<MemoryFile> MemoryFile::create(const std::string& name, std::uint64_t max
   if (!file.fd_) file.fd_.reset(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.fd_) return fail(MC_NO_MEMORY, errno_text("create a memory file", errno));
   file.size_bytes_ = round_up(max_bytes, file.huge_ ? kHugePageBytes : 4096);
+  if (Status status = check_file_limit(name, file.size_bytes_); !status.ok()) return fail(status);
   if (::fchmod(file.fd_.get(), 0600) != 0 ||
       ::ftruncate(file.fd_.get(), static_cast<off_t>(file.size_bytes_)) != 0 ||
       ::fcntl(file.fd_.get(), F_ADD_SEALS, kSizeSeals) != 0) {

@@ -2,6 +2,7 @@
 #include "libmc/base/memory_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <thread>
@@ -28,6 +29,19 @@ TEST(MemoryFile, TwoMappingsOfOneFileShareItsBytes) {
   ASSERT_TRUE(writer && reader);
   std::memcpy(writer->data(), "bytes", 6);
   EXPECT_STREQ(reinterpret_cast<const char*>(reader->data()), "bytes");
+}
+
+TEST(MemoryFile, ALimitOfFileSizesIsAnErrorWithARemedyAndNotTheEnd) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit lower{1u << 20, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &lower), 0);
+  const auto refused = MemoryFile::create("memory_file_test", (1u << 20) + 1);
+  const auto fits = MemoryFile::create("memory_file_test", 1u << 20);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text().find("ulimit -f"), std::string::npos) << refused.error().text();
+  EXPECT_TRUE(fits);
 }
 
 TEST(MemoryFile, MappingBeyondTheEndOfTheFileIsRefused) {
