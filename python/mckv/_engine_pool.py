@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ logger = logging.getLogger("mckv.engines")
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
+_MAX_VERSION_BYTES = 256
 # Errors of one object or request. Any other error means that the agent or session is unusable.
 _OF_THE_CALL = (
     mckv.NotFoundError,
@@ -34,12 +36,41 @@ _OF_THE_CALL = (
 
 class Keys:
     """Names of blocks: PREFIX/FINGERPRINT/HASH. The fingerprint is a hash of all properties by
-    which blocks of two engines may differ."""
+    which blocks of two engines may differ, and of the version of the live weights.
 
-    def __init__(self, prefix: str, what: dict[str, Any]) -> None:
-        text = json.dumps(what, sort_keys=True, default=str).encode()
+    version_file: holds the name of the weights' version, equal for engines with equal weights.
+    None: the version has no name.
+    """
+
+    def __init__(self, prefix: str, what: dict[str, Any], version_file: str | None = None) -> None:
+        self._prefix, self._what, self._file = prefix, what, version_file
+        self._named = self._name()
+        self._use(self._named)
+
+    def renew(self) -> None:
+        """The weights may have changed: no key that was made before is made again.
+
+        Engines that then find the same new name in their version files share blocks again. Without
+        a new name, this engine shares no blocks with others.
+        """
+        named = self._name()
+        self._use(named if named != self._named else f"{named} {uuid.uuid4().hex}")
+        self._named = named
+
+    def _name(self) -> str:
+        if self._file is None:
+            return ""
+        try:
+            with open(self._file, encoding="utf-8") as file:
+                return file.read(_MAX_VERSION_BYTES).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            logger.warning("cannot read the weights' version: %s", error)
+            return ""
+
+    def _use(self, version: str) -> None:
+        text = json.dumps({**self._what, "weights": version}, sort_keys=True, default=str).encode()
         digest = hashlib.blake2b(text, digest_size=12).hexdigest()
-        self.start = f"{prefix}/{digest}/".encode()
+        self.start = f"{self._prefix}/{digest}/".encode()
 
     def of(self, block_hash: bytes) -> bytes:
         return self.start + block_hash.hex().encode()

@@ -25,7 +25,8 @@ Completion = tuple[int, bool, str, list[bool] | None]
 
 
 class MckvConnector:
-    """adapter_params: agent, namespace, prefix, timeout_seconds."""
+    """adapter_params: agent, namespace, prefix, timeout_seconds, weights_version_file (a file with
+    the name of the weights' version, read at the start)."""
 
     def __init__(
         self,
@@ -33,9 +34,10 @@ class MckvConnector:
         namespace: str | None = None,
         prefix: str = "lmcache",
         timeout_seconds: float = 0.5,
+        weights_version_file: str | None = None,
     ) -> None:
         self._pool = Pool(agent, namespace, "lmcache", timeout_seconds)
-        self._keys = Keys(prefix, {"format": 1})
+        self._keys = Keys(prefix, {"format": 1}, weights_version_file)
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ids = itertools.count(1)
         self._done: list[Completion] = []

@@ -6,7 +6,9 @@
         "class_name": "MckvHiCache", "interface_v1": 1}'
 
 A page is one object with keys and values. A page names the page before, so a prefix is never
-evicted before its extensions. Further extra config: agent, namespace, prefix, timeout_seconds.
+evicted before its extensions. Further extra config: agent, namespace, prefix, timeout_seconds,
+weights_version_file (a file with the name of the weights' version: engines share pages only under
+equal names).
 Any thread may call. Bytes move between SGLang's host memory and the pool in one copy.
 """
 
@@ -53,7 +55,9 @@ class MckvHiCache(HiCacheStorage):  # type: ignore[misc]
             "page": mem_pool_host.page_size, "dtype": mem_pool_host.dtype,
             "layout": mem_pool_host.layout, "size": mem_pool_host.size_per_token,
         }  # fmt: skip
-        self._keys = Keys(str(self._extra.get("prefix", "sglang")), what)
+        self._keys = Keys(
+            str(self._extra.get("prefix", "sglang")), what, self._extra.get("weights_version_file")
+        )
 
     def _names(self, keys: list[str]) -> list[bytes]:
         assert self._keys is not None, "register_mem_pool_host() comes first"
@@ -123,6 +127,15 @@ class MckvHiCache(HiCacheStorage):  # type: ignore[misc]
         target_sizes: Any = None,
     ) -> bool:
         return all([self.set(key, value) for key, value in zip(keys, values, strict=True)])
+
+    def clear(self) -> None:
+        """No older page is ever loaded again. The pages stay in the pool until they are evicted.
+
+        SGLang calls this for POST /clear_hicache_storage_backend, which belongs to each update of
+        the weights.
+        """
+        if self._keys is not None:
+            self._keys.renew()
 
     def close(self) -> None:
         self._pool.close()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a tiny Llama model folder (config + tokenizer, optionally weights): no download.
 
-usage: make_tiny_model.py DIR [--weights] [--layers N] [--hidden N] [--heads N] [--kv-heads N]
+usage: make_tiny_model.py DIR [--weights] [--layers N] [--hidden N] [--heads N] [--kv-heads N] [--seed N]
 
 Without --weights use load_format="dummy" (vLLM) or --load-format dummy (SGLang).
 Dummy weights depend on each engine's own random fill; --weights writes one
@@ -23,6 +23,7 @@ def main() -> None:
     p.add_argument("--heads", type=int, default=4)
     p.add_argument("--kv-heads", type=int, default=2)
     p.add_argument("--max-len", type=int, default=4096)
+    p.add_argument("--seed", type=int, default=7, help="of the weights")
     a = p.parse_args()
     os.makedirs(a.dir, exist_ok=True)
 
@@ -75,7 +76,7 @@ def main() -> None:
         import torch
         from safetensors.torch import save_file
 
-        g = torch.Generator().manual_seed(7)
+        g = torch.Generator().manual_seed(a.seed)
 
         def w(*shape, s=0.15):
             return (torch.randn(*shape, generator=g) * s).to(torch.bfloat16)

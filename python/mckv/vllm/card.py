@@ -21,6 +21,10 @@ class CardBearer:
         self._shown = False
         self._next = 0.0
 
+    def renew(self) -> None:
+        """The keys have changed: the next show() puts the new card."""
+        self._value, self._shown, self._next = None, False, 0.0
+
     def show(self) -> None:
         """Keeps the card in the pool; puts the card at most once every AGAIN_S."""
         now = time.monotonic()

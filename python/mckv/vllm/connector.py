@@ -3,7 +3,8 @@
 
 kv_connector_extra_config: "agent" (socket; else $MC_AGENT or the default), "namespace" ("default"),
 "prefix" ("vllm"; engines with different prefixes share no blocks), "timeout_seconds" (0.5: the
-longest wait of a step for the agent).
+longest wait of a step for the agent), "weights_version_file" (a file with the name of the weights'
+version: engines share blocks only under equal names).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
                 "cache_dtype": vllm_config.cache_config.cache_dtype, "spec": spec,
                 "layers": len(groups[0].layer_names),
             }  # fmt: skip
-            keys = Keys(str(extra("prefix", "vllm")), what)
+            keys = Keys(str(extra("prefix", "vllm")), what, extra("weights_version_file", None))
             self._scheduler = SchedulerSide(pool, keys, spec.block_size)
             hashed_by = str(vllm_config.cache_config.prefix_caching_hash_algo)
             names = model.served_model_name or model.model
@@ -97,6 +98,16 @@ class MckvConnector(KVConnectorBase_V1):  # type: ignore[misc]
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
         assert self._scheduler is not None
         return MckvMetadata(self._scheduler.step(scheduler_output))
+
+    def reset_cache(self) -> bool:
+        """vLLM drops its caches, because the weights change: no older block is ever loaded again.
+
+        The blocks stay in the pool until they are evicted: other engines may have the old weights.
+        """
+        if self._scheduler is not None:
+            self._scheduler.reset()
+            self._card.renew()
+        return True
 
     # ---- Worker --------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class _Tracked:
     request: Any
     block_ids: list[int] = dataclasses.field(default_factory=list)
     saved: int = 0  # leading blocks that need no lookup
+    stale: bool = False  # its KV began with weights that were replaced
 
 
 class SchedulerSide:
@@ -94,7 +95,7 @@ class SchedulerSide:
         for new in output.scheduled_new_reqs:
             tracked = self._tracked.get(new.req_id)
             if tracked is not None:
-                tracked.block_ids, tracked.saved = list(new.block_ids[0]), 0
+                tracked.block_ids, tracked.saved, tracked.stale = list(new.block_ids[0]), 0, False
                 self._add(made, tracked, new.num_computed_tokens, scheduled[new.req_id])
         cached = output.scheduled_cached_reqs
         for i, request_id in enumerate(cached.req_ids):
@@ -103,11 +104,20 @@ class SchedulerSide:
                 continue
             more = cached.new_block_ids[i]
             if request_id in cached.resumed_req_ids:
-                tracked.block_ids, tracked.saved = list(more[0]) if more else [], 0
+                tracked.block_ids = list(more[0]) if more else []
+                tracked.saved, tracked.stale = 0, False  # vLLM computes the request anew
             elif more:
                 tracked.block_ids.extend(more[0])
             self._add(made, tracked, cached.num_computed_tokens[i], scheduled[request_id])
         return made
+
+    def reset(self) -> None:
+        """The weights may have changed. No block that exists now is loaded or saved any more."""
+        self._keys.renew()
+        self._asked.clear()
+        self._loads.clear()
+        for tracked in self._tracked.values():
+            tracked.stale = True
 
     def forget(self, request_id: str) -> None:
         self._tracked.pop(request_id, None)
@@ -121,7 +131,8 @@ class SchedulerSide:
         first = tracked.saved = min(tracked.saved, computed // size)
         if computed // size >= whole:
             return
-        keys = [self._keys.of(one) for one in request.block_hashes[first:full]]
+        blocks = [] if tracked.stale else request.block_hashes[first:full]
+        keys = [self._keys.of(one) for one in blocks]
         saves = []
         for i, missing in enumerate(self._pool.missing(keys) if keys else ()):
             if missing:

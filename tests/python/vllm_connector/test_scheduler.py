@@ -132,6 +132,45 @@ def test_names_differ_with_whatever_makes_blocks_differ(scene):
     assert len(names) == 4 and all(len(name) < 1024 for name in names)
 
 
+def test_after_a_reset_nothing_from_before_is_loaded_or_saved(scene):
+    request = request_of(70)
+    scene.put(request, 0, 1, 2, 3)
+    scene.side.reset()
+    assert scene.side.found_tokens(request, 0) == 0
+    scene.side.allocated(request, [1, 2, 3, 4, 5], 0)
+    step = scene.step(new=[(request, [1, 2, 3], 0, 40)])
+    assert [at for at, _, _ in step.work[0].saves] == [0, 1]
+    # The first blocks of this request have KV of the old weights.
+    scene.side.reset()
+    step = scene.step(cached=[(request, [4, 5], 40, 30, False)])
+    assert step.work[0].saves == [] and step.work[0].computed_from == 2
+    # vLLM computes a request anew that it preempted.
+    step = scene.step(cached=[(request, [11, 12, 13, 14, 15], 0, 70, True)])
+    assert [at for at, _, _ in step.work[0].saves] == [0, 1, 2, 3]
+
+
+def test_engines_share_blocks_under_equal_names_of_their_weights(tmp_path):
+    named = tmp_path / "weights"
+
+    def keys():
+        return Keys("test", {"model": "m"}, str(named))
+
+    one, without = keys(), Keys("test", {"model": "m"})
+    assert one.of(b"h") == without.of(b"h"), "no file: no name"
+    named.write_text("step 1\n")
+    one.renew()
+    two = keys()
+    assert one.of(b"h") == two.of(b"h") != without.of(b"h")
+    # A reset without a new name: the weights may be any.
+    one.renew()
+    three = keys()
+    assert len({keys.of(b"h") for keys in (one, two, three)}) == 2 and two.start == three.start
+    named.write_text("step 2\n")
+    for engine in (one, two):
+        engine.renew()
+    assert one.of(b"h") == two.of(b"h") != three.of(b"h")
+
+
 def test_a_pool_that_is_not_there_holds_nothing_and_is_left_alone(tmp_path, caplog):
     pool = Pool(str(tmp_path / "none.sock"), None, "test", 0.05)
     for _ in range(50):
