@@ -127,6 +127,12 @@ void resize(Cell& cell) {
   cell.get("c-20");
   cell.check_views();
   cell.release_views();
+  // Now the end of the pool is free.
+  cell.host().status_becomes(
+      [](const Json::Value& status) {
+        return pool_in(status, "default")["reserved_bytes"].asUInt64() == 4u << 20;
+      },
+      kSecondNs);
 }
 
 void staged(Cell& cell) {
