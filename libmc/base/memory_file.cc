@@ -217,12 +217,23 @@ void Mapping::forget_in_children() const {
   if (data_ != nullptr) ::madvise(data_, size_bytes_, MADV_DONTFORK);
 }
 
+// The zeros are made elsewhere and then moved here in one step of the kernel: a thread that still uses the
+// addresses meets the file or zeros, never a gap. Without munlock() a process that locks its memory would
+// take a page for each page of zeros.
 bool Mapping::let_go() const {
   if (data_ == nullptr) return true;
+  void* const zeros =
+      ::mmap(nullptr, size_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros == MAP_FAILED) return false;
+  ::munlock(zeros, size_bytes_);
   const bool writable = region_->get_mode() == ipc::read_write;
   const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  return ::mmap(data_, size_bytes_, protection, kFlags, -1, 0) != MAP_FAILED;
+  if (::mprotect(zeros, size_bytes_, protection) == 0 &&
+      ::mremap(zeros, size_bytes_, size_bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) == data_) {
+    return true;
+  }
+  ::munmap(zeros, size_bytes_);
+  return false;
 }
 
 Mapping::Collapse Mapping::collapse(std::uint64_t offset, std::uint64_t bytes) const {

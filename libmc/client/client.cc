@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <set>
 
@@ -171,7 +172,7 @@ Status Client::open_channel(Link& link, std::uint32_t number, std::uint64_t dead
 // ---- Connection ---------------------------------------------------------------------------------
 
 // One in so many reads is verified; 0: none.
-Result<std::uint64_t> Client::reads_per_check(mc_verify verify) {
+Result<std::uint64_t> Client::reads_per_check(std::uint32_t verify) {
   if (verify == MC_VERIFY_DEFAULT) {
     const char* const named = std::getenv("MC_VERIFY");
     const std::string text = named != nullptr && named[0] != '\0' ? named : "sampled";
@@ -196,7 +197,11 @@ Result<std::uint64_t> Client::reads_per_check(mc_verify verify) {
 }
 
 Result<std::unique_ptr<Client>> Client::open(const mc_open_options& options) {
-  const auto per_check = reads_per_check(options.verify);
+  // A C program may pass any number, which must not be read as an enumerator before the check.
+  static_assert(sizeof options.verify == sizeof(std::uint32_t));
+  std::uint32_t verify = 0;
+  std::memcpy(&verify, &options.verify, sizeof verify);
+  const auto per_check = reads_per_check(verify);
   if (!per_check) return fail(per_check.error());
   count_forks();
   const std::string agent = options.agent != nullptr ? options.agent : default_agent_socket();

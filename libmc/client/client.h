@@ -108,7 +108,8 @@ class Client {
  private:
   struct Registry;
   friend struct ThreadChannels;
-  static Result<std::uint64_t> reads_per_check(mc_verify verify);
+  // verify: a number of mc_verify. Errors: MC_INVALID_ARGUMENT for any other number.
+  static Result<std::uint64_t> reads_per_check(std::uint32_t verify);
   Client(const mc_open_options& options, std::uint64_t reads_per_check,
          std::unique_ptr<Connector> connector);
   Status start();
