@@ -47,8 +47,9 @@ bool is_notice(const Message& message) {
       .has_value();
 }
 
+// The field is zero before: the last byte ends the text.
 void copy_text(char* field, std::size_t size, const std::string& text) {
-  std::memcpy(field, text.data(), std::min(text.size(), size - 1));
+  text.copy(field, size - 1);
 }
 
 Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector<Fd>& fds) {
