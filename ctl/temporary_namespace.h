@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The namespace that a measurement creates in an agent, and the state of that namespace as the
-//   agent reports it. The destructor drops the namespace. The agent drops the namespace of a mcctl
-//   that died, except in a cluster.
+// A namespace for one measurement in an agent, with the state that the agent reports. The
+//   destructor drops the namespace. If mcctl dies, the agent drops the namespace, except in a cluster.
 // Threads: the main thread.
 // Owns: the namespace in the agent.
 // Trusts: nothing in the agent's answers; a missing field is 0.

@@ -5,9 +5,9 @@
 //
 //   agent ──requests──► active keeper ──requests that change──► standby
 //
-// The standby holds a duplicate of each descriptor. It begins as a fork of the active keeper, with all
-// descriptors. If the active keeper dies, the standby takes its place and forks the next standby, so
-// the death of the agent together with one keeper loses nothing.
+// The standby begins as a fork of the active keeper, and holds a duplicate of each descriptor. If the
+// active keeper dies, the standby takes its place and forks the next standby. The deaths of the agent
+// and of one keeper together lose nothing.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -138,7 +138,7 @@ class Keeper {
 
 // The lock on keeper.pid decides which process is the keeper, since the kernel releases a lock at
 // the end of its holder. The file stays: after an unlink, two keepers could each lock a file of
-// that name. A standby shares the lock: it is a fork.
+// that name. A standby is a fork and so shares the lock.
 Result<bool> Keeper::lock() {
   lock_.reset(::open(pid_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock_) return fail(MC_PERMISSION_DENIED, errno_text("open " + pid_path_, errno));
@@ -208,7 +208,7 @@ void Keeper::end_standby() {
   standby_ = -1;
 }
 
-// A standby that does not read is replaced. Its successor begins with all descriptors.
+// A standby that does not read is replaced. The next standby begins with all descriptors.
 void Keeper::tell_standby(const Message& request) {
   if (standby_ < 0) return;
   std::vector<int> fds;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/pool/policy/policy.h"
+#include "ctl/agent_question.h"
 #include "ctl/command.h"
 #include "ctl/replay/crew.h"
 #include "ctl/replay/report/summary.h"
@@ -22,7 +23,6 @@
 #include "ctl/temporary_namespace.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/size.h"
-#include "libmc/client/admin.h"
 
 namespace mc::ctl {
 namespace {
@@ -245,7 +245,7 @@ int replay(const ReplayOptions& options, Context& context) {
   if (stage) {
     agents = stage->sockets();
   } else if (!options.embedded) {
-    agents = {context.agent.empty() ? client::default_agent_socket() : context.agent};
+    agents = {socket_path(context)};
   }
   std::vector<TemporaryNamespace> targets;
   const std::string name = "replay-" + std::to_string(getpid());

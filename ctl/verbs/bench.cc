@@ -24,7 +24,6 @@
 #include "ctl/text/json.h"
 #include "ctl/text/size.h"
 #include "ctl/text/table.h"
-#include "libmc/client/admin.h"
 
 namespace mc::ctl {
 namespace {
@@ -227,7 +226,7 @@ std::optional<std::uint64_t> pool_bytes_of(const BenchOptions& options) {
 // Makes the namespace of the run, or makes sure that the existing one is empty: puts evict.
 Status make_room(const BenchOptions& options, const Context& context, const std::string& name_space,
                  std::uint64_t pool_bytes, std::optional<TemporaryNamespace>& made) {
-  const std::string agent = context.agent.empty() ? client::default_agent_socket() : context.agent;
+  const std::string agent = socket_path(context);
   const std::uint64_t timeout_ns = context.timeout_ms * 1'000'000;
   if (options.existing) {
     const auto state = state_of_namespace(agent, name_space, timeout_ns);

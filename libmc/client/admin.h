@@ -19,6 +19,9 @@
 //   {"verb":"segments"}  -> {"segments":[{"namespace","pool_bytes","target_bytes","reserved_bytes",
 //                              "used_bytes","max_bytes","arenas","huge_pages"}]}
 //   {"verb":"resize","namespace","pool_bytes"} -> the segment, as above, when the work has begun
+//   {"verb":"create_namespace","name","pool_bytes","capacity_bytes","policy","mode","clustered",
+//    "drop_unused_s": the agent drops the namespace after so long without a session; 0: never}
+//                        -> the segment; {"verb":"drop_namespace","name"} -> {}
 //   {"verb":"config"}    -> {"options":[{"name","value","default","source","help"}]}
 // An agent in a cluster also answers these, after a master or a peer has answered:
 //   {"verb":"cluster"}   -> {"agent":{"node","master_ready","epoch","members","locations",

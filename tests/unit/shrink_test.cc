@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A pool that shrinks, step by step. No step is longer than a tick may be, whatever the pool holds.
+// Shrinking pools. A step is never longer than a tick may be, also with a large object in a full pool.
 #include <gtest/gtest.h>
 #include <poll.h>
 

@@ -110,7 +110,7 @@ class ExtentAllocator {
   [[nodiscard]] BlockId take_behind(BlockId node, std::uint64_t most, unsigned tries);
 
   // Recovery: marks ranges as used, also beyond the limit, in one walk over the blocks. The ranges
-  // come in the order of their first granules. Nothing else may change the allocator meanwhile.
+  // come in the order of their first granules. REQUIRES: no other call changes the allocator meanwhile.
   class Claimer {
    public:
     explicit Claimer(ExtentAllocator& allocator);

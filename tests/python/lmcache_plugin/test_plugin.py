@@ -43,6 +43,24 @@ def test_set_exists_get_delete(connector):
     assert result_of(connector, connector.submit_batch_exists(keys))[2] == [False, True]
 
 
+def test_chunks_of_other_weights_are_a_miss(make_agent, tmp_path):
+    agent, version = make_agent(), tmp_path / "weights"
+
+    def found_under(name):
+        version.write_text(name)
+        made = MckvConnector(agent=agent.socket, weights_version_file=str(version))
+        try:
+            found = result_of(made, made.submit_batch_exists(["k"]))[2]
+            result_of(made, made.submit_batch_set(["k"], buffers(b"value")))
+        finally:
+            made.close()
+        return found
+
+    assert found_under("one") == [False]
+    assert found_under("one") == [True]
+    assert found_under("two") == [False]
+
+
 def test_a_buffer_of_another_size_is_a_miss(connector):
     result_of(connector, connector.submit_batch_set(["k"], buffers(b"value")))
     for size in (4, 6):
