@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shm/index_reader.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -54,6 +55,21 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   return reader;
 }
 
+[[gnu::noinline]] std::uint64_t IndexReader::count_entries() const {
+  acquire_fence();
+  const std::uint64_t count = std::min(header_->entry_count.load_relaxed(), max_entries_);
+  __atomic_store_n(&present_entries_, count, __ATOMIC_RELAXED);
+  return count;
+}
+
+[[gnu::noinline]] std::uint64_t IndexReader::count_keys() const {
+  acquire_fence();
+  const std::uint64_t bytes =
+      std::min(header_->keys_reserved_bytes.load_relaxed(), max_keys_bytes_);
+  __atomic_store_n(&present_key_bytes_, bytes, __ATOMIC_RELAXED);
+  return bytes;
+}
+
 [[gnu::always_inline]] inline IndexReader::Probe IndexReader::probe_entry(
     const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin, std::uint32_t id,
     FoundObject& found) const {
@@ -71,7 +87,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
   bool same = entry.hash.load_relaxed() == hash && found.key.key_bytes == key_bytes;
   if (key_bytes > kShortKeyBytes) {
     const std::uint64_t at = std::uint64_t{found.key.record} * kRecordUnitBytes;
-    same = same && at + key_bytes <= max_keys_bytes_;
+    same = same && has_keys(at + key_bytes);
     own_key = keys_ + at;
   }
   same = same && same_bytes(own_key, static_cast<const std::byte*>(key), key_bytes);
@@ -119,7 +135,7 @@ std::optional<IndexReader> IndexReader::open(const std::byte* base, std::uint64_
       if (((slot ^ hash) & kSlotTagMask) != 0) return Probe::kChanged;
       if ((slot & kSlotEntryMask) == 0) continue;  // an empty slot, and a hash with tag 0
       const std::uint32_t id = slot_entry(slot);
-      if (id >= max_entries_) continue;
+      if (!has_entry(id)) continue;
       __builtin_prefetch(&entries_[id]);
       __builtin_prefetch(entries_[id].short_key);
       if (ahead_bytes != 0) load_ahead(slot, bucket.granules[number], ahead_bytes);
@@ -184,7 +200,7 @@ std::size_t IndexReader::extents(const FoundObject& found, ExtentRecord* records
   const std::size_t count = found.key.extent_count;
   if (count > MC_MAX_EXTENTS || found.extent > max_keys_bytes_ / kRecordUnitBytes) return 0;
   const std::uint64_t at = found.extent * kRecordUnitBytes;
-  if (at + count * sizeof(ExtentRecord) > max_keys_bytes_) return 0;
+  if (!has_keys(at + count * sizeof(ExtentRecord))) return 0;
   std::memcpy(records, keys_ + at, count * sizeof(ExtentRecord));
   std::uint64_t left = found.length;
   for (std::size_t i = 0; i < count; ++i) {

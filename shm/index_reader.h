@@ -4,7 +4,8 @@
 // Threads: any; each thread uses its own pin slots.
 // Owns: nothing. The mapping must outlive the reader.
 // Trusts: the agent, within bounds. The reader bounds each number before the number becomes an
-//   address, so a torn or old table causes a miss, never a fault.
+//   address, so a torn or old table causes a miss, never a fault. The agent has reserved the entries and
+//   keys that the header counts, and the current table.
 #pragma once
 
 #include <cstddef>
@@ -74,6 +75,15 @@ class IndexReader {
                     std::uint64_t generation, FoundObject& found, std::uint64_t ahead_bytes) const;
   Probe probe_entry(const void* key, std::size_t key_bytes, std::uint64_t hash, Word64* pin,
                     std::uint32_t id, FoundObject& found) const;
+  // True if the agent has reserved this entry, or the key heap up to this byte.
+  bool has_entry(std::uint32_t id) const {
+    return id < __atomic_load_n(&present_entries_, __ATOMIC_RELAXED) || count_entries() > id;
+  }
+  bool has_keys(std::uint64_t end) const {
+    return end <= __atomic_load_n(&present_key_bytes_, __ATOMIC_RELAXED) || count_keys() >= end;
+  }
+  std::uint64_t count_entries() const;
+  std::uint64_t count_keys() const;
   bool closed() const { return __atomic_load_n(&closed_, __ATOMIC_RELAXED); }
   void load_ahead(std::uint64_t slot, const Word16& granule, std::uint64_t bytes) const;
   // True if a table of bucket_count buckets fits at this offset.
@@ -93,6 +103,9 @@ class IndexReader {
   std::uint64_t mapped_bytes_ = 0;
   std::uintptr_t pool_ = 0;
   std::uint64_t pool_bytes_ = 0;
+  // Copies of counts of the header that only grow. Atomic, as the next field.
+  mutable std::uint64_t present_entries_ = 0;
+  mutable std::uint64_t present_key_bytes_ = 0;
   bool closed_ = false;  // atomic; a plain type, because readers are copied before the first use
 };
 

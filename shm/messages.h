@@ -178,7 +178,7 @@ enum class ControlType : std::uint32_t {
   kReservationCacheWanted = 9,
 };
 
-inline constexpr std::uint32_t kControlVersion = 2;
+inline constexpr std::uint32_t kControlVersion = 3;
 inline constexpr std::size_t kMaxControlBytes = 64 * 1024;
 
 struct ControlHeader {
@@ -201,16 +201,20 @@ struct Hello {
   char label[64] = {};
 };
 
-// Descriptors, in this order: index (read), pool (read), session, agent's eventfd, client's
-// eventfd, and in a direct namespace the pool for writing.
+// Places of descriptors in a welcome. From kFirstPartFd on: the parts of the index (read),
+// the parts of the pool (read), and in a direct namespace the parts of the pool for writing. A part is a
+// file that ends where the agent has reserved memory. The parts of the pool have equal largest sizes.
+inline constexpr std::size_t kSessionFd = 0, kAgentEventFd = 1, kClientEventFd = 2,
+                             kFirstPartFd = 3;
+inline constexpr std::uint32_t kMaxIndexParts = 8;
 struct Welcome {
   ControlHeader header;
   std::uint64_t session_id = 0;
   std::uint64_t session_secret = 0;
   std::uint64_t node_id = 0;
   std::uint64_t incarnation = 0;
-  std::uint64_t index_bytes = 0;
-  std::uint64_t pool_max_bytes = 0;
+  std::uint64_t index_part_bytes[kMaxIndexParts] = {};  // largest sizes
+  std::uint64_t pool_max_bytes = 0;                     // of all parts
   std::uint64_t session_bytes = 0;
   std::uint64_t reservation_cache_bytes = 0;  // limit of a channel's reservation cache
   std::uint32_t epoch = 0;                    // epoch of the rings
@@ -218,6 +222,8 @@ struct Welcome {
   std::uint32_t isolated = 0;
   std::uint32_t resumed = 0;
   std::uint32_t clustered = 0;  // other hosts may hold an object: kFetch, kExists
+  std::uint32_t index_parts = 0;
+  std::uint32_t pool_parts = 0;
   std::uint32_t reserved = 0;
 };
 

@@ -64,7 +64,7 @@ struct RegionSpec {
   std::uint64_t size_bytes = 0;
   std::uint32_t rights = 0;      // 0: only for pieces of this transport's own operations
   RegionGuard* guard = nullptr;  // null: the bytes never move, and every generation is right
-  int fd = -1;                   // memory file or DMA-BUF of the memory, if a transport needs it
+  int fd = -1;                   // DMA-BUF of device memory, if a transport needs it
   // Only the parts that the last set_backed() named have memory. Other parts are not accessed.
   bool sparse = false;
   // Not 0: another name by which peers can ask for the region, where descriptions expire.

@@ -115,7 +115,6 @@ Status ClusterNode::add_tenant(const std::shared_ptr<Tenant>& tenant, MemoryFile
   spec.size_bytes = tenant->store->pool().max_bytes();
   spec.rights = transport::kRemoteRead;
   spec.guard = made.get();
-  spec.fd = tenant->store->pool().file().fd();
   spec.sparse = true;
   auto region = transport_->register_region(spec);
   if (!region) return region.error();

@@ -24,7 +24,7 @@
 
 namespace mc::agent {
 
-inline constexpr std::size_t kMaxKeptDescriptors = 4096;
+inline constexpr std::size_t kMaxKeptDescriptors = 8192;
 inline constexpr std::uint64_t kKeeperTimeoutNs = 2'000'000'000;
 // A program starts in milliseconds, but takes seconds on an overloaded host.
 inline constexpr std::uint64_t kKeeperStartNs = 10'000'000'000;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "agent/pool/version_book.h"
 #include "libmc/base/clock.h"
 
 namespace mc::agent {
@@ -21,8 +22,33 @@ std::uint64_t host_memory_bytes() {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
-Result<Mapping> map_index_header(const MemoryFile& index_file) {
-  return Mapping::map(index_file.fd(), sizeof(shm::IndexHeader), Mapping::Access::kRead);
+// Of the first part of an index file.
+Result<Mapping> map_index_header(int fd) {
+  return Mapping::map(fd, sizeof(shm::IndexHeader), Mapping::Access::kRead);
+}
+
+// The name of a part of a memory file in the descriptor store: index0.NS, index1.NS, pool0.NS.
+std::string part_name(const std::string& kind, std::size_t part, const std::string& name_space) {
+  return kind + std::to_string(part) + "." + name_space;
+}
+
+void set_aside(const std::string& name_space, const Status& cause) {
+  spdlog::error("event=pool_set_aside namespace={} cause=\"{}\" effect=\"starting it empty\"",
+                name_space, cause.to_string());
+}
+
+// The header's part is kept last and forgotten first: where this part is, all parts are.
+constexpr std::string_view kFirstIndexPart = "index0.";
+constexpr std::string_view kOneFileIndex = "index.";  // of layout versions before parts
+
+std::vector<Fd> take_parts(KeptDescriptors& kept, const std::string& kind,
+                           const std::string& name_space) {
+  std::vector<Fd> fds;
+  for (;;) {
+    const auto found = kept.find(part_name(kind, fds.size(), name_space));
+    if (found == kept.end() || !found->second) return fds;
+    fds.push_back(std::move(found->second));
+  }
 }
 
 // Systemd ends an agent that starts for longer than TimeoutStartSec, unless the agent asks for more
@@ -170,13 +196,11 @@ void Namespaces::drop(const std::string& name) {
   if (found == tenants_.end()) return;
   Tenant& tenant = *found->second;
   tenant.scrubber.reset();
-  if (tenant.clustered) {
-    around_.cluster->remove_tenant(tenant);
-    around_.kept.forget("versions." + name);
-  }
+  const auto parts = kept_parts(tenant);
+  if (tenant.clustered) around_.cluster->remove_tenant(tenant);
   around_.events.unwatch(tenant.store->pool().event_fd());
-  around_.kept.forget("index." + name);
-  around_.kept.forget("pool." + name);
+  std::for_each(parts.rbegin(), parts.rend(),
+                [&](const auto& part) { around_.kept.forget(part.first); });
   tenants_.erase(found);
 }
 
@@ -185,6 +209,7 @@ void Namespaces::drop(const std::string& name) {
 void Namespaces::tick(std::uint64_t now_ns, bool idle) {
   for (auto& [name, tenant] : tenants_) {
     tenant->store->pool().set_idle(idle);
+    tenant->store->pool().give_back_strays();
     tenant->store->tick(now_ns);
     tenant->store->counters().verified = tenant->scrubber->verified();
   }
@@ -236,16 +261,29 @@ void Namespaces::write_core(std::uint32_t core) {
 Status Namespaces::adopt(KeptDescriptors& kept, const SessionKnown& session_known,
                          std::uint64_t started_ns) {
   for (auto& [kept_name, fd] : kept) {
-    if (!kept_name.starts_with("index.") || !fd) continue;
-    const std::string name = kept_name.substr(6);
-    const auto pool = kept.find("pool." + name);
-    if (pool == kept.end() || !pool->second) continue;
-    auto index_file = MemoryFile::adopt(std::move(fd));
-    auto pool_file = MemoryFile::adopt(std::move(pool->second));
-    if (!index_file || !pool_file) continue;
+    if (kept_name.starts_with(kOneFileIndex) && fd) {
+      set_aside(kept_name.substr(kOneFileIndex.size()),
+                {MC_VERSION_MISMATCH, "the previous agent has another memory layout"});
+    }
+    if (!kept_name.starts_with(kFirstIndexPart) || !fd) continue;
+    const std::string name = kept_name.substr(kFirstIndexPart.size());
+    const auto mapping = map_index_header(fd.get());
+    if (!mapping) continue;
+    const shm::IndexHeader& header = header_in(*mapping);
+    auto index_file =
+        MemoryFile::adopt_growing(take_parts(kept, "index", name), ObjectIndex::part_bytes(header));
+    auto pool_file =
+        MemoryFile::adopt_growing(take_parts(kept, "pool", name), ExtentPool::part_bytes(header));
+    if (!index_file || !pool_file) {
+      set_aside(name, index_file ? pool_file.error() : index_file.error());
+      continue;
+    }
     MemoryFile versions;
-    if (const auto found = kept.find("versions." + name); found != kept.end()) {
-      if (auto file = MemoryFile::adopt(std::move(found->second))) versions = std::move(*file);
+    if (std::vector<Fd> fds = take_parts(kept, "versions", name); !fds.empty()) {
+      const std::uint64_t bytes = VersionBook::file_bytes(header.max_entries);
+      if (auto file = MemoryFile::adopt_growing(std::move(fds), {&bytes, 1})) {
+        versions = std::move(*file);
+      }
     }
     if (Status status = adopt_pool(name, std::move(*index_file), std::move(*pool_file),
                                    std::move(versions), session_known, started_ns);
@@ -270,8 +308,7 @@ Status Namespaces::adopt_pool(const std::string& name, MemoryFile index_file, Me
       [&](std::uint64_t session_id) { return session_known(session_id, name); },
       [&] { timeout.extend(); });
   if (!store) {
-    spdlog::error("event=pool_set_aside namespace={} cause=\"{}\" effect=\"starting it empty\"",
-                  name, store.error().to_string());
+    set_aside(name, store.error());
     return {};
   }
   tenant->store = std::move(*store);
@@ -294,7 +331,7 @@ Result<NamespaceOptions> Namespaces::options_of_kept(const std::string& name,
   }
   if (configured) return wanted;
   // An admin verb created this namespace: the index header holds the options.
-  const auto mapping = map_index_header(index_file);
+  const auto mapping = map_index_header(index_file.part_fd(0));
   if (!mapping) return fail(mapping.error());
   const shm::IndexHeader& header = header_in(*mapping);
   wanted.pool_bytes = header.configured_pool_bytes.load_relaxed();
@@ -309,7 +346,7 @@ Result<NamespaceOptions> Namespaces::options_of_kept(const std::string& name,
 // All members of a cluster must share the seed of key hashes and checksums of a namespace.
 bool Namespaces::fits_cluster(const NamespaceOptions& options, const MemoryFile& index_file) const {
   if (around_.cluster == nullptr || options.local) return true;
-  const auto mapping = map_index_header(index_file);
+  const auto mapping = map_index_header(index_file.part_fd(0));
   if (!mapping) return true;  // recovery reports the error
   if (header_in(*mapping).hash_seed == around_.cluster->hash_seed(options.name)) return true;
   spdlog::warn(
@@ -319,12 +356,21 @@ bool Namespaces::fits_cluster(const NamespaceOptions& options, const MemoryFile&
   return false;
 }
 
+std::vector<std::pair<std::string, int>> Namespaces::kept_parts(const Tenant& tenant) const {
+  std::vector<std::pair<std::string, int>> parts;
+  const auto add_parts = [&](const std::string& kind, const MemoryFile& file) {
+    for (std::size_t i = file.part_count(); i-- > 0;) {
+      parts.emplace_back(part_name(kind, i, tenant.name), file.part_fd(i));
+    }
+  };
+  if (tenant.clustered) add_parts("versions", around_.cluster->versions_file(tenant));
+  add_parts("pool", tenant.store->pool().file());
+  add_parts("index", tenant.store->index().file());
+  return parts;
+}
+
 void Namespaces::keep(const Tenant& tenant) {
-  if (tenant.clustered) {
-    around_.kept.keep("versions." + tenant.name, around_.cluster->versions_file(tenant).fd());
-  }
-  around_.kept.keep("index." + tenant.name, tenant.store->index().file().fd());
-  around_.kept.keep("pool." + tenant.name, tenant.store->pool().file().fd());
+  for (const auto& [name, fd] : kept_parts(tenant)) around_.kept.keep(name, fd);
 }
 
 void Namespaces::keep_all() {
@@ -333,8 +379,7 @@ void Namespaces::keep_all() {
 
 void Namespaces::add_kept_names(std::set<std::string>& names) const {
   for (const auto& [name, tenant] : tenants_) {
-    names.insert({"index." + name, "pool." + name});
-    if (tenant->clustered) names.insert("versions." + name);
+    for (auto& [kept_name, fd] : kept_parts(*tenant)) names.insert(std::move(kept_name));
   }
 }
 

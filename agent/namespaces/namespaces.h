@@ -86,6 +86,9 @@ class Namespaces {
                     std::uint64_t started_ns);
   // versions: the cluster's version book of this namespace, or an empty file.
   Status add(std::shared_ptr<Tenant> tenant, MemoryFile versions);
+  // The tenant's descriptors with their names in the descriptor store; the first part of the index,
+  // which holds the header, is the last.
+  std::vector<std::pair<std::string, int>> kept_parts(const Tenant& tenant) const;
   void keep(const Tenant& tenant);
   void on_chunk(Tenant& tenant);
   void write_core(std::uint32_t core);

@@ -11,19 +11,21 @@ constexpr std::uint64_t kChunkBytes = 1u << 20;
 
 }  // namespace
 
+std::uint64_t VersionBook::file_bytes(std::uint64_t max_entries) {
+  return (max_entries * sizeof(Row) + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
+}
+
 Result<std::unique_ptr<VersionBook>> VersionBook::open(MemoryFile kept, std::uint64_t max_entries) {
   auto book = std::unique_ptr<VersionBook>(new VersionBook);
-  const std::uint64_t bytes =
-      (max_entries * sizeof(Row) + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
-  if (kept && kept.size_bytes() >= bytes) {
+  if (kept) {
     book->file_ = std::move(kept);
   } else {
-    auto made = MemoryFile::create("mc-versions", bytes);
+    const std::uint64_t bytes = file_bytes(max_entries);
+    auto made = MemoryFile::create_growing("mc-versions", {&bytes, 1});
     if (!made) return fail(made.error());
     book->file_ = std::move(*made);
   }
-  auto mapping =
-      Mapping::map(book->file_.fd(), book->file_.size_bytes(), Mapping::Access::kReadWrite);
+  auto mapping = Mapping::map_all(book->file_, Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   book->mapping_ = std::move(*mapping);
   // Pages are reserved from the front, so the resident bytes are the reserved bytes.

@@ -39,7 +39,9 @@ class VersionBook {
   };
   static_assert(sizeof(Row) == 16);
 
-  // kept: a file of an earlier agent, or an empty file. Errors: MC_NO_MEMORY.
+  // The largest size of the file.
+  static std::uint64_t file_bytes(std::uint64_t max_entries);
+  // kept: a file of an earlier agent for as many entries, or an empty file. Errors: MC_NO_MEMORY.
   static Result<std::unique_ptr<VersionBook>> open(MemoryFile kept, std::uint64_t max_entries);
 
   // Returns false if memory for the row is short.

@@ -172,8 +172,12 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
   welcome.session_secret = session.secret;
   welcome.node_id = node_.node_id();
   welcome.incarnation = node_.incarnation();
-  welcome.index_bytes = store.index().file().size_bytes();
-  welcome.pool_max_bytes = store.pool().file().size_bytes();
+  const MemoryFile& pool_file = store.pool().file();
+  for (const MappablePart& part : store.index().file().mappable_parts()) {
+    welcome.index_part_bytes[welcome.index_parts++] = part.bytes;
+  }
+  welcome.pool_parts = static_cast<std::uint32_t>(pool_file.part_count());
+  welcome.pool_max_bytes = pool_file.size_bytes();
   welcome.session_bytes = session.file().size_bytes();
   welcome.reservation_cache_bytes =
       std::min(kMaxReservationCacheBytes, session.tenant->session_quota_bytes() / 64);
@@ -182,9 +186,12 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
   welcome.isolated = session.tenant->isolated ? 1 : 0;
   welcome.clustered = session.tenant->clustered ? 1 : 0;
   welcome.resumed = resumed ? 1 : 0;
-  std::vector<int> fds{index->get(), pool->get(), session.file().fd(), session.agent_event.get(),
-                       client_bell.get()};
-  if (!session.tenant->isolated) fds.push_back(store.pool().file().fd());
+  std::vector<int> fds{session.file().fd(), session.agent_event.get(), client_bell.get()};
+  for (const Fd& part : *index) fds.push_back(part.get());
+  for (const Fd& part : *pool) fds.push_back(part.get());
+  if (!session.tenant->isolated) {
+    for (const MappablePart& part : pool_file.mappable_parts()) fds.push_back(part.fd);
+  }
   return send_message(socket, std::as_bytes(std::span(&welcome, 1)), fds);
 }
 

@@ -42,7 +42,7 @@ class Fd {
 // Example: "open /x/y: No such file or directory"
 std::string errno_text(std::string_view what, int error);
 
-inline constexpr std::size_t kMaxFdsPerMessage = 16;
+inline constexpr std::size_t kMaxFdsPerMessage = 160;
 
 // Sends a datagram. Errors: MC_AGENT_UNAVAILABLE if the peer is gone, MC_BUSY if the peer does not
 // read.

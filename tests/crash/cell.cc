@@ -382,7 +382,8 @@ void Cell::finish() {
   actor_ = Child();
   bystander_ = Child();
   if (const std::string error = emptying_error(host_, name_space()); !error.empty()) fail(error);
-  const unsigned expected = order_.isolated ? 5 : 3;  // node, and index and pool of each namespace
+  const unsigned expected =
+      Host::kNodeDescriptors + (order_.isolated ? 2 : 1) * Host::kPoolDescriptors;
   if (const unsigned held = host_.await_descriptors(expected); held != expected) {
     fail("the keeper holds " + std::to_string(held) + " files, not " + std::to_string(expected));
   }

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "keepers.h"
@@ -188,6 +189,15 @@ unsigned Host::await_descriptors(unsigned wanted) {
   return held;
 }
 
+OpenClient::OpenClient(const Host& host, const std::string& name_space) {
+  mc_open_options options = MC_OPEN_OPTIONS_INIT;
+  const std::string socket = host.socket();
+  options.agent = socket.c_str();
+  options.name_space = name_space.c_str();
+  options.timeout_ns = kWatchdogNs / 2;
+  static_cast<void>(mc_open(&options, &handle_));
+}
+
 Command client_command(const std::string& role, const Host& host,
                        std::vector<std::string> arguments) {
   Command command;
@@ -232,12 +242,8 @@ std::string emptying_error(Host& host, const std::string& name) {
       host.status_becomes([](const Json::Value& status) { return status["sessions"].empty(); });
   if (!alone)
     return "sessions of ended clients stay: " + host.status()["sessions"].toStyledString();
-  mc_open_options options = MC_OPEN_OPTIONS_INIT;
-  const std::string socket = host.socket();
-  options.agent = socket.c_str();
-  options.name_space = name.c_str();
-  mc_client* client = nullptr;
-  if (mc_open(&options, &client) != MC_OK) return std::string("open: ") + mc_last_error();
+  std::optional<OpenClient> client(std::in_place, host, name);
+  if (client->handle() == nullptr) return std::string("open: ") + mc_last_error();
   Json::Value request;
   request["verb"] = "ls";
   request["namespace"] = name;
@@ -248,12 +254,12 @@ std::string emptying_error(Host& host, const std::string& name) {
     const Json::Value listed = host.ask(request);
     for (const Json::Value& object : listed["objects"]) {
       const std::string key = object["key"].asString();
-      const mc_status status = mc_remove(client, {key.data(), key.size()}, 0);
+      const mc_status status = mc_remove(client->handle(), {key.data(), key.size()}, 0);
       if (status != MC_OK) problem = "remove " + key + ": " + mc_status_name(status);
     }
     cursor = listed["cursor"].asUInt64();
   } while (cursor != 0);
-  mc_close(client);
+  client.reset();
   if (!problem.empty()) return problem;
   const bool empty = host.status_becomes(
       [&](const Json::Value& status) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "crash/child.h"
+#include "mc/mc.h"
 
 namespace mc::crash {
 
@@ -59,7 +60,9 @@ class Host {
   // Asks repeatedly until the status is as wanted. Returns false at the watchdog's time.
   bool status_becomes(const std::function<bool(const Json::Value&)>& wanted,
                       std::uint64_t timeout_ns = kWatchdogNs);
-  // Memory files and pidfds that the keeper holds.
+  // Memory files and pidfds that the keeper holds: the node's file, those of each namespace
+  // (five parts of the index, one part of a small pool), a session's file and pidfd.
+  static constexpr unsigned kNodeDescriptors = 1, kPoolDescriptors = 6, kSessionDescriptors = 2;
   unsigned kept_descriptors() const;
   // Waits until the keeper holds that many, because an agent returns the descriptors of a closed
   // session later. Returns the number at the end of the wait.
@@ -74,6 +77,19 @@ class Host {
 
 // The part of a status about a namespace.
 Json::Value pool_in(const Json::Value& status, const std::string& name);
+// A client in this process.
+class OpenClient {
+ public:
+  // Null after a failure: see mc_last_error().
+  explicit OpenClient(const Host& host, const std::string& name_space = "default");
+  ~OpenClient() { mc_close(handle_); }
+  OpenClient(const OpenClient&) = delete;
+  OpenClient& operator=(const OpenClient&) = delete;
+  mc_client* handle() const { return handle_; }
+
+ private:
+  mc_client* handle_ = nullptr;
+};
 // A client process of the given role.
 Command client_command(const std::string& role, const Host& host,
                        std::vector<std::string> arguments = {});

@@ -36,41 +36,33 @@ double seconds_since(std::uint64_t start_ns) {
   return static_cast<double>(now_ns() - start_ns) / 1e9;
 }
 
-// A client in this process.
 class Client {
  public:
-  explicit Client(const Host& host) {
-    mc_open_options options = MC_OPEN_OPTIONS_INIT;
-    const std::string socket = host.socket();
-    options.agent = socket.c_str();
-    options.timeout_ns = kWatchdogNs / 2;
-    EXPECT_EQ(mc_open(&options, &client_), MC_OK) << mc_last_error();
+  explicit Client(const Host& host) : client_(host) {
+    EXPECT_NE(handle(), nullptr) << mc_last_error();
   }
-  ~Client() { mc_close(client_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
 
   mc_status put(const std::string& key, std::uint64_t version) {
     const std::vector<std::byte> value = make_value(key, version, kValueBytes);
     mc_put_options options = MC_PUT_OPTIONS_INIT;
     options.upsert = 1;
-    return mc_put(client_, {key.data(), key.size()}, {value.data(), value.size()}, &options);
+    return mc_put(handle(), {key.data(), key.size()}, {value.data(), value.size()}, &options);
   }
   // The version; 0 for none. Bytes of no put are a failure.
   std::uint64_t get(const std::string& key) {
     std::size_t length = 0;
     std::byte buffer[2 * kValueBytes];
-    status_ = mc_get(client_, {key.data(), key.size()}, buffer, sizeof buffer, &length);
+    status_ = mc_get(handle(), {key.data(), key.size()}, buffer, sizeof buffer, &length);
     if (status_ != MC_OK) return 0;
     const auto version = version_in(key, std::span(buffer).first(length));
     EXPECT_TRUE(version.has_value()) << kWrongBytes << key;
     return version.value_or(0);
   }
   mc_status last_status() const { return status_; }
-  mc_client* handle() { return client_; }
+  mc_client* handle() const { return client_.handle(); }
 
  private:
-  mc_client* client_ = nullptr;
+  OpenClient client_;
   mc_status status_ = MC_OK;
 };
 
@@ -81,31 +73,48 @@ std::string key_of(unsigned number) {
   return key;
 }
 
-// A file that only the keeper still holds.
-class KeptMemory {
+// A part of a memory file that only the keeper still holds.
+class KeptPart {
  public:
-  KeptMemory(const Host& host, const std::string& name) {
+  KeptPart(const Host& host, const std::string& name) {
     std::error_code error;
     const std::string fds = "/proc/" + std::to_string(host.keeper()) + "/fd";
     for (const auto& entry : std::filesystem::directory_iterator(fds, error)) {
       const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
-      if (target.find("memfd:" + name) == std::string::npos) continue;
+      if (target.find("memfd:" + name + " ") == std::string::npos) continue;
       const Fd file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
       size_ = std::filesystem::file_size(entry.path(), error);
       void* at = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
       if (at != MAP_FAILED) data_ = static_cast<unsigned char*>(at);
     }
   }
-  ~KeptMemory() {
+  ~KeptPart() {
     if (data_ != nullptr) ::munmap(data_, size_);
   }
-  KeptMemory(const KeptMemory&) = delete;
-  KeptMemory& operator=(const KeptMemory&) = delete;
+  KeptPart(const KeptPart&) = delete;
+  KeptPart& operator=(const KeptPart&) = delete;
   unsigned char* data() const { return data_; }
 
  private:
   unsigned char* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+struct KeptIndex {
+  explicit KeptIndex(const Host& host)
+      : header_part(host, "mc-index0"),
+        entries_part(host, "mc-index3"),
+        keys_part(host, "mc-index4") {}
+  bool is_there() const {
+    return header_part.data() != nullptr && entries_part.data() != nullptr &&
+           keys_part.data() != nullptr;
+  }
+  shm::IndexHeader* header() const {
+    return reinterpret_cast<shm::IndexHeader*>(header_part.data());
+  }
+  shm::Entry* entries() const { return reinterpret_cast<shm::Entry*>(entries_part.data()); }
+
+  const KeptPart header_part, entries_part, keys_part;
 };
 
 bool scrubbed(Host& host) {
@@ -155,10 +164,9 @@ class Recovery : public ::testing::Test {
     Client client(host_);
     for (unsigned i = 0; i < count; ++i) ASSERT_EQ(client.put(key_of(i), i + 1), MC_OK);
   }
-  shm::Entry* live_entry(const KeptMemory& index, unsigned wanted) {
-    auto* header = reinterpret_cast<shm::IndexHeader*>(index.data());
-    auto* entries = reinterpret_cast<shm::Entry*>(index.data() + header->entries_offset);
-    for (std::uint64_t id = 0; id < header->entry_count.load_relaxed(); ++id) {
+  shm::Entry* live_entry(const KeptIndex& index, unsigned wanted) {
+    shm::Entry* const entries = index.entries();
+    for (std::uint64_t id = 0; id < index.header()->entry_count.load_relaxed(); ++id) {
       if (shm::state_of(entries[id].version.load_relaxed()) != shm::EntryState::kLive) continue;
       if (wanted-- == 0) return &entries[id];
     }
@@ -226,8 +234,10 @@ TEST_F(Recovery, AKilledKeeperIsReplacedAndNothingIsLostAfterwards) {
     ASSERT_GT(before, 0);
     host_.kill_keeper();
     const std::uint64_t deadline_ns = now_ns() + kWatchdogNs;
-    // Node, index and pool, and the session's file and pidfd.
-    while ((host_.keeper() == before || host_.kept_descriptors() < 5) && now_ns() < deadline_ns) {
+    constexpr unsigned kWanted =
+        Host::kNodeDescriptors + Host::kPoolDescriptors + Host::kSessionDescriptors;
+    while ((host_.keeper() == before || host_.kept_descriptors() < kWanted) &&
+           now_ns() < deadline_ns) {
       host_.status();
     }
     ASSERT_NE(host_.keeper(), before);
@@ -280,8 +290,10 @@ TEST(FullDescriptorStore, RefusesAClientUntilAnotherLeaves) {
   options.flags = {"--descriptor-store", "systemd"};
   Host host(options);
   Manager manager(host.directory() + "/notify");
-  // Room for the node, the index, the pool, and a client's file and pidfd.
-  host.start_agent({"NOTIFY_SOCKET=" + host.directory() + "/notify", "FDSTORE=5"});
+  // Room for one client.
+  const std::string room =
+      std::to_string(Host::kNodeDescriptors + Host::kPoolDescriptors + Host::kSessionDescriptors);
+  host.start_agent({"NOTIFY_SOCKET=" + host.directory() + "/notify", "FDSTORE=" + room});
   auto first = std::make_unique<Client>(host);
   EXPECT_EQ(first->put("key", 1), MC_OK);
   mc_open_options open = MC_OPEN_OPTIONS_INIT;
@@ -290,7 +302,7 @@ TEST(FullDescriptorStore, RefusesAClientUntilAnotherLeaves) {
   open.timeout_ns = kWatchdogNs / 2;
   mc_client* second = nullptr;
   EXPECT_EQ(mc_open(&open, &second), MC_NO_SPACE);
-  EXPECT_NE(std::string(mc_last_error()).find("FileDescriptorStoreMax=5"), std::string::npos)
+  EXPECT_NE(std::string(mc_last_error()).find("FileDescriptorStoreMax=" + room), std::string::npos)
       << mc_last_error();
   EXPECT_EQ(first->get("key"), 1u);
   first.reset();
@@ -388,19 +400,17 @@ TEST_F(Recovery, DamagedObjectsAreSetAsideAndTheRestIsServed) {
   host_.kill_agent();
   {
     std::mt19937 random(1);
-    const KeptMemory index(host_, "mc-index");
-    const KeptMemory pool(host_, "mc-pool");
-    ASSERT_NE(index.data(), nullptr);
+    const KeptIndex index(host_);
+    const KeptPart pool(host_, "mc-pool0");
+    ASSERT_TRUE(index.is_there());
     ASSERT_NE(pool.data(), nullptr);
-    auto* header = reinterpret_cast<shm::IndexHeader*>(index.data());
     std::vector<shm::Entry*> entries;
     for (unsigned i = 0; i < 3 * kDamaged; ++i) entries.push_back(live_entry(index, i * 9));
     for (unsigned i = 0; i < kDamaged; ++i) {
       garble(reinterpret_cast<unsigned char*>(entries[i]), sizeof(shm::Entry), random);
       const auto key = std::bit_cast<shm::KeyField>(entries[kDamaged + i]->key.load_relaxed());
       const bool is_short = key.key_bytes <= shm::kShortKeyBytes;
-      unsigned char* record =
-          index.data() + header->keys_offset + key.record * shm::kRecordUnitBytes;
+      unsigned char* record = index.keys_part.data() + key.record * shm::kRecordUnitBytes;
       garble(is_short ? entries[kDamaged + i]->short_key : record, key.key_bytes, random);
       pool.data()[entries[2 * kDamaged + i]->extent.load_relaxed() + i * 500] ^= 1;
     }
@@ -427,8 +437,8 @@ TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
     fill(kObjects);
     host_.kill_agent();
     {
-      const KeptMemory index(host_, "mc-index");
-      ASSERT_NE(index.data(), nullptr);
+      const KeptIndex index(host_);
+      ASSERT_TRUE(index.is_there());
       for (unsigned i = 0; i < 10; ++i) {
         auto* entry = reinterpret_cast<shm::Word64*>(live_entry(index, pick(kObjects)));
         const auto* other = reinterpret_cast<shm::Word64*>(live_entry(index, pick(kObjects)));
@@ -458,9 +468,9 @@ TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
   host_.kill_agent();
   {
     std::mt19937 random(3);
-    const KeptMemory index(host_, "mc-index");
-    ASSERT_NE(index.data(), nullptr);
-    garble(index.data(), shm::kPageBytes, random);
+    const KeptPart header(host_, "mc-index0");
+    ASSERT_NE(header.data(), nullptr);
+    garble(header.data(), shm::kPageBytes, random);
   }
   host_.serve();
   Client client(host_);

@@ -114,19 +114,21 @@ class FalseAgent {
     shm::Welcome welcome;
     welcome.header.type = static_cast<std::uint32_t>(shm::ControlType::kWelcome);
     welcome.session_id = welcome.session_secret = welcome.node_id = welcome.incarnation = 1;
-    welcome.index_bytes = store_->index().file().size_bytes();
+    const auto index = store_->index().file().mappable_parts();
+    const auto pool = store_->pool().file().mappable_parts();
+    for (const mc::MappablePart& part : index) {
+      welcome.index_part_bytes[welcome.index_parts++] = part.bytes;
+    }
+    welcome.pool_parts = static_cast<std::uint32_t>(pool.size());
     welcome.pool_max_bytes = store_->pool().file().size_bytes();
     welcome.session_bytes = session_->file().size_bytes();
     welcome.reservation_cache_bytes = 65536;
     welcome.epoch = session_->epoch();
     welcome.channel_count = 2;
-    const int pool = store_->pool().file().fd();
-    const std::vector<int> fds{store_->index().file().fd(),
-                               pool,
-                               session_->file().fd(),
-                               bells_[0].get(),
-                               bells_[1].get(),
-                               pool};
+    std::vector<int> fds{session_->file().fd(), bells_[0].get(), bells_[1].get()};
+    for (const auto& parts : {index, pool, pool}) {
+      for (const mc::MappablePart& part : parts) fds.push_back(part.fd);
+    }
     require(mc::send_message(socket_.get(), std::as_bytes(std::span(&welcome, 1)), fds).ok());
   }
 

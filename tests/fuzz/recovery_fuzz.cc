@@ -58,7 +58,13 @@ class Image {
     while (store->pool().growing()) store->pool().on_chunk();
     for (std::uint32_t i = 0; i < 36; ++i) put(*store, i, i % 8 == 0 ? 1 + i / 8 : 0);
     const auto& file = store->index().file();
-    const auto reader = mc::Mapping::map(file.fd(), file.size_bytes(), mc::Mapping::Access::kRead);
+    const auto reader = mc::Mapping::map_all(file, mc::Mapping::Access::kReadWrite);
+    // The fuzzer reads and writes where the store has reserved nothing.
+    for (std::uint64_t at :
+         {store->index().header().table_offset[0], store->index().header().table_offset[1],
+          store->index().header().entries_offset, store->index().header().keys_offset}) {
+      require(file.reserve(at, 2 * kPart).ok());
+    }
     const auto& header = store->index().header();
     const std::uint64_t table =
         header.tables[header.generation.load_relaxed() & 1].offset_bytes.load_relaxed();
@@ -125,10 +131,7 @@ class Image {
     std::uint64_t offset;
     std::vector<std::byte> bytes;
   };
-  static mc::MemoryFile another(const mc::MemoryFile& file) {
-    mc::Fd fd(::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0));
-    return std::move(*mc::MemoryFile::adopt(std::move(fd)));
-  }
+  static mc::MemoryFile another(const mc::MemoryFile& file) { return std::move(*file.duplicate()); }
 
   std::uint64_t tables_ = 0, entries_ = 0, keys_ = 0, max_entries_ = 0;
   std::vector<Part> parts_;

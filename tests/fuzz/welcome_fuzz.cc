@@ -28,7 +28,7 @@ struct Files {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Files* const files = new Files;
   mc::fuzz::Bytes bytes(data, size);
-  const std::size_t fd_count = bytes.below(8);
+  const std::size_t fd_count = bytes.below(16);
   const bool fix_header = bytes.take<std::uint8_t>() % 4 != 0;
   mc::shm::IndexHeader index{};
   bytes.fill(&index, std::min<std::size_t>(sizeof index, 512));
@@ -47,7 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     welcome.header = {};
     welcome.header.type = static_cast<std::uint32_t>(mc::shm::ControlType::kWelcome);
     welcome.header.text_bytes = static_cast<std::uint32_t>(rest.size());
-    welcome.index_bytes %= 2 * kFileBytes;
+    welcome.index_parts %= 4;
+    welcome.pool_parts %= 4;
+    for (std::uint64_t& part : welcome.index_part_bytes) part %= 2 * kFileBytes;
     welcome.pool_max_bytes %= 2 * kFileBytes;
     welcome.session_bytes %= 2 * kFileBytes;
   }

@@ -160,7 +160,7 @@ TEST_F(ControlSocket, ASecondHelloOnAConnectionIsRefused) {
   shm::Hello resume = make_hello();
   resume.resume_session = session.welcome().session_id;
   resume.resume_secret = session.welcome().session_secret;
-  EXPECT_EQ(converse(again.get(), bytes_of(resume)).fds.size(), 6u);
+  EXPECT_EQ(converse(again.get(), bytes_of(resume)).fds.size(), session.fds().size());
   converse(again.get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
   EXPECT_EQ(session_count(), 1u);
 }
@@ -246,7 +246,7 @@ TEST_F(ControlSocket, AdminTextsThatAreNoRequestsGetAnError) {
   }
   for (const std::string& text : texts) {
     const std::string answer = admin(socket.get(), text);
-    EXPECT_NE(answer.find("{"), std::string::npos) << text.substr(0, 50);
+    EXPECT_NE(answer.find('{'), std::string::npos) << text.substr(0, 50);
   }
 }
 

@@ -102,20 +102,26 @@ class Descriptors : public AttackTest {
 TEST_F(Descriptors, ReadersOfAPoolCannotChangeItInAnyWay) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open()) << session.refusal();
-  EXPECT_EQ(tried_on(session.fds()[0].get()), "") << "index";
-  EXPECT_EQ(tried_on(session.fds()[1].get()), "") << "pool";
+  EXPECT_EQ(session.index_fds().size(), 5u);
+  for (const Fd& part : session.index_fds()) EXPECT_EQ(tried_on(part.get()), "") << "index";
+  for (const Fd& part : session.pool_fds()) EXPECT_EQ(tried_on(part.get()), "") << "pool";
 }
 
-TEST_F(Descriptors, WhatAClientMayWriteItCanNeitherResizeNorSeal) {
+// Another process may have mapped the memory: a file that gets smaller would kill the process.
+TEST_F(Descriptors, APoolThatAClientMayWriteCanNotGetSmaller) {
+  HostileSession session(socket_path());
+  ASSERT_TRUE(session.open()) << session.refusal();
+  ASSERT_EQ(session.writable_pool_fds().size(), session.welcome().pool_parts);
+  for (const Fd& part : session.writable_pool_fds()) EXPECT_EQ(tried_on(part.get()), "wpgGhW");
+}
+
+TEST_F(Descriptors, ItsOwnMemoryAClientCanNeitherResizeNorSeal) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open()) << session.refusal();
   const Fd staging = session.open_staging(65536);
   ASSERT_TRUE(staging);
-  // A client may write and punch its own memory, and the pool of a direct namespace.
-  EXPECT_EQ(tried_on(session.fds()[2].get()), "wphW") << "session";
+  EXPECT_EQ(tried_on(session.session_fd()), "wphW") << "session";
   EXPECT_EQ(tried_on(staging.get()), "wphW") << "staging";
-  ASSERT_EQ(session.fds().size(), 6u);
-  EXPECT_EQ(tried_on(session.fds()[5].get()), "wphW") << "pool for writing";
 }
 
 TEST_F(Descriptors, AStrangerCannotReopenAnythingForWritingInAnIsolatedNamespace) {
@@ -124,14 +130,17 @@ TEST_F(Descriptors, AStrangerCannotReopenAnythingForWritingInAnIsolatedNamespace
   const int code = as_stranger([&] {
     HostileSession session(socket_path(), "vault");
     if (!session.open()) return 1;
-    if (session.welcome().isolated != 1 || session.fds().size() != 5) return 2;
-    if (reopens(session.fds()[0].get()) || reopens(session.fds()[1].get())) return 3;
-    if (!tried_on(session.fds()[0].get()).empty()) return 4;
-    if (!tried_on(session.fds()[1].get()).empty()) return 5;
+    if (session.welcome().isolated != 1 || !session.writable_pool_fds().empty()) return 2;
+    for (const auto& parts : {session.index_fds(), session.pool_fds()}) {
+      for (const Fd& part : parts) {
+        if (reopens(part.get())) return 3;
+        if (!tried_on(part.get()).empty()) return 4;
+      }
+    }
     const Fd staging = session.open_staging(65536);
     if (!staging || tried_on(staging.get()) != "wphW") return 6;
     // A client may write its own memory, but may not reopen the file of another user.
-    if (reopens(staging.get()) || reopens(session.fds()[2].get())) return 7;
+    if (reopens(staging.get()) || reopens(session.session_fd())) return 7;
     return 0;
   });
   EXPECT_EQ(code, 0);
@@ -142,8 +151,12 @@ TEST_F(Descriptors, AStrangerInADirectNamespaceWritesOnlyThroughWhatItWasGiven) 
   const int code = as_stranger([&] {
     HostileSession session(socket_path());
     if (!session.open()) return 1;
-    if (reopens(session.fds()[0].get()) || reopens(session.fds()[1].get())) return 2;
-    return tried_on(session.fds()[5].get()) == "wphW" ? 0 : 3;
+    for (const auto& parts : {session.index_fds(), session.pool_fds()}) {
+      for (const Fd& part : parts) {
+        if (reopens(part.get())) return 2;
+      }
+    }
+    return tried_on(session.writable_pool_fds()[0].get()) == "wpgGhW" ? 0 : 3;
   });
   EXPECT_EQ(code, 0);
 }
@@ -168,7 +181,7 @@ TEST_F(Descriptors, HolesInSessionAndStagingReadAsZerosForTheAgent) {
     ASSERT_EQ(::fallocate(staging.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20),
               0);
     ASSERT_TRUE(session.answer().has_value());
-    ASSERT_EQ(::fallocate(session.fds()[2].get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+    ASSERT_EQ(::fallocate(session.session_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                           static_cast<off_t>(shm::channel_offset(1)), sizeof(shm::Channel)),
               0);
   }
@@ -178,20 +191,21 @@ TEST_F(Descriptors, BellsMadeBlockingDoNotHoldTheAgentUp) {
   HostileSession session(socket_path());
   ASSERT_TRUE(session.open_channel());
   // Flags belong to the open file description, which client and agent share.
-  for (const std::size_t bell : {3u, 4u})
+  for (const std::size_t bell : {shm::kAgentEventFd, shm::kClientEventFd})
     ASSERT_EQ(::fcntl(session.fds()[bell].get(), F_SETFL, 0), 0);
   const std::uint64_t nearly_full = ~std::uint64_t{0} - 2;
-  static_cast<void>(::fcntl(session.fds()[4].get(), F_SETFL, O_NONBLOCK));
-  static_cast<void>(::write(session.fds()[4].get(), &nearly_full, sizeof nearly_full));
-  ASSERT_EQ(::fcntl(session.fds()[4].get(), F_SETFL, 0), 0);
+  static_cast<void>(::fcntl(session.fds()[shm::kClientEventFd].get(), F_SETFL, O_NONBLOCK));
+  static_cast<void>(
+      ::write(session.fds()[shm::kClientEventFd].get(), &nearly_full, sizeof nearly_full));
+  ASSERT_EQ(::fcntl(session.fds()[shm::kClientEventFd].get(), F_SETFL, 0), 0);
   {
     const std::jthread thief([&](const std::stop_token& stop) {
       std::uint64_t count = 0;
       while (!stop.stop_requested()) {
         // Drains the eventfd between the wake-up and the read of the agent.
-        ::fcntl(session.fds()[3].get(), F_SETFL, O_NONBLOCK);
-        static_cast<void>(::read(session.fds()[3].get(), &count, sizeof count));
-        ::fcntl(session.fds()[3].get(), F_SETFL, 0);
+        ::fcntl(session.fds()[shm::kAgentEventFd].get(), F_SETFL, O_NONBLOCK);
+        static_cast<void>(::read(session.fds()[shm::kAgentEventFd].get(), &count, sizeof count));
+        ::fcntl(session.fds()[shm::kAgentEventFd].get(), F_SETFL, 0);
       }
     });
     bool answered = true;

@@ -230,8 +230,7 @@ TEST_F(ForgedEntries, ThousandReservationsOfOneByteCountAsWhatTheyHold) {
 TEST_F(ForgedEntries, PinsOfEverythingHoldABoundedNumberOfObjects) {
   HostileSession session(socket_path(), "default", 4);
   for (std::uint32_t number = 0; number < 4; ++number) ASSERT_TRUE(session.open_channel(number));
-  const auto index =
-      *Mapping::map(session.fds()[0].get(), session.welcome().index_bytes, Mapping::Access::kRead);
+  const Mapping index = session.map_index();
   const auto reader = shm::IndexReader::open(index.data(), index.size_bytes());
   ASSERT_TRUE(reader.has_value());
   std::mt19937_64 random(11);
@@ -256,8 +255,7 @@ TEST_F(ForgedEntries, ParentsThatFormACircleDoNotHoldTheAgentUp) {
   ASSERT_TRUE(session.open_channel());
   std::mt19937_64 random(5);
   std::vector<std::uint64_t> hashes;
-  const auto index =
-      *Mapping::map(session.fds()[0].get(), session.welcome().index_bytes, Mapping::Access::kRead);
+  const Mapping index = session.map_index();
   const auto reader = shm::IndexReader::open(index.data(), index.size_bytes());
   ASSERT_TRUE(reader.has_value());
   for (int i = 0; i < 20'000; ++i) {

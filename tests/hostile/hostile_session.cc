@@ -42,7 +42,7 @@ HostileSession::HostileSession(const std::string& socket_path, const std::string
   socket_ = std::move(*socket);
   Message message = converse(socket_.get(), bytes_of(make_hello(name_space, channels)));
   const auto welcome = shm::decode_control<shm::Welcome>(message.bytes, shm::ControlType::kWelcome);
-  if (!welcome || message.fds.size() < 5) {
+  if (!welcome || message.fds.size() <= shm::kFirstPartFd) {
     std::string_view text;
     shm::decode_control<shm::ControlHeader>(message.bytes, shm::ControlType::kAnswer, &text);
     refusal_ = text;
@@ -50,12 +50,20 @@ HostileSession::HostileSession(const std::string& socket_path, const std::string
   }
   welcome_ = *welcome;
   fds_ = std::move(message.fds);
-  auto mapping = Mapping::map(fds_[2].get(), welcome_.session_bytes, Mapping::Access::kReadWrite);
+  auto mapping = Mapping::map(session_fd(), welcome_.session_bytes, Mapping::Access::kReadWrite);
   if (mapping) session_ = std::move(*mapping);
 }
 
 HostileSession::~HostileSession() {
   if (socket_) converse(socket_.get(), bytes_of(make_control(shm::ControlType::kGoodbye)));
+}
+
+Mapping HostileSession::map_index() const {
+  std::vector<MappablePart> parts;
+  for (std::size_t i = 0; i < index_fds().size(); ++i) {
+    parts.push_back({index_fds()[i].get(), welcome_.index_part_bytes[i]});
+  }
+  return *Mapping::map_parts(parts, Mapping::Access::kRead);
 }
 
 Fd HostileSession::open_staging(std::uint64_t bytes) {

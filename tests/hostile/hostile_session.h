@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
 #include "libmc/base/fd.h"
@@ -38,8 +39,16 @@ class HostileSession {
   const std::string& refusal() const { return refusal_; }
   const shm::Welcome& welcome() const { return welcome_; }
   int socket() const { return socket_.get(); }
-  // Index, pool, session, agent's bell, client's bell, in direct namespaces the pool for writing.
   const std::vector<Fd>& fds() const { return fds_; }
+  int session_fd() const { return fds_[shm::kSessionFd].get(); }
+  // Parts of the index, of the pool, and in direct namespaces of the pool for writing.
+  std::span<const Fd> index_fds() const { return parts(0, welcome_.index_parts); }
+  std::span<const Fd> pool_fds() const { return parts(welcome_.index_parts, welcome_.pool_parts); }
+  std::span<const Fd> writable_pool_fds() const {
+    return parts(welcome_.index_parts + welcome_.pool_parts,
+                 welcome_.isolated != 0 ? 0 : welcome_.pool_parts);
+  }
+  Mapping map_index() const;
   // Opens session memory of this size; returns the descriptor.
   Fd open_staging(std::uint64_t bytes);
 
@@ -51,7 +60,7 @@ class HostileSession {
 
   // Puts an arbitrary record into the ring of channel 0 and rings the bell.
   void publish(const shm::RecordWords& words);
-  void ring() const { signal_eventfd(fds_[3].get()); }
+  void ring() const { signal_eventfd(fds_[shm::kAgentEventFd].get()); }
   bool has_answer() const { return completions_.has_record(); }
   // The next completion; nullopt if the watchdog expires.
   std::optional<shm::Completion> answer();
@@ -62,6 +71,10 @@ class HostileSession {
   shm::Request items(shm::Op op, const std::vector<std::pair<shm::PutItem, std::string>>& items);
 
  private:
+  std::span<const Fd> parts(std::size_t first, std::size_t count) const {
+    return std::span(fds_).subspan(shm::kFirstPartFd + first, count);
+  }
+
   Fd socket_;
   shm::Welcome welcome_;
   std::string refusal_;

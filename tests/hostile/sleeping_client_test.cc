@@ -27,7 +27,9 @@ class SleepingClient : public ::testing::TestWithParam<std::uint32_t> {
     // Edge-triggered as in libmc: no process can drain the bell, and every ring is an event.
     epoll_event ring{};
     ring.events = EPOLLIN | EPOLLET;
-    ASSERT_EQ(::epoll_ctl(ear_.get(), EPOLL_CTL_ADD, sleeper_.fds()[4].get(), &ring), 0);
+    ASSERT_EQ(
+        ::epoll_ctl(ear_.get(), EPOLL_CTL_ADD, sleeper_.fds()[shm::kClientEventFd].get(), &ring),
+        0);
     // The pool is full, and no object can be evicted.
     held_ = owner_.reserve(kSmallBytes, 16);
     ASSERT_EQ(held_.size(), 16u);

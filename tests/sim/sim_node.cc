@@ -18,7 +18,7 @@ constexpr std::uint64_t kNodeTickNs = 10 * kMs;
 
 // A second handle on the memory, as the keeper process holds one.
 MemoryFile keep(const MemoryFile& file) {
-  auto kept = MemoryFile::adopt(Fd(::dup(file.fd())));
+  auto kept = file.duplicate();
   if (!kept) throw std::runtime_error("a memory file cannot be kept");
   return std::move(*kept);
 }

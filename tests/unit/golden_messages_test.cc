@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages between client and agent of control version 2, byte by byte. An agent and a libmc of
+// The messages between client and agent of control version 3, byte by byte. An agent and a libmc of
 // two builds exchange these bytes. If one of these tests fails, see golden_layout_test.cc.
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 namespace mc::shm {
 namespace {
 
-static_assert(kControlVersion == 2, "a new version: add its golden file and its tests");
+static_assert(kControlVersion == 3, "a new version: add its golden file and its tests");
 
 golden::Bytes golden_message(const std::string& name) {
-  const golden::Sections sections = golden::read("messages-v3.txt");
+  const golden::Sections sections = golden::read("messages-v4.txt");
   const auto found = sections.find(name);
   return found != sections.end() ? found->second : golden::Bytes{};
 }
@@ -89,7 +89,10 @@ TEST(GoldenMessages, Welcome) {
   welcome.session_secret = 0x2122232425262728;
   welcome.node_id = 0x33;
   welcome.incarnation = 0x44;
-  welcome.index_bytes = 0x55;
+  welcome.index_part_bytes[0] = 0x55;
+  welcome.index_part_bytes[kMaxIndexParts - 1] = 0x56;
+  welcome.index_parts = 8;
+  welcome.pool_parts = 3;
   welcome.pool_max_bytes = 0x66;
   welcome.session_bytes = 0x77;
   welcome.reservation_cache_bytes = 0x88;

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libmc/base/memory_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
 
 #include <cstring>
 #include <thread>
@@ -86,6 +93,103 @@ TEST(MemoryFile, LargeMappingsBeginAtAMultipleOfAHugePageWhileThreadsMapAtOnce) 
   }
   for (auto& thread : threads) thread.join();
   for (const int count : misaligned) EXPECT_EQ(count, 0);
+}
+
+constexpr std::uint64_t kGrowingParts[] = {3 * kHugePageBytes, kHugePageBytes};
+
+MemoryFile growing_file() {
+  return std::move(*MemoryFile::create_growing("memory_file_test", kGrowingParts));
+}
+
+TEST(GrowingFile, MemoryAppearsInTheMappingsOnceItIsReserved) {
+  const MemoryFile file = growing_file();
+  EXPECT_EQ(file.size_bytes(), 4 * kHugePageBytes);
+  const auto writer = Mapping::map_all(file, Mapping::Access::kReadWrite);
+  const auto reader = Mapping::map_all(file, Mapping::Access::kRead);
+  ASSERT_TRUE(writer && reader);
+  EXPECT_TRUE(aligned(*writer) && aligned(*reader));
+  EXPECT_EQ(file.resident_bytes(), 0u);
+  // The end of the first part and the begin of the second one.
+  const std::uint64_t begin = 3 * kHugePageBytes - 8192;
+  ASSERT_TRUE(file.reserve(0, 3 * kHugePageBytes).ok());
+  ASSERT_TRUE(file.reserve(3 * kHugePageBytes, 8192).ok());
+  std::vector<char> bytes(16384, 'x');
+  std::memcpy(writer->data() + begin, bytes.data(), bytes.size());
+  EXPECT_EQ(std::memcmp(reader->data() + begin, bytes.data(), bytes.size()), 0);
+  EXPECT_EQ(file.resident_bytes(0), 3 * kHugePageBytes);
+  EXPECT_EQ(file.resident_bytes(1), 8192u);
+  ASSERT_TRUE(file.punch(begin, 16384).ok());
+  EXPECT_EQ(file.resident_bytes(), 3 * kHugePageBytes - 8192);
+  EXPECT_FALSE(file.reserve(4 * kHugePageBytes, 4096).ok());
+}
+
+TEST(GrowingFile, WhoReadsBeyondTheReservedMemoryMakesNoPage) {
+  const MemoryFile file = growing_file();
+  ASSERT_TRUE(file.reserve(0, 4096).ok());
+  const auto reader = Mapping::map_all(file, Mapping::Access::kRead);
+  ASSERT_TRUE(reader);
+  EXPECT_EXIT(static_cast<void>(*static_cast<const volatile std::byte*>(reader->data() + 4096)),
+              testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(static_cast<void>(
+                  *static_cast<const volatile std::byte*>(reader->data() + 3 * kHugePageBytes)),
+              testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EQ(file.resident_bytes(), 4096u);
+}
+
+long locked_kib() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.starts_with("VmLck:")) return std::stol(line.substr(6));
+  }
+  return -1;
+}
+
+TEST(GrowingFile, AProcessThatLocksItsMemoryMakesNoPage) {
+  const MemoryFile file = growing_file();
+  ASSERT_TRUE(file.reserve(0, 4096).ok());
+  const auto lock_and_map = [&] {
+    if (::mlockall(MCL_FUTURE) != 0) ::_exit(77);
+    const auto mapping = Mapping::map_all(file, Mapping::Access::kReadWrite);
+    if (!mapping || file.resident_bytes() != 4096) ::_exit(1);
+    const long before = locked_kib();
+    const bool gone = mapping->let_go();
+    ::_exit(gone && mapping->data()[0] == std::byte{0} && locked_kib() < before ? 0 : 2);
+  };
+  const auto ended_well = [](int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+  };
+  EXPECT_EXIT(lock_and_map(), ended_well, "");
+}
+
+TEST(GrowingFile, NoProcessCanMakeItSmaller) {
+  const MemoryFile file = growing_file();
+  ASSERT_TRUE(file.reserve(0, 8192).ok());
+  EXPECT_NE(::ftruncate(file.part_fd(0), 4096), 0);
+  EXPECT_NE(::fcntl(file.part_fd(0), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+}
+
+TEST(GrowingFile, TheNextProcessTakesOverTheParts) {
+  const MemoryFile file = growing_file();
+  ASSERT_TRUE(file.reserve(kHugePageBytes, 4096).ok());
+  const auto parts_of = [&] {
+    std::vector<Fd> fds;
+    for (std::size_t i = 0; i < file.part_count(); ++i) fds.emplace_back(::dup(file.part_fd(i)));
+    return fds;
+  };
+  const auto next = MemoryFile::adopt_growing(parts_of(), kGrowingParts);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->size_bytes(), file.size_bytes());
+  EXPECT_EQ(next->resident_bytes(0), 4096u);
+  // A client that may write can make a part longer.
+  ASSERT_EQ(::ftruncate(file.part_fd(1), 2 * kHugePageBytes), 0);
+  EXPECT_TRUE(MemoryFile::adopt_growing(parts_of(), kGrowingParts));
+  auto one_less = parts_of();
+  one_less.pop_back();
+  EXPECT_FALSE(MemoryFile::adopt_growing(std::move(one_less), kGrowingParts));
+  std::vector<Fd> others;
+  for (int i = 0; i < 2; ++i) others.emplace_back(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  EXPECT_FALSE(MemoryFile::adopt_growing(std::move(others), kGrowingParts));
 }
 
 }  // namespace

@@ -52,11 +52,8 @@ class RecoveryTest : public ::testing::Test {
   }
   // The agent dies, and the next agent takes over the files and knows kSession alone.
   void recover() {
-    const auto take = [](const MemoryFile& file) {
-      return std::move(*MemoryFile::adopt(Fd(::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0))));
-    };
-    MemoryFile index = take(store_->index().file());
-    MemoryFile pool = take(store_->pool().file());
+    MemoryFile index = std::move(*store_->index().file().duplicate());
+    MemoryFile pool = std::move(*store_->pool().file().duplicate());
     store_.reset();
     auto next = ObjectStore::recover(
         config_, [](std::vector<std::uint64_t>&) {}, std::move(index), std::move(pool),

@@ -142,7 +142,8 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
   }
   const std::uint64_t stride =
       round_up((std::max(max_bytes, pool_bytes) + arenas - 1) / arenas, kAlignBytes);
-  auto file = MemoryFile::create("mc-pool", stride * arenas, huge);
+  const std::vector<std::uint64_t> parts(arenas, stride);
+  auto file = MemoryFile::create_growing("mc-pool", parts, huge);
   if (!file) return fail(file.error());
   pool->file_ = std::move(*file);
   header->pool_max_bytes.store_relaxed(pool->file_.size_bytes());
@@ -152,6 +153,12 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::create(shm::IndexHeader* header,
   pool->note_sizes(pool_bytes);
   pool->order_next_chunk();
   return pool;
+}
+
+std::vector<std::uint64_t> ExtentPool::part_bytes(const shm::IndexHeader& header) {
+  const std::uint64_t arenas =
+      std::clamp<std::uint64_t>(header.arena_count.load_relaxed(), 1, shm::kMaxArenas);
+  return std::vector<std::uint64_t>(arenas, header.pool_max_bytes.load_relaxed() / arenas);
 }
 
 Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, MemoryFile file,
@@ -173,28 +180,18 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
   if (Status status = pool->attach(header, static_cast<std::uint32_t>(arenas)); !status.ok()) {
     return fail(status);
   }
-  std::vector<std::uint64_t> arena_bytes;
-  std::uint64_t sum_bytes = 0;
+  const bool one_part = pool->file_.part_count() != arenas;
   for (std::size_t i = 0; i < arenas; ++i) {
-    arena_bytes.push_back(header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes);
-    if (arena_bytes[i] > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
-    sum_bytes += arena_bytes[i];
-  }
-  // To reserve pages that exist takes time for each page.
-  const bool missing = pool->file_.resident_bytes() < sum_bytes;
-  // The earlier agent may have died before it gave the pages of a step back.
-  const bool left_over = pool->file_.resident_bytes() > sum_bytes;
-  for (std::size_t i = 0; i < arenas; ++i) {
-    if (left_over && arena_bytes[i] < pool->stride_) {
-      const std::uint64_t end = i * pool->stride_ + arena_bytes[i];
-      static_cast<void>(pool->file_.punch(end, (i + 1) * pool->stride_ - end).ok());
-    }
-    if (missing) {
-      if (Status status = pool->file_.reserve(i * pool->stride_, arena_bytes[i]); !status.ok()) {
+    const std::uint64_t bytes =
+        header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
+    if (bytes > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
+    // To reserve pages that exist takes time for each page.
+    if (one_part || pool->file_.resident_bytes(i) < bytes) {
+      if (Status status = pool->file_.reserve(i * pool->stride_, bytes); !status.ok()) {
         return fail(status);
       }
     }
-    if (!pool->arenas_[i]->grow(arena_bytes[i] / kGranuleBytes))
+    if (!pool->arenas_[i]->grow(bytes / kGranuleBytes))
       return fail(MC_CORRUPT, "an arena is larger than an allocator can manage");
   }
   pool->note_sizes(pool_bytes);
@@ -210,7 +207,7 @@ void ExtentPool::note_sizes(std::uint64_t configured_bytes) {
 Status ExtentPool::attach(shm::IndexHeader* header, std::uint32_t arenas) {
   header_ = header;
   stride_ = file_.size_bytes() / arenas / kGranuleBytes * kGranuleBytes;
-  auto mapping = Mapping::map(file_.fd(), file_.size_bytes(), Mapping::Access::kReadWrite);
+  auto mapping = Mapping::map_all(file_, Mapping::Access::kReadWrite);
   if (!mapping) return mapping.error();
   mapping_ = std::move(*mapping);
   auto event = make_eventfd();
@@ -482,6 +479,17 @@ std::vector<std::uint32_t> ExtentPool::tail_owners(std::size_t most) const {
 void ExtentPool::order_punch(std::size_t arena, std::uint64_t offset_bytes, std::uint64_t bytes) {
   punching_ = true;
   reserver_->order({Reserver::Job::kPunch, nullptr, arena, offset_bytes, bytes, {}});
+}
+
+void ExtentPool::give_back_strays() {
+  if (growing() || shrinking() || punching_ || reserver_->busy()) return;
+  if (file_.part_count() != arenas_.size()) return;
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    const std::uint64_t bytes = arenas_[i]->size_granules() * kGranuleBytes;
+    if (file_.resident_bytes(i) <= bytes) continue;
+    order_punch(i, i * stride_ + bytes, stride_ - bytes);
+    return;
+  }
 }
 
 void ExtentPool::give_back_tails() {

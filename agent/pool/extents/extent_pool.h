@@ -50,6 +50,8 @@ class ExtentPool {
   // size of a resize stays, unless pool_bytes differs from the pool_bytes of the last start.
   static Result<std::unique_ptr<ExtentPool>> adopt(shm::IndexHeader* header, MemoryFile file,
                                                    std::uint64_t pool_bytes, HugePages huge);
+  // The largest sizes of the parts of the pool file of this index: an arena each.
+  static std::vector<std::uint64_t> part_bytes(const shm::IndexHeader& header);
   ~ExtentPool();
 
   const MemoryFile& file() const { return file_; }
@@ -111,6 +113,9 @@ class ExtentPool {
   // Gives empty ends of the arenas back to the system, a step at a time. Call when extents have left;
   // the pool itself continues when the system has taken the pages of a step.
   void give_back_tails();
+  // Gives back pages beyond the ends of the arenas. A shrunken file keeps its length, and a process that
+  // reads the empty end makes pages there. Call now and then.
+  void give_back_strays();
 
   // A part of another mapping that must move into huge pages before the pool; nullopt:
   // nothing left.

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint64_t kEntryStep = 4096;
 constexpr std::size_t kEntriesAhead = 8;
 constexpr std::uint64_t kHugeStepBytes = 16ull << 20;
+constexpr std::size_t kEntriesPart = 3, kKeysPart = 4;   // of the memory file
 constexpr std::uint64_t kMaxKeyHeapBytes = 64ull << 30;  // reach of a 32-bit record number
 
 std::uint64_t page_align(std::uint64_t value) {
@@ -39,6 +41,10 @@ struct Parts {
   std::uint64_t entries() const { return table(2); }
   std::uint64_t keys() const { return entries() + entry_bytes; }
   std::uint64_t size() const { return keys() + key_bytes; }
+  // The parts of the memory file: header, tables, entries, keys.
+  std::array<std::uint64_t, 5> bytes() const {
+    return {kHugePageBytes, table_bytes, table_bytes, entry_bytes, key_bytes};
+  }
 
   const std::uint64_t table_bytes, entry_bytes, key_bytes;
 };
@@ -62,11 +68,11 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::create(std::uint64_t max_objec
   const std::uint64_t size = parts.size();
 
   auto index = std::unique_ptr<ObjectIndex>(new ObjectIndex);
-  auto file = MemoryFile::create("mc-index", size);
+  auto file = MemoryFile::create_growing("mc-index", parts.bytes());
   if (!file) return fail(file.error());
   index->file_ = std::move(*file);
   if (Status status = index->file_.reserve(0, shm::kPageBytes); !status.ok()) return fail(status);
-  auto mapping = Mapping::map(index->file_.fd(), size, Mapping::Access::kReadWrite);
+  auto mapping = Mapping::map_all(index->file_, Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   index->mapping_ = std::move(*mapping);
 
@@ -87,11 +93,15 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::create(std::uint64_t max_objec
   return index;
 }
 
+std::vector<std::uint64_t> ObjectIndex::part_bytes(const shm::IndexHeader& header) {
+  const auto bytes = Parts(header.max_entries).bytes();
+  return {bytes.begin(), bytes.end()};
+}
+
 Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
   auto index = std::unique_ptr<ObjectIndex>(new ObjectIndex);
   index->file_ = std::move(file);
-  auto mapping =
-      Mapping::map(index->file_.fd(), index->file_.size_bytes(), Mapping::Access::kReadWrite);
+  auto mapping = Mapping::map_all(index->file_, Mapping::Access::kReadWrite);
   if (!mapping) return fail(mapping.error());
   index->mapping_ = std::move(*mapping);
   const auto reader = shm::IndexReader::open(index->mapping_.data(), index->mapping_.size_bytes());
@@ -105,13 +115,16 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
   const std::uint64_t count =
       std::min((index->entry_count() + kEntryStep - 1) / kEntryStep * kEntryStep,
                index->header_->max_entries);
-  const std::uint64_t bytes = count * sizeof(shm::Entry);
-  const bool missing =
-      index->file_.resident_bytes() < bytes + index->keys_->reserved_bytes() + shm::kPageBytes;
+  const std::uint64_t entry_bytes = count * sizeof(shm::Entry);
+  const std::uint64_t key_bytes = index->keys_->reserved_bytes();
+  const MemoryFile& kept = index->file_;
+  const bool missing = kept.part_count() <= kKeysPart ||
+                       kept.resident_bytes(kEntriesPart) < entry_bytes ||
+                       kept.resident_bytes(kKeysPart) < key_bytes;
   if (missing) {
-    if (Status status = index->file_.reserve(index->header_->entries_offset, bytes); !status.ok()) {
-      return fail(status);
-    }
+    Status status = kept.reserve(index->header_->entries_offset, entry_bytes);
+    if (status.ok()) status = kept.reserve(index->header_->keys_offset, key_bytes);
+    if (!status.ok()) return fail(status);
   }
   index->entries_reserved_ = count;
   return index;
@@ -215,7 +228,7 @@ std::string_view ObjectIndex::key_of(std::uint32_t id) const {
     return {reinterpret_cast<const char*>(entries_[id].short_key), field.key_bytes};
   }
   const std::uint64_t at = std::uint64_t{field.record} * shm::kRecordUnitBytes;
-  if (at + field.key_bytes > header_->max_keys_bytes) return {};
+  if (at + field.key_bytes > keys_->reserved_bytes()) return {};
   return {reinterpret_cast<const char*>(key_bytes_) + at, field.key_bytes};
 }
 
@@ -229,8 +242,8 @@ ObjectIndex::Extents ObjectIndex::extents_of(std::uint32_t id) const {
   }
   const std::uint64_t bytes = field.extent_count * sizeof(shm::ExtentRecord);
   if (field.extent_count == 0 || field.extent_count > MC_MAX_EXTENTS ||
-      extent > header_->max_keys_bytes / shm::kRecordUnitBytes ||
-      extent * shm::kRecordUnitBytes + bytes > header_->max_keys_bytes) {
+      extent > keys_->reserved_bytes() / shm::kRecordUnitBytes ||
+      extent * shm::kRecordUnitBytes + bytes > keys_->reserved_bytes()) {
     return {};
   }
   Extents extents(field.extent_count);

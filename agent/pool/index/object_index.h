@@ -44,6 +44,8 @@ class ObjectIndex {
   // Takes over the file of an earlier agent. The header is checked, entries and keys are not; the
   // table is empty.
   static Result<std::unique_ptr<ObjectIndex>> adopt(MemoryFile file);
+  // The largest sizes of the parts of an index file with this header.
+  static std::vector<std::uint64_t> part_bytes(const shm::IndexHeader& header);
 
   shm::IndexHeader& header() { return *header_; }
   const MemoryFile& file() const { return file_; }

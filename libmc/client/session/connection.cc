@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,9 +16,6 @@
 namespace mc::client {
 
 namespace {
-
-constexpr std::size_t kFdsDirect = 6;
-constexpr std::size_t kFdsIsolated = 5;
 
 Status closed_by_agent() {
   return {MC_AGENT_UNAVAILABLE, "the agent closed the connection; see its log"};
@@ -52,29 +50,90 @@ void copy_text(char* field, std::size_t size, const std::string& text) {
   text.copy(field, size - 1);
 }
 
+bool has_right_descriptors(const shm::Welcome& welcome, std::size_t count) {
+  if (welcome.index_parts == 0 || welcome.index_parts > shm::kMaxIndexParts) return false;
+  if (welcome.pool_parts == 0 || welcome.pool_parts > shm::kMaxArenas) return false;
+  const std::size_t pools = welcome.isolated != 0 ? 1 : 2;
+  return count == shm::kFirstPartFd + welcome.index_parts + pools * welcome.pool_parts;
+}
+
+// True if the parts of the index end behind [offset, offset + bytes) of the mapping.
+bool holds(const shm::Welcome& welcome, const std::vector<Fd>& fds, std::uint64_t offset,
+           std::uint64_t bytes) {
+  for (std::uint32_t part = 0; part < welcome.index_parts; ++part) {
+    const std::uint64_t part_bytes = welcome.index_part_bytes[part];
+    if (offset >= part_bytes) {
+      offset -= part_bytes;
+      continue;
+    }
+    struct stat status {};
+    if (::fstat(fds[shm::kFirstPartFd + part].get(), &status) != 0) return false;
+    const auto end = static_cast<std::uint64_t>(status.st_size);
+    return offset <= end && bytes <= end - offset;
+  }
+  return bytes == 0;
+}
+
+// The reader would get SIGBUS beyond the end of a part. The agent reserves memory before it counts
+// the memory in the header.
+bool holds_what_it_counts(const shm::IndexHeader& header, const shm::Welcome& welcome,
+                          const std::vector<Fd>& fds) {
+  for (const shm::TableDescriptor& table : header.tables) {
+    const std::uint64_t buckets = table.bucket_count.load_acquire();
+    if (buckets > header.table_max_bytes / sizeof(shm::Bucket) ||
+        !holds(welcome, fds, table.offset_bytes.load_relaxed(), buckets * sizeof(shm::Bucket))) {
+      return false;
+    }
+  }
+  const std::uint64_t entries = header.entry_count.load_acquire();
+  const std::uint64_t key_bytes = header.keys_reserved_bytes.load_acquire();
+  return entries <= header.max_entries &&
+         holds(welcome, fds, header.entries_offset, entries * sizeof(shm::Entry)) &&
+         holds(welcome, fds, header.keys_offset, key_bytes);
+}
+
 Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector<Fd>& fds) {
-  const auto map = [](const Fd& fd, std::uint64_t bytes, Mapping::Access access, Mapping& to) {
-    auto mapping = Mapping::map(fd.get(), bytes, access);
+  using Access = Mapping::Access;
+  const auto take = [](Result<Mapping> mapping, Mapping& to) {
     if (!mapping) return mapping.error();
     mapping->forget_in_children();
     to = std::move(*mapping);
     return Status();
   };
-  using Access = Mapping::Access;
-  Status status = map(fds[0], welcome.index_bytes, Access::kRead, memory.index_map);
-  if (status.ok()) status = map(fds[1], welcome.pool_max_bytes, Access::kRead, memory.pool_map);
+  std::size_t next_fd = shm::kFirstPartFd;
+  const auto map_parts = [&](std::uint32_t count, const auto& bytes_of, Access access,
+                             Mapping& to) {
+    std::vector<MappablePart> parts;
+    for (std::uint32_t i = 0; i < count; ++i) parts.push_back({fds[next_fd++].get(), bytes_of(i)});
+    return take(Mapping::map_parts(parts, access), to);
+  };
+  const auto index_bytes = [&](std::uint32_t part) { return welcome.index_part_bytes[part]; };
+  const auto pool_bytes = [&](std::uint32_t) {
+    return welcome.pool_max_bytes / welcome.pool_parts;
+  };
+  Status status =
+      take(Mapping::map(fds[shm::kSessionFd].get(), welcome.session_bytes, Access::kReadWrite),
+           memory.session_map);
   if (status.ok()) {
-    status = map(fds[2], welcome.session_bytes, Access::kReadWrite, memory.session_map);
+    status = map_parts(welcome.index_parts, index_bytes, Access::kRead, memory.index_map);
+  }
+  if (status.ok()) {
+    status = map_parts(welcome.pool_parts, pool_bytes, Access::kRead, memory.pool_map);
   }
   if (status.ok() && !memory.isolated) {
-    status = map(fds[5], welcome.pool_max_bytes, Access::kReadWrite, memory.pool_write_map);
+    status = map_parts(welcome.pool_parts, pool_bytes, Access::kReadWrite, memory.pool_write_map);
   }
   if (!status.ok()) return status;
   memory.region_touched =
       std::make_unique<std::atomic<bool>[]>(welcome.pool_max_bytes / kHugePageBytes + 1);
+  if (!holds(welcome, fds, 0, shm::kPageBytes)) {
+    return {MC_VERSION_MISMATCH, "the agent's index file has no header"};
+  }
   const auto reader =
       shm::IndexReader::open(memory.index_map.data(), memory.index_map.size_bytes());
-  if (!reader) return {MC_VERSION_MISMATCH, "the agent's index file has another layout"};
+  if (!reader || !holds_what_it_counts(reader->header(), welcome, fds)) {
+    return {MC_VERSION_MISMATCH, "the agent's index file has another layout"};
+  }
   memory.index = *reader;
   memory.index.set_pool(memory.pool_map.data(), memory.pool_map.size_bytes());
   if (welcome.session_bytes < shm::session_file_bytes(welcome.channel_count)) {
@@ -154,9 +213,8 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
   if (const auto refusal = refusal_in(*message)) return fail(*refusal);
   const auto welcome =
       shm::decode_control<shm::Welcome>(message->bytes, shm::ControlType::kWelcome);
-  const std::size_t wanted = welcome && welcome->isolated != 0 ? kFdsIsolated : kFdsDirect;
-  if (!welcome || message->fds.size() != wanted || welcome->channel_count == 0 ||
-      welcome->channel_count > MC_MAX_CHANNELS) {
+  if (!welcome || !has_right_descriptors(*welcome, message->fds.size()) ||
+      welcome->channel_count == 0 || welcome->channel_count > MC_MAX_CHANNELS) {
     return fail(MC_VERSION_MISMATCH, "the agent speaks another protocol; upgrade the older side");
   }
   Connection connection;
@@ -177,8 +235,8 @@ Result<Connection> say_hello(Fd socket, const HelloTexts& texts,
   }
   connection.link = std::make_shared<Link>();
   connection.link->socket = std::move(socket);
-  connection.link->agent_event = std::move(message->fds[3]);
-  connection.link->client_event = std::move(message->fds[4]);
+  connection.link->agent_event = std::move(message->fds[shm::kAgentEventFd]);
+  connection.link->client_event = std::move(message->fds[shm::kClientEventFd]);
   connection.link->epoch = welcome->epoch;
   connection.link->incarnation = welcome->incarnation;
   MC_FAILPOINT("client.mapped");

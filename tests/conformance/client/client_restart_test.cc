@@ -158,13 +158,13 @@ TEST_P(Restart, MemoryOfAnAgentThatStoppedIsLetGoOnceNoViewIsLeft) {
     EXPECT_EQ(mc_ping(client, kWatchdogNs), MC_OK) << mc_last_error();
     EXPECT_EQ(exists(client, key_of(3)), MC_NOT_FOUND) << "the pool is new";
     EXPECT_TRUE(bytes_of(view) == content(key_of(3), size_of(3)));
-    until([&] { return mapped_files("mc-pool").size() == 2; });
-    until([&] { return mapped_files("mc-index").size() == 2; });
+    until([&] { return mapped_files("mc-pool0").size() == 2; });
+    until([&] { return mapped_files("mc-index0").size() == 2; });
   }
   EXPECT_TRUE(bytes_of(view) == content(key_of(3), size_of(3)));
   mc_view_release(&view);
-  until([&] { return mapped_files("mc-pool").size() == 1; });
-  until([&] { return mapped_files("mc-index").size() == 1; });
+  until([&] { return mapped_files("mc-pool0").size() == 1; });
+  until([&] { return mapped_files("mc-index0").size() == 1; });
   end.set_value();
   idle.join();
   put_some(client, 10);

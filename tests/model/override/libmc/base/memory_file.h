@@ -5,6 +5,8 @@
 // Threads: those of tests/model/machine.h.
 #pragma once
 
+#include <numeric>
+
 // The product's header for all declarations except the two classes.
 #define MemoryFile ProductMemoryFile
 #define Mapping ProductMapping
@@ -22,18 +24,14 @@ class MemoryFile {
  public:
   MemoryFile() = default;
   explicit MemoryFile(std::byte* base, std::uint64_t bytes) : base_(base), size_bytes_(bytes) {}
-  static Result<MemoryFile> create(const std::string&, std::uint64_t max_bytes,
-                                   HugePages = HugePages::kOff) {
-    MemoryFile file(model::arena_allocate(max_bytes), max_bytes);
-    newest() = file;
-    return file;
+  static Result<MemoryFile> create_growing(const std::string&,
+                                           std::span<const std::uint64_t> part_bytes,
+                                           HugePages = HugePages::kOff) {
+    const std::uint64_t bytes =
+        std::accumulate(part_bytes.begin(), part_bytes.end(), std::uint64_t{0});
+    return MemoryFile(model::arena_allocate(bytes), bytes);
   }
-  // Descriptors have no meaning here: a mapping belongs to the newest file.
-  static MemoryFile& newest() {
-    static MemoryFile file;
-    return file;
-  }
-  int fd() const { return -1; }
+  std::size_t part_count() const { return 1; }
   std::uint64_t size_bytes() const { return size_bytes_; }
   std::byte* base() const { return base_; }
   Status reserve(std::uint64_t, std::uint64_t) const { return {}; }
@@ -42,6 +40,7 @@ class MemoryFile {
     return {};
   }
   std::uint64_t resident_bytes() const { return 0; }
+  std::uint64_t resident_bytes(std::size_t) const { return 0; }
 
  private:
   std::byte* base_ = nullptr;
@@ -51,10 +50,10 @@ class MemoryFile {
 class Mapping {
  public:
   enum class Access { kRead, kReadWrite };
-  static Result<Mapping> map(int, std::uint64_t bytes, Access) {
+  static Result<Mapping> map_all(const MemoryFile& file, Access) {
     Mapping mapping;
-    mapping.data_ = MemoryFile::newest().base();
-    mapping.size_bytes_ = bytes;
+    mapping.data_ = file.base();
+    mapping.size_bytes_ = file.size_bytes();
     return mapping;
   }
   std::byte* data() const { return data_; }
