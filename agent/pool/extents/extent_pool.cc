@@ -167,7 +167,7 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
   pool->may_collapse_ = huge != HugePages::kOff;
   pool->file_ = std::move(file);
   const std::uint64_t arenas = header->arena_count.load_relaxed();
-  if (arenas == 0 || arenas > shm::kMaxArenas ||
+  if (arenas == 0 || arenas > shm::kMaxArenas || arenas != pool->file_.part_count() ||
       header->pool_max_bytes.load_relaxed() != pool->file_.size_bytes() ||
       pool->file_.size_bytes() % (arenas * kAlignBytes) != 0) {
     return fail(MC_CORRUPT, "the kept pool file does not match its index");
@@ -180,13 +180,12 @@ Result<std::unique_ptr<ExtentPool>> ExtentPool::adopt(shm::IndexHeader* header, 
   if (Status status = pool->attach(header, static_cast<std::uint32_t>(arenas)); !status.ok()) {
     return fail(status);
   }
-  const bool one_part = pool->file_.part_count() != arenas;
   for (std::size_t i = 0; i < arenas; ++i) {
     const std::uint64_t bytes =
         header->arena_bytes[i].load_relaxed() / kGranuleBytes * kGranuleBytes;
     if (bytes > pool->stride_) return fail(MC_CORRUPT, "an arena is larger than its file");
     // To reserve pages that exist takes time for each page.
-    if (one_part || pool->file_.resident_bytes(i) < bytes) {
+    if (pool->file_.resident_bytes(i) < bytes) {
       if (Status status = pool->file_.reserve(i * pool->stride_, bytes); !status.ok()) {
         return fail(status);
       }
@@ -483,7 +482,6 @@ void ExtentPool::order_punch(std::size_t arena, std::uint64_t offset_bytes, std:
 
 void ExtentPool::give_back_strays() {
   if (growing() || shrinking() || punching_ || reserver_->busy()) return;
-  if (file_.part_count() != arenas_.size()) return;
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     const std::uint64_t bytes = arenas_[i]->size_granules() * kGranuleBytes;
     if (file_.resident_bytes(i) <= bytes) continue;

@@ -41,8 +41,8 @@ class ObjectIndex {
   static Result<std::unique_ptr<ObjectIndex>> create(std::uint64_t max_objects,
                                                      std::uint64_t node_id,
                                                      std::uint64_t incarnation);
-  // Takes over the file of an earlier agent. The header is checked, entries and keys are not; the
-  // table is empty.
+  // Takes over the file of an earlier agent, with the parts of part_bytes(). The header is checked,
+  // entries and keys are not; the table is empty.
   static Result<std::unique_ptr<ObjectIndex>> adopt(MemoryFile file);
   // The largest sizes of the parts of an index file with this header.
   static std::vector<std::uint64_t> part_bytes(const shm::IndexHeader& header);

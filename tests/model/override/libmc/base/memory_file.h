@@ -23,15 +23,16 @@ inline namespace model_checked {
 class MemoryFile {
  public:
   MemoryFile() = default;
-  explicit MemoryFile(std::byte* base, std::uint64_t bytes) : base_(base), size_bytes_(bytes) {}
+  MemoryFile(std::byte* base, std::uint64_t bytes, std::size_t parts = 1)
+      : base_(base), size_bytes_(bytes), part_count_(parts) {}
   static Result<MemoryFile> create_growing(const std::string&,
                                            std::span<const std::uint64_t> part_bytes,
                                            HugePages = HugePages::kOff) {
     const std::uint64_t bytes =
         std::accumulate(part_bytes.begin(), part_bytes.end(), std::uint64_t{0});
-    return MemoryFile(model::arena_allocate(bytes), bytes);
+    return MemoryFile(model::arena_allocate(bytes), bytes, part_bytes.size());
   }
-  std::size_t part_count() const { return 1; }
+  std::size_t part_count() const { return part_count_; }
   std::uint64_t size_bytes() const { return size_bytes_; }
   std::byte* base() const { return base_; }
   Status reserve(std::uint64_t, std::uint64_t) const { return {}; }
@@ -45,6 +46,7 @@ class MemoryFile {
  private:
   std::byte* base_ = nullptr;
   std::uint64_t size_bytes_ = 0;
+  std::size_t part_count_ = 0;
 };
 
 class Mapping {
