@@ -3,7 +3,7 @@
 // The agent's access to its descriptor store. A failure to keep or drop a descriptor is
 //   logged, since the agent can serve without a store. Names:
 //
-//   node   indexPART.NS   poolPART.NS   versions.NS   session.ID.UID.PID.{file,pidfd,staging}.NS
+//   node   {index,pool,versions}PART.NS   session.ID.UID.PID.{file,pidfd,staging}.NS
 //
 // Threads: the agent's loop.
 // Owns: the descriptor store.
