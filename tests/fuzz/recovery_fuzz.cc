@@ -77,10 +77,12 @@ class Image {
       parts_.push_back({offset, std::vector<std::byte>(reader->data() + offset,
                                                        reader->data() + offset + kPart)});
     }
-    index_ = std::move(*mc::MemoryFile::create("fuzz-index", file.size_bytes()));
-    pool_ = std::move(*mc::MemoryFile::create("fuzz-pool", store->pool().file().size_bytes()));
-    mapping_ = std::move(
-        *mc::Mapping::map(index_.fd(), index_.size_bytes(), mc::Mapping::Access::kReadWrite));
+    index_ = std::move(
+        *mc::MemoryFile::create_growing("fuzz-index", mc::agent::ObjectIndex::part_bytes(header)));
+    pool_ = std::move(
+        *mc::MemoryFile::create_growing("fuzz-pool", mc::agent::ExtentPool::part_bytes(header)));
+    mapping_ = std::move(*mc::Mapping::map_all(index_, mc::Mapping::Access::kReadWrite));
+    for (const Part& part : parts_) require(index_.reserve(part.offset, kPart).ok());
     require(index_.reserve(entries_, max_entries_ * sizeof(mc::shm::Entry)).ok());
   }
 

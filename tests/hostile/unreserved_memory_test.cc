@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <functional>
 #include <thread>
 
@@ -50,6 +51,7 @@ class UnreservedMemory : public AttackTest {
 int read_pages(const std::byte* from, std::uint64_t bytes) {
   const pid_t pid = ::fork();
   if (pid == 0) {
+    std::signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler of its own
     int pages = 0;
     for (std::uint64_t at = 0; at < bytes; at += kReadPage, ++pages) {
       static_cast<void>(*static_cast<const volatile std::byte*>(from + at));

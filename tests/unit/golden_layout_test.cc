@@ -29,6 +29,7 @@ constexpr std::uint64_t kMaxEntries = 8, kBuckets = 2, kEntryCount = 4;
 constexpr std::uint64_t kEntriesAt = 3 * kTwoMiB, kKeysAt = 4 * kTwoMiB;
 constexpr std::uint64_t kKeysBytes = kMaxEntries * 2048 + (16u << 20);
 constexpr std::uint64_t kFileBytes = kKeysAt + kKeysBytes;
+constexpr std::uint64_t kPartBytes[] = {kTwoMiB, kTwoMiB, kTwoMiB, kTwoMiB, kKeysBytes};
 constexpr std::uint64_t kSlabBytes = 64 * 1024;  // of records of one size, in the key heap
 constexpr std::uint64_t kSeed = 0x0123456789abcdef, kSession = 0x77;
 constexpr std::uint64_t kPoolBytes = 1u << 20, kPoolMaxBytes = 2u << 20;
@@ -54,12 +55,12 @@ std::uint64_t hash_of(std::string_view key) { return hash_key(key.data(), key.si
 // A memory file with room for the sections.
 struct IndexFile {
   IndexFile() {
-    auto made = MemoryFile::create("golden-index", kFileBytes);
+    auto made = MemoryFile::create_growing("golden-index", kPartBytes);
     file = std::move(made.value());
     for (const Section& section : kSections) {
       EXPECT_TRUE(file.reserve(section.offset, shm::kPageBytes).ok());
     }
-    mapping = std::move(Mapping::map(file.fd(), kFileBytes, Mapping::Access::kReadWrite).value());
+    mapping = std::move(Mapping::map_all(file, Mapping::Access::kReadWrite).value());
   }
   std::span<std::byte> section(const Section& part) const {
     return {mapping.data() + part.offset, part.bytes};
@@ -216,7 +217,7 @@ TEST(GoldenIndex, AReaderFindsAnObjectWhateverItsSlotSaysOfItsPlace) {
 
 TEST(GoldenIndex, AnAgentRecoversTheObjectsOfAFileOfVersionTwo) {
   IndexFile index = golden_index();
-  auto pool = MemoryFile::create("golden-pool", kPoolMaxBytes);
+  auto pool = MemoryFile::create_growing("golden-pool", {&kPoolMaxBytes, 1});
   ASSERT_TRUE(pool);
   agent::ObjectStore::Config config;
   config.pool_bytes = kPoolBytes;

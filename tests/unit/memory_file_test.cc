@@ -123,16 +123,20 @@ TEST(GrowingFile, MemoryAppearsInTheMappingsOnceItIsReserved) {
   EXPECT_FALSE(file.reserve(4 * kHugePageBytes, 4096).ok());
 }
 
-TEST(GrowingFile, WhoReadsBeyondTheReservedMemoryMakesNoPage) {
+// In a child process: its end by SIGBUS is expected. A sanitizer has a handler of its own.
+void read_byte(const std::byte* at) {
+  std::signal(SIGBUS, SIG_DFL);
+  static_cast<void>(*static_cast<const volatile std::byte*>(at));
+}
+
+TEST(GrowingFile, AReadBeyondTheReservedMemoryMakesNoPage) {
   const MemoryFile file = growing_file();
   ASSERT_TRUE(file.reserve(0, 4096).ok());
   const auto reader = Mapping::map_all(file, Mapping::Access::kRead);
   ASSERT_TRUE(reader);
-  EXPECT_EXIT(static_cast<void>(*static_cast<const volatile std::byte*>(reader->data() + 4096)),
-              testing::KilledBySignal(SIGBUS), "");
-  EXPECT_EXIT(static_cast<void>(
-                  *static_cast<const volatile std::byte*>(reader->data() + 3 * kHugePageBytes)),
-              testing::KilledBySignal(SIGBUS), "");
+  for (const std::uint64_t beyond : {std::uint64_t{4096}, 3 * kHugePageBytes}) {
+    EXPECT_EXIT(read_byte(reader->data() + beyond), testing::KilledBySignal(SIGBUS), "");
+  }
   EXPECT_EQ(file.resident_bytes(), 4096u);
 }
 
@@ -145,21 +149,28 @@ long locked_kib() {
   return -1;
 }
 
+bool can_lock_memory() {
+  alignas(4096) static char page[4096];
+  const bool locked = ::mlock(page, sizeof page) == 0 && locked_kib() > 0;
+  ::munlock(page, sizeof page);
+  return locked;
+}
+
 TEST(GrowingFile, AProcessThatLocksItsMemoryMakesNoPage) {
+  if (!can_lock_memory()) {
+    GTEST_SKIP() << "this process cannot lock memory (RLIMIT_MEMLOCK; a sanitizer prevents it)";
+  }
   const MemoryFile file = growing_file();
   ASSERT_TRUE(file.reserve(0, 4096).ok());
   const auto lock_and_map = [&] {
-    if (::mlockall(MCL_FUTURE) != 0) ::_exit(77);
+    if (::mlockall(MCL_FUTURE) != 0) ::_exit(3);
     const auto mapping = Mapping::map_all(file, Mapping::Access::kReadWrite);
     if (!mapping || file.resident_bytes() != 4096) ::_exit(1);
     const long before = locked_kib();
     const bool gone = mapping->let_go();
     ::_exit(gone && mapping->data()[0] == std::byte{0} && locked_kib() < before ? 0 : 2);
   };
-  const auto ended_well = [](int status) {
-    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
-  };
-  EXPECT_EXIT(lock_and_map(), ended_well, "");
+  EXPECT_EXIT(lock_and_map(), testing::ExitedWithCode(0), "");
 }
 
 TEST(GrowingFile, NoProcessCanMakeItSmaller) {

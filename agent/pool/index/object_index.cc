@@ -118,8 +118,8 @@ Result<std::unique_ptr<ObjectIndex>> ObjectIndex::adopt(MemoryFile file) {
   const std::uint64_t entry_bytes = count * sizeof(shm::Entry);
   const std::uint64_t key_bytes = index->keys_->reserved_bytes();
   const MemoryFile& kept = index->file_;
-  const bool missing = kept.resident_bytes(kEntriesPart) < entry_bytes ||
-                       kept.resident_bytes(kKeysPart) < key_bytes;
+  const bool missing =
+      kept.resident_bytes(kEntriesPart) < entry_bytes || kept.resident_bytes(kKeysPart) < key_bytes;
   if (missing) {
     Status status = kept.reserve(index->header_->entries_offset, entry_bytes);
     if (status.ok()) status = kept.reserve(index->header_->keys_offset, key_bytes);
