@@ -30,7 +30,7 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
   last_work_ns_ = now;
   bool worked = false;
   for (unsigned rounds = 1; !stop_.load(std::memory_order_relaxed); ++rounds) {
-    namespaces_.tell_core(CoreSharing::here());
+    namespaces_.tell_core(CoreSharing::here(), channels_.several());
     const bool served = channels_.serve(server_, now);
     if (server_.wants_turn()) server_.retry_waiting(now);
     if (cluster_ != nullptr && (served || rounds % kRoundsBetweenPolls == 0))

@@ -157,6 +157,8 @@ struct alignas(kLineBytes) IndexHeader {
   // Last known processor of the agent's loop, plus one; 0: unknown. A client that waits on this
   // processor yields the processor to the agent.
   alignas(kLineBytes) Word32 agent_core;
+  // 1: the loop serves several channels. A client that waits on the loop's processor delays the others.
+  Word32 agent_serves_many;
 };
 static_assert(sizeof(IndexHeader) <= kPageBytes);
 

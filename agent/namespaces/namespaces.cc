@@ -249,10 +249,13 @@ void Namespaces::act_on_findings() {
   }
 }
 
-void Namespaces::write_core(std::uint32_t core) {
+void Namespaces::write_core(std::uint32_t core, bool serves_many) {
   told_core_ = core;
+  told_many_ = serves_many;
   for (auto& [name, tenant] : tenants_) {
-    tenant->store->index().header().agent_core.store_relaxed(core);
+    shm::IndexHeader& header = tenant->store->index().header();
+    header.agent_core.store_relaxed(core);
+    header.agent_serves_many.store_relaxed(serves_many ? 1 : 0);
   }
 }
 

@@ -60,10 +60,10 @@ class Namespaces {
   void drop_unused(std::uint64_t now_ns, const std::function<bool(const Tenant&)>& in_use);
   // Drops the objects that scrubbers have found damaged.
   void act_on_findings();
-  // Writes the loop's processor into the indexes. A client on the same processor yields instead of
-  // spinning.
-  void tell_core(std::uint32_t core) {
-    if (core != told_core_) write_core(core);
+  // Writes the loop's processor into the indexes, and whether the loop serves several channels. A client
+  // on the same processor yields instead of spinning, or leaves the processor.
+  void tell_core(std::uint32_t core, bool serves_many) {
+    if (core != told_core_ || serves_many != told_many_) write_core(core, serves_many);
   }
 
   // ---- Restart
@@ -91,7 +91,7 @@ class Namespaces {
   std::vector<std::pair<std::string, int>> kept_parts(const Tenant& tenant) const;
   void keep(const Tenant& tenant);
   void on_chunk(Tenant& tenant);
-  void write_core(std::uint32_t core);
+  void write_core(std::uint32_t core, bool serves_many);
 
   Surroundings around_;
   const Options& options_;
@@ -99,6 +99,7 @@ class Namespaces {
   std::function<void()> on_room_;
   Table tenants_;
   std::uint32_t told_core_ = 0;  // the processor that the index headers name for the loop
+  bool told_many_ = false;
 };
 
 }  // namespace mc::agent

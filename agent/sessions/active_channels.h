@@ -21,6 +21,7 @@ class ActiveChannels {
   void activate(Session& session, std::uint32_t channel);
   void deactivate_all(Session& session);
   bool empty() const { return active_.empty(); }
+  bool several() const { return active_.size() > 1; }
   // Serves the rings of all channels. Returns true if there was a request.
   bool serve(Server& server, std::uint64_t now_ns);
   // Removes channels that are idle. From then on the clients of these channels ring the bell.

@@ -50,6 +50,42 @@ void beside_a_computing_thread(const Body& body) {
   }).join();
 }
 
+cpu_set_t affinity() {
+  cpu_set_t allowed;
+  EXPECT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  return allowed;
+}
+
+bool leaves(CoreSharing& core, std::uint32_t processor, std::uint64_t limit_ns) {
+  const std::uint64_t until = now_ns() + limit_ns;
+  while (CoreSharing::here() == processor && now_ns() < until) core.leave_if_met_often(now_ns());
+  return CoreSharing::here() != processor;
+}
+
+TEST(CoreSharing, LeavesTheProcessorOfTheOtherSideAndKeepsTheAffinity) {
+  const cpu_set_t allowed = affinity();
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "this process may use a single processor only";
+  std::thread([&] {
+    ASSERT_TRUE(on_the_first_core());
+    ASSERT_EQ(::sched_setaffinity(0, sizeof allowed, &allowed), 0);
+    CoreSharing core;
+    EXPECT_TRUE(leaves(core, CoreSharing::here(), kWatchdogNs));
+    const cpu_set_t after = affinity();
+    EXPECT_TRUE(CPU_EQUAL(&after, &allowed));
+  }).join();
+}
+
+TEST(CoreSharing, StaysOnTheOnlyProcessorOfItsAffinity) {
+  std::thread([] {
+    ASSERT_TRUE(on_the_first_core());
+    const cpu_set_t only = affinity();
+    CoreSharing core;
+    EXPECT_FALSE(leaves(core, CoreSharing::here(), 100'000'000));
+    const cpu_set_t after = affinity();
+    EXPECT_TRUE(CPU_EQUAL(&after, &only));
+  }).join();
+}
+
 TEST(CoreSharing, SaysToSleepWhileAnotherThreadComputesOnTheCore) {
   beside_a_computing_thread([] {
     CoreSharing core;

@@ -186,6 +186,9 @@ void Channel::lose_all() {
     if (now >= deadline_ns) return false;
     if (spin_until_ns == 0) spin_until_ns = rang_ ? now : now + kSpinNs;
     // The agent may be waiting for this core.
+    if (in_its_way && memory_->index.header().agent_serves_many.load_relaxed() != 0) {
+      core_.leave_if_met_often(now);
+    }
     if (now < spin_until_ns && core_.yield()) continue;
     shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
     reap();
