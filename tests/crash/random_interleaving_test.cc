@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <future>
 #include <map>
@@ -92,28 +91,18 @@ class Worker {
     return reserved;
   }
 
-  static void write(const Reserved& reserved, std::span<const std::byte> bytes) {
-    mc_span spans[MC_MAX_EXTENTS];
-    const std::size_t count = mc_reservation_spans(reserved.handle, spans, MC_MAX_EXTENTS);
-    for (std::size_t i = 0; i < count && !bytes.empty(); ++i) {
-      const std::size_t step = std::min<std::size_t>(spans[i].size, bytes.size());
-      std::memcpy(spans[i].data, bytes.data(), step);
-      bytes = bytes.subspan(step);
-    }
-  }
-
   // Writes into a reservation without a commit.
   void scribble() {
     if (held_.empty()) return;
     const Reserved& reserved = held_[pick(held_.size())];
-    write(reserved, std::vector<std::byte>(reserved.bytes, std::byte{0xee}));
+    write_into(reserved.handle, std::vector<std::byte>(reserved.bytes, std::byte{0xee}));
   }
 
   void commit() {
     if (held_.empty()) return;
     const Reserved reserved = take_reservation();
     const std::string& key = any_key();
-    write(reserved, make_value(key, ++version_, reserved.bytes));
+    write_into(reserved.handle, make_value(key, ++version_, reserved.bytes));
     mc_put_options options = MC_PUT_OPTIONS_INIT;
     options.upsert = 1;
     const mc_status status = mc_commit(reserved.handle, slice(key), reserved.bytes, &options);
@@ -173,14 +162,7 @@ class Worker {
 
   void drop_view() {
     if (view_version_ == 0) return;
-    mc_slice spans[MC_MAX_EXTENTS];
-    const std::size_t count = mc_view_spans(&view_, spans, MC_MAX_EXTENTS);
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto* data = static_cast<const std::byte*>(spans[i].data);
-      bytes.insert(bytes.end(), data, data + spans[i].size);
-    }
-    compare(view_key_, view_version_, bytes);
+    compare(view_key_, view_version_, bytes_of(view_));
     mc_view_release(&view_);
     view_version_ = 0;
   }

@@ -129,14 +129,7 @@ class ScriptedClient {
   }
 
   static long version_seen(const std::string& key, const mc_view& view) {
-    mc_slice spans[MC_MAX_EXTENTS];
-    const std::size_t count = mc_view_spans(&view, spans, MC_MAX_EXTENTS);
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto* data = static_cast<const std::byte*>(spans[i].data);
-      bytes.insert(bytes.end(), data, data + spans[i].size);
-    }
-    return version_of(key, bytes);
+    return version_of(key, bytes_of(view));
   }
 
   // Holds the view until "release".
@@ -186,14 +179,7 @@ class ScriptedClient {
     const std::vector<std::byte> value = make_value(key, version, next<std::size_t>());
     mc_reservation* reservation = reservations_.back();
     reservations_.pop_back();
-    mc_span spans[MC_MAX_EXTENTS];
-    const std::size_t count = mc_reservation_spans(reservation, spans, MC_MAX_EXTENTS);
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < count && at < value.size(); ++i) {
-      const std::size_t step = std::min(spans[i].size, value.size() - at);
-      std::memcpy(spans[i].data, value.data() + at, step);
-      at += step;
-    }
+    write_into(reservation, value);
     return {mc_commit(reservation, slice(key), value.size(), nullptr)};
   }
 

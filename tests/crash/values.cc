@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crash/values.h"
 
+#include <algorithm>
 #include <cstring>
-#include <functional>
 
 namespace mc::crash {
 
@@ -50,6 +50,27 @@ std::optional<std::uint64_t> version_in(std::string_view key, std::span<const st
     }
   }
   return version;
+}
+
+std::vector<std::byte> bytes_of(const mc_view& view) {
+  mc_slice spans[MC_MAX_EXTENTS];
+  const std::size_t count = mc_view_spans(&view, spans, MC_MAX_EXTENTS);
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto* data = static_cast<const std::byte*>(spans[i].data);
+    bytes.insert(bytes.end(), data, data + spans[i].size);
+  }
+  return bytes;
+}
+
+void write_into(const mc_reservation* reservation, std::span<const std::byte> value) {
+  mc_span spans[MC_MAX_EXTENTS];
+  const std::size_t count = mc_reservation_spans(reservation, spans, MC_MAX_EXTENTS);
+  for (std::size_t i = 0; i < count && !value.empty(); ++i) {
+    const std::size_t step = std::min<std::size_t>(spans[i].size, value.size());
+    std::memcpy(spans[i].data, value.data(), step);
+    value = value.subspan(step);
+  }
 }
 
 }  // namespace mc::crash

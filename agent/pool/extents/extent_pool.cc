@@ -482,12 +482,10 @@ void ExtentPool::order_punch(std::size_t arena, std::uint64_t offset_bytes, std:
 
 void ExtentPool::give_back_strays() {
   if (growing() || shrinking() || punching_ || reserver_->busy()) return;
-  for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    const std::uint64_t bytes = arenas_[i]->size_granules() * kGranuleBytes;
-    if (file_.resident_bytes(i) <= bytes) continue;
-    order_punch(i, i * stride_ + bytes, stride_ - bytes);
-    return;
-  }
+  next_stray_ = (next_stray_ + 1) % arenas_.size();
+  const std::uint64_t bytes = arenas_[next_stray_]->size_granules() * kGranuleBytes;
+  if (file_.resident_bytes(next_stray_) <= bytes) return;
+  order_punch(next_stray_, next_stray_ * stride_ + bytes, stride_ - bytes);
 }
 
 void ExtentPool::give_back_tails() {

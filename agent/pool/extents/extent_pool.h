@@ -113,8 +113,8 @@ class ExtentPool {
   // Gives empty ends of the arenas back to the system, a step at a time. Call when extents have left;
   // the pool itself continues when the system has taken the pages of a step.
   void give_back_tails();
-  // Gives back pages beyond the ends of the arenas. A shrunken file keeps its length, and a process that
-  // reads the empty end makes pages there. Call now and then.
+  // Gives back pages beyond the end of one arena, of each arena in turn. A shrunken file keeps its length,
+  // and a process that reads the empty end makes pages there. Call now and then.
   void give_back_strays();
 
   // A part of another mapping that must move into huge pages before the pool; nullopt:
@@ -166,6 +166,7 @@ class ExtentPool {
   std::uint64_t stride_ = 0;
   std::uint64_t target_bytes_ = 0;
   std::size_t next_arena_ = 0;
+  std::size_t next_stray_ = 0;                  // the arena that give_back_strays() looked at last
   std::vector<std::uint64_t> collapsed_bytes_;  // by arena: bytes moved into huge pages
   std::function<std::optional<Elsewhere>()> collapse_first_;
   bool may_collapse_ = false;
