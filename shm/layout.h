@@ -162,6 +162,20 @@ struct alignas(kLineBytes) IndexHeader {
 };
 static_assert(sizeof(IndexHeader) <= kPageBytes);
 
+// Bytes of reserved memory from this offset of the pool to the end of the arena's reserved memory. The
+// agent counts memory here before an entry or a grant names the memory. file_bytes: of all arenas.
+inline std::uint64_t reserved_bytes_at(const IndexHeader& header, std::uint64_t file_bytes,
+                                       std::uint64_t offset) {
+  const std::uint64_t first = header.arena_bytes[0].load_relaxed();
+  if (offset < first && first <= file_bytes) return first - offset;  // most pools have one arena
+  const std::uint64_t arenas = header.arena_count.load_relaxed();
+  if (arenas == 0 || arenas > kMaxArenas || offset >= file_bytes / arenas * arenas) return 0;
+  const std::uint64_t arena_bytes = file_bytes / arenas;
+  const std::uint64_t in_arena = offset % arena_bytes;
+  const std::uint64_t reserved = header.arena_bytes[offset / arena_bytes].load_relaxed();
+  return in_arena < reserved && reserved <= arena_bytes ? reserved - in_arena : 0;
+}
+
 // ---- Session ----------------------------------------------------------------------------------
 
 inline constexpr std::uint32_t kRingSlots = MC_MAX_OUTSTANDING;

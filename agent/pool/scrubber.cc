@@ -121,14 +121,18 @@ void Scrubber::check(std::uint32_t id) {
   if (entry.version.load_relaxed() != version) return;
   shm::ExtentRecord records[MC_MAX_EXTENTS] = {{extent, left}};
   const std::size_t count = std::min<std::size_t>(field.extent_count, MC_MAX_EXTENTS);
+  // A damaged entry must not lead the scrubber beyond the reserved memory.
   if (count > 1) {
+    const std::uint64_t units = header_.keys_reserved_bytes.load_relaxed() / shm::kRecordUnitBytes;
+    if (extent > units || count * sizeof *records > (units - extent) * shm::kRecordUnitBytes)
+      return;
     const auto* list = keys_ + extent * shm::kRecordUnitBytes;
     std::copy_n(reinterpret_cast<const shm::ExtentRecord*>(list), count, records);
   }
   for (std::size_t i = 0; i < count && left > 0; ++i) {
     std::uint64_t at = records[i].offset_bytes;
     std::uint64_t part = std::min(left, records[i].length_bytes);
-    if (at > pool_bytes_ || part > pool_bytes_ - at) return;
+    if (part > shm::reserved_bytes_at(header_, pool_bytes_, at)) return;
     left -= part;
     while (part > 0) {
       const std::uint64_t step = std::min(part, kStepBytes);

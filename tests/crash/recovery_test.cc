@@ -462,6 +462,34 @@ TEST_F(Recovery, NoFieldOfAnEntryCanBeDamagedIntoWrongBytes) {
   EXPECT_EQ(emptying_error(host_, "default"), "");
 }
 
+// Damage while the agent serves: the index then names memory that was never reserved.
+TEST_F(Recovery, AnEntryThatIsDamagedWhileTheAgentServesEndsNeitherAgentNorReader) {
+  constexpr unsigned kObjects = 20;
+  constexpr std::uint64_t kBeyond = 32u
+                                    << 20;  // of 8 MiB that are reserved, and of 64 MiB that may be
+  host_.serve();
+  fill(kObjects);
+  const pid_t agent = host_.agent().pid();
+  {
+    const KeptIndex index(host_);
+    ASSERT_TRUE(index.is_there());
+    live_entry(index, 0)->extent.store_relaxed(kBeyond);
+    shm::Entry* const other = live_entry(index, 1);  // an extent record beyond the keys
+    auto field = std::bit_cast<shm::KeyField>(other->key.load_relaxed());
+    field.extent_count = 2;
+    other->extent.store_relaxed(kBeyond / shm::kRecordUnitBytes);
+    other->key.store_relaxed(std::bit_cast<std::uint64_t>(field));
+  }
+  Client client(host_);
+  EXPECT_EQ(served(client, kObjects), kObjects - 2);
+  const std::uint64_t before = host_.pool()["verified"].asUInt64();
+  ASSERT_TRUE(host_.status_becomes([&](const Json::Value& status) {
+    return pool_in(status, "default")["verified"].asUInt64() >= before + 2 * kObjects;
+  })) << "the scrubber has stopped";
+  EXPECT_EQ(host_.agent().pid(), agent);
+  EXPECT_EQ(served(client, kObjects), kObjects - 2);
+}
+
 TEST_F(Recovery, ADestroyedIndexHeaderMeansAnEmptyPoolAndALineInTheLog) {
   host_.serve();
   fill(20);

@@ -147,15 +147,8 @@ Status map_memory(Memory& memory, const shm::Welcome& welcome, const std::vector
 void Memory::touch_region(std::uint64_t region) const {
   region_touched[region].store(true, std::memory_order_relaxed);
   // Touch only what the agent has reserved: a touched hole would take memory that no quota counts.
-  const shm::IndexHeader& header = index.header();
-  const std::uint64_t arenas = header.arena_count.load_relaxed();
-  if (arenas == 0 || arenas > shm::kMaxArenas) return;
-  const std::uint64_t stride = pool_map.size_bytes() / arenas;
   const std::uint64_t begin = region * kHugePageBytes;
-  const std::uint64_t arena = begin / stride;
-  if (arena >= arenas) return;
-  const std::uint64_t end = arena * stride + header.arena_bytes[arena].load_relaxed();
-  if (begin + kHugePageBytes > end) return;
+  if (!in_pool(begin, kHugePageBytes)) return;
 #ifndef MADV_POPULATE_WRITE
   constexpr int MADV_POPULATE_WRITE = 23;
 #endif

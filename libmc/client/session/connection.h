@@ -63,9 +63,10 @@ struct Memory {
   bool let_go();
   bool has_pins() const;
 
-  // True if [offset, offset + bytes) lies in the pool file.
+  // True if [offset, offset + bytes) lies in memory that the agent has reserved for the pool. Any other
+  // access would raise SIGBUS.
   bool in_pool(std::uint64_t offset, std::uint64_t bytes) const {
-    return offset <= pool_map.size_bytes() && bytes <= pool_map.size_bytes() - offset;
+    return bytes <= shm::reserved_bytes_at(index.header(), pool_map.size_bytes(), offset);
   }
 
  private:
