@@ -117,7 +117,8 @@ Status Agent::start(const OpenCluster& open_cluster) {
   auto wake = make_eventfd();
   if (!wake) return wake.error();
   wake_ = std::move(*wake);
-  events_.watch(wake_.get(), [this] { on_wake(); });
+  if (Status status = events_.watch(wake_.get(), [this] { on_wake(); }); !status.ok())
+    return status;
   KeptDescriptors kept = kept_->take_all();
   succeeds_ = !kept.empty();
   MC_FAILPOINT("restart.took_descriptors");
@@ -160,8 +161,7 @@ Status Agent::join_cluster(const OpenCluster& open_cluster) {
   cluster_ = std::move(*cluster);
   if (!cluster_) return {};
   server_.set_cluster(cluster_.get());
-  events_.watch(cluster_->wait_fd(), [this] { loop_->on_cluster_event(); });
-  return {};
+  return events_.watch(cluster_->wait_fd(), [this] { loop_->on_cluster_event(); });
 }
 
 void Agent::build_parts(std::uint64_t started_ns) {
@@ -201,10 +201,11 @@ Status Agent::take_over(KeptDescriptors& kept, std::uint64_t started_ns) {
 
 // ---- Running ------------------------------------------------------------------------------------
 
-void Agent::run() {
-  loop_->run();
+Status Agent::run() {
+  Status status = loop_->run();
   counters_page_.write(admin_->counters_text());
   if (!keep_.load()) kept_->drop_all();
+  return status;
 }
 
 void Agent::stop(bool keep) {
@@ -234,13 +235,14 @@ void Agent::every_tick(std::uint64_t now) {
 void Agent::watch_descriptor_store() {
   const int fd = kept_->death_fd();
   if (fd < 0 || events_.watches(fd)) return;
-  events_.watch(fd, [this, fd] {
+  const Status status = events_.watch(fd, [this, fd] {
     events_.unwatch(fd);
     if (!kept_->restart()) return;
     kept_->keep("node", node_->file().fd());
     namespaces_->keep_all();
     sessions_->keep_all();
   });
+  static_cast<void>(status);  // the next tick tries again
 }
 
 }  // namespace mc::agent

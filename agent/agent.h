@@ -46,8 +46,9 @@ class Agent {
   static Result<std::unique_ptr<Agent>> create_embedded(const LoadedOptions& options);
   ~Agent();
 
-  // Serves until stop(). With `keep`, the descriptor store keeps the memory for the next agent.
-  void run();
+  // Serves until stop(). With `keep`, the descriptor store keeps the memory for the next agent. Errors:
+  // MC_CLOSED if the agent must not serve any more, because another process serves as this node.
+  Status run();
   void stop(bool keep = false);
   // Opens a connection to this agent from the same process. Any thread.
   Result<Fd> connect_embedded() { return control_->connect_embedded(); }

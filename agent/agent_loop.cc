@@ -25,7 +25,7 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
 
 }  // namespace
 
-[[gnu::hot]] void AgentLoop::run() {
+[[gnu::hot]] Status AgentLoop::run() {
   std::uint64_t now = now_ns();
   last_work_ns_ = now;
   bool worked = false;
@@ -53,6 +53,18 @@ constexpr std::uint64_t kYieldPeriodNs = 5000;
     }
     worked = false;
   }
+  return end_;
+}
+
+// Returns false if there was no work.
+bool AgentLoop::poll_cluster(std::uint64_t now) {
+  const bool worked = cluster_->poll(now);
+  cluster_->flush(now);
+  if (!cluster_->fenced().ok()) {
+    end_ = cluster_->fenced();
+    stop();
+  }
+  return worked;
 }
 
 // Reads the messages of peers and masters, and sends the messages of the last round. Returns true
@@ -61,8 +73,7 @@ bool AgentLoop::turn_to_cluster(std::uint64_t now, bool served) {
   cluster_->flush(now);
   const bool lively = cluster_->lively(now);
   if (lively || now >= cluster_->next_poll_ns()) {
-    const bool worked = cluster_->poll(now);
-    cluster_->flush(now);
+    const bool worked = poll_cluster(now);
     // The sender of the expected message may be waiting for this core.
     if (!worked && lively && !served) core_.yield();
   }
@@ -71,13 +82,9 @@ bool AgentLoop::turn_to_cluster(std::uint64_t now, bool served) {
 }
 
 void AgentLoop::on_cluster_event() {
-  cluster_->poll(now_ns());
-  cluster_->flush(now_ns());
-  if (cluster_->take_ended()) server_.finish_remote_requests(now_ns());
-  if (cluster_->fenced()) {
-    spdlog::error("event=fenced cause=\"a newer process has joined the cluster as this node\"");
-    stop();
-  }
+  const std::uint64_t now = now_ns();
+  poll_cluster(now);
+  if (cluster_->take_ended()) server_.finish_remote_requests(now);
 }
 
 // Runs whether the rings are busy or not.

@@ -45,14 +45,16 @@ class AgentLoop {
         cluster_(parts.cluster),
         every_tick_(std::move(every_tick)) {}
 
-  // Serves until stop(). The caller of stop() must also wake the loop.
-  void run();
+  // Serves until stop(), or until the agent must not serve any more. The caller of stop() must also
+  // wake the loop. Errors: MC_CLOSED if another process serves as this node.
+  Status run();
   void stop() { stop_ = true; }
   // The cluster's descriptor is readable.
   void on_cluster_event();
 
  private:
   bool turn_to_cluster(std::uint64_t now_ns, bool served);
+  bool poll_cluster(std::uint64_t now_ns);
   void do_periodic_work(std::uint64_t now_ns);
   bool spin(std::uint64_t now_ns);
   void publish_wakes();
@@ -70,6 +72,7 @@ class AgentLoop {
   const std::function<void(std::uint64_t now_ns)> every_tick_;
   CoreSharing core_;
   std::atomic<bool> stop_{false};
+  Status end_;
   bool woken_ = false;  // true from a sleep until the first answer
   std::uint64_t last_work_ns_ = 0;
   std::uint64_t next_tick_ns_ = 0;

@@ -19,7 +19,9 @@ Result<std::unique_ptr<EmbeddedAgent>> EmbeddedAgent::start(std::string_view con
   if (!agent) return fail(agent.error());
   auto state = std::make_unique<State>();
   state->agent = std::move(*agent);
-  state->thread = std::thread([agent_ptr = state->agent.get()] { agent_ptr->run(); });
+  state->thread = std::thread([agent_ptr = state->agent.get()] {
+    static_cast<void>(agent_ptr->run());  // an embedded agent has no cluster
+  });
   return std::unique_ptr<EmbeddedAgent>(new EmbeddedAgent(std::move(state)));
 }
 

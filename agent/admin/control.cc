@@ -81,14 +81,17 @@ Status Control::listen() {
   listener_ = std::move(*listener);
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);
-  events_.watch(listener_.get(), [this] { accept_clients(); });
-  return {};
+  return events_.watch(listener_.get(), [this] { accept_clients(); });
 }
 
 void Control::add_connection(Fd socket, const PeerCredentials& peer) {
   const int fd = socket.get();
+  if (Status status = events_.watch(fd, [this, fd] { on_message(fd); }); !status.ok()) {
+    log_refusal(peer, status);
+    answer(fd, shm::ControlType::kAnswer, status);
+    return;
+  }
   connections_[fd] = Connection{std::move(socket), peer, 0, now_ns()};
-  events_.watch(fd, [this, fd] { on_message(fd); });
 }
 
 // The spare descriptor carries the refusal. Otherwise the client would stay in the backlog and keep

@@ -16,6 +16,8 @@ namespace {
 
 // The loop polls this long after the last traffic, as for the clients' rings.
 constexpr std::uint64_t kLivelyNs = 30'000;
+// Between two looks at the transfers of removed namespaces.
+constexpr std::uint64_t kLeavingNs = 1'000'000;
 
 template <typename... Handlers>
 struct Overloaded : Handlers... {
@@ -148,12 +150,20 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
   mover_->forget(**at);
   striper_->forget(**at);
   placer_->forget(**at);
-  // End all transfers from and into the namespace; a lane that does not end is cut.
-  while (!fetcher_->forget(**at) || !transport_->close_region((*at)->region)) poll(now_ns());
   (*at)->store().set_listener(nullptr);
   // The master still names this host as a holder. Peers find these objects missing, and the next
   // report no longer names them.
+  leaving_.push_back(std::move(*at));
   tenants_.erase(at);
+  end_leaving();
+}
+
+// Ends the transfers from and into the removed namespaces; a lane that does not end is cut. The memory of a
+// namespace stays until then.
+void ClusterNode::end_leaving() {
+  std::erase_if(leaving_, [&](const auto& tenant) {
+    return fetcher_->forget(*tenant) && transport_->close_region(tenant->region);
+  });
 }
 
 const MemoryFile& ClusterNode::versions_file(const Tenant& tenant) const {
@@ -223,6 +233,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
   transport_->poll(now_ns, events_);
   for (std::size_t i = 0; i < events_.size(); ++i) on_event(events_[i], now_ns);
   removals_->poll(now_ns);
+  end_leaving();
   tell_backed();
   peer_server_->poll(now_ns);
   if (!walks_.idle()) {
@@ -303,6 +314,7 @@ std::uint64_t ClusterNode::next_poll_ns() const {
     if (memory_has_changed(*tenant)) return 0;
   }
   if (!walks_.idle()) return 0;
+  if (!leaving_.empty()) return now_ns_ + kLeavingNs;
   if (!peer_server_->idle()) return now_ns_ + MemberRefresh::kSoonNs;
   return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), gatherer_->next_ns(),
                    placer_->next_ns(), striper_->next_ns(), stripe_holder_->next_ns(),

@@ -61,7 +61,7 @@ class ClusterNode : public Cluster {
   void flush(std::uint64_t now_ns) override;
   std::uint64_t next_poll_ns() const override;
   bool lively(std::uint64_t now_ns) const override { return now_ns < lively_until_ns_; }
-  bool fenced() const override { return fenced_; }
+  const Status& fenced() const override { return fenced_; }
   std::string status_text() override;
   bool ask(std::string_view verb, std::string_view request, Answer done) override;
 
@@ -78,7 +78,7 @@ class ClusterNode : public Cluster {
   // A master tells the number of partitions of the keys.
   virtual void on_partitions(std::uint32_t /*partition*/, std::uint32_t /*partitions*/) {}
   // The agent must not serve any more.
-  void set_fenced() { fenced_ = true; }
+  void set_fenced(const std::string& cause) { fenced_ = {MC_CLOSED, cause}; }
 
   // Describes the transport that carries large reads beside TCP.
   struct OneSidedReport {
@@ -97,6 +97,7 @@ class ClusterNode : public Cluster {
 
   // Tells the transport which ranges of the pools have memory.
   void tell_backed();
+  void end_leaving();
   void on_event(const transport::Event& event, std::uint64_t now_ns);
   void on_message(const transport::Event& event);
 
@@ -104,6 +105,7 @@ class ClusterNode : public Cluster {
   VersionClock clock_;
   transport::Transport* transport_ = nullptr;
   ClusterTenants tenants_;
+  ClusterTenants leaving_;  // removed namespaces whose memory transfers may still use
   MemberRefresh members_;
   std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<Announcer> announcer_;
@@ -119,7 +121,7 @@ class ClusterNode : public Cluster {
   std::vector<transport::Event> events_;
   std::uint64_t now_ns_ = 0;
   std::uint64_t lively_until_ns_ = 0;
-  bool fenced_ = false;
+  Status fenced_;
   bool ended_ = false;
 };
 

@@ -89,6 +89,8 @@ void ClusterNode::Orders::on_unreachable(const Status& why) {
   spdlog::warn("event=master_unreachable partition={} cause=\"{}\"", partition_, why.text());
 }
 
-void ClusterNode::Orders::on_fenced() { node_.set_fenced(); }
+void ClusterNode::Orders::on_fenced() {
+  node_.set_fenced("a newer process has joined the cluster as this node");
+}
 
 }  // namespace mc::agent

@@ -147,8 +147,7 @@ class NetworkCluster final : public ClusterNode {
       links_.pop_back();
     }
     if (Status status = open_links(partitions); !status.ok()) {
-      spdlog::critical("event=no_way_to_masters error=\"{}\"", status.to_string());
-      return set_fenced();
+      return set_fenced("no way to the masters: " + status.to_string());
     }
     spdlog::info("event=partitions count={}", partitions);
     set_masters(ports());

@@ -13,14 +13,19 @@ Status EventLoop::open() {
   return {};
 }
 
-void EventLoop::watch(int fd, Handler handler, Trigger trigger) {
+Status EventLoop::watch(int fd, Handler handler, Trigger trigger) {
   epoll_event event{};
   event.events = EPOLLIN | (trigger == Trigger::kEdge ? EPOLLET : 0u);
   const std::uint32_t turn = ++next_turn_;
   event.data.u64 = (std::uint64_t{turn} << 32) | static_cast<std::uint32_t>(fd);
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    const int error = errno;
+    const char* const remedy = error == ENOSPC ? "; raise fs.epoll.max_user_watches" : "";
+    return {MC_NO_MEMORY, errno_text("watch a descriptor", error) + remedy};
+  }
   if (auto old = watched_.extract(fd)) ended_.push_back(std::move(old));
   watched_.emplace(fd, Watched{turn, std::move(handler)});
+  return {};
 }
 
 void EventLoop::unwatch(int fd) {

@@ -24,7 +24,8 @@ class EventLoop {
   enum class Trigger { kLevel, kEdge };
 
   Status open();
-  void watch(int fd, Handler handler, Trigger trigger = Trigger::kLevel);
+  // Errors: MC_NO_MEMORY with the kernel's reason; then the handler is never called.
+  Status watch(int fd, Handler handler, Trigger trigger = Trigger::kLevel);
   void unwatch(int fd);
   bool watches(int fd) const { return watched_.contains(fd); }
   // Calls the handlers of all readable descriptors. Waits up to timeout_ms for the first.

@@ -30,7 +30,10 @@ then flags; later sources win. Sizes take KiB, MiB, GiB, TiB.
 Signals: SIGTERM and SIGINT stop the agent and free the pool. SIGUSR2 stops the agent and leaves the
 pool to the next agent (upgrade). After a crash, too, the next agent finds all objects.
 
-Exit codes: 0 stopped, 1 could not start, 2 wrong usage.)";
+Exit codes: 0 stopped, 1 could not start, 2 wrong usage, 3 another process serves as this node of the
+cluster.)";
+
+constexpr int kFencedExit = 3;  // systemd/mc-agent.service: no restart
 
 int run_agent(mc::agent::LoadedOptions options) {
   sigset_t signals;
@@ -62,11 +65,14 @@ int run_agent(mc::agent::LoadedOptions options) {
   });
   spdlog::info("event=ready pid={} socket={}", ::getpid(), options.options.socket);
   ::sd_notify(0, "READY=1");
-  (*agent)->run();
+  const mc::Status ended = (*agent)->run();
   ::sd_notify(0, "STOPPING=1");
+  // No signal has ended the agent, so the thread still waits for a signal.
+  if (!ended.ok()) ::kill(::getpid(), SIGTERM);
   waiter.join();
+  if (!ended.ok()) spdlog::error("event=fenced cause=\"{}\"", ended.text());
   spdlog::info("event=stopped pid={}", ::getpid());
-  return 0;
+  return ended.ok() ? 0 : kFencedExit;
 }
 
 }  // namespace

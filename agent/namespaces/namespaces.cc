@@ -177,14 +177,15 @@ Result<std::shared_ptr<Tenant>> Namespaces::open(const NamespaceOptions& options
 }
 
 Status Namespaces::add(std::shared_ptr<Tenant> tenant, MemoryFile versions) {
-  if (tenant->clustered) {
-    if (Status status = around_.cluster->add_tenant(tenant, std::move(versions)); !status.ok()) {
-      return status;
-    }
+  const int chunk_event = tenant->store->pool().event_fd();
+  Status status = around_.events.watch(chunk_event, [this, at = tenant.get()] { on_chunk(*at); });
+  if (!status.ok()) return status;
+  if (tenant->clustered) status = around_.cluster->add_tenant(tenant, std::move(versions));
+  if (!status.ok()) {
+    around_.events.unwatch(chunk_event);
+    return status;
   }
   keep(*tenant);
-  around_.events.watch(tenant->store->pool().event_fd(),
-                       [this, at = tenant.get()] { on_chunk(*at); });
   tenant->scrubber = std::make_unique<Scrubber>(*tenant->store, around_.wake);
   tenants_[tenant->name] = std::move(tenant);
   told_core_ = 0;

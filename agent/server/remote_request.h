@@ -99,8 +99,9 @@ class Cluster {
   // True while there is traffic and for a moment after; then poll without waiting for the
   // descriptor.
   virtual bool lively(std::uint64_t now_ns) const = 0;
-  // True if another process has joined as this node; this agent must then stop serving.
-  virtual bool fenced() const = 0;
+  // MC_CLOSED with the cause: this agent must stop serving, because another process has joined as this
+  // node, or because the agent cannot reach masters any more.
+  virtual const Status& fenced() const = 0;
 
   // JSON for mcctl's cluster verbs. The request is JSON too.
   virtual std::string status_text() = 0;

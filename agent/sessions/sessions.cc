@@ -114,14 +114,17 @@ Result<Session*> Sessions::begin(const PeerCredentials& peer, int socket,
   session.tenant = std::move(tenant);
   session.pidfd = std::move(*pidfd);
   session.opened_ns = now_ns();
+  if (Status watched = watch_process(session); !watched.ok()) return fail(watched);
   // The next agent would not honour the pins of a session that is not kept.
   Status kept = kept_.try_keep(kept_name(session, "file"), session.file().fd());
   if (kept.ok()) {
     kept = kept_.try_keep(kept_name(session, "pidfd"), session.pidfd.get());
     if (!kept.ok()) kept_.forget(kept_name(session, "file"));
   }
-  if (!kept.ok()) return fail(kept);
-  watch_process(session);
+  if (!kept.ok()) {
+    events_.unwatch(session.pidfd.get());
+    return fail(kept);
+  }
   sessions_[id] = std::move(*created);
   MC_FAILPOINT("connect.session_made");
   return &session;
@@ -162,9 +165,10 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
   ::epoll_ctl(client_bell.get(), EPOLL_CTL_ADD, session.client_event.get(), &ring);
   // The bell is edge-triggered and never read. The client shares the file description, and could
   // make a read block by clearing O_NONBLOCK.
-  events_.watch(
+  Status watched = events_.watch(
       session.agent_event.get(), [this, id = session.id] { activate(id); },
       EventLoop::Trigger::kEdge);
+  if (!watched.ok()) return watched;
 
   shm::Welcome welcome;
   welcome.header.type = static_cast<std::uint32_t>(shm::ControlType::kWelcome);
@@ -201,8 +205,8 @@ Status Sessions::welcome(Session& session, int socket, bool resumed) {
   for (std::uint32_t i = 0; i < session->channels.size(); ++i) channels_.activate(*session, i);
 }
 
-void Sessions::watch_process(const Session& session) {
-  events_.watch(session.pidfd.get(), [this, id = session.id] { end(id); });
+Status Sessions::watch_process(const Session& session) {
+  return events_.watch(session.pidfd.get(), [this, id = session.id] { end(id); });
 }
 
 Status Sessions::open_channel(Session& session, std::uint64_t number) {
@@ -330,13 +334,18 @@ bool Sessions::any_of(const Tenant& tenant) const {
 
 void Sessions::attach(const FindTenant& find_tenant) {
   std::set<ObjectStore*> stores;
+  std::vector<std::uint64_t> unwatched;
   std::erase_if(sessions_, [&](const auto& entry) {
     Session& session = *entry.second;
     auto tenant = find_tenant(session.tenant->name);
     if (!tenant) return true;
     session.tenant = std::move(tenant);
     stores.insert(session.tenant->store.get());
-    watch_process(session);
+    if (Status status = watch_process(session); !status.ok()) {
+      spdlog::error("event=session_not_resumed id={} pid={} cause=\"{}\"", session.id, session.pid,
+                    status.to_string());
+      unwatched.push_back(session.id);
+    }
     return false;
   });
   for (ObjectStore* const store : stores) {
@@ -347,6 +356,7 @@ void Sessions::attach(const FindTenant& find_tenant) {
           (store->reserved_length(found.entry) + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
     }
   }
+  for (const std::uint64_t id : unwatched) end(id);
 }
 
 void Sessions::keep_all() {

@@ -73,7 +73,8 @@ class Sessions {
   // True if a session uses the namespace.
   bool any_of(const Tenant& tenant) const;
   // Gives each adopted session its namespace and its reservations. Drops sessions whose pool could
-  // not be taken over, since such a session has no state to resume.
+  // not be taken over, since such a session has no state to resume. Ends sessions whose process cannot
+  // be watched.
   void attach(const FindTenant& find_tenant);
   // Keeps the descriptors of all sessions again, for a new descriptor store.
   void keep_all();
@@ -81,7 +82,7 @@ class Sessions {
 
  private:
   void activate(std::uint64_t id);
-  void watch_process(const Session& session);
+  Status watch_process(const Session& session);
 
   const Options& options_;
   NodeState& node_;

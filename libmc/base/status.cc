@@ -64,21 +64,21 @@ const Row* find_row(mc_status status) {
 
 extern "C" {
 
-const char* mc_status_name(mc_status status) {
+const char* mc_status_name(mc_status status) noexcept {
   const Row* row = find_row(status);
   return row != nullptr ? row->name : "MC_UNKNOWN";
 }
 
-const char* mc_status_text(mc_status status) {
+const char* mc_status_text(mc_status status) noexcept {
   const Row* row = find_row(status);
   return row != nullptr ? row->text : "a status of another version of the library";
 }
 
-mc_retry mc_status_retry(mc_status status) {
+mc_retry mc_status_retry(mc_status status) noexcept {
   const Row* row = find_row(status);
   return row != nullptr ? row->retry : MC_RETRY_NEVER;
 }
 
-const char* mc_version(void) { return MC_VERSION; }
+const char* mc_version(void) noexcept { return MC_VERSION; }
 
 }  // extern "C"

@@ -18,7 +18,6 @@
 #include "libmc/base/mutex.h"
 #include "libmc/client/admin.h"
 #include "libmc/client/completion_queue.h"
-#include "shm/beacon.h"
 
 namespace mc::client {
 
@@ -272,11 +271,7 @@ Status Client::start() {
   }
   std::promise<void> held;
   std::future<void> beacon_held = held.get_future();
-  watcher_ = std::thread([this, held = std::move(held)]() mutable {
-    auto hold = std::make_unique<shm::BeaconHold>(current().connection.memory->session_header());
-    held.set_value();
-    watch_agent(std::move(hold));
-  });
+  watcher_ = std::thread([this, held = std::move(held)]() mutable { watch_agent(held); });
   // The agent must find the beacon held before the first channel opens.
   beacon_held.wait();
   return {};
@@ -346,36 +341,50 @@ bool Client::inherited_by_fork() const { return fork_generation_ != fork_generat
 
 bool Client::stop_within(std::uint64_t ns) const { return wait_readable(stop_event_.get(), ns); }
 
-// Holds the beacon and waits for the end of the connection, in a loop.
-void Client::watch_agent(std::unique_ptr<shm::BeaconHold> hold) {
-  std::shared_ptr<Memory> held = current().connection.memory;
-  for (;;) {
-    const Current now = current();
-    if (now.connection.memory != held) {
-      // The old beacon is released before its memory.
-      hold = std::make_unique<shm::BeaconHold>(now.connection.memory->session_header());
-      held = now.connection.memory;
+// Holds the beacon and waits for the end of the connection, in a loop. While the process has no memory
+// left, the thread tries again now and then.
+void Client::watch_agent(std::promise<void>& beacon_held) {
+  HeldBeacon beacon;
+  hold(beacon, current().connection.memory);
+  beacon_held.set_value();
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = watch_once(beacon);
+    } catch (const std::exception&) {
+      goes_on = !stop_within(kOldMemoryMs * 1000000ull);
     }
-    pollfd entries[3] = {{now.connection.link->socket.get(), POLLIN | POLLRDHUP, 0},
-                         {stop_event_.get(), POLLIN, 0},
-                         {queue_event_.get(), POLLIN, 0}};
-    int wait_ms = let_go_of_old_memory() ? kOldMemoryMs : -1;
-    {
-      const MutexLock lock(queues_mutex_);
-      if (!queues_.empty()) wait_ms = kNudgeMs;
-    }
-    if (::poll(entries, 3, wait_ms) < 0 && errno != EINTR) return;
-    if (entries[1].revents != 0) return;
-    if (entries[2].revents != 0) drain_eventfd(queue_event_.get());
-    nudge_queues();
-    if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) {
-      // Either an answer for another thread arrived, or the agent wants the reservations back.
-      if (entries[0].revents != 0) give_back_reservation_cache(now);
-      continue;
-    }
-    reconnect();
-    if (!lost().ok()) return;
   }
+}
+
+// The old beacon is released before its memory.
+void Client::hold(HeldBeacon& beacon, const std::shared_ptr<Memory>& memory) {
+  beacon.hold.emplace(memory->session_header());
+  beacon.memory = memory;
+}
+
+// Returns false at the end of the client.
+bool Client::watch_once(HeldBeacon& beacon) {
+  const Current now = current();
+  if (now.connection.memory != beacon.memory) hold(beacon, now.connection.memory);
+  pollfd entries[3] = {{now.connection.link->socket.get(), POLLIN | POLLRDHUP, 0},
+                       {stop_event_.get(), POLLIN, 0},
+                       {queue_event_.get(), POLLIN, 0}};
+  int wait_ms = let_go_of_old_memory() ? kOldMemoryMs : -1;
+  {
+    const MutexLock lock(queues_mutex_);
+    if (!queues_.empty()) wait_ms = kNudgeMs;
+  }
+  if (::poll(entries, 3, wait_ms) < 0 && errno != EINTR) return false;
+  if (entries[1].revents != 0) return false;
+  if (entries[2].revents != 0) drain_eventfd(queue_event_.get());
+  nudge_queues();
+  if ((entries[0].revents & (POLLHUP | POLLERR | POLLRDHUP)) == 0) {
+    // Either an answer for another thread arrived, or the agent wants the reservations back.
+    if (entries[0].revents != 0) give_back_reservation_cache(now);
+    return true;
+  }
+  reconnect();
+  return lost().ok();
 }
 
 // Returns all cached reservations to the agent if the agent asked for them. Once a reservation has

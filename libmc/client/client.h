@@ -14,8 +14,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,10 +27,7 @@
 #include "libmc/client/session/connection.h"
 #include "libmc/client/session/staging.h"
 #include "mc/mc.h"
-
-namespace mc::shm {
-class BeaconHold;
-}
+#include "shm/beacon.h"
 
 namespace mc::client {
 
@@ -113,7 +112,14 @@ class Client {
   Client(const mc_open_options& options, std::uint64_t reads_per_check,
          std::unique_ptr<Connector> connector);
   Status start();
-  void watch_agent(std::unique_ptr<shm::BeaconHold> hold);
+  // The beacon of the session whose memory the watcher knows.
+  struct HeldBeacon {
+    std::shared_ptr<Memory> memory;
+    std::optional<shm::BeaconHold> hold;
+  };
+  static void hold(HeldBeacon& beacon, const std::shared_ptr<Memory>& memory);
+  void watch_agent(std::promise<void>& beacon_held);
+  bool watch_once(HeldBeacon& beacon);
   void nudge_queues();
   void give_back_reservation_cache(const Current& now);
   void give_back_through(Channel& channel, const Current& now);

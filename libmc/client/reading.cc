@@ -277,7 +277,7 @@ bool inherited(const mc_view& view) {
 
 extern "C" {
 
-size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
+size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) noexcept try {
   using namespace mc;
   if (view == nullptr || view->pin == 0 || inherited(*view)) return 0;
   if (view->span_count == 1) {
@@ -297,9 +297,12 @@ size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) {
   const std::size_t count = mc::client::spans_of(*memory, found, all);
   std::copy_n(all, std::min(count, capacity), spans);
   return count;
+} catch (...) {
+  static_cast<void>(mc::client::caught());
+  return 0;
 }
 
-mc_status mc_view_check(const mc_view* view) {
+mc_status mc_view_check(const mc_view* view) noexcept try {
   using namespace mc;
   if (view == nullptr || view->pin == 0) {
     return client::set_error(Status(MC_INVALID_ARGUMENT, "the view was released"));
@@ -313,9 +316,11 @@ mc_status mc_view_check(const mc_view* view) {
       MC_SESSION_LOST,
       "the agent was replaced by one that does not know this view, and the bytes are another "
       "object's; get the object again"));
+} catch (...) {
+  return mc::client::caught();
 }
 
-mc_status mc_view_copy(const mc_view* view, void* to) {
+mc_status mc_view_copy(const mc_view* view, void* to) noexcept try {
   using namespace mc;
   if (view == nullptr || view->pin == 0 || to == nullptr) {
     return client::set_error(Status(MC_INVALID_ARGUMENT, "the view was released, or to is null"));
@@ -337,9 +342,11 @@ mc_status mc_view_copy(const mc_view* view, void* to) {
   if (!verifies || sum == view->checksum) return MC_OK;
   channel->report_damage(view->entry);
   return client::set_error(MC_CORRUPT);
+} catch (...) {
+  return mc::client::caught();
 }
 
-mc_status mc_view_verify(const mc_view* view, mc_slice key) {
+mc_status mc_view_verify(const mc_view* view, mc_slice key) noexcept try {
   using namespace mc;
   if (view == nullptr || view->pin == 0 || client::check_key(key) != MC_OK) {
     return client::set_error(
@@ -356,9 +363,11 @@ mc_status mc_view_verify(const mc_view* view, mc_slice key) {
   // The bytes may have been replaced after the first look.
   const mc_status status = mc_view_check(view);
   return status != MC_OK ? status : client::set_error(MC_CORRUPT);
+} catch (...) {
+  return mc::client::caught();
 }
 
-void mc_view_release(mc_view* view) {
+void mc_view_release(mc_view* view) noexcept {
   if (view == nullptr || view->pin == 0) return;
   // After a fork the pin belongs to the parent, whose memory is not mapped here.
   if (!inherited(*view)) mc::shm::clear_pin(*reinterpret_cast<mc::shm::Word64*>(view->pin));

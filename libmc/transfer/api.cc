@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "libmc/base/exception.h"
 #include "libmc/transfer/cluster_names.h"
 #include "mc/transfer.h"
 #include "transport/engine/engine.h"
@@ -15,11 +16,20 @@ using namespace mc::transfer;
 
 namespace {
 
-thread_local std::string last_error;
+thread_local const char* last_error = "";
+thread_local std::string own_text;
 
 mc_status told(const Status& status) {
-  if (!status.ok()) last_error = status.text();
+  if (status.ok()) return MC_OK;
+  own_text = status.text();
+  last_error = own_text.c_str();
   return status.code();
+}
+// REQUIRES: the caller is in a catch block.
+mc_status caught() noexcept {
+  const Caught error = caught_exception();
+  last_error = error.text;
+  return error.code;
 }
 mc_status invalid(const char* text) { return told({MC_INVALID_ARGUMENT, text}); }
 
@@ -84,11 +94,12 @@ mc_status start(mc_transfer_engine* engine, const mc_transfer_request* requests,
 
 extern "C" {
 
-const char* mc_transfer_last_error(void) { return last_error.c_str(); }
+const char* mc_transfer_last_error(void) noexcept { return last_error; }
 
 // ---- Engine -----------------------------------------------------------------------------------
 
-mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engine** engine) {
+mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engine** engine) noexcept
+    try {
   if (engine == nullptr) return invalid("engine must not be null");
   *engine = nullptr;
   mc_transfer_options given = MC_TRANSFER_OPTIONS_INIT;
@@ -116,33 +127,39 @@ mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engin
   if (!opened) return told(opened.error());
   *engine = reinterpret_cast<mc_transfer_engine*>(opened->release());
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-void mc_transfer_close(mc_transfer_engine* engine) {
+void mc_transfer_close(mc_transfer_engine* engine) noexcept {
   // An engine inherited by fork() is leaked on purpose: the threads are the parent's.
   if (engine == nullptr || of(engine).inherited_by_fork()) return;
   delete &of(engine);
 }
 
-mc_status mc_transfer_get_info(mc_transfer_engine* engine, mc_transfer_info* info) {
+mc_status mc_transfer_get_info(mc_transfer_engine* engine, mc_transfer_info* info) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (info == nullptr || info->struct_size < sizeof *info) {
     return invalid("set mc_transfer_info.struct_size");
   }
   of(engine).fill(info);
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
 // ---- Memory -----------------------------------------------------------------------------------
 
 mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,
-                               size_t count, uint32_t rights) {
+                               size_t count, uint32_t rights) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (ranges == nullptr) return invalid("ranges must not be null");
   return told(of(engine).register_memory({ranges, count}, rights));
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_allocate(uint64_t size, void** memory) {
+mc_status mc_transfer_allocate(uint64_t size, void** memory) noexcept try {
   if (memory == nullptr) return invalid("memory must not be null");
   *memory = nullptr;
   if (size == 0 || size > MC_MAX_OBJECT_BYTES) return invalid("memory has 1 B to 1 TiB");
@@ -150,23 +167,30 @@ mc_status mc_transfer_allocate(uint64_t size, void** memory) {
   if (!allocated) return told(allocated.error());
   *memory = *allocated;
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_deallocate(void* memory) {
+mc_status mc_transfer_deallocate(void* memory) noexcept try {
   if (free_shared(memory)) return MC_OK;
   return invalid("the memory is not from mc_transfer_allocate(), or was freed already");
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const* addresses, size_t count) {
+mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const* addresses,
+                                 size_t count) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (addresses == nullptr) return invalid("addresses must not be null");
   return told(of(engine).unregister_memory({addresses, count}));
+} catch (...) {
+  return caught();
 }
 
 // ---- Segments ---------------------------------------------------------------------------------
 
 mc_status mc_transfer_open_segment(mc_transfer_engine* engine, const char* name,
-                                   uint64_t timeout_ns, mc_transfer_segment* segment) {
+                                   uint64_t timeout_ns, mc_transfer_segment* segment) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (name == nullptr || segment == nullptr) return invalid("name and segment must not be null");
   if (const mc_status status = check_timeout(timeout_ns); status != MC_OK) return status;
@@ -174,23 +198,31 @@ mc_status mc_transfer_open_segment(mc_transfer_engine* engine, const char* name,
   if (!opened) return told(opened.error());
   *segment = *opened;
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_close_segment(mc_transfer_engine* engine, mc_transfer_segment segment) {
+mc_status mc_transfer_close_segment(mc_transfer_engine* engine,
+                                    mc_transfer_segment segment) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   return told(of(engine).close_segment(segment));
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_probe(mc_transfer_engine* engine, const char* name, uint64_t timeout_ns) {
+mc_status mc_transfer_probe(mc_transfer_engine* engine, const char* name,
+                            uint64_t timeout_ns) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (name == nullptr) return invalid("name must not be null");
   if (const mc_status status = check_timeout(timeout_ns); status != MC_OK) return status;
   return told(of(engine).probe(name, timeout_of(engine, timeout_ns)));
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_transfer_list_regions(mc_transfer_engine* engine, mc_transfer_segment segment,
                                    uint64_t timeout_ns, mc_transfer_region* regions,
-                                   size_t* count) {
+                                   size_t* count) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (count == nullptr || (regions == nullptr && *count > 0)) {
     return invalid("regions and count must not be null");
@@ -207,67 +239,83 @@ mc_status mc_transfer_list_regions(mc_transfer_engine* engine, mc_transfer_segme
   }
   *count = directory->entries.size();
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_transfer_segment_is_local(mc_transfer_engine* engine, mc_transfer_segment segment,
-                                       uint32_t* is_local) {
+                                       uint32_t* is_local) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (is_local == nullptr) return invalid("is_local must not be null");
   auto local = of(engine).is_local(segment);
   if (!local) return told(local.error());
   *is_local = *local ? 1 : 0;
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
 // ---- Batches ----------------------------------------------------------------------------------
 
 mc_status mc_transfer_submit(mc_transfer_engine* engine, const mc_transfer_request* requests,
                              size_t count, const mc_transfer_submit_options* options,
-                             mc_transfer_batch* batch) {
+                             mc_transfer_batch* batch) noexcept try {
   return start(engine, requests, count, options, false, batch);
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_transfer_run(mc_transfer_engine* engine, const mc_transfer_request* requests,
-                          size_t count, const mc_transfer_submit_options* options) {
+                          size_t count, const mc_transfer_submit_options* options) noexcept try {
   mc_transfer_batch batch = 0;
   if (const mc_status status = start(engine, requests, count, options, true, &batch);
       status != MC_OK) {
     return status;
   }
   return told(of(engine).finish(batch));
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_transfer_poll(mc_transfer_engine* engine, mc_transfer_batch batch, uint32_t* ended,
-                           mc_transfer_status* statuses, size_t count) {
+                           mc_transfer_status* statuses, size_t count) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (ended == nullptr) return invalid("ended must not be null");
   bool over = false;
   const mc_status status = told(of(engine).poll(batch, &over, statuses, count));
   if (status == MC_OK) *ended = over ? 1 : 0;
   return status;
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_transfer_wait(mc_transfer_engine* engine, mc_transfer_batch batch,
-                           uint64_t timeout_ns) {
+                           uint64_t timeout_ns) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (const mc_status status = check_timeout(timeout_ns); status != MC_OK) return status;
   return told(of(engine).wait(batch, timeout_ns));
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_cancel(mc_transfer_engine* engine, mc_transfer_batch batch) {
+mc_status mc_transfer_cancel(mc_transfer_engine* engine, mc_transfer_batch batch) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   return told(of(engine).cancel(batch));
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_transfer_free(mc_transfer_engine* engine, mc_transfer_batch batch) {
+mc_status mc_transfer_free(mc_transfer_engine* engine, mc_transfer_batch batch) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   return told(of(engine).free(batch));
+} catch (...) {
+  return caught();
 }
 
 // ---- Notifications ----------------------------------------------------------------------------
 
 mc_status mc_transfer_notify(mc_transfer_engine* engine, mc_transfer_segment segment, mc_slice name,
-                             mc_slice message, uint64_t timeout_ns) {
+                             mc_slice message, uint64_t timeout_ns) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (segment == 0) return invalid("no such segment is open");
   mc_transfer_submit_options full = MC_TRANSFER_SUBMIT_OPTIONS_INIT;
@@ -281,10 +329,12 @@ mc_status mc_transfer_notify(mc_transfer_engine* engine, mc_transfer_segment seg
   auto submitted = of(engine).submit({}, options);
   if (!submitted) return told(submitted.error());
   return told(of(engine).finish(*submitted));
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_transfer_take_notification(mc_transfer_engine* engine, void* buffer, size_t* name_size,
-                                        size_t* message_size) {
+                                        size_t* message_size) noexcept try {
   if (const mc_status status = check(engine); status != MC_OK) return status;
   if (buffer == nullptr || name_size == nullptr || message_size == nullptr) {
     return invalid("buffer and sizes must not be null");
@@ -298,6 +348,8 @@ mc_status mc_transfer_take_notification(mc_transfer_engine* engine, void* buffer
   *name_size = notification.name.size();
   *message_size = notification.message.size();
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
 }  // extern "C"

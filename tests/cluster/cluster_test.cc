@@ -5,6 +5,7 @@
 
 #include <json/reader.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -298,6 +299,22 @@ TEST_F(ClusterTest, AGetAfterExistsAsksTheHoldersThatTheMasterNamedThen) {
   EXPECT_EQ(get(1, "elsewhere"), content("anew", 3000));
   EXPECT_EQ(count("holder_hits"), 3u);
   EXPECT_EQ(count("located"), located + 2);
+}
+
+TEST_F(ClusterTest, AnAgentEndsAndSaysWhyWhenANewerProcessJoinsAsItsNode) {
+  start(1);
+  const Json::Value status = ask(0, "status");
+  metadata::MasterClientOptions options;
+  options.masters = {master_->address()};
+  metadata::HoldingAgent newer(options, status["node_id"].asUInt64(),
+                               status["incarnation"].asUInt64() + 1);
+  ASSERT_TRUE(newer.until_ready());
+  ASSERT_TRUE(until([&] { return agents_[0]->has_ended(); })) << agents_[0]->log();
+  const int ended = agents_[0]->wait_for_end();
+  EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 3) << ended;
+  EXPECT_NE(agents_[0]->log().find("event=fenced cause=\"a newer process has joined"),
+            std::string::npos)
+      << agents_[0]->log();
 }
 
 TEST_F(ClusterTest, AnObjectRemovedWhileAHostWasAwayDoesNotComeBackToTheNextLeader) {

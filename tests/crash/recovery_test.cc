@@ -20,6 +20,7 @@
 #include "crash/values.h"
 #include "defect.h"
 #include "keepers.h"
+#include "kept_sessions.h"
 #include "libmc/base/clock.h"
 #include "mc/mc.h"
 #include "pool_memory.h"
@@ -261,6 +262,22 @@ TEST_F(Recovery, AgentAndKeeperThatDieTogetherLoseNothing) {
     EXPECT_EQ(served(client, 100), 100u) << kLostObject << "round " << round;
     EXPECT_EQ(client.put(key_of(0), 1), MC_OK) << mc_last_error();
   }
+}
+
+// The next agent would never notice the end of such a process.
+TEST_F(Recovery, ASessionWhoseProcessCannotBeWatchedEndsWithALineInTheLog) {
+  host_.serve();
+  Client client(host_);
+  ASSERT_EQ(client.put("key", 1), MC_OK);
+  host_.kill_agent();
+  ASSERT_NO_FATAL_FAILURE(replace_kept_pidfds(host_.directory()));
+  host_.serve();
+  EXPECT_NE(host_.log_text().find("event=session_not_resumed"), std::string::npos)
+      << host_.log_text();
+  EXPECT_EQ(client.get("key"), 1u);
+  EXPECT_EQ(client.put("key", 2), MC_OK) << mc_last_error();
+  EXPECT_EQ(client.get("key"), 2u);
+  EXPECT_EQ(host_.status()["sessions"].size(), 1u);
 }
 
 TEST_F(Recovery, WithoutAgentAndKeeperClientsGoOnWithAnEmptyPool) {

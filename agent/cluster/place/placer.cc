@@ -2,6 +2,7 @@
 #include "agent/cluster/place/placer.h"
 
 #include <algorithm>
+#include <new>
 
 #include "libmc/base/clock.h"
 
@@ -20,16 +21,27 @@ constexpr std::uint8_t kMostNodes = 4;  // that the master names for one put
 constexpr unsigned kMaxVersions = 7;
 // A holder keeps open stripes for this time after the put's deadline, until all are sealed.
 constexpr std::uint64_t kKeepLongerMs = 5'000;
+// How long an agent that ends waits for peers that still read session memory.
+constexpr std::uint64_t kLastTransfersNs = 500'000'000;
 
 }  // namespace
 
 Placer::~Placer() {
   for (auto& [session, memory] : memory_) closing_.push_back(std::move(memory));
+  // Transfers from the regions end, or the peers' lanes are cut.
   std::vector<transport::Event> unheard;
-  for (const Memory& memory : closing_) {
-    // Transfers from the region end, or the peer's lane is cut.
-    while (!transport_.close_region(memory.region)) transport_.poll(mc::now_ns(), unheard);
+  const std::uint64_t deadline_ns = mc::now_ns() + kLastTransfersNs;
+  for (close_regions(); !closing_.empty() && mc::now_ns() < deadline_ns; close_regions()) {
+    transport_.poll(mc::now_ns(), unheard);
   }
+  if (closing_.empty()) return;
+  // A peer still reads: the memory stays until this process ends.
+  static_cast<void>(new (std::nothrow) std::vector<Memory>(std::move(closing_)));
+}
+
+void Placer::close_regions() {
+  std::erase_if(closing_,
+                [&](const Memory& memory) { return transport_.close_region(memory.region); });
 }
 
 Placer::Placement* Placer::find(std::uint64_t id) {
@@ -337,8 +349,7 @@ void Placer::forget_session(std::uint64_t session) {
 
 void Placer::flush(std::uint64_t now_ns) {
   now_ns_ = now_ns;
-  std::erase_if(closing_,
-                [&](const Memory& memory) { return transport_.close_region(memory.region); });
+  close_regions();
   for (auto at = placements_.begin(); at != placements_.end();) {
     const auto here = at++;
     Placement& placement = here->second;

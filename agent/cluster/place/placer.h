@@ -124,6 +124,7 @@ class Placer final : public transport::RegionGuard {
   };
 
   Placement* find(std::uint64_t id);
+  void close_regions();
   Result<transport::RegionId> region_of(const RemoteRequest::Source& source);
   void locate(Placement& placement, std::uint64_t now_ns);
   void choose(Placement& placement, std::uint64_t now_ns);

@@ -148,7 +148,7 @@ extern "C" {
 
 // ---- Client -------------------------------------------------------------------------------------
 
-mc_status mc_open(const mc_open_options* options, mc_client** client) {
+mc_status mc_open(const mc_open_options* options, mc_client** client) noexcept try {
   if (client == nullptr) return invalid("client must not be null");
   *client = nullptr;
   mc_open_options given = MC_OPEN_OPTIONS_INIT;
@@ -172,16 +172,18 @@ mc_status mc_open(const mc_open_options* options, mc_client** client) {
   if (!opened) return set_error(opened.error());
   *client = reinterpret_cast<mc_client*>(opened->release());
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-void mc_close(mc_client* client) {
+void mc_close(mc_client* client) noexcept {
   // An inherited client is leaked on purpose: the client's thread, events and embedded
   // agent belong to the parent, and this process may have mapped other memory at the addresses.
   if (client == nullptr || of(client).inherited_by_fork()) return;
   delete &of(client);
 }
 
-mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
+mc_status mc_get_client_info(mc_client* client, mc_client_info* info) noexcept try {
   if (client == nullptr || info == nullptr) return invalid("client and info must not be null");
   if (info->struct_size < sizeof *info) return invalid("set mc_client_info.struct_size");
   if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
@@ -194,11 +196,14 @@ mc_status mc_get_client_info(mc_client* client, mc_client_info* info) {
   info->isolated = memory.isolated ? 1 : 0;
   info->reserved = 0;
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
 // ---- Get ----------------------------------------------------------------------------------------
 
-mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity, size_t* length) {
+mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
+                 size_t* length) noexcept try {
   if (client == nullptr || (buffer == nullptr && capacity > 0)) {
     return invalid("client and buffer must not be null");
   }
@@ -215,9 +220,11 @@ mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
   if (status == MC_NOT_FOUND) status = get_elsewhere(client, key, {buffer, capacity}, &copied);
   if (length != nullptr) *length = copied;
   return status == MC_OK ? MC_OK : set_error(status);
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
+mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) noexcept try {
   if (client == nullptr || items == nullptr) return invalid("client and items must not be null");
   if (bad_count(count)) return invalid(kBadCount);
   auto channel = channel_of(client);
@@ -237,9 +244,11 @@ mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) {
   }
   const mc_status first = first_failure(items, count);
   return first == MC_OK ? MC_OK : set_error(first);
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) {
+mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) noexcept try {
   if (client == nullptr || view == nullptr) return invalid("client and view must not be null");
   view->pin = 0;
   if (check_key(key) != MC_OK) return invalid(kBadKey);
@@ -255,10 +264,12 @@ mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) {
   if (status == MC_OK) return MC_OK;
   view->pin = 0;
   return set_error(status);
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t count, mc_view* views,
-                            mc_status* statuses) {
+                            mc_status* statuses) noexcept try {
   if (client == nullptr || keys == nullptr || views == nullptr || statuses == nullptr) {
     return invalid("client, keys, views and statuses must not be null");
   }
@@ -290,11 +301,13 @@ mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t coun
     if (first == MC_OK) first = statuses[i];
   }
   return first == MC_OK ? MC_OK : set_error(first);
+} catch (...) {
+  return caught();
 }
 
 // ---- Ask and remove -----------------------------------------------------------------------------
 
-mc_status mc_exists(mc_client* client, mc_slice key) {
+mc_status mc_exists(mc_client* client, mc_slice key) noexcept try {
   if (client == nullptr) return invalid("client must not be null");
   if (check_key(key) != MC_OK) return invalid(kBadKey);
   auto channel = channel_of(client);
@@ -305,10 +318,12 @@ mc_status mc_exists(mc_client* client, mc_slice key) {
     exist_elsewhere(**channel, &key, 1, &status, nullptr, deadline_in(of(client), 0));
   }
   return status == MC_OK ? MC_OK : set_error(status);
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
-                          mc_status* statuses) {
+                          mc_status* statuses) noexcept try {
   if (client == nullptr || keys == nullptr || statuses == nullptr) {
     return invalid("client, keys and statuses must not be null");
   }
@@ -319,16 +334,20 @@ mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
   if (!may_be_elsewhere(**channel)) return MC_OK;
   find_elsewhere(client, **channel, keys, count, statuses, [](std::size_t, std::uint64_t) {});
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info) {
+mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info) noexcept try {
   mc_status status = MC_OK;
   const mc_status failed = mc_stat_batch(client, &key, 1, info, &status);
   return failed != MC_OK ? failed : status;
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count, mc_stat_info* infos,
-                        mc_status* statuses) {
+                        mc_status* statuses) noexcept try {
   if (client == nullptr || keys == nullptr || infos == nullptr || statuses == nullptr) {
     return invalid("client, keys, infos and statuses must not be null");
   }
@@ -356,15 +375,19 @@ mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count, m
     if (first == MC_OK) first = statuses[i];
   }
   return first == MC_OK ? MC_OK : set_error(first);
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) {
+mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) noexcept try {
   mc_status status = MC_OK;
   return mc_remove_batch(client, &key, 1, &status, timeout_ns);
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
-                          mc_status* statuses, uint64_t timeout_ns) {
+                          mc_status* statuses, uint64_t timeout_ns) noexcept try {
   if (client == nullptr || keys == nullptr || statuses == nullptr) {
     return invalid("client, keys and statuses must not be null");
   }
@@ -377,10 +400,12 @@ mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
   if (!channel) return set_error(channel.error());
   const Status status = remove_items(**channel, keys, count, statuses, deadline_ns);
   return status.ok() ? MC_OK : set_error(status);
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_ttl_ms,
-                     uint64_t timeout_ns) {
+                     uint64_t timeout_ns) noexcept try {
   if (client == nullptr) return invalid("client must not be null");
   if (check_key(key) != MC_OK) return invalid(kBadKey);
   mc_put_options options = MC_PUT_OPTIONS_INIT;
@@ -393,11 +418,13 @@ mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_t
   if (!channel) return set_error(channel.error());
   const Status status = set_pin(**channel, key, pin, rules->pin_ttl_s, rules->deadline_ns);
   return status.ok() ? MC_OK : set_error(status);
+} catch (...) {
+  return caught();
 }
 
 // ---- For tools ----------------------------------------------------------------------------------
 
-mc_status mc_ping(mc_client* client, uint64_t timeout_ns) {
+mc_status mc_ping(mc_client* client, uint64_t timeout_ns) noexcept try {
   if (client == nullptr) return invalid("client must not be null");
   const std::uint64_t deadline_ns = deadline_in(of(client), timeout_ns);
   auto channel = of(client).channel(deadline_ns);
@@ -411,10 +438,12 @@ mc_status mc_ping(mc_client* client, uint64_t timeout_ns) {
   }
   (*channel)->finish(*ticket);
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_ask(mc_client* client, mc_slice question, mc_answer_function answer, void* context,
-                 uint64_t timeout_ns) {
+                 uint64_t timeout_ns) noexcept try {
   if (client == nullptr || question.data == nullptr || answer == nullptr) {
     return invalid("client, question and answer must not be null");
   }
@@ -431,9 +460,11 @@ mc_status mc_ask(mc_client* client, mc_slice question, mc_answer_function answer
   if (!text) return set_error(text.error());
   answer(context, text->data(), text->size());
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-int mc_ready(mc_client* client) {
+int mc_ready(mc_client* client) noexcept {
   return client != nullptr && of(client).quick_channel() != nullptr ? 1 : 0;
 }
 

@@ -161,7 +161,7 @@ extern "C" {
 // ---- Put ----------------------------------------------------------------------------------------
 
 [[gnu::hot]] mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
-                              const mc_put_options* options) {
+                              const mc_put_options* options) noexcept try {
   if (client == nullptr) return invalid("client must not be null");
   // In a group, a malformed put is a failed member: put_all() refuses it and marks the group.
   if (group_of(options) == nullptr) {
@@ -170,19 +170,23 @@ extern "C" {
   }
   mc_put_item item{key, &value, 1, {nullptr, 0}, MC_OK};
   return put_all(client, &item, 1, options);
+} catch (...) {
+  return caught();
 }
 
 mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
-                       const mc_put_options* options) {
+                       const mc_put_options* options) noexcept try {
   if (client == nullptr || items == nullptr) return invalid("client and items must not be null");
   if (bad_count(count)) return invalid(kBadCount);
   return put_all(client, items, count, options);
+} catch (...) {
+  return caught();
 }
 
 // ---- Writing in place ---------------------------------------------------------------------------
 
 mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
-                     mc_reservation** reservation) {
+                     mc_reservation** reservation) noexcept try {
   if (client == nullptr || reservation == nullptr) {
     return invalid("client and reservation must not be null");
   }
@@ -221,9 +225,12 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
   made->memory = (*channel)->shared_memory();
   *reservation = made.release();
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans, size_t capacity) {
+size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans,
+                            size_t capacity) noexcept {
   if (reservation == nullptr) return 0;
   if (reservation->staging) {
     if (capacity > 0) {
@@ -244,10 +251,13 @@ size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans, s
 }
 
 mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
-                    const mc_put_options* options) {
+                    const mc_put_options* options) noexcept try {
   if (reservation == nullptr) return invalid("reservation must not be null");
+  // After an exception the space stays reserved until the session ends, because the agent may have
+  // published the object.
+  std::unique_ptr<mc_reservation> owned(reservation);
   const auto fail_with = [&](const Status& status) {
-    mc_abandon(reservation);
+    mc_abandon(owned.release());
     return set_error(status);
   };
   Client& client = *reservation->client;
@@ -288,11 +298,12 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   if (reservation->staging && status.code() != MC_TIMEOUT) {
     reservation->staging->free(reservation->staging_offset);
   }
-  delete reservation;
   return status.ok() ? MC_OK : set_error(status);
+} catch (...) {
+  return caught();
 }
 
-void mc_abandon(mc_reservation* reservation) {
+void mc_abandon(mc_reservation* reservation) noexcept try {
   if (reservation == nullptr) return;
   if (reservation->staging) {
     reservation->staging->free(reservation->staging_offset);
@@ -302,9 +313,11 @@ void mc_abandon(mc_reservation* reservation) {
     }
   }
   delete reservation;
+} catch (...) {
+  static_cast<void>(caught());
 }
 
-mc_status mc_alloc(mc_client* client, size_t size, void** memory) {
+mc_status mc_alloc(mc_client* client, size_t size, void** memory) noexcept try {
   if (client == nullptr || memory == nullptr) return invalid("client and memory must not be null");
   *memory = nullptr;
   if (size == 0) return invalid("size must not be 0");
@@ -322,25 +335,31 @@ mc_status mc_alloc(mc_client* client, size_t size, void** memory) {
   }
   *memory = (*staging)->at(*offset);
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-void mc_free(mc_client* client, void* memory) {
+void mc_free(mc_client* client, void* memory) noexcept try {
   if (client == nullptr || memory == nullptr) return;
   const auto staging = of(client).staging_of(memory);
   if (staging) staging->free(*staging->offset_of(memory, 1));
+} catch (...) {
+  static_cast<void>(caught());
 }
 
 // ---- Groups -------------------------------------------------------------------------------------
 
-mc_status mc_group_begin(mc_client* client, mc_group** group) {
+mc_status mc_group_begin(mc_client* client, mc_group** group) noexcept try {
   if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
   *group = nullptr;
   if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
   *group = new mc_group{.client = &of(client), .items = {}, .staging = nullptr, .failure = {}};
   return MC_OK;
+} catch (...) {
+  return caught();
 }
 
-mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
+mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) noexcept try {
   if (group == nullptr) return invalid("group must not be null");
   const std::unique_ptr<mc_group> owned(group);
   Client& client = *group->client;
@@ -364,12 +383,16 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) {
     for (const WrittenItem& item : group->items) group->staging->free(item.fields.staging_offset);
   }
   return status.ok() ? MC_OK : set_error(status);
+} catch (...) {
+  return caught();
 }
 
-void mc_group_abort(mc_group* group) {
+void mc_group_abort(mc_group* group) noexcept try {
   if (group == nullptr) return;
   drop_group_items(*group->client, *group);
   delete group;
+} catch (...) {
+  static_cast<void>(caught());
 }
 
 }  // extern "C"

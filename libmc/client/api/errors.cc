@@ -3,31 +3,41 @@
 
 #include <string>
 
+#include "libmc/base/exception.h"
+
 namespace mc::client {
 
 namespace {
 __attribute__((tls_model("initial-exec"))) thread_local mc_status last_code = MC_OK;
-__attribute__((tls_model("initial-exec"))) thread_local bool has_text = false;
-thread_local std::string last_text;
+// Null: the sentence of the code.
+__attribute__((tls_model("initial-exec"))) thread_local const char* last_text = nullptr;
+thread_local std::string own_text;
 }  // namespace
 
 mc_status set_error(const Status& status) {
+  own_text = status.text();
   last_code = status.code();
-  has_text = true;
-  last_text = status.text();
+  last_text = own_text.c_str();
   return status.code();
 }
 
-mc_status set_error(mc_status code) {
+mc_status set_error(mc_status code) noexcept {
   last_code = code;
-  has_text = false;
+  last_text = nullptr;
   return code;
+}
+
+mc_status caught() noexcept {
+  const Caught error = caught_exception();
+  last_code = error.code;
+  last_text = error.text;
+  return error.code;
 }
 
 }  // namespace mc::client
 
-extern "C" const char* mc_last_error(void) {
+extern "C" const char* mc_last_error(void) noexcept {
   using namespace mc::client;
-  if (has_text) return last_text.c_str();
+  if (last_text != nullptr) return last_text;
   return last_code == MC_OK ? "" : mc_status_text(last_code);
 }

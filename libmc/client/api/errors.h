@@ -11,6 +11,9 @@ namespace mc::client {
 // Stores the status and returns its code.
 mc_status set_error(const Status& status);
 // Stores a code without an additional text; costs two stores.
-mc_status set_error(mc_status code);
+mc_status set_error(mc_status code) noexcept;
+// Stores the error of the current exception. Every function of the C ABI ends in this call instead of
+// passing an exception on. REQUIRES: the caller is in a catch block.
+mc_status caught() noexcept;
 
 }  // namespace mc::client

@@ -28,6 +28,13 @@
 #define MC_API
 #endif
 
+/* No call throws. A call for which the process has no memory or no thread left returns MC_NO_MEMORY. */
+#ifdef __cplusplus
+#define MC_NOEXCEPT noexcept
+#else
+#define MC_NOEXCEPT
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -73,13 +80,13 @@ typedef enum mc_retry {
   MC_RETRY_REOPEN = 2 /* open a new client first */
 } mc_retry;
 
-MC_API const char* mc_status_name(mc_status status); /* "MC_NOT_FOUND"; never null */
-MC_API const char* mc_status_text(mc_status status); /* one sentence; never null */
-MC_API mc_retry mc_status_retry(mc_status status);
+MC_API const char* mc_status_name(mc_status status) MC_NOEXCEPT; /* "MC_NOT_FOUND"; never null */
+MC_API const char* mc_status_text(mc_status status) MC_NOEXCEPT; /* one sentence; never null */
+MC_API mc_retry mc_status_retry(mc_status status) MC_NOEXCEPT;
 /* Returns the cause and remedy of this thread's last failed call, or "". The text is valid until
  * this thread's next call. */
-MC_API const char* mc_last_error(void);
-MC_API const char* mc_version(void); /* "0.1.0" */
+MC_API const char* mc_last_error(void) MC_NOEXCEPT;
+MC_API const char* mc_version(void) MC_NOEXCEPT; /* "0.1.0" */
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 typedef struct mc_slice { /* bytes to read */
@@ -122,10 +129,10 @@ typedef struct mc_open_options {
 
 /* Connects to the agent and maps the agent's memory. options may be null (all defaults). If the
  * agent is still starting, mc_open() waits up to the timeout. */
-MC_API mc_status mc_open(const mc_open_options* options, mc_client** client);
+MC_API mc_status mc_open(const mc_open_options* options, mc_client** client) MC_NOEXCEPT;
 /* Ends the session. Views, reservations and mc_alloc() memory of this client become invalid, so
  * release them first. Calls of other threads must have returned. Null is ignored. */
-MC_API void mc_close(mc_client* client);
+MC_API void mc_close(mc_client* client) MC_NOEXCEPT;
 
 typedef struct mc_client_info {
   size_t struct_size;
@@ -136,7 +143,7 @@ typedef struct mc_client_info {
   uint32_t isolated;          /* 1: puts go through staging; 0: written in place */
   uint32_t reserved;
 } mc_client_info;
-MC_API mc_status mc_get_client_info(mc_client* client, mc_client_info* info);
+MC_API mc_status mc_get_client_info(mc_client* client, mc_client_info* info) MC_NOEXCEPT;
 
 /* ---- Put ------------------------------------------------------------------------------------- */
 typedef enum mc_pin {
@@ -175,7 +182,7 @@ typedef struct mc_put_options {
  * upsert). options may be null. MC_NO_SPACE: nothing could be evicted by the deadline.
  * MC_TOO_LARGE: the value is larger than the pool. */
 MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
-                        const mc_put_options* options);
+                        const mc_put_options* options) MC_NOEXCEPT;
 
 /* Values of puts and buffers of gets may lie in memory of a CUDA device. The library recognises
  * device memory by its address. Each piece must lie within one allocation. mc_open() loads the
@@ -192,7 +199,7 @@ typedef struct mc_put_item {
 /* Puts count items (at most MC_MAX_BATCH_ITEMS). The options apply to all items. Returns MC_OK if
  * every item succeeded, else the first failure. items[i].status has the result of each item. */
 MC_API mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
-                              const mc_put_options* options);
+                              const mc_put_options* options) MC_NOEXCEPT;
 
 /* ---- Get ------------------------------------------------------------------------------------- */
 /* A hit on the local host runs entirely in the calling process. */
@@ -200,7 +207,7 @@ MC_API mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t coun
 /* Copies the object into buffer and stores the object's length in *length (with
  * MC_BUFFER_TOO_SMALL, too). */
 MC_API mc_status mc_get(mc_client* client, mc_slice key, void* buffer, size_t capacity,
-                        size_t* length);
+                        size_t* length) MC_NOEXCEPT;
 
 typedef struct mc_get_item {
   mc_slice key;
@@ -211,7 +218,7 @@ typedef struct mc_get_item {
                        with MC_BUFFER_TOO_SMALL */
   mc_status status; /* out */
 } mc_get_item;
-MC_API mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count);
+MC_API mc_status mc_get_batch(mc_client* client, mc_get_item* items, size_t count) MC_NOEXCEPT;
 
 /* A view gives read-only access to the object's bytes in the pool. The bytes are neither evicted
  * nor reused until the view is released. data and size describe the first span; an object that was
@@ -228,27 +235,27 @@ typedef struct mc_view {
   uint64_t pin;      /* internal */
   mc_client* client; /* internal */
 } mc_view;
-MC_API mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view);
+MC_API mc_status mc_get_view(mc_client* client, mc_slice key, mc_view* view) MC_NOEXCEPT;
 /* views[i] is valid where statuses[i] is MC_OK. */
 MC_API mc_status mc_get_view_batch(mc_client* client, const mc_slice* keys, size_t count,
-                                   mc_view* views, mc_status* statuses);
+                                   mc_view* views, mc_status* statuses) MC_NOEXCEPT;
 /* Fills up to capacity spans and returns the number of spans of the view. */
-MC_API size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity);
+MC_API size_t mc_view_spans(const mc_view* view, mc_slice* spans, size_t capacity) MC_NOEXCEPT;
 /* Call after reading. MC_OK: the bytes were those of the object. MC_SESSION_LOST: the agent died, and the
  * next agent, which does not know the client's session, has given the memory to another object. */
-MC_API mc_status mc_view_check(const mc_view* view);
+MC_API mc_status mc_view_check(const mc_view* view) MC_NOEXCEPT;
 /* Copies the view's bytes, view->length of them, to host memory. Compares the bytes with their checksum
  * where mc_get() would. Errors: MC_CORRUPT; MC_SESSION_LOST as mc_view_check(). */
-MC_API mc_status mc_view_copy(const mc_view* view, void* to);
+MC_API mc_status mc_view_copy(const mc_view* view, void* to) MC_NOEXCEPT;
 /* Returns MC_OK if the bytes match the checksum of the put, else MC_CORRUPT, or as mc_view_check. */
-MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key);
-MC_API void mc_view_release(mc_view* view); /* a released or zeroed view is ignored */
+MC_API mc_status mc_view_verify(const mc_view* view, mc_slice key) MC_NOEXCEPT;
+MC_API void mc_view_release(mc_view* view) MC_NOEXCEPT; /* a released or zeroed view is ignored */
 
 /* ---- Ask and remove -------------------------------------------------------------------------- */
-MC_API mc_status mc_exists(mc_client* client, mc_slice key); /* MC_OK or MC_NOT_FOUND */
+MC_API mc_status mc_exists(mc_client* client, mc_slice key) MC_NOEXCEPT; /* MC_OK or MC_NOT_FOUND */
 /* statuses[i] is MC_OK or MC_NOT_FOUND. Returns MC_OK unless the call itself failed. */
 MC_API mc_status mc_exists_batch(mc_client* client, const mc_slice* keys, size_t count,
-                                 mc_status* statuses);
+                                 mc_status* statuses) MC_NOEXCEPT;
 
 /* Metadata of an object. If only other hosts hold the object, the agent asks a master; then only
  * length is known, and all other fields (extent_count, too) are 0. */
@@ -263,45 +270,46 @@ typedef struct mc_stat_info {
   uint64_t group;       /* 0: none */
   uint64_t parent_hash; /* 0: none */
 } mc_stat_info;
-MC_API mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info);
+MC_API mc_status mc_stat(mc_client* client, mc_slice key, mc_stat_info* info) MC_NOEXCEPT;
 
 MC_API mc_status mc_stat_batch(mc_client* client, const mc_slice* keys, size_t count,
-                               mc_stat_info* infos, mc_status* statuses);
+                               mc_stat_info* infos, mc_status* statuses) MC_NOEXCEPT;
 
 /* Views of a removed object stay valid until the release. timeout_ns 0: the default. */
-MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns);
+MC_API mc_status mc_remove(mc_client* client, mc_slice key, uint64_t timeout_ns) MC_NOEXCEPT;
 MC_API mc_status mc_remove_batch(mc_client* client, const mc_slice* keys, size_t count,
-                                 mc_status* statuses, uint64_t timeout_ns);
+                                 mc_status* statuses, uint64_t timeout_ns) MC_NOEXCEPT;
 /* Changes the pin of an object. pin_ttl_ms as in mc_put_options. */
 MC_API mc_status mc_set_pin(mc_client* client, mc_slice key, mc_pin pin, uint64_t pin_ttl_ms,
-                            uint64_t timeout_ns);
+                            uint64_t timeout_ns) MC_NOEXCEPT;
 
 /* ---- Writing in place ------------------------------------------------------------------------ */
 typedef struct mc_reservation mc_reservation;
 /* Reserves size bytes of the pool (in isolated namespaces: of this session's staging memory). The
  * caller writes the bytes, then commits or abandons the reservation. */
 MC_API mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
-                            mc_reservation** reservation);
+                            mc_reservation** reservation) MC_NOEXCEPT;
 MC_API size_t mc_reservation_spans(const mc_reservation* reservation, mc_span* spans,
-                                   size_t capacity);
+                                   size_t capacity) MC_NOEXCEPT;
 /* Publishes the first length bytes (1 to the reserved size) under key. Frees the handle in every
  * case. options.group must be null. */
 MC_API mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
-                           const mc_put_options* options);
-MC_API void mc_abandon(mc_reservation* reservation);
+                           const mc_put_options* options) MC_NOEXCEPT;
+MC_API void mc_abandon(mc_reservation* reservation) MC_NOEXCEPT;
 
 /* Allocates session memory, which the agent shares. In an isolated namespace, a put from session
  * memory costs one copy. */
-MC_API mc_status mc_alloc(mc_client* client, size_t size, void** memory);
-MC_API void mc_free(mc_client* client, void* memory);
+MC_API mc_status mc_alloc(mc_client* client, size_t size, void** memory) MC_NOEXCEPT;
+MC_API void mc_free(mc_client* client, void* memory) MC_NOEXCEPT;
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
 /* A put whose options name the group is written at once. mc_group_commit() publishes all members of
  * the group together, or none. Members are also evicted together. Only one thread at a time may use
  * a group. */
-MC_API mc_status mc_group_begin(mc_client* client, mc_group** group);
-MC_API mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns); /* frees the handle */
-MC_API void mc_group_abort(mc_group* group);                            /* frees the handle */
+MC_API mc_status mc_group_begin(mc_client* client, mc_group** group) MC_NOEXCEPT;
+MC_API mc_status mc_group_commit(mc_group* group,
+                                 uint64_t timeout_ns) MC_NOEXCEPT; /* frees the handle */
+MC_API void mc_group_abort(mc_group* group) MC_NOEXCEPT;           /* frees the handle */
 
 /* ---- Asynchronous forms ---------------------------------------------------------------------- */
 /* Before a submission returns, it copies or pins its input. The caller may then reuse keys, values
@@ -315,40 +323,43 @@ typedef struct mc_completion {
   uint32_t item_count;
 } mc_completion;
 
-MC_API mc_status mc_cq_create(mc_client* client, mc_cq** cq);
+MC_API mc_status mc_cq_create(mc_client* client, mc_cq** cq) MC_NOEXCEPT;
 /* Cancels outstanding submissions, waits for the completions, and frees the queue. */
-MC_API void mc_cq_destroy(mc_cq* cq);
+MC_API void mc_cq_destroy(mc_cq* cq) MC_NOEXCEPT;
 /* A descriptor that is readable while completions wait. The descriptor may stay readable briefly
  * after the last completion was taken. Use it with poll or epoll, then call mc_cq_poll() until the
  * call returns 0. */
-MC_API int mc_cq_fd(mc_cq* cq);
-MC_API size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity);
+MC_API int mc_cq_fd(mc_cq* cq) MC_NOEXCEPT;
+MC_API size_t mc_cq_poll(mc_cq* cq, mc_completion* completions, size_t capacity) MC_NOEXCEPT;
 /* Waits for at least one completion and stores the number of completions in *count. MC_TIMEOUT: no
  * completion came. */
 MC_API mc_status mc_cq_wait(mc_cq* cq, mc_completion* completions, size_t capacity, size_t* count,
-                            uint64_t timeout_ns);
+                            uint64_t timeout_ns) MC_NOEXCEPT;
 
 /* The status fields of the items are not written; the completion has the first failure. request may
  * be null. */
 MC_API mc_status mc_put_async(mc_client* client, mc_cq* cq, const mc_put_item* items, size_t count,
-                              const mc_put_options* options, uint64_t user_data, uint64_t* request);
+                              const mc_put_options* options, uint64_t user_data,
+                              uint64_t* request) MC_NOEXCEPT;
 /* Objects on this host are copied at once. The agent fetches the other objects from other hosts in
  * the background. items with their pieces, and statuses, must stay until the completion and hold
  * the results then. Keys may be reused at once. */
 MC_API mc_status mc_get_async(mc_client* client, mc_cq* cq, mc_get_item* items, size_t count,
-                              uint64_t user_data, uint64_t* request);
+                              uint64_t user_data, uint64_t* request) MC_NOEXCEPT;
 MC_API mc_status mc_exists_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
-                                 mc_status* statuses, uint64_t user_data, uint64_t* request);
+                                 mc_status* statuses, uint64_t user_data,
+                                 uint64_t* request) MC_NOEXCEPT;
 MC_API mc_status mc_remove_async(mc_client* client, mc_cq* cq, const mc_slice* keys, size_t count,
-                                 uint64_t timeout_ns, uint64_t user_data, uint64_t* request);
+                                 uint64_t timeout_ns, uint64_t user_data,
+                                 uint64_t* request) MC_NOEXCEPT;
 /* Requests an early end. The completion has MC_CANCELLED, or the result if the request ended
  * before. A cancelled put leaves either the whole object or nothing. MC_NOT_FOUND: the request is
  * already complete. */
-MC_API mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request);
+MC_API mc_status mc_cancel(mc_client* client, mc_cq* cq, uint64_t request) MC_NOEXCEPT;
 
 /* ---- For tools ------------------------------------------------------------------------------- */
 /* A round trip through the ring without any work in the agent. */
-MC_API mc_status mc_ping(mc_client* client, uint64_t timeout_ns);
+MC_API mc_status mc_ping(mc_client* client, uint64_t timeout_ns) MC_NOEXCEPT;
 /* Sends the agent (embedded or not) a question of mcctl, as JSON. libmc/client/admin.h lists all
  * questions and answers. Examples:
  *   {"verb":"status"}
@@ -358,12 +369,12 @@ MC_API mc_status mc_ping(mc_client* client, uint64_t timeout_ns);
  * answer. A refusal is reported as a status. */
 typedef void (*mc_answer_function)(void* context, const char* text, size_t size);
 MC_API mc_status mc_ask(mc_client* client, mc_slice question, mc_answer_function answer,
-                        void* context, uint64_t timeout_ns);
+                        void* context, uint64_t timeout_ns) MC_NOEXCEPT;
 /* Returns 1 if this thread's next local read (get, view, exists, stat) sends no request and takes
  * no lock. Returns 0 if the read may wait: at a thread's first call, and after a restart of the
  * agent. Callers with a lock of their own (such as Python's) release the lock only when mc_ready()
  * is 0. */
-MC_API int mc_ready(mc_client* client);
+MC_API int mc_ready(mc_client* client) MC_NOEXCEPT;
 
 #ifdef __cplusplus
 } /* extern "C" */

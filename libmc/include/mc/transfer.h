@@ -39,7 +39,7 @@ typedef uint64_t mc_transfer_segment; /* another engine; 0: none */
 typedef uint64_t mc_transfer_batch;   /* requests submitted together; 0: none */
 
 /* Returns the cause and remedy of this thread's last failed mc_transfer call, or "". */
-MC_API const char* mc_transfer_last_error(void);
+MC_API const char* mc_transfer_last_error(void) MC_NOEXCEPT;
 
 /* ---- Engine ---------------------------------------------------------------------------------- */
 typedef struct mc_transfer_options {
@@ -62,9 +62,10 @@ typedef struct mc_transfer_options {
 /* Opens an engine that listens and, with a store, publishes the name. Errors: MC_INVALID_ARGUMENT
  * (a wrong option, or an address that other hosts can reach without a key), MC_BUSY (the port or
  * name is taken), MC_AGENT_UNAVAILABLE (the store does not answer). */
-MC_API mc_status mc_transfer_open(const mc_transfer_options* options, mc_transfer_engine** engine);
+MC_API mc_status mc_transfer_open(const mc_transfer_options* options,
+                                  mc_transfer_engine** engine) MC_NOEXCEPT;
 /* Ends all batches and closes the engine. Null is ignored. */
-MC_API void mc_transfer_close(mc_transfer_engine* engine);
+MC_API void mc_transfer_close(mc_transfer_engine* engine) MC_NOEXCEPT;
 
 typedef struct mc_transfer_info {
   size_t struct_size;
@@ -81,7 +82,8 @@ typedef struct mc_transfer_info {
   uint64_t notifications_dropped; /* arrived when MC_MAX_TRANSFER_NOTIFICATIONS waited */
   uint64_t device_bytes;          /* copied between devices and the host for these transfers */
 } mc_transfer_info;
-MC_API mc_status mc_transfer_get_info(mc_transfer_engine* engine, mc_transfer_info* info);
+MC_API mc_status mc_transfer_get_info(mc_transfer_engine* engine,
+                                      mc_transfer_info* info) MC_NOEXCEPT;
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 #define MC_TRANSFER_READ 1u  /* peers may read the range */
@@ -99,10 +101,10 @@ typedef struct mc_transfer_range {
  * that is sealed with F_SEAL_SHRINK and stays open has the same advantage. size: 1 B to 1 TiB,
  * rounded up to pages. After fork() the child shares the memory. Errors: MC_INVALID_ARGUMENT,
  * MC_NO_MEMORY. */
-MC_API mc_status mc_transfer_allocate(uint64_t size, void** memory);
+MC_API mc_status mc_transfer_allocate(uint64_t size, void** memory) MC_NOEXCEPT;
 /* REQUIRES: the memory is not registered. Errors: MC_INVALID_ARGUMENT (the memory is not from
  * mc_transfer_allocate()). */
-MC_API mc_status mc_transfer_deallocate(void* memory);
+MC_API mc_status mc_transfer_deallocate(void* memory) MC_NOEXCEPT;
 
 /* Registers all ranges or none. Peers may reach the ranges when the call returns. rights:
  * MC_TRANSFER_READ | MC_TRANSFER_WRITE. Ranges, here and in requests, may lie in memory of a CUDA
@@ -112,7 +114,7 @@ MC_API mc_status mc_transfer_deallocate(void* memory);
  * empty, unknown rights, overlap with a registered range), MC_BUSY (MC_MAX_TRANSFER_REGIONS are
  * registered). */
 MC_API mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_transfer_range* ranges,
-                                      size_t count, uint32_t rights);
+                                      size_t count, uint32_t rights) MC_NOEXCEPT;
 /* Unregisters ranges by the addresses of their registration. New accesses are refused at once. This
  * engine's own requests that name the memory as local end with MC_CANCELLED. The call waits, at
  * most 6 s, for TCP accesses that had begun. Afterwards no request of this engine and no access
@@ -120,7 +122,7 @@ MC_API mc_status mc_transfer_register(mc_transfer_engine* engine, const mc_trans
  * land; that write ends with an error at the peer. Errors: MC_NOT_FOUND (at least one range is not
  * registered; the other ranges are unregistered). */
 MC_API mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const* addresses,
-                                        size_t count);
+                                        size_t count) MC_NOEXCEPT;
 
 /* ---- Segments -------------------------------------------------------------------------------- */
 /* Opens the segment of another engine (or of this engine) by name. The same name gives the same
@@ -128,13 +130,15 @@ MC_API mc_status mc_transfer_unregister(mc_transfer_engine* engine, void* const*
  * MC_AGENT_UNAVAILABLE (no engine answers there), MC_PERMISSION_DENIED (another key), MC_TIMEOUT.
  */
 MC_API mc_status mc_transfer_open_segment(mc_transfer_engine* engine, const char* name,
-                                          uint64_t timeout_ns, mc_transfer_segment* segment);
+                                          uint64_t timeout_ns,
+                                          mc_transfer_segment* segment) MC_NOEXCEPT;
 /* Closes a segment. Unfinished requests to the segment end with MC_CANCELLED. */
-MC_API mc_status mc_transfer_close_segment(mc_transfer_engine* engine, mc_transfer_segment segment);
+MC_API mc_status mc_transfer_close_segment(mc_transfer_engine* engine,
+                                           mc_transfer_segment segment) MC_NOEXCEPT;
 /* Checks that an engine answers under that name now: a new connection, the proof of the key, an
  * answer. */
 MC_API mc_status mc_transfer_probe(mc_transfer_engine* engine, const char* name,
-                                   uint64_t timeout_ns);
+                                   uint64_t timeout_ns) MC_NOEXCEPT;
 
 typedef struct mc_transfer_region {
   uint64_t address; /* address in the peer's address space */
@@ -146,10 +150,11 @@ typedef struct mc_transfer_region {
  * regions; out: number of registered ranges. */
 MC_API mc_status mc_transfer_list_regions(mc_transfer_engine* engine, mc_transfer_segment segment,
                                           uint64_t timeout_ns, mc_transfer_region* regions,
-                                          size_t* count);
+                                          size_t* count) MC_NOEXCEPT;
 /* *is_local is 1 if bytes are copied from process to process, 0 if bytes go over TCP. */
 MC_API mc_status mc_transfer_segment_is_local(mc_transfer_engine* engine,
-                                              mc_transfer_segment segment, uint32_t* is_local);
+                                              mc_transfer_segment segment,
+                                              uint32_t* is_local) MC_NOEXCEPT;
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 typedef enum mc_transfer_verb { MC_TRANSFER_GET = 0, MC_TRANSFER_PUT = 1 } mc_transfer_verb;
@@ -183,11 +188,12 @@ typedef struct mc_transfer_submit_options {
  * MC_INTERNAL (a device's driver failed). */
 MC_API mc_status mc_transfer_submit(mc_transfer_engine* engine, const mc_transfer_request* requests,
                                     size_t count, const mc_transfer_submit_options* options,
-                                    mc_transfer_batch* batch);
+                                    mc_transfer_batch* batch) MC_NOEXCEPT;
 /* mc_transfer_submit(), mc_transfer_wait() and mc_transfer_free() in one call; the fastest way to
  * wait. */
 MC_API mc_status mc_transfer_run(mc_transfer_engine* engine, const mc_transfer_request* requests,
-                                 size_t count, const mc_transfer_submit_options* options);
+                                 size_t count,
+                                 const mc_transfer_submit_options* options) MC_NOEXCEPT;
 
 typedef struct mc_transfer_status {
   mc_status status; /* of the request; MC_OK until the request has ended */
@@ -198,26 +204,29 @@ typedef struct mc_transfer_status {
  * notification have ended. statuses: null, or room for count (the count of the submission). The
  * return value is the status of this call alone. */
 MC_API mc_status mc_transfer_poll(mc_transfer_engine* engine, mc_transfer_batch batch,
-                                  uint32_t* ended, mc_transfer_status* statuses, size_t count);
+                                  uint32_t* ended, mc_transfer_status* statuses,
+                                  size_t count) MC_NOEXCEPT;
 /* Waits until the batch has ended. Returns MC_OK if every request and the notification succeeded,
  * else the first failure. MC_TIMEOUT: the batch has not ended within timeout_ns (0: until the
  * batch's deadline), or a request reached its deadline; mc_transfer_poll() tells the difference. */
 MC_API mc_status mc_transfer_wait(mc_transfer_engine* engine, mc_transfer_batch batch,
-                                  uint64_t timeout_ns);
+                                  uint64_t timeout_ns) MC_NOEXCEPT;
 /* Asks unfinished requests to end soon with MC_CANCELLED. The batch must still be waited for. */
-MC_API mc_status mc_transfer_cancel(mc_transfer_engine* engine, mc_transfer_batch batch);
+MC_API mc_status mc_transfer_cancel(mc_transfer_engine* engine,
+                                    mc_transfer_batch batch) MC_NOEXCEPT;
 /* Frees the batch. MC_BUSY: the batch has not ended; cancel and wait first. */
-MC_API mc_status mc_transfer_free(mc_transfer_engine* engine, mc_transfer_batch batch);
+MC_API mc_status mc_transfer_free(mc_transfer_engine* engine, mc_transfer_batch batch) MC_NOEXCEPT;
 
 /* ---- Notifications --------------------------------------------------------------------------- */
 /* Sends one notification without a batch. Returns when the peer's engine has the notification.
  * Delivery is at most once: after an error the notification may have arrived. */
 MC_API mc_status mc_transfer_notify(mc_transfer_engine* engine, mc_transfer_segment segment,
-                                    mc_slice name, mc_slice message, uint64_t timeout_ns);
+                                    mc_slice name, mc_slice message,
+                                    uint64_t timeout_ns) MC_NOEXCEPT;
 /* Takes the oldest notification that arrived. Writes the name and then the message into buffer,
  * which has room for MC_MAX_TRANSFER_NOTE_BYTES. MC_NOT_FOUND: no notification waits. */
 MC_API mc_status mc_transfer_take_notification(mc_transfer_engine* engine, void* buffer,
-                                               size_t* name_size, size_t* message_size);
+                                               size_t* name_size, size_t* message_size) MC_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -135,11 +135,15 @@ void AgentProcess::end(int signal) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "wait status " << status;
 }
 
-void AgentProcess::wait_until_killed() {
-  ASSERT_TRUE(running());
+int AgentProcess::wait_for_end() {
   int status = 0;
-  ASSERT_EQ(::waitpid(pid_, &status, 0), pid_);
+  EXPECT_TRUE(running() && ::waitpid(pid_, &status, 0) == pid_);
   pid_ = 0;
+  return status;
+}
+
+void AgentProcess::wait_until_killed() {
+  const int status = wait_for_end();
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "wait status " << status;
 }
 
@@ -248,6 +252,20 @@ Json::Value ClientTest::session() {
 }
 
 // ---- Short words ------------------------------------------------------------------------------
+
+int in_child(const std::vector<std::function<bool()>>& steps) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kTestSeconds);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!steps[i]()) ::_exit(static_cast<int>(i) + 1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
 
 mc_slice slice(std::string_view text) { return {text.data(), text.size()}; }
 

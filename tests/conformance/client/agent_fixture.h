@@ -54,9 +54,11 @@ class AgentProcess {
   void stop() { end(15); }
   // The next agents die at this failpoint (tests/README.md); empty: none.
   void arm(std::string failpoint) { failpoint_ = std::move(failpoint); }
-  // For an agent that dies at a failpoint: whether the agent has died; a wait until then.
+  // For an agent that dies at a failpoint, or ends by itself: whether the agent has ended; a wait until
+  // then. Returns the wait status.
   bool has_ended() const;
   void wait_until_killed();
+  int wait_for_end();
   // Stops and continues the process. Returns when the process has stopped.
   void pause(bool paused);
   bool running() const { return pid_ > 0; }
@@ -74,6 +76,9 @@ class AgentProcess {
   int pid_ = 0;
 };
 
+// Runs the steps in a child process. Returns the number of the first failed step, 0 if none failed, or the
+// signal + 1000.
+int in_child(const std::vector<std::function<bool()>>& steps);
 mc_slice slice(std::string_view text);
 // Bytes that belong to a key: every byte depends on the key and the byte's offset.
 std::string content(std::string_view key, std::size_t size);

@@ -13,22 +13,6 @@ namespace {
 using Fork = ClientTest;
 MC_EVERYWHERE(Fork);
 
-// Runs the steps in a child. Returns the number of the first failed step, 0 if none failed, or the
-// signal + 1000.
-int in_child(const std::vector<std::function<bool()>>& steps) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(kTestSeconds);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (!steps[i]()) ::_exit(static_cast<int>(i) + 1);
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 TEST_P(Fork, EveryCallOnAnInheritedClientReturnsForked) {
   serve();
   mc_client* client = open();
