@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/choice/choice_transport.h"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
-#include <cerrno>
 
 namespace mc::transport::choice {
 
@@ -25,17 +22,10 @@ std::uint64_t bytes_of(std::span<const Piece> pieces) {
 
 Result<std::unique_ptr<ChoiceTransport>> ChoiceTransport::create(
     std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct) {
-  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail(MC_NO_MEMORY, errno_text("epoll_create1", errno));
-  for (const int fd : {tcp->wait_fd(), direct->wait_fd()}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return fail(MC_NO_MEMORY, errno_text("epoll_ctl", errno));
-    }
-  }
-  return std::unique_ptr<ChoiceTransport>(
-      new ChoiceTransport(std::move(tcp), std::move(direct), std::move(epoll)));
+  // The kernel takes at most five epolls inside each other. libfabric has two, the direct transport and its
+  // user have one each; one of the choice's own would be one too many.
+  if (Status status = direct->also_wait_for(tcp->wait_fd()); !status.ok()) return fail(status);
+  return std::unique_ptr<ChoiceTransport>(new ChoiceTransport(std::move(tcp), std::move(direct)));
 }
 
 // ---- Regions ------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class ChoiceTransport : public Transport {
   void dial_failed(PeerId peer, std::uint32_t lane) override { tcp_->dial_failed(peer, lane); }
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
   void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
-  int wait_fd() const override { return epoll_.get(); }
+  int wait_fd() const override { return direct_->wait_fd(); }
   std::uint64_t next_poll_ns() const override;
   bool close_region(RegionId region) override;
   void close_peer(PeerId peer) override;
@@ -95,12 +95,10 @@ class ChoiceTransport : public Transport {
   };
   using Readings = std::unordered_map<OperationId, Reading>;
 
-  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct,
-                  Fd epoll)
+  ChoiceTransport(std::unique_ptr<Transport> tcp, std::unique_ptr<OneSidedTransport> direct)
       : tcp_(std::move(tcp)),
         direct_(std::move(direct)),
-        feature_(feature_of(direct_->protocol())),
-        epoll_(std::move(epoll)) {}
+        feature_(feature_of(direct_->protocol())) {}
   void connect_direct(NodeId node);
   void close_direct(NodeId node);
   // The region for a direct read; null: TCP must carry the read.
@@ -116,8 +114,7 @@ class ChoiceTransport : public Transport {
   const std::unique_ptr<Transport> tcp_;
   const std::unique_ptr<OneSidedTransport> direct_;
   const std::uint32_t feature_;  // of nodes that accept links of the direct transport
-  Fd epoll_;
-  std::set<NodeId> able_;  // nodes with the feature
+  std::set<NodeId> able_;        // nodes with the feature
   std::unordered_map<PeerId, Ways> peers_;
   std::unordered_map<PeerId, PeerId> of_direct_;  // direct_'s peers to own peers
   std::unordered_map<RegionId, Local> regions_;

@@ -48,6 +48,9 @@ class FabricTransport : public OneSidedTransport {
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
   void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
   int wait_fd() const override { return edges_.fd(); }
+  Status also_wait_for(int fd) override {
+    return edges_.watch(fd, nullptr, Edges::Kind::kReadable);
+  }
   std::uint64_t next_poll_ns() const override;
   // No peer reads or writes the region after the call. With a provider in software, peers must then
   // open their lanes to the other regions anew.

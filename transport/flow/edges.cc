@@ -26,12 +26,15 @@ void Edges::forget(int fd, Watched* watched) {
 bool Edges::take(std::uint64_t now_ns) {
   epoll_event events[64];
   const int count = ::epoll_wait(epoll_.get(), events, 64, 0);
-  for (int i = 0; i < count; ++i) due_.push_back(static_cast<Watched*>(events[i].data.ptr));
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.ptr != nullptr) due_.push_back(static_cast<Watched*>(events[i].data.ptr));
+  }
+  const bool any = !due_.empty();
   for (std::size_t i = 0; i < due_.size(); ++i) {
     if (due_[i] != nullptr) due_[i]->on_edge(now_ns);
   }
   due_.clear();
-  return count > 0;
+  return any;
 }
 
 }  // namespace mc::transport

@@ -26,10 +26,11 @@ class Edges {
 
   // kLink reports each edge once. kReadable reports as long as the descriptor is readable.
   enum class Kind { kLink, kReadable };
+  // watched: null if another object reads the descriptor; then fd() only becomes readable with it.
   Status watch(int fd, Watched* watched, Kind kind);
   // Does not touch the object after the call.
   void forget(int fd, Watched* watched);
-  // True: there was something.
+  // True: an object was told.
   bool take(std::uint64_t now_ns);
   int fd() const { return epoll_.get(); }
 

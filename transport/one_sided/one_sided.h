@@ -29,6 +29,8 @@ class OneSidedTransport : public Transport {
   virtual bool is_up(PeerId peer) const = 0;
   // Why a part of a region could not be registered; ok() if all parts were.
   virtual Status backing(RegionId region) const = 0;
+  // From now on wait_fd() is also readable while this descriptor is. Errors: MC_NO_MEMORY.
+  virtual Status also_wait_for(int fd) = 0;
   // For operators: the used devices; the unused devices with the cause, empty if all are used.
   virtual std::string describe_devices() const = 0;
   virtual std::string obstacles() const = 0;

@@ -49,6 +49,9 @@ class RdmaTransport : public OneSidedTransport {
   std::size_t submit(std::span<Operation> operations, std::uint64_t now_ns) override;
   void poll(std::uint64_t now_ns, std::vector<Event>& events) override;
   int wait_fd() const override { return edges_.fd(); }
+  Status also_wait_for(int fd) override {
+    return edges_.watch(fd, nullptr, Edges::Kind::kReadable);
+  }
   std::uint64_t next_poll_ns() const override;
   // The devices refuse every access to the region after the call.
   bool close_region(RegionId region) override;
