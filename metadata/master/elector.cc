@@ -12,32 +12,38 @@ namespace mc::metadata {
 
 namespace {
 
-// applies if no watch event wakes the elector first
+// Applies if no watch event wakes the elector first.
 constexpr std::uint64_t kCampaignEveryNs = 250 * kMs;
 // While the partition has no leader and other masters go first.
 constexpr std::uint64_t kVacantEveryNs = 50 * kMs;
+constexpr std::uint64_t kResignNs = 500 * kMs;
+// While the store takes no values.
+constexpr std::uint64_t kRetryEveryNs = 50 * kMs;
 
 }  // namespace
 
 Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-                 Partition partition, Callbacks callbacks)
+                 Partition partition, Callbacks callbacks, StoreCalls calls)
     : store_(std::move(store)),
       address_(std::move(address)),
       ttl_ms_(ttl_ms),
       partition_(partition),
       prefix_(partition.number == 0 ? "" : "shares/" + std::to_string(partition.number) + "/"),
       callbacks_(std::move(callbacks)),
-      lock_(*store_, address_, ttl_ms, now_ns, partition.number),
-      thread_([this] { run(); }) {}
+      lock_(*store_, address_, ttl_ms, now_ns, partition.number) {
+  if (calls == StoreCalls::kCaller) return;
+  thread_.emplace([this] { return step(); });
+  if (!store_->capabilities().watch) return;
+  auto watch = store_->watch(leader_key(partition_.number), 0,
+                             [this](const WatchEvent&) { thread_->wake(); });
+  if (watch) watch_ = std::move(*watch);
+}
 
 Elector::~Elector() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
   watch_.reset();
+  thread_.reset();
+  if (leading_) end_leadership();
+  static_cast<void>(lock_.resign(now_ns() + kResignNs));
 }
 
 bool Elector::leads(std::uint64_t epoch) const {
@@ -51,41 +57,10 @@ void Elector::save(std::string key, std::optional<std::string> value, std::funct
     saved.value = std::move(value);
     if (done) saved.done.push_back(std::move(done));
   }
-  wake_.notify_all();
+  if (thread_) thread_->wake();
 }
 
-void Elector::wait(std::uint64_t nanoseconds) {
-  const MutexLock lock(mutex_);
-  wake_.wait_for(mutex_, std::chrono::nanoseconds(nanoseconds),
-                 [this]() MC_REQUIRES(mutex_) { return stopping_ || changed_ || !saved_.empty(); });
-  changed_ = false;
-}
-
-void Elector::run() {
-  if (store_->capabilities().watch) {
-    auto watch = store_->watch(leader_key(partition_.number), 0, [this](const WatchEvent&) {
-      {
-        const MutexLock lock(mutex_);
-        changed_ = true;
-      }
-      wake_.notify_all();
-    });
-    if (watch) watch_ = std::move(*watch);
-  }
-  for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      if (stopping_) break;
-      saved_.clear();  // values of an earlier leadership
-    }
-    if (campaign()) {
-      lead();
-    } else {
-      wait(vacant_since_ns_ != 0 ? kVacantEveryNs : kCampaignEveryNs);
-    }
-  }
-  static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
-}
+std::uint64_t Elector::step() { return leading_ ? lead() : stand_by(); }
 
 // Whether this master may campaign now. A master whose turn has not come only looks up the leader.
 bool Elector::may_try(std::uint64_t deadline_ns) {
@@ -156,55 +131,63 @@ Result<Term> Elector::read_term(std::uint64_t epoch) {
   return term;
 }
 
-void Elector::lead() {
+std::uint64_t Elector::stand_by() {
+  {
+    const MutexLock lock(mutex_);
+    saved_.clear();  // values of an earlier leadership
+  }
+  if (!campaign()) return now_ns() + (vacant_since_ns_ != 0 ? kVacantEveryNs : kCampaignEveryNs);
   auto term = read_term(lock_.epoch());
   if (!term) {
     callbacks_.trouble(term.error());
     valid_until_ns_.store(0);
-    static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
-    wait(kCampaignEveryNs);
-    return;
+    static_cast<void>(lock_.resign(now_ns() + kResignNs));
+    return now_ns() + kCampaignEveryNs;
   }
+  leading_ = true;
+  renew_at_ns_ = now_ns();
   callbacks_.leading(std::move(*term));
-  const std::uint64_t renew_every_ns = lock_.ttl_ms() * kMs / 4;
-  std::uint64_t renew_at_ns = now_ns();
-  bool given_up = false;
-  while (!given_up) {
-    {
-      const MutexLock lock(mutex_);
-      if (stopping_) break;
+  return renew_at_ns_;
+}
+
+std::uint64_t Elector::lead() {
+  if (now_ns() >= renew_at_ns_) {
+    const std::uint64_t asked_ns = now_ns();
+    const Status status = lock_.renew(asked_ns + lock_.ttl_ms() * kMs / 2);
+    if (status.ok()) {
+      valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
+    } else {
+      callbacks_.trouble(status);
+      if (status.code() == MC_NOT_FOUND || !lock_.leads()) return end_leadership();
     }
-    if (now_ns() >= renew_at_ns) {
-      const std::uint64_t asked_ns = now_ns();
-      const Status status = lock_.renew(asked_ns + lock_.ttl_ms() * kMs / 2);
-      if (status.ok()) {
-        valid_until_ns_.store(asked_ns + lock_.ttl_ms() * 900'000ull);
-      } else {
-        callbacks_.trouble(status);
-        if (status.code() == MC_NOT_FOUND || !lock_.leads()) break;
-      }
-      renew_at_ns = now_ns() + renew_every_ns;
-    }
-    write_saved();
-    given_up = gives_up();
-    const std::uint64_t now = now_ns();
-    if (renew_at_ns > now && !given_up) wait(renew_at_ns - now);
+    renew_at_ns_ = now_ns() + lock_.ttl_ms() * kMs / 4;
   }
+  const bool written = write_saved();
+  if (!gives_up()) return written ? renew_at_ns_ : std::min(renew_at_ns_, now_ns() + kRetryEveryNs);
+  const std::uint64_t next_ns = end_leadership();
+  static_cast<void>(lock_.resign(now_ns() + kResignNs));
+  return next_ns;
+}
+
+std::uint64_t Elector::end_leadership() {
+  leading_ = false;
   valid_until_ns_.store(0);
   callbacks_.lost();
-  if (given_up) static_cast<void>(lock_.resign(now_ns() + 500 * kMs));
+  return now_ns();
 }
 
 bool Elector::gives_up() {
   return partition_.roster != nullptr && partition_.roster->gives_up(partition_.number, now_ns());
 }
 
-void Elector::write_saved() {
+// False: some values must be written again.
+bool Elector::write_saved() {
   std::map<std::string, Saved> saved;
   {
     const MutexLock lock(mutex_);
     saved.swap(saved_);
   }
+  bool all = true;
   const std::uint64_t deadline_ns = now_ns() + lock_.ttl_ms() * kMs / 4;
   for (auto& [key, one] : saved) {
     Status status = leads(epoch_) ? Status() : Status(kStoreUnavailable);
@@ -222,11 +205,13 @@ void Elector::write_saved() {
     // Saved values matter only to the next leader. Retry later, unless a newer value is queued.
     callbacks_.trouble(status);
     if (status.code() != kStoreUnavailable && status.code() != kOutcomeUnknown) continue;
+    all = false;
     const MutexLock lock(mutex_);
     const auto [later, none] = saved_.try_emplace(key);
     if (none) later->second.value = std::move(one.value);
     std::ranges::move(one.done, std::back_inserter(later->second.done));
   }
+  return all;
 }
 
 }  // namespace mc::metadata

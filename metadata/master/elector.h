@@ -6,9 +6,12 @@
 //   under "away/" and "removed/" (absence.h), and the highest removal number under "removals". Keys
 //   of partition 0 have no prefix, as before partitions existed. Keys of partition 3 lie below
 //   "shares/3/".
-// Threads: the elector's thread makes all store calls and all callbacks. save() and leads() from
-//   any thread.
-// Owns: the store and the thread. Queued writes are bounded: one for each key, the latest wins.
+//
+//     stand by ──campaign() won, term read──► lead ──lease lost, or the roster gives up──► stand by
+//
+// Threads: the elector's thread (kCaller: the caller of step()) makes all store calls and all callbacks.
+//   save() and leads() from any thread.
+// Owns: the store and the thread, if any. Queued writes are bounded: one for each key, the latest wins.
 // Trusts: the store. Each reader decodes its own values.
 #pragma once
 
@@ -18,13 +21,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "libmc/base/mutex.h"
 #include "metadata/master/roster.h"
 #include "metadata/store/cluster_store.h"
 #include "metadata/store/leader_lock.h"
+#include "metadata/store/store_thread.h"
 
 namespace mc::metadata {
 
@@ -60,9 +63,13 @@ class Elector {
 
   // address: how other processes reach this master.
   Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
-          Partition partition, Callbacks callbacks);
+          Partition partition, Callbacks callbacks, StoreCalls calls = StoreCalls::kOwnThread);
   // Resigns, so that a standby leads at once.
   ~Elector();
+
+  // kCaller: campaigns, renews the lease, writes saved values. Returns the time of the next call, which may
+  // come earlier.
+  std::uint64_t step();
 
   // Whether this process may answer as the leader of this epoch at this moment.
   [[nodiscard]] bool leads(std::uint64_t epoch) const;
@@ -71,15 +78,15 @@ class Elector {
   void save(std::string key, std::optional<std::string> value, std::function<void()> done);
 
  private:
-  void run();
-  void lead();
+  std::uint64_t stand_by();
+  std::uint64_t lead();
+  std::uint64_t end_leadership();
   bool campaign();
   bool may_try(std::uint64_t deadline_ns);
   void tell_leader(const std::string& leader);
   [[nodiscard]] bool gives_up();
   Result<Term> read_term(std::uint64_t epoch);
-  void write_saved();
-  void wait(std::uint64_t nanoseconds);
+  bool write_saved();
 
   std::unique_ptr<ClusterStore> store_;
   const std::string address_;
@@ -88,22 +95,21 @@ class Elector {
   const std::string prefix_;  // of the keys that are kept for the next leader
   const Callbacks callbacks_;
   LeaderLock lock_;
-  std::unique_ptr<Watch> watch_;
   std::atomic<std::uint64_t> epoch_{0};
   std::atomic<std::uint64_t> valid_until_ns_{0};
   std::string last_leader_ = "?";
   std::uint64_t vacant_since_ns_ = 0;  // 0: a master leads
+  bool leading_ = false;
+  std::uint64_t renew_at_ns_ = 0;
 
   Mutex mutex_;
-  Condition wake_;
-  bool stopping_ MC_GUARDED_BY(mutex_) = false;
-  bool changed_ MC_GUARDED_BY(mutex_) = false;
   struct Saved {
     std::optional<std::string> value;
     std::vector<std::function<void()>> done;
   };
   std::map<std::string, Saved> saved_ MC_GUARDED_BY(mutex_);
-  std::thread thread_;
+  std::optional<StoreThread> thread_;
+  std::unique_ptr<Watch> watch_;  // wakes the thread
 };
 
 }  // namespace mc::metadata

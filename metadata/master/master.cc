@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "libmc/base/clock.h"
 #include "metadata/directory/partition.h"
 #include "metadata/master/partition_count.h"
@@ -43,13 +45,19 @@ Result<std::unique_ptr<Master>> Master::create(const MasterOptions& options) {
   if (const Status status = check_master_options(options); !status.ok()) return fail(status);
   const auto listening = listener_options(options);
   if (!listening) return fail(listening.error());
-  std::unique_ptr<Master> master(new Master(options));
+  std::unique_ptr<Master> master(new Master(
+      options, [options] { return open_store(options); }, StoreCalls::kOwnThread));
   auto listener = rpc::Listener::create(master->io_, *listening, *master);
   if (!listener) return fail(listener.error());
   master->listener_ = std::move(*listener);
-  master->address_ = options.advertise.empty() ? options.listen : options.advertise;
   if (const Status status = master->sit_down(); !status.ok()) return fail(status);
-  master->tick();
+  return master;
+}
+
+Result<std::unique_ptr<Master>> Master::create_simulated(const MasterOptions& options,
+                                                         OpenStore open_store) {
+  std::unique_ptr<Master> master(new Master(options, std::move(open_store), StoreCalls::kCaller));
+  if (const Status status = master->sit_down(); !status.ok()) return fail(status);
   return master;
 }
 
@@ -59,8 +67,8 @@ Master::~Master() {
   listener_.reset();
 }
 
-Result<std::unique_ptr<ClusterStore>> Master::open_store() const {
-  auto store = open_cluster_store(options_.store, options_.cluster_id);
+Result<std::unique_ptr<ClusterStore>> Master::open_store(const MasterOptions& options) {
+  auto store = open_cluster_store(options.store, options.cluster_id);
   if (store && !(*store)->capabilities().elects()) {
     return fail(MC_UNSUPPORTED, (*store)->name() +
                                     " cannot elect a leader; use memory:// for one "
@@ -71,21 +79,22 @@ Result<std::unique_ptr<ClusterStore>> Master::open_store() const {
 
 Status Master::sit_down() {
   const auto partitions = static_cast<std::uint32_t>(options_.partitions);
-  auto first = open_store();
+  address_ = options_.advertise.empty() ? options_.listen : options_.advertise;
+  auto first = open_store_();
   if (!first) return first.error();
   // If the store is away now, the first leader repeats this check.
   const Status count = check_partition_count(**first, partitions, now_ns() + kLookNs);
   if (count.code() == MC_INVALID_ARGUMENT) return count;
   if (partitions > 1) {
     roster_ = std::make_unique<Roster>(std::move(*first), address_, partitions,
-                                       static_cast<std::uint32_t>(options_.leader_ttl_ms));
+                                       static_cast<std::uint32_t>(options_.leader_ttl_ms), calls_);
   }
   for (std::uint32_t partition = 0; partition < partitions; ++partition) {
-    auto store = partitions == 1 ? std::move(first) : open_store();
+    auto store = partitions == 1 ? std::move(first) : open_store_();
     if (!store) return store.error();
     partition_masters_.push_back(std::make_unique<PartitionMaster>(
         io_, options_, address_, Elector::Partition{partition, partitions, roster_.get()},
-        std::move(*store),
+        std::move(*store), calls_,
         PartitionMaster::Outside{.ended = [this, partition] { close_links(partition); },
                                  .store_trouble =
                                      [this](const Status& status) {
@@ -94,11 +103,17 @@ Status Master::sit_down() {
                                        spdlog::warn("event=cluster_store error=\"{}\"",
                                                     status.to_string());
                                      },
-                                 .link_count = [this] { return listener_->link_count(); },
-                                 .refused_links = [this] { return listener_->refused_count(); }}));
+                                 .link_count = [this] { return link_count(); },
+                                 .refused_links = [this] { return refused_links(); }}));
   }
+  tick();
   return {};
 }
+
+std::uint32_t Master::link_count() const {
+  return listener_ ? listener_->link_count() : static_cast<std::uint32_t>(links_.size());
+}
+std::uint64_t Master::refused_links() const { return listener_ ? listener_->refused_count() : 0; }
 
 bool Master::may_log(std::uint64_t& last_ns) {
   const std::uint64_t now = now_ns();
@@ -108,14 +123,22 @@ bool Master::may_log(std::uint64_t& last_ns) {
 }
 
 void Master::run() { io_.run(); }
+void Master::poll() {
+  if (roster_ && now_ns() >= roster_due_ns_) roster_due_ns_ = roster_->step();
+  for (const auto& partition_master : partition_masters_) partition_master->step();
+  io_.restart();
+  io_.poll();
+}
 void Master::stop() { io_.stop(); }
 
 void Master::close_links(std::uint32_t partition) {
-  std::vector<std::shared_ptr<rpc::Link>> about;
+  std::vector<Attending> about;
   for (const auto& [link, attending] : links_) {
-    if (attending.partition == partition) about.push_back(attending.link);
+    if (attending.partition == partition) about.push_back(attending);
   }
-  for (const auto& link : about) link->close({MC_CLOSED, "this master no longer leads"});
+  // Addresses of memory must not decide about the order, which a simulator repeats.
+  std::ranges::sort(about, {}, &Attending::number);
+  for (const Attending& each : about) each.link->close({MC_CLOSED, "this master no longer leads"});
 }
 
 void Master::tick() {
@@ -127,7 +150,9 @@ void Master::tick() {
   });
 }
 
-void Master::on_link(const std::shared_ptr<rpc::Link>& link) { links_[link.get()] = {link}; }
+void Master::on_link(const std::shared_ptr<rpc::Link>& link) {
+  links_[link.get()] = {link, next_link_++};
+}
 
 void Master::on_refused(const Status& why, const std::string& address) {
   if (may_log(refused_logged_ns_)) {

@@ -7,13 +7,15 @@
 //     links ──► PartitionMaster 0, 1 … ──► Elector, LeaderState      Roster ──► which partitions to lead
 //
 // Threads: run() is the loop's thread. Electors and roster have their own threads. stop() from any
-//   thread.
+//   thread. With an outside of its own, a master has no threads, and all happens in poll().
 // Owns: everything, built and torn down in one order.
 // Trusts: links that have proven the cluster key, as far as leader_state.h says.
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,12 +31,24 @@ namespace mc::metadata {
 
 class Master final : public rpc::ListenerHandler {
  public:
+  using OpenStore = std::function<Result<std::unique_ptr<ClusterStore>>()>;
+
   // Listens, and begins to campaign. Errors: with the remedy, for the operator.
   static Result<std::unique_ptr<Master>> create(const MasterOptions& options);
+  // For a simulator, which opens the store, hands over links by on_link(), and calls poll().
+  static Result<std::unique_ptr<Master>> create_simulated(const MasterOptions& options,
+                                                          OpenStore open_store);
   ~Master() override;
 
   void run();
   void stop();
+  // Does all work that is due.
+  void poll();
+  [[nodiscard]] boost::asio::any_io_executor executor() { return io_.get_executor(); }
+  // 0: this master does not lead the partition.
+  [[nodiscard]] std::uint64_t epoch(std::uint32_t partition) const {
+    return partition_masters_[partition]->epoch();
+  }
   [[nodiscard]] const std::string& address() const { return address_; }
 
   void on_link(const std::shared_ptr<rpc::Link>& link) override;
@@ -46,29 +60,37 @@ class Master final : public rpc::ListenerHandler {
  private:
   struct Attending {
     std::shared_ptr<rpc::Link> link;
+    std::uint64_t number = 0;  // in order of arrival
     std::uint32_t partition = 0;
     bool said = false;  // an Attend call named this partition
   };
 
-  explicit Master(const MasterOptions& options) : options_(options), tick_(io_) {}
+  Master(const MasterOptions& options, OpenStore open_store, StoreCalls calls)
+      : options_(options), open_store_(std::move(open_store)), calls_(calls), tick_(io_) {}
+  static Result<std::unique_ptr<ClusterStore>> open_store(const MasterOptions& options);
   // Creates all partition masters.
   Status sit_down();
-  Result<std::unique_ptr<ClusterStore>> open_store() const;
   void attend(rpc::Link& link, const rpc::Request& request);
   void close_links(std::uint32_t partition);
   PartitionMaster& partition_master_of(const rpc::Link& link) const;
   void refuse(rpc::Link& link, std::uint32_t id, mc_status status, std::string text);
   void tick();
+  [[nodiscard]] std::uint32_t link_count() const;
+  [[nodiscard]] std::uint64_t refused_links() const;
   // Limits each kind to a line a second.
   bool may_log(std::uint64_t& last_ns);
 
   const MasterOptions options_;
+  const OpenStore open_store_;
+  const StoreCalls calls_;
   std::string address_;
   boost::asio::io_context io_;
   boost::asio::steady_timer tick_;
-  std::unique_ptr<rpc::Listener> listener_;
+  std::unique_ptr<rpc::Listener> listener_;  // null: create_simulated()
   std::map<const rpc::Link*, Attending> links_;
+  std::uint64_t next_link_ = 0;
   std::unique_ptr<Roster> roster_;  // null: there is a single partition
+  std::uint64_t roster_due_ns_ = 0;
   std::vector<std::unique_ptr<PartitionMaster>> partition_masters_;
   std::uint64_t refused_logged_ns_ = 0;
   Mutex trouble_mutex_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A master's part in a partition: its election, and a LeaderState while it leads.
-// Threads: the master's loop. The elector has a separate thread.
+// Threads: the master's loop. The elector has a separate thread (kCaller: none; call step()).
 // Owns: the Elector and the LeaderState.
 // Trusts: links that have proven the cluster key, as far as leader_state.h says.
 #pragma once
@@ -32,7 +32,7 @@ class PartitionMaster {
   // partition's roster outlive this object.
   PartitionMaster(boost::asio::io_context& io, const MasterOptions& options,
                   const std::string& address, Elector::Partition partition,
-                  std::unique_ptr<ClusterStore> store, Outside outside);
+                  std::unique_ptr<ClusterStore> store, StoreCalls calls, Outside outside);
   ~PartitionMaster() { stop(); }
   // Resigns.
   void stop();
@@ -49,6 +49,8 @@ class PartitionMaster {
   void on_cancel(rpc::Link& link, std::uint32_t id);
   void on_closed(rpc::Link& link);
   void tick();
+  // kCaller: the elector's part.
+  void step();
 
  private:
   Elector::Callbacks callbacks();
@@ -61,6 +63,7 @@ class PartitionMaster {
   const Outside outside_;
   std::string leader_;
   std::unique_ptr<LeaderState> leader_state_;
+  std::uint64_t elector_due_ns_ = 0;  // kCaller
   std::unique_ptr<Elector> elector_;
 };
 

@@ -20,20 +20,18 @@ constexpr std::string_view kMastersPrefix = "masters/";
 }  // namespace
 
 Roster::Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t partitions,
-               std::uint32_t ttl_ms)
+               std::uint32_t ttl_ms, StoreCalls calls)
     : store_(std::move(store)),
       address_(std::move(address)),
       partitions_(partitions),
-      ttl_ms_(ttl_ms),
-      thread_([this] { run(); }) {}
+      ttl_ms_(ttl_ms) {
+  if (calls == StoreCalls::kOwnThread) thread_.emplace([this] { return step(); });
+}
 
 Roster::~Roster() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+  thread_.reset();
+  if (lease_.id == kNoLease) return;
+  static_cast<void>(store_->revoke(lease_.id, now_ns() + ttl_ms_ * kMs / 2));
 }
 
 bool Roster::may_take(std::uint32_t partition, std::uint64_t vacant_ns) const {
@@ -50,19 +48,11 @@ bool Roster::gives_up(std::uint32_t partition, std::uint64_t now_ns) {
   return true;
 }
 
-void Roster::run() {
-  for (;;) {
-    const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
-    // If the store cannot be read now, may_take() decides by time.
-    if (sign_up(deadline_ns).ok()) read(deadline_ns);
-    const MutexLock lock(mutex_);
-    wake_.wait_for(mutex_, std::chrono::nanoseconds(kReadEveryNs),
-                   [this]() MC_REQUIRES(mutex_) { return stopping_; });
-    if (stopping_) break;
-  }
-  if (lease_.id != kNoLease) {
-    static_cast<void>(store_->revoke(lease_.id, now_ns() + ttl_ms_ * kMs / 2));
-  }
+// If the store cannot be read now, may_take() decides by time.
+std::uint64_t Roster::step() {
+  const std::uint64_t deadline_ns = now_ns() + ttl_ms_ * kMs / 2;
+  if (sign_up(deadline_ns).ok()) read(deadline_ns);
+  return now_ns() + kReadEveryNs;
 }
 
 Status Roster::sign_up(std::uint64_t deadline_ns) {

@@ -8,28 +8,32 @@
 //
 // The roster advises; the leaders' locks decide. A master with an outdated list takes a partition
 // too early or too late, but never a partition that another master leads.
-// Threads: the roster's thread makes all store calls. may_take() and gives_up() from any thread.
-// Owns: the store and the thread.
+// Threads: the roster's thread (kCaller: the caller of step()) makes all store calls. may_take() and
+//   gives_up() from any thread.
+// Owns: the store and the thread, if any.
 // Trusts: the store. Addresses are only compared.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "libmc/base/mutex.h"
 #include "metadata/store/cluster_store.h"
+#include "metadata/store/store_thread.h"
 
 namespace mc::metadata {
 
 class Roster {
  public:
   Roster(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t partitions,
-         std::uint32_t ttl_ms);
+         std::uint32_t ttl_ms, StoreCalls calls = StoreCalls::kOwnThread);
   // Removes this master from the list.
   ~Roster();
+  // kCaller: reads the store. Returns the time of the next call.
+  std::uint64_t step();
 
   // Whether this master should campaign for a partition that has been vacant for vacant_ns.
   [[nodiscard]] bool may_take(std::uint32_t partition, std::uint64_t vacant_ns) const;
@@ -38,7 +42,6 @@ class Roster {
   [[nodiscard]] bool gives_up(std::uint32_t partition, std::uint64_t now_ns);
 
  private:
-  void run();
   Status sign_up(std::uint64_t deadline_ns);
   void read(std::uint64_t deadline_ns);
 
@@ -49,14 +52,12 @@ class Roster {
   Lease lease_;
 
   mutable Mutex mutex_;
-  Condition wake_;
-  bool stopping_ MC_GUARDED_BY(mutex_) = false;
   std::vector<std::string> masters_ MC_GUARDED_BY(mutex_);
   std::vector<std::string> leaders_ MC_GUARDED_BY(mutex_);
   std::vector<std::string> wanted_
       MC_GUARDED_BY(mutex_);  // the master of each partition; empty: nothing has been read
   std::uint64_t settled_ns_ MC_GUARDED_BY(mutex_) = 0;  // nothing has moved since then
-  std::thread thread_;
+  std::optional<StoreThread> thread_;
 };
 
 }  // namespace mc::metadata

@@ -42,7 +42,8 @@ std::uint64_t processor_ns() {
 // The operations of a fleet and the cost.
 class Meter {
  public:
-  explicit Meter(std::uint64_t size) : random_(size), fleet_(size, kPoolBytes) {}
+  explicit Meter(std::uint64_t size)
+      : random_(size), fleet_({.size = size, .pool_bytes = kPoolBytes}) {}
 
   SimNode& any() { return fleet_.node(random_.next() % fleet_.size()); }
   SimNode& other_than(const SimNode& node) {

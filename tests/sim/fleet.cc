@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "libmc/base/checksum.h"
+#include "metadata/directory/partition.h"
 #include "shm/pins.h"
 
 namespace mc::sim {
@@ -22,20 +23,29 @@ constexpr std::uint64_t kSession = 1000;
 
 }  // namespace
 
-Fleet::Fleet(std::uint64_t size, std::uint64_t pool_bytes)
-    : links_(io_, Random(7), [](HostId, HostId) { return true; }),
-      master_(io_, links_, kMasterHost, 1u << 20, 256) {
+Fleet::Fleet(const Options& options)
+    : partitions_(options.partitions), links_(Random(7), [this](HostId from, HostId to) {
+        return !cut_.contains({std::min(from, to), std::max(from, to)});
+      }) {
   clock_.set(now_ns_);
-  master_.start(false, now_ns_);
-  for (std::uint64_t i = 1; i <= size; ++i) {
-    NodeOptions options;
-    options.node = i;
-    options.pool_bytes = pool_bytes;
-    const auto dial = [this, i](std::uint32_t, metadata::rpc::LinkHandler& handler) {
-      return master_.dial(i, handler);
-    };
+  for (std::uint64_t i = 0; i < options.masters; ++i) {
+    SimMaster::Options master;
+    master.host = kMasterHost + i;
+    master.partitions = options.partitions;
+    master.max_entries = 1u << 20;
+    master.max_nodes = 256;
+    masters_.push_back(std::make_unique<SimMaster>(links_, store_, master));
+    masters_.back()->start();
+  }
+  for (std::uint64_t i = 1; i <= options.size; ++i) {
+    NodeOptions node;
+    node.node = i;
+    node.pool_bytes = options.pool_bytes;
+    node.partitions = options.partitions;
+    for (const auto& master : masters_) node.masters.push_back(master_address(master->host()));
+    const auto outside = [this, i] { return outside_of(i, links_, store_, masters_); };
     nodes_.push_back(
-        std::make_unique<SimNode>(options, network_, dial, [](std::vector<std::uint64_t>&) {}));
+        std::make_unique<SimNode>(node, network_, outside, [](std::vector<std::uint64_t>&) {}));
     nodes_.back()->start();
   }
   for (const std::uint64_t until_ns = now_ns_ + kJoinNs; now_ns_ < until_ns;) turn_all();
@@ -46,9 +56,27 @@ Fleet::Fleet(std::uint64_t size, std::uint64_t pool_bytes)
 
 Fleet::~Fleet() {
   for (const auto& node : nodes_) node->kill(false);
-  master_.stop();
-  io_.restart();
-  io_.poll();
+  for (const auto& master : masters_) master->stop();
+}
+
+std::uint32_t Fleet::partition_of(const std::string& key) const {
+  static const metadata::KeyHasher hasher(kSecret);
+  return metadata::partition_of(hasher.hash(kNameSpace, key), partitions_);
+}
+
+std::uint64_t Fleet::leader_of(std::uint32_t partition) const {
+  const auto at = std::ranges::max_element(
+      masters_, {}, [&](const auto& master) { return master->epoch(partition); });
+  return static_cast<std::uint64_t>(at - masters_.begin());
+}
+
+// An agent's host has the lower number.
+void Fleet::cut(SimNode& node, SimMaster& master, bool cut) {
+  if (cut) {
+    cut_.insert({node.id(), master.host()});
+  } else {
+    cut_.erase({node.id(), master.host()});
+  }
 }
 
 Fleet::RemoteRequestPointer Fleet::begin(SimNode& node, RemoteRequest::Kind kind,
@@ -107,9 +135,7 @@ void Fleet::step() {
 }
 
 void Fleet::turn_links() {
-  io_.restart();
-  io_.poll();
-  master_.tick(now_ns_);
+  for (const auto& master : masters_) master->poll();
 }
 
 void Fleet::turn(SimNode& node) {

@@ -7,9 +7,9 @@
 // Owns: Everything.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,14 +24,26 @@ class Fleet {
  public:
   using RemoteRequestPointer = std::shared_ptr<agent::RemoteRequest>;
 
+  struct Options {
+    std::uint64_t size = 3;
+    std::uint64_t pool_bytes = 1u << 20;
+    std::uint32_t partitions = 1;
+    std::uint64_t masters = 1;
+  };
   // Returns when all members have joined and know each other. Throws std::runtime_error, as all
   // functions here.
-  explicit Fleet(std::uint64_t size, std::uint64_t pool_bytes = 1u << 20);
+  explicit Fleet(const Options& options);
   ~Fleet();
 
   SimNode& node(std::uint64_t number) { return *nodes_[number]; }
   std::uint64_t size() const { return nodes_.size(); }
-  SimMaster& master() { return master_; }
+  SimMaster& master(std::uint64_t number = 0) { return *masters_[number]; }
+  std::uint32_t partition_of(const std::string& key) const;
+  // The number of the master that leads the partition now.
+  std::uint64_t leader_of(std::uint32_t partition) const;
+  // Cuts an agent off from a master, or joins them again.
+  void cut(SimNode& node, SimMaster& master, bool cut);
+  StoreWorld& store() { return store_; }
   std::uint64_t now_ns() const { return now_ns_; }
 
   // These begin operations. A put's bytes are the key's bytes, repeated.
@@ -55,11 +67,13 @@ class Fleet {
   RemoteRequestPointer begin(SimNode& node, agent::RemoteRequest::Kind kind,
                              agent::RemoteRequest::Item item);
 
+  const std::uint32_t partitions_;
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
-  boost::asio::io_context io_;
+  std::set<std::pair<HostId, HostId>> cut_;  // agent, master
   LinkWorld links_;
-  SimMaster master_;
+  StoreWorld store_;
+  SimMaster::All masters_;
   transport::loop::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
 };

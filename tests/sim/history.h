@@ -32,7 +32,7 @@ class History {
     bool upsert = false, announced = false;
     std::uint64_t begin_ns = 0, end_ns = UINT64_MAX;
     Ending ending = Ending::kOpen;
-    std::uint64_t memory = 0;  // of the masters: SimMaster::memory()
+    std::uint64_t memory = 0;  // times that the store has lost its content
   };
   struct Remove {
     unsigned key = 0;
@@ -65,7 +65,7 @@ class History {
 
   // ---- At the end: what every node reads when all is well again; none: a miss
   void final_read(unsigned key, std::uint64_t node, std::optional<Number> put);
-  // memory_of: SimMaster::memory() of the key's master at the end.
+  // memory_of: the number for the key at the end.
   void finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& memory_of);
 
   void fail(std::string what);

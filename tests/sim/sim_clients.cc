@@ -54,8 +54,7 @@ void SimWorld::begin_something(Client& client) {
   } else if (dice <= 90) {
     send_remote_request(client, RemoteRequest::Kind::kExists);
   } else {
-    client.remove =
-        history_.begin_remove(client.keys[0], master_of(client.keys[0]).memory(), now_ns_);
+    client.remove = history_.begin_remove(client.keys[0], memory_, now_ns_);
     send_remote_request(client, RemoteRequest::Kind::kRemove);
   }
 }
@@ -99,7 +98,7 @@ void SimWorld::place_elsewhere(Client& client) {
   order.replicas = random_.chance(0.2) ? 2 : 1;
   client.local = false;
   client.was_ready = node.ready(partition_of(client.keys[0]));
-  client.leader_state = master_of(client.keys[0]).leader_state();
+  client.reign = reigns_[partition_of(client.keys[0])];
   client.remote_request = std::make_shared<RemoteRequest>();
   client.remote_request->source = {session_of(client.id), &client.staging, 0, order};
   send_remote_request(client, RemoteRequest::Kind::kPlace);
@@ -120,7 +119,7 @@ void SimWorld::end_put(Client& client, History::Ending ending) {
   if (ending == History::Ending::kRefused) may_have_replaced(client);
   const std::uint32_t partition = partition_of(client.keys[0]);
   const bool announced = !client.local && client.was_ready && nodes_[client.node]->ready(partition);
-  history_.end_put(client.put, ending, announced, masters_[partition]->memory(), now_ns_);
+  history_.end_put(client.put, ending, announced, memory_, now_ns_);
   end(client);
 }
 
@@ -209,8 +208,8 @@ void SimWorld::look_at_remote_request(Client& client) {
   RemoteRequest& remote_request = *client.remote_request;
   // The server always ends an announcement at the deadline; the master may take longer.
   const bool cuts = client.server_cuts || client.kind == RemoteRequest::Kind::kAnnounce;
-  const bool same_leader_state = client.kind != RemoteRequest::Kind::kPlace ||
-                                 client.leader_state == master_of(client.keys[0]).leader_state();
+  const bool same_leader = client.kind != RemoteRequest::Kind::kPlace ||
+                           client.reign == reigns_[partition_of(client.keys[0])];
   if (!remote_request.over() && cuts && now_ns_ >= client.deadline_ns) {
     remote_request.abandoned = true;
     for (RemoteRequest::Item& item : remote_request.items) remote_request.settle(item, MC_TIMEOUT);
@@ -232,7 +231,7 @@ void SimWorld::look_at_remote_request(Client& client) {
   switch (client.kind) {
     case RemoteRequest::Kind::kPlace:
       // With another leader the holder may have to report the object first.
-      client.was_ready &= same_leader_state;
+      client.was_ready &= same_leader;
       [[fallthrough]];
     case RemoteRequest::Kind::kAnnounce:
       if (status == MC_TIMEOUT) {  // the object may still be there

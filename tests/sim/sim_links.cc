@@ -11,11 +11,12 @@ namespace mc::sim {
 class LinkWorld::End : public metadata::rpc::ByteStream,
                        public std::enable_shared_from_this<LinkWorld::End> {
  public:
-  End(LinkWorld& world, HostId at, HostId from) : at_(at), from_(from), world_(world) {}
+  End(LinkWorld& world, const Place& at, HostId from)
+      : at_(at.host), from_(from), world_(world), executor_(at.executor) {}
   ~End() override { tell_end(); }
 
   void start(Ready ready) override {
-    boost::asio::post(world_.io_, [ready = std::move(ready)] { ready({}); });
+    boost::asio::post(executor_, [ready = std::move(ready)] { ready({}); });
   }
   void read_some(boost::asio::mutable_buffer buffer, Done done) override {
     buffer_ = buffer;
@@ -29,7 +30,7 @@ class LinkWorld::End : public metadata::rpc::ByteStream,
     const std::size_t count = bytes.size();
     const auto other = other_.lock();
     if (open_ && other != nullptr) other->arrive(std::move(bytes), false);
-    boost::asio::post(world_.io_, [done = std::move(done), count, open = open_] {
+    boost::asio::post(executor_, [done = std::move(done), count, open = open_] {
       done(open ? boost::system::error_code() : boost::asio::error::operation_aborted,
            open ? count : 0);
     });
@@ -80,15 +81,15 @@ class LinkWorld::End : public metadata::rpc::ByteStream,
   };
   void finish(boost::system::error_code error, std::size_t count) {
     if (reading_ == nullptr) return;
-    boost::asio::post(world_.io_, [done = std::exchange(reading_, nullptr), error, count] {
-      done(error, count);
-    });
+    boost::asio::post(
+        executor_, [done = std::exchange(reading_, nullptr), error, count] { done(error, count); });
   }
   void tell_end() {
     if (const auto other = std::exchange(other_, {}).lock()) other->arrive({}, true);
   }
 
   LinkWorld& world_;
+  const boost::asio::any_io_executor executor_;
   bool open_ = true;
   bool broken_ = false;
   std::deque<Chunk> inbox_;
@@ -97,9 +98,9 @@ class LinkWorld::End : public metadata::rpc::ByteStream,
   Done reading_;
 };
 
-LinkWorld::Pair LinkWorld::make(HostId near, HostId far) {
-  const auto here = std::make_shared<End>(*this, near, far);
-  const auto there = std::make_shared<End>(*this, far, near);
+LinkWorld::Pair LinkWorld::make(const Place& near, const Place& far) {
+  const auto here = std::make_shared<End>(*this, near, far.host);
+  const auto there = std::make_shared<End>(*this, far, near.host);
   here->other_ = there;
   there->other_ = here;
   ends_.push_back(here);

@@ -7,7 +7,7 @@
 // Owns: Each pipe, as long as an end of the pipe exists.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
+#include <boost/asio/any_io_executor.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,26 +20,27 @@
 namespace mc::sim {
 
 using HostId = std::uint64_t;
-inline constexpr HostId kMasterHost = 0;  // host of partition 0's master
-inline constexpr HostId kMoreMasters = 100;
-// Each partition's master has a separate host.
-constexpr HostId master_host(std::uint32_t partition) {
-  return partition == 0 ? kMasterHost : kMoreMasters + partition;
-}
-constexpr bool is_master_host(HostId host) { return host == kMasterHost || host > kMoreMasters; }
+inline constexpr HostId kMasterHost = 100;  // of the first master; the next ones follow
+constexpr bool is_master_host(HostId host) { return host >= kMasterHost; }
 
 class LinkWorld {
  public:
   // True if bytes of one host can now reach the other host.
   using Passes = std::function<bool(HostId from, HostId to)>;
 
-  LinkWorld(boost::asio::io_context& io, Random random, Passes passes)
-      : io_(io), random_(random), order_(random.next()), passes_(std::move(passes)) {}
+  LinkWorld(Random random, Passes passes)
+      : random_(random), order_(random.next()), passes_(std::move(passes)) {}
 
+  // An end of a connection. Its completions run in the executor.
+  struct Place {
+    HostId host;
+    boost::asio::any_io_executor executor;
+  };
   struct Pair {
     std::shared_ptr<metadata::rpc::ByteStream> near, far;
   };
-  Pair make(HostId near, HostId far);
+  Pair make(const Place& near, const Place& far);
+  bool passes(HostId from, HostId to) const { return passes_(from, to); }
   // Hands over the bytes that have arrived by now.
   void deliver(std::uint64_t now_ns);
   // Breaks all connections of that host. Both ends learn of the break.
@@ -51,7 +52,6 @@ class LinkWorld {
   class End;
   std::uint64_t arrival_ns() { return now_ns_ + random_.between(20'000, 400'000) * slowness_; }
 
-  boost::asio::io_context& io_;
   Random random_;
   Random order_;  // order in which the ends of links are visited
   Passes passes_;

@@ -2,8 +2,12 @@
 #include "sim/sim_master.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <stdexcept>
 
-#include "sim/sim_clock.h"
+#include "libmc/base/clock.h"
 
 namespace mc::sim {
 
@@ -11,119 +15,95 @@ namespace rpc = metadata::rpc;
 
 namespace {
 
-constexpr std::uint64_t kMasterTickNs = 20 * kMs;
+constexpr const char* kMasterNet = "10.0.1.";
 
-metadata::MasterOptions master_options(std::uint64_t max_entries, std::uint64_t max_nodes) {
+metadata::MasterOptions master_options(const SimMaster::Options& given) {
   metadata::MasterOptions options;
+  options.listen = master_address(given.host);
+  options.partitions = given.partitions;
+  options.leader_ttl_ms = 500;
   options.recover_ms = 500;
   options.heartbeat_ms = 100;
   options.suspect_ms = 300;
   options.gone_ms = 500;
-  options.max_entries = max_entries;
-  options.max_nodes = max_nodes;
+  options.max_entries = given.max_entries;
+  options.max_nodes = given.max_nodes;
   return options;
-}
-
-rpc::Hello hello_of(HostId host) {
-  rpc::Hello hello;
-  hello.role = is_master_host(host) ? rpc::Role::kMaster : rpc::Role::kAgent;
-  hello.node = host;
-  return hello;
 }
 
 }  // namespace
 
-SimMaster::SimMaster(boost::asio::io_context& io, LinkWorld& links, HostId host,
-                     std::uint64_t max_entries, std::uint64_t max_nodes)
-    : io_(io), links_world_(links), host_(host), options_(master_options(max_entries, max_nodes)) {}
+std::string master_address(HostId host) { return kMasterNet + std::to_string(host) + ":7400"; }
 
-void SimMaster::start(bool keeps_store, std::uint64_t now_ns) {
-  if (leads()) return;
-  if (!keeps_store || leaders_ == 0) {
-    store_.clear();
-    ++memories_;
-  }
-  // A store without a count takes the epoch from the clock.
-  epoch_ = keeps_store && epoch_ != 0 ? epoch_ + 1 : std::max(epoch_ + 1, 1000 + now_ns / 1000);
-  metadata::Term term;
-  term.epoch = epoch_;
-  for (const auto& [key, value] : store_) {
-    if (key == metadata::kRemovalsKey) {
-      term.removals = std::stoull(value);
-    } else {
-      metadata::Entry entry;
-      entry.key = key;
-      entry.value = value;
-      (key.starts_with(metadata::kAwayPrefix)      ? term.away
-       : key.starts_with(metadata::kRemovedPrefix) ? term.removed
-                                                   : term.members)
-          .push_back(entry);
-    }
-  }
-  if (forgets_who_was_away) {
-    term.away.clear();
-    term.removed.clear();
-  }
-  now_ns_ = now_ns;
-  next_tick_ns_ = now_ns;
-  ++leaders_;
-  leader_state_ = std::make_unique<metadata::LeaderState>(
-      options_, term,
-      metadata::LeaderState::Outside{
-          .save =
-              [this](std::string key, std::optional<std::string> value,
-                     const std::function<void()>& done) {
-                if (value) {
-                  store_[std::move(key)] = std::move(*value);
-                } else {
-                  store_.erase(key);
-                }
-                if (done) done();
-              },
-          .link_count = [this] { return static_cast<std::uint32_t>(links_.size()); },
-          .refused_links = [] { return std::uint64_t{0}; }},
-      now_ns);
+HostId host_of(const std::string& address) {
+  return std::stoull(address.substr(std::string(kMasterNet).size()));
+}
+
+SimMaster::SimMaster(LinkWorld& links, StoreWorld& store, const Options& options)
+    : links_(links), store_(store), options_(options) {}
+
+void SimMaster::start() {
+  if (up()) return;
+  store_.set_reachable(options_.host, true);
+  auto made = metadata::Master::create_simulated(
+      master_options(options_), [this]() -> Result<std::unique_ptr<metadata::ClusterStore>> {
+        return store_.client(options_.host);
+      });
+  if (!made) throw std::runtime_error(made.error().to_string());
+  master_ = std::move(*made);
 }
 
 void SimMaster::stop() {
-  while (!links_.empty()) {
-    const auto link = links_.front();
-    link->close({MC_CLOSED, "the master is gone"});
-    std::erase(links_, link);
-  }
-  leader_state_.reset();
+  if (!up()) return;
+  store_.set_reachable(options_.host, false);  // nothing is resigned
+  master_.reset();
+  links_.cut(options_.host);
 }
 
-std::shared_ptr<rpc::Link> SimMaster::dial(HostId from, rpc::LinkHandler& handler) {
-  if (!leads()) return nullptr;
-  const LinkWorld::Pair pair = links_world_.make(from, host_);
-  const auto near = std::make_shared<rpc::Link>(io_.get_executor(), pair.near, hello_of(host_),
-                                                true, rpc::LinkOptions(), handler);
-  rpc::LinkHandler& own = *this;
-  const auto far = std::make_shared<rpc::Link>(io_.get_executor(), pair.far, hello_of(from), false,
-                                               rpc::LinkOptions(), own);
-  links_.push_back(far);
+std::shared_ptr<rpc::Link> SimMaster::dial(const LinkWorld::Place& from,
+                                           const rpc::DialOptions& options,
+                                           rpc::LinkHandler& handler) {
+  const LinkWorld::Place here{options_.host, master_->executor()};
+  const LinkWorld::Pair pair = links_.make(from, here);
+  rpc::Hello own;
+  own.role = rpc::Role::kMaster;
+  const auto near =
+      std::make_shared<rpc::Link>(from.executor, pair.near, own, true, rpc::LinkOptions(), handler);
+  const auto far = std::make_shared<rpc::Link>(here.executor, pair.far, options.own, false,
+                                               rpc::LinkOptions(), *master_);
+  master_->on_link(far);
   far->start();
   near->start();
   return near;
 }
 
-void SimMaster::tick(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
-  if (leader_state_ == nullptr || now_ns < next_tick_ns_) return;
-  next_tick_ns_ = now_ns + kMasterTickNs;
-  leader_state_->tick(now_ns);
-}
-
-void SimMaster::on_request(rpc::Link& link, const rpc::Request& request) {
-  if (leader_state_ != nullptr) leader_state_->on_request(link, request, now_ns_);
-}
-void SimMaster::on_cancel(rpc::Link& link, std::uint32_t id) {
-  if (leader_state_ != nullptr) leader_state_->on_cancel(link, id);
-}
-void SimMaster::on_closed(rpc::Link& link, const Status&) {
-  if (leader_state_ != nullptr) leader_state_->on_closed(link);
-  std::erase(links_, link.shared_from_this());
+// A connection to a dead process is refused at once. A host that is cut off never answers.
+metadata::MasterClient::Outside outside_of(HostId host, LinkWorld& links, StoreWorld& store,
+                                           const SimMaster::All& masters) {
+  const auto dial = [host, &links, &masters](const boost::asio::any_io_executor& executor,
+                                             const rpc::DialOptions& options,
+                                             std::uint64_t deadline_ns, rpc::LinkHandler& handler,
+                                             const rpc::Dialled& done) {
+    const HostId to = host_of(options.address);
+    if (!links.passes(host, to) || !links.passes(to, host)) {
+      const std::uint64_t now = now_ns();
+      const auto timer = std::make_shared<boost::asio::steady_timer>(
+          executor, std::chrono::nanoseconds(deadline_ns > now ? deadline_ns - now : 0));
+      timer->async_wait([timer, done](const boost::system::error_code&) {
+        done(fail(MC_TIMEOUT, "no connection by the deadline"));
+      });
+      return;
+    }
+    const auto at = std::ranges::find_if(
+        masters, [&](const auto& master) { return master->up() && master->host() == to; });
+    if (at == masters.end()) {
+      boost::asio::post(executor, [done] { done(fail(MC_AGENT_UNAVAILABLE, "no master there")); });
+      return;
+    }
+    boost::asio::post(
+        executor, [done, link = (*at)->dial({host, executor}, options, handler)] { done(link); });
+  };
+  return {dial, store.client(host)};
 }
 
 }  // namespace mc::sim

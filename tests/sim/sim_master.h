@@ -1,66 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host of a partition's master: the real LeaderState on simulated links, and the
-//   content of the cluster store. The master comes up, leads, and ends like a killed process. The
-//   next master leads with a higher epoch, with the store's content or with an empty store.
+// A host with a master: the real Master, elector, roster and leader states, on simulated links and a
+//   simulated store. The master comes up, stands by or leads, and ends like a killed process.
 // Threads: The simulator's.
-// Owns: The links of the leader state.
+// Owns: The master.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "metadata/master/leader_state.h"
+#include "metadata/master/client/master_client.h"
+#include "metadata/master/master.h"
 #include "sim/sim_links.h"
+#include "sim/sim_store.h"
 
 namespace mc::sim {
 
-class SimMaster : private metadata::rpc::LinkHandler {
+// The address of a master's host, and back.
+std::string master_address(HostId host);
+HostId host_of(const std::string& address);
+
+class SimMaster {
  public:
-  // max_entries, max_nodes: options of the master.
-  SimMaster(boost::asio::io_context& io, LinkWorld& links, HostId host,
-            std::uint64_t max_entries = 4096, std::uint64_t max_nodes = 16);
-  ~SimMaster() override { stop(); }
+  using All = std::vector<std::unique_ptr<SimMaster>>;
+  struct Options {
+    HostId host = kMasterHost;
+    std::uint32_t partitions = 1;
+    std::uint64_t max_entries = 4096;
+    std::uint64_t max_nodes = 16;
+  };
 
-  // keeps_store: the cluster store has kept the content of the last leader.
-  void start(bool keeps_store, std::uint64_t now_ns);
+  SimMaster(LinkWorld& links, StoreWorld& store, const Options& options);
+  ~SimMaster() { stop(); }
+
+  void start();
+  // kill -9: the master neither resigns nor says farewell.
   void stop();
-  bool leads() const { return leader_state_ != nullptr; }
-  // Counts the leaders so far.
-  std::uint64_t leader_state() const { return leaders_; }
-  // Counts the leaders that began without the previous leader's content of the store.
-  std::uint64_t memory() const { return memories_; }
-
-  // Content of the cluster store.
-  std::map<std::string, std::string>& store() { return store_; }
-
-  // Connects from that host; null while no master is there.
-  std::shared_ptr<metadata::rpc::Link> dial(HostId from, metadata::rpc::LinkHandler& handler);
-  void tick(std::uint64_t now_ns);
-
-  // A deliberate bug: a new leader does not read the list of absent members.
-  bool forgets_who_was_away = false;
+  bool up() const { return master_ != nullptr; }
+  HostId host() const { return options_.host; }
+  // 0: this master does not lead the partition.
+  std::uint64_t epoch(std::uint32_t partition) const {
+    return up() ? master_->epoch(partition) : 0;
+  }
+  // Opens a link from that place. REQUIRES: up().
+  std::shared_ptr<metadata::rpc::Link> dial(const LinkWorld::Place& from,
+                                            const metadata::rpc::DialOptions& options,
+                                            metadata::rpc::LinkHandler& handler);
+  void poll() {
+    if (up()) master_->poll();
+  }
 
  private:
-  void on_request(metadata::rpc::Link& link, const metadata::rpc::Request& request) override;
-  void on_cancel(metadata::rpc::Link& link, std::uint32_t id) override;
-  void on_closed(metadata::rpc::Link& link, const Status& why) override;
-
-  boost::asio::io_context& io_;
-  LinkWorld& links_world_;
-  const HostId host_;
-  const metadata::MasterOptions options_;
-  std::vector<std::shared_ptr<metadata::rpc::Link>> links_;  // in order of arrival
-  std::map<std::string, std::string> store_;
-  std::uint64_t epoch_ = 0;
-  std::uint64_t leaders_ = 0;
-  std::uint64_t memories_ = 0;
-  std::uint64_t now_ns_ = 0;
-  std::uint64_t next_tick_ns_ = 0;
-  std::unique_ptr<metadata::LeaderState> leader_state_;
+  LinkWorld& links_;
+  StoreWorld& store_;
+  const Options options_;
+  std::unique_ptr<metadata::Master> master_;
 };
+
+// The ways of an agent's host to the masters and to the store, which must outlive the agent.
+metadata::MasterClient::Outside outside_of(HostId host, LinkWorld& links, StoreWorld& store,
+                                           const SimMaster::All& masters);
 
 }  // namespace mc::sim

@@ -33,10 +33,14 @@ T take(Result<T> result) {
 
 class SimNode::Cluster final : public agent::ClusterNode {
  public:
-  Cluster(const agent::ClusterIdentity& identity, const NodeOptions& options, const Dial& dial,
-          transport::Transport& transport)
+  Cluster(const agent::ClusterIdentity& identity, const NodeOptions& options,
+          const MakeOutside& make_outside, transport::Transport& transport)
       : ClusterNode(identity) {
-    metadata::Descriptor about;
+    metadata::MasterClientOptions master;
+    master.masters = options.masters;
+    master.role = metadata::rpc::Role::kAgent;
+    master.partitions = options.partitions;
+    metadata::Descriptor& about = master.descriptor;
     about.node = identity.node;
     about.incarnation = identity.incarnation;
     about.address = "10.0.0." + std::to_string(identity.node) + ":7401";
@@ -45,11 +49,9 @@ class SimNode::Cluster final : public agent::ClusterNode {
     std::vector<agent::MasterPort*> all;
     for (std::uint32_t partition = 0; partition < options.partitions; ++partition) {
       orders.push_back(orders_of(partition));
-      const auto dial_partition = [dial, partition](metadata::rpc::LinkHandler& handler) {
-        return dial(partition, handler);
-      };
+      master.partition = partition;
       ports.push_back(
-          std::make_unique<SimPort>(about, *orders.back(), dial_partition, options.faults));
+          std::make_unique<SimPort>(master, *orders.back(), make_outside(), options.faults));
       all.push_back(ports.back().get());
     }
     connect(all, transport);
@@ -60,7 +62,7 @@ class SimNode::Cluster final : public agent::ClusterNode {
   }
   int wait_fd() const override { return -1; }
   bool poll(std::uint64_t now_ns) override {
-    for (const auto& port : ports) port->poll(now_ns);
+    for (const auto& port : ports) port->poll();
     return ClusterNode::poll(now_ns);
   }
 
@@ -115,11 +117,11 @@ class SimNode::LaxGuardTransport final : public transport::Transport,
   std::unique_ptr<Transport> inner_;
 };
 
-SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, Dial dial,
-                 agent::ObjectStore::CollectPins client_pins)
+SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network,
+                 MakeOutside make_outside, agent::ObjectStore::CollectPins client_pins)
     : options_(options),
       network_(network),
-      dial_(std::move(dial)),
+      make_outside_(std::move(make_outside)),
       client_pins_(std::move(client_pins)) {}
 SimNode::~SimNode() { kill(false); }
 
@@ -138,7 +140,7 @@ void SimNode::start() {
   identity.stripes.above_bytes = options_.stripe_bytes;
   identity.stripes.unit_bytes = kStripeUnit;
   identity.stripes.grace_ns = 1'500 * kMs;
-  cluster_ = std::make_unique<Cluster>(identity, options_, dial_, *transport_);
+  cluster_ = std::make_unique<Cluster>(identity, options_, make_outside_, *transport_);
 
   tenant_ = std::make_shared<agent::Tenant>();
   tenant_->name = kNameSpace;

@@ -26,7 +26,8 @@ struct NodeOptions {
   std::uint64_t pool_bytes = 512u << 10;
   std::uint64_t seed = 0;
   std::uint32_t partitions = 1;
-  std::uint64_t stripe_bytes = 0;  // stripe size of larger objects; 0: no stripes
+  std::vector<std::string> masters;  // addresses
+  std::uint64_t stripe_bytes = 0;    // stripe size of larger objects; 0: no stripes
   transport::fault::FaultPlan plan;
   SimPort::Faults faults;
   // A deliberate bug: peers read the bytes that lie there now, without a check of the generation.
@@ -35,12 +36,11 @@ struct NodeOptions {
 
 class SimNode {
  public:
-  // Connects to the master of a partition, or returns null.
-  using Dial = std::function<std::shared_ptr<metadata::rpc::Link>(
-      std::uint32_t partition, metadata::rpc::LinkHandler& handler)>;
+  // The ways of this host to masters and to the cluster store.
+  using MakeOutside = std::function<metadata::MasterClient::Outside()>;
 
-  SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network, Dial dial,
-          agent::ObjectStore::CollectPins client_pins);
+  SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network,
+          MakeOutside make_outside, agent::ObjectStore::CollectPins client_pins);
   ~SimNode();
 
   void start();
@@ -80,7 +80,7 @@ class SimNode {
 
   const NodeOptions options_;
   transport::loop::LoopNetwork& network_;
-  const Dial dial_;
+  const MakeOutside make_outside_;
   const agent::ObjectStore::CollectPins client_pins_;
   std::uint64_t incarnation_ = 0;
   std::uint64_t next_tick_ns_ = 0;

@@ -13,6 +13,8 @@ constexpr std::uint64_t kJoinedNs = kStartNs + 1'200 * kMs;
 constexpr std::uint64_t kMendNs = kJoinedNs + 3'000 * kMs;
 constexpr std::uint64_t kSettledNs = kMendNs + 4'500 * kMs;
 constexpr std::uint64_t kMostOffsetNs = 2'000 * kMs;  // of a host's wall clock
+// From the start of a master until the agents may have found their leader.
+constexpr std::uint64_t kTakeOverNs = 1'500 * kMs;
 
 }  // namespace
 
@@ -23,14 +25,19 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       partition_random_(seed ^ 0x77),
       drain_random_(seed ^ 0x99),
       history_(seed),
-      links_(io_, Random(seed ^ 0x11),
-             [this](HostId from, HostId to) { return passes(from, to); }) {
+      links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }) {
   clock_.set(now_ns_);
   const std::uint32_t partitions =
       partition_random_.chance(0.5) ? 1
                                     : static_cast<std::uint32_t>(partition_random_.between(2, 3));
-  for (std::uint32_t partition = 0; partition < partitions; ++partition) {
-    masters_.push_back(std::make_unique<SimMaster>(io_, links_, master_host(partition)));
+  epochs_.resize(partitions);
+  reigns_.resize(partitions);
+  const std::uint64_t master_count = partition_random_.between(1, 3);
+  for (std::uint64_t i = 0; i < master_count; ++i) {
+    SimMaster::Options options;
+    options.host = kMasterHost + i;
+    options.partitions = partitions;
+    masters_.push_back(std::make_unique<SimMaster>(links_, store_, options));
   }
   faults_.noise = random_.chance(0.6);
   faults_.slow_links = random_.chance(0.3);
@@ -74,11 +81,9 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     options.stripe_bytes = stripe_bytes_;
     options.partitions = partitions;
     options.checks_no_generations = bugs_.guards_are_lax;
-    const auto dial = [this, node = options.node](std::uint32_t partition,
-                                                  metadata::rpc::LinkHandler& handler) {
-      const HostId master = master_host(partition);
-      const bool there = passes(node, master) && passes(master, node);
-      return there ? masters_[partition]->dial(node, handler) : nullptr;
+    for (const auto& master : masters_) options.masters.push_back(master_address(master->host()));
+    const auto outside = [this, host = options.node] {
+      return outside_of(host, links_, store_, masters_);
     };
     const auto pins = [this, i](std::vector<std::uint64_t>& all) {
       for (const auto& client : clients_) {
@@ -88,7 +93,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
         }
       }
     };
-    nodes_.push_back(std::make_unique<SimNode>(options, network_, dial, pins));
+    nodes_.push_back(std::make_unique<SimNode>(options, network_, outside, pins));
     const std::uint64_t client_count = random_.between(1, 3);
     for (std::uint64_t j = 0; j < client_count; ++j) {
       clients_.push_back(std::make_unique<Client>());
@@ -101,8 +106,6 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
 SimWorld::~SimWorld() {
   for (const auto& node : nodes_) node->kill(false);
   for (const auto& master : masters_) master->stop();
-  io_.restart();
-  io_.poll();
 }
 
 // ---- Time ---------------------------------------------------------------------------------------
@@ -128,9 +131,8 @@ void SimWorld::step(std::uint64_t most_ns) {
     what();
   }
   links_.deliver(now_ns_);
-  io_.restart();
-  io_.poll();
-  for (const auto& master : masters_) master->tick(now_ns_);
+  for (const auto& master : masters_) master->poll();
+  count_reigns();
   const std::size_t first = random_.next() % nodes_.size();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const std::size_t at = (first + i) % nodes_.size();
@@ -148,6 +150,16 @@ void SimWorld::step(std::uint64_t most_ns) {
   clock_.set(now_ns_);
   if (!drain_done_ && now_ns_ >= next_drain_ns_) go_on_draining();
   if (steps_ % 16 == 0) check_nodes(false);
+}
+
+void SimWorld::count_reigns() {
+  for (std::uint32_t partition = 0; partition < epochs_.size(); ++partition) {
+    for (const auto& master : masters_) {
+      if (master->epoch(partition) <= epochs_[partition]) continue;
+      epochs_[partition] = master->epoch(partition);
+      ++reigns_[partition];
+    }
+  }
 }
 
 void SimWorld::run_until(std::uint64_t ns, std::uint64_t most_step_ns) {
@@ -272,11 +284,10 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
   const bool one_way = random_.chance(0.4);
   const bool keeps = !faults_.memory_losses || random_.chance(0.5);
   const bool keeps_store = !faults_.store_losses || random_.chance(0.5);
-  const auto partition = static_cast<std::uint32_t>(partition_random_.next() % masters_.size());
+  const std::size_t which = partition_random_.next() % masters_.size();
   const std::uint64_t dice = random_.next() % (nodes_.size() + 1);  // 0: a master
-  const HostId other = dice == 0 ? master_host(partition) : dice;
-  const std::string master =
-      masters_.size() == 1 ? "the master" : "the master of partition " + std::to_string(partition);
+  const HostId other = dice == 0 ? masters_[which]->host() : dice;
+  const std::string master = "master " + std::to_string(which + 1);
   const std::string whom = dice == 0 ? master : std::to_string(dice);
   const auto jump_ns =
       static_cast<std::int64_t>(random_.between(0, 2 * kMostOffsetNs / kMs) * kMs) -
@@ -334,18 +345,21 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
     });
   }
   if (faults_.outages) {
-    kinds.push_back(
-        [this, keeps_store, partition, master](std::uint64_t from_ns, std::uint64_t to_ns) {
-          history_.disturbed(from_ns, to_ns);
-          later(from_ns, [this, partition, master] {
-            tell(master + " is killed");
-            masters_[partition]->stop();
-          });
-          later(to_ns, [this, keeps_store, partition, master] {
-            tell(master + (keeps_store ? " leads anew" : " leads anew, the store is empty"));
-            masters_[partition]->start(keeps_store, now_ns_);
-          });
-        });
+    kinds.push_back([this, keeps_store, which, master](std::uint64_t from_ns, std::uint64_t to_ns) {
+      history_.disturbed(from_ns, to_ns + kTakeOverNs);
+      later(from_ns, [this, which, master] {
+        tell(master + " is killed");
+        masters_[which]->stop();
+      });
+      later(to_ns, [this, keeps_store, which, master] {
+        tell(master + (keeps_store ? " is started" : " is started, the store is empty"));
+        if (!keeps_store) {
+          store_.lose();
+          ++memory_;
+        }
+        masters_[which]->start();
+      });
+    });
   }
   if (kinds.empty()) return;
   const std::uint64_t lasts_ns = random_.between(1, random_.chance(0.5) ? 200 : 1'500) * kMs;
@@ -362,14 +376,14 @@ void SimWorld::mend() {
     nodes_[i]->set_plan({});
   }
   for (const auto& master : masters_) {
-    if (!master->leads()) master->start(true, now_ns_);
+    master->start();
   }
 }
 
 // ---- A run --------------------------------------------------------------------------------------
 
 void SimWorld::run() {
-  for (const auto& master : masters_) master->start(true, now_ns_);
+  for (const auto& master : masters_) master->start();
   for (const auto& node : nodes_) node->start();
   run_until(kJoinedNs, 10 * kMs);
   schedule_faults();
@@ -404,7 +418,7 @@ void SimWorld::run() {
     }
   }
   read_everything();
-  history_.finish(key_count_, [this](unsigned key) { return master_of(key).memory(); });
+  history_.finish(key_count_, [this](unsigned) { return memory_; });
   may_end_drain_ = true;
   // Two waits are long. A copy ordered by the master may wait 30 s for a lost message. A stripe
   // whose writer never came back is held until the put's time is over.
@@ -448,7 +462,7 @@ std::string SimWorld::drain_left() const {
 std::uint32_t SimWorld::partition_of(unsigned key) const {
   static const metadata::KeyHasher hasher(kSecret);
   return metadata::partition_of(hasher.hash(kNameSpace, key_text(key)),
-                                static_cast<std::uint32_t>(masters_.size()));
+                                static_cast<std::uint32_t>(epochs_.size()));
 }
 
 // Stripes that are left of incomplete objects; empty: none.
@@ -503,7 +517,8 @@ std::string SimWorld::story() const {
   std::string text =
       "seed " + std::to_string(seed_) + ": " + std::to_string(nodes_.size()) + " nodes, " +
       std::to_string(clients_.size()) + " clients, " + std::to_string(key_count_) + " keys" +
-      (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " partitions") +
+      (epochs_.size() == 1 ? "" : ", " + std::to_string(epochs_.size()) + " partitions") +
+      (masters_.size() == 1 ? "" : ", " + std::to_string(masters_.size()) + " masters") +
       (faults_.noise ? ", noise" : "") + (faults_.slow_links ? ", slow links" : "") +
       (faults_.small_pools ? ", small pools" : "") +
       (faults_.stripes ? ", stripes of " + std::to_string(stripe_bytes_) : "") +

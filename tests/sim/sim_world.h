@@ -12,7 +12,6 @@
 // Owns: Everything.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +26,7 @@
 #include "sim/sim_master.h"
 #include "sim/sim_node.h"
 #include "sim/sim_random.h"
+#include "sim/sim_store.h"
 
 namespace mc::sim {
 
@@ -79,8 +79,8 @@ class SimWorld {
     // Fields of a put.
     History::Number put = 0;
     bool upsert = false, local = false, was_ready = false;
-    MemoryFile staging;              // the bytes for another host to pull
-    std::uint64_t leader_state = 0;  // the leader when the put was requested
+    MemoryFile staging;       // the bytes for another host to pull
+    std::uint64_t reign = 0;  // the leader when the put was requested
     std::uint32_t entry = 0;
     std::size_t remove = 0;
     std::shared_ptr<agent::RemoteRequest> remote_request;
@@ -134,7 +134,7 @@ class SimWorld {
   std::vector<std::byte> bytes_at(agent::ObjectStore& store, std::uint32_t entry);
   void note_evictions(std::size_t node);
   std::uint32_t partition_of(unsigned key) const;
-  SimMaster& master_of(unsigned key) const { return *masters_[partition_of(key)]; }
+  void count_reigns();
   std::string key_text(unsigned key) const { return "key-" + std::to_string(key); }
 
   const std::uint64_t seed_;
@@ -156,10 +156,13 @@ class SimWorld {
   unsigned drain_dones_ = 0;                  // "done" answers in a row; the first may be outdated
   bool drain_done_ = true;
   std::vector<std::string> story_;
-  boost::asio::io_context io_;
   std::set<std::pair<HostId, HostId>> parted_;  // from, to
   LinkWorld links_;
-  std::vector<std::unique_ptr<SimMaster>> masters_;  // by partition
+  StoreWorld store_;
+  SimMaster::All masters_;
+  std::vector<std::uint64_t> epochs_;  // by partition: of the last leader
+  std::vector<std::uint64_t> reigns_;  // by partition: leaders so far
+  std::uint64_t memory_ = 0;           // times that the store has lost its content
   transport::loop::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::uint64_t> evictions_seen_;

@@ -15,6 +15,16 @@ Result<std::unique_ptr<MasterLink>> MasterLink::open(const metadata::MasterClien
   return link;
 }
 
+Result<std::unique_ptr<MasterLink>> MasterLink::open_simulated(
+    const metadata::MasterClientOptions& options, MasterOrders& orders,
+    metadata::MasterClient::Outside outside) {
+  auto link = std::unique_ptr<MasterLink>(new MasterLink());
+  auto client = metadata::MasterClient::create_simulated(options, &orders, std::move(outside));
+  if (!client) return fail(client.error());
+  link->client_ = std::move(*client);
+  return link;
+}
+
 MasterLink::~MasterLink() { closing_ = true; }
 
 template <typename Answer>

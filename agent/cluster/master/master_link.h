@@ -18,6 +18,9 @@ class MasterLink final : public MasterPort {
   // orders must outlive the link. Errors: MC_INVALID_ARGUMENT, MC_NO_MEMORY.
   static Result<std::unique_ptr<MasterLink>> open(const metadata::MasterClientOptions& options,
                                                   MasterOrders& orders);
+  static Result<std::unique_ptr<MasterLink>> open_simulated(
+      const metadata::MasterClientOptions& options, MasterOrders& orders,
+      metadata::MasterClient::Outside outside);
   ~MasterLink() override;
 
   // Ends all open requests and calls the callbacks. No other function may be called afterwards.

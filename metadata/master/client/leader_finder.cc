@@ -13,40 +13,28 @@ constexpr std::uint64_t kAskForNs = 500'000'000;
 }  // namespace
 
 LeaderFinder::LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t partition,
-                           Found found)
-    : store_(std::move(store)),
-      partition_(partition),
-      found_(std::move(found)),
-      thread_([this] { run(); }) {}
-
-LeaderFinder::~LeaderFinder() {
-  {
-    const MutexLock lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+                           Found found, StoreCalls calls)
+    : store_(std::move(store)), partition_(partition), found_(std::move(found)) {
+  if (calls == StoreCalls::kCaller) return;
+  thread_.emplace([this] {
+    step();
+    return UINT64_MAX;
+  });
 }
 
 void LeaderFinder::seek() {
-  {
-    const MutexLock lock(mutex_);
-    wanted_ = true;
-  }
-  wake_.notify_all();
+  wanted_ = true;
+  if (thread_) thread_->wake();
 }
 
-void LeaderFinder::run() {
-  for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      wake_.wait(mutex_, [this]() MC_REQUIRES(mutex_) { return wanted_ || stopping_; });
-      if (stopping_) return;
-      wanted_ = false;
-    }
-    auto leader = find_leader(*store_, now_ns() + kAskForNs, partition_);
-    found_(leader ? Result<std::string>(std::move(leader->value)) : fail(leader.error()));
-  }
+void LeaderFinder::poll() {
+  if (!thread_) step();
+}
+
+void LeaderFinder::step() {
+  if (!wanted_.exchange(false)) return;
+  auto leader = find_leader(*store_, now_ns() + kAskForNs, partition_);
+  found_(leader ? Result<std::string>(std::move(leader->value)) : fail(leader.error()));
 }
 
 }  // namespace mc::metadata

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread that asks the cluster store for the leader of a partition. Stores block.
-// Threads: seek() from any thread. The finder's thread calls found, once for each seek() that no
-//   later seek() replaced.
-// Owns: the store and the thread.
+// Asks the cluster store for the leader of a partition.
+// Threads: kOwnThread: seek() from any thread; the finder's thread calls found. kCaller: one thread. found
+//   is called once for each seek() that no later seek() replaced.
+// Owns: the store and the thread, if any.
 // Trusts: the store's value only as an address to try. The leader must prove the cluster key.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
-#include "libmc/base/mutex.h"
 #include "metadata/store/cluster_store.h"
+#include "metadata/store/store_thread.h"
 
 namespace mc::metadata {
 
@@ -21,21 +22,20 @@ class LeaderFinder {
  public:
   // Gives an address, or MC_NOT_FOUND if the partition has no leader.
   using Found = std::function<void(Result<std::string>)>;
-  LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t partition, Found found);
-  ~LeaderFinder();
+  LeaderFinder(std::unique_ptr<ClusterStore> store, std::uint32_t partition, Found found,
+               StoreCalls calls = StoreCalls::kOwnThread);
   void seek();
+  // kCaller: asks the store if seek() was called. kOwnThread: does nothing.
+  void poll();
 
  private:
-  void run();
+  void step();
 
-  std::unique_ptr<ClusterStore> store_;
+  const std::unique_ptr<ClusterStore> store_;
   const std::uint32_t partition_;
   const Found found_;
-  Mutex mutex_;
-  Condition wake_;
-  bool wanted_ MC_GUARDED_BY(mutex_) = false;
-  bool stopping_ MC_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::atomic<bool> wanted_{false};
+  std::optional<StoreThread> thread_;
 };
 
 }  // namespace mc::metadata

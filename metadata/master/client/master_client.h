@@ -99,11 +99,22 @@ class MasterClient final : rpc::LinkHandler {
   // switches for each call.
   enum class Drive : std::uint8_t { kOwnThread, kCaller };
 
+  // The network and the store of a simulator (kCaller only).
+  struct Outside {
+    // As rpc::dial().
+    std::function<void(boost::asio::any_io_executor, const rpc::DialOptions&,
+                       std::uint64_t deadline_ns, rpc::LinkHandler&, rpc::Dialled)>
+        dial;
+    std::unique_ptr<ClusterStore> store;
+  };
+
   // member: null for tools; an agent's must outlive the client. Errors: MC_INVALID_ARGUMENT,
   // MC_NO_MEMORY.
   static Result<std::unique_ptr<MasterClient>> create(const MasterClientOptions& options,
                                                       AgentSide* member,
                                                       Drive drive = Drive::kOwnThread);
+  static Result<std::unique_ptr<MasterClient>> create_simulated(const MasterClientOptions& options,
+                                                                AgentSide* member, Outside outside);
   ~MasterClient() override;
 
   // kCaller: does all work that does not block. True: there was work.
@@ -157,7 +168,11 @@ class MasterClient final : rpc::LinkHandler {
   };
   using CallPointer = std::shared_ptr<Call>;
 
-  MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive);
+  MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive, Outside outside);
+  // store: null if only addresses lead to the master.
+  static Result<std::unique_ptr<MasterClient>> start(const MasterClientOptions& options,
+                                                     AgentSide* member, Drive drive,
+                                                     Outside outside, StoreCalls calls);
   void watch(int fd);
   // Runs the function in the next poll(), or soon in the thread.
   template <typename What>
@@ -201,6 +216,7 @@ class MasterClient final : rpc::LinkHandler {
   const MasterClientOptions options_;
   AgentSide* const member_;
   const Drive drive_;
+  Outside outside_;
   Fd epoll_;  // kCaller: watches the link's socket and woken_
   Fd woken_;  // written by the finder's thread
   std::uint64_t next_poll_ns_ = 0;

@@ -44,15 +44,28 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
     const Status status = wire::decode(wire::encoded(options.descriptor), checked);
     if (!status.ok()) return fail(status);
   }
-  auto tls = rpc::dialer_tls(options.tls);
-  if (!tls) return fail(tls.error());
-  std::unique_ptr<ClusterStore> store;
+  Outside outside{rpc::dial, nullptr};
   if (!options.store.empty()) {
     auto opened = open_cluster_store(options.store, options.cluster_id);
     if (!opened) return fail(opened.error());
-    store = std::move(*opened);
+    outside.store = std::move(*opened);
   }
-  std::unique_ptr<MasterClient> client(new MasterClient(options, member, drive));
+  return start(options, member, drive, std::move(outside), StoreCalls::kOwnThread);
+}
+
+Result<std::unique_ptr<MasterClient>> MasterClient::create_simulated(
+    const MasterClientOptions& options, AgentSide* member, Outside outside) {
+  return start(options, member, Drive::kCaller, std::move(outside), StoreCalls::kCaller);
+}
+
+Result<std::unique_ptr<MasterClient>> MasterClient::start(const MasterClientOptions& options,
+                                                          AgentSide* member, Drive drive,
+                                                          Outside outside, StoreCalls calls) {
+  auto tls = rpc::dialer_tls(options.tls);
+  if (!tls) return fail(tls.error());
+  std::unique_ptr<ClusterStore> store = std::move(outside.store);
+  std::unique_ptr<MasterClient> client(
+      new MasterClient(options, member, drive, std::move(outside)));
   MasterClient* self = client.get();
   if (drive == Drive::kCaller) {
     auto woken = make_eventfd();
@@ -64,16 +77,15 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
   }
   client->tls_ = std::move(*tls);
   if (store != nullptr) {
-    client->finder_ = std::make_unique<LeaderFinder>(std::move(store), options.partition,
-                                                     [self](const Result<std::string>& leader) {
-                                                       boost::asio::post(self->io_, [self, leader] {
-                                                         if (self->woken_)
-                                                           drain_eventfd(self->woken_.get());
-                                                         self->found(leader);
-                                                       });
-                                                       if (self->woken_)
-                                                         signal_eventfd(self->woken_.get());
-                                                     });
+    const auto found = [self](const Result<std::string>& leader) {
+      boost::asio::post(self->io_, [self, leader] {
+        if (self->woken_) drain_eventfd(self->woken_.get());
+        self->found(leader);
+      });
+      if (self->woken_) signal_eventfd(self->woken_.get());
+    };
+    client->finder_ =
+        std::make_unique<LeaderFinder>(std::move(store), options.partition, found, calls);
   }
   self->post([self] {
     self->seek();
@@ -83,10 +95,12 @@ Result<std::unique_ptr<MasterClient>> MasterClient::create(const MasterClientOpt
   return client;
 }
 
-MasterClient::MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive)
+MasterClient::MasterClient(const MasterClientOptions& options, AgentSide* member, Drive drive,
+                           Outside outside)
     : options_(options),
       member_(member),
       drive_(drive),
+      outside_(std::move(outside)),
       work_(boost::asio::make_work_guard(io_)),
       seek_timer_(io_),
       heartbeat_timer_(io_),
@@ -121,6 +135,7 @@ void MasterClient::watch(int fd) {
 }
 
 bool MasterClient::poll() {
+  if (finder_) finder_->poll();
   const bool worked = io_.poll() > 0;
   const bool unsent = link_ != nullptr && link_->queued_bytes() > 0;
   const std::uint64_t wait_ns = unsent ? kUnsentPollNs : usable_ ? kUsablePollNs : kSeekingPollNs;
@@ -169,8 +184,8 @@ void MasterClient::dial_to(const std::string& address) {
   dialing.key = options_.key;
   dialing.tls = tls_;
   dialing.server_name = options_.tls.server_name;
-  rpc::dial(io_.get_executor(), dialing, now_ns() + kDialNs, *this,
-            [this](Result<std::shared_ptr<rpc::Link>> link) { dialled(std::move(link)); });
+  outside_.dial(io_.get_executor(), dialing, now_ns() + kDialNs, *this,
+                [this](Result<std::shared_ptr<rpc::Link>> link) { dialled(std::move(link)); });
 }
 
 void MasterClient::dialled(Result<std::shared_ptr<rpc::Link>> link) {

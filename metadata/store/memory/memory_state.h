@@ -26,9 +26,13 @@ namespace mc::metadata {
 class MemoryState {
  public:
   // first_revision: at least the last revision of every earlier state whose epochs may still be
-  // known. clock: now_ns() or a simulator's clock.
+  // known. Lease ids begin there too: a lease of an earlier state must not be taken for a new lease.
+  // clock: now_ns() or a simulator's clock.
   MemoryState(Revision first_revision, std::function<std::uint64_t()> clock)
-      : clock_(std::move(clock)), revision_(first_revision), log_floor_(first_revision) {}
+      : clock_(std::move(clock)),
+        revision_(first_revision),
+        log_floor_(first_revision),
+        last_lease_(first_revision) {}
 
   std::optional<Entry> get(std::string_view key);
   // nullopt: the lease does not exist. expected: nullopt writes unconditionally.
@@ -83,7 +87,7 @@ class MemoryState {
   std::deque<Change> log_ MC_GUARDED_BY(mutex_);
   Revision revision_ MC_GUARDED_BY(mutex_);
   Revision log_floor_ MC_GUARDED_BY(mutex_);  // changes up to here are no longer in the log
-  LeaseId last_lease_ MC_GUARDED_BY(mutex_) = 0;
+  LeaseId last_lease_ MC_GUARDED_BY(mutex_);
   std::set<int> bells_ MC_GUARDED_BY(mutex_);
 };
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Invariants that the cluster breaks today. Each test expects the wrong result and names the right one; a
+// change that repairs the defect turns the expectation around and moves the test.
+#include "sim/fleet_fixture.h"
+
+namespace mc::sim {
+namespace {
+
+using KnownDefects = FleetTest;
+
+// The store refuses to note that an absent member missed a removal. The removal then waits for ever, and
+// all later removals wait behind.
+TEST_F(KnownDefects, OneRefusedWriteOfTheStoreStopsLaterRemovals) {
+  put_on_all("first");
+  put_on_all("later");
+  let_other_be_away();
+  fleet_.store().set_write_error(MC_NO_SPACE);
+  EXPECT_NE(end_of(fleet_.remove(writer(), "first")), MC_OK);
+  fleet_.store().set_write_error(MC_OK);
+  let_other_come_back();
+  EXPECT_EQ(end_of(fleet_.remove(writer(), "later")), MC_TIMEOUT) << "wanted: MC_OK";
+}
+
+// A leader that cannot reach the store for longer than its lease forgets the directory.
+TEST_F(KnownDefects, AStoreThatIsSilentForASecondMakesObjectsOfOthersUnknown) {
+  ASSERT_EQ(end_of(fleet_.put(writer(), "key", kBytes)), MC_OK);
+  fleet_.store().set_reachable(fleet_.master().host(), false);
+  turn_for(1'500 * kMs);
+  EXPECT_NE(read(third(), "key"), MC_OK) << "wanted: MC_OK";
+  fleet_.store().set_reachable(fleet_.master().host(), true);
+  turn_for(2'500 * kMs);
+  EXPECT_EQ(read(third(), "key"), MC_OK);
+}
+
+// An emptied store begins its revisions at the clock. If the clock was set back, agents refuse the lower
+// epochs of all later leaders.
+TEST_F(KnownDefects, AfterAClockThatWasSetBackNoLeaderIsBelieved) {
+  fleet_.master().stop();
+  fleet_.store().lose(1);
+  fleet_.master().start();
+  turn_for(5'000 * kMs);
+  EXPECT_NE(fleet_.master().epoch(0), 0u) << "the master leads";
+  EXPECT_FALSE(writer().ready()) << "wanted: ready";
+}
+
+class KnownDefectsOfPartitions : public FleetTest {
+ protected:
+  KnownDefectsOfPartitions() : FleetTest({.partitions = 2, .masters = 2}) {}
+  // The length of the object that the host reads; 0: none.
+  std::uint64_t length_read(SimNode& node, const std::string& key) {
+    shm::Word64 pin{};
+    const auto request = fleet_.get(node, key, pin);
+    const bool found = end_of(request) == MC_OK;
+    auto& index = node.store().index();
+    const std::uint64_t length =
+        found ? index.entry(request->items[0].entry).length.load_relaxed() : 0;
+    shm::clear_pin(pin);
+    return length;
+  }
+  std::string key_of_partition(std::uint32_t partition) const {
+    for (unsigned number = 0;; ++number) {
+      const std::string key = "key-" + std::to_string(number);
+      if (fleet_.partition_of(key) == partition) return key;
+    }
+  }
+};
+
+// The master of the key's partition no longer counts the holder, which goes on to serve readers that know
+// its place: the master of the other partition still hears the holder.
+TEST_F(KnownDefectsOfPartitions, AHolderThatIsCutOffFromOneMasterServesReplacedObjects) {
+  ASSERT_TRUE(
+      fleet_.turn_until([&] { return fleet_.leader_of(0) != fleet_.leader_of(1); }, 10'000 * kMs));
+  turn_for(3'000 * kMs);
+  const std::string key = key_of_partition(1);
+  ASSERT_EQ(end_of(fleet_.put(writer(), key, kBytes)), MC_OK);
+  ASSERT_EQ(length_read(third(), key), kBytes);
+  fleet_.cut(writer(), fleet_.master(fleet_.leader_of(1)), true);
+  turn_for(1'500 * kMs);
+  ASSERT_EQ(end_of(fleet_.put(other(), key, 2 * kBytes)), MC_OK);
+  turn_for(500 * kMs);
+  EXPECT_EQ(length_read(third(), key), kBytes) << "wanted: " << 2 * kBytes;
+}
+
+}  // namespace
+}  // namespace mc::sim
