@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/history.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "sim/sim_clock.h"
@@ -92,22 +93,28 @@ void History::end_remove(std::size_t remove, bool over, bool sure, std::uint64_t
   note(now_ns + (sure ? 1 : 0));
 }
 
-void History::disturbed(std::uint64_t from_ns, std::uint64_t to_ns) {
-  disturbances_.push_back({from_ns, to_ns + kAftermathNs});
+void History::disturbed(std::uint64_t from_ns, std::uint64_t to_ns,
+                        std::vector<std::uint64_t> nodes) {
+  disturbances_.push_back({from_ns, to_ns + kAftermathNs, std::move(nodes)});
 }
 
 void History::lost(unsigned key, std::uint64_t now_ns) { lost_[key] = now_ns; }
 
 bool History::calm(std::uint64_t from_ns, std::uint64_t to_ns) const {
-  for (const Span& span : disturbances_) {
-    if (span.from_ns <= to_ns && from_ns <= span.to_ns) return false;
-  }
-  return true;
+  return std::ranges::none_of(disturbances_,
+                              [&](const Span& span) { return span.touches(from_ns, to_ns); });
+}
+
+bool History::calm_at(std::uint64_t node, std::uint64_t from_ns, std::uint64_t to_ns) const {
+  return std::ranges::none_of(disturbances_, [&](const Span& span) {
+    return span.touches(from_ns, to_ns) &&
+           (span.nodes.empty() || std::ranges::find(span.nodes, node) != span.nodes.end());
+  });
 }
 
 // ---- Reads --------------------------------------------------------------------------------------
 
-std::optional<History::Number> History::read(unsigned reader, unsigned key,
+std::optional<History::Number> History::read(const Reader& reader, unsigned key,
                                              std::span<const std::byte> bytes,
                                              std::uint64_t begin_ns, std::uint64_t now_ns) {
   ++reads;
@@ -116,13 +123,13 @@ std::optional<History::Number> History::read(unsigned reader, unsigned key,
   const bool known = bytes.size() >= sizeof head && head.put < puts_.size() && head.key == key &&
                      puts_[head.put].key == key;
   if (!known) {
-    fail("I1 reader " + std::to_string(reader) + " got bytes of no put of key " +
+    fail("I1 reader " + std::to_string(reader.id) + " got bytes of no put of key " +
          std::to_string(key));
     return std::nullopt;
   }
   const std::vector<std::byte> whole = bytes_of(head.put);
   if (whole.size() != bytes.size() || std::memcmp(whole.data(), bytes.data(), whole.size()) != 0) {
-    fail("I1 reader " + std::to_string(reader) + " got a part of, or wrong bytes for, " +
+    fail("I1 reader " + std::to_string(reader.id) + " got a part of, or wrong bytes for, " +
          name(head.put));
     return std::nullopt;
   }
@@ -131,7 +138,7 @@ std::optional<History::Number> History::read(unsigned reader, unsigned key,
   return head.put;
 }
 
-void History::check_read(unsigned reader, Number number, std::uint64_t begin_ns,
+void History::check_read(const Reader& reader, Number number, std::uint64_t begin_ns,
                          std::uint64_t now_ns) {
   const Put& put = puts_[number];
   const bool settled = put.ending == Ending::kStored && put.announced;
@@ -140,22 +147,49 @@ void History::check_read(unsigned reader, Number number, std::uint64_t begin_ns,
       if (remove.key != put.key || !remove.sure) continue;
       if (put.end_ns < remove.begin_ns && remove.end_ns < begin_ns) {
         fail("a get begun at " + std::to_string(begin_ns / 1000) + " us by reader " +
-             std::to_string(reader) + " read " + name(number) + ", which was removed from " +
+             std::to_string(reader.id) + " read " + name(number) + ", which was removed from " +
              std::to_string(remove.begin_ns / 1000) + " to " +
              std::to_string(remove.end_ns / 1000) + " us");
       }
     }
   }
   if (!settled) return;
-  const auto [last, first_time] = last_read_.try_emplace({reader, put.key}, number);
+  check_stale(reader, number, begin_ns, now_ns);
+  const auto [last, first_time] = last_read_.try_emplace({reader.id, put.key}, number);
   if (first_time) return;
   const Put& before = puts_[last->second];
   const bool back = before.upsert && put.end_ns < before.begin_ns;
   if (back && !clocks_differ_ && calm(put.begin_ns, now_ns)) {
-    fail("reader " + std::to_string(reader) + " saw " + name(last->second) + " and then, at " +
+    fail("reader " + std::to_string(reader.id) + " saw " + name(last->second) + " and then, at " +
          std::to_string(now_ns / 1000) + " us, " + name(number));
   }
   last->second = number;
+}
+
+// A reader whose own links are up must not read what was replaced, whatever happens to others.
+void History::check_stale(const Reader& reader, Number number, std::uint64_t begin_ns,
+                          std::uint64_t now_ns) {
+  const Put& put = puts_[number];
+  if (clocks_differ_ || stale_reads_.size() >= 20) return;
+  const auto replaced = [&](std::uint64_t from_ns, std::uint64_t to_ns) {
+    return put.end_ns < from_ns && to_ns < begin_ns && calm_at(reader.node, from_ns, now_ns);
+  };
+  const auto note_stale = [&](const std::string& by) {
+    stale_reads_.push_back("a get begun at " + std::to_string(begin_ns / 1000) + " us on node " +
+                           std::to_string(reader.node) + " read " + name(number) + " after " + by);
+  };
+  for (const Remove& remove : removes_) {
+    if (remove.key == put.key && remove.sure && replaced(remove.begin_ns, remove.end_ns)) {
+      return note_stale("a removal that ended at " + std::to_string(remove.end_ns / 1000) + " us");
+    }
+  }
+  for (Number later = 0; later < puts_.size(); ++later) {
+    const Put& by = puts_[later];
+    const bool acknowledged = by.ending == Ending::kStored && by.announced && by.upsert;
+    if (by.key == put.key && acknowledged && replaced(by.begin_ns, by.end_ns)) {
+      return note_stale(name(later));
+    }
+  }
 }
 
 // ---- The end ------------------------------------------------------------------------------------
@@ -165,9 +199,8 @@ void History::final_read(unsigned key, std::uint64_t node, std::optional<Number>
   note(put ? *put + 1 : 0);
 }
 
-void History::finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& memory_of) {
+void History::finish(unsigned keys, std::uint64_t memory) {
   for (unsigned key = 0; key < keys; ++key) {
-    const std::uint64_t memory = memory_of(key);
     std::set<std::optional<Number>> seen;
     std::string who;
     for (const auto& [node, put] : final_[key]) {

@@ -51,13 +51,20 @@ class History {
   std::size_t begin_remove(unsigned key, std::uint64_t memory, std::uint64_t now_ns);
   void end_remove(std::size_t remove, bool over, bool sure, std::uint64_t now_ns);
   // A client read these bytes. Returns the put that wrote the bytes.
-  std::optional<Number> read(unsigned reader, unsigned key, std::span<const std::byte> bytes,
+  struct Reader {
+    unsigned id = 0;
+    std::uint64_t node = 0;
+  };
+  std::optional<Number> read(const Reader& reader, unsigned key, std::span<const std::byte> bytes,
                              std::uint64_t begin_ns, std::uint64_t now_ns);
   void note(std::uint64_t what) { hash_ = (hash_ ^ what) * 0x100000001b3u; }
-  // Links or processes fail in this period, or clocks are disturbed.
-  void disturbed(std::uint64_t from_ns, std::uint64_t to_ns);
+  // Links or processes fail in this period, or clocks are disturbed. nodes: those whose own links or
+  // processes fail; none: all nodes.
+  void disturbed(std::uint64_t from_ns, std::uint64_t to_ns, std::vector<std::uint64_t> nodes = {});
   // No disturbance touches this period.
   bool calm(std::uint64_t from_ns, std::uint64_t to_ns) const;
+  // No disturbance of this node touches this period.
+  bool calm_at(std::uint64_t node, std::uint64_t from_ns, std::uint64_t to_ns) const;
   void clock_jumped() { clocks_differ_ = true; }
   // A node's memory is lost, with all objects and puts under way.
   void lost(unsigned key, std::uint64_t now_ns);
@@ -65,11 +72,14 @@ class History {
 
   // ---- At the end: what every node reads when all is well again; none: a miss
   void final_read(unsigned key, std::uint64_t node, std::optional<Number> put);
-  // memory_of: the number for the key at the end.
-  void finish(unsigned keys, const std::function<std::uint64_t(unsigned key)>& memory_of);
+  // memory: times that the store has lost its content, at the end.
+  void finish(unsigned keys, std::uint64_t memory);
 
   void fail(std::string what);
   const std::vector<std::string>& failures() const { return failures_; }
+  // Reads of replaced or removed objects by readers whose own links were up, while others failed: a known
+  // defect, and no failure yet.
+  const std::vector<std::string>& stale_reads() const { return stale_reads_; }
   std::uint64_t hash() const { return hash_; }
   std::vector<std::byte> bytes_of(Number put) const;
   const Put& put(Number number) const { return puts_[number]; }
@@ -78,7 +88,8 @@ class History {
 
  private:
   std::string name(Number put) const;
-  void check_read(unsigned reader, Number put, std::uint64_t begin_ns, std::uint64_t now_ns);
+  void check_read(const Reader& reader, Number put, std::uint64_t begin_ns, std::uint64_t now_ns);
+  void check_stale(const Reader& reader, Number put, std::uint64_t begin_ns, std::uint64_t now_ns);
 
   const std::uint64_t seed_;
   std::uint64_t hash_ = 0xcbf29ce484222325u;
@@ -88,12 +99,16 @@ class History {
   std::vector<Remove> removes_;
   struct Span {
     std::uint64_t from_ns, to_ns;
+    std::vector<std::uint64_t> nodes;  // none: all
+    bool touches(std::uint64_t from, std::uint64_t to) const {
+      return from_ns <= to && from <= to_ns;
+    }
   };
   std::vector<Span> disturbances_;
   std::map<unsigned, std::uint64_t> lost_;                     // key: last time
   std::map<std::pair<unsigned, unsigned>, Number> last_read_;  // reader, key
   std::map<unsigned, std::map<std::uint64_t, std::optional<Number>>> final_;
-  std::vector<std::string> failures_;
+  std::vector<std::string> failures_, stale_reads_;
 };
 
 }  // namespace mc::sim

@@ -339,7 +339,7 @@ std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsign
     history_.fail("I1 client " + std::to_string(client.id) + " got key " + std::to_string(key) +
                   " with a wrong checksum");
   }
-  return history_.read(client.id, key, held.bytes, client.begin_ns, now_ns_);
+  return history_.read({client.id, client.node + 1}, key, held.bytes, client.begin_ns, now_ns_);
 }
 
 bool SimWorld::still_there(Client& client, const Held& held) {

@@ -294,7 +294,7 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
       static_cast<std::int64_t>(kMostOffsetNs);
   if (faults_.broken_links) {
     kinds.push_back([this, node, who](std::uint64_t from_ns, std::uint64_t) {
-      history_.disturbed(from_ns, from_ns);
+      history_.disturbed(from_ns, from_ns, {node + 1});
       later(from_ns, [this, node, who] {
         tell("the link of " + who + " to the master breaks");
         links_.cut(nodes_[node]->id());
@@ -306,7 +306,7 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
         [this, node, who, one_way, other, whom](std::uint64_t from_ns, std::uint64_t to_ns) {
           const HostId a = node + 1;
           if (other == a) return;
-          history_.disturbed(from_ns, to_ns);
+          history_.disturbed(from_ns, to_ns, {a, other});
           later(from_ns, [this, who, a, other, one_way, whom] {
             tell(who + " is cut off from " + whom + (one_way ? ", one way" : ""));
             part(other, a, true);
@@ -321,14 +321,14 @@ void SimWorld::one_fault(std::uint64_t at_ns) {
   }
   if (faults_.crashes) {
     kinds.push_back([this, node, keeps](std::uint64_t from_ns, std::uint64_t to_ns) {
-      history_.disturbed(from_ns, to_ns);
+      history_.disturbed(from_ns, to_ns, {node + 1});
       later(from_ns, [this, node, keeps] { kill(node, keeps); });
       later(to_ns, [this, node] { restart(node); });
     });
   }
   if (faults_.pauses) {
     kinds.push_back([this, node, who](std::uint64_t from_ns, std::uint64_t to_ns) {
-      history_.disturbed(from_ns, to_ns);
+      history_.disturbed(from_ns, to_ns, {node + 1});
       later(from_ns, [this, node, who, to_ns] {
         tell(who + " stands still until " + std::to_string(to_ns / 1000) + " us");
         nodes_[node]->paused_until_ns = to_ns;
@@ -418,7 +418,7 @@ void SimWorld::run() {
     }
   }
   read_everything();
-  history_.finish(key_count_, [this](unsigned) { return memory_; });
+  history_.finish(key_count_, memory_);
   may_end_drain_ = true;
   // Two waits are long. A copy ordered by the master may wait 30 s for a lost message. A stripe
   // whose writer never came back is held until the put's time is over.
