@@ -342,9 +342,8 @@ mc_status mc_transfer_take_notification(mc_transfer_engine* engine, void* buffer
   Notification notification;
   if (!of(engine).take_notification(&notification)) return told({MC_NOT_FOUND});
   char* const to = static_cast<char*>(buffer);
-  std::memcpy(to, notification.name.data(), notification.name.size());
-  std::memcpy(to + notification.name.size(), notification.message.data(),
-              notification.message.size());
+  std::ranges::copy(notification.name, to);
+  std::ranges::copy(notification.message, to + notification.name.size());
   *name_size = notification.name.size();
   *message_size = notification.message.size();
   return MC_OK;
