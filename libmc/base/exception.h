@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The error of an exception that ends at the border of the C ABI, whose callers cannot catch exceptions.
+// The error of an exception that ends at the border of the C ABI. Callers in C cannot catch exceptions.
 // Threads: any.
 #pragma once
 

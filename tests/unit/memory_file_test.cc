@@ -165,7 +165,7 @@ bool can_lock_memory(std::uint64_t bytes) {
 
 TEST(GrowingFile, AProcessThatLocksItsMemoryMakesNoPage) {
   if (!can_lock_memory(64u << 20)) {
-    GTEST_SKIP() << "this process cannot lock memory (RLIMIT_MEMLOCK, or a sanitizer)";
+    GTEST_SKIP() << "mlock() has no effect here: a sanitizer disables it, or ulimit -l is too low";
   }
   const MemoryFile file = growing_file();
   ASSERT_TRUE(file.reserve(0, 4096).ok());

@@ -74,7 +74,7 @@ using Exhaustion = ClientTest;
 MC_WITH_AGENT(Exhaustion);
 
 TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs memory of its own, and ends the process";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer ends the process itself when an allocation fails";
   serve();
   const mc_slice key = slice("key"), value = slice("value");
   mc_client* client = nullptr;
@@ -99,10 +99,9 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
   const auto no_memory = [](auto call) {
     return [call] { return call() == MC_NO_MEMORY && names("memory"); };
   };
-  // Some calls need no memory, or find memory that another thread has freed.
-  const auto survived = [](auto call) {
-    return [call] { return static_cast<void>(call()), true; };
-  };
+  // Some calls need no memory, or find memory that another thread has freed. None may end in an exception
+  // without a cause.
+  const auto no_surprise = [](auto call) { return [call] { return call() != MC_INTERNAL; }; };
   const auto is_ok = [](auto call) { return [call] { return call() == MC_OK; }; };
   const int failed = in_child({
       is_ok([&] { return try_open(&client); }),
@@ -113,27 +112,28 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
         const mc_open_options options = MC_OPEN_OPTIONS_INIT;
         return mc_open(&options, &second);
       }),
-      survived([&] { return mc_cq_create(client, &second_cq); }),
-      survived([&] { return mc_group_begin(client, &group); }),
-      survived([&] { return mc_reserve(client, 1000, 0, &reservation); }),
-      survived([&] { return mc_put(client, slice("other"), value, nullptr); }),
-      survived([&] { return mc_put_batch(client, &item, 1, nullptr); }),
-      survived([&] { return mc_put_async(client, cq, &item, 1, nullptr, 1, nullptr); }),
-      survived([&] { return mc_get_async(client, cq, &wanted, 1, 2, nullptr); }),
-      survived([&] { return mc_exists_async(client, cq, &key, 1, &status, 3, nullptr); }),
-      survived([&] { return mc_remove_async(client, cq, &key, 1, 0, 4, nullptr); }),
-      survived([&] { return mc_cq_poll(cq, &completion, 1); }),
+      no_surprise([&] { return mc_cq_create(client, &second_cq); }),
+      no_surprise([&] { return mc_group_begin(client, &group); }),
+      no_surprise([&] { return mc_reserve(client, 1000, 0, &reservation); }),
+      no_surprise([&] { return mc_put(client, slice("other"), value, nullptr); }),
+      no_surprise([&] { return mc_put_batch(client, &item, 1, nullptr); }),
+      no_surprise([&] { return mc_put_async(client, cq, &item, 1, nullptr, 1, nullptr); }),
+      no_surprise([&] { return mc_get_async(client, cq, &wanted, 1, 2, nullptr); }),
+      no_surprise([&] { return mc_exists_async(client, cq, &key, 1, &status, 3, nullptr); }),
+      no_surprise([&] { return mc_remove_async(client, cq, &key, 1, 0, 4, nullptr); }),
+      [&] { return mc_cq_poll(cq, &completion, 1) <= 1; },
       is_ok([&] { return mc_get(client, key, bytes, sizeof bytes, &count); }),
       is_ok([&] { return mc_get_batch(client, &wanted, 1); }),
-      survived([&] { return mc_get_view(client, key, &view); }),
+      no_surprise([&] { return mc_get_view(client, key, &view); }),
       [&] { return mc_view_release(&view), true; },
       is_ok([&] { return mc_exists(client, key); }),
-      survived([&] { return mc_stat(client, key, &info); }),
-      survived([&] { return mc_remove(client, slice("other"), 0); }),
-      survived([&] { return mc_set_pin(client, key, MC_PIN_HARD, 0, 0); }),
-      survived([&] { return mc_alloc(client, 1000, &memory); }),
-      survived([&] { return mc_ask(client, slice("{\"verb\":\"status\"}"), ignore, nullptr, 0); }),
-      survived([&] { return mc_ping(client, 0); }),
+      no_surprise([&] { return mc_stat(client, key, &info); }),
+      no_surprise([&] { return mc_remove(client, slice("other"), 0); }),
+      no_surprise([&] { return mc_set_pin(client, key, MC_PIN_HARD, 0, 0); }),
+      no_surprise([&] { return mc_alloc(client, 1000, &memory); }),
+      no_surprise(
+          [&] { return mc_ask(client, slice("{\"verb\":\"status\"}"), ignore, nullptr, 0); }),
+      no_surprise([&] { return mc_ping(client, 0); }),
       [&] { return none.reset(), true; },
       [&] {
         return mc_cq_destroy(second_cq), mc_group_abort(group), mc_abandon(reservation), true;
