@@ -43,6 +43,8 @@ def test_a_process_that_locks_its_memory_takes_no_unused_memory(place, make_agen
         agent = make_agent(pool_bytes="16MiB", max_pool_bytes="1GiB").socket
     status, output, errors = run_python(SCRIPT, agent)
     if status == 77:
-        pytest.skip("mlockall() has no effect here: a sanitizer disables it, or ulimit -l is too low")
+        pytest.skip(
+            "mlockall() has no effect here: a sanitizer disables it, or ulimit -l is too low"
+        )
     assert status == 0, errors
     assert int(output) < 200 * 1024
