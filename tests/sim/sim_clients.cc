@@ -345,8 +345,12 @@ std::optional<History::Number> SimWorld::hold(Client& client, Held& held, unsign
 bool SimWorld::still_there(Client& client, const Held& held) {
   ObjectStore& store = nodes_[client.node]->store();
   const std::uint64_t version = store.index().entry(held.entry).version.load_relaxed();
-  const bool same = held.pin.load_relaxed() == shm::pin_value(held.entry, version) &&
-                    bytes_at(store, held.entry) == held.bytes;
+  const std::vector<std::byte> bytes = bytes_at(store, held.entry);
+  // Each step compares all held objects; std::equal() would compare byte by byte.
+  const bool same =
+      held.pin.load_relaxed() == shm::pin_value(held.entry, version) &&
+      bytes.size() == held.bytes.size() &&
+      (bytes.empty() || std::memcmp(bytes.data(), held.bytes.data(), bytes.size()) == 0);
   if (!same) {
     history_.fail("I1 what client " + std::to_string(client.id) + " has pinned of key " +
                   std::to_string(held.key) + " has changed at " + std::to_string(now_ns_ / 1000) +
