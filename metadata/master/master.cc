@@ -90,7 +90,7 @@ Status Master::sit_down() {
                                        static_cast<std::uint32_t>(options_.leader_ttl_ms), calls_);
   }
   for (std::uint32_t partition = 0; partition < partitions; ++partition) {
-    auto store = partitions == 1 ? std::move(first) : open_store_();
+    auto store = open_store_();
     if (!store) return store.error();
     partition_masters_.push_back(std::make_unique<PartitionMaster>(
         io_, options_, address_, Elector::Partition{partition, partitions, roster_.get()},
