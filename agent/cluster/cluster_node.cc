@@ -52,23 +52,23 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
   peers_.set_transport(transport);
   announcer_ = std::make_unique<Announcer>(tenants_, masters_, clock_);
   gatherer_ = std::make_unique<Gatherer>(peers_, transport, identity_.node);
-  fetcher_ = std::make_unique<Fetcher>(masters_, peers_, transport, *announcer_, *gatherer_,
-                                       identity_.place);
+  fetcher_ = std::make_unique<Fetcher>(operations_, tenants_, masters_, peers_, transport,
+                                       *announcer_, *gatherer_, identity_.place);
   placer_ = std::make_unique<Placer>(masters_, peers_, transport, clock_, identity_.node,
                                      identity_.place);
   striper_ = std::make_unique<Striper>(masters_, peers_, clock_, *placer_, identity_.node,
                                        identity_.stripes);
   stripe_holder_ = std::make_unique<StripeHolder>(tenants_, masters_, peers_, transport,
                                                   *announcer_, clock_, identity_.stripes.grace_ns);
-  mover_ = std::make_unique<StripeMover>(
-      tenants_, peers_, *stripe_holder_,
-      [this](ClusterTenant& tenant, const HoldRequest& hold, MemberId writer, std::uint64_t now_ns,
-             StripeMover::Ended ended) {
-        fetcher_->hold_stripe(tenant, hold, writer, now_ns, std::move(ended));
-      });
-  removals_ = std::make_unique<Removals>(tenants_, masters_, *announcer_, *fetcher_);
-  peer_server_ = std::make_unique<PeerServer>(tenants_, masters_, peers_, transport, *fetcher_,
-                                              *stripe_holder_);
+  mover_ = std::make_unique<StripeMover>(tenants_, peers_, *stripe_holder_,
+                                         [this](ClusterTenant& tenant, const HoldRequest& hold,
+                                                MemberId writer, StripeMover::Ended ended) {
+                                           fetcher_->copies().hold_stripe(tenant, hold, writer,
+                                                                          std::move(ended));
+                                         });
+  removals_ = std::make_unique<Removals>(operations_, tenants_, masters_, *announcer_, *fetcher_);
+  peer_server_ = std::make_unique<PeerServer>(operations_, tenants_, masters_, peers_, transport,
+                                              fetcher_->copies(), *stripe_holder_);
   verbs_ = std::make_unique<Verbs>(*this);
   placer_->on_placed = [this](const metadata::KeyHash& name) {
     fetcher_->locations().forget(name);
@@ -178,6 +178,7 @@ void ClusterNode::collect_pins(const Tenant& tenant, std::vector<std::uint64_t>&
 
 void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
                         std::uint64_t now_ns) {
+  operations_.set_now(now_ns);
   lively_until_ns_ = now_ns + kLivelyNs;
   remote_request->open_count = remote_request->items.size();
   ClusterTenant* const tenant = find_tenant(tenants_, *remote_request->tenant);
@@ -192,13 +193,13 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
       announcer_->await(remote_request, *tenant);
       break;
     case RemoteRequest::Kind::kFetch:
-      fetcher_->fetch(remote_request, *tenant, now_ns);
+      fetcher_->fetch(remote_request, *tenant);
       break;
     case RemoteRequest::Kind::kExists:
-      fetcher_->exists(remote_request, *tenant, now_ns);
+      fetcher_->exists(remote_request, *tenant);
       break;
     case RemoteRequest::Kind::kRemove:
-      removals_->begin(remote_request, *tenant, now_ns);
+      removals_->begin(remote_request, *tenant);
       break;
     case RemoteRequest::Kind::kPlace:
       // Announce drops first, so that the master does not name objects that are gone.
@@ -216,33 +217,31 @@ void ClusterNode::forget_session(std::uint64_t session) {
 bool ClusterNode::take_ended() {
   const bool ended = std::exchange(ended_, false);
   const bool announced = announcer_->take_ended();
-  const bool fetched = fetcher_->take_ended();
+  const bool settled = operations_.take_settled();
   const bool placed = placer_->take_ended();
   const bool striped = striper_->take_ended();
-  const bool removed = removals_->take_ended();
-  return ended || announced || fetched || placed || striped || removed;
+  return ended || announced || settled || placed || striped;
 }
 
 // ---- The loop -----------------------------------------------------------------------------------
 
 bool ClusterNode::poll(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
-  removals_->set_now(now_ns);
-  peer_server_->set_now(now_ns);
+  operations_.set_now(now_ns);
+  const bool heard = poll_masters(now_ns);
   events_.clear();
   transport_->poll(now_ns, events_);
   for (std::size_t i = 0; i < events_.size(); ++i) on_event(events_[i], now_ns);
-  removals_->poll(now_ns);
+  removals_->poll();
   end_leaving();
   tell_backed();
-  peer_server_->poll(now_ns);
+  peer_server_->poll();
   if (!walks_.idle()) {
     lively_until_ns_ = now_ns + kLivelyNs;
     walks_.turn(now_ns);
   }
   members_.poll(now_ns);
   verbs_->poll(now_ns);
-  return !events_.empty();
+  return heard || !events_.empty();
 }
 
 void ClusterNode::on_event(const transport::Event& event, std::uint64_t now_ns) {
@@ -254,8 +253,8 @@ void ClusterNode::on_event(const transport::Event& event, std::uint64_t now_ns) 
         placer_->on_event(event);
       } else if ((event.cookie & (Gatherer::kAskCookie | Gatherer::kReadCookie)) != 0) {
         gatherer_->on_event(event);
-      } else if (event.cookie > Peers::kToldCookie) {
-        fetcher_->on_event(event);
+      } else {
+        operations_.on_event(event);
       }
       break;
     case transport::Event::Kind::kNotified:
@@ -283,7 +282,7 @@ void ClusterNode::on_message(const transport::Event& event) {
   if (!message) return;
   const MemberId from = event.from;
   std::visit(Overloaded{
-                 [&](const AskAnswer& answer) { fetcher_->on_answer(from, answer, tenants_); },
+                 [&](const AskAnswer& answer) { fetcher_->on_answer(from, answer); },
                  [&](const HoldAnswer& answer) {
                    if (!striper_->on_held(from, answer)) placer_->on_held(from, answer);
                  },
@@ -297,12 +296,13 @@ void ClusterNode::on_message(const transport::Event& event) {
 }
 
 void ClusterNode::flush(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
-  removals_->set_now(now_ns);
-  peer_server_->set_now(now_ns);
+  operations_.set_now(now_ns);
+  fetcher_->prepare();
+  operations_.run();
+  // Changes are announced before questions about objects go out.
   announcer_->flush(now_ns);
+  fetcher_->send();
   gatherer_->flush(now_ns);
-  fetcher_->flush(now_ns);
   placer_->flush(now_ns);
   striper_->flush(now_ns);
   mover_->flush(now_ns);
@@ -314,11 +314,14 @@ std::uint64_t ClusterNode::next_poll_ns() const {
     if (memory_has_changed(*tenant)) return 0;
   }
   if (!walks_.idle()) return 0;
-  if (!leaving_.empty()) return now_ns_ + kLeavingNs;
-  if (!peer_server_->idle()) return now_ns_ + MemberRefresh::kSoonNs;
-  return std::min({transport_->next_poll_ns(), fetcher_->next_ns(), gatherer_->next_ns(),
-                   placer_->next_ns(), striper_->next_ns(), stripe_holder_->next_ns(),
-                   mover_->next_ns(), members_.next_ns(), removals_->next_ns()});
+  const std::uint64_t now_ns = operations_.now_ns();
+  const std::uint64_t leaving_ns = leaving_.empty() ? UINT64_MAX : now_ns + kLeavingNs;
+  const std::uint64_t peers_ns =
+      peer_server_->idle() ? UINT64_MAX : now_ns + MemberRefresh::kSoonNs;
+  return std::min({leaving_ns, peers_ns, transport_->next_poll_ns(), operations_.next_ns(),
+                   fetcher_->next_ns(), gatherer_->next_ns(), placer_->next_ns(),
+                   striper_->next_ns(), stripe_holder_->next_ns(), mover_->next_ns(),
+                   members_.next_ns(), removals_->next_ns()});
 }
 
 // ---- mcctl --------------------------------------------------------------------------------------

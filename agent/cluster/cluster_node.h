@@ -22,6 +22,7 @@
 #include "agent/cluster/fetch/fetcher.h"
 #include "agent/cluster/master/masters.h"
 #include "agent/cluster/namespace/index_walks.h"
+#include "agent/cluster/operations/operation_table.h"
 #include "agent/cluster/peer/member_refresh.h"
 #include "agent/cluster/peer/peers.h"
 #include "agent/cluster/peer_server.h"
@@ -87,6 +88,8 @@ class ClusterNode : public Cluster {
     std::string obstacles;  // why some memory or devices are not used; empty: no obstacle
   };
   virtual OneSidedReport one_sided() const { return {}; }
+  // Reads what the masters have sent. Returns false if nothing came.
+  virtual bool poll_masters(std::uint64_t /*now_ns*/) { return false; }
 
   const ClusterIdentity identity_;
   Peers peers_;
@@ -104,6 +107,7 @@ class ClusterNode : public Cluster {
   metadata::KeyHasher hasher_;
   VersionClock clock_;
   transport::Transport* transport_ = nullptr;
+  OperationTable operations_;
   ClusterTenants tenants_;
   ClusterTenants leaving_;  // removed namespaces whose memory transfers may still use
   MemberRefresh members_;
@@ -119,7 +123,6 @@ class ClusterNode : public Cluster {
   std::unique_ptr<Verbs> verbs_;
   IndexWalks walks_;
   std::vector<transport::Event> events_;
-  std::uint64_t now_ns_ = 0;
   std::uint64_t lively_until_ns_ = 0;
   Status fenced_;
   bool ended_ = false;

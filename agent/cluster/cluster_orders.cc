@@ -79,10 +79,9 @@ void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
   const auto ended = [done](mc_status status) {
     done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
   };
-  if (order.parts != 0) return node_.mover_->move(order, mc::now_ns(), ended);
-  std::vector<ClusterTenant*> all;
-  for (const auto& tenant : node_.tenants_) all.push_back(tenant.get());
-  node_.fetcher_->copy(all, order.key, order.source, mc::now_ns() + kOrderedCopyNs, ended);
+  const std::uint64_t now_ns = node_.operations_.now_ns();
+  if (order.parts != 0) return node_.mover_->move(order, now_ns, ended);
+  node_.fetcher_->copies().copy(order.key, order.source, now_ns + kOrderedCopyNs, ended);
 }
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {

@@ -118,7 +118,7 @@ class NetworkCluster final : public ClusterNode {
 
   int wait_fd() const override { return epoll_.get(); }
 
-  bool poll(std::uint64_t now_ns) override {
+  bool poll_masters(std::uint64_t now_ns) override {
     if (now_ns >= next_peer_port_ns_ || peer_port_->shaking()) {
       peer_port_->poll(now_ns);
       next_peer_port_ns_ = now_ns + kPeerPortNs;
@@ -127,7 +127,7 @@ class NetworkCluster final : public ClusterNode {
     // A poll may add links, so the loop goes by index.
     for (std::size_t partition = 0; partition < links_.size(); ++partition)
       heard |= links_[partition].port->poll();
-    return ClusterNode::poll(now_ns) || heard;
+    return heard;
   }
 
   std::uint64_t next_poll_ns() const override {

@@ -25,7 +25,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
       answer.name_space = of->id();
       if (auto text = transport_.describe(of->region)) answer.region = std::move(*text);
     }
-    peers_.tell(from, answer, now_ns_);
+    peers_.tell(from, answer, operations_.now_ns());
     answer.rows.clear();
     bytes = kHeadBytes;
   };
@@ -63,7 +63,7 @@ void PeerServer::serve(MemberId from, const HoldRequest& hold) {
   if (!peers_.id_of(from)) {
     // The writer joined a moment ago. Without the writer's address no answer can be sent.
     peers_.missed();
-    const std::uint64_t until_ns = now_ns_ + hold.share_ms * kMs;
+    const std::uint64_t until_ns = operations_.now_ns() + hold.share_ms * kMs;
     if (waiting_.size() < kMaxWaiting) waiting_.push_back({from, hold, until_ns});
     return;
   }
@@ -72,20 +72,19 @@ void PeerServer::serve(MemberId from, const HoldRequest& hold) {
   if (tenant == nullptr) {
     answer(MC_NO_SUCH_NAMESPACE);
   } else if (!hold.stripe) {
-    fetcher_.hold(*tenant, hold, from, now_ns_, answer);
-  } else if (stripes_.expect(*tenant, hold, from, now_ns_)) {
-    fetcher_.hold_stripe(*tenant, hold, from, now_ns_, answer);
+    copies_.hold(*tenant, hold, from, answer);
+  } else if (stripes_.expect(*tenant, hold, from, operations_.now_ns())) {
+    copies_.hold_stripe(*tenant, hold, from, answer);
   } else {
     answer(MC_BUSY);
   }
 }
 
-void PeerServer::poll(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
+void PeerServer::poll() {
   for (std::size_t left = waiting_.size(); left > 0; --left) {
     const WaitingHold next = std::move(waiting_.front());
     waiting_.pop_front();
-    if (now_ns < next.until_ns) serve(next.from, next.hold);
+    if (operations_.now_ns() < next.until_ns) serve(next.from, next.hold);
   }
 }
 
@@ -98,7 +97,7 @@ std::function<void(mc_status)> PeerServer::answer_to(MemberId node, std::uint32_
                      : status == MC_CANCELLED ? HoldOutcome::kBehind
                                               : HoldOutcome::kFailed;
     answer.refused_up_to = masters_.refused_up_to();
-    peers_.tell(node, answer, now_ns_);
+    peers_.tell(node, answer, operations_.now_ns());
   };
 }
 
@@ -119,17 +118,17 @@ void PeerServer::serve(MemberId from, const StripesRequest& ask) {
         ask.name_space == 0 && ask.part && !tenant->stripes().sealed(ask.key, ask.version).empty();
     if (tenant->id() != ask.name_space && !has) continue;
     for (const StripesAnswer& answer : stripes_.places(*tenant, ask)) {
-      peers_.tell(from, answer, now_ns_);
+      peers_.tell(from, answer, operations_.now_ns());
     }
     return;
   }
   StripesAnswer none;
   none.request = ask.request;
-  peers_.tell(from, none, now_ns_);
+  peers_.tell(from, none, operations_.now_ns());
 }
 
 void PeerServer::serve(MemberId from, const Ping& ping) {
-  peers_.tell(from, Pong{ping.request}, now_ns_);
+  peers_.tell(from, Pong{ping.request}, operations_.now_ns());
 }
 
 }  // namespace mc::agent

@@ -24,13 +24,15 @@ namespace mc::agent {
 
 class PeerServer {
  public:
-  PeerServer(const ClusterTenants& tenants, const Masters& masters, Peers& peers,
-             transport::Transport& transport, Fetcher& fetcher, StripeHolder& stripes)
-      : tenants_(tenants),
+  PeerServer(const OperationTable& operations, const ClusterTenants& tenants,
+             const Masters& masters, Peers& peers, transport::Transport& transport,
+             CopyKeeper& copies, StripeHolder& stripes)
+      : operations_(operations),
+        tenants_(tenants),
         masters_(masters),
         peers_(peers),
         transport_(transport),
-        fetcher_(fetcher),
+        copies_(copies),
         stripes_(stripes) {}
 
   void serve(MemberId from, const AskRequest& ask);
@@ -40,8 +42,7 @@ class PeerServer {
   void serve(MemberId from, const Ping& ping);
 
   // Tries the waiting Holds again.
-  void poll(std::uint64_t now_ns);
-  void set_now(std::uint64_t now_ns) { now_ns_ = now_ns; }
+  void poll();
   bool idle() const { return waiting_.empty(); }
   std::uint64_t asks_served() const { return asks_served_; }
 
@@ -53,15 +54,15 @@ class PeerServer {
   };
   std::function<void(mc_status)> answer_to(MemberId node, std::uint32_t request);
 
+  const OperationTable& operations_;
   const ClusterTenants& tenants_;
   const Masters& masters_;
   Peers& peers_;
   transport::Transport& transport_;
-  Fetcher& fetcher_;
+  CopyKeeper& copies_;
   StripeHolder& stripes_;
   std::deque<WaitingHold> waiting_;
   std::uint64_t asks_served_ = 0;
-  std::uint64_t now_ns_ = 0;
 };
 
 }  // namespace mc::agent

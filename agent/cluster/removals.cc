@@ -16,7 +16,7 @@ constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 }  // namespace
 
 void Removals::remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-                      std::optional<std::uint32_t> partition, std::uint64_t now_ns) {
+                      std::optional<std::uint32_t> partition) {
   std::vector<metadata::KeyHash> names;
   std::vector<Doomed> doomed;
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
@@ -31,7 +31,7 @@ void Removals::remove(const std::shared_ptr<RemoteRequest>& remote_request, Clus
         {i, here ? tenant.book().row(entry).version : 0, here ? tenant.generation_of(entry) : 0});
   }
   // Announce earlier puts before the removal.
-  announcer_.flush(now_ns);
+  announcer_.flush(operations_.now_ns());
   for (const Masters::Part& part : masters_.split(names)) {
     wire::Remove request;
     std::vector<Doomed> asked;
@@ -47,14 +47,14 @@ void Removals::ask(std::uint32_t partition, const std::shared_ptr<RemoteRequest>
                    std::vector<Doomed> doomed, const wire::Remove& request) {
   masters_.at(partition).remove(
       request, remote_request->deadline_ns,
-      [this, partition, remote_request, doomed = std::move(doomed),
-       alive = std::weak_ptr(alive_)](const Result<wire::RemoveReply>& reply) {
-        if (alive.expired()) return;
-        ended_ = true;
+      [this, partition, remote_request,
+       doomed = std::move(doomed)](const Result<wire::RemoveReply>& reply) {
         end(*remote_request, doomed, reply);
         const bool undecided = std::ranges::any_of(
             doomed, [&](const Doomed& one) { return remote_request->items[one.item].open; });
-        if (undecided) undecided_.push_back({remote_request, partition, now_ns_ + kRemoveAgainNs});
+        if (undecided) {
+          undecided_.push_back({remote_request, partition, operations_.now_ns() + kRemoveAgainNs});
+        }
       });
 }
 
@@ -66,7 +66,7 @@ void Removals::end(RemoteRequest& remote_request, const std::vector<Doomed>& doo
     RemoteRequest::Item& item = remote_request.items[what.item];
     if (!item.open) continue;
     if (!reply || i >= reply->keys.size()) {
-      remote_request.settle(item, reply ? MC_INTERNAL : reply.error().code());
+      operations_.settle(remote_request, item, reply ? MC_INTERNAL : reply.error().code());
       continue;
     }
     if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
@@ -78,12 +78,12 @@ void Removals::end(RemoteRequest& remote_request, const std::vector<Doomed>& doo
       owner->drop(entry);
     }
     const bool unsure = reply->unconfirmed != 0;
-    remote_request.settle(item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
+    operations_.settle(remote_request, item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
   }
 }
 
-void Removals::poll(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
+void Removals::poll() {
+  const std::uint64_t now_ns = operations_.now_ns();
   while (!undecided_.empty() && now_ns >= undecided_.front().due_ns) {
     const std::shared_ptr<RemoteRequest> remote_request =
         std::move(undecided_.front().remote_request);
@@ -92,12 +92,11 @@ void Removals::poll(std::uint64_t now_ns) {
     ClusterTenant* const tenant = find_tenant(tenants_, *remote_request->tenant);
     if (remote_request->abandoned || remote_request->over()) continue;
     if (tenant != nullptr && now_ns < remote_request->deadline_ns) {
-      remove(remote_request, *tenant, partition, now_ns);
+      remove(remote_request, *tenant, partition);
       continue;
     }
     for (RemoteRequest::Item& item : remote_request->items)
-      remote_request->settle(item, MC_TIMEOUT);
-    ended_ = true;
+      operations_.settle(*remote_request, item, MC_TIMEOUT);
   }
 }
 

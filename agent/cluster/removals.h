@@ -29,21 +29,22 @@ namespace mc::agent {
 
 class Removals {
  public:
-  Removals(const ClusterTenants& tenants, const Masters& masters, Announcer& announcer,
-           Fetcher& fetcher)
-      : tenants_(tenants), masters_(masters), announcer_(announcer), fetcher_(fetcher) {}
+  Removals(OperationTable& operations, const ClusterTenants& tenants, const Masters& masters,
+           Announcer& announcer, Fetcher& fetcher)
+      : operations_(operations),
+        tenants_(tenants),
+        masters_(masters),
+        announcer_(announcer),
+        fetcher_(fetcher) {}
 
-  void begin(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-             std::uint64_t now_ns) {
-    remove(remote_request, tenant, std::nullopt, now_ns);
+  void begin(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant) {
+    remove(remote_request, tenant, std::nullopt);
   }
   // Asks recovering masters again.
-  void poll(std::uint64_t now_ns);
-  void set_now(std::uint64_t now_ns) { now_ns_ = now_ns; }
+  void poll();
   std::uint64_t next_ns() const {
     return undecided_.empty() ? UINT64_MAX : undecided_.front().due_ns;
   }
-  bool take_ended() { return std::exchange(ended_, false); }
 
  private:
   struct Doomed {  // an item of a remote request
@@ -58,20 +59,18 @@ class Removals {
   };
   // partition: removes only keys of this partition.
   void remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-              std::optional<std::uint32_t> partition, std::uint64_t now_ns);
+              std::optional<std::uint32_t> partition);
   void ask(std::uint32_t partition, const std::shared_ptr<RemoteRequest>& remote_request,
            std::vector<Doomed> doomed, const metadata::wire::Remove& request);
   void end(RemoteRequest& remote_request, const std::vector<Doomed>& doomed,
            const Result<metadata::wire::RemoveReply>& reply);
 
+  OperationTable& operations_;
   const ClusterTenants& tenants_;
   const Masters& masters_;
   Announcer& announcer_;
   Fetcher& fetcher_;
   std::deque<Undecided> undecided_;
-  std::uint64_t now_ns_ = 0;
-  bool ended_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace mc::agent

@@ -83,10 +83,10 @@ TEST_F(KnownDefectsOfPartitions, AHolderThatIsCutOffFromOneMasterServesReplacedO
   EXPECT_EQ(length_read(third(), key), kBytes) << "wanted: " << 2 * kBytes;
 }
 
-// Among 1,000 random histories, two have such reads: of seeds 282 and 626.
+// Among 2,000 random histories, five have such reads: of seeds 549, 805, 906, 907 and 1938.
 TEST(KnownDefectsOfHistories, AReaderWhoseOwnLinksAreUpMayReadAReplacedObject) {
   spdlog::set_level(spdlog::level::off);
-  SimWorld world(282);
+  SimWorld world(549);
   world.run();
   EXPECT_TRUE(world.history().failures().empty());
   EXPECT_FALSE(world.history().stale_reads().empty()) << "wanted: none";

@@ -61,9 +61,9 @@ class SimNode::Cluster final : public agent::ClusterNode {
     stop();
   }
   int wait_fd() const override { return -1; }
-  bool poll(std::uint64_t now_ns) override {
+  bool poll_masters(std::uint64_t /*now_ns*/) override {
     for (const auto& port : ports) port->poll();
-    return ClusterNode::poll(now_ns);
+    return false;
   }
 
   std::vector<std::unique_ptr<agent::MasterOrders>> orders;  // by partition

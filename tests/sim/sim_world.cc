@@ -12,6 +12,7 @@ constexpr std::uint64_t kStartNs = 1'000 * kMs;
 constexpr std::uint64_t kJoinedNs = kStartNs + 1'200 * kMs;
 constexpr std::uint64_t kMendNs = kJoinedNs + 3'000 * kMs;
 constexpr std::uint64_t kSettledNs = kMendNs + 4'500 * kMs;
+constexpr std::uint64_t kAllReadyNs = kSettledNs + 2'000 * kMs;
 constexpr std::uint64_t kMostOffsetNs = 2'000 * kMs;  // of a host's wall clock
 // From the start of a master until the agents may have found their leader.
 constexpr std::uint64_t kTakeOverNs = 1'500 * kMs;
@@ -397,6 +398,12 @@ void SimWorld::run() {
   history_.disturbed(now_ns_, now_ns_);
   mend();
   run_until(kSettledNs, 20 * kMs);
+  // A master may have given up a partition a moment ago.
+  const auto is_ready = [](const auto& node) { return node->ready(); };
+  while (now_ns_ < kAllReadyNs && history_.failures().empty() &&
+         !std::ranges::all_of(nodes_, is_ready)) {
+    step(20 * kMs);
+  }
   if (!history_.failures().empty()) return;
   for (const auto& node : nodes_) {
     if (!node->ready()) {

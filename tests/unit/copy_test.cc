@@ -102,13 +102,15 @@ class CopyTest : public ::testing::Test {
 TEST_F(CopyTest, ACopyIsHereWhenTheMasterHasAcceptedIt) {
   EXPECT_FALSE(target_.holds());
   answer(std::vector{Verdict::kAccepted});
+  EXPECT_TRUE(target_.holds()) << "the next report must name the object";
+  ASSERT_TRUE(turn_until([&] { return !done_.empty(); }));
   EXPECT_EQ(done_, std::vector{MC_OK});
-  EXPECT_TRUE(target_.holds());
 }
 
 // The master may have accepted the copy and let the other host drop the object.
 TEST_F(CopyTest, ACopyNotKeptForWantOfAVerdictIsWithdrawn) {
   answer(fail(MC_TIMEOUT, "no answer in time"));
+  ASSERT_TRUE(turn_until([&] { return !done_.empty(); }));
   EXPECT_EQ(done_, std::vector{MC_CANCELLED});
   EXPECT_FALSE(target_.holds());
   ASSERT_TRUE(turn_until([&] { return !target_.master.published.empty(); }));
@@ -120,6 +122,7 @@ TEST_F(CopyTest, ACopyNotKeptForWantOfAVerdictIsWithdrawn) {
 
 TEST_F(CopyTest, ARefusedCopyIsNotWithdrawn) {
   answer(std::vector{Verdict::kRemoved});
+  ASSERT_TRUE(turn_until([&] { return !done_.empty(); }));
   EXPECT_EQ(done_, std::vector{MC_CANCELLED});
   EXPECT_FALSE(target_.holds());
   for (int i = 0; i < 100; ++i) target_.turn();

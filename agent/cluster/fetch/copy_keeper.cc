@@ -2,9 +2,12 @@
 #include "agent/cluster/fetch/copy_keeper.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "agent/cluster/stripe/reservation.h"
 #include "libmc/base/checksum.h"
+#include "libmc/base/clock.h"
 
 namespace mc::agent {
 
@@ -14,9 +17,16 @@ using metadata::Verdict;
 
 namespace {
 
-constexpr std::uint64_t kVerdictNs = 5'000'000'000;
-constexpr std::uint64_t kHotNs = 2'000'000;
+constexpr std::uint64_t kVerdictNs = 5'000 * kMs;
+constexpr std::uint64_t kHotNs = 2 * kMs;
 constexpr std::size_t kMaxHot = 4096;
+constexpr std::uint64_t kHotCopyNs = 5'000 * kMs;
+constexpr std::size_t kMaxFetchesForCopies = 16;  // with more fetches under way, no copy begins
+constexpr std::size_t kMaxHeld = 64;              // under way for clients of other hosts
+constexpr std::uint64_t kLongestHoldMs = 60'000;
+// How long the source may be missing from the list of members, and how often to look.
+constexpr std::uint64_t kUnknownSourceNs = 500 * kMs;
+constexpr std::uint64_t kSourceCheckNs = kMs;
 
 PublishItem item_of(const FetchedObject& object, bool creates) {
   const PlaceRow& row = object.from.row;
@@ -54,107 +64,297 @@ void forget_consumed(FetchedObject& object, ObjectStore::Put result) {
 
 }  // namespace
 
-// ---- The copies that are expected ---------------------------------------------------------------
+// ---- Beginning ----------------------------------------------------------------------------------
 
-void CopyKeeper::expect(std::uint64_t id, const KeyHash& name, std::optional<HoldJob> hold) {
-  Copy& copy = copies_[id];
-  copy.id = id;
-  copy.name = name;
+Copy& CopyKeeper::begin(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns) {
+  ++counters_.fetches;
+  ClusterTenant* const tenant = object.tenant;
+  Copy& copy = operations_.begin(std::make_unique<Copy>(*this, purpose), tenant);
+  copy.name = object.name;
+  copy.version = object.from.row.version;
+  copy.object = std::move(object);
+  copy.deadline_ns = deadline_ns;
+  copies_.emplace(copy.name, &copy);
+  return copy;
+}
+
+void CopyKeeper::copy(const KeyHash& name, MemberId source, std::uint64_t deadline_ns,
+                      Ended ended) {
+  for (const auto& tenant : tenants_) {
+    if (tenant->find(name) != kNoEntry) return ended(MC_OK);
+  }
+  Copy& copy = begin(Purpose::kOrdered, {nullptr, name}, deadline_ns);
+  copy.source = source;
+  copy.ended = std::move(ended);
+  copy.at = Step::kAsk;
+}
+
+void CopyKeeper::hold(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
+                      Ended ended) {
+  if (holds(writer, message.request)) return;  // the message is repeated
+  const PlaceRow& row = message.row;
+  const KeyHash name = tenant.name_of(row.key);
+  const bool upsert = message.upsert;
+  const std::uint32_t there = tenant.find(name);
+  if (there != kNoEntry && (!upsert || tenant.book().row(there).version == row.version)) {
+    return ended(MC_OK);
+  }
+  if (!locator_.master_ready(name)) return ended(MC_BUSY);
+  HoldJob hold;
+  hold.order.upsert = upsert;
+  begin_hold(Purpose::kHold, {&tenant, name, row.key}, std::move(hold), message, writer,
+             std::move(ended));
+}
+
+void CopyKeeper::hold_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
+                             Ended ended) {
+  const PlaceRow& row = message.row;
+  const std::string key = stripe_key({message.stripe->put, message.stripe->number});
+  const KeyHash name = tenant.name_of(key);
+  if (tenant.find(name) != kNoEntry) return ended(MC_OK);  // the message is repeated
+  if (copies_.contains(name)) return;
+  HoldJob hold;
+  hold.label = encode_label({*message.stripe, row.checksum, row.key});
+  begin_hold(Purpose::kStripe, {&tenant, name, key}, std::move(hold), message, writer,
+             std::move(ended));
+}
+
+void CopyKeeper::begin_hold(Purpose purpose, FetchedObject object, HoldJob hold,
+                            const HoldRequest& message, MemberId writer, Ended ended) {
+  const auto region = peers_.region_of(writer, message.region);
+  if (!region || hold_count() >= kMaxHeld) return ended(MC_BUSY);
+  const PlaceRow& row = message.row;
+  object.from = {writer, *region, row, 0};
+  object.from.row.key.clear();
+  hold.writer = writer;
+  hold.request = message.request;
+  hold.order.pin = static_cast<mc_pin>(row.pin);
+  hold.order.pin_ttl_s = message.pin_ttl_s;
+  const std::uint64_t share_ms = std::min<std::uint64_t>(message.share_ms, kLongestHoldMs);
+  Copy& copy = begin(purpose, std::move(object), operations_.now_ns() + share_ms * kMs);
   copy.hold = std::move(hold);
-}
-
-void CopyKeeper::found(std::uint64_t id, const ClusterTenant* tenant, std::uint64_t version) {
-  const auto at = copies_.find(id);
-  if (at == copies_.end()) return;
-  at->second.tenant = tenant;
-  at->second.version = version;
-}
-
-bool CopyKeeper::will_keep(std::uint64_t id) const {
-  const auto at = copies_.find(id);
-  return at != copies_.end() && !at->second.dropped;
-}
-
-std::size_t CopyKeeper::hold_count() const {
-  const auto held = [](const auto& each) { return each.second.hold.has_value(); };
-  return static_cast<std::size_t>(std::ranges::count_if(copies_, held));
+  copy.ended = std::move(ended);
 }
 
 bool CopyKeeper::holds(MemberId writer, std::uint32_t request) const {
   return std::ranges::any_of(copies_, [&](const auto& each) {
-    const std::optional<HoldJob>& hold = each.second.hold;
+    const std::optional<HoldJob>& hold = each.second->hold;
     return hold && hold->writer == writer && hold->request == request;
   });
 }
 
+std::size_t CopyKeeper::hold_count() const {
+  const auto held = [](const auto& each) { return each.second->hold.has_value(); };
+  return static_cast<std::size_t>(std::ranges::count_if(copies_, held));
+}
+
+// ---- Hot objects --------------------------------------------------------------------------------
+
+void CopyKeeper::add_hot(FetchedObject object) {
+  if (hot_.size() < kMaxHot) hot_.push_back({std::move(object), operations_.now_ns() + kHotNs});
+}
+
+// Reads hot objects once more, to keep the objects. The readers did not wait for the master's
+// verdict.
+void CopyKeeper::begin_hot_copies() {
+  const auto under_way = [this] {
+    return operations_.count(OperationKind::kFetch) + operations_.count(OperationKind::kCopy);
+  };
+  while (!hot_.empty() && operations_.now_ns() >= hot_.front().due_ns &&
+         under_way() < kMaxFetchesForCopies) {
+    FetchedObject object = std::move(hot_.front().object);
+    hot_.pop_front();
+    if (joinable_.find(object.name) != nullptr || copies_.contains(object.name)) continue;
+    if (object.tenant->find(object.name) != kNoEntry) continue;
+    begin(Purpose::kHot, std::move(object), operations_.now_ns() + kHotCopyNs);
+  }
+}
+
+void CopyKeeper::forget_hot(const ClusterTenant& tenant) {
+  std::erase_if(hot_, [&](const Hot& hot) { return hot.object.tenant == &tenant; });
+}
+
+// ---- Drops while a copy is under way ------------------------------------------------------------
+
 void CopyKeeper::drop(const KeyHash& name, std::uint64_t up_to_version) {
-  for (auto& [id, copy] : copies_) {
-    if (copy.name == name && copy.version <= up_to_version) copy.dropped = true;
+  const auto [begin, end] = copies_.equal_range(name);
+  for (auto at = begin; at != end; ++at) {
+    if (at->second->version <= up_to_version) at->second->dropped = true;
   }
 }
 
 void CopyKeeper::drop(const ClusterTenant& tenant) {
-  for (auto& [id, copy] : copies_) {
-    if (copy.tenant == nullptr || copy.tenant == &tenant) copy.dropped = true;
+  for (const auto& [name, copy] : copies_) {
+    if (copy->tenant() == nullptr || copy->tenant() == &tenant) copy->dropped = true;
   }
 }
 
 void CopyKeeper::put_here(const PublishItem& put) {
   const bool creates = put.what == PublishItem::What::kCreates;
-  for (auto& [id, copy] : copies_) {
-    if (copy.name != put.hash) continue;
+  const auto [begin, end] = copies_.equal_range(put.hash);
+  for (auto at = begin; at != end; ++at) {
+    Copy& copy = *at->second;
     // The master heard of a pending offer first. Only a later upsert replaces that offer.
-    const bool first = copy.hold && copy.offer == Offer::kPending;
+    const bool first = copy.hold && copy.offer == Copy::Offer::kPending;
     if (!first || (!creates && put.version > copy.item.version)) copy.dropped = true;
   }
 }
 
+void CopyKeeper::supersede(const Copy& by, std::uint64_t below_version) {
+  const auto [begin, end] = copies_.equal_range(by.name);
+  for (auto at = begin; at != end; ++at) {
+    if (at->second != &by && at->second->version < below_version) at->second->dropped = true;
+  }
+  joinable_.remove_if(by.name, [&](const Fetch& fetch) { return fetch.version < below_version; });
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+void Copy::step() { keeper.step(*this); }
+void Copy::cancel() { keeper.fail(*this, MC_NOT_FOUND, keeper.counters_.holders_failed); }
+
+void CopyKeeper::step(Copy& copy) {
+  Step before;
+  do {
+    before = copy.at;
+    go_on(copy);
+    if (copy.over()) return;
+  } while (copy.at != before);
+  const std::uint64_t now_ns = operations_.now_ns();
+  std::uint64_t next_ns = copy.deadline_ns > now_ns ? copy.deadline_ns : Operation::kNever;
+  if (copy.at == Step::kAsk) next_ns = std::min(next_ns, now_ns + kSourceCheckNs);
+  operations_.wake_at(copy, next_ns);
+}
+
+void CopyKeeper::go_on(Copy& copy) {
+  const bool late = operations_.now_ns() >= copy.deadline_ns;
+  switch (copy.at) {
+    case Step::kAsk:
+      if (late) return fail(copy, MC_NOT_FOUND, counters_.late);
+      return ask(copy);
+    case Step::kAsking:
+      if (copy.answer) return take_answer(copy);
+      if (late) fail(copy, MC_NOT_FOUND, counters_.late);
+      return;
+    case Step::kRead:
+      return read(copy);
+    case Step::kReading:
+      if (const std::unique_ptr<Read> read = operations_.take<Read>(copy.read)) {
+        copy.object = std::move(read->object);
+        return take_read(copy, read->end);
+      }
+      // The transport's operations have deadlines.
+      if (late && reader_.waits_for_room(copy.read)) fail(copy, MC_NOT_FOUND, counters_.no_room);
+      return;
+    case Step::kOffered:
+      if (copy.offer == Copy::Offer::kAnswered) return finish(copy);
+      // An object that another node ordered is kept however late the verdict comes.
+      if (late && copy.purpose == Purpose::kHot) end(copy, MC_TIMEOUT);
+      return;
+  }
+}
+
+void CopyKeeper::ask(Copy& copy) {
+  const std::uint64_t now_ns = operations_.now_ns();
+  if (!peers_.id_of(copy.source)) {
+    // The source may have joined a moment ago.
+    peers_.missed();
+    if (copy.patience_ns == 0) copy.patience_ns = now_ns + kUnknownSourceNs;
+    if (now_ns >= copy.patience_ns) fail(copy, MC_NOT_FOUND, counters_.holders_failed);
+    return;
+  }
+  copy.asked = copy.source;
+  copy.answer.reset();
+  questions_.ask({copy.id(), copy.source, 0, copy.name, copy.deadline_ns});
+  copy.at = Step::kAsking;
+}
+
+void CopyKeeper::take_answer(Copy& copy) {
+  HolderAnswer answer = *std::exchange(copy.answer, std::nullopt);
+  switch (answer.what) {
+    case HolderAnswer::What::kNotHeld:
+    case HolderAnswer::What::kUnreached:
+      return fail(copy, MC_NOT_FOUND, counters_.holders_failed);
+    case HolderAnswer::What::kNotSent:
+    case HolderAnswer::What::kSilent:
+      copy.at = Step::kAsk;
+      return;
+    case HolderAnswer::What::kPlace:
+      break;
+  }
+  ClusterTenant* const tenant = find_tenant(tenants_, answer.name_space);
+  if (tenant == nullptr || answer.row.key.empty() || tenant->name_of(answer.row.key) != copy.name) {
+    return fail(copy, MC_NOT_FOUND, counters_.holders_failed);
+  }
+  operations_.set_tenant(copy, *tenant);
+  copy.object.tenant = tenant;
+  copy.object.key = std::exchange(answer.row.key, {});
+  copy.object.bytes = std::exchange(answer.row.bytes, {});
+  copy.version = answer.row.version;
+  copy.object.from = {answer.from, answer.region, std::move(answer.row), 0};
+  copy.at = Step::kRead;
+}
+
+void CopyKeeper::read(Copy& copy) {
+  ReadTerms terms;
+  terms.deadline_ns = terms.try_until_ns = copy.deadline_ns;
+  terms.label_bytes = copy.hold ? copy.hold->label.size() : 0;
+  terms.room_must_come = copy.hold.has_value();
+  copy.read = reader_.begin(std::exchange(copy.object, {}), terms, copy.id());
+  copy.at = Step::kReading;
+}
+
+void CopyKeeper::take_read(Copy& copy, Read::End result) {
+  switch (result) {
+    case Read::End::kNoRoom:
+      return fail(copy, MC_NO_SPACE, counters_.no_room);
+    case Read::End::kFailed:
+      locator_.locations().forget(copy.name);
+      return fail(copy, MC_NOT_FOUND, counters_.holders_failed);
+    case Read::End::kRead:
+      break;
+  }
+  if (copy.purpose != Purpose::kStripe) return keep(copy);
+  const mc_status status = shelve(copy);
+  if (status == MC_OK) return end(copy, MC_OK);
+  fail(copy, status, status == MC_NO_SPACE ? counters_.no_room : counters_.late);
+}
+
 // ---- Keeping ------------------------------------------------------------------------------------
 
-void CopyKeeper::keep(std::uint64_t id, FetchedObject object, std::uint64_t deadline_ns,
-                      std::uint64_t now_ns) {
-  Copy& copy = copies_.at(id);
-  copy.object = std::move(object);
+void CopyKeeper::keep(Copy& copy) {
   const bool upsert = copy.hold && copy.hold->order.upsert;
-  if (copy.dropped || (upsert && !publish_upsert(copy))) return finish(copy);
-  make_offer(copy, copy.hold ? now_ns + kVerdictNs : deadline_ns);
+  if (copy.dropped || (upsert && !publish_upsert(copy))) {
+    copy.kept = conclude(copy);
+    return finish(copy);
+  }
+  make_offer(copy);
+  copy.at = Step::kOffered;
 }
 
 // The offer comes after the read. The master counts an accepted copy as a replica, and may release
 // the host that has the bytes.
-void CopyKeeper::make_offer(Copy& copy, std::uint64_t deadline_ns) {
-  copy.offer = Offer::kPending;
+void CopyKeeper::make_offer(Copy& copy) {
+  copy.offer = Copy::Offer::kPending;
   copy.item = item_of(copy.object, copy.hold && !copy.hold->order.upsert);
-  announcer_.offer(copy.item, deadline_ns,
-                   [this, item = copy.item, id = copy.id,
-                    alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
-                     if (!alive.expired()) on_verdict(id, item, verdict);
+  announcer_.offer(copy.item, copy.hold ? operations_.now_ns() + kVerdictNs : copy.deadline_ns,
+                   [this, item = copy.item, id = copy.id()](std::optional<Verdict> verdict) {
+                     on_verdict(id, item, verdict);
                    });
 }
 
-void CopyKeeper::on_verdict(std::uint64_t id, const PublishItem& item,
+// An accepted copy is published at once: the next report to the master must name the object.
+void CopyKeeper::on_verdict(OperationId id, const PublishItem& item,
                             std::optional<Verdict> verdict) {
-  const auto at = copies_.find(id);
-  if (at == copies_.end()) return withdraw(item, verdict);
-  Copy& copy = at->second;
-  copy.verdict = verdict;
-  copy.offer = Offer::kAnswered;
+  Copy* const copy = operations_.find<Copy>(id);
+  if (copy == nullptr) return withdraw(item, verdict);
+  copy->verdict = verdict;
+  copy->offer = Copy::Offer::kAnswered;
   // For the master this node now holds this version. The master does not order drops
   // of older versions here, so no older copy under way may be kept.
-  if (verdict == Verdict::kAccepted) supersede(copy, item.version);
-  finish(copy);
-}
-
-void CopyKeeper::finish(Copy& copy) {
-  Outcome outcome;
-  outcome.entry = conclude(copy);
-  const bool kept = outcome.entry != kNoEntry;
-  if (copy.hold) {
-    outcome.status = kept && copy.verdict ? MC_OK : status_of_refused(*copy.hold, copy.verdict);
-  } else {
-    outcome.status = kept ? MC_OK : MC_CANCELLED;
-  }
-  done_(copy.id, std::move(copy.object), outcome);
+  if (verdict == Verdict::kAccepted) supersede(*copy, item.version);
+  copy->kept = conclude(*copy);
+  operations_.wake(*copy);
 }
 
 // The live entry that holds the object from now on, or kNoEntry.
@@ -219,8 +419,10 @@ std::uint32_t CopyKeeper::publish(Copy& copy) {
   return std::exchange(object.entry, kNoEntry);
 }
 
-mc_status CopyKeeper::shelve(std::uint64_t id, FetchedObject& object) {
-  const HoldJob& hold = *copies_.at(id).hold;
+// Publishes a stripe. After a failure the object may still have a reservation.
+mc_status CopyKeeper::shelve(Copy& copy) {
+  FetchedObject& object = copy.object;
+  const HoldJob& hold = *copy.hold;
   ObjectStore& store = object.tenant->store();
   const auto name = parse_stripe_key(object.key);
   // The set is gone or sealed if the put has failed or takes too long.
@@ -243,26 +445,7 @@ mc_status CopyKeeper::shelve(std::uint64_t id, FetchedObject& object) {
   return MC_OK;
 }
 
-FetchedObject CopyKeeper::stop_waiting(std::uint64_t id) {
-  return std::move(copies_.at(id).object);
-}
-
-void CopyKeeper::forget(std::uint64_t id) {
-  const auto at = copies_.find(id);
-  if (at == copies_.end()) return;
-  Copy copy = std::move(at->second);
-  copies_.erase(at);
-  copy.object.give_back();
-  // A pending offer is withdrawn when the verdict comes.
-  if (copy.offer == Offer::kAnswered && !copy.published) withdraw(copy.item, copy.verdict);
-}
-
-void CopyKeeper::supersede(const Copy& by, std::uint64_t below_version) {
-  for (auto& [id, other] : copies_) {
-    if (id != by.id && other.name == by.name && other.version < below_version) other.dropped = true;
-  }
-  superseded_(by.name, below_version, by.id);
-}
+// ---- Ends ---------------------------------------------------------------------------------------
 
 // This host does not keep an object that the master has accepted, or may have accepted if no
 // verdict came. The master knows a single version per node and object. So the offer stands while
@@ -275,29 +458,36 @@ void CopyKeeper::withdraw(const PublishItem& item, std::optional<Verdict> verdic
     const bool older = tenant->book().row(entry).version < item.version;
     if (verdict && older && !tenant->unannounced(entry)) tenant->drop(entry);
   }
-  const auto same = [&](const auto& each) {
-    const Copy& other = each.second;
-    return other.offer != Offer::kNone && other.name == item.hash &&
-           other.item.version == item.version;
-  };
-  if (std::ranges::none_of(copies_, same)) announcer_.withdraw(item);
+  const auto [begin, end] = copies_.equal_range(item.hash);
+  const bool offered = std::any_of(begin, end, [&](const auto& each) {
+    const Copy& other = *each.second;
+    return other.offer != Copy::Offer::kNone && other.item.version == item.version;
+  });
+  if (!offered) announcer_.withdraw(item);
 }
 
-// ---- Hot objects --------------------------------------------------------------------------------
-
-void CopyKeeper::add_hot(FetchedObject object, std::uint64_t now_ns) {
-  if (hot_.size() < kMaxHot) hot_.push_back({std::move(object), now_ns + kHotNs});
+void CopyKeeper::finish(Copy& copy) {
+  const bool is_kept = copy.kept != kNoEntry;
+  if (copy.hold) {
+    return end(copy, is_kept && copy.verdict ? MC_OK : status_of_refused(*copy.hold, copy.verdict));
+  }
+  end(copy, is_kept ? MC_OK : MC_CANCELLED);
 }
 
-std::optional<FetchedObject> CopyKeeper::take_hot(std::uint64_t now_ns) {
-  if (hot_.empty() || now_ns < hot_.front().due_ns) return std::nullopt;
-  FetchedObject object = std::move(hot_.front().object);
-  hot_.pop_front();
-  return object;
+void CopyKeeper::fail(Copy& copy, mc_status status, std::uint64_t& reason) {
+  ++reason;
+  end(copy, status);
 }
 
-void CopyKeeper::forget_hot(const ClusterTenant& tenant) {
-  std::erase_if(hot_, [&](const Hot& hot) { return hot.object.tenant == &tenant; });
+void CopyKeeper::end(Copy& copy, mc_status status) {
+  const auto [first, last] = copies_.equal_range(copy.name);
+  copies_.erase(std::find_if(first, last, [&](const auto& each) { return each.second == &copy; }));
+  operations_.cancel(copy.read);
+  copy.object.give_back();
+  // A pending offer is withdrawn when the verdict comes.
+  if (copy.offer == Copy::Offer::kAnswered && !copy.published) withdraw(copy.item, copy.verdict);
+  operations_.end(copy);
+  if (copy.ended) copy.ended(status);
 }
 
 }  // namespace mc::agent

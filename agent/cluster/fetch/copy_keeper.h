@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps fetched objects in this host's pool: copies of hot objects, copies that a
+// Keeps objects of other hosts in this host's pool: copies of hot objects, copies that a
 //   master ordered, and objects that clients of other hosts put here. The master must accept a copy
 //   before this host publishes it, so that a later removal also reaches this host.
 //
-//     expect ──read──► keep ──► offered to the master ──accepted──► published ──► kept
-//       │                │                └──refused, dropped, no answer──► not kept
-//       │                └ an upsert is published before the offer
-//       └──read──► shelve: a stripe is published, and waits for the Seal
+//     kAsk ─► kAsking ─► kRead ─► kReading ─► kOffered ──accepted──► published ──► kept
+//      an ordered copy      ▲         │           └──refused, dropped, no answer──► not kept
+//           hot, held ──────┘         ├ an upsert is published before the offer
+//                                     └ a stripe is published, and waits for the Seal
 //
 //   If this host offered an object but does not keep the object, the keeper withdraws the offer.
 // Threads: the agent's loop.
-// Owns: the expected copies, the objects that wait for a verdict, the queue of hot objects.
+// Owns: the names of copies under way, and the queue of hot objects. The OperationTable owns the
+//   copies.
 // Trusts: the master's verdict on a version.
 #pragma once
 
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "agent/cluster/fetch/object_reader.h"
+#include "agent/cluster/fetch/fetch.h"
+#include "agent/cluster/fetch/locator.h"
 #include "agent/cluster/publish/announcer.h"
 
 namespace mc::agent {
@@ -35,42 +36,65 @@ struct HoldJob {
   std::vector<std::byte> label;  // of a stripe
 };
 
+class CopyKeeper;
+
+struct Copy final : Asker {
+  static constexpr OperationKind kKind = OperationKind::kCopy;
+  enum class Purpose : std::uint8_t { kHot, kOrdered, kHold, kStripe };
+  enum class Step : std::uint8_t { kAsk, kAsking, kRead, kReading, kOffered };
+  enum class Offer : std::uint8_t { kNone, kPending, kAnswered };
+  using Ended = std::function<void(mc_status)>;
+
+  Copy(CopyKeeper& with, Purpose why) : keeper(with), purpose(why) {}
+
+  CopyKeeper& keeper;
+  const Purpose purpose;
+  Step at = Step::kRead;
+  metadata::KeyHash name;
+  FetchedObject object;  // while the Read has the object: only the names
+  std::uint64_t version = 0;
+  std::uint64_t deadline_ns = 0;
+  std::uint64_t patience_ns = 0;        // until when the source may be unknown
+  MemberId source = metadata::kNoNode;  // of an ordered copy
+  std::optional<HoldJob> hold;          // of kHold and kStripe
+  Ended ended;                          // tells the node that ordered the copy
+  OperationId read;
+  bool dropped = false;  // removed or replaced since the copy began
+  bool published = false;
+  Offer offer = Offer::kNone;
+  metadata::PublishItem item;                // of the offer
+  std::optional<metadata::Verdict> verdict;  // none: no master could be asked
+  std::uint32_t kept = kNoEntry;             // the live entry, if the offer was accepted
+
+ private:
+  void step() override;
+  void cancel() override;
+};
+
 class CopyKeeper {
  public:
-  struct Outcome {
-    std::uint32_t entry = kNoEntry;  // the live entry; kNoEntry: the object is not kept
-    mc_status status = MC_OK;        // for the node that ordered the copy
-  };
-  // The end of keep(). An object that is not kept still has a reservation. May be called from
-  // within keep().
-  using Done = std::function<void(std::uint64_t id, FetchedObject object, const Outcome& outcome)>;
-  // Fetches of this object below the given version must not be joined, except fetch `by`.
-  using Superseded = std::function<void(const metadata::KeyHash& name, std::uint64_t below_version,
-                                        std::uint64_t by)>;
+  using Ended = Copy::Ended;
 
-  CopyKeeper(Announcer& announcer, FetchCounters& counters, Done done, Superseded superseded)
-      : announcer_(announcer),
-        counters_(counters),
-        done_(std::move(done)),
-        superseded_(std::move(superseded)) {}
+  CopyKeeper(OperationTable& operations, const ClusterTenants& tenants, Peers& peers,
+             Announcer& announcer, Locator& locator, HolderQuestions& questions,
+             ObjectReader& reader, JoinableFetches& joinable, FetchCounters& counters)
+      : operations_(operations),
+        tenants_(tenants),
+        peers_(peers),
+        announcer_(announcer),
+        locator_(locator),
+        questions_(questions),
+        reader_(reader),
+        joinable_(joinable),
+        counters_(counters) {}
 
-  // A fetch begins whose object is to be kept.
-  void expect(std::uint64_t id, const metadata::KeyHash& name, std::optional<HoldJob> hold);
-  // The fetch has a location for the object.
-  void found(std::uint64_t id, const ClusterTenant* tenant, std::uint64_t version);
-  // REQUIRES for the next three: expect(id).
-  void keep(std::uint64_t id, FetchedObject object, std::uint64_t deadline_ns,
-            std::uint64_t now_ns);
-  // Publishes a stripe. After a failure the object may still have a reservation.
-  mc_status shelve(std::uint64_t id, FetchedObject& object);
-  // Takes the object back before the verdict. done is not called.
-  FetchedObject stop_waiting(std::uint64_t id);
-  // The fetch has ended. Does nothing for an unknown id.
-  void forget(std::uint64_t id);
-
-  bool will_keep(std::uint64_t id) const;
-  std::size_t hold_count() const;
-  bool holds(MemberId writer, std::uint32_t request) const;
+  // Copies an object to this host. Only holders of the object know the key and the namespace.
+  void copy(const metadata::KeyHash& name, MemberId source, std::uint64_t deadline_ns, Ended ended);
+  // Holds an object that a client of host `writer` is putting. The bytes lie at the writer.
+  // ended: MC_OK, MC_NO_SPACE, MC_CANCELLED (the version is too old) or another failure.
+  void hold(ClusterTenant& tenant, const HoldRequest& message, MemberId writer, Ended ended);
+  // The same for a stripe of an expected set. The set stays open, and no master is told.
+  void hold_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer, Ended ended);
 
   // The master has ordered a drop up to this version, or of a whole namespace.
   void drop(const metadata::KeyHash& name, std::uint64_t up_to_version);
@@ -79,48 +103,57 @@ class CopyKeeper {
   void put_here(const metadata::PublishItem& put);
 
   // Objects that were read often enough to be copied soon.
-  void add_hot(FetchedObject object, std::uint64_t now_ns);
-  std::optional<FetchedObject> take_hot(std::uint64_t now_ns);
+  void add_hot(FetchedObject object);
+  void begin_hot_copies();
   void forget_hot(const ClusterTenant& tenant);
   std::uint64_t next_hot_ns() const { return hot_.empty() ? UINT64_MAX : hot_.front().due_ns; }
 
  private:
-  enum class Offer : std::uint8_t { kNone, kPending, kAnswered };
-  struct Copy {
-    std::uint64_t id = 0;
-    metadata::KeyHash name;
-    const ClusterTenant* tenant = nullptr;  // of an ordered copy: unknown until a holder answers
-    std::uint64_t version = 0;
-    std::optional<HoldJob> hold;
-    FetchedObject object;
-    bool dropped = false;    // removed or replaced since expect()
-    bool published = false;  // by this class
-    Offer offer = Offer::kNone;
-    metadata::PublishItem item;                // of the offer
-    std::optional<metadata::Verdict> verdict;  // none: no master could be asked
-  };
+  friend struct Copy;
+  using Step = Copy::Step;
+  using Purpose = Copy::Purpose;
   struct Hot {
     FetchedObject object;
     std::uint64_t due_ns = 0;
   };
 
-  void make_offer(Copy& copy, std::uint64_t deadline_ns);
-  void on_verdict(std::uint64_t id, const metadata::PublishItem& item,
+  Copy& begin(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns);
+  void begin_hold(Purpose purpose, FetchedObject object, HoldJob hold, const HoldRequest& message,
+                  MemberId writer, Ended ended);
+  bool holds(MemberId writer, std::uint32_t request) const;
+  std::size_t hold_count() const;
+
+  void step(Copy& copy);
+  void go_on(Copy& copy);
+  void ask(Copy& copy);
+  void take_answer(Copy& copy);
+  void read(Copy& copy);
+  void take_read(Copy& copy, Read::End result);
+  void keep(Copy& copy);
+  void make_offer(Copy& copy);
+  void on_verdict(OperationId id, const metadata::PublishItem& item,
                   std::optional<metadata::Verdict> verdict);
-  void finish(Copy& copy);
   std::uint32_t conclude(Copy& copy);
   bool publish_upsert(Copy& copy);
   std::uint32_t publish(Copy& copy);
+  mc_status shelve(Copy& copy);
   void supersede(const Copy& by, std::uint64_t below_version);
   void withdraw(const metadata::PublishItem& item, std::optional<metadata::Verdict> verdict);
+  void fail(Copy& copy, mc_status status, std::uint64_t& reason);
+  void finish(Copy& copy);
+  void end(Copy& copy, mc_status status);
 
+  OperationTable& operations_;
+  const ClusterTenants& tenants_;
+  Peers& peers_;
   Announcer& announcer_;
+  Locator& locator_;
+  HolderQuestions& questions_;
+  ObjectReader& reader_;
+  JoinableFetches& joinable_;
   FetchCounters& counters_;
-  const Done done_;
-  const Superseded superseded_;
-  std::unordered_map<std::uint64_t, Copy> copies_;
+  std::unordered_multimap<metadata::KeyHash, Copy*, NameHash> copies_;
   std::deque<Hot> hot_;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace mc::agent

@@ -6,95 +6,126 @@
 
 namespace mc::agent {
 
+using What = HolderAnswer::What;
+
 namespace {
 
 // An answer that takes longer is most likely lost: after a cut, the two directions of a connection
 // do not come back at the same time.
 constexpr std::uint64_t kAnswerNs = 300'000'000;
-// A batch outlives the last question by this time, for late answers.
+// A message's operation outlives the last question by this time, for late answers.
 constexpr std::uint64_t kLingerNs = 800'000'000;
 
 }  // namespace
 
-std::vector<std::uint64_t> HolderQuestions::ask(std::vector<Question>& questions,
-                                                std::uint64_t now_ns) {
+// A message with questions to a holder.
+struct Ask final : Operation {
+  static constexpr OperationKind kKind = OperationKind::kAsk;
+
+  Ask(HolderQuestions& all, MemberId to) : questions(all), node(to) {}
+
+  HolderQuestions& questions;
+  const MemberId node;
+  std::vector<OperationId> askers;
+  std::size_t open_count = 0;
+  std::uint64_t until_ns = 0;
+  std::uint64_t silent_ns = kNever;  // kNever: not delivered yet, or reported already
+
+  void tell_all(What what) {
+    for (const OperationId asker : askers) questions.tell(asker, {what, node, 0, 0, {}});
+  }
+
+ private:
+  void step() override {
+    OperationTable& table = questions.operations_;
+    if (table.now_ns() >= silent_ns) {
+      silent_ns = kNever;
+      tell_all(What::kSilent);
+    }
+    if (table.now_ns() >= until_ns + kLingerNs) return table.end(*this);
+    table.wake_at(*this, std::min(silent_ns, until_ns + kLingerNs));
+  }
+  void on_event(const transport::Event& event) override {
+    if (event.outcome == transport::Outcome::kDone) {
+      silent_ns = questions.operations_.now_ns() + kAnswerNs;
+      return questions.operations_.wake(*this);
+    }
+    tell_all(What::kUnreached);
+    questions.operations_.end(*this);
+  }
+  void cancel() override { questions.operations_.end(*this); }
+};
+
+// False: the asker waits for no answer.
+bool HolderQuestions::tell(OperationId id, HolderAnswer answer) {
+  Asker* const asker = operations_.find<Asker>(id);
+  if (asker == nullptr || asker->over() || asker->asked == metadata::kNoNode) return false;
+  const bool place = answer.what == What::kPlace;
+  // The first place counts, whoever names it. Other news count from the holder asked last.
+  if (!place && answer.from != asker->asked) return false;
+  // After silence, a holder is asked again, and the first question stays open.
+  if (answer.what != What::kSilent) asker->asked = metadata::kNoNode;
+  asker->answer = std::move(answer);
+  operations_.wake(*asker);
+  return true;
+}
+
+void HolderQuestions::send() {
+  if (questions_.empty()) return;
   struct To {
     MemberId node;
     std::uint64_t name_space;
     auto operator<=>(const To&) const = default;
   };
-  std::map<To, std::vector<Question*>> groups;
-  for (Question& question : questions) {
+  std::map<To, std::vector<const Question*>> groups;
+  for (const Question& question : questions_) {
+    const Asker* const asker = operations_.find<Asker>(question.asker);
+    if (asker == nullptr || asker->over()) continue;
     groups[{question.holder, question.name_space}].push_back(&question);
   }
-  std::vector<std::uint64_t> unsent;
   for (const auto& [to, group] : groups) {
     for (std::size_t first = 0; first < group.size(); first += kMaxAskKeys) {
       const std::size_t count = std::min(kMaxAskKeys, group.size() - first);
-      AskRequest ask;
-      ask.wants_keys = to.name_space == 0;
-      ask.wants_bytes = count == 1;
-      ask.request = next_request_++;
-      ask.name_space = to.name_space;
-      Batch batch;
-      batch.node = to.node;
-      batch.open_count = count;
-      batch.until_ns = now_ns;
+      Ask& ask = operations_.begin(std::make_unique<Ask>(*this, to.node), nullptr);
+      ask.open_count = count;
+      AskRequest message;
+      message.request = ask.id().value();
+      message.wants_keys = to.name_space == 0;
+      message.wants_bytes = count == 1;
+      message.name_space = to.name_space;
       for (std::size_t i = 0; i < count; ++i) {
-        Question& question = *group[first + i];
-        question.for_bytes = count == 1;
-        ask.keys.push_back(question.name);
-        batch.ids.push_back(question.id);
-        batch.until_ns = std::max(batch.until_ns, question.until_ns);
+        const Question& question = *group[first + i];
+        message.keys.push_back(question.name);
+        ask.askers.push_back(question.asker);
+        ask.until_ns = std::max(ask.until_ns, question.until_ns);
+        operations_.find<Asker>(question.asker)->bytes_may_come = count == 1;
       }
       counters_.asked += count;
-      const std::uint64_t until_ns = batch.until_ns;
-      if (peers_.notify(to.node, ask, kAskCookie | ask.request, until_ns, now_ns)) {
-        batches_.emplace(ask.request, std::move(batch));
-      } else {
-        unsent.insert(unsent.end(), batch.ids.begin(), batch.ids.end());
+      if (peers_.notify(to.node, message, message.request, ask.until_ns, operations_.now_ns())) {
+        continue;
       }
+      ask.tell_all(What::kNotSent);
+      operations_.end(ask);
     }
   }
-  return unsent;
+  questions_.clear();
 }
 
-void HolderQuestions::on_answer(MemberId from, const AskAnswer& message, const TakeRow& take) {
-  const auto at = batches_.find(message.request);
-  if (at == batches_.end() || at->second.node != from) return;
-  Batch& batch = at->second;
+void HolderQuestions::on_answer(MemberId from, const AskAnswer& message) {
+  Ask* const ask = operations_.find<Ask>(OperationId::of(message.request));
+  if (ask == nullptr || ask->over() || ask->node != from) return;
   const auto region = peers_.region_of(from, message.region);
   for (const PlaceRow& row : message.rows) {
-    if (row.number >= batch.ids.size()) continue;
-    if (take(batch.ids[row.number], region, row) && batch.open_count > 0) --batch.open_count;
+    if (row.number >= ask->askers.size()) continue;
+    HolderAnswer answer;
+    answer.what = row.held && region ? What::kPlace : What::kNotHeld;
+    answer.from = from;
+    answer.region = region.value_or(0);
+    answer.name_space = message.name_space;
+    answer.row = row;
+    if (tell(ask->askers[row.number], std::move(answer)) && ask->open_count > 0) --ask->open_count;
   }
-  if (batch.open_count == 0) batches_.erase(at);
-}
-
-std::vector<std::uint64_t> HolderQuestions::on_event(const transport::Event& event,
-                                                     std::uint64_t now_ns) {
-  const auto at = batches_.find(static_cast<std::uint32_t>(event.cookie));
-  if (at == batches_.end()) return {};
-  if (event.outcome == transport::Outcome::kDone) {
-    at->second.again_ns = now_ns + kAnswerNs;
-    return {};
-  }
-  std::vector<std::uint64_t> ids = std::move(at->second.ids);
-  batches_.erase(at);
-  return ids;
-}
-
-std::vector<HolderQuestions::Overdue> HolderQuestions::take_overdue(std::uint64_t now_ns) {
-  std::vector<Overdue> overdue;
-  for (auto at = batches_.begin(); at != batches_.end();) {
-    Batch& batch = at->second;
-    if (now_ns >= batch.again_ns) {
-      batch.again_ns = UINT64_MAX;
-      for (const std::uint64_t id : batch.ids) overdue.push_back({id, batch.node});
-    }
-    at = now_ns >= batch.until_ns + kLingerNs ? batches_.erase(at) : std::next(at);
-  }
-  return overdue;
+  if (ask->open_count == 0) operations_.end(*ask);
 }
 
 }  // namespace mc::agent

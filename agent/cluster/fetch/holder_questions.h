@@ -1,70 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks holders for the places of objects. Questions to a host about a namespace go out
-//   as a single message. If a message asks about a single object, the answer may bring the bytes.
+// Asks holders for the places of objects. Questions of a turn to a host about a namespace go out as a
+//   single message. If a message asks about a single object, the answer may bring the bytes.
 // Threads: the agent's loop.
-// Owns: the questions without a complete answer.
+// Owns: the questions that the turn's messages will carry.
 // Trusts: an answer counts only from the host that was asked.
 #pragma once
 
-#include <functional>
 #include <optional>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "agent/cluster/fetch/fetch_counters.h"
+#include "agent/cluster/operations/operation_table.h"
 #include "agent/cluster/peer/peers.h"
-#include "transport/transport.h"
 
 namespace mc::agent {
 
+// The result of a question to a holder.
+struct HolderAnswer {
+  enum class What : std::uint8_t {
+    kPlace,      // the row says where the object lies
+    kNotHeld,    // the holder does not have the object
+    kUnreached,  // the message did not reach the holder
+    kNotSent,    // too many messages are in flight
+    kSilent,     // the message reached the holder, and no answer has come for a while
+  };
+  What what = What::kNotHeld;
+  MemberId from = metadata::kNoNode;
+  transport::RemoteRegionId region = 0;
+  std::uint64_t name_space = 0;
+  PlaceRow row;
+};
+
+// An operation that asks holders, one after the other.
+struct Asker : Operation {
+  static bool includes(OperationKind kind) {
+    return kind == OperationKind::kFetch || kind == OperationKind::kCopy;
+  }
+  MemberId asked = metadata::kNoNode;  // kNoNode: no answer is expected
+  bool bytes_may_come = false;         // the holder may have read the bytes by now
+  std::optional<HolderAnswer> answer;  // of `asked`, or the place from a holder asked before
+};
+
 class HolderQuestions {
  public:
-  // The cookie bit of this class' notifications.
-  static constexpr std::uint64_t kAskCookie = 1ull << 63;
-
   struct Question {
-    std::uint64_t id = 0;
+    OperationId asker;
     MemberId holder = metadata::kNoNode;
     std::uint64_t name_space = 0;  // 0: unknown; the answer then names the namespace and the key
     metadata::KeyHash name;
     std::uint64_t until_ns = 0;
-    bool for_bytes = false;  // out: the question is alone in the message
-  };
-  // Returns true if the asker still waited for this answer. region is none if unknown.
-  using TakeRow = std::function<bool(
-      std::uint64_t id, std::optional<transport::RemoteRegionId> region, const PlaceRow& row)>;
-  struct Overdue {
-    std::uint64_t id = 0;
-    MemberId holder = metadata::kNoNode;
   };
 
-  HolderQuestions(Peers& peers, FetchCounters& counters) : peers_(peers), counters_(counters) {}
+  HolderQuestions(OperationTable& operations, Peers& peers, FetchCounters& counters)
+      : operations_(operations), peers_(peers), counters_(counters) {}
 
-  // Returns the ids that were not asked, because too many messages are in flight.
-  std::vector<std::uint64_t> ask(std::vector<Question>& questions, std::uint64_t now_ns);
-  void on_answer(MemberId from, const AskAnswer& message, const TakeRow& take);
-  // Returns the ids of a question that did not reach the holder.
-  std::vector<std::uint64_t> on_event(const transport::Event& event, std::uint64_t now_ns);
-  // Questions that reached the holder and have had no answer for kAnswerNs. Each is named once.
-  // The first answer to any of the questions counts.
-  std::vector<Overdue> take_overdue(std::uint64_t now_ns);
+  void ask(const Question& question) { questions_.push_back(question); }
+  // After the steps of a turn: sends the questions.
+  void send();
+  void on_answer(MemberId from, const AskAnswer& message);
 
  private:
-  // A message with questions.
-  struct Batch {
-    MemberId node = metadata::kNoNode;
-    std::vector<std::uint64_t> ids;
-    std::size_t open_count = 0;
-    std::uint64_t until_ns = 0;
-    std::uint64_t again_ns = UINT64_MAX;  // UINT64_MAX: not delivered yet, or repeated already
-  };
+  friend struct Ask;
+  bool tell(OperationId asker, HolderAnswer answer);
 
+  OperationTable& operations_;
   Peers& peers_;
   FetchCounters& counters_;
-  std::unordered_map<std::uint32_t, Batch> batches_;
-  std::uint32_t next_request_ = 1;
+  std::vector<Question> questions_;
 };
 
 }  // namespace mc::agent

@@ -42,20 +42,21 @@ metadata::wire::Locate Locator::question() const {
   return request;
 }
 
-void Locator::locate(const std::vector<Question>& questions, std::uint64_t now_ns) {
+void Locator::send() {
+  if (questions_.empty()) return;
   std::vector<std::vector<Question>> due(masters_.count());
-  for (const Question& question : questions) {
+  for (const Question& question : questions_) {
     const std::uint32_t partition = masters_.partition_of(question.name);
     due[partition].push_back(question);
-    if (due[partition].size() == kLocateBatch)
-      send(partition, std::exchange(due[partition], {}), now_ns);
+    if (due[partition].size() == kLocateBatch) send(partition, std::exchange(due[partition], {}));
   }
+  questions_.clear();
   for (std::uint32_t partition = 0; partition < masters_.count(); ++partition) {
-    if (!due[partition].empty()) send(partition, std::move(due[partition]), now_ns);
+    if (!due[partition].empty()) send(partition, std::move(due[partition]));
   }
 }
 
-void Locator::send(std::uint32_t partition, std::vector<Question> questions, std::uint64_t now_ns) {
+void Locator::send(std::uint32_t partition, std::vector<Question> questions) {
   metadata::wire::Locate request = question();
   std::uint64_t deadline_ns = 0;
   for (const Question& each : questions) {
@@ -63,25 +64,34 @@ void Locator::send(std::uint32_t partition, std::vector<Question> questions, std
     deadline_ns = std::max(deadline_ns, each.deadline_ns);
   }
   counters_.located += questions.size();
+  const std::uint64_t now_ns = operations_.now_ns();
   const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
   request.wait_ms = static_cast<std::uint32_t>(left_ns / kRecoveryDivisor / kMs);
   masters_.at(partition).locate(
       request, deadline_ns,
-      [this, asked = std::move(questions),
-       alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-        if (alive.expired()) return;
+      [this, asked = std::move(questions)](const Result<metadata::LocateAnswer>& answer) {
         for (std::size_t i = 0; i < asked.size(); ++i) {
-          if (!answer || i >= answer->keys.size()) {
-            answer_(asked[i].id, nullptr, {});
-          } else {
-            answer_(asked[i].id, &answer->keys[i], answer->holders_of(answer->keys[i]));
-          }
+          tell(asked[i].fetch, answer && i < answer->keys.size() ? &*answer : nullptr, i);
         }
       });
 }
 
+// answer: null if no master answered.
+void Locator::tell(OperationId id, const metadata::LocateAnswer* answer, std::size_t key) {
+  Fetch* const fetch = operations_.find<Fetch>(id);
+  if (fetch == nullptr || fetch->at != Fetch::Step::kLocating) return;
+  FoundObject& found = fetch->found.emplace();
+  if (answer != nullptr) {
+    found.answered = true;
+    found.object = answer->keys[key];
+    const auto holders = answer->holders_of(found.object);
+    found.holders.assign(holders.begin(), holders.end());
+  }
+  operations_.wake(*fetch);
+}
+
 void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
-                     const ClusterTenant& tenant, std::uint64_t now_ns) {
+                     const ClusterTenant& tenant) {
   std::vector<KeyHash> names;
   std::vector<std::size_t> items;
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
@@ -92,15 +102,15 @@ void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
       const Location* const known = locations_.find(name);
       counters_.master_away += known != nullptr ? 0 : 1;
       item.length = known != nullptr ? known->row.length : 0;
-      remote_request->settle(item, known != nullptr ? MC_OK : MC_NOT_FOUND);
-      ended_ = true;
+      operations_.settle(*remote_request, item, known != nullptr ? MC_OK : MC_NOT_FOUND);
       continue;
     }
     names.push_back(name);
     items.push_back(i);
   }
   counters_.located += names.size();
-  const std::uint64_t until_ns = std::min(remote_request->deadline_ns, now_ns + kMostLocateNs);
+  const std::uint64_t until_ns =
+      std::min(remote_request->deadline_ns, operations_.now_ns() + kMostLocateNs);
   for (const Masters::Part& part : masters_.split(names)) {
     metadata::wire::Locate request = question();
     std::vector<std::size_t> asked;
@@ -110,17 +120,15 @@ void Locator::exists(const std::shared_ptr<RemoteRequest>& remote_request,
     }
     masters_.at(part.partition)
         .locate(request, until_ns,
-                [this, remote_request, asked = std::move(asked), keys = request.keys,
-                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-                  if (alive.expired()) return;
+                [this, remote_request, asked = std::move(asked),
+                 keys = request.keys](const Result<metadata::LocateAnswer>& answer) {
                   for (std::size_t i = 0; i < asked.size(); ++i) {
                     const bool found = answer && i < answer->keys.size() && answer->keys[i].whole();
                     RemoteRequest::Item& item = remote_request->items[asked[i]];
                     item.length = found ? answer->keys[i].bytes : 0;
                     if (found) remember_holders(keys[i], *answer, answer->keys[i]);
-                    remote_request->settle(item, found ? MC_OK : MC_NOT_FOUND);
+                    operations_.settle(*remote_request, item, found ? MC_OK : MC_NOT_FOUND);
                   }
-                  ended_ |= remote_request->over();
                 });
   }
 }

@@ -4,7 +4,7 @@
 //   and asks the masters about the rest.
 //
 //     exists ──► master ──► HolderCache ──► known_holders()
-//     locate ──► master ──► answer
+//     ask ──► master ──► the Fetch
 //     remember ──► LocationCache ──► cached()
 //
 // Threads: the agent's loop.
@@ -12,12 +12,10 @@
 // Trusts: a location is a hint. The holder refuses a read of a generation that is gone.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
-#include "agent/cluster/fetch/fetch_counters.h"
+#include "agent/cluster/fetch/fetch.h"
 #include "agent/cluster/fetch/location_cache.h"
 #include "agent/cluster/master/masters.h"
 #include "agent/cluster/namespace/cluster_tenant.h"
@@ -32,21 +30,18 @@ class Locator {
   static constexpr std::uint64_t kMostLocateNs = 800'000'000;
 
   struct Question {
-    std::uint64_t id = 0;
+    OperationId fetch;
     metadata::KeyHash name;
     std::uint64_t deadline_ns = 0;
   };
-  // The answer to a question. located is null if the master did not answer.
-  using Answer = std::function<void(std::uint64_t id, const metadata::Located* located,
-                                    std::span<const MemberId> holders)>;
 
-  Locator(const Masters& masters, Peers& peers, const metadata::Reader& reader,
-          FetchCounters& counters, Answer answer)
-      : masters_(masters),
+  Locator(OperationTable& operations, const Masters& masters, Peers& peers,
+          const metadata::Reader& reader, FetchCounters& counters)
+      : operations_(operations),
+        masters_(masters),
         peers_(peers),
         reader_(reader),
-        counters_(counters),
-        answer_(std::move(answer)) {}
+        counters_(counters) {}
 
   // The location of the last read, if the host is still a peer; else null.
   Location* cached(const metadata::KeyHash& name);
@@ -54,32 +49,31 @@ class Locator {
   // nearest holder is no peer.
   std::vector<MemberId> known_holders(const metadata::KeyHash& name);
   bool master_ready(const metadata::KeyHash& name) const { return masters_.of(name).ready(); }
-  // Asks the masters: a message per partition, or several for many keys.
-  // REQUIRES: master_ready() for each name.
-  void locate(const std::vector<Question>& questions, std::uint64_t now_ns);
+  // The answer is stored in the Fetch. REQUIRES: master_ready() for the name.
+  void ask(const Question& question) { questions_.push_back(question); }
+  // After the steps of a turn: asks the masters, with a message per partition, or several for many
+  // keys.
+  void send();
   // Settles the open items of the request: whether each object exists, and how long the object is.
-  void exists(const std::shared_ptr<RemoteRequest>& remote_request, const ClusterTenant& tenant,
-              std::uint64_t now_ns);
-  // True if exists() has completed a request since the last call.
-  bool take_ended() { return std::exchange(ended_, false); }
+  void exists(const std::shared_ptr<RemoteRequest>& remote_request, const ClusterTenant& tenant);
 
   LocationCache& locations() { return locations_; }
 
  private:
   metadata::wire::Locate question() const;
-  void send(std::uint32_t partition, std::vector<Question> questions, std::uint64_t now_ns);
+  void send(std::uint32_t partition, std::vector<Question> questions);
+  void tell(OperationId id, const metadata::LocateAnswer* answer, std::size_t key);
   void remember_holders(const metadata::KeyHash& name, const metadata::LocateAnswer& answer,
                         const metadata::Located& located);
 
+  OperationTable& operations_;
   const Masters& masters_;
   Peers& peers_;
   const metadata::Reader reader_;
   FetchCounters& counters_;
-  const Answer answer_;
   LocationCache locations_;
   HolderCache holders_;
-  bool ended_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+  std::vector<Question> questions_;
 };
 
 }  // namespace mc::agent

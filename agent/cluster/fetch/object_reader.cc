@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "agent/cluster/stripe/reservation.h"
+#include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
@@ -15,6 +17,8 @@ namespace {
 
 constexpr std::uint64_t kPartBytes = 2 << 20;
 constexpr std::size_t kPartsOut = 6;
+// Between two tries to get room, if nothing else turns the loop.
+constexpr std::uint64_t kRoomNs = kMs;
 // A holder that delivers less than 1 MB/s is given up for the next holder. The transport notices a
 // lost holder sooner.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
@@ -26,48 +30,38 @@ void FetchedObject::give_back() {
   tenant->store().abandon(kClusterSession, std::exchange(entry, kNoEntry));
 }
 
-ObjectReader::Read* ObjectReader::find(std::uint64_t id) {
-  const auto at = reads_.find(id);
-  return at == reads_.end() ? nullptr : &at->second;
+// ---- Beginning ----------------------------------------------------------------------------------
+
+void Read::step() {
+  if (state == State::kRoom) reader.seek_room(*this);
+}
+void Read::on_event(const transport::Event& event) { reader.on_event(*this, event); }
+void Read::cancel() { reader.cancel(*this); }
+
+OperationId ObjectReader::begin(FetchedObject object, const ReadTerms& terms, OperationId parent) {
+  auto read = std::make_unique<Read>(*this);
+  ClusterTenant* const tenant = object.tenant;
+  read->object = std::move(object);
+  read->terms = terms;
+  return operations_.begin(std::move(read), tenant, parent).id();
 }
 
-void ObjectReader::read(std::uint64_t id, FetchedObject object, const ReadTerms& terms) {
-  Read& read = reads_[id];
-  read.id = id;
-  read.object = std::move(object);
-  read.terms = terms;
-  seek_room(read);
-}
-
-void ObjectReader::update(std::uint64_t id, std::uint64_t deadline_ns, bool waited_for) {
-  Read* const read = find(id);
+void ObjectReader::update(OperationId id, std::uint64_t deadline_ns, bool waited_for) {
+  Read* const read = operations_.find<Read>(id);
   if (read == nullptr) return;
   read->terms.deadline_ns = deadline_ns;
   read->terms.waited_for = waited_for;
 }
 
-bool ObjectReader::waits_for_room(std::uint64_t id) const {
-  const auto at = reads_.find(id);
-  return at != reads_.end() && at->second.state == State::kRoom;
+bool ObjectReader::waits_for_room(OperationId id) const {
+  const Read* const read = operations_.find<Read>(id);
+  return read != nullptr && !read->over() && read->state == Read::State::kRoom;
 }
 
-void ObjectReader::cancel(std::uint64_t id, bool abort) {
-  Read* const read = find(id);
-  if (read == nullptr) return;
-  if (read->reads_open == 0) {
-    read->object.give_back();
-    reads_.erase(id);
-    return;
-  }
-  read->state = State::kDraining;
-  if (!abort) return;
-  for (const Part& part : read->parts) transport_.cancel(part.id);
-}
-
-bool ObjectReader::reads_into(const ClusterTenant& tenant) const {
-  return std::ranges::any_of(reads_, [&](const auto& each) {
-    return each.second.object.tenant == &tenant && each.second.reads_open > 0;
-  });
+void ObjectReader::cancel(Read& read) {
+  if (read.reads_open == 0) return end(read, Read::End::kFailed);
+  read.state = Read::State::kDraining;
+  for (const Read::Part& part : read.parts) transport_.cancel(part.id);
 }
 
 void ObjectReader::seek_room(Read& read) {
@@ -76,15 +70,16 @@ void ObjectReader::seek_room(Read& read) {
   const ObjectStore::Reserve result = store.reserve(
       kClusterSession, object.from.row.length + read.terms.label_bytes, true, object.entry);
   if (result == ObjectStore::Reserve::kOk) {
-    read.state = State::kReading;
+    read.state = Read::State::kReading;
     return begin(read);
   }
   object.entry = kNoEntry;
   const bool again = result == ObjectStore::Reserve::kAgain;
   const bool wait = result == ObjectStore::Reserve::kWait &&
                     (!read.terms.room_must_come || store.room_may_come());
-  if (!again && !wait) return end(read, End::kNoRoom);
-  want_room_.push_back(read.id);
+  if (!again && !wait) return end(read, Read::End::kNoRoom);
+  want_room_.push_back(read.id());
+  operations_.wake_at(read, operations_.now_ns() + kRoomNs);
 }
 
 void ObjectReader::begin(Read& read) {
@@ -95,7 +90,7 @@ void ObjectReader::begin(Read& read) {
   if (!read.object.bytes.empty()) {
     take_bytes(read);
   } else {
-    to_submit_.push_back(read.id);
+    to_submit_.push_back(read.id());
   }
 }
 
@@ -115,28 +110,29 @@ void ObjectReader::take_bytes(Read& read) {
 }
 
 bool ObjectReader::may_submit(const Read& read) {
-  return read.state == State::kReading && read.outcome == Outcome::kDone &&
+  return read.state == Read::State::kReading && read.outcome == Outcome::kDone &&
          read.asked_bytes < read.object.from.row.length && read.reads_open < kPartsOut;
 }
 
-void ObjectReader::submit(std::uint64_t now_ns) {
+// ---- Reading ------------------------------------------------------------------------------------
+
+void ObjectReader::submit() {
+  if (to_submit_.empty()) return;
   plan_.clear();
-  std::vector<std::uint64_t> due = std::exchange(to_submit_, {});
+  std::vector<OperationId> due = std::exchange(to_submit_, {});
   std::ranges::sort(due);
   due.erase(std::unique(due.begin(), due.end()), due.end());
-  // Reads from lost holders end first, because such an end may cancel other reads.
-  for (const std::uint64_t id : due) {
-    Read* const read = find(id);
-    if (read == nullptr || !may_submit(*read) || peers_.id_of(read->object.from.node)) continue;
-    read->outcome = Outcome::kPeerLost;
-    if (read->reads_open == 0) on_read(*read);
-  }
-  for (const std::uint64_t id : due) {
-    const Read* const read = find(id);
-    if (read == nullptr || !may_submit(*read)) continue;
+  for (const OperationId id : due) {
+    Read* const read = operations_.find<Read>(id);
+    if (read == nullptr || read->over() || !may_submit(*read)) continue;
+    if (!peers_.id_of(read->object.from.node)) {
+      read->outcome = Outcome::kPeerLost;
+      if (read->reads_open == 0) on_read(*read);
+      continue;
+    }
     MC_FAILPOINT("fetch.before_read");
     const std::size_t first = plan_.operations.size();
-    plan(*read, now_ns);
+    plan(*read);
     plan_.reads.push_back({id, plan_.operations.size() - first});
   }
   if (plan_.reads.empty()) return;
@@ -145,10 +141,10 @@ void ObjectReader::submit(std::uint64_t now_ns) {
     plan_.operations[i].pieces = {plan_.pieces.data() + piece, plan_.piece_counts[i]};
     piece += plan_.piece_counts[i];
   }
-  const std::size_t taken = transport_.submit(plan_.operations, now_ns);
+  const std::size_t taken = transport_.submit(plan_.operations, operations_.now_ns());
   std::size_t first = 0;
   for (const auto& [id, count] : plan_.reads) {
-    Read& read = *find(id);
+    Read& read = *operations_.find<Read>(id);
     for (std::size_t i = first; i < std::min(first + count, taken); ++i) {
       std::uint64_t bytes = 0;
       for (const transport::Piece& each : plan_.operations[i].pieces) bytes += each.size_bytes;
@@ -163,7 +159,8 @@ void ObjectReader::submit(std::uint64_t now_ns) {
 }
 
 // REQUIRES: the holder is a known peer.
-void ObjectReader::plan(const Read& read, std::uint64_t now_ns) {
+void ObjectReader::plan(const Read& read) {
+  const std::uint64_t now_ns = operations_.now_ns();
   const Location& source = read.object.from;
   // The deadline for the question to a holder does not limit the time for the bytes.
   const std::uint64_t length = source.row.length;
@@ -179,7 +176,7 @@ void ObjectReader::plan(const Read& read, std::uint64_t now_ns) {
       const std::uint64_t bytes = std::min(ends - at, kPartBytes);
       transport::Operation& operation = plan_.operations.emplace_back();
       operation.peer = *peers_.id_of(source.node);
-      operation.cookie = kReadCookie | read.id;
+      operation.cookie = read.id().value();
       operation.deadline_ns = std::max(until_ns, now_ns + kLeastTryNs);
       if (!read.terms.waited_for) operation.priority = transport::Priority::kMigration;
       operation.region = source.region;
@@ -204,32 +201,38 @@ std::size_t ObjectReader::append_pieces(const Read& read, std::uint64_t from, st
   return plan_.pieces.size() - before;
 }
 
-void ObjectReader::on_event(const transport::Event& event) {
-  Read* const read = find(event.cookie & ~kReadCookie);
-  if (read == nullptr || read->reads_open == 0) return;
-  const auto part = std::ranges::find(read->parts, event.id, &Part::id);
-  if (part == read->parts.end() || part->in) return;
+void ObjectReader::on_event(Read& read, const transport::Event& event) {
+  const auto part = std::ranges::find(read.parts, event.id, &Read::Part::id);
+  if (part == read.parts.end() || part->in) return;
   part->in = true;
-  --read->reads_open;
-  if (event.outcome != Outcome::kDone && read->outcome == Outcome::kDone) {
-    read->outcome = event.outcome;
+  --read.reads_open;
+  if (event.outcome != Outcome::kDone && read.outcome == Outcome::kDone) {
+    read.outcome = event.outcome;
   }
-  if (read->state == State::kDraining) {
-    if (read->reads_open == 0) cancel(read->id);
-  } else if (read->outcome != Outcome::kDone) {
-    if (read->reads_open == 0) on_read(*read);
+  if (read.state == Read::State::kDraining) {
+    if (read.reads_open == 0) end(read, Read::End::kFailed);
+  } else if (read.outcome != Outcome::kDone) {
+    if (read.reads_open == 0) on_read(read);
   } else {
-    to_submit_.push_back(read->id);
-    to_sum_.push_back(read->id);
+    to_submit_.push_back(read.id());
+    to_sum_.push_back(read.id());
   }
 }
 
-// Sums a single part of each read, so that a large object does not block the loop. flush() has
-// asked for the next parts before.
+void ObjectReader::prepare() {
+  for (const OperationId id : std::exchange(want_room_, {})) {
+    if (Read* const read = operations_.find<Read>(id)) operations_.wake(*read);
+  }
+  // The next parts are on their way while this part is summed.
+  submit();
+  sum_parts();
+}
+
+// Sums a single part of each read, so that a large object does not block the loop.
 void ObjectReader::sum_parts() {
-  for (const std::uint64_t id : std::exchange(to_sum_, {})) {
-    Read* const read = find(id);
-    if (read == nullptr || read->state != State::kReading || read->parts.empty()) continue;
+  for (const OperationId id : std::exchange(to_sum_, {})) {
+    Read* const read = operations_.find<Read>(id);
+    if (read == nullptr || read->state != Read::State::kReading || read->parts.empty()) continue;
     if (read->outcome != Outcome::kDone || !read->parts.front().in) continue;
     sum_next(*read, read->parts.front().bytes);
     read->parts.pop_front();
@@ -249,33 +252,21 @@ void ObjectReader::sum_next(Read& read, std::uint64_t bytes) {
 
 void ObjectReader::on_read(Read& read) {
   if (read.outcome == Outcome::kBusy) return begin(read);
-  if (read.outcome != Outcome::kDone) return end(read, End::kFailed);
+  if (read.outcome != Outcome::kDone) return end(read, Read::End::kFailed);
   if (read.sum != read.object.from.row.checksum) {
     ++counters_.corrupt;
-    return end(read, End::kFailed);
+    return end(read, Read::End::kFailed);
   }
   MC_FAILPOINT("fetch.verified");
   ++counters_.read_objects;
   counters_.read_bytes += read.object.from.row.length;
-  end(read, End::kRead);
+  end(read, Read::End::kRead);
 }
 
-void ObjectReader::end(Read& read, End result) {
-  const std::uint64_t id = read.id;
-  FetchedObject object = std::move(read.object);
-  reads_.erase(id);
-  if (result != End::kRead) object.give_back();
-  done_(id, result, std::move(object));
-}
-
-void ObjectReader::flush(std::uint64_t now_ns) {
-  for (const std::uint64_t id : std::exchange(want_room_, {})) {
-    if (Read* const read = find(id); read != nullptr && read->state == State::kRoom) {
-      seek_room(*read);
-    }
-  }
-  if (!to_submit_.empty()) submit(now_ns);
-  if (!to_sum_.empty()) sum_parts();
+void ObjectReader::end(Read& read, Read::End result) {
+  read.end = result;
+  if (result != Read::End::kRead) read.object.give_back();
+  operations_.end(read);
 }
 
 }  // namespace mc::agent

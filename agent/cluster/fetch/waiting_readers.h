@@ -16,8 +16,8 @@
 namespace mc::agent {
 
 // Settles the item if this host has the object. Returns true if so.
-bool serve_locally(RemoteRequest& remote_request, RemoteRequest::Item& item,
-                   const ClusterTenant& tenant);
+bool serve_locally(OperationTable& operations, RemoteRequest& remote_request,
+                   RemoteRequest::Item& item, const ClusterTenant& tenant);
 
 class WaitingReaders {
  public:
@@ -26,15 +26,15 @@ class WaitingReaders {
   }
   bool empty() const { return waiters_.empty(); }
 
-  // The next three return true if a request has ended.
+  // When the first reader's own deadline passes; UINT64_MAX: there are no readers.
+  std::uint64_t next_deadline_ns() const;
 
-  // Pins the object for all readers. If `kept` is a live entry, the readers get that entry.
-  // Otherwise the reservation is served unpublished.
-  bool serve(FetchedObject& object, std::uint32_t kept, FetchCounters& counters);
+  // Pins the object for all readers, and serves the reservation unpublished.
+  void serve(OperationTable& operations, FetchedObject& object, FetchCounters& counters);
   // Ends all readers without the object.
-  bool fail(mc_status status);
+  void fail(OperationTable& operations, mc_status status);
   // Ends the readers whose own deadline has passed.
-  bool expire(std::uint64_t now_ns, FetchCounters& counters);
+  void expire(OperationTable& operations, FetchCounters& counters);
 
  private:
   struct Waiter {
@@ -42,9 +42,8 @@ class WaitingReaders {
     std::size_t item = 0;
 
     RemoteRequest::Item& its_item() const { return remote_request->items[item]; }
-    bool settle(mc_status status) const {
-      remote_request->settle(its_item(), status);
-      return remote_request->over();
+    void settle(OperationTable& operations, mc_status status) const {
+      operations.settle(*remote_request, its_item(), status);
     }
   };
   std::vector<Waiter> waiters_;

@@ -145,7 +145,7 @@ void StripeMover::pull_one(Move& move, std::uint16_t number, Row& row) {
   if (!keeper_.expect(tenant, hold, move.order.source, now_ns_, move.order.part)) {
     return fail(move, MC_BUSY);
   }
-  hold_stripe_(tenant, hold, move.order.source, now_ns_,
+  hold_stripe_(tenant, hold, move.order.source,
                [this, id = move.id, number, alive = std::weak_ptr(alive_)](mc_status status) {
                  Move* const of = alive.expired() ? nullptr : find(id);
                  if (of == nullptr || of->step != Step::kPulling) return;

@@ -35,9 +35,9 @@ class StripeMover {
   static constexpr std::size_t kMaxMoves = 64;
   static constexpr std::size_t kMaxOpen = 4;  // stripes of a part that are read at once
 
-  // Fetcher::hold_stripe().
-  using HoldStripe = std::function<void(ClusterTenant&, const HoldRequest&, MemberId writer,
-                                        std::uint64_t now_ns, Ended)>;
+  // CopyKeeper::hold_stripe().
+  using HoldStripe =
+      std::function<void(ClusterTenant&, const HoldRequest&, MemberId writer, Ended)>;
 
   StripeMover(StripeHolder::Tenants& tenants, Peers& peers, StripeHolder& keeper, HoldStripe hold)
       : tenants_(tenants), peers_(peers), keeper_(keeper), hold_stripe_(std::move(hold)) {}
