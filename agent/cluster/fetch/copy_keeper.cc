@@ -271,16 +271,10 @@ void CopyKeeper::ask(Copy& copy) {
 
 void CopyKeeper::take_answer(Copy& copy) {
   HolderAnswer answer = *std::exchange(copy.answer, std::nullopt);
-  switch (answer.what) {
-    case HolderAnswer::What::kNotHeld:
-    case HolderAnswer::What::kUnreached:
-      return fail(copy, MC_NOT_FOUND, counters_.holders_failed);
-    case HolderAnswer::What::kNotSent:
-    case HolderAnswer::What::kSilent:
-      copy.at = Step::kAsk;
-      return;
-    case HolderAnswer::What::kPlace:
-      break;
+  if (answer.failed()) return fail(copy, MC_NOT_FOUND, counters_.holders_failed);
+  if (answer.again()) {
+    copy.at = Step::kAsk;
+    return;
   }
   ClusterTenant* const tenant = find_tenant(tenants_, answer.name_space);
   if (tenant == nullptr || answer.row.key.empty() || tenant->name_of(answer.row.key) != copy.name) {

@@ -235,16 +235,10 @@ void Fetcher::ask_holder(Fetch& fetch) {
 
 void Fetcher::take_answer(Fetch& fetch) {
   HolderAnswer answer = *std::exchange(fetch.answer, std::nullopt);
-  switch (answer.what) {
-    case HolderAnswer::What::kNotHeld:
-    case HolderAnswer::What::kUnreached:
-      return try_next(fetch);
-    case HolderAnswer::What::kNotSent:
-    case HolderAnswer::What::kSilent:
-      fetch.at = Step::kAsk;
-      return;
-    case HolderAnswer::What::kPlace:
-      break;
+  if (answer.failed()) return try_next(fetch);
+  if (answer.again()) {
+    fetch.at = Step::kAsk;
+    return;
   }
   Location& location = fetch.object.from;
   location.node = answer.from;

@@ -13,7 +13,7 @@ namespace {
 // An answer that takes longer is most likely lost: after a cut, the two directions of a connection
 // do not come back at the same time.
 constexpr std::uint64_t kAnswerNs = 300'000'000;
-// A message's operation outlives the last question by this time, for late answers.
+// An answer is still taken this long after the time of the last question.
 constexpr std::uint64_t kLingerNs = 800'000'000;
 
 }  // namespace
@@ -61,9 +61,9 @@ bool HolderQuestions::tell(OperationId id, HolderAnswer answer) {
   Asker* const asker = operations_.find<Asker>(id);
   if (asker == nullptr || asker->over() || asker->asked == metadata::kNoNode) return false;
   const bool place = answer.what == What::kPlace;
-  // The first place counts, whoever names it. Other news count from the holder asked last.
+  // The first place counts, from any holder asked. Other news count from the holder asked last.
   if (!place && answer.from != asker->asked) return false;
-  // After silence, a holder is asked again, and the first question stays open.
+  // A silent holder is asked again; the first question stays open.
   if (answer.what != What::kSilent) asker->asked = metadata::kNoNode;
   asker->answer = std::move(answer);
   operations_.wake(*asker);

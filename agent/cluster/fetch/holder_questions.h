@@ -25,6 +25,11 @@ struct HolderAnswer {
     kNotSent,    // too many messages are in flight
     kSilent,     // the message reached the holder, and no answer has come for a while
   };
+  // The next holder should be asked.
+  bool failed() const { return what == What::kNotHeld || what == What::kUnreached; }
+  // The same holder should be asked again.
+  bool again() const { return what == What::kNotSent || what == What::kSilent; }
+
   What what = What::kNotHeld;
   MemberId from = metadata::kNoNode;
   transport::RemoteRegionId region = 0;

@@ -24,7 +24,7 @@ class OperationId {
   OperationId() = default;
   OperationId(OperationKind kind, std::uint32_t serial)
       : value_(static_cast<std::uint32_t>(kind) << kSerialBits | (serial & kMostSerial)) {}
-  // No id if the number cannot be one.
+  // Returns no id if the number is none.
   static OperationId of(std::uint64_t number) {
     OperationId id;
     if (number <= UINT32_MAX) id.value_ = static_cast<std::uint32_t>(number);
@@ -61,8 +61,8 @@ class Operation {
  private:
   friend class OperationTable;
 
-  // Goes on as far as possible with the values that are stored. Called by OperationTable::run(), so
-  // that no step runs within another step.
+  // Does all that the stored values permit. OperationTable::run() calls step(), so that no step runs
+  // within another step.
   virtual void step() = 0;
   // A transfer with this operation's id as the cookie has ended.
   virtual void on_event(const transport::Event&) {}

@@ -82,7 +82,7 @@ void OperationTable::on_event(const transport::Event& event) {
 
 void OperationTable::run() {
   wake_due();
-  const std::uint64_t until_ns = mc::now_ns() + kMostRunNs;
+  const std::uint64_t until_ns = now_ns_ + kMostRunNs;
   for (unsigned steps = 1; !awake_.empty(); ++steps) {
     const OperationId id = awake_.front();
     awake_.pop_front();

@@ -33,8 +33,8 @@ class OperationTable {
   std::uint64_t now_ns() const { return now_ns_; }
   void set_now(std::uint64_t now_ns) { now_ns_ = now_ns; }
 
-  // Adds the operation, whose first step comes with the next run(). T::kKind names the kind. With a
-  // parent, the operation stays after its end until the parent takes it.
+  // Adds the operation, whose first step comes with the next run(). T::kKind names the kind. An
+  // operation with a parent stays after its end until the parent takes the operation.
   template <typename T>
   T& begin(std::unique_ptr<T> operation, ClusterTenant* tenant, OperationId parent = {}) {
     T& begun = *operation;
@@ -63,7 +63,7 @@ class OperationTable {
   void wake(Operation& operation);
   // The operation is stepped at this time at the latest. A later call replaces the time.
   void wake_at(Operation& operation, std::uint64_t ns);
-  // Called by the operation itself, once. The operation may be used until its step returns.
+  // The operation itself calls end(), once. The operation may be used until its step returns.
   void end(Operation& operation);
   // The caller, or the parent, does not want the result. Does nothing if the operation is gone.
   void cancel(OperationId id);
@@ -71,9 +71,9 @@ class OperationTable {
   void cancel_all(const ClusterTenant& tenant);
 
   void on_event(const transport::Event& event);
-  // Steps the operations that are awake, for about kMostRunNs at most.
+  // Steps the operations that are awake, for a bounded time.
   void run();
-  // When run() must be called even if nothing happens; kNever: not before an event.
+  // The time of the next run() even if nothing happens; kNever: not before an event.
   std::uint64_t next_ns() const;
 
   // Settles an item of a client's request. take_settled() reports that to the loop, once.
