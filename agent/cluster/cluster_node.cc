@@ -50,39 +50,21 @@ void ClusterNode::connect(std::vector<MasterPort*> ports, transport::Transport& 
   masters_.set(std::move(ports));
   transport_ = &transport;
   peers_.set_transport(transport);
-  announcer_ = std::make_unique<Announcer>(tenants_, masters_, clock_);
-  gatherer_ = std::make_unique<Gatherer>(peers_, transport, identity_.node);
+  announcer_ = std::make_unique<Announcer>(operations_, tenants_, masters_, clock_);
   fetcher_ = std::make_unique<Fetcher>(operations_, tenants_, masters_, peers_, transport,
-                                       *announcer_, *gatherer_, identity_.place);
-  placer_ = std::make_unique<Placer>(masters_, peers_, transport, clock_, identity_.node,
-                                     identity_.place);
-  striper_ = std::make_unique<Striper>(masters_, peers_, clock_, *placer_, identity_.node,
-                                       identity_.stripes);
-  stripe_holder_ = std::make_unique<StripeHolder>(tenants_, masters_, peers_, transport,
-                                                  *announcer_, clock_, identity_.stripes.grace_ns);
-  mover_ = std::make_unique<StripeMover>(tenants_, peers_, *stripe_holder_,
-                                         [this](ClusterTenant& tenant, const HoldRequest& hold,
-                                                MemberId writer, StripeMover::Ended ended) {
-                                           fetcher_->copies().hold_stripe(tenant, hold, writer,
-                                                                          std::move(ended));
-                                         });
-  removals_ = std::make_unique<Removals>(operations_, tenants_, masters_, *announcer_, *fetcher_);
+                                       *announcer_, identity_.place, identity_.node);
+  puts_ =
+      std::make_unique<PutsElsewhere>(operations_, masters_, peers_, transport, clock_, *fetcher_,
+                                      identity_.node, identity_.place, identity_.stripes);
+  stripe_holder_ =
+      std::make_unique<StripeHolder>(operations_, tenants_, masters_, peers_, transport,
+                                     *announcer_, *fetcher_, clock_, identity_.stripes.grace_ns);
+  mover_ = std::make_unique<StripeMover>(operations_, tenants_, peers_, *stripe_holder_,
+                                         fetcher_->copies());
+  removals_ = std::make_unique<Removals>(operations_, masters_, *announcer_, *fetcher_);
   peer_server_ = std::make_unique<PeerServer>(operations_, tenants_, masters_, peers_, transport,
                                               fetcher_->copies(), *stripe_holder_);
   verbs_ = std::make_unique<Verbs>(*this);
-  placer_->on_placed = [this](const metadata::KeyHash& name) {
-    fetcher_->locations().forget(name);
-    fetcher_->dropped(name, UINT64_MAX);
-  };
-  striper_->on_placed = placer_->on_placed;
-  placer_->on_large = [this](const std::shared_ptr<RemoteRequest>& remote_request,
-                             ClusterTenant& tenant, transport::RegionId region, bool must) {
-    return striper_->stripe(remote_request, tenant, region, must);
-  };
-  stripe_holder_->on_sealed = [this](const metadata::KeyHash& name, std::uint64_t version) {
-    fetcher_->locations().forget(name);
-    fetcher_->dropped(name, version);
-  };
 }
 
 void ClusterNode::set_masters(std::vector<MasterPort*> ports) {
@@ -95,10 +77,8 @@ void ClusterNode::stop() {
   removals_.reset();
   mover_.reset();
   stripe_holder_.reset();
-  striper_.reset();
-  placer_.reset();
+  puts_.reset();
   fetcher_.reset();
-  gatherer_.reset();
   announcer_.reset();
 }
 
@@ -147,9 +127,6 @@ void ClusterNode::remove_tenant(const Tenant& tenant) {
       tenants_, [&](const auto& one) { return one->tenant().get() == &tenant; });
   if (at == tenants_.end()) return;
   walks_.forget(**at);
-  mover_->forget(**at);
-  striper_->forget(**at);
-  placer_->forget(**at);
   (*at)->store().set_listener(nullptr);
   // The master still names this host as a holder. Peers find these objects missing, and the next
   // report no longer names them.
@@ -184,8 +161,7 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
   ClusterTenant* const tenant = find_tenant(tenants_, *remote_request->tenant);
   if (tenant == nullptr) {
     for (RemoteRequest::Item& item : remote_request->items)
-      remote_request->settle(item, MC_NOT_FOUND);
-    ended_ = true;
+      operations_.settle(*remote_request, item, MC_NOT_FOUND);
     return;
   }
   switch (remote_request->kind) {
@@ -204,24 +180,14 @@ void ClusterNode::begin(const std::shared_ptr<RemoteRequest>& remote_request,
     case RemoteRequest::Kind::kPlace:
       // Announce drops first, so that the master does not name objects that are gone.
       announcer_->flush(now_ns);
-      placer_->place(remote_request, *tenant, now_ns);
+      puts_->begin(remote_request, *tenant);
       break;
   }
 }
 
-void ClusterNode::forget_session(std::uint64_t session) {
-  striper_->forget_session(session);
-  placer_->forget_session(session);
-}
+void ClusterNode::forget_session(std::uint64_t session) { puts_->forget_session(session); }
 
-bool ClusterNode::take_ended() {
-  const bool ended = std::exchange(ended_, false);
-  const bool announced = announcer_->take_ended();
-  const bool settled = operations_.take_settled();
-  const bool placed = placer_->take_ended();
-  const bool striped = striper_->take_ended();
-  return ended || announced || settled || placed || striped;
-}
+bool ClusterNode::take_ended() { return operations_.take_settled(); }
 
 // ---- The loop -----------------------------------------------------------------------------------
 
@@ -231,7 +197,7 @@ bool ClusterNode::poll(std::uint64_t now_ns) {
   events_.clear();
   transport_->poll(now_ns, events_);
   for (std::size_t i = 0; i < events_.size(); ++i) on_event(events_[i], now_ns);
-  removals_->poll();
+  puts_->poll();
   end_leaving();
   tell_backed();
   peer_server_->poll();
@@ -249,13 +215,7 @@ void ClusterNode::on_event(const transport::Event& event, std::uint64_t now_ns) 
     case transport::Event::Kind::kCompleted:
       lively_until_ns_ = now_ns + kLivelyNs;
       if (event.verb == transport::Verb::kNotify) peers_.sent(event.id);
-      if ((event.cookie & Placer::kHoldCookie) != 0) {
-        placer_->on_event(event);
-      } else if ((event.cookie & (Gatherer::kAskCookie | Gatherer::kReadCookie)) != 0) {
-        gatherer_->on_event(event);
-      } else {
-        operations_.on_event(event);
-      }
+      operations_.on_event(event);
       break;
     case transport::Event::Kind::kNotified:
       lively_until_ns_ = now_ns + kLivelyNs;
@@ -265,7 +225,7 @@ void ClusterNode::on_event(const transport::Event& event, std::uint64_t now_ns) 
       const MemberId node = peers_.node_of(event.peer);
       const wire::MemberInfo* const member = peers_.find(node);
       peers_.lost(node);
-      placer_->on_peer_lost(node);
+      puts_->placer().on_peer_lost(node);
       if (member != nullptr) {
         masters_.report_unreachable({node, member->descriptor.incarnation});
       }
@@ -284,10 +244,12 @@ void ClusterNode::on_message(const transport::Event& event) {
   std::visit(Overloaded{
                  [&](const AskAnswer& answer) { fetcher_->on_answer(from, answer); },
                  [&](const HoldAnswer& answer) {
-                   if (!striper_->on_held(from, answer)) placer_->on_held(from, answer);
+                   puts_->placer().on_held(from, answer);
+                   puts_->striper().on_held(from, answer);
                  },
                  [&](const StripesAnswer& answer) {
-                   if (!mover_->on_answer(from, answer)) gatherer_->on_answer(from, answer);
+                   mover_->on_answer(from, answer);
+                   fetcher_->gatherer().on_answer(from, answer);
                  },
                  [&](const Pong& pong) { verbs_->on_pong(from, pong); },
                  [&](const auto& request) { peer_server_->serve(from, request); },
@@ -302,11 +264,7 @@ void ClusterNode::flush(std::uint64_t now_ns) {
   // Changes are announced before questions about objects go out.
   announcer_->flush(now_ns);
   fetcher_->send();
-  gatherer_->flush(now_ns);
-  placer_->flush(now_ns);
-  striper_->flush(now_ns);
-  mover_->flush(now_ns);
-  stripe_holder_->flush(now_ns);
+  stripe_holder_->flush();
 }
 
 std::uint64_t ClusterNode::next_poll_ns() const {
@@ -319,9 +277,8 @@ std::uint64_t ClusterNode::next_poll_ns() const {
   const std::uint64_t peers_ns =
       peer_server_->idle() ? UINT64_MAX : now_ns + MemberRefresh::kSoonNs;
   return std::min({leaving_ns, peers_ns, transport_->next_poll_ns(), operations_.next_ns(),
-                   fetcher_->next_ns(), gatherer_->next_ns(), placer_->next_ns(),
-                   striper_->next_ns(), stripe_holder_->next_ns(), mover_->next_ns(),
-                   members_.next_ns(), removals_->next_ns()});
+                   fetcher_->next_ns(), puts_->next_ns(), stripe_holder_->next_ns(),
+                   members_.next_ns()});
 }
 
 // ---- mcctl --------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
 //
 //     Server ── RemoteRequests ──► Fetcher ──► Masters, Peers, Transport
 //     stores ── changes ──► Announcer ──► Masters
-//     puts without room ──► Placer ──► Masters, peers;   peers' Hold ──► Fetcher
-//     puts too large for one host ──► Striper ──► Placer;   peers' Hold, Seal ──► StripeHolder
-//     parts on a draining host ──► StripeMover ──► Fetcher, StripeHolder
+//     puts without room ──► PutsElsewhere ──► Placer, Striper;   peers' Hold ──► CopyKeeper
+//     stripes ──► Striper ──► Placer;   peers' Hold, Seal ──► CopyKeeper, StripeHolder
+//     parts on a draining host ──► StripeMover ──► CopyKeeper, StripeHolder
 //     peers ── Ask ──► ClusterTenant ── Place ──► peers;   peers' reads: ClusterTenant is the guard
 //     master of a partition ── drop, copy, list ──► Orders ──► ClusterTenant, Fetcher
 // Threads: The agent's loop.
@@ -26,12 +26,11 @@
 #include "agent/cluster/peer/member_refresh.h"
 #include "agent/cluster/peer/peers.h"
 #include "agent/cluster/peer_server.h"
-#include "agent/cluster/place/placer.h"
+#include "agent/cluster/place/puts_elsewhere.h"
 #include "agent/cluster/publish/announcer.h"
 #include "agent/cluster/removals.h"
 #include "agent/cluster/stripe/stripe_holder.h"
 #include "agent/cluster/stripe/stripe_mover.h"
-#include "agent/cluster/stripe/striper.h"
 #include "agent/server/remote_request.h"
 
 namespace mc::agent {
@@ -56,7 +55,7 @@ class ClusterNode : public Cluster {
   void collect_pins(const Tenant& tenant, std::vector<std::uint64_t>& pins) const override;
   void begin(const std::shared_ptr<RemoteRequest>& remote_request, std::uint64_t now_ns) override;
   void forget_session(std::uint64_t session) override;
-  bool in_stripes(std::uint64_t bytes) const override { return striper_->wants(bytes); }
+  bool in_stripes(std::uint64_t bytes) const override { return puts_->striper().wants(bytes); }
   bool take_ended() override;
   bool poll(std::uint64_t now_ns) override;
   void flush(std::uint64_t now_ns) override;
@@ -107,16 +106,14 @@ class ClusterNode : public Cluster {
   metadata::KeyHasher hasher_;
   VersionClock clock_;
   transport::Transport* transport_ = nullptr;
-  OperationTable operations_;
   ClusterTenants tenants_;
-  ClusterTenants leaving_;  // removed namespaces whose memory transfers may still use
+  ClusterTenants leaving_;     // removed namespaces whose memory transfers may still use
+  OperationTable operations_;  // after the namespaces, whose reservations it owns
   MemberRefresh members_;
   std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<Announcer> announcer_;
-  std::unique_ptr<Gatherer> gatherer_;
   std::unique_ptr<Fetcher> fetcher_;
-  std::unique_ptr<Placer> placer_;
-  std::unique_ptr<Striper> striper_;
+  std::unique_ptr<PutsElsewhere> puts_;
   std::unique_ptr<StripeHolder> stripe_holder_;
   std::unique_ptr<StripeMover> mover_;
   std::unique_ptr<Removals> removals_;
@@ -125,7 +122,6 @@ class ClusterNode : public Cluster {
   std::vector<transport::Event> events_;
   std::uint64_t lively_until_ns_ = 0;
   Status fenced_;
-  bool ended_ = false;
 };
 
 }  // namespace mc::agent

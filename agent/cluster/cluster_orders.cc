@@ -76,12 +76,12 @@ void ClusterNode::Orders::on_list(const wire::Match& match, Reply<wire::ListAnsw
 }
 
 void ClusterNode::Orders::on_copy(const wire::Copy& order, Done done) {
-  const auto ended = [done](mc_status status) {
-    done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
-  };
-  const std::uint64_t now_ns = node_.operations_.now_ns();
-  if (order.parts != 0) return node_.mover_->move(order, now_ns, ended);
-  node_.fetcher_->copies().copy(order.key, order.source, now_ns + kOrderedCopyNs, ended);
+  if (order.parts != 0) return node_.mover_->begin(order, std::move(done));
+  node_.fetcher_->copies().copy(
+      order.key, order.source, node_.operations_.now_ns() + kOrderedCopyNs,
+      [done = std::move(done)](mc_status status) {
+        done(status == MC_OK ? Status() : Status(status, "the copy could not be made"));
+      });
 }
 
 void ClusterNode::Orders::on_unreachable(const Status& why) {

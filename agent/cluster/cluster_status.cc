@@ -263,10 +263,10 @@ Json::Value ClusterNode::Verbs::counters() const {
   put(counters, kAnnouncements, node_.announcer_->counters());
   counters["asks_served"] = u64(node_.peer_server_->asks_served());
   put(value["misses"], kMisses, node_.fetcher_->counters());
-  put(value["elsewhere"], kPlacements, node_.placer_->counters());
+  put(value["elsewhere"], kPlacements, node_.puts_->placer().counters());
   Json::Value& stripes = value["stripes"];
-  put(stripes, kStripedPuts, node_.striper_->counters());
-  put(stripes, kGathers, node_.gatherer_->counters());
+  put(stripes, kStripedPuts, node_.puts_->striper().counters());
+  put(stripes, kGathers, node_.fetcher_->gatherer().counters());
   put(stripes, kStripes, node_.stripe_holder_->counters());
   put(stripes, kMoves, node_.mover_->counters());
   std::uint64_t here = 0, open = 0;

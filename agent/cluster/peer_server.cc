@@ -73,7 +73,7 @@ void PeerServer::serve(MemberId from, const HoldRequest& hold) {
     answer(MC_NO_SUCH_NAMESPACE);
   } else if (!hold.stripe) {
     copies_.hold(*tenant, hold, from, answer);
-  } else if (stripes_.expect(*tenant, hold, from, operations_.now_ns())) {
+  } else if (stripes_.expect(*tenant, hold, from)) {
     copies_.hold_stripe(*tenant, hold, from, answer);
   } else {
     answer(MC_BUSY);

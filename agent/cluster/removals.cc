@@ -2,6 +2,7 @@
 #include "agent/cluster/removals.h"
 
 #include <algorithm>
+#include <map>
 
 #include "libmc/base/clock.h"
 
@@ -15,89 +16,104 @@ constexpr std::uint64_t kRemoveAgainNs = 20 * kMs;
 
 }  // namespace
 
-void Removals::remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-                      std::optional<std::uint32_t> partition) {
-  std::vector<metadata::KeyHash> names;
-  std::vector<Doomed> doomed;
+void Removals::begin(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant) {
+  std::map<std::uint32_t, std::vector<Removal::Doomed>> parts;  // by partition
   for (std::size_t i = 0; i < remote_request->items.size(); ++i) {
     if (!remote_request->items[i].open) continue;
-    const metadata::KeyHash name = tenant.name_of(remote_request->items[i].key);
-    if (partition && masters_.partition_of(name) != *partition) continue;
-    fetcher_.locations().forget(name);
-    names.push_back(name);
-    const std::uint32_t entry = tenant.find(name);
-    const bool here = entry != kNoEntry;
-    doomed.push_back(
-        {i, here ? tenant.book().row(entry).version : 0, here ? tenant.generation_of(entry) : 0});
+    Removal::Doomed what;
+    what.item = i;
+    what.name = tenant.name_of(remote_request->items[i].key);
+    const std::uint32_t entry = tenant.find(what.name);
+    if (entry != kNoEntry) {
+      what.version = tenant.book().row(entry).version;
+      what.generation = tenant.generation_of(entry);
+    }
+    fetcher_.locations().forget(what.name);
+    parts[masters_.partition_of(what.name)].push_back(what);
   }
+  for (auto& [partition, doomed] : parts) {
+    auto removal = std::make_unique<Removal>(*this, remote_request, partition);
+    removal->doomed = std::move(doomed);
+    operations_.begin(std::move(removal), &tenant);
+  }
+}
+
+void Removal::step() { removals.step(*this); }
+void Removal::cancel() { removals.end(*this, MC_TIMEOUT); }
+
+void Removals::step(Removal& removal) {
+  const RemoteRequest& remote_request = *removal.remote_request;
+  const std::uint64_t now_ns = operations_.now_ns();
+  if (remote_request.abandoned) return operations_.end(removal);
+  if (removal.at == Step::kAsking) {
+    if (removal.reply) take_reply(removal);
+    return;  // the master's link answers by the deadline
+  }
+  if (now_ns >= remote_request.deadline_ns) return end(removal, MC_TIMEOUT);
+  if (now_ns >= removal.not_before_ns) return ask(removal);
+  operations_.wake_at(removal, std::min(removal.not_before_ns, remote_request.deadline_ns));
+}
+
+void Removals::ask(Removal& removal) {
   // Announce earlier puts before the removal.
   announcer_.flush(operations_.now_ns());
-  for (const Masters::Part& part : masters_.split(names)) {
-    wire::Remove request;
-    std::vector<Doomed> asked;
-    for (const std::size_t place : part.places) {
-      request.items.push_back({names[place], UINT64_MAX});
-      asked.push_back(doomed[place]);
-    }
-    ask(part.partition, remote_request, std::move(asked), request);
+  removal.at = Step::kAsking;
+  wire::Remove request;
+  for (const Removal::Doomed& what : removal.doomed) {
+    request.items.push_back({what.name, UINT64_MAX});
   }
+  masters_.at(removal.partition)
+      .remove(request, removal.remote_request->deadline_ns,
+              [this, id = removal.id()](const Result<wire::RemoveReply>& reply) {
+                Removal* const asked = operations_.find<Removal>(id);
+                if (asked == nullptr) return;
+                asked->reply = reply;
+                operations_.wake(*asked);
+              });
 }
 
-void Removals::ask(std::uint32_t partition, const std::shared_ptr<RemoteRequest>& remote_request,
-                   std::vector<Doomed> doomed, const wire::Remove& request) {
-  masters_.at(partition).remove(
-      request, remote_request->deadline_ns,
-      [this, partition, remote_request,
-       doomed = std::move(doomed)](const Result<wire::RemoveReply>& reply) {
-        end(*remote_request, doomed, reply);
-        const bool undecided = std::ranges::any_of(
-            doomed, [&](const Doomed& one) { return remote_request->items[one.item].open; });
-        if (undecided) {
-          undecided_.push_back({remote_request, partition, operations_.now_ns() + kRemoveAgainNs});
-        }
-      });
+void Removals::take_reply(Removal& removal) {
+  const Result<wire::RemoveReply> reply = *std::exchange(removal.reply, std::nullopt);
+  if (!reply) return end(removal, reply.error().code());
+  if (reply->keys.size() != removal.doomed.size()) return end(removal, MC_INTERNAL);
+  std::vector<Removal::Doomed> undecided;
+  for (std::size_t i = 0; i < removal.doomed.size(); ++i) {
+    if (!decide(removal, removal.doomed[i], reply->keys[i], reply->unconfirmed != 0)) {
+      undecided.push_back(removal.doomed[i]);
+    }
+  }
+  removal.doomed = std::move(undecided);
+  if (removal.doomed.empty()) return operations_.end(removal);
+  removal.at = Step::kAsk;
+  removal.not_before_ns = operations_.now_ns() + kRemoveAgainNs;
+  operations_.wake_at(removal,
+                      std::min(removal.not_before_ns, removal.remote_request->deadline_ns));
 }
 
-void Removals::end(RemoteRequest& remote_request, const std::vector<Doomed>& doomed,
-                   const Result<wire::RemoveReply>& reply) {
-  ClusterTenant* const owner = find_tenant(tenants_, *remote_request.tenant);
-  for (std::size_t i = 0; i < doomed.size(); ++i) {
-    const Doomed& what = doomed[i];
-    RemoteRequest::Item& item = remote_request.items[what.item];
-    if (!item.open) continue;
-    if (!reply || i >= reply->keys.size()) {
-      operations_.settle(remote_request, item, reply ? MC_INTERNAL : reply.error().code());
-      continue;
-    }
-    if (reply->keys[i] == metadata::Lookup::kRecovering) continue;
-    const bool removed = reply->keys[i] == metadata::Lookup::kFound || what.generation != 0;
-    // Keep objects that a later put brought since then. No other host would drop this host's copy.
-    const std::uint32_t entry = owner == nullptr ? kNoEntry : owner->find(owner->name_of(item.key));
-    if (entry != kNoEntry && (owner->generation_of(entry) == what.generation ||
-                              owner->book().row(entry).version <= what.version)) {
-      owner->drop(entry);
-    }
-    const bool unsure = reply->unconfirmed != 0;
-    operations_.settle(remote_request, item, unsure ? MC_TIMEOUT : removed ? MC_OK : MC_NOT_FOUND);
+// False: the master is recovering.
+bool Removals::decide(Removal& removal, const Removal::Doomed& what, metadata::Lookup said,
+                      bool unsure) {
+  if (said == metadata::Lookup::kRecovering) return false;
+  ClusterTenant& tenant = *removal.tenant();
+  // Keep objects that a later put brought since then. No other host would drop this host's copy.
+  const std::uint32_t entry = tenant.find(what.name);
+  if (entry != kNoEntry && (tenant.generation_of(entry) == what.generation ||
+                            tenant.book().row(entry).version <= what.version)) {
+    tenant.drop(entry);
   }
+  const bool removed = said == metadata::Lookup::kFound || what.generation != 0;
+  operations_.settle(*removal.remote_request, removal.remote_request->items[what.item],
+                     unsure    ? MC_TIMEOUT
+                     : removed ? MC_OK
+                               : MC_NOT_FOUND);
+  return true;
 }
 
-void Removals::poll() {
-  const std::uint64_t now_ns = operations_.now_ns();
-  while (!undecided_.empty() && now_ns >= undecided_.front().due_ns) {
-    const std::shared_ptr<RemoteRequest> remote_request =
-        std::move(undecided_.front().remote_request);
-    const std::uint32_t partition = undecided_.front().partition;
-    undecided_.pop_front();
-    ClusterTenant* const tenant = find_tenant(tenants_, *remote_request->tenant);
-    if (remote_request->abandoned || remote_request->over()) continue;
-    if (tenant != nullptr && now_ns < remote_request->deadline_ns) {
-      remove(remote_request, *tenant, partition);
-      continue;
-    }
-    for (RemoteRequest::Item& item : remote_request->items)
-      operations_.settle(*remote_request, item, MC_TIMEOUT);
+void Removals::end(Removal& removal, mc_status status) {
+  for (const Removal::Doomed& what : removal.doomed) {
+    operations_.settle(*removal.remote_request, removal.remote_request->items[what.item], status);
   }
+  operations_.end(removal);
 }
 
 }  // namespace mc::agent

@@ -2,15 +2,16 @@
 //
 // Removals by key that clients of this host ask for.
 //
-//     begin ──► each partition's master removes the keys at every holder ──► the copy here ──► done
-//                  ▲ kRecovering: the master cannot decide yet │
-//                  └──────────── 20 ms later ─────────────────┘
+//     begin ──► a Removal for each partition: kAsk ──► kAsking ──► the copy here ──► done
+//                                               ▲ kRecovering: the master │
+//                                               │ cannot decide yet       │
+//                                               └─────── 20 ms later ─────┘
 //
 //   The master tells every holder, this host included. Objects that only this host knows are
 //   removed at once. A recovering master is asked again: otherwise a later put could yield to the
 //   removed object.
 // Threads: The agent's loop.
-// Owns: The removals that wait for a recovering master.
+// Owns: no state of its own. The OperationTable owns the removals.
 #pragma once
 
 #include <deque>
@@ -27,50 +28,57 @@
 
 namespace mc::agent {
 
-class Removals {
- public:
-  Removals(OperationTable& operations, const ClusterTenants& tenants, const Masters& masters,
-           Announcer& announcer, Fetcher& fetcher)
-      : operations_(operations),
-        tenants_(tenants),
-        masters_(masters),
-        announcer_(announcer),
-        fetcher_(fetcher) {}
+class Removals;
 
-  void begin(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant) {
-    remove(remote_request, tenant, std::nullopt);
-  }
-  // Asks recovering masters again.
-  void poll();
-  std::uint64_t next_ns() const {
-    return undecided_.empty() ? UINT64_MAX : undecided_.front().due_ns;
-  }
-
- private:
-  struct Doomed {  // an item of a remote request
+// The keys of one partition that a remote request removes.
+struct Removal final : Operation {
+  static constexpr OperationKind kKind = OperationKind::kRemove;
+  enum class Step : std::uint8_t { kAsk, kAsking };
+  struct Doomed {  // an item of the remote request
     std::size_t item = 0;
+    metadata::KeyHash name;
     std::uint64_t version = 0;     // of the object on this host, or 0
     std::uint64_t generation = 0;  // of the object's index entry, or 0
   };
-  struct Undecided {
-    std::shared_ptr<RemoteRequest> remote_request;
-    std::uint32_t partition = 0;
-    std::uint64_t due_ns = 0;
-  };
-  // partition: removes only keys of this partition.
-  void remove(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-              std::optional<std::uint32_t> partition);
-  void ask(std::uint32_t partition, const std::shared_ptr<RemoteRequest>& remote_request,
-           std::vector<Doomed> doomed, const metadata::wire::Remove& request);
-  void end(RemoteRequest& remote_request, const std::vector<Doomed>& doomed,
-           const Result<metadata::wire::RemoveReply>& reply);
+
+  Removal(Removals& with, std::shared_ptr<RemoteRequest> of, std::uint32_t partition_of_keys)
+      : removals(with), remote_request(std::move(of)), partition(partition_of_keys) {}
+
+  Removals& removals;
+  const std::shared_ptr<RemoteRequest> remote_request;
+  const std::uint32_t partition;
+  Step at = Step::kAsk;
+  std::uint64_t not_before_ns = 0;
+  std::vector<Doomed> doomed;  // keys that are not decided yet
+  std::optional<Result<metadata::wire::RemoveReply>> reply;
+
+ private:
+  void step() override;
+  void cancel() override;
+};
+
+class Removals {
+ public:
+  Removals(OperationTable& operations, const Masters& masters, Announcer& announcer,
+           Fetcher& fetcher)
+      : operations_(operations), masters_(masters), announcer_(announcer), fetcher_(fetcher) {}
+
+  void begin(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
+
+ private:
+  friend struct Removal;
+  using Step = Removal::Step;
+
+  void step(Removal& removal);
+  void ask(Removal& removal);
+  void take_reply(Removal& removal);
+  bool decide(Removal& removal, const Removal::Doomed& what, metadata::Lookup said, bool unsure);
+  void end(Removal& removal, mc_status status);
 
   OperationTable& operations_;
-  const ClusterTenants& tenants_;
   const Masters& masters_;
   Announcer& announcer_;
   Fetcher& fetcher_;
-  std::deque<Undecided> undecided_;
 };
 
 }  // namespace mc::agent

@@ -2,7 +2,7 @@
 //
 // The label at the end of a possible stripe, in a pool that clients write. A decoded label is
 // within its limits and encodes to an equal label.
-#include "agent/cluster/stripe/stripe.h"
+#include "agent/cluster/peer/stripe.h"
 #include "bytes.h"
 #include "mc/limits.h"
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "agent/cluster/fetch/reservation.h"
 #include "shm/pins.h"
 #include "sim/sim_clock.h"
 

@@ -2,12 +2,13 @@
 //
 // A reader of stripes that two hosts hold. If a read from the first host fails, the reader asks the
 // other.
-#include "agent/cluster/stripe/gatherer.h"
+#include "agent/cluster/fetch/gatherer.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "agent/cluster/fetch/reservation.h"
 #include "libmc/base/checksum.h"
 #include "transport/loop/loop_transport.h"
 #include "unit/scripted_master.h"
@@ -103,36 +104,56 @@ struct Host {
   std::unique_ptr<ClusterTenant> tenant;
 };
 
+// Takes the gather that it waits for.
+struct Waiting final : Operation {
+  static constexpr OperationKind kKind = OperationKind::kFetch;
+  explicit Waiting(OperationTable& all) : table(all) {}
+
+  OperationTable& table;
+  OperationId gather;
+  std::unique_ptr<Gather> taken;
+
+ private:
+  void step() override {
+    if (auto ended = table.take<Gather>(gather)) taken = std::move(ended);
+  }
+  void cancel() override { table.end(*this); }
+};
+
 class GathererTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (Host* const holder : {&second_, &third_}) holder->hold();
   }
   void gather(std::vector<MemberId> holders) {
-    Gatherer::Wanted wanted;
+    Gather::Wanted wanted;
     wanted.name = reader_.tenant->name_of("large");
     wanted.version = kVersion;
     wanted.bytes = whole().size();
     wanted.holders = std::move(holders);
     wanted.deadline_ns = now_ns_ + 10'000'000'000;
-    gatherer_.gather(*reader_.tenant, std::move(wanted),
-                     [this](mc_status status, std::uint32_t entry, const StripeFacts&) {
-                       status_ = status;
-                       entry_ = entry;
-                     });
-    gatherer_.flush(now_ns_);
+    operations_.set_now(now_ns_);
+    waiting_ = &operations_.begin(std::make_unique<Waiting>(operations_), nullptr);
+    waiting_->gather = gatherer_.begin(*reader_.tenant, std::move(wanted), waiting_->id());
+  }
+  std::optional<mc_status> status() const {
+    if (waiting_->taken == nullptr) return std::nullopt;
+    return waiting_->taken->status;
   }
   // Runs the network for this time. Records the questions to holders.
   void run(std::uint64_t for_ns) {
     const std::uint64_t until_ns = now_ns_ + for_ns;
-    while (now_ns_ < until_ns && !status_) {
+    while (now_ns_ < until_ns && !status()) {
       now_ns_ += 20'000;
+      operations_.set_now(now_ns_);
       for (Host* const host : {&reader_, &second_, &third_}) {
         std::vector<transport::Event> events;
         host->transport->poll(now_ns_, events);
         for (const transport::Event& event : events) take(*host, event);
       }
-      gatherer_.flush(now_ns_);
+      bytes_.prepare();
+      operations_.run();
+      bytes_.submit();
     }
   }
   void take(Host& host, const transport::Event& event) {
@@ -146,22 +167,24 @@ class GathererTest : public ::testing::Test {
       }
     } else if (event.kind == transport::Event::Kind::kCompleted) {
       if (event.verb == transport::Verb::kNotify) host.peers.sent(event.id);
-      if (host.node == 1 && event.cookie != 0) gatherer_.on_event(event);
+      if (host.node == 1) operations_.on_event(event);
     }
   }
   std::string read() {
     std::vector<std::byte> bytes(whole().size());
-    reader_.store().read(entry_, 0, bytes);
+    reader_.store().read(waiting_->taken->object.entry, 0, bytes);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
   transport::loop::LoopNetwork network_;
   Host reader_{1, network_}, second_{2, network_}, third_{3, network_};
-  Gatherer gatherer_{reader_.peers, *reader_.transport, 1};
   std::map<MemberId, StripesRequest> asked_;
   std::uint64_t now_ns_ = 1'000'000;
-  std::optional<mc_status> status_;
-  std::uint32_t entry_ = kNoEntry;
+  FetchCounters counters_;
+  OperationTable operations_;
+  ObjectReader bytes_{operations_, reader_.peers, *reader_.transport, counters_};
+  Gatherer gatherer_{operations_, reader_.peers, bytes_, 1};
+  Waiting* waiting_ = nullptr;
 };
 
 constexpr std::uint64_t kWhileNs = 20'000'000;
@@ -173,7 +196,7 @@ TEST_F(GathererTest, ReadsEachStripeOnce) {
   second_.answer(asked_.at(2), now_ns_);
   third_.answer(asked_.at(3), now_ns_);
   run(kWhileNs);
-  ASSERT_EQ(status_, MC_OK);
+  ASSERT_EQ(status(), MC_OK);
   EXPECT_EQ(read(), whole());
   EXPECT_EQ(gatherer_.counters().stripes_read, std::uint64_t{kCount});
   EXPECT_EQ(gatherer_.counters().failed_over, 0u);
@@ -183,16 +206,15 @@ TEST_F(GathererTest, ReadsFromTheOtherHolderWhenTheFirstHasDroppedTheStripe) {
   for (Host* const first : {&second_, &third_}) {
     SCOPED_TRACE(first->node);
     Host& other = first == &second_ ? third_ : second_;
-    status_.reset();
     gather({2, 3});
     run(kWhileNs);
     first->answer(asked_.at(first->node), now_ns_);
     first->tenant->drop_stripes({kPut, 0}, false);
     run(kWhileNs);
-    EXPECT_FALSE(status_) << "the other has not answered yet";
+    EXPECT_FALSE(status()) << "the other has not answered yet";
     other.answer(asked_.at(other.node), now_ns_);
     run(kWhileNs);
-    ASSERT_EQ(status_, MC_OK);
+    ASSERT_EQ(status(), MC_OK);
     EXPECT_EQ(read(), whole());
     first->hold();
     asked_.clear();
@@ -206,10 +228,10 @@ TEST_F(GathererTest, ReadsAgainOnlyTheStripeWithAWrongSum) {
   second_.flip_a_bit(1);
   second_.answer(asked_.at(2), now_ns_);
   run(kWhileNs);
-  EXPECT_FALSE(status_);
+  EXPECT_FALSE(status());
   third_.answer(asked_.at(3), now_ns_);
   run(kWhileNs);
-  ASSERT_EQ(status_, MC_OK);
+  ASSERT_EQ(status(), MC_OK);
   EXPECT_EQ(read(), whole());
   EXPECT_EQ(gatherer_.counters().corrupt, 1u);
   EXPECT_EQ(gatherer_.counters().failed_over, 1u);
@@ -221,7 +243,7 @@ TEST_F(GathererTest, AHolderThatDoesNotAnswerIsNotWaitedForInVain) {
   run(kWhileNs);
   second_.answer(asked_.at(2), now_ns_);
   run(kWhileNs);
-  ASSERT_EQ(status_, MC_OK);
+  ASSERT_EQ(status(), MC_OK);
   EXPECT_EQ(read(), whole());
 }
 
@@ -231,7 +253,7 @@ TEST_F(GathererTest, AHolderThatHasLetGoAndOneThatDoesNotAnswerAreAMissInTime) {
   second_.answer(asked_.at(2), now_ns_);
   second_.tenant->drop_stripes({kPut, 0}, false);
   run(1'000'000'000);
-  EXPECT_EQ(status_, MC_NOT_FOUND);
+  EXPECT_EQ(status(), MC_NOT_FOUND);
   EXPECT_EQ(reader_.store().reserved_count(), 0u);
 }
 
@@ -241,7 +263,7 @@ TEST_F(GathererTest, OneHolderThatFailsIsAMiss) {
   second_.flip_a_bit(1);
   second_.answer(asked_.at(2), now_ns_);
   run(kWhileNs);
-  EXPECT_EQ(status_, MC_NOT_FOUND);
+  EXPECT_EQ(status(), MC_NOT_FOUND);
   EXPECT_EQ(gatherer_.counters().corrupt, 1u);
   EXPECT_EQ(reader_.store().reserved_count(), 0u);
 }
@@ -254,7 +276,7 @@ TEST_F(GathererTest, AStripeThatBothHoldersDroppedIsAMiss) {
   second_.tenant->drop_stripes({kPut, 0}, false);
   third_.tenant->drop_stripes({kPut, 0}, false);
   run(kWhileNs);
-  EXPECT_EQ(status_, MC_NOT_FOUND);
+  EXPECT_EQ(status(), MC_NOT_FOUND);
   EXPECT_EQ(reader_.store().reserved_count(), 0u);
 }
 

@@ -36,7 +36,7 @@ class StripeHolderTest : public ::testing::Test {
     hold.stripe = StripeFacts{kPut, 50, 1, 50, 0, 1, 60'000};
     hold.row.key = "large";
     hold.row.replicas = replicas;
-    ASSERT_TRUE(keeper_.expect(tenant(), hold, 2, 1));
+    ASSERT_TRUE(keeper_.expect(tenant(), hold, 2));
     put_object(tenant().store(), stripe_key({kPut, 0}));
   }
   void seal(std::uint8_t parts = 1) {
@@ -55,7 +55,8 @@ class StripeHolderTest : public ::testing::Test {
   }
   void evict() {
     ASSERT_TRUE(tenant().store().remove(stripe_key({kPut, 0})));
-    keeper_.flush(1'000);
+    operations_.set_now(1'000);
+    keeper_.flush();
     announcer_.flush(1'000);
   }
   void expect_it_is_sealed_by(const ScriptedMaster::Published& publish) {
@@ -75,8 +76,11 @@ class StripeHolderTest : public ::testing::Test {
   metadata::KeyHasher hasher_{"secret"};
   VersionClock clock_{1};
   StripeHolder::Tenants tenants_;
-  Announcer announcer_{tenants_, masters_, clock_};
-  StripeHolder keeper_{tenants_, masters_, peers_, *transport_, announcer_, clock_, 1'000'000'000};
+  OperationTable operations_;
+  Announcer announcer_{operations_, tenants_, masters_, clock_};
+  Fetcher fetcher_{operations_, tenants_, masters_, peers_, *transport_, announcer_, {}, 1};
+  StripeHolder keeper_{operations_, tenants_, masters_, peers_,       *transport_,
+                       announcer_,  fetcher_, clock_,   1'000'000'000};
   std::vector<mc_status> answers_;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Stripes of large objects: keys, labels, and the host's table of its stripes.
-#include "agent/cluster/stripe/stripe.h"
+#include "agent/cluster/peer/stripe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/cluster/stripe/stripe_table.h"
+#include "agent/cluster/namespace/stripe_table.h"
 #include "agent/server/remote_request.h"
 #include "mc/limits.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "agent/cluster/stripe/reservation.h"
+#include "agent/cluster/fetch/reservation.h"
 #include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
 
@@ -66,10 +66,11 @@ void forget_consumed(FetchedObject& object, ObjectStore::Put result) {
 
 // ---- Beginning ----------------------------------------------------------------------------------
 
-Copy& CopyKeeper::begin(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns) {
+Copy& CopyKeeper::begin(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns,
+                        OperationId parent) {
   ++counters_.fetches;
   ClusterTenant* const tenant = object.tenant;
-  Copy& copy = operations_.begin(std::make_unique<Copy>(*this, purpose), tenant);
+  Copy& copy = operations_.begin(std::make_unique<Copy>(*this, purpose), tenant, parent);
   copy.name = object.name;
   copy.version = object.from.row.version;
   copy.object = std::move(object);
@@ -102,27 +103,50 @@ void CopyKeeper::hold(ClusterTenant& tenant, const HoldRequest& message, MemberI
   if (!locator_.master_ready(name)) return ended(MC_BUSY);
   HoldJob hold;
   hold.order.upsert = upsert;
-  begin_hold(Purpose::kHold, {&tenant, name, row.key}, std::move(hold), message, writer,
-             std::move(ended));
+  const auto copy =
+      begin_hold(Purpose::kHold, {&tenant, name, row.key}, std::move(hold), message, writer);
+  if (!copy) return ended(copy.error().code());
+  (*copy)->ended = std::move(ended);
 }
 
 void CopyKeeper::hold_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
                              Ended ended) {
+  const KeyHash name = tenant.name_of(stripe_key({message.stripe->put, message.stripe->number}));
+  // The message is repeated.
+  if (tenant.find(name) != kNoEntry) return ended(MC_OK);
+  if (copies_.contains(name)) return;
+  const auto copy = begin_stripe(tenant, message, writer, {});
+  if (!copy) return ended(copy.error().code());
+  (*copy)->ended = std::move(ended);
+}
+
+Result<OperationId> CopyKeeper::pull_stripe(ClusterTenant& tenant, const HoldRequest& message,
+                                            MemberId source, OperationId parent) {
+  const auto copy = begin_stripe(tenant, message, source, parent);
+  if (!copy) return mc::fail(copy.error());
+  return (*copy)->id();
+}
+
+Result<Copy*> CopyKeeper::begin_stripe(ClusterTenant& tenant, const HoldRequest& message,
+                                       MemberId writer, OperationId parent) {
   const PlaceRow& row = message.row;
   const std::string key = stripe_key({message.stripe->put, message.stripe->number});
   const KeyHash name = tenant.name_of(key);
-  if (tenant.find(name) != kNoEntry) return ended(MC_OK);  // the message is repeated
-  if (copies_.contains(name)) return;
+  if (tenant.find(name) != kNoEntry || copies_.contains(name)) {
+    return mc::fail(MC_BUSY, "the stripe is here, or on its way");
+  }
   HoldJob hold;
   hold.label = encode_label({*message.stripe, row.checksum, row.key});
-  begin_hold(Purpose::kStripe, {&tenant, name, key}, std::move(hold), message, writer,
-             std::move(ended));
+  return begin_hold(Purpose::kStripe, {&tenant, name, key}, std::move(hold), message, writer,
+                    parent);
 }
 
-void CopyKeeper::begin_hold(Purpose purpose, FetchedObject object, HoldJob hold,
-                            const HoldRequest& message, MemberId writer, Ended ended) {
+Result<Copy*> CopyKeeper::begin_hold(Purpose purpose, FetchedObject object, HoldJob hold,
+                                     const HoldRequest& message, MemberId writer,
+                                     OperationId parent) {
   const auto region = peers_.region_of(writer, message.region);
-  if (!region || hold_count() >= kMaxHeld) return ended(MC_BUSY);
+  if (!region) return mc::fail(MC_BUSY, "the writer is not known yet");
+  if (hold_count() >= kMaxHeld) return mc::fail(MC_BUSY, "too much is being held");
   const PlaceRow& row = message.row;
   object.from = {writer, *region, row, 0};
   object.from.row.key.clear();
@@ -131,9 +155,9 @@ void CopyKeeper::begin_hold(Purpose purpose, FetchedObject object, HoldJob hold,
   hold.order.pin = static_cast<mc_pin>(row.pin);
   hold.order.pin_ttl_s = message.pin_ttl_s;
   const std::uint64_t share_ms = std::min<std::uint64_t>(message.share_ms, kLongestHoldMs);
-  Copy& copy = begin(purpose, std::move(object), operations_.now_ns() + share_ms * kMs);
+  Copy& copy = begin(purpose, std::move(object), operations_.now_ns() + share_ms * kMs, parent);
   copy.hold = std::move(hold);
-  copy.ended = std::move(ended);
+  return &copy;
 }
 
 bool CopyKeeper::holds(MemberId writer, std::uint32_t request) const {
@@ -480,6 +504,7 @@ void CopyKeeper::end(Copy& copy, mc_status status) {
   copy.object.give_back();
   // A pending offer is withdrawn when the verdict comes.
   if (copy.offer == Copy::Offer::kAnswered && !copy.published) withdraw(copy.item, copy.verdict);
+  copy.result = status;
   operations_.end(copy);
   if (copy.ended) copy.ended(status);
 }

@@ -57,6 +57,7 @@ struct Copy final : Asker {
   std::uint64_t patience_ns = 0;        // until when the source may be unknown
   MemberId source = metadata::kNoNode;  // of an ordered copy
   std::optional<HoldJob> hold;          // of kHold and kStripe
+  mc_status result = MC_OK;             // once the copy has ended
   Ended ended;                          // tells the node that ordered the copy
   OperationId read;
   bool dropped = false;  // removed or replaced since the copy began
@@ -95,6 +96,9 @@ class CopyKeeper {
   void hold(ClusterTenant& tenant, const HoldRequest& message, MemberId writer, Ended ended);
   // The same for a stripe of an expected set. The set stays open, and no master is told.
   void hold_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer, Ended ended);
+  // The same for a Move, which takes the Copy. Errors: MC_BUSY (try again).
+  Result<OperationId> pull_stripe(ClusterTenant& tenant, const HoldRequest& message,
+                                  MemberId source, OperationId parent);
 
   // The master has ordered a drop up to this version, or of a whole namespace.
   void drop(const metadata::KeyHash& name, std::uint64_t up_to_version);
@@ -117,9 +121,12 @@ class CopyKeeper {
     std::uint64_t due_ns = 0;
   };
 
-  Copy& begin(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns);
-  void begin_hold(Purpose purpose, FetchedObject object, HoldJob hold, const HoldRequest& message,
-                  MemberId writer, Ended ended);
+  Copy& begin(Purpose purpose, FetchedObject object, std::uint64_t deadline_ns,
+              OperationId parent = {});
+  Result<Copy*> begin_hold(Purpose purpose, FetchedObject object, HoldJob hold,
+                           const HoldRequest& message, MemberId writer, OperationId parent = {});
+  Result<Copy*> begin_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
+                             OperationId parent);
   bool holds(MemberId writer, std::uint32_t request) const;
   std::size_t hold_count() const;
 

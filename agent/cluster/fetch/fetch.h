@@ -12,7 +12,6 @@
 #include "agent/cluster/fetch/holder_questions.h"
 #include "agent/cluster/fetch/object_reader.h"
 #include "agent/cluster/fetch/waiting_readers.h"
-#include "agent/cluster/stripe/stripe.h"
 #include "metadata/directory/directory_types.h"
 
 namespace mc::agent {
@@ -24,12 +23,6 @@ struct FoundObject {
   bool answered = false;  // false: no master answered
   metadata::Located object;
   std::vector<MemberId> holders;
-};
-// The Gatherer's result.
-struct GatheredObject {
-  mc_status status = MC_OK;
-  std::uint32_t entry = kNoEntry;
-  StripeFacts facts;
 };
 
 struct Fetch final : Asker {
@@ -57,10 +50,8 @@ struct Fetch final : Asker {
   std::vector<MemberId> holders;
   std::size_t next_holder = 0;
   OperationId read;
-  std::uint64_t gather = 0;  // the Gatherer's id; 0: none
-  // Stored by others, for the next step.
-  std::optional<FoundObject> found;
-  std::optional<GatheredObject> gathered;
+  OperationId gather;
+  std::optional<FoundObject> found;  // a master's answer, for the next step
 
  private:
   void step() override;

@@ -28,13 +28,13 @@ constexpr std::uint32_t kHotUses = 2;
 
 Fetcher::Fetcher(OperationTable& operations, const ClusterTenants& tenants, const Masters& masters,
                  Peers& peers, transport::Transport& transport, Announcer& announcer,
-                 Gatherer& gatherer, const metadata::Reader& reader)
+                 const metadata::Reader& reader, MemberId self)
     : operations_(operations),
       peers_(peers),
-      gatherer_(gatherer),
       locator_(operations, masters, peers, reader, counters_),
       questions_(operations, peers, counters_),
       reader_(operations, peers, transport, counters_),
+      gatherer_(operations, peers, reader_, self),
       joinable_(operations),
       keeper_(operations, tenants, peers, announcer, locator_, questions_, reader_, joinable_,
               counters_) {}
@@ -97,7 +97,7 @@ bool Fetcher::may_join(const Fetch& fetch) const {
 bool Fetcher::forget(const ClusterTenant& tenant) {
   keeper_.forget_hot(tenant);
   operations_.cancel_all(tenant);
-  return !operations_.uses(tenant) && !gatherer_.reads_into(tenant);
+  return !operations_.uses(tenant);
 }
 
 void Fetcher::dropped(const KeyHash& name, std::uint64_t up_to_version) {
@@ -108,6 +108,11 @@ void Fetcher::dropped(const KeyHash& name, std::uint64_t up_to_version) {
 void Fetcher::dropped(const ClusterTenant& tenant) {
   keeper_.drop(tenant);
   joinable_.remove(tenant);
+}
+
+void Fetcher::replaced(const KeyHash& name, std::uint64_t up_to_version) {
+  locations().forget(name);
+  dropped(name, up_to_version);
 }
 
 void Fetcher::put_here(const metadata::PublishItem& put) {
@@ -174,9 +179,7 @@ void Fetcher::go_on(Fetch& fetch) {
     case Step::kReading:
       return take_read(fetch);
     case Step::kGathering:
-      if (fetch.gathered) return take_gathered(fetch);
-      if (is_late(fetch)) miss(fetch, counters_.late);
-      return;
+      return take_gathered(fetch);
   }
 }
 
@@ -324,36 +327,29 @@ void Fetcher::gather(Fetch& fetch, const FoundObject& found) {
   fetch.hot = false;
   fetch.object.from = {};
   fetch.version = found.object.version;
-  Gatherer::Wanted wanted;
+  Gather::Wanted wanted;
   wanted.name = fetch.name;
   wanted.version = found.object.version;
   wanted.bytes = found.object.bytes;
   wanted.holders = found.holders;
   wanted.deadline_ns = fetch.deadline_ns;
-  fetch.gather = gatherer_.gather(
-      *fetch.tenant(), std::move(wanted),
-      [this, id = fetch.id()](mc_status status, std::uint32_t entry, const StripeFacts& facts) {
-        // A fetch that ends earlier cancels the gather.
-        Fetch& of = *operations_.find<Fetch>(id);
-        of.gathered = {status, entry, facts};
-        operations_.wake(of);
-      });
+  fetch.gather = gatherer_.begin(*fetch.tenant(), std::move(wanted), fetch.id());
   fetch.at = Step::kGathering;
 }
 
 void Fetcher::take_gathered(Fetch& fetch) {
-  const GatheredObject gathered = *std::exchange(fetch.gathered, std::nullopt);
-  fetch.gather = 0;
-  if (gathered.status != MC_OK) {
-    const bool lacks = gathered.status != MC_NO_SPACE;
+  const std::unique_ptr<Gather> gather = operations_.take<Gather>(fetch.gather);
+  if (gather == nullptr) return;
+  if (gather->status != MC_OK) {
+    const bool lacks = gather->status != MC_NO_SPACE;
     if (lacks && locate_again(fetch)) return;
     return miss(fetch, lacks ? counters_.incomplete : counters_.no_room);
   }
-  fetch.object.entry = gathered.entry;
-  fetch.object.from.row.length = gathered.facts.whole_bytes;
-  fetch.object.from.row.checksum = gathered.facts.whole_sum;
+  fetch.object.entry = std::exchange(gather->object.entry, kNoEntry);
+  fetch.object.from.row.length = gather->facts.whole_bytes;
+  fetch.object.from.row.checksum = gather->facts.whole_sum;
   ++counters_.read_objects;
-  counters_.read_bytes += gathered.facts.whole_bytes;
+  counters_.read_bytes += gather->facts.whole_bytes;
   deliver(fetch);
 }
 
@@ -369,9 +365,6 @@ void Fetcher::deliver(Fetch& fetch) {
 void Fetcher::miss(Fetch& fetch, std::uint64_t& reason, mc_status status) {
   ++reason;
   fetch.readers.fail(operations_, status);
-  if (fetch.gather != 0) gatherer_.cancel(fetch.gather);
-  // A result that the next step would have taken.
-  if (fetch.gathered) fetch.object.entry = fetch.gathered->entry;
   fetch.object.give_back();
   end(fetch);
 }
@@ -379,6 +372,7 @@ void Fetcher::miss(Fetch& fetch, std::uint64_t& reason, mc_status status) {
 void Fetcher::end(Fetch& fetch) {
   joinable_.remove_if(fetch.name, [&](const Fetch& each) { return &each == &fetch; });
   operations_.cancel(fetch.read);
+  operations_.cancel(fetch.gather);
   operations_.end(fetch);
 }
 

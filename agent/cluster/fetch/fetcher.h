@@ -23,8 +23,8 @@
 
 #include "agent/cluster/fetch/copy_keeper.h"
 #include "agent/cluster/fetch/fetch.h"
+#include "agent/cluster/fetch/gatherer.h"
 #include "agent/cluster/fetch/locator.h"
-#include "agent/cluster/stripe/gatherer.h"
 #include "agent/server/remote_request.h"
 
 namespace mc::agent {
@@ -32,8 +32,8 @@ namespace mc::agent {
 class Fetcher {
  public:
   Fetcher(OperationTable& operations, const ClusterTenants& tenants, const Masters& masters,
-          Peers& peers, transport::Transport& transport, Announcer& announcer, Gatherer& gatherer,
-          const metadata::Reader& reader);
+          Peers& peers, transport::Transport& transport, Announcer& announcer,
+          const metadata::Reader& reader, MemberId self);
 
   void fetch(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
   void exists(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant);
@@ -47,6 +47,8 @@ class Fetcher {
   // this host does not keep the object.
   void dropped(const metadata::KeyHash& name, std::uint64_t up_to_version);
   void dropped(const ClusterTenant& tenant);
+  // Another object has replaced the object, here or on other hosts, up to this version.
+  void replaced(const metadata::KeyHash& name, std::uint64_t up_to_version);
   // This node has put the key itself. The master hears of the put after earlier announcements.
   void put_here(const metadata::PublishItem& put);
 
@@ -58,6 +60,7 @@ class Fetcher {
   std::uint64_t next_ns() const;
 
   LocationCache& locations() { return locator_.locations(); }
+  Gatherer& gatherer() { return gatherer_; }
   const FetchCounters& counters() const { return counters_; }
 
  private:
@@ -88,11 +91,11 @@ class Fetcher {
 
   OperationTable& operations_;
   Peers& peers_;
-  Gatherer& gatherer_;
   FetchCounters counters_;
   Locator locator_;
   HolderQuestions questions_;
   ObjectReader reader_;
+  Gatherer gatherer_;
   JoinableFetches joinable_;
   CopyKeeper keeper_;
 };

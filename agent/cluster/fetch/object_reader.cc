@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "agent/cluster/stripe/reservation.h"
+#include "agent/cluster/fetch/reservation.h"
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
 
@@ -24,6 +24,16 @@ constexpr std::uint64_t kRoomNs = kMs;
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
 
 }  // namespace
+
+FetchedObject& FetchedObject::operator=(FetchedObject&& other) noexcept {
+  std::swap(tenant, other.tenant);
+  std::swap(name, other.name);
+  std::swap(key, other.key);
+  std::swap(from, other.from);
+  std::swap(bytes, other.bytes);
+  std::swap(entry, other.entry);
+  return *this;
+}
 
 void FetchedObject::give_back() {
   if (entry == kNoEntry) return;
@@ -65,6 +75,10 @@ void ObjectReader::cancel(Read& read) {
 }
 
 void ObjectReader::seek_room(Read& read) {
+  if (read.is_part()) {
+    read.state = Read::State::kReading;
+    return begin(read);
+  }
   FetchedObject& object = read.object;
   ObjectStore& store = object.tenant->store();
   const ObjectStore::Reserve result = store.reserve(
@@ -194,7 +208,8 @@ std::size_t ObjectReader::append_pieces(const Read& read, std::uint64_t from, st
   const std::size_t before = plan_.pieces.size();
   const ClusterTenant& tenant = *read.object.tenant;
   std::byte* const pool = tenant.store().pool().data();
-  each_piece(tenant.store().extents(read.object.entry), from, bytes,
+  const std::uint32_t entry = read.is_part() ? read.terms.into : read.object.entry;
+  each_piece(tenant.store().extents(entry), read.terms.at_bytes + from, bytes,
              [&](std::uint64_t offset, std::uint64_t size) {
                plan_.pieces.push_back({pool + offset, size, tenant.region});
              });
@@ -234,8 +249,14 @@ void ObjectReader::sum_parts() {
     Read* const read = operations_.find<Read>(id);
     if (read == nullptr || read->state != Read::State::kReading || read->parts.empty()) continue;
     if (read->outcome != Outcome::kDone || !read->parts.front().in) continue;
-    sum_next(*read, read->parts.front().bytes);
-    read->parts.pop_front();
+    if (read->is_part()) {
+      for (; !read->parts.empty() && read->parts.front().in; read->parts.pop_front()) {
+        read->summed_bytes += read->parts.front().bytes;
+      }
+    } else {
+      sum_next(*read, read->parts.front().bytes);
+      read->parts.pop_front();
+    }
     if (read->summed_bytes == read->object.from.row.length) {
       on_read(*read);
       continue;
@@ -253,6 +274,7 @@ void ObjectReader::sum_next(Read& read, std::uint64_t bytes) {
 void ObjectReader::on_read(Read& read) {
   if (read.outcome == Outcome::kBusy) return begin(read);
   if (read.outcome != Outcome::kDone) return end(read, Read::End::kFailed);
+  if (read.is_part()) return end(read, Read::End::kRead);
   if (read.sum != read.object.from.row.checksum) {
     ++counters_.corrupt;
     return end(read, Read::End::kFailed);

@@ -28,17 +28,23 @@
 
 namespace mc::agent {
 
-// An object of another host on the way into this host's pool.
+// An object of another host on the way into this host's pool. Owns the reservation.
 struct FetchedObject {
-  ClusterTenant* tenant = nullptr;
-  metadata::KeyHash name;
-  std::string key{};
-  Location from{};                 // the row has the object's length, version and checksum
-  std::vector<std::byte> bytes{};  // bytes that came with the holder's answer
-  std::uint32_t entry = kNoEntry;  // a reservation of kClusterSession
-
+  FetchedObject() = default;
+  FetchedObject(ClusterTenant* of, const metadata::KeyHash& called, std::string with_key = {})
+      : tenant(of), name(called), key(std::move(with_key)) {}
+  FetchedObject(FetchedObject&& other) noexcept { *this = std::move(other); }
+  FetchedObject& operator=(FetchedObject&& other) noexcept;
+  ~FetchedObject() { give_back(); }
   // Frees the reservation, if there is one.
   void give_back();
+
+  ClusterTenant* tenant = nullptr;
+  metadata::KeyHash name;
+  std::string key;
+  Location from;                   // the row has the object's length, version and checksum
+  std::vector<std::byte> bytes;    // bytes that came with the holder's answer
+  std::uint32_t entry = kNoEntry;  // a reservation of kClusterSession
 };
 
 struct ReadTerms {
@@ -47,6 +53,10 @@ struct ReadTerms {
   std::uint64_t label_bytes = 0;   // room behind the object
   bool waited_for = false;         // false: the read has the priority of a migration
   bool room_must_come = false;     // fail if no eviction under way can make room
+  // A reservation of the parent, and where in it the bytes go. The parent compares the checksum, and
+  // keeps the reservation until the Read has ended.
+  std::uint32_t into = kNoEntry;
+  std::uint64_t at_bytes = 0;
 };
 
 class ObjectReader;
@@ -64,6 +74,7 @@ struct Read final : Operation {
   };
 
   explicit Read(ObjectReader& with) : reader(with) {}
+  bool is_part() const { return terms.into != kNoEntry; }
 
   ObjectReader& reader;
   FetchedObject object;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/cluster/stripe/reservation.h"
+#include "agent/cluster/fetch/reservation.h"
 #include "shm/pins.h"
 
 namespace mc::agent {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "agent/cluster/master/master_port.h"
+#include "agent/cluster/namespace/stripe_table.h"
 #include "agent/cluster/peer/peer_messages.h"
-#include "agent/cluster/stripe/stripe_table.h"
 #include "agent/pool/version_book.h"
 #include "agent/server/tenant.h"
 #include "metadata/directory/directory_types.h"

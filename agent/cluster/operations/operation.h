@@ -15,7 +15,19 @@ namespace mc::agent {
 
 class ClusterTenant;
 
-enum class OperationKind : std::uint8_t { kNone, kFetch, kCopy, kRead, kAsk };
+enum class OperationKind : std::uint8_t {
+  kNone,
+  kFetch,
+  kCopy,
+  kRead,
+  kAsk,
+  kGather,
+  kPlace,
+  kStripe,
+  kMove,
+  kPut,
+  kRemove
+};
 
 // Names an operation. The id is the cookie of the operation's transfers, and the number of the
 // operation's requests to peers. No other operation gets the same id for the next 2^28 operations.

@@ -114,14 +114,20 @@ void OperationTable::end(Operation& operation) {
   }
 }
 
+void OperationTable::abort(OperationId id) {
+  Operation* const operation = find_any(id);
+  if (operation == nullptr || operation->over_) return;
+  if (!std::exchange(operation->cancelled_, true)) operation->cancel();
+}
+
 void OperationTable::cancel(OperationId id) {
   Operation* const operation = find_any(id);
   if (operation == nullptr) return;
   operation->parent_ = {};
   if (operation->over_) {
-    ended_.push_back(remove(id));
-  } else if (!std::exchange(operation->cancelled_, true)) {
-    operation->cancel();
+    remove(id);
+  } else {
+    abort(id);
   }
 }
 

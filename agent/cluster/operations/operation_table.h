@@ -65,7 +65,9 @@ class OperationTable {
   void wake_at(Operation& operation, std::uint64_t ns);
   // The operation itself calls end(), once. The operation may be used until its step returns.
   void end(Operation& operation);
-  // The caller, or the parent, does not want the result. Does nothing if the operation is gone.
+  // Asks the operation to end early. The parent still takes the operation.
+  void abort(OperationId id);
+  // As abort(), but nobody takes the operation. Does nothing if the operation is gone.
   void cancel(OperationId id);
   // Cancels operations of the namespace without a parent, a bounded number in a call.
   void cancel_all(const ClusterTenant& tenant);

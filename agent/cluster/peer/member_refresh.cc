@@ -18,9 +18,7 @@ void MemberRefresh::poll(std::uint64_t now_ns) {
   asked_ = true;
   last_ns_ = now_ns;
   next_ns_ = now_ns + kPeriodNs;
-  masters_.members(now_ns + kPeriodNs, [this, alive = std::weak_ptr(alive_)](
-                                           const Result<metadata::wire::MembersAnswer>& answer) {
-    if (alive.expired()) return;
+  masters_.members(now_ns + kPeriodNs, [this](const Result<metadata::wire::MembersAnswer>& answer) {
     asked_ = false;
     if (answer) {
       peers_.update(*answer);

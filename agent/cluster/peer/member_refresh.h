@@ -29,7 +29,6 @@ class MemberRefresh {
   std::uint64_t next_ns_ = 0;
   std::uint64_t last_ns_ = 0;
   bool asked_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace mc::agent

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/cluster/stripe/stripe.h"
+#include "agent/cluster/peer/stripe.h"
 #include "mc/limits.h"
 #include "metadata/directory/key_hash.h"
 #include "shm/layout.h"

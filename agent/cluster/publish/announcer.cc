@@ -56,8 +56,7 @@ void Announcer::await(const std::shared_ptr<RemoteRequest>& remote_request, Clus
                                      : &stream_of(tenant.item_of(item.entry).hash);
     if (stream == nullptr || !port_of(*stream).ready()) {
       ++counters_.unannounced_puts;
-      remote_request->settle(item, MC_OK);
-      ended_ = true;
+      operations_.settle(*remote_request, item, MC_OK);
       continue;
     }
     stream->waiters[version] = {remote_request, i};
@@ -68,16 +67,14 @@ void Announcer::settle(MasterStream& stream, std::uint64_t version, mc_status st
   const auto at = stream.waiters.find(version);
   if (at == stream.waiters.end()) return;
   RemoteRequest& remote_request = *at->second.remote_request;
-  remote_request.settle(remote_request.items[at->second.item], status);
-  ended_ |= remote_request.over();
+  operations_.settle(remote_request, remote_request.items[at->second.item], status);
   stream.waiters.erase(at);
 }
 
 void Announcer::settle_all(MasterStream& stream) {
   counters_.unannounced_puts += stream.waiters.size();
   for (auto& [version, waiter] : stream.waiters) {
-    waiter.remote_request->settle(waiter.remote_request->items[waiter.item], MC_OK);
-    ended_ = true;
+    operations_.settle(*waiter.remote_request, waiter.remote_request->items[waiter.item], MC_OK);
   }
   stream.waiters.clear();
 }

@@ -24,6 +24,7 @@
 
 #include "agent/cluster/master/masters.h"
 #include "agent/cluster/namespace/cluster_tenant.h"
+#include "agent/cluster/operations/operation_table.h"
 #include "agent/server/remote_request.h"
 
 namespace mc::agent {
@@ -38,8 +39,9 @@ class Announcer {
   // Empty: no master answered in time.
   using Verdicts = std::function<void(std::optional<metadata::Verdict>)>;
 
-  Announcer(Tenants& tenants, const Masters& masters, VersionClock& clock)
-      : tenants_(tenants), masters_(masters), clock_(clock) {
+  Announcer(OperationTable& operations, Tenants& tenants, const Masters& masters,
+            VersionClock& clock)
+      : operations_(operations), tenants_(tenants), masters_(masters), clock_(clock) {
     begin_streams();
   }
   // The number of masters has changed. All masters will ask for reports.
@@ -58,7 +60,6 @@ class Announcer {
   void next_report(std::uint32_t partition, bool first, std::vector<metadata::PublishItem>& items);
   void on_verdict(const metadata::PublishItem& item, metadata::Verdict verdict);
 
-  bool take_ended() { return std::exchange(ended_, false); }
   const AnnouncerCounters& counters() const { return counters_; }
 
  private:
@@ -108,13 +109,13 @@ class Announcer {
   bool holds(const Sent& sent) const;
   bool known(const ClusterTenant* tenant) const;
 
+  OperationTable& operations_;
   Tenants& tenants_;
   const Masters& masters_;
   VersionClock& clock_;
   AnnouncerCounters counters_;
   std::vector<std::shared_ptr<MasterStream>> streams_;  // by partition
   std::uint64_t now_ns_ = 0;
-  bool ended_ = false;
 };
 
 }  // namespace mc::agent

@@ -32,7 +32,7 @@ ClusterTenant* StripeHolder::find(std::uint64_t tenant_id) const {
 // ---- Messages of writers ------------------------------------------------------------------------
 
 bool StripeHolder::expect(ClusterTenant& tenant, const HoldRequest& hold, MemberId writer,
-                          std::uint64_t now_ns, std::uint8_t part) {
+                          std::uint8_t part) {
   const StripeFacts& facts = *hold.stripe;
   const PlaceRow& row = hold.row;
   const SetId id{facts.put, part};
@@ -59,7 +59,7 @@ bool StripeHolder::expect(ClusterTenant& tenant, const HoldRequest& hold, Member
   const metadata::wire::MemberInfo* const member = peers_.find(writer);
   set.writer_incarnation = member != nullptr ? member->descriptor.incarnation : 0;
   const std::uint64_t keep_ms = std::min<std::uint64_t>(facts.keep_ms, kMostKeepMs);
-  set.until_ns = std::max(set.until_ns, now_ns + keep_ms * kMs);
+  set.until_ns = std::max(set.until_ns, operations_.now_ns() + keep_ms * kMs);
   set.stripes[facts.number].sum = row.checksum;
   return true;
 }
@@ -129,11 +129,10 @@ void StripeHolder::offer(ClusterTenant& tenant, StripeSet& set, PublishItem::Wha
   set.offered = true;
   PublishItem item = ClusterTenant::item_of(set);
   item.what = what;
-  announcer_.offer(item, now_ns_ + kOfferNs,
-                   [this, item, tenant_id = tenant.id(), id = set.id, ended = std::move(ended),
-                    alive = std::weak_ptr(alive_)](std::optional<Verdict> verdict) {
-                     if (!alive.expired()) on_verdict(tenant_id, id, item, verdict, ended);
-                   });
+  announcer_.offer(
+      item, operations_.now_ns() + kOfferNs,
+      [this, item, tenant_id = tenant.id(), id = set.id, ended = std::move(ended)](
+          std::optional<Verdict> verdict) { on_verdict(tenant_id, id, item, verdict, ended); });
 }
 
 void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishItem& item,
@@ -165,7 +164,7 @@ void StripeHolder::on_verdict(std::uint64_t tenant_id, SetId id, const PublishIt
       MC_FAILPOINT("stripes.sealed");
       make_way(*tenant, item.hash, item.version);
       ++counters_.sealed;
-      if (on_sealed) on_sealed(item.hash, item.version);
+      fetcher_.replaced(item.hash, item.version);
       return ended(MC_OK);
     case Verdict::kStale:
       if (item.what == PublishItem::What::kCreates) {
@@ -204,7 +203,7 @@ void StripeHolder::make_way(ClusterTenant& tenant, const metadata::KeyHash& name
 
 std::vector<StripesAnswer> StripeHolder::places(ClusterTenant& tenant,
                                                 const StripesRequest& ask) const {
-  constexpr std::size_t kHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
+  constexpr std::size_t kPlacesHeadBytes = 256 + sizeof(StripeFacts);  // head and descriptor
   std::vector<StripesAnswer> answers;
   const bool of_part = ask.part.has_value();
   if (of_part) MC_FAILPOINT("stripes.asked_for_part");
@@ -214,7 +213,7 @@ std::vector<StripesAnswer> StripeHolder::places(ClusterTenant& tenant,
     answer.request = ask.request;
     answer.name_space = tenant.id();
     if (auto text = transport_.describe(tenant.region)) answer.region = std::move(*text);
-    return kHeadBytes;
+    return kPlacesHeadBytes;
   };
   std::size_t bytes = begin();
   std::uint16_t count = 0;
@@ -259,7 +258,7 @@ void StripeHolder::remove(const StripeSet& set) {
   metadata::wire::Remove request;
   request.items.push_back({set.name, set.version});
   // If no master hears of the removal, the other holders will notice the missing part.
-  masters_.of(set.name).remove(request, now_ns_ + kRemoveNs,
+  masters_.of(set.name).remove(request, operations_.now_ns() + kRemoveNs,
                                [](const Result<metadata::wire::RemoveReply>&) {});
 }
 
@@ -288,7 +287,7 @@ void StripeHolder::look_at_open(ClusterTenant& tenant) {
     const bool gone =
         set.writer_incarnation != 0 &&
         (writer == nullptr || writer->descriptor.incarnation != set.writer_incarnation);
-    if (gone || now_ns_ >= set.until_ns) over.push_back(id);
+    if (gone || operations_.now_ns() >= set.until_ns) over.push_back(id);
   }
   counters_.expired += over.size();
   for (const SetId& id : over) tenant.drop_stripes(id, false);
@@ -316,13 +315,13 @@ void StripeHolder::ask_for_the_rest(ClusterTenant& tenant) {
       asked.push_back(ids[place]);
     }
     masters_.at(part.partition)
-        .locate(request, now_ns_ + kOfferNs,
-                [this, asked, tenant_id = tenant.id(),
-                 alive = std::weak_ptr(alive_)](const Result<metadata::LocateAnswer>& answer) {
-                  if (!alive.expired() && answer && answer->keys.size() == asked.size()) {
-                    on_located(tenant_id, asked, *answer);
-                  }
-                });
+        .locate(
+            request, operations_.now_ns() + kOfferNs,
+            [this, asked, tenant_id = tenant.id()](const Result<metadata::LocateAnswer>& answer) {
+              if (answer && answer->keys.size() == asked.size()) {
+                on_located(tenant_id, asked, *answer);
+              }
+            });
   }
 }
 
@@ -338,8 +337,8 @@ void StripeHolder::on_located(std::uint64_t tenant_id, const std::vector<SetId>&
     if (whole || found.state == metadata::Lookup::kRecovering) {
       set->lacking_since_ns = 0;
     } else if (set->lacking_since_ns == 0) {
-      set->lacking_since_ns = now_ns_;
-    } else if (now_ns_ >= set->lacking_since_ns + grace_ns_) {
+      set->lacking_since_ns = operations_.now_ns();
+    } else if (operations_.now_ns() >= set->lacking_since_ns + grace_ns_) {
       ++counters_.orphaned;
       remove(*set);
       tenant->drop_stripes(ids[i], true);
@@ -349,8 +348,8 @@ void StripeHolder::on_located(std::uint64_t tenant_id, const std::vector<SetId>&
 
 // ---- Time ---------------------------------------------------------------------------------------
 
-void StripeHolder::flush(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
+void StripeHolder::flush() {
+  const std::uint64_t now_ns = operations_.now_ns();
   for (const auto& tenant : tenants_) {
     if (tenant->stripes().anything_flagged()) look_at_flagged(*tenant);
   }

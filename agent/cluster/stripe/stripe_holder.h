@@ -25,6 +25,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/cluster/fetch/fetcher.h"
 #include "agent/cluster/master/masters.h"
 #include "agent/cluster/namespace/cluster_tenant.h"
 #include "agent/cluster/peer/peers.h"
@@ -46,20 +47,22 @@ class StripeHolder {
   using Ended = std::function<void(mc_status)>;  // as Fetcher::hold
   static constexpr std::size_t kMaxOpen = 256;   // open sets
 
-  StripeHolder(Tenants& tenants, const Masters& masters, Peers& peers,
-               transport::Transport& transport, Announcer& announcer, VersionClock& clock,
-               std::uint64_t grace_ns)
-      : tenants_(tenants),
+  StripeHolder(const OperationTable& operations, Tenants& tenants, const Masters& masters,
+               Peers& peers, transport::Transport& transport, Announcer& announcer,
+               Fetcher& fetcher, VersionClock& clock, std::uint64_t grace_ns)
+      : operations_(operations),
+        tenants_(tenants),
         masters_(masters),
         peers_(peers),
         transport_(transport),
         announcer_(announcer),
+        fetcher_(fetcher),
         clock_(clock),
         grace_ns_(grace_ns) {}
 
   // A stripe of a put, or of a part that is moved here, is about to be pulled. False: there are too
   // many open sets, or the stripe belongs to another object.
-  bool expect(ClusterTenant& tenant, const HoldRequest& hold, MemberId writer, std::uint64_t now_ns,
+  bool expect(ClusterTenant& tenant, const HoldRequest& hold, MemberId writer,
               std::uint8_t part = kNoPart);
   void seal(ClusterTenant& tenant, const SealRequest& message, Ended ended);
   // Seals a part that was moved here completely. The caller repeats the call until `ended` is
@@ -72,11 +75,9 @@ class StripeHolder {
   // The master has ordered a drop of the object up to that version.
   static void drop(ClusterTenant& tenant, const metadata::KeyHash& name,
                    std::uint64_t up_to_version);
-  void flush(std::uint64_t now_ns);
+  void flush();
   std::uint64_t next_ns() const;
   const StripeCounters& counters() const { return counters_; }
-  // Called for each part that is sealed here.
-  std::function<void(const metadata::KeyHash& name, std::uint64_t version)> on_sealed;
 
  private:
   static void name(StripeSet& set, std::uint64_t version, std::uint8_t parts);
@@ -92,18 +93,18 @@ class StripeHolder {
   ClusterTenant* find(std::uint64_t tenant_id) const;
   void remove(const StripeSet& set);
 
+  const OperationTable& operations_;
   Tenants& tenants_;
   const Masters& masters_;
   Peers& peers_;
   transport::Transport& transport_;
   Announcer& announcer_;
+  Fetcher& fetcher_;
   VersionClock& clock_;
   const std::uint64_t grace_ns_;
   StripeCounters counters_;
-  std::uint64_t now_ns_ = 0;
   std::uint64_t next_check_ns_ = 0;
   std::uint64_t next_question_ns_ = 0;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace mc::agent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/stripe/stripe.h"
+#include "agent/cluster/peer/stripe.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,8 +25,6 @@ struct Tail {
 };
 static_assert(sizeof(Tail) == 48);
 static_assert(kMostLabelBytes == MC_MAX_KEY_BYTES + sizeof(Tail));
-
-std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 
 }  // namespace
 
@@ -71,7 +69,7 @@ std::optional<StripeName> parse_stripe_key(std::string_view key) {
   return name;
 }
 
-std::uint64_t label_bytes(std::size_t key_bytes) { return padded(key_bytes) + sizeof(Tail); }
+std::uint64_t label_bytes(std::size_t key_bytes) { return (key_bytes + 7) / 8 * 8 + sizeof(Tail); }
 
 std::vector<std::byte> encode_label(const StripeLabel& label) {
   const Tail tail{kMagic,

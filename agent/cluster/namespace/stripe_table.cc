@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/stripe/stripe_table.h"
+#include "agent/cluster/namespace/stripe_table.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/cluster/stripe/striper.h"
+#include "agent/cluster/place/striper.h"
 
 #include <algorithm>
 #include <set>
@@ -28,24 +28,16 @@ constexpr unsigned kMaxStripeVersions = 7;
 
 }  // namespace
 
-Striper::Striping* Striper::find(std::uint32_t id) {
-  const auto at = stripings_.find(id);
-  return at == stripings_.end() ? nullptr : &at->second;
-}
-
-bool Striper::stripe(const std::shared_ptr<RemoteRequest>& remote_request, ClusterTenant& tenant,
-                     transport::RegionId region, bool must) {
+OperationId Striper::begin(const std::shared_ptr<RemoteRequest>& remote_request,
+                           ClusterTenant& tenant, const metadata::KeyHash& name,
+                           transport::RegionId region, bool must) {
   const PutOrder& order = remote_request->source.order;
-  if (!wants(order.length) && (!must || order.length <= rules_.unit_bytes)) return false;
-  if (stripings_.size() >= kMaxStripings) return false;
+  if (!wants(order.length) && (!must || order.length <= rules_.unit_bytes)) return {};
+  if (operations_.count(OperationKind::kStripe) >= kMaxStripings) return {};
   ++counters_.asked;
-  const std::uint32_t id = next_id_++;
-  if (next_id_ == 0) next_id_ = 1u << 31;
-  Striping& striping = stripings_[id];
-  striping.id = id;
-  striping.remote_request = remote_request;
-  striping.tenant = &tenant;
-  striping.name = tenant.name_of(remote_request->items.front().key);
+  Striping& striping =
+      operations_.begin(std::make_unique<Striping>(*this, remote_request), &tenant);
+  striping.name = name;
   striping.region = region;
   striping.version = clock_.next(ClusterTenant::wall_ns());
   StripeFacts& facts = striping.facts;
@@ -57,7 +49,29 @@ bool Striper::stripe(const std::shared_ptr<RemoteRequest>& remote_request, Clust
   facts.stripe_bytes = stripe_bytes_for(order.length, wanted, rules_.unit_bytes);
   facts.count = static_cast<std::uint16_t>((order.length - 1) / facts.stripe_bytes + 1);
   striping.parts.resize(facts.count);
-  return true;
+  stripings_.insert(striping.id());
+  return striping.id();
+}
+
+void Striping::step() { striper.step(*this); }
+void Striping::cancel() { striper.fail(*this, striper.counters_.failed); }
+
+void Striper::step(Striping& striping) {
+  const RemoteRequest& remote_request = *striping.remote_request;
+  const std::uint64_t now_ns = operations_.now_ns();
+  const bool late = now_ns >= remote_request.deadline_ns;
+  if (striping.at == Step::kSealing) {
+    if (late && !remote_request.over()) settle(striping, MC_NO_SPACE);
+    if (now_ns >= striping.seal_by_ns) return fail(striping, counters_.failed);
+    look_at_hosts(striping);
+    if (!striping.over()) tell(striping);
+    return;
+  }
+  if (late || remote_request.abandoned) return fail(striping, counters_.failed);
+  operations_.wake_at(striping, remote_request.deadline_ns);
+  if (striping.at == Step::kSumming) sum(striping);
+  if (striping.at == Step::kChoosing && striping.answered) assign(striping);
+  if (striping.at == Step::kHolding && !striping.over()) take_placements(striping);
 }
 
 // ---- Cutting ------------------------------------------------------------------------------------
@@ -65,7 +79,7 @@ bool Striper::stripe(const std::shared_ptr<RemoteRequest>& remote_request, Clust
 // Sums kSumStepBytes per turn, so that a large put does not block the loop.
 void Striper::sum(Striping& striping) {
   const StripeFacts& facts = striping.facts;
-  const std::byte* const bytes = placer_.bytes_of(*striping.remote_request);
+  const std::byte* const bytes = memory_.bytes_of(striping.remote_request->source);
   std::uint64_t left = kSumStepBytes;
   while (left > 0 && striping.summed_bytes < facts.whole_bytes) {
     const std::uint64_t number = striping.summed_bytes / facts.stripe_bytes;
@@ -73,41 +87,46 @@ void Striper::sum(Striping& striping) {
     const std::uint64_t step = std::min(left, end - striping.summed_bytes);
     std::uint64_t& sum = striping.parts[number].sum;
     if (striping.summed_bytes == number * facts.stripe_bytes) {
-      sum = striping.tenant->store().index().hash(
+      sum = striping.tenant()->store().index().hash(
           stripe_key({facts.put, static_cast<std::uint16_t>(number)}));
     }
     sum = checksum(sum, bytes + striping.summed_bytes, step);
     striping.summed_bytes += step;
     left -= step;
   }
-  if (striping.summed_bytes == facts.whole_bytes) choose(striping);
+  if (striping.summed_bytes == facts.whole_bytes) return choose(striping);
+  operations_.wake_at(striping, operations_.now_ns());  // the next turn
 }
 
 void Striper::choose(Striping& striping) {
-  striping.step = Step::kChoosing;
+  striping.at = Step::kChoosing;
   wire::Place request;
   request.host = 0;  // the master spreads the stripes; none needs to be near this host
   request.exclude.push_back(self_);
   for (std::uint16_t i = 0; i < striping.facts.count; ++i) {
-    const metadata::KeyHash name = striping.tenant->name_of(stripe_key({striping.facts.put, i}));
+    const metadata::KeyHash name = striping.tenant()->name_of(stripe_key({striping.facts.put, i}));
     request.items.push_back({name, striping.facts.bytes_of(i), kNodesPerStripe});
   }
+  const std::uint64_t until_ns =
+      std::min(striping.remote_request->deadline_ns, operations_.now_ns() + kMostStripeMasterNs);
   masters_.of(striping.name)
-      .place(request, std::min(striping.remote_request->deadline_ns, now_ns_ + kMostStripeMasterNs),
-             [this, id = striping.id,
-              alive = std::weak_ptr(alive_)](const Result<wire::PlaceAnswer>& answer) {
-               Striping* const asked = alive.expired() ? nullptr : find(id);
+      .place(request, until_ns,
+             [this, id = striping.id()](const Result<wire::PlaceAnswer>& answer) {
+               Striping* const asked = operations_.find<Striping>(id);
                if (asked == nullptr) return;
-               if (!answer || answer->nodes.size() != asked->parts.size()) {
-                 return fail(*asked, MC_NO_SPACE, counters_.failed);
+               asked->answered = true;
+               if (answer && answer->nodes.size() == asked->parts.size()) {
+                 asked->from_master = answer->nodes;
                }
-               assign(*asked, answer->nodes);
+               operations_.wake(*asked);
              });
 }
 
 // Assigns each stripe to that candidate host that has the fewest stripes so far. The count of
 // replicas limits the count of parts, and thus of hosts.
-void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>>& nodes) {
+void Striper::assign(Striping& striping) {
+  const std::vector<std::vector<MemberId>> nodes = std::move(striping.from_master);
+  if (nodes.empty()) return fail(striping, counters_.failed);
   const std::size_t most_hosts =
       metadata::most_parts(striping.remote_request->source.order.replicas);
   std::map<MemberId, unsigned> load;
@@ -120,7 +139,7 @@ void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>
   for (std::size_t i = 0; i < striping.parts.size(); ++i) {
     std::vector<MemberId> mine = nodes[i];
     if (load.size() >= most_hosts) keep_to_these(mine);
-    if (mine.empty()) return fail(striping, MC_NO_SPACE, counters_.nobody);
+    if (mine.empty()) return fail(striping, counters_.nobody);
     std::ranges::stable_sort(mine, {}, [&](MemberId node) {
       const auto at = load.find(node);
       return at == load.end() ? 0u : at->second;
@@ -132,7 +151,7 @@ void Striper::assign(Striping& striping, const std::vector<std::vector<MemberId>
   if (load.size() >= most_hosts) {
     for (Part& part : striping.parts) keep_to_these(part.nodes);
   }
-  striping.step = Step::kHolding;
+  striping.at = Step::kHolding;
 }
 
 // ---- Holding ------------------------------------------------------------------------------------
@@ -147,32 +166,36 @@ void Striper::hold(Striping& striping) {
   for (std::uint16_t i = 0; i < striping.facts.count && open < kMaxOpen; ++i) {
     Part& part = striping.parts[i];
     if (part.state != Part::State::kWaiting) continue;
-    Placer::Stripe stripe;
-    stripe.remote_request = striping.remote_request;
-    stripe.tenant = striping.tenant;
-    stripe.region = striping.region;
-    stripe.facts = striping.facts;
-    stripe.facts.number = i;
-    stripe.sum = part.sum;
-    stripe.nodes = part.nodes;
-    stripe.ended = [this, id = striping.id, i](mc_status status, MemberId node) {
-      on_part(id, i, status, node);
-    };
-    part.placement = placer_.place_stripe(std::move(stripe));
+    const StripeFacts& facts = striping.facts;
+    Placement::Put put;
+    put.remote_request = striping.remote_request;
+    put.region = striping.region;
+    put.version = facts.put;
+    put.offset = put.remote_request->source.offset + i * facts.stripe_bytes;
+    put.length = facts.bytes_of(i);
+    put.sum = part.sum;
+    put.stripe = facts;
+    put.stripe->number = i;
+    part.placement =
+        placer_.begin(std::move(put), *striping.tenant(), part.nodes, true, striping.id());
     part.state = Part::State::kOffered;
     ++open;
   }
 }
 
-void Striper::on_part(std::uint32_t id, std::uint16_t number, mc_status status, MemberId node) {
-  Striping* const striping = find(id);
-  if (striping == nullptr) return;
-  Part& part = striping->parts[number];
-  part.placement = 0;
-  if (status != MC_OK) return fail(*striping, MC_NO_SPACE, counters_.nobody);
-  part.state = Part::State::kHeld;
-  part.node = node;
-  ++counters_.stripes;
+void Striper::take_placements(Striping& striping) {
+  for (Part& part : striping.parts) {
+    if (part.state != Part::State::kOffered) continue;
+    const std::unique_ptr<Placement> placement = operations_.take<Placement>(part.placement);
+    if (placement == nullptr) continue;
+    if (placement->result != Placement::End::kPlaced) {
+      return fail(striping, counters_.nobody);
+    }
+    part.state = Part::State::kHeld;
+    part.node = placement->holder;
+    ++counters_.stripes;
+  }
+  hold(striping);
 }
 
 // ---- Sealing ------------------------------------------------------------------------------------
@@ -185,11 +208,11 @@ void Striper::begin_sealing(Striping& striping) {
   }
   if (striping.hosts.size() >
       metadata::most_parts(striping.remote_request->source.order.replicas)) {
-    return fail(striping, MC_NO_SPACE, counters_.nobody);
+    return fail(striping, counters_.nobody);
   }
   std::uint8_t part = 0;
   for (auto& [node, host] : striping.hosts) host.part = part++;
-  striping.step = Step::kSealing;
+  striping.at = Step::kSealing;
   striping.seal_by_ns = striping.remote_request->deadline_ns + kSealNs;
   ++striping.versions;
   tell(striping);
@@ -198,56 +221,55 @@ void Striper::begin_sealing(Striping& striping) {
 bool Striper::is_gone(Host& host, MemberId node) const {
   const bool lost = peers_.is_lost(node) || peers_.find(node) == nullptr;
   if (!lost) host.lost_since_ns = 0;
-  if (lost && host.lost_since_ns == 0) host.lost_since_ns = now_ns_;
-  return lost && now_ns_ >= host.lost_since_ns + kPatienceNs;
+  if (lost && host.lost_since_ns == 0) host.lost_since_ns = operations_.now_ns();
+  return lost && operations_.now_ns() >= host.lost_since_ns + kPatienceNs;
 }
 
 void Striper::tell(Striping& striping) {
   for (auto& [node, host] : striping.hosts) {
     if (host.state == Host::State::kSealed || host.state == Host::State::kBehind) continue;
-    if (is_gone(host, node)) return fail(striping, MC_NO_SPACE, counters_.failed);
-    const bool again = host.state == Host::State::kTold && now_ns_ >= host.again_ns;
+    if (is_gone(host, node)) return fail(striping, counters_.failed);
+    const bool again = host.state == Host::State::kTold && operations_.now_ns() >= host.again_ns;
     if (host.state != Host::State::kToTell && !again) continue;
     if (!peers_.id_of(node)) peers_.missed();
     SealRequest message;
     message.upsert = striping.remote_request->source.order.upsert;
-    message.request = striping.id;
-    message.name_space = striping.tenant->id();
+    message.request = striping.id().value();
+    message.name_space = striping.tenant()->id();
     message.put = striping.facts.put;
     message.version = striping.version;
     message.stripes = host.stripes;
     message.parts = static_cast<std::uint8_t>(striping.hosts.size());
     message.part = host.part;
-    if (peers_.notify(node, message, 0, now_ns_ + kSealAgainNs, now_ns_)) {
+    if (peers_.notify(node, message, Peers::kToldCookie, operations_.now_ns() + kSealAgainNs,
+                      operations_.now_ns())) {
       host.state = Host::State::kTold;
-      host.again_ns = now_ns_ + kSealAgainNs;
+      host.again_ns = operations_.now_ns() + kSealAgainNs;
       MC_FAILPOINT("striper.told_one");
     }
   }
+  operations_.wake_at(striping, operations_.now_ns() + kStriperCheckNs);
 }
 
-bool Striper::on_held(MemberId from, const HoldAnswer& answer) {
-  if (answer.request < 1u << 31) return false;
-  Striping* const striping = find(answer.request);
-  if (striping == nullptr || striping->step != Step::kSealing) return true;
+void Striper::on_held(MemberId from, const HoldAnswer& answer) {
+  Striping* const striping = operations_.find<Striping>(OperationId::of(answer.request));
+  if (striping == nullptr || striping->at != Step::kSealing) return;
   const auto host = striping->hosts.find(from);
-  if (host == striping->hosts.end() || host->second.state != Host::State::kTold) return true;
+  if (host == striping->hosts.end() || host->second.state != Host::State::kTold) return;
   switch (answer.outcome) {
     case HoldOutcome::kBehind:
       clock_.saw(answer.refused_up_to);
       host->second.state = Host::State::kBehind;
-      look_at_hosts(*striping);
       break;
     case HoldOutcome::kHeld:
       host->second.state = Host::State::kSealed;
-      look_at_hosts(*striping);
       break;
     case HoldOutcome::kNoRoom:
     case HoldOutcome::kFailed:
-      fail(*striping, MC_NO_SPACE, counters_.failed);
+      host->second.state = Host::State::kFailed;
       break;
   }
-  return true;
+  operations_.wake(*striping);
 }
 
 void Striper::look_at_hosts(Striping& striping) {
@@ -255,6 +277,7 @@ void Striper::look_at_hosts(Striping& striping) {
     return static_cast<std::size_t>(std::ranges::count_if(
         striping.hosts, [state](const auto& host) { return host.second.state == state; }));
   };
+  if (count(Host::State::kFailed) > 0) return fail(striping, counters_.failed);
   const std::size_t sealed = count(Host::State::kSealed);
   const std::size_t behind = count(Host::State::kBehind);
   if (sealed + behind < striping.hosts.size()) return;
@@ -265,8 +288,7 @@ void Striper::look_at_hosts(Striping& striping) {
   }
   if (behind > 0) {
     ++counters_.behind;
-    if (striping.versions >= kMaxStripeVersions)
-      return fail(striping, MC_NO_SPACE, counters_.failed);
+    if (striping.versions >= kMaxStripeVersions) return fail(striping, counters_.failed);
     striping.version = clock_.next(ClusterTenant::wall_ns());
     return begin_sealing(striping);
   }
@@ -274,8 +296,8 @@ void Striper::look_at_hosts(Striping& striping) {
   counters_.put_bytes += striping.facts.whole_bytes;
   ++counters_.put;
   settle(striping, MC_OK);
-  stripings_.erase(striping.id);
-  if (on_placed) on_placed(name);
+  end(striping);
+  fetcher_.replaced(name, UINT64_MAX);
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------
@@ -285,78 +307,48 @@ void Striper::look_at_hosts(Striping& striping) {
 void Striper::give_up(Striping& striping) {
   std::set<MemberId> nodes;
   for (const Part& part : striping.parts) {
-    if (part.placement != 0) placer_.forget_stripe(part.placement);
+    operations_.cancel(part.placement);
     if (part.state == Part::State::kOffered) nodes.insert(part.nodes.begin(), part.nodes.end());
     if (part.state == Part::State::kHeld) nodes.insert(part.node);
   }
   for (const MemberId node : nodes) {
     SealRequest message;
     message.drop = true;
-    message.request = striping.id;
-    message.name_space = striping.tenant->id();
+    message.request = striping.id().value();
+    message.name_space = striping.tenant()->id();
     message.put = striping.facts.put;
     message.version = striping.version;
     message.stripes = message.parts = 1;  // not used, but checked
-    peers_.notify(node, message, 0, now_ns_ + kSealNs, now_ns_);
+    peers_.notify(node, message, Peers::kToldCookie, operations_.now_ns() + kSealNs,
+                  operations_.now_ns());
   }
-  stripings_.erase(striping.id);
+  end(striping);
 }
 
-void Striper::settle(Striping& striping, mc_status status) {
-  striping.remote_request->settle(striping.remote_request->items.front(), status);
-  ended_ = true;
-}
-
-void Striper::fail(Striping& striping, mc_status status, std::uint64_t& reason) {
-  ++reason;
-  settle(striping, status);
-  give_up(striping);
-}
-
-void Striper::forget(const ClusterTenant& tenant) {
-  for (auto at = stripings_.begin(); at != stripings_.end();) {
-    Striping& striping = (at++)->second;
-    if (striping.tenant == &tenant) fail(striping, MC_NO_SPACE, counters_.failed);
-  }
+void Striper::end(Striping& striping) {
+  stripings_.erase(striping.id());
+  operations_.end(striping);
 }
 
 void Striper::forget_session(std::uint64_t session) {
-  for (auto at = stripings_.begin(); at != stripings_.end();) {
-    Striping& striping = (at++)->second;
-    if (striping.remote_request->source.session == session) {
-      fail(striping, MC_CANCELLED, counters_.failed);
-    }
+  std::vector<OperationId> over;
+  for (const OperationId id : stripings_) {
+    const Striping& striping = *operations_.find<Striping>(id);
+    if (striping.remote_request->source.session != session) continue;
+    if (striping.at != Step::kSealing) over.push_back(id);
   }
+  for (const OperationId id : over) operations_.cancel(id);
 }
 
-void Striper::flush(std::uint64_t now_ns) {
-  now_ns_ = now_ns;
-  placer_.tell_of_stripes();
-  for (auto at = stripings_.begin(); at != stripings_.end();) {
-    Striping& striping = (at++)->second;
-    const bool late = now_ns >= striping.remote_request->deadline_ns;
-    if (striping.step == Step::kSealing) {
-      if (late && !striping.remote_request->over()) settle(striping, MC_NO_SPACE);
-      if (now_ns >= striping.seal_by_ns) {
-        fail(striping, MC_NO_SPACE, counters_.failed);
-      } else {
-        tell(striping);
-      }
-    } else if (late || striping.remote_request->abandoned || striping.remote_request->over()) {
-      fail(striping, MC_NO_SPACE, counters_.failed);
-    } else if (striping.step == Step::kSumming) {
-      sum(striping);
-    } else if (striping.step == Step::kHolding) {
-      hold(striping);
-    }
-  }
+void Striper::settle(Striping& striping, mc_status status) {
+  RemoteRequest& remote_request = *striping.remote_request;
+  operations_.settle(remote_request, remote_request.items.front(), status);
 }
 
-std::uint64_t Striper::next_ns() const {
-  for (const auto& [id, striping] : stripings_) {
-    if (striping.step == Step::kSumming) return 0;
-  }
-  return stripings_.empty() ? UINT64_MAX : now_ns_ + kStriperCheckNs;
+void Striper::fail(Striping& striping, std::uint64_t& reason) {
+  ++reason;
+  settle(striping, MC_NO_SPACE);
+  give_up(striping);
 }
 
 }  // namespace mc::agent

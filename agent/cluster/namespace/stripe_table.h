@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/cluster/stripe/stripe.h"
+#include "agent/cluster/peer/stripe.h"
 #include "agent/server/tenant.h"
 #include "metadata/directory/directory_types.h"
 #include "metadata/membership/membership.h"
