@@ -12,6 +12,7 @@
 
 #include "ctl/text/failure.h"
 #include "ctl/text/help.h"
+#include "libmc/options/nearest.h"
 
 namespace mc::ctl {
 namespace {
@@ -145,13 +146,13 @@ Failure explain_parse_error(const CLI::App& app, const CLI::ParseError& error,
         }
       }
     }
-    const std::string meant = nearest(word, names);
+    const std::string meant = options::nearest(word, names);
     return {fmt::format("there is no option {}", word), meant.empty() ? help : meant};
   }
   if (verbs.empty()) return {fmt::format("'{}' is one argument too many", word), help};
   std::vector<std::string> names;
   for (const Verb& verb : verbs) names.push_back(verb.name);
-  const std::string meant = nearest(word, names);
+  const std::string meant = options::nearest(word, names);
   return {fmt::format("there is no verb '{}'", word), meant.empty() ? help : program + ' ' + meant};
 }
 

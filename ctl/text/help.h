@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The texts that mcctl makes from the declarations of its verbs: manual pages,
-//   completion scripts, and the name that a user probably meant.
+// The texts that mcctl makes from the declarations of its verbs: manual pages and completion
+//   scripts.
 // Threads: any; pure functions. Owns nothing.
-// Trusts: nothing of the user's words; nearest() ignores long words.
 #pragma once
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ctl/command.h"
@@ -29,12 +27,5 @@ std::string manual_page(const std::vector<const Verb*>& path);
 std::string bash_completion(const Verb& program);
 std::string zsh_completion(const Verb& program);
 std::string fish_completion(const Verb& program);
-
-// The number of insertions, deletions, replacements and swaps of neighbours that turn a into b
-// (optimal string alignment).
-std::size_t edit_distance(std::string_view a, std::string_view b);
-// The candidate at the least distance. If that is more than a third of the word's letters (and
-// more than 1): a candidate that starts with the word. Empty: there is neither.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace mc::ctl

@@ -4,9 +4,9 @@
 
 #include "ctl/agent_question.h"
 #include "ctl/text/failure.h"
-#include "ctl/text/help.h"
 #include "ctl/text/json.h"
 #include "ctl/text/table.h"
+#include "libmc/options/nearest.h"
 
 namespace mc::ctl {
 namespace {
@@ -42,7 +42,7 @@ void report_unknown(Context& context, const Json::Value& answer, const std::stri
   for (const Json::Value& option : array_field(answer, "options")) {
     names.push_back(normal_name(text_field(option, "name")));
   }
-  const std::string meant = nearest(normal_name(name), names);
+  const std::string meant = options::nearest(normal_name(name), names);
   report(context, "config", kExitNotFound,
          {fmt::format("the agent has no option '{}'", name),
           meant.empty() ? "mcctl config lists them all" : "mcctl config " + meant});

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "libmc/options/nearest.h"
 #include "libmc/options/option_file.h"
 #include "libmc/options/option_value.h"
 
@@ -101,16 +102,18 @@ template <typename Owner>
 Status unknown_option(const Rows<Owner>& rows, std::string_view name, Spelling spelling,
                       const std::string& where, std::string_view prefix = {},
                       std::string_view table = {}) {
-  std::vector<std::string_view> names;
-  for (const auto& row : rows) names.push_back(row.name);
-  if (!table.empty()) names.push_back(table);
-  const std::string_view near = nearest_name(name, names);
-  const std::string meant = !table.empty() && near == table
-                                ? "[[" + std::string(table) + "]]"
-                                : options::quoted(spelled(near, spelling, prefix));
-  return {MC_INVALID_ARGUMENT,
-          "unknown option " + options::quoted(spelled(name, spelling, prefix)) +
-              (where.empty() ? "" : " (" + where + ")") + "; did you mean " + meant + "?"};
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  if (!table.empty()) names.emplace_back(table);
+  const std::string near = nearest(name, names);
+  const std::string meant =
+      near.empty() ? "--help lists the options"
+      : !table.empty() && near == table
+          ? "did you mean [[" + near + "]]?"
+          : "did you mean " + options::quoted(spelled(near, spelling, prefix)) + "?";
+  return {MC_INVALID_ARGUMENT, "unknown option " +
+                                   options::quoted(spelled(name, spelling, prefix)) +
+                                   (where.empty() ? "" : " (" + where + ")") + "; " + meant};
 }
 
 template <typename Owner>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <numeric>
 
 #include "mc/limits.h"
 
@@ -246,37 +245,6 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
-std::string_view nearest_name(std::string_view name,
-                              const std::vector<std::string_view>& candidates) {
-  name = name.substr(0, 64);  // the cost is the product of the lengths
-  const auto edits = [name](std::string_view other) {
-    std::vector<std::size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (const char c : name) {
-      std::size_t diagonal = row[0]++;
-      for (std::size_t i = 1; i < row.size(); ++i) {
-        const std::size_t above = row[i];
-        row[i] = std::min({row[i] + 1, row[i - 1] + 1, diagonal + (c == other[i - 1] ? 0u : 1u)});
-        diagonal = above;
-      }
-    }
-    return row.back();
-  };
-  // Skip candidates whose length alone rules them out, so that a long line of garbage stays cheap.
-  std::string_view nearest = candidates.front();
-  std::size_t least = edits(nearest);
-  for (const std::string_view candidate : candidates) {
-    const std::size_t difference = candidate.size() < name.size() ? name.size() - candidate.size()
-                                                                  : candidate.size() - name.size();
-    if (difference >= least) continue;
-    const std::size_t count = edits(candidate);
-    if (count >= least) continue;
-    nearest = candidate;
-    least = count;
-  }
-  return nearest;
 }
 
 }  // namespace mc::options

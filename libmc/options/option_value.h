@@ -64,8 +64,5 @@ bool is_namespace_name(std::string_view name);
 // Text between quotes for an error: control characters escaped, cut after 80 bytes.
 std::string quoted(std::string_view text);
 std::string_view trimmed(std::string_view text);
-// The candidate with the fewest edits to name. REQUIRES: candidates is not empty.
-std::string_view nearest_name(std::string_view name,
-                              const std::vector<std::string_view>& candidates);
 
 }  // namespace mc::options

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "ctl/text/agent_view.h"
-#include "ctl/text/help.h"
 #include "ctl/text/json.h"
 #include "ctl/text/progress.h"
 #include "ctl/text/table.h"
@@ -80,26 +79,6 @@ TEST(CtlProgress, DoneBeyondTheTotalIsAWholeBar) {
 TEST(CtlProgress, LineIsCutAtWholeLetters) {
   EXPECT_EQ(progress_line("größe", 0, 0, "", 4), "größ");
   EXPECT_EQ(progress_line("größe", 0, 0, "", 3), "grö");
-}
-
-TEST(CtlNearest, MistypedWordFindsTheOneMeant) {
-  const std::vector<std::string> verbs{"status", "stat", "segment", "doctor", "get"};
-  EXPECT_EQ(nearest("stauts", verbs), "status");
-  EXPECT_EQ(nearest("sgement", verbs), "segment");
-  EXPECT_EQ(nearest("doc", verbs), "doctor");
-  EXPECT_EQ(nearest("gett", verbs), "get");
-}
-
-TEST(CtlNearest, WordThatResemblesNothingFindsNothing) {
-  EXPECT_EQ(nearest("xyzzy", {"status", "get"}), "");
-  EXPECT_EQ(nearest("", {"status"}), "");
-  EXPECT_EQ(nearest(std::string(100, 's'), {"status"}), "");
-}
-
-TEST(CtlNearest, SwappedNeighboursAreOneEdit) {
-  EXPECT_EQ(edit_distance("ab", "ba"), 1u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
 }
 
 TEST(CtlJson, FieldsOfAnotherTypeReadAsNothing) {

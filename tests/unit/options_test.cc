@@ -11,6 +11,7 @@
 
 #include "agent/options/option_table.h"
 #include "agent/pool/policy/policy.h"
+#include "libmc/options/nearest.h"
 #include "libmc/options/option_file.h"
 
 namespace mc::agent {
@@ -456,10 +457,24 @@ TEST(OptionsTest, TheTableDescribesEveryOptionAndItsRange) {
   }
 }
 
-TEST(OptionsTest, NearestNamesAreThoseWithTheFewestEdits) {
-  EXPECT_EQ(nearest_name("arena", {"policy", "arenas", "mode"}), "arenas");
-  EXPECT_EQ(nearest_name("", {"policy", "mode"}), "mode");
-  EXPECT_EQ(nearest_name(std::string(100000, 'x'), {"mode"}), "mode");
+TEST(NearestName, MistypedWordFindsTheOneMeant) {
+  const std::vector<std::string> verbs{"status", "stat", "segment", "doctor", "get"};
+  EXPECT_EQ(nearest("stauts", verbs), "status");
+  EXPECT_EQ(nearest("sgement", verbs), "segment");
+  EXPECT_EQ(nearest("doc", verbs), "doctor");
+  EXPECT_EQ(nearest("gett", verbs), "get");
+}
+
+TEST(NearestName, WordThatResemblesNothingFindsNothing) {
+  EXPECT_EQ(nearest("xyzzy", {"status", "get"}), "");
+  EXPECT_EQ(nearest("", {"status"}), "");
+  EXPECT_EQ(nearest(std::string(100, 's'), {"status"}), "");
+}
+
+TEST(NearestName, SwappedNeighboursAreOneEdit) {
+  EXPECT_EQ(edit_distance("ab", "ba"), 1u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
 }
 
 }  // namespace

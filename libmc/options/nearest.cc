@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ctl/text/help.h"
+#include "libmc/options/nearest.h"
 
 #include <algorithm>
 
-namespace mc::ctl {
+namespace mc::options {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Keeps three rows of the usual table, because a swap looks two rows back.
@@ -46,4 +46,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return {};
 }
 
-}  // namespace mc::ctl
+}  // namespace mc::options
