@@ -30,6 +30,13 @@ class Restart : public AgentTest {
       EXPECT_TRUE(get(client, key_of(i)) == content(key_of(i), size_of(i))) << i;
     }
   }
+  void put_large(mc_client* client, int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::string key = "large." + std::to_string(i);
+      ASSERT_EQ(put(client, key, content(key, kLargeBytes)), MC_OK) << mc_last_error();
+    }
+  }
+  static constexpr std::size_t kLargeBytes = 60'000;
   static std::string key_of(int i) { return "kept." + std::to_string(i); }
   static std::size_t size_of(int i) { return 1 + static_cast<std::size_t>(i) * 311 % 20000; }
   // Starts the next agent, and waits for the reconnection without a request on the client.
@@ -264,6 +271,45 @@ TEST_P(Restart, AsynchronousPutsInFlightEndWithTheirDescriptorAlone) {
   for (std::uint64_t i = 0; i < 100; ++i) {
     const std::string key = "async." + std::to_string(i);
     EXPECT_TRUE(get(client, key) == content(key, 5000)) << i;
+  }
+  mc_cq_destroy(cq);
+}
+
+// The answer to a put brings the next reservation. If the session is lost before the client has read
+// the answer, that reservation is another client's memory.
+TEST_P(Restart, AnAnswerOfALostSessionBringsNoReservation) {
+  serve({{"pool_bytes", "8MiB"}, {"descriptor_store", "keeper"}});
+  constexpr std::size_t kBytes = 50'000;
+  mc_client* client = open([](mc_open_options& o) { o.timeout_ns = 60 * kSecondNs; });
+  mc_cq* cq = nullptr;
+  ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
+  const auto submit = [&](const std::string& key) {
+    const std::string value = content(key, kBytes);
+    const mc_slice piece = slice(value);
+    const mc_put_item item{slice(key), &piece, 1, {nullptr, 0}, MC_OK};
+    ASSERT_EQ(mc_put_async(client, cq, &item, 1, nullptr, 0, nullptr), MC_OK) << mc_last_error();
+  };
+  mc_completion completion{};
+  std::size_t count = 0;
+  submit("before");
+  ASSERT_EQ(mc_cq_wait(cq, &completion, 1, &count, 60 * kSecondNs), MC_OK);
+  submit("unread");
+  pollfd entry{mc_cq_fd(cq), POLLIN, 0};
+  ASSERT_EQ(::poll(&entry, 1, 60000), 1) << "the agent has answered";
+  agent().kill_hard();
+  drop_kept_sessions(agent().directory());
+  agent().start();
+  ASSERT_EQ(mc_ping(client, 60 * kSecondNs), MC_OK) << mc_last_error();
+  mc_client* other = open();
+  put_large(other, 130);
+  ASSERT_EQ(mc_cq_wait(cq, &completion, 1, &count, 60 * kSecondNs), MC_OK);
+  submit("after");
+  ASSERT_EQ(mc_cq_wait(cq, &completion, 1, &count, 60 * kSecondNs), MC_OK);
+  EXPECT_EQ(completion.status, MC_OK) << mc_status_name(completion.status);
+  for (int i = 0; i < 130; ++i) {
+    const std::string key = "large." + std::to_string(i);
+    if (exists(other, key) == MC_NOT_FOUND) continue;  // evicted
+    EXPECT_TRUE(get(other, key) == content(key, kLargeBytes)) << key;
   }
   mc_cq_destroy(cq);
 }
