@@ -422,7 +422,7 @@ void Client::give_back_through(Channel& channel, const Current& now) {
     if (!ticket) return;
     // Only the watcher thread reconnects and stops, so the thread waits for no agent that has died or
     // hangs.
-    while (!channel.wait(*ticket, now_ns() + kNudgeMs * 1000000ull)) {
+    while (!channel.wait_until(*ticket, now_ns() + kNudgeMs * 1000000ull)) {
       pollfd link{now.connection.link->socket.get(), POLLRDHUP, 0};
       if (::poll(&link, 1, 0) == 0 && !stop_within(0)) continue;
       channel.forget(*ticket);

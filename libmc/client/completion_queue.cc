@@ -17,7 +17,6 @@ namespace mc::client {
 namespace {
 
 constexpr std::uint64_t kWaitSliceNs = 20000000;
-constexpr std::uint64_t kCompletionGraceNs = 1000000000;
 constexpr std::uint64_t kCancelTimeoutNs = 5000000000;
 
 void watch(int epoll, int fd) {
@@ -66,6 +65,7 @@ CompletionQueue::~CompletionQueue() {
       if (item.ticket.valid()) channel_->forget(item.ticket);
     }
   }
+  operations_.clear();
   client_.return_channel(channel_);
 }
 
@@ -168,16 +168,19 @@ void CompletionQueue::pump() {
     if (connected) channel_->reap();
     for (auto it = operations_.begin(); it != operations_.end();) {
       Operation& operation = *it;
-      for (Item& item : operation.items) {
-        if (item.phase != Phase::kDone) advance(operation, item);
+      bool over = go_on(operation);
+      const bool late = now > operation.deadline_ns + Channel::kGraceNs;
+      if (!over && (lost || late)) {
+        expire(operation, lost ? MC_SESSION_LOST : MC_TIMEOUT);
+        over = true;
       }
-      if (lost) expire(operation, MC_SESSION_LOST);
-      if (now > operation.deadline_ns + kCompletionGraceNs) expire(operation, MC_TIMEOUT);
-      if (operation.open_items > 0) {
+      if (!over) {
         ++it;
         continue;
       }
-      add_ready({operation.user_data, operation.request, operation.first_failure,
+      const mc_status status =
+          operation.puts ? operation.puts->batch.outcome().code() : operation.first_failure;
+      add_ready({operation.user_data, operation.request, status,
                  static_cast<std::uint32_t>(operation.item_count)});
       it = operations_.erase(it);
       outstanding_.fetch_sub(1, std::memory_order_relaxed);
@@ -186,19 +189,41 @@ void CompletionQueue::pump() {
     if (connected && channel_->anything_in_flight()) {
       channel_->arm_eventfd();
       // Answers that came before the bell was armed ring no bell, so look once more.
-      for (Operation& operation : operations_) {
-        channel_->reap();
-        for (const Item& item : operation.items) {
-          again |= item.ticket.valid() && channel_->done(item.ticket);
-        }
-      }
+      channel_->reap();
+      for (const Operation& operation : operations_) again |= answered(operation);
     }
   }
 }
 
-void CompletionQueue::expire(Operation& operation, mc_status status) {
+// Sends the operation's requests as far as the channel has room, and takes in the answers. True: the
+// operation is over.
+bool CompletionQueue::go_on(Operation& operation) {
+  if (operation.puts) return operation.puts->batch.step() == PutBatch::Wants::kNothing;
   for (Item& item : operation.items) {
-    if (item.phase == Phase::kDone) continue;
+    if (item.done) continue;
+    if (item.ticket.valid()) {
+      if (channel_->done(item.ticket)) on_answered(operation, item);
+    } else if (operation.cancelled) {
+      settle(operation, item, MC_CANCELLED);
+    } else {
+      ask(operation, item);
+    }
+  }
+  return operation.open_items == 0;
+}
+
+bool CompletionQueue::answered(const Operation& operation) const {
+  if (operation.puts) return operation.puts->batch.answered();
+  for (const Item& item : operation.items) {
+    if (item.ticket.valid() && channel_->done(item.ticket)) return true;
+  }
+  return false;
+}
+
+void CompletionQueue::expire(Operation& operation, mc_status status) {
+  if (operation.puts) return operation.puts->batch.give_up(Status(status));
+  for (Item& item : operation.items) {
+    if (item.done) continue;
     if (item.ticket.valid()) {
       if (item.pin != nullptr) {
         const std::uint32_t slot = channel_->slot_of(item.pin);
@@ -211,48 +236,13 @@ void CompletionQueue::expire(Operation& operation, mc_status status) {
   }
 }
 
-void CompletionQueue::advance(Operation& operation, Item& item) {
-  if (item.phase == Phase::kUnsent) {
-    if (operation.cancelled) {
-      settle(operation, item, MC_CANCELLED);
-    } else {
-      send(operation, item);
-    }
-    return;
-  }
-  if (!item.ticket.valid() || !channel_->done(item.ticket)) return;
-  switch (item.phase) {
-    case Phase::kReserving:
-      on_reserved(operation, item);
-      break;
-    case Phase::kPublishing:
-      on_published(operation, item);
-      break;
-    case Phase::kRemoving: {
-      const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
-      channel_->finish(item.ticket);
-      item.ticket = {};
-      settle(operation, item, status);
-      break;
-    }
-    case Phase::kAsking:
-      on_answered(operation, item);
-      break;
-    case Phase::kUnsent:
-    case Phase::kDone:
-      break;
-  }
-}
-
 void CompletionQueue::settle(Operation& operation, Item& item, mc_status status) {
-  item.phase = Phase::kDone;
-  item.status = status;
-  item.buffer = {};
+  item.done = true;
   if (status != MC_OK && operation.first_failure == MC_OK) operation.first_failure = status;
   --operation.open_items;
 }
 
-// ---- Put and remove -----------------------------------------------------------------------------
+// ---- Requests -----------------------------------------------------------------------------------
 
 CompletionQueue::Operation CompletionQueue::begun(std::size_t count, std::uint64_t deadline_ns,
                                                   std::uint64_t user_data) {
@@ -272,70 +262,41 @@ std::uint64_t CompletionQueue::add(Operation operation, std::uint64_t* request) 
   return operations_.back().request;
 }
 
+CompletionQueue::Puts::Puts(Client& client, Channel& channel, const mc_put_item* from,
+                            std::size_t count, const PutRules& with)
+    : items(from, from + count),
+      rules(with),
+      batch(client, channel, items.data(), count, rules, PutBatch::Mode::kPutLater) {
+  std::size_t bytes = rules.parent.size;
+  for (const mc_put_item& item : items) bytes += item.key.size + item.parent.size;
+  texts.reserve(bytes);
+  rules.parent = keep(rules.parent);
+  for (mc_put_item& item : items) {
+    item.key = keep(item.key);
+    item.parent = keep(item.parent);
+  }
+}
+
+mc_slice CompletionQueue::Puts::keep(mc_slice text) {
+  if (text.size == 0) return {};
+  const auto* const from = static_cast<const char*>(text.data);
+  const std::size_t at = texts.size();
+  texts.insert(texts.end(), from, from + text.size);
+  return {texts.data() + at, text.size};
+}
+
 Status CompletionQueue::put(const mc_put_item* items, std::size_t count, const PutRules& rules,
                             std::uint64_t user_data, std::uint64_t* request) {
   const MutexLock lock(mutex_);
   if (Status status = begin(rules.deadline_ns); !status.ok()) return status;
   channel_->reap();
   Operation operation = begun(count, rules.deadline_ns, user_data);
-  operation.flags = rules.flags();
-  operation.items.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    Item& item = operation.items[i];
-    item.key.assign(static_cast<const char*>(items[i].key.data), items[i].key.size);
-    item.hash = hash_of(*channel_, items[i].key);
-    item.fields = fields_of(*channel_, items[i], rules);
-    if (!rules.upsert && object_exists(*channel_, items[i].key, item.hash, true)) {
-      item.phase = Phase::kDone;
-      continue;
-    }
-    if (Status placed = place(item, items[i].pieces, items[i].piece_count); !placed.ok()) {
-      item.phase = Phase::kDone;
-      item.status = placed.code();
-      if (operation.first_failure == MC_OK) operation.first_failure = placed.code();
-    }
-  }
+  operation.puts = std::make_unique<Puts>(client_, *channel_, items, count, rules);
+  static_cast<void>(operation.puts->batch.step());
+  operation.puts->batch.keep_values();
   add(std::move(operation), request);
-  Operation& added = operations_.back();
-  for (const Item& item : added.items) added.open_items -= item.phase == Phase::kDone ? 1 : 0;
   pump();
   return {};
-}
-
-// Copies the value into shared memory if there is room at once, else into a private buffer. Errors:
-// those of copies from devices.
-Status CompletionQueue::place(Item& item, const mc_slice* pieces, std::size_t piece_count) {
-  const Memory& memory = channel_->memory();
-  item.session = memory.serial;
-  item.placed = false;
-  if (memory.isolated || item.elsewhere) {
-    auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
-    const auto offset = staging ? (*staging)->allocate(item.fields.length, 0) : std::nullopt;
-    if (offset) {
-      if (Status copied = gather((*staging)->at(*offset), pieces, piece_count); !copied.ok()) {
-        (*staging)->free(*offset);
-        return copied;
-      }
-      item.staging = *staging;
-      item.fields.staging_offset = *offset;
-      item.placed = true;
-    }
-  } else if (channel_->take_reservation_cache(reservation_bytes(item.fields.length),
-                                              item.reserved)) {
-    item.fields.checksum = item.hash;
-    if (Status copied =
-            copy_into(memory, item.reserved, pieces, piece_count, &item.fields.checksum);
-        !copied.ok()) {
-      channel_->give_reservation_cache(item.reserved);
-      return copied;
-    }
-    set_reservation(item.fields, item.reserved.id);
-    item.fields.want_refill = 1;
-    item.placed = true;
-  }
-  if (item.placed || !item.buffer.empty()) return {};
-  item.buffer.resize(item.fields.length);
-  return gather(item.buffer.data(), pieces, piece_count);
 }
 
 Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uint64_t deadline_ns,
@@ -343,134 +304,28 @@ Status CompletionQueue::remove(const mc_slice* keys, std::size_t count, std::uin
   const MutexLock lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
   Operation operation = begun(count, deadline_ns, user_data);
+  operation.op = shm::Op::kRemove;
   operation.items.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
-    Item& item = operation.items[i];
-    item.verb = Verb::kRemove;
-    item.key.assign(static_cast<const char*>(keys[i].data), keys[i].size);
-    item.fields.key_bytes = static_cast<std::uint16_t>(keys[i].size);
+    operation.items[i].key.assign(static_cast<const char*>(keys[i].data), keys[i].size);
   }
   add(std::move(operation), request);
   pump();
   return {};
 }
 
-void CompletionQueue::send(Operation& operation, Item& item) {
-  if (item.verb == Verb::kGet || item.verb == Verb::kExists) {
-    ask(operation, item);
-    return;
-  }
-  const bool is_put = item.verb == Verb::kPut;
-  const bool staged = channel_->memory().isolated || item.elsewhere;
-  if (is_put && !item.placed && !item.buffer.empty() && staged) {
-    // Staging may have room by now.
-    const mc_slice whole{item.buffer.data(), item.buffer.size()};
-    if (!place(item, &whole, 1).ok() || !item.placed) return;
-  }
-  if (item.placed && item.session != channel_->memory().serial) {
-    settle(operation, item, MC_SESSION_LOST);
-    return;
-  }
-  const bool reserving = is_put && !item.placed;
-  const std::uint32_t bytes = reserving ? static_cast<std::uint32_t>(sizeof(shm::ReservedItem))
-                                        : encoded_bytes(item.key.size());
-  auto ticket = channel_->prepare(bytes);
-  if (!ticket) return;  // the ring is full; the next pump() tries again
-  item.ticket = *ticket;
-  if (reserving) {
-    item.phase = Phase::kReserving;
-    const std::uint16_t flags =
-        channel_->memory().clustered ? shm::kFlagElsewhere : std::uint16_t{0};
-    channel_->submit(*ticket, shm::Op::kReserve, flags, 1, operation.deadline_ns,
-                     reservation_bytes(item.fields.length));
-    return;
-  }
-  encode_item(channel_->arguments(*ticket), item.fields, {item.key.data(), item.key.size()});
-  if (!is_put) {
-    item.phase = Phase::kRemoving;
-    channel_->submit(*ticket, shm::Op::kRemove, 0, 1, operation.deadline_ns);
-    return;
-  }
-  if (item.staging) channel_->hold_staging(*ticket, item.staging, item.fields.staging_offset);
-  item.phase = Phase::kPublishing;
-  channel_->submit(*ticket, item.staging ? shm::Op::kPutStaged : shm::Op::kPut, operation.flags, 1,
-                   operation.deadline_ns);
-}
-
-// False: no other host can be asked either.
-bool CompletionQueue::offer_elsewhere(Item& item, mc_status status) {
-  if (!may_offer_elsewhere(*channel_, Status(status)) || item.elsewhere) return false;
-  auto staging = client_.staging(now_ns() + client_.default_timeout_ns());
-  item.elsewhere = staging && item.fields.length <= (*staging)->size_bytes();
-  return item.elsewhere;
-}
-
-void CompletionQueue::on_reserved(Operation& operation, Item& item) {
-  const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
-  const Channel::Ticket ticket = std::exchange(item.ticket, {});
-  if (status != MC_OK) {
-    channel_->finish(ticket);
-    item.phase = Phase::kUnsent;
-    if (status == MC_SESSION_LOST) return;
-    if (operation.cancelled || !offer_elsewhere(item, status)) {
-      settle(operation, item, status);
-    } else {
-      send(operation, item);
-    }
-    return;
-  }
-  std::vector<Reserved> granted;
-  channel_->take_granted(ticket, granted);
-  item.phase = Phase::kUnsent;
-  if (granted.empty()) {
-    settle(operation, item, MC_INTERNAL);
-    return;
-  }
-  if (operation.cancelled) {
-    channel_->give_reservation_cache(granted.front());
-    settle(operation, item, MC_CANCELLED);
-    return;
-  }
-  const Memory& memory = channel_->memory();
-  item.session = memory.serial;
-  item.reserved = granted.front();
-  set_reservation(item.fields, item.reserved.id);
-  item.fields.want_refill = channel_->reservation_cache_wants(item.reserved.length) ? 1 : 0;
-  const mc_slice whole{item.buffer.data(), item.buffer.size()};
-  item.fields.checksum = item.hash;
-  // The source is a private buffer in host memory, so no device can refuse the copy.
-  static_cast<void>(copy_into(memory, item.reserved, &whole, 1, &item.fields.checksum).ok());
-  item.buffer = {};
-  item.placed = true;
-  send(operation, item);
-}
-
-void CompletionQueue::on_published(Operation& operation, Item& item) {
-  const auto status = static_cast<mc_status>(channel_->completion(item.ticket).status);
-  const shm::ItemResult result = channel_->item_result(item.ticket, 0);
-  channel_->finish(item.ticket);
-  item.ticket = {};
-  if (status == MC_OK && !item.staging) channel_->give_refill(result, item.reserved.length);
-  if ((status == MC_NO_SPACE || status == MC_CANCELLED) && !item.staging) {
-    channel_->give_back(item.reserved.id);
-  }
-  settle(operation, item, status);
-}
-
-// ---- What other hosts may have ------------------------------------------------------------------
-
 Status CompletionQueue::get(mc_get_item* items, std::size_t count, std::uint64_t deadline_ns,
                             std::uint64_t user_data, std::uint64_t* request) {
   const MutexLock lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
   Operation operation = begun(count, deadline_ns, user_data);
+  operation.op = shm::Op::kFetch;
   for (std::size_t i = 0; i < count; ++i) {
     if (items[i].status != MC_NOT_FOUND) {
       if (operation.first_failure == MC_OK) operation.first_failure = items[i].status;
       continue;
     }
     Item& item = operation.items.emplace_back();
-    item.verb = Verb::kGet;
     item.get = &items[i];
     item.key.assign(static_cast<const char*>(items[i].key.data), items[i].key.size);
   }
@@ -485,10 +340,10 @@ Status CompletionQueue::exists(const mc_slice* keys, std::size_t count, mc_statu
   const MutexLock lock(mutex_);
   if (Status status = begin(deadline_ns); !status.ok()) return status;
   Operation operation = begun(count, deadline_ns, user_data);
+  operation.op = shm::Op::kExists;
   for (std::size_t i = 0; i < count; ++i) {
     if (statuses[i] == MC_OK) continue;
     Item& item = operation.items.emplace_back();
-    item.verb = Verb::kExists;
     item.answer = &statuses[i];
     item.key.assign(static_cast<const char*>(keys[i].data), keys[i].size);
   }
@@ -498,33 +353,32 @@ Status CompletionQueue::exists(const mc_slice* keys, std::size_t count, mc_statu
 }
 
 void CompletionQueue::ask(Operation& operation, Item& item) {
+  const bool get = operation.op == shm::Op::kFetch;
   std::uint32_t slot = 0;
-  if (item.verb == Verb::kGet) {
+  if (get) {
     item.pin = channel_->free_pin();
     if (item.pin == nullptr) return;  // questions in flight hold all pins; retry in the next pump()
     item.pin->store_relaxed(shm::kPinWanted);
     slot = channel_->slot_of(item.pin);
   }
-  const bool get = item.verb == Verb::kGet;
   const mc_slice key{item.key.data(), item.key.size()};
-  const auto ticket = ask_about(*channel_, get ? shm::Op::kFetch : shm::Op::kExists, &key, 1,
-                                get ? &slot : nullptr, operation.deadline_ns);
-  if (!ticket) {
-    if (get) shm::clear_pin(*std::exchange(item.pin, nullptr));
-    return;
+  const auto ticket =
+      ask_about(*channel_, operation.op, &key, 1, get ? &slot : nullptr, operation.deadline_ns);
+  if (ticket) {
+    item.ticket = *ticket;
+  } else if (get) {
+    shm::clear_pin(*std::exchange(item.pin, nullptr));
   }
-  item.ticket = *ticket;
-  item.phase = Phase::kAsking;
 }
 
 void CompletionQueue::on_answered(Operation& operation, Item& item) {
   const shm::ItemResult result = channel_->item_result(item.ticket, 0);
   const auto status = static_cast<mc_status>(result.status);
   channel_->finish(std::exchange(item.ticket, {}));
-  if (item.verb == Verb::kExists) {
+  if (operation.op == shm::Op::kRemove) return settle(operation, item, status);
+  if (operation.op == shm::Op::kExists) {
     *item.answer = status == MC_OK ? MC_OK : MC_NOT_FOUND;
-    settle(operation, item, MC_OK);
-    return;
+    return settle(operation, item, MC_OK);
   }
   mc_get_item& get = *item.get;
   const FetchedObject fetched = take_fetched(*channel_, std::exchange(item.pin, nullptr), result);
@@ -549,12 +403,19 @@ Status CompletionQueue::cancel(std::uint64_t request) {
   for (Operation& operation : operations_) {
     if (operation.request != request) continue;
     operation.cancelled = true;
-    for (Item& item : operation.items) {
-      if (!item.ticket.valid()) continue;
+    std::vector<Channel::Ticket> in_flight;
+    if (operation.puts) {
+      operation.puts->batch.cancel(MC_CANCELLED);
+      in_flight = operation.puts->batch.in_flight();
+    }
+    for (const Item& item : operation.items) {
+      if (item.ticket.valid()) in_flight.push_back(item.ticket);
+    }
+    for (const Channel::Ticket each : in_flight) {
       auto ticket = channel_->prepare(0);
       if (!ticket) return ticket.error();
       channel_->submit(*ticket, shm::Op::kCancel, 0, 0, now_ns() + kCancelTimeoutNs,
-                       channel_->request_id(item.ticket));
+                       channel_->request_id(each));
       channel_->forget(*ticket);
     }
     pump();

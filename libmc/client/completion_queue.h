@@ -3,10 +3,10 @@
 // The queue behind the asynchronous calls. The queue has a separate channel. Requests make
 //   progress only when a thread submits, polls or waits.
 //
-//   put item:  copied ──cached reservation──► in the pool ──kPut──► done
-//                 └──no reservation──► in a private buffer ──kReserve──► in the pool ──kPut──► done
-//   get item:  done at once, or ──kFetch──► pinned by the agent ──► copied ──► done
-//   exists:    done at once, or ──kExists──► done
+//   puts:    a PutBatch; values without room are kept in private buffers
+//   get:     done at once, or ──kFetch──► pinned by the agent ──► copied ──► done
+//   exists:  done at once, or ──kExists──► done
+//   remove:  ──kRemove──► done
 //
 // Threads: any thread; one lock (mutex_).
 // Owns: the channel and all requests in flight on the channel.
@@ -22,7 +22,7 @@
 
 #include "libmc/base/mutex.h"
 #include "libmc/client/client.h"
-#include "libmc/client/writing.h"
+#include "libmc/client/put_batch.h"
 #include "mc/mc.h"
 
 namespace mc::client {
@@ -54,38 +54,37 @@ class CompletionQueue {
   void nudge();
 
  private:
-  enum class Verb { kPut, kRemove, kGet, kExists };
-  // kAsking: the agent asks other hosts.
-  enum class Phase { kUnsent, kReserving, kPublishing, kRemoving, kAsking, kDone };
+  // A question to the agent about a key.
   struct Item {
-    Phase phase = Phase::kUnsent;
-    Verb verb = Verb::kPut;
-    mc_get_item* get = nullptr;   // for kGet
-    mc_status* answer = nullptr;  // for kExists
-    shm::Word64* pin = nullptr;   // for kGet, while the agent fetches the object
+    bool done = false;
     std::string key;
-    std::uint64_t hash = 0;
-    shm::PutItem fields{};
-    std::vector<std::byte> buffer;  // the value, until a place in shared memory is found
-    bool placed = false;            // the value is in the pool or in staging
-    bool elsewhere = false;         // the pool has no room, so the value is offered to other hosts
-                                    // from staging
-    std::uint64_t session = 0;      // serial of the memory of the session that has the place
-    Reserved reserved;
-    std::shared_ptr<Staging> staging;
-    mc_status status = MC_OK;
+    mc_get_item* get = nullptr;   // of kFetch
+    mc_status* answer = nullptr;  // of kExists
+    shm::Word64* pin = nullptr;   // of kFetch, while the agent fetches the object
     Channel::Ticket ticket;
+  };
+  // Puts with copies of the caller's keys.
+  struct Puts {
+    Puts(Client& client, Channel& channel, const mc_put_item* from, std::size_t count,
+         const PutRules& with);
+    mc_slice keep(mc_slice text);
+
+    std::vector<char> texts;  // never grows beyond its capacity, because slices point there
+    std::vector<mc_put_item> items;
+    PutRules rules;
+    PutBatch batch;  // last: uses all others
   };
   struct Operation {
     std::uint64_t request = 0;
     std::uint64_t user_data = 0;
     std::uint64_t deadline_ns = 0;
-    std::uint16_t flags = 0;
     bool cancelled = false;
-    std::size_t item_count = 0;  // items of the caller; `items` has the unfinished
-    std::vector<Item> items;
+    std::size_t item_count = 0;  // items of the caller
+    shm::Op op = shm::Op::kNoop;
+    std::vector<Item> items;  // the unfinished
     std::size_t open_items = 0;
     mc_status first_failure = MC_OK;
+    std::unique_ptr<Puts> puts;  // null: `items` has the work
   };
 
   explicit CompletionQueue(Client& client) : client_(client) {}
@@ -93,15 +92,11 @@ class CompletionQueue {
   void finish_everything();
   void pump() MC_REQUIRES(mutex_);
   void follow_connection() MC_REQUIRES(mutex_);
-  void advance(Operation& operation, Item& item) MC_REQUIRES(mutex_);
-  void send(Operation& operation, Item& item) MC_REQUIRES(mutex_);
-  Status place(Item& item, const mc_slice* pieces, std::size_t piece_count) MC_REQUIRES(mutex_);
-  bool offer_elsewhere(Item& item, mc_status status) MC_REQUIRES(mutex_);
-  void on_reserved(Operation& operation, Item& item) MC_REQUIRES(mutex_);
-  void on_published(Operation& operation, Item& item) MC_REQUIRES(mutex_);
+  bool go_on(Operation& operation) MC_REQUIRES(mutex_);
+  bool answered(const Operation& operation) const MC_REQUIRES(mutex_);
   void ask(Operation& operation, Item& item) MC_REQUIRES(mutex_);
   void on_answered(Operation& operation, Item& item) MC_REQUIRES(mutex_);
-  void settle(Operation& operation, Item& item, mc_status status) MC_REQUIRES(mutex_);
+  static void settle(Operation& operation, Item& item, mc_status status);
   void expire(Operation& operation, mc_status status) MC_REQUIRES(mutex_);
   std::size_t take_ready(mc_completion* completions, std::size_t capacity) MC_REQUIRES(mutex_);
   void add_ready(const mc_completion& completion) MC_REQUIRES(mutex_);

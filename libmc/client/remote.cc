@@ -14,9 +14,6 @@ namespace mc::client {
 
 namespace {
 
-// The agent answers by the deadline; the grace period covers the delivery of the answer.
-constexpr std::uint64_t kGraceNs = 1'000'000'000;
-
 // Asks about keys, waits, and passes each item's result to take(index, result). False: no answer
 // came. Offered slots are then freed when the request ends.
 template <typename Take>
@@ -25,7 +22,7 @@ bool ask(Channel& channel, shm::Op op, const mc_slice* keys, std::size_t count,
   const auto ticket = ask_about(channel, op, keys, count, slots, deadline_ns);
   if (!ticket) return false;
   const auto items = static_cast<std::uint32_t>(count);
-  if (!channel.wait(*ticket, deadline_ns + kGraceNs)) {
+  if (!channel.wait(*ticket)) {
     if (slots != nullptr) channel.free_pins_after(*ticket, slots, items);
     channel.forget(*ticket);
     return false;
@@ -49,14 +46,14 @@ bool find_entry(const Memory& memory, std::uint32_t entry, shm::FoundObject& fou
 
 }  // namespace
 
-std::optional<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_slice* keys,
-                                         std::size_t count, const std::uint32_t* slots,
-                                         std::uint64_t deadline_ns) {
+Result<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_slice* keys,
+                                  std::size_t count, const std::uint32_t* slots,
+                                  std::uint64_t deadline_ns) {
   std::uint32_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i) bytes += encoded_bytes(keys[i].size);
   const auto items = static_cast<std::uint32_t>(count);
-  const auto ticket = channel.prepare(bytes + shm::result_bytes(items));
-  if (!ticket) return std::nullopt;
+  auto ticket = channel.prepare(bytes + shm::result_bytes(items));
+  if (!ticket) return ticket;
   unsigned char* at = channel.arguments(*ticket) + shm::result_bytes(items);
   for (std::size_t i = 0; i < count; ++i) {
     shm::PutItem fields{};
@@ -65,7 +62,7 @@ std::optional<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_
     at += encode_item(at, fields, keys[i]);
   }
   channel.submit(*ticket, op, 0, items, deadline_ns);
-  return *ticket;
+  return ticket;
 }
 
 FetchedObject take_fetched(const Channel& channel, shm::Word64* pin,

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "libmc/client/session/channel.h"
 #include "mc/mc.h"
@@ -26,11 +25,11 @@ struct FetchedObject {
 
 inline constexpr std::size_t kFetchBatch = 128;
 
-// Sends a question about up to kFetchBatch keys; the caller waits for the answer. kFetch: the slots
-// are marked as wanted, one per key. Nullopt: the ring is full.
-std::optional<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_slice* keys,
-                                         std::size_t count, const std::uint32_t* slots,
-                                         std::uint64_t deadline_ns);
+// Sends a kFetch, kExists or kRemove of keys; the caller waits for the answer. kFetch: the slots are
+// marked as wanted, one per key, up to kFetchBatch. Errors: MC_BUSY.
+Result<Channel::Ticket> ask_about(Channel& channel, shm::Op op, const mc_slice* keys,
+                                  std::size_t count, const std::uint32_t* slots,
+                                  std::uint64_t deadline_ns);
 // Takes the result of a slot. If the status is not MC_OK, the slot is clear again.
 FetchedObject take_fetched(const Channel& channel, shm::Word64* pin, const shm::ItemResult& result);
 

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts. A put reserves room, copies and sums the value in one pass, and asks the agent
-//   to publish the object. In an isolated namespace, the put copies to staging; the agent copies
-//   and publishes.
+// Writes: the steps of a put, removals and pins. PutBatch (put_batch.h) takes puts through these
+//   steps. Groups and reservations of mc.h use the steps alone.
 //
-//   items ─► exists? ─► reservation (cached, or one request for many) ─► copy ─► kPut, 8 items a
-//   request, while the next items are copied ─► results: new reservations for the cache
+//   value ──write_to_pool() or write_to_staging()──► Put ──send()──► the agent ──settle()──► status
+//                                                     └──drop()──► the room is free again
 //
+//   In an isolated namespace, a put copies to staging; the agent copies and publishes. Values for
+//   which the pool has no room go through staging to other hosts.
 // Threads: as the given channel.
 #pragma once
 
-#include <string>
+#include <memory>
+#include <span>
 #include <vector>
 
-#include "libmc/client/client.h"
 #include "libmc/client/session/channel.h"
+#include "libmc/client/session/staging.h"
 #include "mc/mc.h"
 
 namespace mc::client {
@@ -34,45 +36,65 @@ struct PutRules {
   }
 };
 
-// An object whose bytes are in the pool (or in staging), but not yet published.
-struct WrittenItem {
-  std::string key;
+// An object whose bytes are in the pool or in staging, but not yet published.
+struct Put {
+  mc_slice key{};  // valid until send() returns
   shm::PutItem fields{};
-  Reserved reserved;
-  bool staged = false;  // false: in the pool
+  std::uint64_t session = 0;         // serial of the memory of the session that has the bytes
+  std::uint64_t reserved_bytes = 0;  // in the pool; 0: the bytes are in staging
+  std::shared_ptr<Staging> staging;  // with a range of this put; null after send()
+  std::size_t item = 0;              // for the caller
+  mc_status status = MC_OK;          // after settle()
+
+  bool in_pool() const { return reserved_bytes != 0; }
 };
 
 // Number of bytes to reserve for a value of this length.
 std::uint64_t reservation_bytes(std::uint64_t length);
 std::uint64_t value_bytes(const mc_put_item& item);
 mc_status check_item(const mc_put_item& item);
-inline void set_reservation(shm::PutItem& fields, const ReservationId& id) {
-  fields.entry = id.entry;
-  fields.generation = id.generation;
-}
-// The fields that follow from the item and the rules; the rest is zero.
-shm::PutItem fields_of(const Channel& channel, const mc_put_item& item, const PutRules& rules);
+// A put whose bytes are nowhere yet.
+Put put_of(const Channel& channel, const mc_put_item& item, const PutRules& rules);
 
-// Writes the items' statuses; returns the first failure.
-mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
-                    const PutRules& rules);
+// If the session is replaced during a call, the call is tried again on the new session.
+inline constexpr int kSessionTries = 3;
+
+// Asks for reservations of one size. elsewhere: the agent refuses at once, unless room may become
+// free here, because another host may have room. Errors: MC_BUSY.
+Result<Channel::Ticket> send_reserve(Channel& channel, std::uint64_t bytes, std::uint32_t count,
+                                     bool elsewhere, std::uint64_t deadline_ns);
+// Takes the agent's answer. Errors: MC_NO_SPACE, MC_TOO_LARGE, MC_SESSION_LOST, MC_CANCELLED.
+Status take_reserved(Channel& channel, Channel::Ticket ticket, std::vector<Reserved>& granted);
+// Asks for one reservation, and waits. Errors: as above, and MC_TIMEOUT.
+Status reserve(Channel& channel, std::uint64_t bytes, std::uint64_t deadline_ns,
+               Reserved& reserved);
 // Whether a value that the pool refused with this status may be offered to other hosts, from
 // staging.
-bool may_offer_elsewhere(const Channel& channel, const Status& status);
-// Reserves pool bytes and waits for room until the deadline. In a clustered namespace, the call
-// waits only while room may become free, except for a group, which is never offered to other hosts.
-Status reserve_pool(Channel& channel, std::uint64_t bytes, std::uint32_t count,
-                    std::uint64_t deadline_ns, std::vector<Reserved>& granted,
-                    bool for_group = false);
-// Copies the pieces into the reservation and continues *sum, which starts as the key's hash.
-// Channel::submit() orders these copies before any later request of this thread. Errors: those of
-// copies from devices (caller_memory.h); the caller then keeps the reservation.
-Status copy_into(const Memory& memory, const Reserved& reserved, const mc_slice* pieces,
-                 std::size_t piece_count, std::uint64_t* sum);
-// Publishes written items; with kFlagGroup all or nothing. The reservations of failed items
-// go back to the agent.
-Status publish_items(Channel& channel, const WrittenItem* items, std::size_t count,
-                     std::uint16_t flags, std::uint64_t deadline_ns);
+bool may_offer_elsewhere(const Channel& channel, mc_status status);
+
+// Copies and sums the value. hash: of the key, in this session. Channel::submit() orders these
+// copies before any later request of this thread. Errors: those of copies from devices
+// (caller_memory.h); the caller then keeps the reservation.
+Status write_to_pool(const Channel& channel, const Reserved& reserved, std::uint64_t hash,
+                     const mc_slice* pieces, std::size_t piece_count, Put& put);
+// Copies the value to an allocated range, which the put then owns. Errors: as above; the range is
+// then free again.
+Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging,
+                        std::uint64_t offset, const mc_slice* pieces, std::size_t piece_count,
+                        Put& put);
+
+// Asks the agent to publish the puts; with kFlagGroup all or nothing. All lie in the pool, or all
+// in staging. Errors: MC_BUSY, MC_TOO_LARGE (the keys together); the puts are then unchanged.
+Result<Channel::Ticket> send(Channel& channel, std::span<Put> puts, std::uint16_t flags,
+                             std::uint64_t deadline_ns);
+// Takes the agent's answer into the puts. Reservations of failed puts go back to the agent.
+void settle(Channel& channel, Channel::Ticket ticket, std::span<Put> puts, std::uint16_t flags);
+// send(), the wait, and settle(). The puts are gone afterwards, whatever the outcome.
+Status publish(Channel& channel, std::span<Put> puts, std::uint16_t flags,
+               std::uint64_t deadline_ns);
+// Frees the room of puts that were not sent. channel: null frees staging only.
+void drop(Channel* channel, std::span<Put> puts);
+
 Status remove_items(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,
                     std::uint64_t deadline_ns);
 Status set_pin(Channel& channel, mc_slice key, mc_pin pin, std::uint32_t ttl_s,

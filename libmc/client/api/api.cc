@@ -432,7 +432,8 @@ mc_status mc_ping(mc_client* client, uint64_t timeout_ns) noexcept try {
   auto ticket = (*channel)->prepare(0);
   if (!ticket) return set_error(ticket.error());
   (*channel)->submit(*ticket, shm::Op::kNoop, 0, 0, deadline_ns);
-  if (!(*channel)->wait(*ticket, deadline_ns)) {
+  // The agent answers at once, so no answer by the deadline means that the agent is away.
+  if (!(*channel)->wait_until(*ticket, deadline_ns)) {
     (*channel)->forget(*ticket);
     return set_error(MC_TIMEOUT);
   }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The C ABI over Client: put, write in place, groups.
+#include <algorithm>
 #include <cstring>
-#include <new>
+#include <deque>
+#include <string>
 
 #include "libmc/base/checksum.h"
 #include "libmc/client/api/api.h"
-#include "libmc/client/caller_memory.h"
+#include "libmc/client/put_batch.h"
 #include "libmc/client/reading.h"
 
 using namespace mc;
@@ -23,9 +25,8 @@ struct mc_reservation {
 
 struct mc_group {
   Client* client;
-  std::uint64_t session = 0;  // serial of the session's memory; 0: none yet
-  std::vector<WrittenItem> items;
-  std::shared_ptr<Staging> staging;
+  std::vector<Put> puts;
+  std::deque<std::string> keys;  // the puts point there
   std::uint16_t flags = shm::kFlagGroup;
   Status failure;
 };
@@ -70,58 +71,27 @@ namespace mc::client {
 
 namespace {
 
-// Writes one value and remembers it for the group's commit.
-mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const mc_put_item& item,
-                       const PutRules& rules) {
-  if (const mc_status bad = check_item(item); bad != MC_OK) return set_error(bad);
-  if (group.items.size() >= MC_MAX_GROUP_ITEMS) {
-    return set_error(Status(MC_TOO_LARGE, "a group has at most 1024 objects (MC_MAX_GROUP_ITEMS)"));
+// Copies the values for the group's commit. Writes the items' statuses. Errors: the first failure.
+Status add_to_group(Client& client, Channel& channel, mc_group& group, mc_put_item* items,
+                    std::size_t count, const PutRules& rules) {
+  if (!group.puts.empty() && group.puts.front().session != channel.memory().serial) {
+    for (std::size_t i = 0; i < count; ++i) items[i].status = MC_SESSION_LOST;
+    return {MC_SESSION_LOST, "the agent lost the session of this group"};
   }
-  if (group.session != 0 && group.session != channel.memory().serial) {
-    return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
+  const std::size_t room = MC_MAX_GROUP_ITEMS - group.puts.size();
+  for (std::size_t i = room; i < count; ++i) items[i].status = MC_TOO_LARGE;
+  const bool all = count <= room;
+  PutBatch batch(client, channel, items, all ? count : room, rules, PutBatch::Mode::kCopy);
+  finish(batch, channel);
+  for (Put& put : batch.take_copied()) {
+    const mc_slice key = put.key;
+    put.key.data = group.keys.emplace_back(static_cast<const char*>(key.data), key.size).data();
+    group.puts.push_back(std::move(put));
   }
-  WrittenItem written;
-  written.key.assign(static_cast<const char*>(item.key.data), item.key.size);
-  written.fields = fields_of(channel, item, rules);
-  if (channel.memory().isolated) {
-    auto staging = client.staging(rules.deadline_ns);
-    if (!staging) return set_error(staging.error());
-    const auto offset = (*staging)->allocate(written.fields.length, now_ns());
-    if (!offset) {
-      return set_error(Status(MC_NO_SPACE,
-                              "the group does not fit in this client's staging memory; "
-                              "open the client with larger staging_bytes"));
-    }
-    if (Status copied = gather((*staging)->at(*offset), item.pieces, item.piece_count);
-        !copied.ok()) {
-      (*staging)->free(*offset);
-      return set_error(copied);
-    }
-    group.staging = *staging;
-    written.fields.staging_offset = *offset;
-    written.staged = true;
-  } else {
-    const std::uint64_t bytes = reservation_bytes(written.fields.length);
-    std::vector<Reserved> granted;
-    if (!channel.take_reservation_cache(bytes, written.reserved)) {
-      if (Status status = reserve_pool(channel, bytes, 1, rules.deadline_ns, granted, true);
-          !status.ok()) {
-        return set_error(status);
-      }
-      written.reserved = granted.front();
-    }
-    written.fields.checksum = hash_of(channel, item.key);
-    if (Status copied = copy_into(channel.memory(), written.reserved, item.pieces, item.piece_count,
-                                  &written.fields.checksum);
-        !copied.ok()) {
-      channel.give_reservation_cache(written.reserved);
-      return set_error(copied);
-    }
-  }
-  group.session = channel.memory().serial;
   group.flags |= rules.flags();
-  group.items.push_back(std::move(written));
-  return MC_OK;
+  if (Status status = batch.outcome(); !status.ok()) return status;
+  if (all) return {};
+  return {MC_TOO_LARGE, "a group has at most 1024 objects (MC_MAX_GROUP_ITEMS)"};
 }
 
 [[gnu::hot]] mc_status put_all(mc_client* handle, mc_put_item* items, std::size_t count,
@@ -134,24 +104,28 @@ mc_status add_to_group(Client& client, Channel& channel, mc_group& group, const 
   mc_group* group = group_of(options);
   if (group == nullptr) return put_items(client, **channel, items, count, *rules);
   if (group->client != &client) return invalid("the group belongs to another client");
-  mc_status first = MC_OK;
-  for (std::size_t i = 0; i < count; ++i) {
-    items[i].status = add_to_group(client, **channel, *group, items[i], *rules);
-    if (items[i].status == MC_OK) continue;
-    if (first == MC_OK) first = items[i].status;
-    if (group->failure.ok()) group->failure = Status(items[i].status, mc_last_error());
-  }
-  return first;
+  const Status status = add_to_group(client, **channel, *group, items, count, *rules);
+  if (status.ok()) return MC_OK;
+  if (group->failure.ok()) group->failure = status;
+  return set_error(status);
 }
 
-void drop_group_items(Client& client, mc_group& group) {
-  if (group.staging) {
-    for (const WrittenItem& item : group.items) group.staging->free(item.fields.staging_offset);
-    return;
+// The checksum of the bytes that the caller wrote. hash: of the key.
+std::uint64_t sum_of(const mc_reservation& reservation, std::uint64_t hash, std::uint64_t length) {
+  mc_span spans[MC_MAX_EXTENTS];
+  const std::size_t count = mc_reservation_spans(&reservation, spans, MC_MAX_EXTENTS);
+  std::uint64_t sum = hash;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t part = std::min<std::uint64_t>(length, spans[i].size);
+    sum = checksum(sum, spans[i].data, part);
+    length -= part;
   }
-  auto channel = client.channel(now_ns());
-  if (!channel || group.session != (*channel)->memory().serial) return;
-  for (const WrittenItem& item : group.items) (*channel)->give_reservation_cache(item.reserved);
+  return sum;
+}
+
+void drop_puts(mc_group& group) {
+  auto channel = group.client->channel(now_ns());
+  drop(channel ? &**channel : nullptr, group.puts);
 }
 
 }  // namespace
@@ -215,11 +189,9 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
   if ((*channel)->memory().isolated) {
     status = reserve_staging();
   } else {
-    std::vector<Reserved> granted;
-    status = reserve_pool(**channel, reservation_bytes(size), 1, deadline_ns, granted);
-    if (status.ok()) made->reserved = granted.front();
+    status = reserve(**channel, reservation_bytes(size), deadline_ns, made->reserved);
     // Another host may have room at the commit.
-    if (may_offer_elsewhere(**channel, status) && reserve_staging().ok()) status = {};
+    if (may_offer_elsewhere(**channel, status.code()) && reserve_staging().ok()) status = {};
   }
   if (!status.ok()) return set_error(status);
   made->memory = (*channel)->shared_memory();
@@ -275,29 +247,19 @@ mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t length,
   if (&(*channel)->memory() != reservation->memory.get()) {
     return fail_with({MC_SESSION_LOST, "the agent lost the session of this reservation"});
   }
-  WrittenItem item;
-  item.key.assign(static_cast<const char*>(key.data), key.size);
-  item.fields = fields_of(**channel, {key, nullptr, 0, {nullptr, 0}, MC_OK}, *rules);
-  item.fields.length = length;
-  item.reserved = reservation->reserved;
-  item.fields.staging_offset = reservation->staging_offset;
-  item.staged = reservation->staging != nullptr;
-  if (!reservation->staging) {
-    item.fields.checksum = hash_of(**channel, key);
-    mc_span spans[MC_MAX_EXTENTS];
-    const std::size_t count = mc_reservation_spans(reservation, spans, MC_MAX_EXTENTS);
-    std::uint64_t left = length;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t part = std::min<std::uint64_t>(left, spans[i].size);
-      item.fields.checksum = checksum(item.fields.checksum, spans[i].data, part);
-      left -= part;
-    }
+  Put put = put_of(**channel, {key, nullptr, 0, {nullptr, 0}, MC_OK}, *rules);
+  put.fields.length = length;
+  put.session = (*channel)->memory().serial;
+  if (reservation->staging) {
+    put.fields.staging_offset = reservation->staging_offset;
+    put.staging = std::move(reservation->staging);
+  } else {
+    put.fields.entry = reservation->reserved.id.entry;
+    put.fields.generation = reservation->reserved.id.generation;
+    put.reserved_bytes = reservation->reserved.length;
+    put.fields.checksum = sum_of(*reservation, hash_of(**channel, key), length);
   }
-  const Status status = publish_items(**channel, &item, 1, rules->flags(), rules->deadline_ns);
-  // After a timeout the agent may still read the staging range, so the range is not reused.
-  if (reservation->staging && status.code() != MC_TIMEOUT) {
-    reservation->staging->free(reservation->staging_offset);
-  }
+  const Status status = publish(**channel, {&put, 1}, rules->flags(), rules->deadline_ns);
   return status.ok() ? MC_OK : set_error(status);
 } catch (...) {
   return caught();
@@ -353,7 +315,7 @@ mc_status mc_group_begin(mc_client* client, mc_group** group) noexcept try {
   if (client == nullptr || group == nullptr) return invalid("client and group must not be null");
   *group = nullptr;
   if (of(client).inherited_by_fork()) return set_error(MC_FORKED);
-  *group = new mc_group{.client = &of(client), .items = {}, .staging = nullptr, .failure = {}};
+  *group = new mc_group{.client = &of(client), .puts = {}, .keys = {}, .failure = {}};
   return MC_OK;
 } catch (...) {
   return caught();
@@ -366,22 +328,19 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) noexcept try {
   if (client.inherited_by_fork()) return set_error(MC_FORKED);
   const std::uint64_t deadline_ns = deadline_in(client, timeout_ns);
   Status status = group->failure;
-  if (status.ok() && group->items.empty()) return MC_OK;
+  if (status.ok() && group->puts.empty()) return MC_OK;
   if (!status.ok()) {
-    drop_group_items(client, *group);
+    drop_puts(*group);
     return set_error(Status(MC_GROUP_ABORTED, "a put of the group failed: " + status.to_string()));
   }
   auto channel = client.channel(deadline_ns);
-  if (!channel || group->session != (*channel)->memory().serial) {
-    drop_group_items(client, *group);
+  const auto here = [&](const Put& put) { return put.session == (*channel)->memory().serial; };
+  if (!channel || !std::ranges::all_of(group->puts, here)) {
+    drop_puts(*group);
     if (!channel) return set_error(channel.error());
     return set_error(Status(MC_SESSION_LOST, "the agent lost the session of this group"));
   }
-  status =
-      publish_items(**channel, group->items.data(), group->items.size(), group->flags, deadline_ns);
-  if (group->staging && status.code() != MC_TIMEOUT) {
-    for (const WrittenItem& item : group->items) group->staging->free(item.fields.staging_offset);
-  }
+  status = publish(**channel, group->puts, group->flags, deadline_ns);
   return status.ok() ? MC_OK : set_error(status);
 } catch (...) {
   return caught();
@@ -389,7 +348,7 @@ mc_status mc_group_commit(mc_group* group, uint64_t timeout_ns) noexcept try {
 
 void mc_group_abort(mc_group* group) noexcept try {
   if (group == nullptr) return;
-  drop_group_items(*group->client, *group);
+  drop_puts(*group);
   delete group;
 } catch (...) {
   static_cast<void>(caught());

@@ -151,17 +151,29 @@ void Channel::lose_all() {
   MC_FAILPOINT("client.completion_seen");
   pending.completion = completion;
   pending.done = true;
-  if (!pending.forgotten) return;
-  if (pending.request.op == static_cast<std::uint16_t>(shm::Op::kReserve)) {
-    std::vector<Reserved> granted;
-    take_granted(Ticket{slot}, granted);
-    for (const Reserved& reserved : granted) give_reservation_cache(reserved);
-    return;
-  }
-  release(slot);
+  if (pending.forgotten) drop_answer(slot);
 }
 
-[[gnu::hot]] bool Channel::wait(Ticket ticket, std::uint64_t deadline_ns) {
+void Channel::drop_answer(std::uint32_t slot) {
+  if (pending_[slot].request.op != static_cast<std::uint16_t>(shm::Op::kReserve)) {
+    return release(slot);
+  }
+  std::vector<Reserved> granted;
+  take_granted(Ticket{slot}, granted);
+  for (const Reserved& reserved : granted) give_reservation_cache(reserved);
+}
+
+[[gnu::hot]] bool Channel::wait(Ticket ticket) {
+  return wait_until(ticket, pending_[ticket.slot].request.deadline_ns + kGraceNs);
+}
+
+Status Channel::wait_or_forget(Ticket ticket) {
+  if (wait(ticket)) return {};
+  forget(ticket);
+  return {MC_TIMEOUT, "the agent did not answer by the deadline; see mcctl status"};
+}
+
+[[gnu::hot]] bool Channel::wait_until(Ticket ticket, std::uint64_t until_ns) {
   const Pending& pending = pending_[ticket.slot];
   // Most answers arrive early, so the clock is not read before the answer is late.
   std::uint64_t spin_until_ns = 0;
@@ -181,10 +193,10 @@ void Channel::lose_all() {
         return pending.done;
       }
       // A restarting agent is waited for like a slow one.
-      if (!join(deadline_ns).ok() && now >= deadline_ns) return false;
+      if (!join(until_ns).ok() && now >= until_ns) return false;
       continue;
     }
-    if (now >= deadline_ns) return false;
+    if (now >= until_ns) return false;
     if (spin_until_ns == 0) spin_until_ns = rang_ ? now : now + kSpinNs;
     // The agent may be waiting for this core.
     if (in_its_way && memory_->index.header().agent_serves_many.load_relaxed() != 0) {
@@ -194,7 +206,7 @@ void Channel::lose_all() {
     shm::announce_client_sleep(shared_->header, shm::kClientInFutex);
     reap();
     if (!pending.done) {
-      shm::wait_for_agent(shared_->header, std::min(kSleepSliceNs, deadline_ns - now));
+      shm::wait_for_agent(shared_->header, std::min(kSleepSliceNs, until_ns - now));
     }
     shm::announce_client_awake(shared_->header);
   }
@@ -224,11 +236,13 @@ void Channel::lose_all() {
 
 void Channel::forget(Ticket ticket) {
   Pending& pending = pending_[ticket.slot];
-  if (!pending.submitted || pending.done) {
+  if (!pending.submitted) {
     release(ticket.slot);
-    return;
+  } else if (pending.done) {
+    drop_answer(ticket.slot);
+  } else {
+    pending.forgotten = true;
   }
-  pending.forgotten = true;
 }
 
 void Channel::hold_staging(Ticket ticket, std::shared_ptr<Staging> staging, std::uint64_t offset) {

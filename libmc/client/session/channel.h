@@ -64,6 +64,8 @@ class Channel {
   std::uint64_t generation() const { return generation_; }
 
   // ---- Requests
+  // The agent answers each request by the request's deadline. The grace time covers the delivery.
+  static constexpr std::uint64_t kGraceNs = 500'000'000;
   // A ticket names a request until collect() or forget().
   struct Ticket {
     std::uint32_t slot = 0xffffffff;
@@ -83,8 +85,12 @@ class Channel {
   // Takes in completions that have arrived.
   void reap();
   bool done(Ticket ticket) const { return pending_[ticket.slot].done; }
-  // Waits for the completion, across restarts of the agent. False: the deadline passed.
-  bool wait(Ticket ticket, std::uint64_t deadline_ns);
+  // Waits for the completion, across restarts of the agent. False: no answer came by the request's
+  // deadline and the grace time.
+  bool wait(Ticket ticket);
+  bool wait_until(Ticket ticket, std::uint64_t until_ns);
+  // As wait(), but a request without an answer is forgotten. Errors: MC_TIMEOUT.
+  Status wait_or_forget(Ticket ticket);
   const shm::Completion& completion(Ticket ticket) const {
     return pending_[ticket.slot].completion;
   }
@@ -159,6 +165,7 @@ class Channel {
   void publish(Pending& pending);
   void release(std::uint32_t slot);
   void absorb(const shm::Completion& completion);
+  void drop_answer(std::uint32_t slot);
   void lose_all();
   bool agent_is_here() const;
 

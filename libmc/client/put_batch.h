@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The puts of a batch, as a state machine that never waits. All puts of values run through it:
+//   put_items() waits for what the batch wants, a CompletionQueue looks at the batch again later,
+//   and a group takes the puts before they are published.
+//
+//   items, in order:
+//     exists? ──yes──► done
+//        │ no
+//     room: a cached reservation, ──no──► kReserve for items of the same size ──► wants an answer
+//        │  or staging               └──► refused: staging, for other hosts; or done with the status
+//     copy ──► 8 items or 2 MiB are copied: kPut, while the next items are copied
+//        └──► at the end: wants the answers ──► statuses ──session lost: the items again──► done
+//
+// Threads: as the given channel.
+// Owns: spare reservations, copied puts and requests until their end.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "libmc/client/client.h"
+#include "libmc/client/session/channel.h"
+#include "libmc/client/writing.h"
+#include "mc/mc.h"
+
+namespace mc::client {
+
+class PutBatch {
+ public:
+  // kPut: the values stay until the end. kPutLater: the values end with keep_values(). kCopy: the
+  // batch ends when the values are copied, for a group.
+  enum class Mode { kPut, kPutLater, kCopy };
+  // kAnswer: of awaited(). kStaging: other calls must free staging. kRequest: the channel is full.
+  enum class Wants { kNothing, kAnswer, kStaging, kRequest };
+
+  // items, and the memory that they and the rules point to, stay valid as long as the batch.
+  PutBatch(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
+           const PutRules& rules, Mode mode);
+  // Forgets requests without an answer. Copied puts are dropped.
+  ~PutBatch();
+  PutBatch(const PutBatch&) = delete;
+  PutBatch& operator=(const PutBatch&) = delete;
+
+  // Goes on as far as possible. kNothing: all statuses are final.
+  Wants step();
+  Channel::Ticket awaited() const;
+  bool answered() const { return awaited().valid() && channel_.done(awaited()); }
+  // Waits for staging for the next item. Errors: MC_NO_SPACE.
+  Status wait_for_staging();
+  // Ends the items that cannot go on for the lack of staging or of a request.
+  void refuse(const Status& why);
+  // Ends all items that have not been sent.
+  void cancel(mc_status status);
+  // Ends all items that have no status yet, and forgets their requests.
+  void give_up(const Status& why);
+
+  // The caller's values end now: copies the values that are not copied yet.
+  void keep_values();
+  // The requests in flight.
+  std::vector<Channel::Ticket> in_flight() const;
+  // The puts of a batch for a group. Their keys still belong to the caller.
+  std::vector<Put> take_copied();
+  // The first failure. REQUIRES: step() wants nothing.
+  Status outcome() const;
+
+ private:
+  struct Hashed {
+    std::size_t index = ~std::size_t{0};
+    std::uint64_t seed = 0;
+    std::uint64_t hash = 0;
+  };
+  struct Sent {
+    Channel::Ticket ticket;
+    std::vector<Put> puts;
+  };
+  // An item without a final status.
+  static constexpr mc_status kOpen = MC_SESSION_LOST;
+
+  bool is_open(std::size_t index) const {
+    return items_[index].status == kOpen && items_[index].piece_count > 0;
+  }
+  std::uint64_t hash_of_item(std::size_t index);
+  Wants write(std::size_t index);
+  Wants write_here(std::size_t index, std::uint64_t hash);
+  Wants stage(std::size_t index);
+  Wants reserve(std::uint64_t bytes);
+  bool take_spare(std::uint64_t bytes, Reserved& reserved);
+  std::uint32_t same_size_from(std::size_t index, std::uint64_t bytes) const;
+  void drop_spare();
+  void free_staging();
+  void drop_copied();
+  void add(Put put, std::size_t index);
+  bool must_send() const;
+  Wants send_copied();
+  void take_answers();
+  void on_reserved();
+  void refused(const Status& why);
+  void end(std::size_t index, const Status& status);
+  bool begin_again();
+  bool waits() const { return reserving_.valid() || first_sent_ < sent_.size(); }
+
+  Client& client_;
+  Channel& channel_;
+  mc_put_item* const items_;
+  const std::size_t count_;
+  const PutRules& rules_;
+  const Mode mode_;
+
+  std::size_t next_ = 0;        // the item to copy
+  std::size_t prefetched_ = 0;  // count of items whose look-ups have been started
+  int passes_ = 1;
+  bool cancelled_ = false;
+  // Of the item to copy.
+  Status elsewhere_;  // why the pool refused the item, which is now offered to other hosts
+  std::shared_ptr<Staging> staging_;
+  std::optional<std::uint64_t> staging_offset_;  // allocated by wait_for_staging()
+  int lost_reservations_ = 0;
+
+  Channel::Ticket reserving_;
+  std::vector<Reserved> spare_;
+  std::uint64_t spare_of_ = 0;  // serial of the memory of the session that has the spares
+  std::uint64_t expected_refill_bytes_ = 0;
+  std::vector<Put> copied_;
+  std::uint64_t copied_bytes_ = 0;
+  std::vector<Sent> sent_;  // from first_sent_ on
+  std::size_t first_sent_ = 0;
+  std::array<Hashed, 8> hashed_;  // as many items are prefetched
+  std::vector<std::vector<std::byte>> values_;
+  std::vector<mc_slice> value_pieces_;
+  Status failure_;
+};
+
+// Puts the items, and waits. Writes the items' statuses; returns the first failure.
+mc_status put_items(Client& client, Channel& channel, mc_put_item* items, std::size_t count,
+                    const PutRules& rules);
+// Runs the batch to the end of all items.
+void finish(PutBatch& batch, Channel& channel);
+
+}  // namespace mc::client
