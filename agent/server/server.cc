@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
+#include "libmc/base/copy.h"
 #include "libmc/base/failpoint.h"
 
 namespace mc::agent {
@@ -26,6 +28,14 @@ std::uint64_t round_to_granules(std::uint64_t bytes) {
 bool is_for_direct(shm::Op op) {
   return op == shm::Op::kReserve || op == shm::Op::kPut || op == shm::Op::kAbandon;
 }
+
+constexpr std::uint64_t kCopyStepBytes = 4ull << 20;  // copied in a single turn
+
+// Longest wait for room on this host: a fraction of the time left, and at most kMostLocalNs.
+constexpr std::uint64_t kLocalShare = 4;
+constexpr std::uint64_t kMostLocalNs = 250 * kMs;
+constexpr std::uint64_t kAskAgainNs = 200 * kMs;
+constexpr std::uint64_t kSumStepBytes = 4ull << 20;  // summed in a single turn
 
 }  // namespace
 
@@ -487,6 +497,446 @@ void Server::retry_waiting(std::uint64_t now_ns) {
     complete(work, work.first_failure != MC_OK ? work.first_failure : MC_NO_SPACE);
     it = stop_waiting(waiting_, it);
   }
+}
+
+// ---- The ledger ---------------------------------------------------------------------------------
+
+// The reservations of a session. A reservation goes back alone, with the end of the session,
+// or because the client never received the answer that named the reservation.
+
+[[gnu::hot]] std::uint32_t Server::named_entry(const Session& session, const shm::PutItem& fields) {
+  const ObjectStore& store = *session.tenant->store;
+  const bool other = store.is_reserved_by(session.id, fields.entry) &&
+                     store.generation_of(fields.entry) != fields.generation;
+  return other ? kNoEntry : fields.entry;
+}
+
+bool Server::give_back(Session& session, std::uint32_t entry) {
+  ObjectStore& store = *session.tenant->store;
+  if (!store.is_reserved_by(session.id, entry)) return false;
+  const std::uint64_t bytes = store.reserved_length(entry);
+  store.abandon(session.id, entry);
+  drop_from_ledger(session, entry, bytes);
+  return true;
+}
+
+std::uint64_t Server::reserved_in_tail_bytes(const Session& session) {
+  const ObjectStore& store = *session.tenant->store;
+  std::uint64_t bytes = 0;
+  for (const std::uint32_t entry : session.reserved) bytes += store.tail_bytes(entry);
+  return bytes;
+}
+
+void Server::expect_repeats(Session& session) {
+  session.unheard.clear();
+  for (const std::uint32_t entry : session.reserved) {
+    const GrantedTo to = session.tenant->store->granted_to(entry);
+    session.unheard[{to.channel, to.request_id}].push_back(entry);
+  }
+}
+
+void Server::take_back_unheard(Session& session, std::uint32_t channel, std::uint64_t request_id) {
+  const auto found = session.unheard.find({channel, request_id});
+  if (found == session.unheard.end()) return;
+  const ObjectStore& store = *session.tenant->store;
+  for (const std::uint32_t entry : found->second) {
+    // The client may have used or returned the entry since then, and the entry may be granted
+    // again.
+    const bool same = store.is_reserved_by(session.id, entry) &&
+                      store.granted_to(entry) == GrantedTo{channel, request_id};
+    if (same) give_back(session, entry);
+  }
+  session.unheard.erase(found);
+}
+
+void Server::forget(const Session& session) {
+  std::erase_if(answered_, [&](const Answered& answered) { return answered.session == &session; });
+  for (std::list<Work>* const list : {&waiting_, &away_}) {
+    for (auto it = list->begin(); it != list->end();) {
+      if (it->session != &session) {
+        ++it;
+        continue;
+      }
+      give_back_copy(*it);
+      it = stop_waiting(*list, it);
+    }
+  }
+}
+
+void Server::release(Session& session) {
+  forget(session);
+  if (cluster_ != nullptr) cluster_->forget_session(session.id);
+  session.unheard.clear();
+  for (const std::uint32_t entry : session.reserved) {
+    session.tenant->store->abandon(session.id, entry);
+    MC_FAILPOINT("session.release_one");
+  }
+  session.reserved.clear();
+  session.reserved_bytes = 0;
+}
+
+// ---- Requests to the cluster --------------------------------------------------------------------
+
+// Objects that are fetched, looked up or removed on other hosts,
+// and puts that end when the master knows the objects.
+
+[[gnu::hot]] void Server::announce(Work& work, std::uint32_t number, std::uint32_t entry) {
+  const bool waits = cluster_ != nullptr && work.session->tenant->clustered &&
+                     (work.request.flags & shm::kFlagLocal) == 0;
+  if (!waits) return;
+  if (!work.remote_request) {
+    work.remote_request = std::make_shared<RemoteRequest>();
+    work.remote_request->kind = RemoteRequest::Kind::kAnnounce;
+  }
+  RemoteRequest::Item item;
+  item.entry = entry;
+  item.number = number;
+  work.remote_request->items.push_back(std::move(item));
+}
+
+[[gnu::hot]] Server::Step Server::finish_put(Work& work) {
+  if (work.remote_request) return send_away(work);
+  complete(work, work.first_failure);
+  return Step::kDone;
+}
+
+Server::Step Server::ask_cluster(Work& work, RemoteRequest::Kind kind) {
+  Session& session = *work.session;
+  if (cluster_ == nullptr || !session.tenant->clustered) {
+    complete(work, MC_UNSUPPORTED);
+    return Step::kDone;
+  }
+  work.remote_request = std::make_shared<RemoteRequest>();
+  work.remote_request->kind = kind;
+  shm::Channel& shared = *session.channels[work.channel].shared;
+  while (work.remote_request->items.size() < work.request.item_count && next_item(work)) {
+    const shm::PutItem& fields = work.item.fields;
+    RemoteRequest::Item item;
+    item.key.assign(reinterpret_cast<const char*>(work.item.key), fields.key_bytes);
+    item.number = static_cast<std::uint32_t>(work.remote_request->items.size());
+    work.has_item = false;
+    if (item.key.empty() || fields.pin_slot >= shm::kPinSlots) break;
+    // The slot lies in the session's own memory: a slot in use harms that session alone.
+    if (kind == RemoteRequest::Kind::kFetch) item.pin = &shared.pins[fields.pin_slot];
+    work.remote_request->items.push_back(std::move(item));
+  }
+  if (work.remote_request->items.size() == work.request.item_count) return send_away(work);
+  work.remote_request.reset();
+  complete(work, MC_INVALID_ARGUMENT);
+  return Step::kDone;
+}
+
+Server::Step Server::send_away(Work& work) {
+  work.remote_request->tenant = work.session->tenant;
+  work.remote_request->deadline_ns =
+      std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
+  cluster_->begin(work.remote_request, now_ns());
+  if (!work.remote_request->over()) return Step::kAway;
+  finish_remote_request(work);
+  return Step::kDone;
+}
+
+void Server::finish_remote_request(Work& work) {
+  const RemoteRequest& remote_request = *work.remote_request;
+  if (remote_request.kind != RemoteRequest::Kind::kAnnounce) {
+    for (const RemoteRequest::Item& item : remote_request.items) {
+      const bool done = item.status == MC_OK;
+      finish_item(work, item.status,
+                  {MC_OK, done ? item.entry : kNoEntry, done ? item.length : 0, 0});
+    }
+    complete(work, work.first_failure);
+    return;
+  }
+  // The results are written already; a put that the cluster refused overrides its result.
+  for (const RemoteRequest::Item& item : remote_request.items) {
+    if (item.status == MC_OK) continue;
+    if (work.first_failure == MC_OK) work.first_failure = item.status;
+    if (work.request.item_count == 1) {
+      work.last.status = item.status;
+      continue;
+    }
+    const std::int32_t status = item.status;
+    auto* arguments = work.session->channels[work.channel].shared->arguments;
+    std::memcpy(arguments + work.request.argument_offset + item.number * sizeof(shm::ItemResult) +
+                    offsetof(shm::ItemResult, status),
+                &status, sizeof status);
+  }
+  complete(work, work.first_failure);
+}
+
+void Server::finish_remote_requests(std::uint64_t now_ns) {
+  for (auto it = away_.begin(); it != away_.end();) {
+    RemoteRequest& remote_request = *it->remote_request;
+    if (!remote_request.over() && now_ns < remote_request.deadline_ns) {
+      ++it;
+      continue;
+    }
+    if (!remote_request.over()) {
+      remote_request.abandoned = true;
+      for (RemoteRequest::Item& item : remote_request.items)
+        remote_request.settle(item, MC_TIMEOUT);
+    }
+    finish_remote_request(*it);
+    it = stop_waiting(away_, it);
+  }
+  const auto placed = [](const Work& work) {
+    return work.elsewhere.remote_request && work.elsewhere.remote_request->over();
+  };
+  if (std::ranges::any_of(waiting_, placed)) retry_waiting(now_ns);
+}
+
+// ---- Staged puts --------------------------------------------------------------------------------
+
+// Puts with bytes in the session's staging memory: all puts of isolated namespaces, and puts of
+// objects that may go to another host. The agent copies the bytes, a part a turn.
+
+// Gives back the reservations of a staged put that ends early.
+void Server::give_back_copy(Work& work) {
+  ObjectStore& store = *work.session->tenant->store;
+  for (const Copied& copied : work.group) {
+    store.abandon(work.session->id, copied.order.entry);
+    drop_from_ledger(*work.session, copied.order.entry, copied.order.length);
+  }
+  work.group.clear();
+  if (work.entry == shm::kNoRefill) return;
+  store.abandon(work.session->id, work.entry);
+  drop_from_ledger(*work.session, work.entry, work.item.fields.length);
+  work.entry = shm::kNoRefill;
+}
+
+Server::Step Server::put_staged(Work& work) {
+  while (work.next < work.request.item_count) {
+    if (!next_item(work)) {
+      work.first_failure = MC_INVALID_ARGUMENT;
+      break;
+    }
+    mc_status placed = MC_OK;
+    if (take_placed(work, placed)) {
+      if (work.elsewhere.remote_request) return Step::kWait;
+      if (placed == MC_OK) {
+        finish_item(work, MC_OK);
+        continue;
+      }
+    }
+    mc_status failure = MC_OK;
+    const bool first_try = work.elsewhere.next_ns == 0 && work.entry == shm::kNoRefill;
+    if (first_try && item_is_sound(work) && goes_in_stripes(work, work.item.fields.length)) {
+      return place_elsewhere(work);
+    }
+    const Step step = begin_copy(work, failure);
+    const bool too_large = failure == MC_TOO_LARGE;
+    if (step != Step::kDone || too_large) {
+      const ObjectStore::Reserve why = too_large              ? ObjectStore::Reserve::kTooLarge
+                                       : step == Step::kAgain ? ObjectStore::Reserve::kAgain
+                                                              : ObjectStore::Reserve::kWait;
+      if (may_go_elsewhere(work, why)) return place_elsewhere(work);
+      if (!too_large) return step;
+    }
+    if (failure != MC_OK) {
+      finish_item(work, failure);
+      continue;
+    }
+    const Step copied = copy_staged(work);
+    if (copied == Step::kDone) continue;
+    const bool full = copied == Step::kWait && work.entry != shm::kNoRefill;
+    if (!full || !may_go_elsewhere(work, ObjectStore::Reserve::kWait)) return copied;
+    // The pool has room for the bytes, but the capacity has none.
+    give_back_copy(work);
+    return place_elsewhere(work);
+  }
+  return finish_put(work);
+}
+
+// Copies each member into its own reservation, then publishes all members together.
+Server::Step Server::put_staged_group(Work& work) {
+  Session& session = *work.session;
+  while (work.group.size() < work.request.item_count) {
+    mc_status failure = next_item(work) ? MC_OK : MC_INVALID_ARGUMENT;
+    const shm::PutItem& fields = work.item.fields;
+    if (failure == MC_OK && work.entry == shm::kNoRefill && over_quota(session, fields.length)) {
+      failure = MC_QUOTA_EXCEEDED;
+    }
+    if (failure == MC_OK) {
+      if (const Step step = begin_copy(work, failure); step != Step::kDone) return step;
+    }
+    if (failure != MC_OK) {
+      const std::size_t failed = work.group.size();
+      give_back_copy(work);
+      end_group(work, failure, failed);
+      return Step::kDone;
+    }
+    if (const Step step = copy_part(work); step != Step::kDone) return step;
+    Copied copied{{reinterpret_cast<const char*>(work.item.key), fields.key_bytes},
+                  order_of(work.item, work.request)};
+    copied.order.entry = work.entry;
+    copied.order.checksum = work.sum;
+    work.group.push_back(std::move(copied));
+    work.entry = shm::kNoRefill;
+    work.has_item = false;
+  }
+  std::vector<PutOrder> orders;
+  for (const Copied& copied : work.group) {
+    drop_from_ledger(session, copied.order.entry, copied.order.length);
+    orders.push_back(copied.order);
+    orders.back().key = copied.key;
+  }
+  return publish_group(work, orders);
+}
+
+// True if the item has a key and its bytes lie in the session's staging memory.
+bool Server::item_is_sound(const Work& work) {
+  const std::uint64_t staging_bytes = work.session->staging_bytes();
+  const shm::PutItem& fields = work.item.fields;
+  return fields.length > 0 && fields.length <= staging_bytes && fields.key_bytes > 0 &&
+         fields.staging_offset <= staging_bytes - fields.length;
+}
+
+// Checks the current item and reserves its extents. failure: the reason of a permanent failure.
+Server::Step Server::begin_copy(Work& work, mc_status& failure) {
+  if (work.entry != shm::kNoRefill) return Step::kDone;
+  Session& session = *work.session;
+  const shm::PutItem& fields = work.item.fields;
+  if (!item_is_sound(work)) {
+    failure = MC_INVALID_ARGUMENT;
+    return Step::kDone;
+  }
+  std::uint32_t entry = 0;
+  const ObjectStore::Reserve result = grant(work, fields.length, true, entry);
+  if (result == ObjectStore::Reserve::kWait || result == ObjectStore::Reserve::kAgain) {
+    return waiting_step(result);
+  }
+  if (result != ObjectStore::Reserve::kOk) {
+    failure = result == ObjectStore::Reserve::kTooLarge ? MC_TOO_LARGE : MC_NO_MEMORY;
+    return Step::kDone;
+  }
+  work.entry = entry;
+  work.copied_bytes = 0;
+  work.sum = session.tenant->store->index().hash(
+      {reinterpret_cast<const char*>(work.item.key), fields.key_bytes});
+  return Step::kDone;
+}
+
+// Copies a part of the current item. The sum covers the copied bytes, even if the client writes to
+// the staging memory meanwhile.
+Server::Step Server::copy_part(Work& work) {
+  Session& session = *work.session;
+  ObjectStore& store = *session.tenant->store;
+  const shm::PutItem& fields = work.item.fields;
+  const std::uint64_t end = std::min(fields.length, work.copied_bytes + kCopyStepBytes);
+  const PoolExtents extents = store.extents(work.entry);
+  std::uint64_t begins = 0;
+  for (std::uint32_t i = 0; i < extents.count && work.copied_bytes < end; ++i) {
+    const std::uint64_t ends = begins + extents.at[i].length_bytes;
+    if (work.copied_bytes < ends) {
+      const std::uint64_t step = std::min(ends, end) - work.copied_bytes;
+      work.sum = copy_and_checksum(
+          work.sum, store.pool().data() + extents.at[i].offset_bytes + (work.copied_bytes - begins),
+          session.staging() + fields.staging_offset + work.copied_bytes, step);
+      work.copied_bytes += step;
+    }
+    begins = ends;
+  }
+  order_copies();
+  MC_FAILPOINT("staged.after_copy");
+  return work.copied_bytes < fields.length ? Step::kAgain : Step::kDone;
+}
+
+// Copies a part of the current item, and publishes the item after the last part.
+Server::Step Server::copy_staged(Work& work) {
+  Session& session = *work.session;
+  ObjectStore& store = *session.tenant->store;
+  if (const Step step = copy_part(work); step != Step::kDone) return step;
+  PutOrder order = order_of(work.item, work.request);
+  order.entry = work.entry;
+  order.checksum = work.sum;
+  const ObjectStore::Put result = store.publish(session.id, order);
+  if (result == ObjectStore::Put::kNoSpace) return Step::kWait;
+  if (result == ObjectStore::Put::kExisted) store.abandon(session.id, work.entry);
+  if (result == ObjectStore::Put::kStored) announce(work, work.next, order.entry);
+  drop_from_ledger(session, work.entry, order.length);
+  work.entry = shm::kNoRefill;
+  finish_item(work, status_of(result));
+  return Step::kDone;
+}
+
+// ---- Puts without room here ---------------------------------------------------------------------
+
+// Staged puts without room on this host, in the pool or under its capacity: another host of the
+// cluster must hold the object. The agent first evicts cold objects, which costs no other host
+// anything. The agent also waits a moment for objects that are about to leave. If no room can
+// appear, the agent does not wait.
+//
+//   no room ──► summed, a part a turn ──► RemoteRequest::kPlace ──► held there: done
+//      ▲                                        └──► refused: tried here again, then there,
+//      └──────────────────────────────────────────── until the deadline
+
+bool Server::may_go_elsewhere(Work& work, ObjectStore::Reserve result) {
+  if (cluster_ == nullptr || !work.session->tenant->clustered) return false;
+  const std::uint64_t now = now_ns();
+  if (work.begun_ns == 0) work.begun_ns = now;
+  if (now < work.elsewhere.next_ns) return false;
+  if (result == ObjectStore::Reserve::kTooLarge) return work.elsewhere.next_ns == 0;
+  const bool hopeless =
+      result == ObjectStore::Reserve::kWait && !work.session->tenant->store->room_may_come();
+  const std::uint64_t deadline_ns = work.request.deadline_ns;
+  const std::uint64_t left_ns = deadline_ns > work.begun_ns ? deadline_ns - work.begun_ns : 0;
+  return hopeless || now >= work.begun_ns + std::min(left_ns / kLocalShare, kMostLocalNs);
+}
+
+// True if an object of this size must lie in stripes on several hosts.
+bool Server::goes_in_stripes(const Work& work, std::uint64_t bytes) const {
+  return cluster_ != nullptr && work.session->tenant->clustered && cluster_->in_stripes(bytes);
+}
+
+// Returns false if the live objects leave no room under capacity_bytes and another host may be
+// asked. The pool itself may have room.
+bool Server::capacity_for(const Work& work, std::uint64_t bytes) {
+  const Tenant& tenant = *work.session->tenant;
+  return cluster_ == nullptr || !tenant.clustered || bytes > tenant.store->capacity_bytes() ||
+         tenant.store->make_room(bytes);
+}
+
+// REQUIRES: item_is_sound().
+Server::Step Server::place_elsewhere(Work& work) {
+  Session& session = *work.session;
+  const shm::PutItem& fields = work.item.fields;
+  Elsewhere& elsewhere = work.elsewhere;
+  const std::string_view key{reinterpret_cast<const char*>(work.item.key), fields.key_bytes};
+  if (elsewhere.summed_bytes == 0) elsewhere.sum = session.tenant->store->index().hash(key);
+  const std::uint64_t step = std::min(fields.length - elsewhere.summed_bytes, kSumStepBytes);
+  elsewhere.sum = checksum(
+      elsewhere.sum, session.staging() + fields.staging_offset + elsewhere.summed_bytes, step);
+  elsewhere.summed_bytes += step;
+  if (elsewhere.summed_bytes < fields.length) return Step::kAgain;
+
+  const auto remote_request = std::make_shared<RemoteRequest>();
+  remote_request->kind = RemoteRequest::Kind::kPlace;
+  remote_request->tenant = session.tenant;
+  remote_request->deadline_ns =
+      std::min<std::uint64_t>(work.request.deadline_ns, now_ns() + MC_MAX_TIMEOUT_NS);
+  remote_request->source = {session.id, &session.staging_file(), fields.staging_offset,
+                            order_of(work.item, work.request)};
+  remote_request->source.order.key = {};
+  remote_request->source.order.checksum = elsewhere.sum;
+  RemoteRequest::Item item;
+  item.key = key;
+  remote_request->items.push_back(std::move(item));
+  elsewhere.summed_bytes = 0;
+  elsewhere.remote_request = remote_request;
+  cluster_->begin(remote_request, now_ns());
+  return Step::kWait;
+}
+
+// Returns true if another host was asked. The question is open while work.elsewhere.remote_request
+// is set.
+bool Server::take_placed(Work& work, mc_status& status) {
+  Elsewhere& elsewhere = work.elsewhere;
+  if (!elsewhere.remote_request) return false;
+  if (!elsewhere.remote_request->over()) return true;
+  status = elsewhere.remote_request->items.front().status;
+  elsewhere.remote_request.reset();
+  elsewhere.next_ns = now_ns() + kAskAgainNs;
+  return true;
 }
 
 }  // namespace mc::agent

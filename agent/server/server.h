@@ -105,7 +105,7 @@ class Server {
   void announce(Work& work, std::uint32_t number, std::uint32_t entry);
   Step finish_put(Work& work);
   Step send_away(Work& work);
-  // server_staged.cc
+  // Puts with bytes in staging.
   Step put_staged(Work& work);
   Step put_staged_group(Work& work);
   static bool item_is_sound(const Work& work);
@@ -113,7 +113,7 @@ class Server {
   Step copy_part(Work& work);
   Step copy_staged(Work& work);
   void give_back_copy(Work& work);
-  // server_elsewhere.cc: objects without room on this host.
+  // Objects without room on this host.
   bool may_go_elsewhere(Work& work, ObjectStore::Reserve result);
   bool goes_in_stripes(const Work& work, std::uint64_t bytes) const;
   bool capacity_for(const Work& work, std::uint64_t bytes);

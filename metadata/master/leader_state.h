@@ -91,7 +91,7 @@ class LeaderState {
     std::unique_ptr<DrainPlanner> planner;
   };
 
-  // leader_requests.cc: a function for each method. Each answers, now or later.
+  // A function for each method. Each answers, now or later.
   template <typename Message, typename Handle>
   void decoded(rpc::Link& link, const rpc::Request& request, Message& message, Handle handle);
   void join(rpc::Link& link, const rpc::Request& request, const Descriptor& descriptor);

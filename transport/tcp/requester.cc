@@ -2,10 +2,19 @@
 #include "transport/tcp/requester.h"
 
 #include <algorithm>
+#include <string>
 
 #include "transport/tcp/socket.h"
 
 namespace mc::transport::tcp {
+
+namespace {
+
+constexpr std::uint64_t kLookNs = 50'000'000;  // between two looks at the peers
+constexpr std::uint64_t kSuspectNs = kHeartbeatNs / 2;
+constexpr std::size_t kMaxCuts = 4 * kMaxLanes;  // open at a peer; beyond, writes are lost
+
+}  // namespace
 
 Requester::Requester(LaneLoop& loop, Dialer& dialer, Counters& counters,
                      std::uint64_t max_asked_bytes)
@@ -221,6 +230,247 @@ bool Requester::ask_next(Peer& peer, Priority priority, std::uint64_t now_ns) {
 void Requester::wake_waiting_for_credit() {
   waiting_for_credit_.take([&](PeerId id) { return peers_.find(id); },
                            [&](Peer& peer) { pump_later(peer); });
+}
+
+// ---- Peers --------------------------------------------------------------------------------------
+
+// Lanes that come and go, deadlines, signs of life.
+
+Result<PeerId> Requester::connect(const PeerSpec& spec) {
+  if (spec.node == 0 || spec.bulk_lanes == 0 || spec.bulk_lanes >= kMaxLanes) {
+    return fail(MC_INVALID_ARGUMENT, "a peer needs a node id and 1 to 16 bulk lanes");
+  }
+  Peer* peer = peers_.add([&](PeerId id) { return std::make_unique<Peer>(id, spec); });
+  if (peer == nullptr) return fail(MC_BUSY, "4096 peers are connected already; close some");
+  peer->bulk.share(&credits_);
+  next_look_ns_ = 0;
+  return peer->id;
+}
+
+Status Requester::attach(Link link, std::uint64_t now_ns) {
+  Peer* peer = peers_.find(link.peer);
+  if (peer == nullptr || link.lane >= peer->lanes.size() || link.node != peer->spec.node) {
+    return {MC_INVALID_ARGUMENT, "this transport did not dial this lane"};
+  }
+  if (peer->lanes[link.lane]) return {MC_BUSY, "this lane is up already"};
+  Status status = prepare_lane(link.socket.get());
+  if (!status.ok()) return status;
+  auto lane = std::make_unique<AskingLane>(std::move(link.socket), std::move(link.tls), *this,
+                                           peer->id, link.lane, next_serial_++, now_ns);
+  status = loop_.watch(lane.get());
+  if (!status.ok()) return status;
+  if (peer->lost) {
+    peer->lost = false;
+    tell(Event::Kind::kPeerBack, peer->id);
+  }
+  peer->lanes[link.lane] = std::move(lane);
+  rails_of(*peer, link.lane).on_up(rail_of(link.lane));
+  pump_later(*peer);
+  return {};
+}
+
+void Requester::dial_failed(PeerId id, std::uint32_t lane, std::uint64_t now_ns) {
+  Peer* peer = peers_.find(id);
+  if (peer == nullptr || lane >= peer->lanes.size() || peer->lanes[lane]) return;
+  rails_of(*peer, lane).on_failed(rail_of(lane), now_ns);
+}
+
+void Requester::tell(Event::Kind kind, PeerId peer) {
+  Event event;
+  event.kind = kind;
+  event.peer = peer;
+  events_.push_back(event);
+}
+
+void Requester::on_lane_failed(AskingLane& lane, std::uint64_t now_ns) {
+  Peer* peer = peers_.find(lane.peer());
+  const std::uint32_t index = lane.index();
+  ++counters_.lanes_failed;
+  if (peer->small.up_count() + peer->bulk.up_count() == 1) peer->heard_ns = lane.heard_ns();
+  rails_of(*peer, index).on_failed(rail_of(index), now_ns);
+  loop_.forget(&lane);
+  const std::unique_ptr<AskingLane> owned = std::move(peer->lanes[index]);
+  take_back(*peer, *owned);
+  wake_waiting_for_credit();
+  pump_later(*peer);
+  next_look_ns_ = 0;
+}
+
+// Takes the slices of a failed lane back. Other lanes ask for reads and for requests that had not
+// begun to leave. Writes follow as soon as the lane is cut at the peer too. A notification may have
+// arrived already.
+void Requester::take_back(Peer& peer, AskingLane& lane) {
+  for (Cut& cut : peer.cuts) {
+    if (cut.asked_on == lane.index()) cut.asked_on = kMaxLanes;
+  }
+  bool must_cut = false;
+  for (; !lane.open().empty(); lane.open().pop()) {
+    const Slice& slice = lane.open().front();
+    OperationState* operation = operations_.find(slice.operation);
+    if (operation == nullptr) continue;
+    --operation->slices_out;
+    if (operation->failure != Outcome::kDone) {
+      // The sent bytes of a write that was given up must not land late either.
+      must_cut = must_cut || (operation->verb == Verb::kWrite && lane.has_begun(slice));
+      if (operation->slices_out == 0) end(*operation, operation->failure);
+    } else if (operation->verb == Verb::kRead || !lane.has_begun(slice)) {
+      peer.resend.push(slice);
+    } else if (operation->verb == Verb::kWrite && peer.cuts.size() < kMaxCuts) {
+      must_cut = true;
+      peer.uncut_writes.push(slice);
+    } else {
+      give_up(*operation, Outcome::kPeerLost);
+    }
+  }
+  if (must_cut && peer.cuts.size() < kMaxCuts) peer.cuts.push_back({lane.index(), lane.serial()});
+}
+
+void Requester::ask_cuts(Peer& peer, std::uint64_t now_ns) {
+  const auto up =
+      std::ranges::find_if(peer.lanes, [](const auto& lane) { return lane != nullptr; });
+  for (Cut& cut : peer.cuts) {
+    if (cut.asked_on != kMaxLanes) continue;
+    cut.asked_on = (*up)->index();
+    (*up)->cut_lane(cut.lane, cut.serial, now_ns);
+  }
+}
+
+void Requester::on_cut(AskingLane& lane, Outcome outcome) {
+  Peer& peer = *peers_.find(lane.peer());
+  const auto cut = std::ranges::find(peer.cuts, lane.index(), &Cut::asked_on);
+  if (cut == peer.cuts.end()) return;
+  peer.cuts.erase(cut);
+  for (; outcome != Outcome::kDone && !peer.uncut_writes.empty(); peer.uncut_writes.pop()) {
+    // These writes may be of the lane that was not cut.
+    OperationState* operation = operations_.find(peer.uncut_writes.front().operation);
+    if (operation != nullptr) give_up(*operation, Outcome::kPeerLost);
+  }
+  if (!peer.cuts.empty()) return;
+  for (; !peer.uncut_writes.empty(); peer.uncut_writes.pop()) {
+    peer.resend.push(peer.uncut_writes.front());
+  }
+  pump_later(peer);
+}
+
+void Requester::close_peer(PeerId id) {
+  Peer* peer = peers_.find(id);
+  if (peer == nullptr) return;
+  // First the lanes, so that no byte leaves from pieces after the events.
+  for (auto& lane : peer->lanes) {
+    if (!lane) continue;
+    loop_.forget(lane.get());
+    // Returns the credits of the lane.
+    rails_of(*peer, lane->index()).on_failed(rail_of(lane->index()), lane->heard_ns());
+    lane.reset();
+  }
+  wake_waiting_for_credit();
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id != kNoOperation && operation.peer == id) end(operation, Outcome::kCancelled);
+  }
+  peers_.remove(id);
+}
+
+void Requester::lose(Peer& peer) {
+  peer.lost = true;
+  tell(Event::Kind::kPeerLost, peer.id);
+  for (OperationState& operation : operations_.slots()) {
+    if (operation.id != kNoOperation && operation.peer == peer.id) {
+      end(operation, Outcome::kPeerLost);
+    }
+  }
+  peer.small_waiting.clear();
+  for (auto& waiting : peer.bulk_waiting) waiting.clear();
+  peer.resend.clear();
+  peer.uncut_writes.clear();
+  peer.cuts.clear();
+}
+
+// A write past its deadline still has slices on lanes, which send from the caller's pieces. Only
+// cutting these lanes makes the end final.
+void Requester::abandon_lanes_of(OperationId operation, PeerId id, std::uint64_t now_ns) {
+  Peer* peer = peers_.find(id);
+  for (std::size_t i = 0; i < peer->lanes.size(); ++i) {
+    AskingLane* lane = peer->lanes[i].get();
+    if (lane == nullptr) continue;
+    bool carries = false;
+    for (std::size_t k = 0; k < lane->open().size(); ++k) {
+      carries = carries || lane->open()[k].operation == operation;
+    }
+    if (carries) on_lane_failed(*lane, now_ns);
+  }
+}
+
+void Requester::expire(std::uint64_t now_ns) {
+  next_deadline_ns_ = operations_.expire(now_ns, [&](OperationState& operation) {
+    const OperationId id = operation.id;
+    const PeerId peer = operation.peer;
+    give_up(operation, Outcome::kTimedOut);
+    if (operations_.find(id) != nullptr) abandon_lanes_of(id, peer, now_ns);
+  });
+}
+
+void Requester::tick(std::uint64_t now_ns) {
+  if (now_ns >= next_deadline_ns_) expire(now_ns);
+  if (now_ns < next_look_ns_) return;
+  // If this side slept, messages of peers may be unread. Silence in that time does not count.
+  const bool was_away = last_look_ns_ != 0 && now_ns > last_look_ns_ + kHeartbeatNs;
+  last_look_ns_ = now_ns;
+  next_look_ns_ = now_ns + kLookNs;
+  peers_.each([&](Peer& peer) { look_after(peer, now_ns, was_away); });
+}
+
+std::uint64_t Requester::next_tick_ns() const {
+  return peers_.empty() ? next_deadline_ns_ : std::min(next_deadline_ns_, next_look_ns_);
+}
+
+void Requester::look_after(Peer& peer, std::uint64_t now_ns, bool was_away) {
+  const PeerId id = peer.id;
+  bool first = true;
+  // If a lane owes an answer for long, the other lanes are probed: a dead peer must not be
+  // discovered lane by lane.
+  bool suspected = false;
+  for (const auto& lane : peer.lanes) {
+    if (!lane || was_away) continue;
+    const std::uint64_t silent_ns = lane->silent_since_ns();
+    suspected = suspected || (silent_ns != 0 && now_ns >= silent_ns + kSuspectNs);
+  }
+  for (std::size_t i = 0; i < peer.lanes.size(); ++i) {
+    AskingLane* lane = peer.lanes[i].get();
+    if (lane == nullptr) continue;
+    if (was_away) lane->forgive(now_ns);
+    const std::uint64_t silent_ns = lane->silent_since_ns();
+    if (silent_ns != 0 && now_ns >= silent_ns + kLaneDeadNs) {
+      on_lane_failed(*lane, now_ns);
+      continue;
+    }
+    // A single lane pings for an idle peer. Each lane that owes an answer pings too.
+    const bool wanted = first || suspected || lane->open_requests() > 0;
+    first = false;
+    if (wanted && !lane->pinging() && now_ns >= lane->pinged_ns() + kHeartbeatNs) {
+      lane->ping(now_ns);
+      loop_.wake(lane);
+    }
+  }
+  if (!is_up(peer)) {
+    if (peer.heard_ns == 0 || was_away) peer.heard_ns = now_ns;
+    if (!peer.lost && now_ns >= peer.heard_ns + kPeerLostNs) lose(peer);
+  }
+  for (Rails* rails : {&peer.small, &peer.bulk}) {
+    const std::uint32_t base = rails == &peer.small ? 0 : 1;
+    while (const auto rail = rails->probe(now_ns)) {
+      const auto lane = static_cast<std::uint32_t>(*rail) + base;
+      dialer_.dial({id, peer.spec.node, lane, lane == 0 ? LaneRole::kSmall : LaneRole::kBulk});
+    }
+  }
+}
+
+void Requester::report_rails(std::vector<RailReport>& reports) const {
+  peers_.each([&](const Peer& peer) {
+    reports.push_back({peer.id, "tcp", "small", peer.small.status(0)});
+    for (std::size_t i = 0; i < peer.bulk.count(); ++i) {
+      reports.push_back({peer.id, "tcp", "bulk " + std::to_string(i + 1), peer.bulk.status(i)});
+    }
+  });
 }
 
 }  // namespace mc::transport::tcp
