@@ -12,7 +12,7 @@ namespace mc::metadata {
 
 namespace {
 
-// Applies if no watch event wakes the elector first.
+// While another master leads.
 constexpr std::uint64_t kCampaignEveryNs = 250 * kMs;
 // While the partition has no leader and other masters go first.
 constexpr std::uint64_t kVacantEveryNs = 50 * kMs;
@@ -31,16 +31,10 @@ Elector::Elector(std::unique_ptr<ClusterStore> store, std::string address, std::
       prefix_(partition.number == 0 ? "" : "shares/" + std::to_string(partition.number) + "/"),
       callbacks_(std::move(callbacks)),
       lock_(*store_, address_, ttl_ms, now_ns, partition.number) {
-  if (calls == StoreCalls::kCaller) return;
-  thread_.emplace([this] { return step(); });
-  if (!store_->capabilities().watch) return;
-  auto watch = store_->watch(leader_key(partition_.number), 0,
-                             [this](const WatchEvent&) { thread_->wake(); });
-  if (watch) watch_ = std::move(*watch);
+  if (calls == StoreCalls::kOwnThread) thread_.emplace([this] { return step(); });
 }
 
 Elector::~Elector() {
-  watch_.reset();
   thread_.reset();
   if (leading_) end_leadership();
   static_cast<void>(lock_.resign(now_ns() + kResignNs));
@@ -119,7 +113,7 @@ Result<Term> Elector::read_term(std::uint64_t epoch) {
         std::pair(kRemovedPrefix, &term.removed)}) {
     auto listing = store_->list(prefix_ + std::string(prefix), deadline_ns);
     if (!listing) return fail(listing.error());
-    *entries = std::move(listing->entries);
+    *entries = *std::move(listing);
   }
   const auto removals = store_->get(prefix_ + std::string(kRemovalsKey), deadline_ns);
   if (removals) {

@@ -64,7 +64,7 @@ class Elector {
   // address: how other processes reach this master.
   Elector(std::unique_ptr<ClusterStore> store, std::string address, std::uint32_t ttl_ms,
           Partition partition, Callbacks callbacks, StoreCalls calls = StoreCalls::kOwnThread);
-  // Resigns, so that a standby leads at once.
+  // Resigns, so that a standby need not wait for the end of the lease.
   ~Elector();
 
   // kCaller: campaigns, renews the lease, writes saved values. Returns the time of the next call, which may
@@ -109,7 +109,6 @@ class Elector {
   };
   std::map<std::string, Saved> saved_ MC_GUARDED_BY(mutex_);
   std::optional<StoreThread> thread_;
-  std::unique_ptr<Watch> watch_;  // wakes the thread
 };
 
 }  // namespace mc::metadata

@@ -74,12 +74,12 @@ void Roster::read(std::uint64_t deadline_ns) {
   const auto locks = store_->list(kLeaderKey, deadline_ns);
   if (!masters || !locks) return;
   std::vector<std::string> names, leaders(partitions_);
-  for (const Entry& entry : masters->entries) {
+  for (const Entry& entry : *masters) {
     names.push_back(entry.key.substr(kMastersPrefix.size()));
   }
   for (std::uint32_t partition = 0; partition < partitions_; ++partition) {
     const std::string key = leader_key(partition);
-    for (const Entry& entry : locks->entries) {
+    for (const Entry& entry : *locks) {
       if (entry.key == key) leaders[partition] = entry.value;
     }
   }

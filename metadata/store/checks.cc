@@ -59,11 +59,6 @@ Status check_write(std::string_view key, std::string_view value) {
   return {};
 }
 
-Status check_remove_if(std::string_view key, Revision expected) {
-  if (expected == 0) return {MC_INVALID_ARGUMENT, "remove_if needs the revision of a present key"};
-  return check_key(key);
-}
-
 Status check_ttl(std::uint32_t ttl_ms) {
   if (ttl_ms < kMinLeaseTtlMs || ttl_ms > kMaxLeaseTtlMs) {
     return {MC_INVALID_ARGUMENT, "a lease lives " + std::to_string(kMinLeaseTtlMs) + " to " +

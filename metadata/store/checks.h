@@ -24,7 +24,6 @@ std::string cluster_prefix(std::string_view cluster_id);
 Status check_key(std::string_view key);
 Status check_prefix(std::string_view prefix);
 Status check_write(std::string_view key, std::string_view value);
-Status check_remove_if(std::string_view key, Revision expected);
 Status check_ttl(std::uint32_t ttl_ms);
 
 // Texts that all stores share.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The contract of the cluster stores. A store is a small, ordered map from keys to
-//   values. The map outlives processes and has leases, compare-and-set and watches. The map holds
-//   the leader's lock and epoch, members, namespaces, node and segment descriptors. It holds
+//   values. The map outlives processes and has leases and compare-and-set. The map holds the
+//   leader's lock and epoch, members, namespaces, node and segment descriptors. The map holds
 //   nothing per object.
 // Threads: any thread may call any function at any time. A call blocks its thread until its
-//   deadline at the latest. Each watch has a separate thread, which makes the callbacks in turn.
-// Owns: the connections. Watches must be destroyed before the store.
+//   deadline at the latest.
+// Owns: the connections.
 // Trusts: no caller and no server. Keys, values and TTLs are checked against the limits below.
 //   Answers of a server are bounded and checked before they become values.
 //
@@ -23,8 +23,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,11 +49,10 @@ inline constexpr std::uint32_t kMinLeaseTtlMs = 100;
 inline constexpr std::uint32_t kMaxLeaseTtlMs = 24u * 3600u * 1000u;
 
 struct Capabilities {
-  bool revisions = false;        // entries and writes carry revisions
-  bool compare_and_set = false;  // also remove_if
+  bool revisions = false;  // entries and writes carry revisions
+  bool compare_and_set = false;
   bool leases = false;
   bool list = false;
-  bool watch = false;
   // Whether the store can elect a leader.
   bool elects() const { return compare_and_set && leases && revisions; }
 };
@@ -67,12 +64,6 @@ struct Entry {
   LeaseId lease = kNoLease;
 };
 
-// Entries in key order. A watch from `revision` sees every later change.
-struct Listing {
-  std::vector<Entry> entries;
-  Revision revision = 0;
-};
-
 struct Swap {
   bool applied = false;
   Revision revision = 0;  // if applied, of this change; else the key's present revision (0: absent)
@@ -81,26 +72,6 @@ struct Swap {
 struct Lease {
   LeaseId id = kNoLease;
   std::uint32_t ttl_ms = 0;  // as granted; etcd rounds up to whole seconds, 1 or 2 s least
-};
-
-struct WatchEvent {
-  enum class Kind {
-    kPut,     // entry has the new value
-    kRemove,  // entry.key is gone: removed, or its lease ended
-    kRelist,  // changes were missed: list() again; later events are after entry.revision
-  };
-  Kind kind = Kind::kPut;
-  Entry entry;
-};
-// Events come in revision order. A change that was overwritten before delivery may be
-// left out. After a kRelist, events up to the listing's revision may repeat the listing's content.
-using WatchCallback = std::function<void(const WatchEvent&)>;
-
-// A watch survives lost connections and restarts of the server until it is destroyed. The
-// destructor waits for a running callback, so a callback must not destroy its watch.
-class Watch {
- public:
-  virtual ~Watch() = default;
 };
 
 class ClusterStore {
@@ -122,21 +93,14 @@ class ClusterStore {
                                        std::uint64_t deadline_ns) = 0;
   // MC_NOT_FOUND: the key is absent.
   virtual Status remove(std::string_view key, std::uint64_t deadline_ns) = 0;
-  virtual Result<Swap> remove_if(std::string_view key, Revision expected,
-                                 std::uint64_t deadline_ns) = 0;
-  // Every key that begins with prefix (may be empty), at a single moment.
-  virtual Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) = 0;
+  // Every key that begins with prefix (may be empty), at a single moment, in key order.
+  virtual Result<std::vector<Entry>> list(std::string_view prefix, std::uint64_t deadline_ns) = 0;
 
   virtual Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) = 0;
   // Restarts the lease's whole TTL. MC_NOT_FOUND: the lease has ended.
   virtual Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) = 0;
   // Ends the lease and removes its keys. MC_NOT_FOUND: the lease has ended.
   virtual Status revoke(LeaseId lease, std::uint64_t deadline_ns) = 0;
-
-  // Delivers every change after from_revision (0: after the watch has reached the store) of keys
-  // with this prefix. Returns at once; the watch waits in the background for a server that is away.
-  virtual Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
-                                               WatchCallback callback) = 0;
 };
 
 }  // namespace mc::metadata

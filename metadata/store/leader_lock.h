@@ -34,13 +34,13 @@ class LeaderLock {
   LeaderLock(ClusterStore& store, std::string value, std::uint32_t ttl_ms,
              std::function<std::uint64_t()> clock, std::uint32_t partition = 0);
 
-  // Tries once. False: another process leads; watch leader_key() and try again after its removal.
+  // Tries once. False: another process leads; try again later.
   // MC_UNSUPPORTED: the store cannot elect.
   Result<bool> campaign(std::uint64_t deadline_ns);
   // Call this several times per TTL. MC_NOT_FOUND: the leadership has ended. After another error a
   // retry may succeed while leads() still holds.
   Status renew(std::uint64_t deadline_ns);
-  // Ends the leadership, so that the next leader starts at once.
+  // Ends the leadership, so that the next leader need not wait for the end of the TTL.
   Status resign(std::uint64_t deadline_ns);
 
   // Whether this process may act as the leader now, from the store's last answer. Turns false a

@@ -12,17 +12,19 @@
 
 #include "libmc/base/clock.h"
 #include "metadata/store/cluster_store.h"
-#include "metadata/store/watch_loop.h"
 
 namespace mc::metadata {
+
+inline constexpr std::uint64_t kShortestPauseNs = 20 * kMs;
+inline constexpr std::uint64_t kLongestPauseNs = 500 * kMs;
 
 // Repeats attempt(deadline_ns) after kStoreUnavailable and, if the call is repeatable (a read),
 // after kOutcomeUnknown. Returns the last failure with `name` in front.
 template <typename T, typename Attempt>
 Result<T> until_deadline(const std::string& name, bool repeatable, std::uint64_t deadline_ns,
                          Attempt attempt) {
-  Backoff backoff;
-  for (;;) {
+  for (std::uint64_t pause_ns = kShortestPauseNs;;
+       pause_ns = std::min(pause_ns * 2, kLongestPauseNs)) {
     if (now_ns() >= deadline_ns) {
       return fail(kStoreUnavailable, name + ": the deadline passed before the call");
     }
@@ -31,7 +33,6 @@ Result<T> until_deadline(const std::string& name, bool repeatable, std::uint64_t
     const Status& status = result.error();
     const bool again =
         status.code() == kStoreUnavailable || (repeatable && status.code() == kOutcomeUnknown);
-    const std::uint64_t pause_ns = backoff.next_ms() * 1000000;
     if (again && now_ns() + pause_ns < deadline_ns) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
       continue;

@@ -33,15 +33,9 @@ void decode(const Reply& reply) {
     require(!swap->applied || swap->revision != 0);
   }
   if (const auto listing = mc::metadata::decode_redis_listing(reply)) {
-    for (const Entry& entry : listing->entries) {
+    for (const Entry& entry : *listing) {
       check_entry(entry);
       require(mc::metadata::check_key(entry.key).ok());
-    }
-  }
-  if (const auto changes = mc::metadata::decode_redis_changes(reply)) {
-    for (const auto& event : changes->events) {
-      check_entry(event.entry);
-      require(mc::metadata::check_key(event.entry.key).ok());
     }
   }
   if (const auto master = mc::metadata::decode_redis_master(reply)) require(!master->host.empty());

@@ -16,11 +16,7 @@ class SimStore final : public metadata::ClusterStore {
  public:
   SimStore(StoreWorld& world, HostId host) : world_(world), host_(host) {}
 
-  metadata::Capabilities capabilities() const override {
-    metadata::Capabilities all = inner().capabilities();
-    all.watch = false;  // a watch needs a thread
-    return all;
-  }
+  metadata::Capabilities capabilities() const override { return inner().capabilities(); }
   std::string name() const override { return "simulated"; }
   Result<metadata::Entry> get(std::string_view key, std::uint64_t deadline_ns) override {
     if (Status status = reach(); !status.ok()) return fail(status);
@@ -41,16 +37,12 @@ class SimStore final : public metadata::ClusterStore {
     if (Status status = reach_to_write(); !status.ok()) return status;
     return inner().remove(key, deadline_ns);
   }
-  Result<metadata::Swap> remove_if(std::string_view key, metadata::Revision expected,
-                                   std::uint64_t deadline_ns) override {
-    if (Status status = reach_to_write(); !status.ok()) return fail(status);
-    return inner().remove_if(key, expected, deadline_ns);
-  }
-  Result<metadata::Listing> list(std::string_view prefix, std::uint64_t deadline_ns) override {
+  Result<std::vector<metadata::Entry>> list(std::string_view prefix,
+                                            std::uint64_t deadline_ns) override {
     if (Status status = reach(); !status.ok()) return fail(status);
     const bool absence =
         prefix.ends_with(metadata::kAwayPrefix) || prefix.ends_with(metadata::kRemovedPrefix);
-    if (world_.hides_absence && absence) return metadata::Listing{};
+    if (world_.hides_absence && absence) return std::vector<metadata::Entry>{};
     return inner().list(prefix, deadline_ns);
   }
   Result<metadata::Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override {
@@ -64,10 +56,6 @@ class SimStore final : public metadata::ClusterStore {
   Status revoke(metadata::LeaseId lease, std::uint64_t deadline_ns) override {
     if (Status status = reach(); !status.ok()) return status;
     return inner().revoke(lease, deadline_ns);
-  }
-  Result<std::unique_ptr<metadata::Watch>> watch(std::string_view, metadata::Revision,
-                                                 metadata::WatchCallback) override {
-    return fail(MC_UNSUPPORTED, "a simulated store has no watches");
   }
 
  private:

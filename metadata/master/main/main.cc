@@ -21,7 +21,7 @@ constexpr const char* kAbout =
     "agents report their objects again.\n\n"
     "Options come from the --config file, then the environment (MC_MASTER_LISTEN=...), then flags;\n"
     "later sources win.\n"
-    "Signals: SIGTERM and SIGINT stop this master; a standby then leads at once.\n"
+    "Signals: SIGTERM and SIGINT stop this master; a standby then leads within a second.\n"
     "Exit codes: 0 stopped, 1 could not start, 2 wrong usage.";
 
 int run_master(const mc::metadata::MasterOptions& options) {

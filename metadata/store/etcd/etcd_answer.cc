@@ -182,24 +182,22 @@ Result<std::string> decode_etcd_token(const HttpAnswer& answer) {
   return text;
 }
 
-Result<Listing> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix) {
+Result<std::vector<Entry>> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix) {
   Status status;
   const Json::Value value = good(answer, status);
   if (!status.ok()) return fail(status);
-  Listing listing;
   const Json::Value& kvs = member(value, "kvs");
-  if (!revision_of(value, listing.revision) || !(kvs.isNull() || kvs.isArray())) {
-    return fail(broken());
-  }
+  if (!kvs.isNull() && !kvs.isArray()) return fail(broken());
   const Json::Value& more = member(value, "more");
   if (more.isBool() && more.asBool()) return fail(Status(MC_TOO_LARGE));
+  std::vector<Entry> listing;
   std::size_t bytes = 0;
   for (const Json::Value& kv : kvs) {
     Entry entry;
     if (!entry_of(kv, prefix, entry)) return fail(broken());
     bytes += entry.key.size() + entry.value.size();
     if (bytes > kMaxListBytes) return fail(Status(MC_TOO_LARGE));
-    listing.entries.push_back(std::move(entry));
+    listing.push_back(std::move(entry));
   }
   return listing;
 }
@@ -266,39 +264,6 @@ Result<bool> decode_etcd_keep_alive(const HttpAnswer& answer) {
   std::uint64_t ttl_s = 0;
   if (!result.isObject() || !number_of(member(result, "TTL"), ttl_s)) return fail(broken());
   return ttl_s != 0;
-}
-
-Result<EtcdWatchMessage> decode_etcd_watch(std::string_view line, std::string_view prefix) {
-  const Json::Value value = parsed(line);
-  if (!value.isObject()) return fail(broken());
-  if (value.isMember("error")) return fail(error_in(value));
-  const Json::Value& result = member(value, "result");
-  EtcdWatchMessage message;
-  std::uint64_t compact_revision = 0;
-  if (!result.isObject() || !revision_of(result, message.revision) ||
-      !number_of(member(result, "compact_revision"), compact_revision)) {
-    return fail(broken());
-  }
-  message.compacted = compact_revision != 0;
-  const Json::Value& canceled = member(result, "canceled");
-  if (canceled.isBool() && canceled.asBool() && !message.compacted) {
-    const Json::Value& reason = member(result, "cancel_reason");
-    return fail(MC_PERMISSION_DENIED,
-                "etcd cancelled the watch: " + quoted(reason.isString() ? reason.asString() : ""));
-  }
-  const Json::Value& created = member(result, "created");
-  message.created = created.isBool() && created.asBool();
-  const Json::Value& events = member(result, "events");
-  if (!(events.isNull() || events.isArray())) return fail(broken());
-  for (const Json::Value& each : events) {
-    WatchEvent event;
-    const Json::Value& type = member(each, "type");
-    const bool removed = type.isString() && type.asString() == "DELETE";
-    event.kind = removed ? WatchEvent::Kind::kRemove : WatchEvent::Kind::kPut;
-    if (!entry_of(member(each, "kv"), prefix, event.entry)) return fail(broken());
-    message.events.push_back(std::move(event));
-  }
-  return message;
 }
 
 }  // namespace mc::metadata

@@ -19,7 +19,6 @@ namespace mc::metadata {
 // A listing at the contract's limits: base64 and 256 bytes around each entry.
 inline constexpr std::size_t kMaxEtcdBodyBytes =
     kMaxListBytes / 3 * 4 + (256 + kMaxStoreKeyBytes / 3) * kMaxListEntries;
-inline constexpr std::size_t kMaxEtcdWatchBytes = 32u << 20;  // a message of a watch
 
 // etcd's errors that require a new token, not another password.
 bool is_stale_token(const HttpAnswer& answer);
@@ -29,21 +28,12 @@ bool is_stale_token(const HttpAnswer& answer);
 Status decode_etcd_ok(const HttpAnswer& answer);
 Result<std::string> decode_etcd_token(const HttpAnswer& answer);
 // At most kMaxListEntries entries. More: MC_TOO_LARGE, without text.
-Result<Listing> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix);
+Result<std::vector<Entry>> decode_etcd_range(const HttpAnswer& answer, std::string_view prefix);
 Result<Revision> decode_etcd_put(const HttpAnswer& answer);
 Result<Swap> decode_etcd_swap(const HttpAnswer& answer);
 Result<bool> decode_etcd_deleted(const HttpAnswer& answer);
 Result<Lease> decode_etcd_grant(const HttpAnswer& answer);
 // False: the lease has ended.
 Result<bool> decode_etcd_keep_alive(const HttpAnswer& answer);
-
-struct EtcdWatchMessage {
-  bool created = false;
-  bool compacted = false;  // the position is no longer in the log
-  Revision revision = 0;   // of the store
-  std::vector<WatchEvent> events;
-};
-// Decodes a line of the stream. Errors: the watch was cancelled for another reason.
-Result<EtcdWatchMessage> decode_etcd_watch(std::string_view line, std::string_view prefix);
 
 }  // namespace mc::metadata

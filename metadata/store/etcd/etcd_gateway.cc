@@ -8,12 +8,6 @@
 #include "metadata/store/etcd/etcd_request.h"
 
 namespace mc::metadata {
-namespace {
-
-constexpr std::uint64_t kTokenTimeoutNs = 2000000000;
-
-}  // namespace
-
 EtcdGateway::EtcdGateway(const StoreUrl& url) : url_(url), client_(url.tls) {}
 
 EtcdGateway::Way EtcdGateway::way() {
@@ -24,12 +18,6 @@ EtcdGateway::Way EtcdGateway::way() {
 void EtcdGateway::forsake(std::uint64_t era) {
   const MutexLock lock(mutex_);
   if (era == era_) ++era_;
-}
-
-void EtcdGateway::start_over(bool fresh_token) {
-  const MutexLock lock(mutex_);
-  ++era_;
-  if (fresh_token) token_.clear();
 }
 
 HttpRequest EtcdGateway::request(const Endpoint& endpoint, const std::string& path,
@@ -52,7 +40,7 @@ Result<std::string> EtcdGateway::token(const Endpoint& endpoint, bool renew,
   const auto answer =
       client_.call(request(endpoint, "/v3/auth/authenticate",
                            etcd_authenticate(url_.login.user, url_.login.password), ""),
-                   kMaxEtcdWatchBytes, deadline_ns);
+                   kMaxEtcdBodyBytes, deadline_ns);
   if (!answer && answer.error().code() == kOutcomeUnknown) {
     return fail(kStoreUnavailable, std::string(answer.error().text()));
   }
@@ -84,14 +72,6 @@ Result<HttpAnswer> EtcdGateway::call(const std::string& path, const std::string&
   if (!answer || answer->status >= 500) forsake(way.era);
   if (!answer) return fail(at(way.endpoint, answer.error()));
   return answer;
-}
-
-Status EtcdGateway::stream(const std::string& path, const std::string& body, const StopSignal& stop,
-                           const std::function<bool(long, std::string_view)>& on_bytes) {
-  const Way way = this->way();
-  const auto token = this->token(way.endpoint, false, now_ns() + kTokenTimeoutNs);
-  if (!token) return token.error();
-  return client_.stream(request(way.endpoint, path, body, *token), stop, on_bytes);
 }
 
 }  // namespace mc::metadata

@@ -25,11 +25,6 @@ class EtcdGateway {
   // status is an answer, except that an outdated token is renewed first.
   Result<HttpAnswer> call(const std::string& path, const std::string& body,
                           std::uint64_t deadline_ns);
-  // Reads a watch's stream from one endpoint, as HttpClient::stream().
-  Status stream(const std::string& path, const std::string& body, const StopSignal& stop,
-                const std::function<bool(long, std::string_view)>& on_bytes);
-  // The next stream uses another endpoint and, if wanted, a fresh token.
-  void start_over(bool fresh_token);
 
  private:
   struct Way {

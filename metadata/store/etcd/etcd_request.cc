@@ -30,22 +30,6 @@ Json::Value put_of(std::string_view key, std::string_view value, LeaseId lease) 
   return put;
 }
 
-Json::Value compare_and(std::string_view key, Revision expected, Json::Value operation) {
-  Json::Value compare;
-  compare["key"] = base64(key);
-  compare["target"] = "MOD";
-  compare["result"] = "EQUAL";
-  compare["mod_revision"] = std::to_string(expected);
-  Json::Value look;
-  look["request_range"]["key"] = base64(key);
-  look["request_range"]["keys_only"] = true;
-  Json::Value txn;
-  txn["compare"].append(std::move(compare));
-  txn["success"].append(std::move(operation));
-  txn["failure"].append(std::move(look));
-  return txn;
-}
-
 }  // namespace
 
 std::string etcd_authenticate(std::string_view user, std::string_view password) {
@@ -75,18 +59,24 @@ std::string etcd_put(std::string_view key, std::string_view value, LeaseId lease
 
 std::string etcd_compare_and_put(std::string_view key, Revision expected, std::string_view value,
                                  LeaseId lease) {
+  Json::Value compare;
+  compare["key"] = base64(key);
+  compare["target"] = "MOD";
+  compare["result"] = "EQUAL";
+  compare["mod_revision"] = std::to_string(expected);
   Json::Value operation;
   operation["request_put"] = put_of(key, value, lease);
-  return written(compare_and(key, expected, std::move(operation)));
+  Json::Value look;
+  look["request_range"]["key"] = base64(key);
+  look["request_range"]["keys_only"] = true;
+  Json::Value txn;
+  txn["compare"].append(std::move(compare));
+  txn["success"].append(std::move(operation));
+  txn["failure"].append(std::move(look));
+  return written(txn);
 }
 
 std::string etcd_delete(std::string_view key) { return etcd_get(key); }
-
-std::string etcd_compare_and_delete(std::string_view key, Revision expected) {
-  Json::Value operation;
-  operation["request_delete_range"]["key"] = base64(key);
-  return written(compare_and(key, expected, std::move(operation)));
-}
 
 std::string etcd_grant(std::uint64_t ttl_s) {
   Json::Value request;
@@ -97,15 +87,6 @@ std::string etcd_grant(std::uint64_t ttl_s) {
 std::string etcd_lease(LeaseId lease) {
   Json::Value request;
   request["ID"] = std::to_string(lease);
-  return written(request);
-}
-
-std::string etcd_watch(std::string_view prefix, Revision start_revision) {
-  Json::Value request;
-  Json::Value& create = request["create_request"];
-  create["key"] = base64(prefix);
-  create["range_end"] = base64(end_of(prefix));
-  if (start_revision != 0) create["start_revision"] = std::to_string(start_revision);
   return written(request);
 }
 

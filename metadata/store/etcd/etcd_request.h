@@ -21,9 +21,7 @@ std::string etcd_put(std::string_view key, std::string_view value, LeaseId lease
 std::string etcd_compare_and_put(std::string_view key, Revision expected, std::string_view value,
                                  LeaseId lease);
 std::string etcd_delete(std::string_view key);
-std::string etcd_compare_and_delete(std::string_view key, Revision expected);
 std::string etcd_grant(std::uint64_t ttl_s);
 std::string etcd_lease(LeaseId lease);
-std::string etcd_watch(std::string_view prefix, Revision start_revision);
 
 }  // namespace mc::metadata

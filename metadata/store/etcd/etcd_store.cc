@@ -4,7 +4,6 @@
 #include "metadata/store/checks.h"
 #include "metadata/store/etcd/etcd_answer.h"
 #include "metadata/store/etcd/etcd_request.h"
-#include "metadata/store/etcd/etcd_watch.h"
 #include "metadata/store/retry.h"
 
 namespace mc::metadata {
@@ -16,15 +15,13 @@ constexpr LeaseId kMaxLeaseId = ~LeaseId{0} >> 1;
 }  // namespace
 
 EtcdStore::EtcdStore(const StoreUrl& url, std::string_view cluster_id)
-    : name_("etcd " + text_of(url.endpoints)),
-      prefix_(cluster_prefix(cluster_id)),
-      gateway_(std::make_shared<EtcdGateway>(url)) {}
+    : name_("etcd " + text_of(url.endpoints)), prefix_(cluster_prefix(cluster_id)), gateway_(url) {}
 
 template <typename T, typename Decode>
 Result<T> EtcdStore::ask(Repeatable repeatable, const char* path, const std::string& body,
                          std::uint64_t deadline_ns, Decode decode) {
   const auto attempt = [&](std::uint64_t until_ns) -> Result<T> {
-    const auto answer = gateway_->call(path, body, until_ns);
+    const auto answer = gateway_.call(path, body, until_ns);
     if (!answer) return fail(answer.error());
     return decode(*answer);
   };
@@ -33,12 +30,12 @@ Result<T> EtcdStore::ask(Repeatable repeatable, const char* path, const std::str
 
 Result<Entry> EtcdStore::get(std::string_view key, std::uint64_t deadline_ns) {
   if (Status status = check_key(key); !status.ok()) return fail(status);
-  auto listing =
-      ask<Listing>(Repeatable::kYes, "/v3/kv/range", etcd_get(full(key)), deadline_ns,
-                   [&](const HttpAnswer& answer) { return decode_etcd_range(answer, prefix_); });
+  auto listing = ask<std::vector<Entry>>(
+      Repeatable::kYes, "/v3/kv/range", etcd_get(full(key)), deadline_ns,
+      [&](const HttpAnswer& answer) { return decode_etcd_range(answer, prefix_); });
   if (!listing) return fail(listing.error());
-  if (listing->entries.empty()) return fail(MC_NOT_FOUND, no_such_key(key));
-  return std::move(listing->entries.front());
+  if (listing->empty()) return fail(MC_NOT_FOUND, no_such_key(key));
+  return std::move(listing->front());
 }
 
 Result<Revision> EtcdStore::put(std::string_view key, std::string_view value, LeaseId lease,
@@ -73,16 +70,9 @@ Status EtcdStore::remove(std::string_view key, std::uint64_t deadline_ns) {
   return *deleted ? Status() : Status(MC_NOT_FOUND, no_such_key(key));
 }
 
-Result<Swap> EtcdStore::remove_if(std::string_view key, Revision expected,
-                                  std::uint64_t deadline_ns) {
-  if (Status status = check_remove_if(key, expected); !status.ok()) return fail(status);
-  return ask<Swap>(Repeatable::kNo, "/v3/kv/txn", etcd_compare_and_delete(full(key), expected),
-                   deadline_ns, decode_etcd_swap);
-}
-
-Result<Listing> EtcdStore::list(std::string_view prefix, std::uint64_t deadline_ns) {
+Result<std::vector<Entry>> EtcdStore::list(std::string_view prefix, std::uint64_t deadline_ns) {
   if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
-  auto listing = ask<Listing>(
+  auto listing = ask<std::vector<Entry>>(
       Repeatable::kYes, "/v3/kv/range", etcd_list(full(prefix), kMaxListEntries), deadline_ns,
       [&](const HttpAnswer& answer) { return decode_etcd_range(answer, prefix_); });
   if (!listing && listing.error().code() == MC_TOO_LARGE) return fail(list_too_large(prefix));
@@ -115,14 +105,6 @@ Status EtcdStore::revoke(LeaseId lease, std::uint64_t deadline_ns) {
   if (done) return {};
   if (done.error().code() == MC_NOT_FOUND) return {MC_NOT_FOUND, no_such_lease(lease)};
   return done.error();
-}
-
-Result<std::unique_ptr<Watch>> EtcdStore::watch(std::string_view prefix, Revision from_revision,
-                                                WatchCallback callback) {
-  if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
-  auto watch = std::make_shared<EtcdWatch>(gateway_, prefix_, std::string(prefix), from_revision,
-                                           std::move(callback));
-  return WatchLoop::start([watch](const StopSignal& stop) { watch->run(stop); });
 }
 
 }  // namespace mc::metadata

@@ -3,12 +3,11 @@
 // The cluster store in etcd 3.4 or later, through its JSON gateway (/v3/…). Revisions
 //   are etcd's revisions. Leases last whole seconds and at least 1.5 election timeouts of the etcd
 //   cluster.
-// Threads: any; each watch has a thread.
+// Threads: any.
 // Owns: the connections.
 // Trusts: as cluster_store.h says.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "metadata/store/cluster_store.h"
@@ -21,7 +20,7 @@ class EtcdStore final : public ClusterStore {
   // REQUIRES: url of kind kEtcd, check_cluster_id(cluster_id).
   EtcdStore(const StoreUrl& url, std::string_view cluster_id);
 
-  Capabilities capabilities() const override { return {true, true, true, true, true}; }
+  Capabilities capabilities() const override { return {true, true, true, true}; }
   std::string name() const override { return name_; }
   Result<Entry> get(std::string_view key, std::uint64_t deadline_ns) override;
   Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease,
@@ -29,14 +28,10 @@ class EtcdStore final : public ClusterStore {
   Result<Swap> compare_and_set(std::string_view key, Revision expected, std::string_view value,
                                LeaseId lease, std::uint64_t deadline_ns) override;
   Status remove(std::string_view key, std::uint64_t deadline_ns) override;
-  Result<Swap> remove_if(std::string_view key, Revision expected,
-                         std::uint64_t deadline_ns) override;
-  Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) override;
+  Result<std::vector<Entry>> list(std::string_view prefix, std::uint64_t deadline_ns) override;
   Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override;
   Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) override;
   Status revoke(LeaseId lease, std::uint64_t deadline_ns) override;
-  Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
-                                       WatchCallback callback) override;
 
  private:
   enum class Repeatable { kNo, kYes };
@@ -48,7 +43,7 @@ class EtcdStore final : public ClusterStore {
 
   const std::string name_;
   const std::string prefix_;  // "mc/<cluster id>/"
-  const std::shared_ptr<EtcdGateway> gateway_;
+  EtcdGateway gateway_;
 };
 
 }  // namespace mc::metadata

@@ -13,20 +13,19 @@ namespace {
 
 constexpr std::size_t kMaxIdleHandles = 4;
 constexpr long kConnectTimeoutMs = 2000;  // leaves time for the next endpoint
-// A stream from a silent peer ends after about kKeepIdleS + 9 * kKeepIntervalS.
-constexpr long kKeepIdleS = 2;
-constexpr long kKeepIntervalS = 1;
 
-struct Sink {
-  CURL* curl;
-  std::function<bool(long, std::string_view)> on_bytes;
+struct Body {
+  std::string bytes;
+  const std::size_t max_bytes;
+  bool too_long = false;
 };
 
 std::size_t on_data(char* data, std::size_t, std::size_t size, void* user) {
-  Sink& sink = *static_cast<Sink*>(user);
-  long status = 0;
-  curl_easy_getinfo(sink.curl, CURLINFO_RESPONSE_CODE, &status);
-  return sink.on_bytes(status, {data, size}) ? size : CURL_WRITEFUNC_ERROR;
+  Body& body = *static_cast<Body*>(user);
+  body.too_long = size > body.max_bytes - body.bytes.size();
+  if (body.too_long) return CURL_WRITEFUNC_ERROR;
+  body.bytes.append(data, size);
+  return size;
 }
 
 void start_curl_once() {
@@ -107,9 +106,6 @@ void HttpClient::prepare(Handle& handle, const HttpRequest& request) const {
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.c_str());
   }
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
-  curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
-  curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, kKeepIdleS);
-  curl_easy_setopt(curl, CURLOPT_TCP_KEEPINTVL, kKeepIntervalS);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
   if (!tls_.ca.empty()) {
     curl_easy_setopt(curl, CURLOPT_CAINFO, tls_.ca.c_str());
@@ -131,59 +127,18 @@ Result<HttpAnswer> HttpClient::call(const HttpRequest& request, std::size_t max_
   prepare(*handle, request);
   const auto left_ms = static_cast<long>((deadline_ns - now) / kMs) + 1;
   curl_easy_setopt(handle->curl, CURLOPT_TIMEOUT_MS, left_ms);
-  HttpAnswer answer;
-  bool too_long = false;
-  Sink sink{handle->curl, [&](long, std::string_view bytes) {
-              too_long = bytes.size() > max_body_bytes - answer.body.size();
-              if (!too_long) answer.body += bytes;
-              return !too_long;
-            }};
-  curl_easy_setopt(handle->curl, CURLOPT_WRITEDATA, &sink);
+  Body body{.bytes = {}, .max_bytes = max_body_bytes};
+  curl_easy_setopt(handle->curl, CURLOPT_WRITEDATA, &body);
   const CURLcode code = curl_easy_perform(handle->curl);
-  if (too_long) {
+  if (body.too_long) {
     return fail(MC_TOO_LARGE,
                 "the answer is longer than " + std::to_string(max_body_bytes) + " bytes");
   }
   if (code != CURLE_OK) return fail(status_of(handle->curl, code, handle->words));
+  HttpAnswer answer{.status = 0, .body = std::move(body.bytes)};
   curl_easy_getinfo(handle->curl, CURLINFO_RESPONSE_CODE, &answer.status);
   give_back(std::move(handle));
   return answer;
-}
-
-Status HttpClient::stream(const HttpRequest& request, const StopSignal& stop,
-                          const std::function<bool(long, std::string_view)>& on_bytes) {
-  const QuietPipe quiet;
-  start_curl_once();
-  Handle handle;
-  CURLM* const multi = curl_multi_init();
-  if (handle.curl == nullptr || multi == nullptr) return {MC_NO_MEMORY, "libcurl gave no handle"};
-  prepare(handle, request);
-  bool enough = false;
-  std::uint64_t heard_ns = now_ns();
-  Sink sink{handle.curl, [&](long status, std::string_view bytes) {
-              heard_ns = now_ns();
-              enough = !on_bytes(status, bytes);
-              return !enough;
-            }};
-  curl_easy_setopt(handle.curl, CURLOPT_WRITEDATA, &sink);
-  curl_multi_add_handle(multi, handle.curl);
-  Status result;
-  curl_waitfd stop_fd{stop.fd(), CURL_WAIT_POLLIN, 0};
-  const auto silent = [&] { return now_ns() - heard_ns > kLongestSilenceNs; };
-  for (int running = 1; running != 0 && !enough && !stop.stopped() && !silent();) {
-    curl_multi_perform(multi, &running);
-    if (running != 0) curl_multi_poll(multi, &stop_fd, 1, 1000, nullptr);
-  }
-  if (silent()) result = {kStoreUnavailable, "the server was silent for too long"};
-  int left = 0;
-  if (const CURLMsg* done = curl_multi_info_read(multi, &left); done != nullptr && !enough) {
-    const CURLcode code = done->data.result;
-    result = code == CURLE_OK ? Status(kStoreUnavailable, "the server ended the stream")
-                              : status_of(handle.curl, code, handle.words);
-  }
-  curl_multi_remove_handle(multi, handle.curl);
-  curl_multi_cleanup(multi);
-  return result;
 }
 
 std::string percent_encoded(std::string_view text) {

@@ -8,15 +8,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libmc/base/mutex.h"
+#include "metadata/store/cluster_store.h"
 #include "metadata/store/store_url.h"
-#include "metadata/store/watch_loop.h"
 
 namespace mc::metadata {
 
@@ -34,9 +33,6 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  // A hanging server keeps the connections open, so only the silence shows the failure.
-  static constexpr std::uint64_t kLongestSilenceNs = 10000000000;
-
   explicit HttpClient(TlsFiles tls);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
@@ -46,12 +42,6 @@ class HttpClient {
   // MC_PERMISSION_DENIED: a certificate was refused. MC_TOO_LARGE: longer than max_body_bytes.
   Result<HttpAnswer> call(const HttpRequest& request, std::size_t max_body_bytes,
                           std::uint64_t deadline_ns);
-
-  // Passes the answer's bytes to on_bytes as they arrive, with the status code. Ends when the
-  // server ends the answer, after kLongestSilenceNs of silence, when on_bytes returns false, or
-  // when stop is raised. Returns the cause (ok: on_bytes or stop ended the stream).
-  Status stream(const HttpRequest& request, const StopSignal& stop,
-                const std::function<bool(long status, std::string_view bytes)>& on_bytes);
 
  private:
   struct Handle;

@@ -70,20 +70,14 @@ Result<Swap> HttpStore::compare_and_set(std::string_view, Revision, std::string_
   return fail(lacks("compare-and-set"));
 }
 
-Result<Swap> HttpStore::remove_if(std::string_view, Revision, std::uint64_t) {
-  return fail(lacks("compare-and-set"));
+Result<std::vector<Entry>> HttpStore::list(std::string_view, std::uint64_t) {
+  return fail(lacks("lists"));
 }
-
-Result<Listing> HttpStore::list(std::string_view, std::uint64_t) { return fail(lacks("lists")); }
 
 Result<Lease> HttpStore::grant_lease(std::uint32_t, std::uint64_t) { return fail(lacks("leases")); }
 
 Status HttpStore::keep_alive(LeaseId, std::uint64_t) { return lacks("leases"); }
 
 Status HttpStore::revoke(LeaseId, std::uint64_t) { return lacks("leases"); }
-
-Result<std::unique_ptr<Watch>> HttpStore::watch(std::string_view, Revision, WatchCallback) {
-  return fail(lacks("watches"));
-}
 
 }  // namespace mc::metadata

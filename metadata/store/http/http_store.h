@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A client of Mooncake's HTTP metadata server: GET, PUT and DELETE of <url>?key=<key>.
-//   The protocol has only values: no revisions, compare-and-set, leases, lists or watches. So this
-//   store can share descriptors but cannot elect a leader.
+//   The protocol has only values: no revisions, compare-and-set, leases or lists. So this store can
+//   share descriptors but cannot elect a leader.
 // Threads: any.
 // Owns: the HTTP connections.
 // Trusts: as cluster_store.h says.
@@ -29,14 +29,10 @@ class HttpStore final : public ClusterStore {
   Result<Swap> compare_and_set(std::string_view key, Revision expected, std::string_view value,
                                LeaseId lease, std::uint64_t deadline_ns) override;
   Status remove(std::string_view key, std::uint64_t deadline_ns) override;
-  Result<Swap> remove_if(std::string_view key, Revision expected,
-                         std::uint64_t deadline_ns) override;
-  Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) override;
+  Result<std::vector<Entry>> list(std::string_view prefix, std::uint64_t deadline_ns) override;
   Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override;
   Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) override;
   Status revoke(LeaseId lease, std::uint64_t deadline_ns) override;
-  Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
-                                       WatchCallback callback) override;
 
  private:
   Result<HttpAnswer> call(std::string method, std::string_view key, std::string_view body,

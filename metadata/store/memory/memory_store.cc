@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/store/memory/memory_store.h"
 
-#include <poll.h>
-
 #include <chrono>
 
 #include "libmc/base/clock.h"
 #include "metadata/store/checks.h"
-#include "metadata/store/watch_loop.h"
 
 namespace mc::metadata {
 
@@ -20,7 +17,7 @@ std::shared_ptr<MemoryState> MemoryStore::make_state() {
   return std::make_shared<MemoryState>(static_cast<Revision>(us), now_ns);
 }
 
-Capabilities MemoryStore::capabilities() const { return {true, true, true, true, true}; }
+Capabilities MemoryStore::capabilities() const { return {true, true, true, true}; }
 
 Result<Entry> MemoryStore::get(std::string_view key, std::uint64_t) {
   if (Status status = check_key(key); !status.ok()) return fail(status);
@@ -48,20 +45,15 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, Revision expecte
 
 Status MemoryStore::remove(std::string_view key, std::uint64_t) {
   if (Status status = check_key(key); !status.ok()) return status;
-  if (!state_->remove(full(key), std::nullopt).applied) return {MC_NOT_FOUND, no_such_key(key)};
+  if (!state_->remove(full(key))) return {MC_NOT_FOUND, no_such_key(key)};
   return {};
 }
 
-Result<Swap> MemoryStore::remove_if(std::string_view key, Revision expected, std::uint64_t) {
-  if (Status status = check_remove_if(key, expected); !status.ok()) return fail(status);
-  return state_->remove(full(key), expected);
-}
-
-Result<Listing> MemoryStore::list(std::string_view prefix, std::uint64_t) {
+Result<std::vector<Entry>> MemoryStore::list(std::string_view prefix, std::uint64_t) {
   if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
   auto listing = state_->list(full(prefix));
   if (!listing) return fail(list_too_large(prefix));
-  for (Entry& entry : listing->entries) entry.key.erase(0, prefix_.size());
+  for (Entry& entry : *listing) entry.key.erase(0, prefix_.size());
   return *std::move(listing);
 }
 
@@ -76,37 +68,6 @@ Status MemoryStore::keep_alive(LeaseId lease, std::uint64_t) {
 
 Status MemoryStore::revoke(LeaseId lease, std::uint64_t) {
   return state_->revoke(lease) ? Status() : Status(MC_NOT_FOUND, no_such_lease(lease));
-}
-
-Result<std::unique_ptr<Watch>> MemoryStore::watch(std::string_view prefix, Revision from_revision,
-                                                  WatchCallback callback) {
-  if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
-  auto bell = make_eventfd();
-  if (!bell) return fail(bell.error());
-  // Read the position before the thread starts, so that a change right after this call is
-  // delivered.
-  const Revision start = from_revision != 0 ? from_revision : state_->revision();
-  auto body = [state = state_, bell = std::make_shared<Fd>(std::move(*bell)), start,
-               wanted = full(prefix), cut = prefix_.size(),
-               callback = std::move(callback)](const StopSignal& stop) {
-    state->ring_on_change(bell->get());
-    Revision position = start;
-    while (!stop.stopped()) {
-      MemoryState::Changes changes = state->changes(wanted, position);
-      position = changes.position;
-      if (changes.lost) callback({WatchEvent::Kind::kRelist, {"", "", position, kNoLease}});
-      for (WatchEvent& event : changes.events) {
-        event.entry.key.erase(0, cut);
-        callback(event);
-        if (stop.stopped()) break;
-      }
-      pollfd fds[] = {{bell->get(), POLLIN, 0}, {stop.fd(), POLLIN, 0}};
-      ::poll(fds, 2, static_cast<int>(changes.next_end_ms));
-      drain_eventfd(bell->get());
-    }
-    state->ring_no_more(bell->get());
-  };
-  return WatchLoop::start(std::move(body));
 }
 
 }  // namespace mc::metadata

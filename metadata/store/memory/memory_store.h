@@ -35,14 +35,10 @@ class MemoryStore final : public ClusterStore {
   Result<Swap> compare_and_set(std::string_view key, Revision expected, std::string_view value,
                                LeaseId lease, std::uint64_t deadline_ns) override;
   Status remove(std::string_view key, std::uint64_t deadline_ns) override;
-  Result<Swap> remove_if(std::string_view key, Revision expected,
-                         std::uint64_t deadline_ns) override;
-  Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) override;
+  Result<std::vector<Entry>> list(std::string_view prefix, std::uint64_t deadline_ns) override;
   Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override;
   Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) override;
   Status revoke(LeaseId lease, std::uint64_t deadline_ns) override;
-  Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
-                                       WatchCallback callback) override;
 
  private:
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }

@@ -38,8 +38,8 @@ Result<Reply> RedisConnection::call(const std::vector<std::string_view>& words,
 }
 
 Result<RedisConnection> RedisConnection::open(Resolver& resolver, const Target& target,
-                                              int interrupt_fd, std::uint64_t deadline_ns) {
-  auto stream = Stream::open(resolver, target.endpoint, target.tls, interrupt_fd, deadline_ns);
+                                              std::uint64_t deadline_ns) {
+  auto stream = Stream::open(resolver, target.endpoint, target.tls, deadline_ns);
   if (!stream) return fail(stream.error());
   RedisConnection connection(*std::move(stream));
   std::vector<std::vector<std::string_view>> greetings;

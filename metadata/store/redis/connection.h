@@ -25,7 +25,7 @@ class RedisConnection {
     const TlsContext* tls = nullptr;
   };
   // Errors: kStoreUnavailable, MC_PERMISSION_DENIED, or the server's error.
-  static Result<RedisConnection> open(Resolver& resolver, const Target& target, int interrupt_fd,
+  static Result<RedisConnection> open(Resolver& resolver, const Target& target,
                                       std::uint64_t deadline_ns);
 
   // Whether an idle connection still looks usable, without a call to the server.

@@ -42,7 +42,7 @@ Result<RedisLocator::Line> RedisLocator::take(std::uint64_t deadline_ns) {
       if (line.connection.quiet()) return line;  // otherwise the server has closed the connection
     }
   }
-  return open(-1, deadline_ns);
+  return open(deadline_ns);
 }
 
 void RedisLocator::give_back(Line line) {
@@ -58,14 +58,14 @@ void RedisLocator::forsake(std::uint64_t era) {
   idle_.clear();
 }
 
-Result<Endpoint> RedisLocator::ask_sentinels(int interrupt_fd, std::uint64_t deadline_ns) {
+Result<Endpoint> RedisLocator::ask_sentinels(std::uint64_t deadline_ns) {
   Status last(kStoreUnavailable, "no sentinel answered");
   std::size_t left = url_.endpoints.size();
   for (const Endpoint& sentinel : url_.endpoints) {
     // one part is left for the master
     const std::uint64_t until_ns = share_of(deadline_ns, left-- + 1);
     const RedisConnection::Target asked{sentinel, url_.sentinel_login, 0, tls_.get()};
-    auto connection = RedisConnection::open(resolver_, asked, interrupt_fd, until_ns);
+    auto connection = RedisConnection::open(resolver_, asked, until_ns);
     if (!connection) {
       last = at(sentinel, connection.error());
       continue;
@@ -84,7 +84,7 @@ Result<Endpoint> RedisLocator::ask_sentinels(int interrupt_fd, std::uint64_t dea
                                           : last);
 }
 
-Result<RedisLocator::Line> RedisLocator::open(int interrupt_fd, std::uint64_t deadline_ns) {
+Result<RedisLocator::Line> RedisLocator::open(std::uint64_t deadline_ns) {
   std::uint64_t era = 0;
   std::size_t first = 0;
   {
@@ -94,15 +94,15 @@ Result<RedisLocator::Line> RedisLocator::open(int interrupt_fd, std::uint64_t de
   }
   std::vector<Endpoint> candidates = url_.endpoints;
   if (!url_.sentinel_name.empty()) {
-    auto master = ask_sentinels(interrupt_fd, deadline_ns);
+    auto master = ask_sentinels(deadline_ns);
     if (!master) return fail(master.error());
     candidates = {*std::move(master)};
   }
   // Try one candidate only. The first use shows whether the server takes writes; if not, forsake()
   // selects the next candidate.
   const Endpoint& endpoint = candidates[first % candidates.size()];
-  auto connection = RedisConnection::open(resolver_, target(endpoint), interrupt_fd,
-                                          share_of(deadline_ns, candidates.size()));
+  auto connection =
+      RedisConnection::open(resolver_, target(endpoint), share_of(deadline_ns, candidates.size()));
   if (!connection) {
     if (connection.error().code() == kStoreUnavailable) forsake(era);
     return fail(at(endpoint, connection.error()));

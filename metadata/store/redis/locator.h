@@ -27,8 +27,6 @@ class RedisLocator {
   };
   // An idle line, or a new line.
   Result<Line> take(std::uint64_t deadline_ns);
-  // A new line. interrupt_fd interrupts the waits.
-  Result<Line> open(int interrupt_fd, std::uint64_t deadline_ns);
   void give_back(Line line);
   // The line's server is away or takes no writes. Later calls use another server.
   void forsake(std::uint64_t era);
@@ -36,7 +34,8 @@ class RedisLocator {
  private:
   explicit RedisLocator(const StoreUrl& url) : url_(url) {}
   RedisConnection::Target target(const Endpoint& endpoint) const;
-  Result<Endpoint> ask_sentinels(int interrupt_fd, std::uint64_t deadline_ns);
+  Result<Line> open(std::uint64_t deadline_ns);
+  Result<Endpoint> ask_sentinels(std::uint64_t deadline_ns);
 
   const StoreUrl url_;
   std::shared_ptr<TlsContext> tls_;

@@ -95,19 +95,18 @@ Result<Swap> decode_redis_swap(const Reply& reply) {
   return swap;
 }
 
-Result<Listing> decode_redis_listing(const Reply& reply) {
-  if (reply.kind == Kind::kArray && reply.items.empty()) return fail(Status(MC_TOO_LARGE));
-  Listing listing;
-  if (reply.kind != Kind::kArray || reply.items.size() % 4 != 1 ||
-      !number_of(reply.items[0], listing.revision)) {
+Result<std::vector<Entry>> decode_redis_listing(const Reply& reply) {
+  if (text_is(reply, "too large")) return fail(Status(MC_TOO_LARGE));
+  if (reply.kind != Kind::kArray || reply.items.size() % 4 != 0) {
     return fail(decode_redis_error(reply));
   }
-  for (std::size_t at = 1; at < reply.items.size(); at += 4) {
+  std::vector<Entry> listing;
+  for (std::size_t at = 0; at < reply.items.size(); at += 4) {
     Entry entry;
     if (!key_of(reply.items[at], entry.key) || !entry_at(reply.items, at + 1, entry)) {
       return fail(decode_redis_error(reply));
     }
-    listing.entries.push_back(std::move(entry));
+    listing.push_back(std::move(entry));
   }
   return listing;
 }
@@ -116,27 +115,6 @@ Result<std::uint64_t> decode_redis_number(const Reply& reply) {
   std::uint64_t number = 0;
   if (!number_of(reply, number)) return fail(decode_redis_error(reply));
   return number;
-}
-
-Result<RedisChanges> decode_redis_changes(const Reply& reply) {
-  RedisChanges changes;
-  if (reply.kind != Kind::kArray || reply.items.size() % 5 != 4 ||
-      !number_of(reply.items[1], changes.position) || !number_of(reply.items[3], changes.wait_ms)) {
-    return fail(decode_redis_error(reply));
-  }
-  changes.lost = text_is(reply.items[0], "1");
-  changes.more = text_is(reply.items[2], "1");
-  for (std::size_t at = 4; at < reply.items.size(); at += 5) {
-    const std::vector<Reply>& items = reply.items;
-    WatchEvent event;
-    event.kind = text_is(items[at], "p") ? WatchEvent::Kind::kPut : WatchEvent::Kind::kRemove;
-    const std::vector<Reply> parts = {items[at + 3], items[at + 2], items[at + 4]};
-    if (!key_of(items[at + 1], event.entry.key) || !entry_at(parts, 0, event.entry)) {
-      return fail(decode_redis_error(reply));
-    }
-    changes.events.push_back(std::move(event));
-  }
-  return changes;
 }
 
 Result<Endpoint> decode_redis_master(const Reply& reply) {

@@ -24,17 +24,8 @@ Result<Entry> decode_redis_entry(const Reply& reply);
 // MC_NOT_FOUND: the lease does not exist.
 Result<Swap> decode_redis_swap(const Reply& reply);
 // Too many entries: MC_TOO_LARGE, without text.
-Result<Listing> decode_redis_listing(const Reply& reply);
+Result<std::vector<Entry>> decode_redis_listing(const Reply& reply);
 Result<std::uint64_t> decode_redis_number(const Reply& reply);
-
-struct RedisChanges {
-  bool lost = false;
-  Revision position = 0;
-  bool more = false;
-  std::uint32_t wait_ms = 0;
-  std::vector<WatchEvent> events;
-};
-Result<RedisChanges> decode_redis_changes(const Reply& reply);
 
 // MC_NOT_FOUND: the sentinel does not know the name.
 Result<Endpoint> decode_redis_master(const Reply& reply);

@@ -5,12 +5,12 @@
 
 namespace mc::metadata {
 
-// Redis 5 is required for streams and for scripts that read the clock before they write. Numbers
-// stay below 2^53, where Lua's doubles count exactly, until the year 2255.
+// Redis 5 is required, because the script reads the clock before it writes. Numbers stay below
+// 2^53, where Lua's doubles count exactly, until the year 2255.
 constexpr std::string_view kScript = R"LUA(
 local base, op = KEYS[1], ARGV[1]
 local meta, names, leases = base .. 'meta', base .. 'keys', base .. 'leases'
-local ttls, log = base .. 'ttl', base .. 'log'
+local ttls = base .. 'ttl'
 -- A first write that changes nothing: a replica refuses it, so that nobody reads old state there.
 -- What needs room begins with one that a full server refuses too; after a script's first write
 -- Redis refuses nothing, so nothing is ever half done.
@@ -28,19 +28,12 @@ local function keys_of(lease) return base .. 'lease/' .. lease end
 local revision = tonumber(redis.call('HGET', meta, 'revision') or '0')
 if revision == 0 then
   revision = now
-  redis.call('DEL', log)
-  redis.call('HSET', meta, 'revision', text(now), 'floor', text(now))
+  redis.call('HSET', meta, 'revision', text(now))
 end
 
-local function change(kind, key)
+local function change()
   revision = math.max(revision + 1, now)
   redis.call('HSET', meta, 'revision', text(revision))
-  redis.call('XADD', log, text(revision) .. '-0', kind, key)
-  if redis.call('XLEN', log) > 4096 then
-    local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1][1]
-    redis.call('XDEL', log, first)
-    redis.call('HSET', meta, 'floor', string.match(first, '^%d+'))
-  end
 end
 
 local function leave_lease(key)
@@ -49,7 +42,7 @@ local function leave_lease(key)
 end
 
 local function drop(key)
-  change('d', key)
+  change()
   leave_lease(key)
   redis.call('DEL', entry(key))
   redis.call('ZREM', names, key)
@@ -74,7 +67,7 @@ elseif op == 'write' then
   if lease ~= '0' and not redis.call('ZSCORE', leases, lease) then return {} end
   local there = redis.call('HGET', entry(key), 'r') or '0'
   if expected ~= '' and expected ~= there then return {'0', there} end
-  change('p', key)
+  change()
   leave_lease(key)
   if lease ~= '0' then redis.call('SADD', keys_of(lease), key) end
   redis.call('HSET', entry(key), 'v', value, 'r', text(revision), 'l', lease)
@@ -82,23 +75,20 @@ elseif op == 'write' then
   return {'1', text(revision)}
 
 elseif op == 'remove' then
-  local key, expected = ARGV[2], ARGV[3]
-  local there = redis.call('HGET', entry(key), 'r')
-  if not there then return {'0', '0'} end
-  if expected ~= '' and expected ~= there then return {'0', there} end
-  drop(key)
-  return {'1', text(revision)}
+  if not redis.call('HGET', entry(ARGV[2]), 'r') then return '0' end
+  drop(ARGV[2])
+  return '1'
 
 elseif op == 'list' then
   local prefix, most, bytes_left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
   local found = redis.call('ZRANGEBYLEX', names, '[' .. prefix, '(' .. prefix .. '\255',
     'LIMIT', 0, most + 1)
-  if #found > most then return {} end
-  local answer = {text(revision)}
+  if #found > most then return 'too large' end
+  local answer = {}
   for _, key in ipairs(found) do
     local held = redis.call('HMGET', entry(key), 'v', 'r', 'l')
     bytes_left = bytes_left - #key - #held[1]
-    if bytes_left < 0 then return {} end
+    if bytes_left < 0 then return 'too large' end
     answer[#answer + 1] = key
     for i = 1, 3 do answer[#answer + 1] = held[i] end
   end
@@ -121,44 +111,6 @@ elseif op == 'revoke' then
   if not redis.call('ZSCORE', leases, ARGV[2]) then return '0' end
   end_lease(ARGV[2])
   return '1'
-
-elseif op == 'changes' then
-  local prefix, from, bytes_left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-  local floor = tonumber(redis.call('HGET', meta, 'floor'))
-  local wait_ms = 1000
-  local first = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
-  if first[2] then wait_ms = math.min(wait_ms, math.ceil((first[2] - now) / 1000)) end
-  if from == 0 then return {'0', text(revision), '0', text(wait_ms)} end
-  local known = from == floor or from == revision
-  if not known and from > floor and from < revision then
-    local id = text(from) .. '-0'
-    known = #redis.call('XRANGE', log, id, id) == 1
-  end
-  if not known then return {'1', text(revision), '0', text(wait_ms)} end
-  local answer = {'0', text(revision), '0', text(wait_ms)}
-  local changes = redis.call('XRANGE', log, text(from + 1) .. '-0', '+', 'COUNT', 1000)
-  if #changes == 1000 then
-    answer[2] = string.match(changes[1000][1], '^%d+')
-    answer[3] = '1'
-  end
-  for _, each in ipairs(changes) do
-    local at, kind, key = string.match(each[1], '^%d+'), each[2][1], each[2][2]
-    if string.sub(key, 1, #prefix) == prefix then
-      local held = {'', at, '0'}
-      if kind == 'p' then held = redis.call('HMGET', entry(key), 'v', 'r', 'l') end
-      -- Overwritten or removed since: a later change tells.
-      if held[2] == at then
-        for _, part in ipairs({kind, key, at, held[1], held[3]}) do answer[#answer + 1] = part end
-        bytes_left = bytes_left - #key - #held[1]
-        if bytes_left < 0 then
-          answer[2] = at
-          answer[3] = '1'
-          return answer
-        end
-      end
-    end
-  end
-  return answer
 end
 return redis.error_reply('ERR unknown operation')
 )LUA";

@@ -4,13 +4,12 @@
 //   contract is one atomic run of the script. The script keeps these keys below KEYS[1],
 //   "mc/<cluster id>/":
 //
-//     meta            hash     revision, floor (of the log), lease (last granted)
+//     meta            hash     revision, lease (last granted)
 //     keys            zset     every key, for listing by prefix
 //     entry/<key>     hash     v value, r revision, l lease (0: none)
 //     leases          zset     lease → end, in µs of the server's clock
 //     ttl             hash     lease → ms
 //     lease/<id>      set      its keys
-//     log             stream   id = revision; p or d, key; the last 4096 changes
 //
 // Revisions and lease ids count on, but never fall below the server's clock in µs. So no number is
 // given twice after a restart without data, or after a failover that lost the last writes.

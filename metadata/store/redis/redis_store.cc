@@ -4,14 +4,15 @@
 #include "metadata/store/checks.h"
 #include "metadata/store/redis/redis_answer.h"
 #include "metadata/store/redis/redis_script.h"
-#include "metadata/store/redis/redis_watch.h"
 #include "metadata/store/retry.h"
 
 namespace mc::metadata {
 
-Result<Reply> run_redis_script(RedisConnection& connection, const std::string& base,
-                               const std::vector<std::string_view>& arguments,
-                               std::uint64_t deadline_ns) {
+namespace {
+
+Result<Reply> run_script(RedisConnection& connection, const std::string& base,
+                         const std::vector<std::string_view>& arguments,
+                         std::uint64_t deadline_ns) {
   std::vector<std::string_view> words = {"EVALSHA", redis_script_sha(), "1", base};
   words.insert(words.end(), arguments.begin(), arguments.end());
   auto reply = connection.call(words, deadline_ns);
@@ -23,6 +24,8 @@ Result<Reply> run_redis_script(RedisConnection& connection, const std::string& b
   if (reply && reply->kind == Reply::Kind::kError) return fail(decode_redis_error(*reply));
   return reply;
 }
+
+}  // namespace
 
 Result<std::unique_ptr<ClusterStore>> RedisStore::create(const StoreUrl& url,
                                                          std::string_view cluster_id) {
@@ -39,7 +42,7 @@ Result<Reply> RedisStore::run(Repeatable repeatable, const std::vector<std::stri
   const auto attempt = [&](std::uint64_t until_ns) -> Result<Reply> {
     auto line = locator_->take(until_ns);
     if (!line) return fail(line.error());
-    auto reply = run_redis_script(line->connection, base_, arguments, until_ns);
+    auto reply = run_script(line->connection, base_, arguments, until_ns);
     if (reply) {
       locator_->give_back(*std::move(line));
       return reply;
@@ -87,22 +90,14 @@ Result<Swap> RedisStore::compare_and_set(std::string_view key, Revision expected
 
 Status RedisStore::remove(std::string_view key, std::uint64_t deadline_ns) {
   if (Status status = check_key(key); !status.ok()) return status;
-  const auto reply = run(Repeatable::kNo, {"remove", key, ""}, deadline_ns);
+  const auto reply = run(Repeatable::kNo, {"remove", key}, deadline_ns);
   if (!reply) return reply.error();
-  const auto swap = decode_redis_swap(*reply);
-  if (!swap) return swap.error();
-  return swap->applied ? Status() : Status(MC_NOT_FOUND, no_such_key(key));
+  const auto found = decode_redis_number(*reply);
+  if (!found) return found.error();
+  return *found == 1 ? Status() : Status(MC_NOT_FOUND, no_such_key(key));
 }
 
-Result<Swap> RedisStore::remove_if(std::string_view key, Revision expected,
-                                   std::uint64_t deadline_ns) {
-  if (Status status = check_remove_if(key, expected); !status.ok()) return fail(status);
-  const auto reply = run(Repeatable::kNo, {"remove", key, std::to_string(expected)}, deadline_ns);
-  if (!reply) return fail(reply.error());
-  return decode_redis_swap(*reply);
-}
-
-Result<Listing> RedisStore::list(std::string_view prefix, std::uint64_t deadline_ns) {
+Result<std::vector<Entry>> RedisStore::list(std::string_view prefix, std::uint64_t deadline_ns) {
   if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
   const auto reply =
       run(Repeatable::kYes,
@@ -138,14 +133,6 @@ Status RedisStore::revoke(LeaseId lease, std::uint64_t deadline_ns) {
   const auto found = decode_redis_number(*reply);
   if (!found) return found.error();
   return *found == 1 ? Status() : Status(MC_NOT_FOUND, no_such_lease(lease));
-}
-
-Result<std::unique_ptr<Watch>> RedisStore::watch(std::string_view prefix, Revision from_revision,
-                                                 WatchCallback callback) {
-  if (Status status = check_prefix(prefix); !status.ok()) return fail(status);
-  auto watch = std::make_shared<RedisWatch>(locator_, base_, std::string(prefix), from_revision,
-                                            std::move(callback));
-  return WatchLoop::start([watch](const StopSignal& stop) { watch->run(stop); });
 }
 
 }  // namespace mc::metadata

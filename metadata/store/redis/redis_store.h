@@ -3,9 +3,8 @@
 // The cluster store in Redis 5 or later: one server, a replica set with one writable
 //   server, or the server that sentinels name. Every call is a run of the script of
 //   redis_script.h. Redis may lose acknowledged writes in a failover, because the replication is
-//   asynchronous. Even then revisions never repeat, and watches notice the loss and say kRelist.
-// Threads: any. Each call in flight uses a separate connection; each watch uses a thread and a
-//   connection.
+//   asynchronous. Even then revisions never repeat.
+// Threads: any. Each call in flight uses a separate connection.
 // Owns: the connections.
 // Trusts: as cluster_store.h says.
 #pragma once
@@ -19,18 +18,13 @@
 
 namespace mc::metadata {
 
-// A run of the script on a line. Errors as in the contract.
-Result<Reply> run_redis_script(RedisConnection& connection, const std::string& base,
-                               const std::vector<std::string_view>& arguments,
-                               std::uint64_t deadline_ns);
-
 class RedisStore final : public ClusterStore {
  public:
   // REQUIRES: url of kind kRedis, check_cluster_id(cluster_id).
   static Result<std::unique_ptr<ClusterStore>> create(const StoreUrl& url,
                                                       std::string_view cluster_id);
 
-  Capabilities capabilities() const override { return {true, true, true, true, true}; }
+  Capabilities capabilities() const override { return {true, true, true, true}; }
   std::string name() const override { return name_; }
   Result<Entry> get(std::string_view key, std::uint64_t deadline_ns) override;
   Result<Revision> put(std::string_view key, std::string_view value, LeaseId lease,
@@ -38,14 +32,10 @@ class RedisStore final : public ClusterStore {
   Result<Swap> compare_and_set(std::string_view key, Revision expected, std::string_view value,
                                LeaseId lease, std::uint64_t deadline_ns) override;
   Status remove(std::string_view key, std::uint64_t deadline_ns) override;
-  Result<Swap> remove_if(std::string_view key, Revision expected,
-                         std::uint64_t deadline_ns) override;
-  Result<Listing> list(std::string_view prefix, std::uint64_t deadline_ns) override;
+  Result<std::vector<Entry>> list(std::string_view prefix, std::uint64_t deadline_ns) override;
   Result<Lease> grant_lease(std::uint32_t ttl_ms, std::uint64_t deadline_ns) override;
   Status keep_alive(LeaseId lease, std::uint64_t deadline_ns) override;
   Status revoke(LeaseId lease, std::uint64_t deadline_ns) override;
-  Result<std::unique_ptr<Watch>> watch(std::string_view prefix, Revision from_revision,
-                                       WatchCallback callback) override;
 
  private:
   RedisStore(std::string name, std::string base, std::unique_ptr<RedisLocator> locator)
@@ -59,7 +49,7 @@ class RedisStore final : public ClusterStore {
 
   const std::string name_;  // names the hosts
   const std::string base_;  // "mc/<cluster id>/"
-  const std::shared_ptr<RedisLocator> locator_;
+  const std::unique_ptr<RedisLocator> locator_;
 };
 
 }  // namespace mc::metadata

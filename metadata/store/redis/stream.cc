@@ -58,14 +58,13 @@ Result<std::shared_ptr<TlsContext>> TlsContext::create(const TlsFiles& files) {
 }
 
 Status Stream::wait(short events, std::uint64_t deadline_ns) const {
-  pollfd fds[] = {{socket_.get(), events, 0}, {interrupt_fd_, POLLIN, 0}};
+  pollfd waited{socket_.get(), events, 0};
   for (;;) {
     const std::uint64_t now = now_ns();
     if (now >= deadline_ns) return {kOutcomeUnknown, "no answer by the deadline"};
     const std::uint64_t left_ms = (deadline_ns - now) / 1000000 + 1;
-    ::poll(fds, 2, static_cast<int>(std::min<std::uint64_t>(left_ms, 60000)));
-    if (fds[1].revents != 0) return {MC_CANCELLED, "stopped"};
-    if (fds[0].revents != 0) return {};
+    ::poll(&waited, 1, static_cast<int>(std::min<std::uint64_t>(left_ms, 60000)));
+    if (waited.revents != 0) return {};
   }
 }
 
@@ -80,7 +79,7 @@ Status Stream::connect(const Address& address, std::uint64_t deadline_ns) {
   }
   if (errno != EINPROGRESS) return {kStoreUnavailable, errno_text("connect", errno)};
   if (Status status = wait(POLLOUT, deadline_ns); !status.ok()) {
-    return status.code() == MC_CANCELLED ? status : Status(kStoreUnavailable, "connect: timed out");
+    return {kStoreUnavailable, "connect: timed out"};
   }
   int error = 0;
   socklen_t size = sizeof error;
@@ -116,7 +115,6 @@ Status Stream::shake_hands(const TlsContext& tls, const std::string& host,
   const QuietPipe quiet;
   for (int result = 0; (result = SSL_connect(session)) != 1;) {
     if (Status status = wait_for_tls(result, deadline_ns); !status.ok()) {
-      if (status.code() == MC_CANCELLED) return status;
       const long verified = SSL_get_verify_result(session);
       if (verified != X509_V_OK) {
         return {MC_PERMISSION_DENIED, std::string("TLS: the server's certificate was refused: ") +
@@ -131,13 +129,12 @@ Status Stream::shake_hands(const TlsContext& tls, const std::string& host,
 }
 
 Result<Stream> Stream::open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
-                            int interrupt_fd, std::uint64_t deadline_ns) {
+                            std::uint64_t deadline_ns) {
   const auto addresses = resolver.resolve(endpoint, deadline_ns);
   if (!addresses) return fail(addresses.error());
   Status last(kStoreUnavailable, "no address");
   for (const Address& address : *addresses) {
     Stream stream;
-    stream.interrupt_fd_ = interrupt_fd;
     last = stream.connect(address, deadline_ns);
     if (!last.ok()) continue;
     if (tls != nullptr) last = stream.shake_hands(*tls, endpoint.host, deadline_ns);

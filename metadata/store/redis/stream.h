@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TCP connection, with or without TLS. Every wait ends at a deadline or when the
-//   interrupt descriptor becomes readable. (Debian 12's hiredis has no TLS and no deadlines.)
+// A TCP connection, with or without TLS. Every wait ends at a deadline.
+//   (Debian 12's hiredis has no TLS and no deadlines.)
 // Threads: a single thread at a time.
 // Owns: the socket and the TLS session.
 // Trusts: nothing. With TLS, certificates are always checked.
@@ -36,14 +36,14 @@ class TlsContext {
 
 class Stream {
  public:
-  // tls: null for a plain connection. interrupt_fd: -1 for none. Errors: kStoreUnavailable,
-  // MC_PERMISSION_DENIED if a certificate is refused.
+  // tls: null for a plain connection. Errors: kStoreUnavailable, MC_PERMISSION_DENIED if a
+  // certificate is refused.
   static Result<Stream> open(Resolver& resolver, const Endpoint& endpoint, const TlsContext* tls,
-                             int interrupt_fd, std::uint64_t deadline_ns);
+                             std::uint64_t deadline_ns);
 
   // False: the server closed the connection or sent unexpected bytes.
   bool quiet() const;
-  // Errors of both: kOutcomeUnknown; MC_CANCELLED: interrupted.
+  // Errors of both: kOutcomeUnknown.
   Status write(std::string_view bytes, std::uint64_t deadline_ns);
   // Appends 1 byte or more to `to`.
   Status read(std::string& to, std::uint64_t deadline_ns);
@@ -60,7 +60,6 @@ class Stream {
 
   Fd socket_;
   std::unique_ptr<SSL, Free> session_;  // null: no TLS
-  int interrupt_fd_ = -1;
 };
 
 }  // namespace mc::metadata

@@ -61,9 +61,9 @@ TEST_P(LeaderLockTest, EachShareHasALeaderOfItsOwn) {
   // A single list covers the leaders of all partitions.
   const auto all = store->list(metadata::kLeaderKey, soon());
   ASSERT_TRUE(all.has_value());
-  ASSERT_EQ(all->entries.size(), 2u);
-  EXPECT_EQ(all->entries[0].key, metadata::leader_key(0));
-  EXPECT_EQ(all->entries[1].key, metadata::leader_key(3));
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ(all->at(0).key, metadata::leader_key(0));
+  EXPECT_EQ(all->at(1).key, metadata::leader_key(3));
   ASSERT_TRUE(three.resign(soon()).ok());
   EXPECT_TRUE(zero.renew(soon()).ok());
   EXPECT_TRUE(*other.campaign(soon()));

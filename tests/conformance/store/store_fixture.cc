@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/store/store_fixture.h"
 
-#include <chrono>
 #include <stdexcept>
 
 #include "libmc/base/clock.h"
@@ -10,8 +9,6 @@
 #include "patience.h"
 
 namespace mc::conformance {
-
-using metadata::WatchEvent;
 
 std::string backend_name(const testing::TestParamInfo<Backend>& info) {
   switch (info.param) {
@@ -73,60 +70,6 @@ std::unique_ptr<metadata::ClusterStore> ClusterStoreTest::open(const std::string
       return open_store("http://" + server_->host() + "/metadata", cluster);
   }
   return nullptr;
-}
-
-metadata::WatchCallback Told::callback() {
-  return [this](const WatchEvent& event) {
-    {
-      const std::lock_guard lock(mutex_);
-      events_.push_back(event);
-    }
-    came_.notify_all();
-  };
-}
-
-WatchEvent Told::wait_for(const std::function<bool(const WatchEvent&)>& wanted) {
-  std::unique_lock lock(mutex_);
-  const std::uint64_t watchdog_ns = now_ns() + kWatchdogNs;
-  for (;;) {
-    for (const WatchEvent& event : events_) {
-      if (wanted(event)) return event;
-    }
-    if (now_ns() > watchdog_ns) break;
-    came_.wait_for(lock, std::chrono::seconds(1));
-  }
-  lock.unlock();
-  throw std::runtime_error("the watch did not tell; it told " + story());
-}
-
-WatchEvent Told::wait_for_put(const std::string& key, const std::string& value) {
-  return wait_for([&](const WatchEvent& event) {
-    return event.kind == WatchEvent::Kind::kPut && event.entry.key == key &&
-           event.entry.value == value;
-  });
-}
-
-WatchEvent Told::wait_for_remove(const std::string& key) {
-  return wait_for([&](const WatchEvent& event) {
-    return event.kind == WatchEvent::Kind::kRemove && event.entry.key == key;
-  });
-}
-
-WatchEvent Told::wait_for_relist() {
-  return wait_for([](const WatchEvent& event) { return event.kind == WatchEvent::Kind::kRelist; });
-}
-
-std::string Told::story() const {
-  const std::lock_guard lock(mutex_);
-  std::string text;
-  for (const WatchEvent& event : events_) {
-    if (!text.empty()) text += ' ';
-    if (event.kind == WatchEvent::Kind::kPut)
-      text += "+" + event.entry.key + "=" + event.entry.value;
-    if (event.kind == WatchEvent::Kind::kRemove) text += "-" + event.entry.key;
-    if (event.kind == WatchEvent::Kind::kRelist) text += "~";
-  }
-  return text;
 }
 
 void until_holds(const std::function<bool()>& holds) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fixture of the cluster stores' suite: a server of the wanted kind, stores opened
-//   on that server, and the events of a watch.
+// The fixture of the cluster stores' suite: a server of the wanted kind, and stores
+//   opened on that server.
 // Threads: the test's thread, unless a member says otherwise.
 // Owns: server and stores.
 // Trusts: nothing that a test asserts; a watchdog ends a test that waits for ever.
@@ -9,12 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <vector>
 
 #include "conformance/store/store_servers.h"
 #include "metadata/store/cluster_store.h"
@@ -36,24 +33,6 @@ std::unique_ptr<metadata::ClusterStore> open_store(const std::string& url,
 // Puts an object through a new store; MC_OK, or the code of the refusal. The text of a refusal must
 // not tell the password, which is hunter2 in all tests.
 mc_status code_of_put(const std::string& url, std::uint64_t deadline_ns = soon());
-
-// Adds an event of a watch. Any thread.
-class Told {
- public:
-  metadata::WatchCallback callback();
-  // Waits, under the watchdog, for an event that satisfies the predicate.
-  metadata::WatchEvent wait_for(const std::function<bool(const metadata::WatchEvent&)>& wanted);
-  metadata::WatchEvent wait_for_put(const std::string& key, const std::string& value);
-  metadata::WatchEvent wait_for_remove(const std::string& key);
-  metadata::WatchEvent wait_for_relist();
-  // "+a=1 -a ~": puts, removals, relists.
-  std::string story() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<metadata::WatchEvent> events_;
-};
 
 class ClusterStoreTest : public testing::TestWithParam<Backend> {
  public:
