@@ -74,7 +74,7 @@ class Fleet {
   LinkWorld links_;
   StoreWorld store_;
   SimMaster::All masters_;
-  transport::loop::LoopNetwork network_;
+  transport::testing::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
 };
 

@@ -118,7 +118,7 @@ class SimNode::LaxGuardTransport final : public transport::Transport,
   std::unique_ptr<Transport> inner_;
 };
 
-SimNode::SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network,
+SimNode::SimNode(const NodeOptions& options, transport::testing::LoopNetwork& network,
                  MakeOutside make_outside, agent::ObjectStore::CollectPins client_pins)
     : options_(options),
       network_(network),
@@ -130,7 +130,7 @@ void SimNode::start() {
   ++incarnation_;
   std::unique_ptr<transport::Transport> wire = network_.make(id(), incarnation_);
   if (options_.checks_no_generations) wire = std::make_unique<LaxGuardTransport>(std::move(wire));
-  transport_ = std::make_unique<transport::fault::FaultTransport>(
+  transport_ = std::make_unique<transport::testing::FaultTransport>(
       std::move(wire), options_.seed + incarnation_ * 1000 + id());
   transport_->set_plan(plan_);
   agent::ClusterIdentity identity;
@@ -214,7 +214,7 @@ std::uint64_t SimNode::latest_version() const {
   return latest;
 }
 
-void SimNode::set_plan(const transport::fault::FaultPlan& plan) {
+void SimNode::set_plan(const transport::testing::FaultPlan& plan) {
   plan_ = plan;
   if (up()) transport_->set_plan(plan);
 }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "agent/cluster/cluster_node.h"
+#include "conformance/transport/fault_transport.h"
+#include "conformance/transport/loop_transport.h"
 #include "sim/sim_port.h"
-#include "transport/fault/fault_transport.h"
-#include "transport/loop/loop_transport.h"
 
 namespace mc::sim {
 
@@ -28,7 +28,7 @@ struct NodeOptions {
   std::uint32_t partitions = 1;
   std::vector<std::string> masters;  // addresses
   std::uint64_t stripe_bytes = 0;    // stripe size of larger objects; 0: no stripes
-  transport::fault::FaultPlan plan;
+  transport::testing::FaultPlan plan;
   SimPort::Faults faults;
   // A deliberate bug: peers read the bytes that lie there now, without a check of the generation.
   bool checks_no_generations = false;
@@ -39,7 +39,7 @@ class SimNode {
   // The ways of this host to masters and to the cluster store.
   using MakeOutside = std::function<metadata::MasterClient::Outside()>;
 
-  SimNode(const NodeOptions& options, transport::loop::LoopNetwork& network,
+  SimNode(const NodeOptions& options, transport::testing::LoopNetwork& network,
           MakeOutside make_outside, agent::ObjectStore::CollectPins client_pins);
   ~SimNode();
 
@@ -59,7 +59,7 @@ class SimNode {
   agent::ObjectStore& store() { return *tenant_->store; }
   agent::Cluster& cluster();
   const std::shared_ptr<agent::Tenant>& tenant() const { return tenant_; }
-  transport::fault::FaultTransport& transport() { return *transport_; }
+  transport::testing::FaultTransport& transport() { return *transport_; }
   // A stripe of a large object on this host.
   struct Stripe {
     std::uint32_t entry = 0;
@@ -69,7 +69,7 @@ class SimNode {
   std::vector<Stripe> stripes();
   // Names a mismatch in the pool's accounts; empty: none. quiet: no client reserves or reads.
   std::string check_sums(bool quiet);
-  void set_plan(const transport::fault::FaultPlan& plan);
+  void set_plan(const transport::testing::FaultPlan& plan);
 
   std::uint64_t paused_until_ns = 0;
   std::int64_t wall_offset_ns = 0;
@@ -79,14 +79,14 @@ class SimNode {
   class LaxGuardTransport;
 
   const NodeOptions options_;
-  transport::loop::LoopNetwork& network_;
+  transport::testing::LoopNetwork& network_;
   const MakeOutside make_outside_;
   const agent::ObjectStore::CollectPins client_pins_;
   std::uint64_t incarnation_ = 0;
   std::uint64_t next_tick_ns_ = 0;
-  transport::fault::FaultPlan plan_ = options_.plan;
+  transport::testing::FaultPlan plan_ = options_.plan;
   MemoryFile kept_index_, kept_pool_, kept_versions_;
-  std::unique_ptr<transport::fault::FaultTransport> transport_;
+  std::unique_ptr<transport::testing::FaultTransport> transport_;
   std::shared_ptr<agent::Tenant> tenant_;
   std::unique_ptr<Cluster> cluster_;
 };

@@ -57,7 +57,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
   key_count_ = static_cast<unsigned>(random_.between(3, 12));
   largest_bytes_ = random_.chance(0.5) ? 600 : 6'000;
   if (faults_.slow_links) links_.set_slowness(random_.between(2, 20));
-  transport::fault::FaultPlan plan;
+  transport::testing::FaultPlan plan;
   if (faults_.noise) {
     plan.lose = static_cast<double>(random_.between(0, 20)) / 100;
     plan.duplicate = static_cast<double>(random_.between(0, 30)) / 100;
@@ -199,7 +199,7 @@ void SimWorld::part(HostId from, HostId to, bool parted) {
     parted_.erase({from, to});
   }
   if (is_master_host(from) || is_master_host(to) || !nodes_[to - 1]->up()) return;
-  transport::fault::FaultTransport& transport = nodes_[to - 1]->transport();
+  transport::testing::FaultTransport& transport = nodes_[to - 1]->transport();
   if (parted) {
     transport.part(from);
   } else {

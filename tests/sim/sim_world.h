@@ -163,7 +163,7 @@ class SimWorld {
   std::vector<std::uint64_t> epochs_;  // by partition: of the last leader
   std::vector<std::uint64_t> reigns_;  // by partition: leaders so far
   std::uint64_t memory_ = 0;           // times that the store has lost its content
-  transport::loop::LoopNetwork network_;
+  transport::testing::LoopNetwork network_;
   std::vector<std::unique_ptr<SimNode>> nodes_;
   std::vector<std::uint64_t> evictions_seen_;
   std::vector<std::unique_ptr<Client>> clients_;

@@ -5,10 +5,10 @@
 
 #include "agent/cluster/cluster_node.h"
 #include "agent/cluster/cluster_orders.h"
+#include "conformance/transport/loop_transport.h"
 #include "libmc/base/checksum.h"
 #include "libmc/base/clock.h"
 #include "patience.h"
-#include "transport/loop/loop_transport.h"
 #include "unit/scripted_master.h"
 
 namespace mc::agent {
@@ -19,7 +19,7 @@ using metadata::Verdict;
 
 class Host final : public ClusterNode {
  public:
-  Host(MemberId id, transport::loop::LoopNetwork& network)
+  Host(MemberId id, transport::testing::LoopNetwork& network)
       : ClusterNode({id, 1, "secret", {}, {}}), transport_(network.make(id)) {
     connect({&master}, *transport_);
     tenant = make_tenant("copied", hash_seed("copied"));
@@ -92,7 +92,7 @@ class CopyTest : public ::testing::Test {
     first.done(std::move(verdicts));
   }
 
-  transport::loop::LoopNetwork network_;
+  transport::testing::LoopNetwork network_;
   Host source_{1, network_};
   Host target_{2, network_};
   PublishItem told_;

@@ -2,7 +2,7 @@
 //
 // Faults happen as often as planned, the same seed gives the same faults, and the contract holds
 // under all faults.
-#include "transport/fault/fault_transport.h"
+#include "conformance/transport/fault_transport.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <map>
 #include <vector>
 
+#include "conformance/transport/loop_transport.h"
 #include "libmc/base/clock.h"
-#include "transport/loop/loop_transport.h"
 
-namespace mc::transport::fault {
+namespace mc::transport::testing {
 namespace {
 
 constexpr NodeId kHere = 1;
@@ -76,8 +76,8 @@ class FaultTransportTest : public ::testing::Test {
 
   std::vector<std::byte> memory_ = std::vector<std::byte>(256, std::byte{0x5c});
   std::vector<std::byte> to_;
-  loop::LoopNetwork network_;
-  std::unique_ptr<loop::LoopTransport> there_;
+  LoopNetwork network_;
+  std::unique_ptr<LoopTransport> there_;
   std::unique_ptr<FaultTransport> here_;
   std::uint64_t now_ns_ = 1;
   PeerId peer_ = kNoPeer;
@@ -190,4 +190,4 @@ TEST_F(FaultTransportTest, ABrokenLinkComesBackByItself) {
 }
 
 }  // namespace
-}  // namespace mc::transport::fault
+}  // namespace mc::transport::testing

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "agent/cluster/fetch/reservation.h"
+#include "conformance/transport/loop_transport.h"
 #include "libmc/base/checksum.h"
-#include "transport/loop/loop_transport.h"
 #include "unit/scripted_master.h"
 
 namespace mc::agent {
@@ -31,7 +31,7 @@ std::string whole() {
 
 // A host on the simulated network, with a namespace.
 struct Host {
-  Host(MemberId self, transport::loop::LoopNetwork& network)
+  Host(MemberId self, transport::testing::LoopNetwork& network)
       : node(self), transport(network.make(self)), peers(self, {}) {
     peers.set_transport(*transport);
     metadata::wire::MembersAnswer all;
@@ -176,7 +176,7 @@ class GathererTest : public ::testing::Test {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  transport::loop::LoopNetwork network_;
+  transport::testing::LoopNetwork network_;
   Host reader_{1, network_}, second_{2, network_}, third_{3, network_};
   std::map<MemberId, StripesRequest> asked_;
   std::uint64_t now_ns_ = 1'000'000;

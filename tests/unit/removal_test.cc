@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "agent/cluster/cluster_node.h"
-#include "transport/loop/loop_transport.h"
+#include "conformance/transport/loop_transport.h"
 #include "unit/scripted_master.h"
 
 namespace mc::agent {
@@ -47,7 +47,7 @@ class RemovalTest : public ::testing::Test {
   }
 
   ScriptedMaster master_;
-  transport::loop::LoopNetwork network_;
+  transport::testing::LoopNetwork network_;
   std::unique_ptr<transport::Transport> transport_ = network_.make(1);
   Node node_{master_, *transport_};
   std::shared_ptr<Tenant> tenant_;

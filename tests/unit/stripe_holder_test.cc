@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/loop/loop_transport.h"
+#include "conformance/transport/loop_transport.h"
 #include "unit/scripted_master.h"
 
 namespace mc::agent {
@@ -70,7 +70,7 @@ class StripeHolderTest : public ::testing::Test {
 
   ScriptedMaster master_;
   Masters masters_{{&master_}};
-  transport::loop::LoopNetwork network_;
+  transport::testing::LoopNetwork network_;
   std::unique_ptr<transport::Transport> transport_ = network_.make(1);
   Peers peers_{1, {}};
   metadata::KeyHasher hasher_{"secret"};

@@ -11,7 +11,7 @@
 namespace mc::transport::tcp {
 
 namespace {
-constexpr std::size_t kMaxVectors = 128;
+constexpr std::size_t kMaxSendVectors = 128;
 }
 
 Frame& SendQueue::push(FrameKind kind, std::uint64_t id, iovec payload,
@@ -49,7 +49,7 @@ void SendQueue::gather(std::uint64_t budget_bytes, bool* more_follows) {
   *more_follows = false;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (bytes >= budget_bytes || vectors_.size() + 2 > kMaxVectors) break;
+    if (bytes >= budget_bytes || vectors_.size() + 2 > kMaxSendVectors) break;
     Item& item = items_[i];
     if (item.frame_left > 0) {
       auto* frame = reinterpret_cast<std::byte*>(&item.frame) + kFrameBytes - item.frame_left;

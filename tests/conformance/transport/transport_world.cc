@@ -7,13 +7,13 @@
 #include "conformance/transport/authority.h"
 #include "conformance/transport/choice_node.h"
 #include "conformance/transport/fabric_pair.h"
+#include "conformance/transport/fault_transport.h"
+#include "conformance/transport/loop_transport.h"
 #include "conformance/transport/memory_arena.h"
 #include "conformance/transport/rdma_pair.h"
 #include "conformance/transport/tcp_node.h"
 #include "conformance/transport/verbs_fabric.h"
 #include "libmc/base/clock.h"
-#include "transport/fault/fault_transport.h"
-#include "transport/loop/loop_transport.h"
 
 namespace mc::transport::testing {
 
@@ -34,7 +34,7 @@ class LoopWorld : public World {
   void kill_b() override { b_.reset(); }
 
  protected:
-  loop::LoopNetwork network_;
+  LoopNetwork network_;
   std::uint64_t now_ns_ = 1'000'000;
   std::unique_ptr<Transport> a_ = network_.make(kNodeA);
   std::unique_ptr<Transport> b_ = network_.make(kNodeB);
@@ -44,12 +44,12 @@ class LoopWorld : public World {
 class FaultyLoopWorld : public LoopWorld {
  public:
   FaultyLoopWorld() {
-    fault::FaultPlan plan;
+    FaultPlan plan;
     plan.duplicate = 0.2;
     plan.delay = 0.3;
     plan.reorder = 0.3;
     for (std::unique_ptr<Transport>* side : {&a_, &b_}) {
-      auto faulty = std::make_unique<fault::FaultTransport>(std::move(*side), 7);
+      auto faulty = std::make_unique<FaultTransport>(std::move(*side), 7);
       faulty->set_plan(plan);
       *side = std::move(faulty);
     }

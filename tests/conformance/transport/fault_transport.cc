@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/fault/fault_transport.h"
+#include "conformance/transport/fault_transport.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
-namespace mc::transport::fault {
+namespace mc::transport::testing {
 
 // Vigna's SplitMix64.
 std::uint64_t FaultTransport::next() {
@@ -241,4 +241,4 @@ void FaultTransport::close_peer(PeerId peer) {
   nodes_.erase(peer);
 }
 
-}  // namespace mc::transport::fault
+}  // namespace mc::transport::testing

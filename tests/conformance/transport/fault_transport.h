@@ -16,7 +16,7 @@
 
 #include "transport/transport.h"
 
-namespace mc::transport::fault {
+namespace mc::transport::testing {
 
 // Probabilities from 0 to 1, for each operation independently.
 struct FaultPlan {
@@ -127,4 +127,4 @@ class FaultTransport : public Transport {
   std::vector<Event> inner_events_;
 };
 
-}  // namespace mc::transport::fault
+}  // namespace mc::transport::testing

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/loop/loop_transport.h"
+#include "conformance/transport/loop_transport.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
-namespace mc::transport::loop {
+namespace mc::transport::testing {
 
 std::unique_ptr<LoopTransport> LoopNetwork::make(NodeId node, std::uint64_t incarnation) {
   auto transport = std::unique_ptr<LoopTransport>(new LoopTransport(*this, node, incarnation));
@@ -226,4 +226,4 @@ void LoopTransport::close_peer(PeerId peer) {
   }
 }
 
-}  // namespace mc::transport::loop
+}  // namespace mc::transport::testing

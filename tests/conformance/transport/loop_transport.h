@@ -16,7 +16,7 @@
 #include "transport/flow/queue.h"
 #include "transport/transport.h"
 
-namespace mc::transport::loop {
+namespace mc::transport::testing {
 
 class LoopTransport;
 
@@ -94,4 +94,4 @@ class LoopTransport : public Transport {
   Inbox arrived_;
 };
 
-}  // namespace mc::transport::loop
+}  // namespace mc::transport::testing
