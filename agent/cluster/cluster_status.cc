@@ -103,7 +103,7 @@ std::uint64_t answer_by_ns() { return mc::now_ns() + kStatusAnswerNs; }
 Json::Value partition_json(const MasterPort& port, std::uint32_t partition,
                            const Result<wire::StatsAnswer>& answer) {
   Json::Value value;
-  value["share"] = partition;
+  value["partition"] = partition;
   value["leader"] = answer ? port.leader() : std::string();
   value["epoch"] = u64(port.epoch());
   value["keys"] = u64(answer ? answer->entries : 0);
@@ -116,11 +116,11 @@ void masters_json(const Masters& masters, const std::vector<Result<wire::StatsAn
                   Json::Value& value) {
   wire::StatsAnswer sum;
   bool any = false;
-  value["shares"] = Json::Value(Json::arrayValue);
+  value["partitions"] = Json::Value(Json::arrayValue);
   for (std::uint32_t partition = 0; partition < answers.size(); ++partition) {
     const Result<wire::StatsAnswer>& answer = answers[partition];
     if (partition < masters.count()) {
-      value["shares"].append(partition_json(masters.at(partition), partition, answer));
+      value["partitions"].append(partition_json(masters.at(partition), partition, answer));
     }
     if (!answer) {
       value["master_error"] = answer.error().to_string();
@@ -249,7 +249,7 @@ std::string ClusterNode::Verbs::status_text() const {
   value["node"] = u64(node_.identity_.node);
   value["master_ready"] = node_.masters_.all_ready();
   value["epoch"] = u64(node_.masters_.at(0).epoch());
-  value["shares"] = node_.masters_.count();
+  value["partitions"] = node_.masters_.count();
   value["members"] = u64(node_.peers_.all().size());
   value["locations"] = u64(node_.fetcher_->locations().count());
   return text_of(value);

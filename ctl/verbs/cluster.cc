@@ -41,7 +41,7 @@ void print_partitions(const Json::Value& partitions) {
   Table table({"PARTITION", "LEADER", "EPOCH", "KEYS", "STATE"});
   for (const Json::Value& partition : partitions) {
     const std::string leader = text_field(partition, "leader");
-    table.add_row({text_field(partition, "share"), leader.empty() ? "-" : leader,
+    table.add_row({text_field(partition, "partition"), leader.empty() ? "-" : leader,
                    text_field(partition, "epoch"), format_count(number_field(partition, "keys")),
                    text_field(partition, "state")});
   }
@@ -50,7 +50,7 @@ void print_partitions(const Json::Value& partitions) {
 
 std::string who_knows(const Json::Value& agent) {
   const bool ready = flag_field(agent, "master_ready");
-  const std::uint64_t partitions = number_field(agent, "shares");
+  const std::uint64_t partitions = number_field(agent, "partitions");
   if (partitions > 1 && !ready) return "some masters do not know it: see the partitions below";
   if (partitions > 1) return fmt::format("the masters of all {} partitions know it", partitions);
   return ready ? fmt::format("a master of epoch {} knows it", number_field(agent, "epoch"))
@@ -83,8 +83,8 @@ void run_cluster_status(Context& context) {
   fmt::print("misses: {}\n", reasons.empty() ? "none" : reasons);
   const std::string problem = text_field(*answer, "master_error");
   if (!problem.empty()) fmt::print("master: {}\n", problem);
-  const bool several = array_field(*answer, "shares").size() > 1;
-  if (several) print_partitions(array_field(*answer, "shares"));
+  const bool several = array_field(*answer, "partitions").size() > 1;
+  if (several) print_partitions(array_field(*answer, "partitions"));
   if (!answer->isMember("master")) return;
   fmt::print("\n{}:\n", several ? "The masters together" : "The master");
   print_counters(field(*answer, "master"));

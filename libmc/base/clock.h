@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Steady time. No decision reads another clock.
+// Steady time. Versions of objects alone also use the wall clock (agent/cluster/namespace).
 // Threads: any.
 #pragma once
 

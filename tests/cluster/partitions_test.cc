@@ -49,9 +49,9 @@ class Partitions : public ClusterTest {
   std::set<std::uint32_t> led_by(const metadata::MasterProcess& master) {
     std::set<std::uint32_t> partitions;
     const Json::Value status = ask(0, "cluster");
-    for (const Json::Value& partition : status["shares"]) {
+    for (const Json::Value& partition : status["partitions"]) {
       if (partition["leader"].asString() == master.address())
-        partitions.insert(partition["share"].asUInt());
+        partitions.insert(partition["partition"].asUInt());
     }
     return partitions;
   }
@@ -131,12 +131,12 @@ TEST_F(Partitions, KeysOfAllPartitionsArePutFoundAndRemoved) {
   Json::Value status;
   EXPECT_TRUE(until([&] {  // a partition that has moved recovers for a while
     status = ask(1, "cluster");
-    return std::ranges::all_of(status["shares"], [](const Json::Value& partition) {
+    return std::ranges::all_of(status["partitions"], [](const Json::Value& partition) {
       return partition["state"].asString() == "ok";
     });
   })) << status.toStyledString();
-  for (const Json::Value& partition : status["shares"]) {
-    EXPECT_GE(partition["keys"].asUInt64(), count[partition["share"].asUInt()]);
+  for (const Json::Value& partition : status["partitions"]) {
+    EXPECT_GE(partition["keys"].asUInt64(), count[partition["partition"].asUInt()]);
     EXPECT_GT(partition["epoch"].asUInt64(), 0u);
   }
   EXPECT_EQ(ask(2, "nodes")["nodes"].size(), 3u);
@@ -332,7 +332,7 @@ TEST_F(Partitions, OneMasterLeadsAllPartitionsAndALaterAgentJoinsEach) {
   master_->kill_hard();
   master_->start();
   EXPECT_EQ(lost(keys, 1), 0u);
-  EXPECT_EQ(ask(1, "status")["cluster"]["shares"].asUInt(), 3u);
+  EXPECT_EQ(ask(1, "status")["cluster"]["partitions"].asUInt(), 3u);
 }
 
 TEST_F(Partitions, AgentsNoticeAClusterThatIsMadeAnewWithOtherPartitions) {
@@ -350,7 +350,7 @@ TEST_F(Partitions, AgentsNoticeAClusterThatIsMadeAnewWithOtherPartitions) {
               {"pool_bytes", "64MiB"},
               {"huge_pages", "off"}};
   const auto partitions = [&](std::size_t agent) {
-    return ask(agent, "status")["cluster"]["shares"].asUInt();
+    return ask(agent, "status")["cluster"]["partitions"].asUInt();
   };
   for (std::size_t i = 0; i < 2; ++i) {
     agents_.push_back(std::make_unique<conformance::AgentProcess>());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All limits of the product. Sizes are bytes unless the name says otherwise. A call beyond a limit
+/* The limits of the C ABI. Sizes are bytes unless the name says otherwise. A call beyond a limit
  * is refused with MC_INVALID_ARGUMENT (or MC_TOO_LARGE) before anything is allocated. */
 #ifndef MC_LIMITS_H_
 #define MC_LIMITS_H_
