@@ -516,6 +516,9 @@ Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   if (!mapping) return fail(mapping.error());
   mapping->forget_in_children();
   const MutexLock lock(mutex_);
+  if (connection_.memory != now.connection.memory) {
+    return fail(MC_SESSION_LOST, "the agent lost the session of this staging memory");
+  }
   staging_ = std::make_shared<Staging>(std::move(*mapping));
   return staging_;
 }

@@ -168,7 +168,8 @@ void CompletionQueue::pump() {
     if (connected) channel_->reap();
     for (auto it = operations_.begin(); it != operations_.end();) {
       Operation& operation = *it;
-      bool over = go_on(operation);
+      // Without a connection the pool may be another session's by now.
+      bool over = (connected || !operation.puts) && go_on(operation);
       const bool late = now > operation.deadline_ns + Channel::kGraceNs;
       if (!over && (lost || late)) {
         expire(operation, lost ? MC_SESSION_LOST : MC_TIMEOUT);
@@ -358,6 +359,7 @@ void CompletionQueue::ask(Operation& operation, Item& item) {
   if (get) {
     item.pin = channel_->free_pin();
     if (item.pin == nullptr) return;  // questions in flight hold all pins; retry in the next pump()
+    item.memory = channel_->shared_memory();
     item.pin->store_relaxed(shm::kPinWanted);
     slot = channel_->slot_of(item.pin);
   }

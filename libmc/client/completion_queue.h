@@ -58,9 +58,10 @@ class CompletionQueue {
   struct Item {
     bool done = false;
     std::string key;
-    mc_get_item* get = nullptr;   // of kFetch
-    mc_status* answer = nullptr;  // of kExists
-    shm::Word64* pin = nullptr;   // of kFetch, while the agent fetches the object
+    mc_get_item* get = nullptr;      // of kFetch
+    mc_status* answer = nullptr;     // of kExists
+    shm::Word64* pin = nullptr;      // of kFetch, while the agent fetches the object
+    std::shared_ptr<Memory> memory;  // with the pin
     Channel::Ticket ticket;
   };
   // Puts with copies of the caller's keys.

@@ -2,6 +2,7 @@
 #include "libmc/client/put_batch.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,8 @@ namespace {
 constexpr std::size_t kItemsPerRequest = 8;
 constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
+// Between two looks at the requests that hold staging.
+constexpr std::uint64_t kStagingNs = 20'000'000;
 // Values up to this size are copied within the time that an agent polls its rings after a bell.
 constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
 
@@ -35,11 +38,15 @@ PutBatch::PutBatch(Client& client, Channel& channel, mc_put_item* items, std::si
 
 PutBatch::~PutBatch() {
   if (client_.inherited_by_fork()) return;  // the parent has the requests
-  if (reserving_.valid()) channel_.forget(reserving_);
-  for (; first_sent_ < sent_.size(); ++first_sent_) channel_.forget(sent_[first_sent_].ticket);
-  drop_copied();
-  drop_spare();
-  free_staging();
+  try {
+    if (reserving_.valid()) channel_.forget(reserving_);
+    for (; first_sent_ < sent_.size(); ++first_sent_) channel_.forget(sent_[first_sent_].ticket);
+    drop_copied();
+    drop_spare();
+    free_staging();
+  } catch (const std::bad_alloc&) {
+    // The rest stays with the session, whose end returns the rest.
+  }
 }
 
 PutBatch::Wants PutBatch::step() {
@@ -148,7 +155,10 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
     return Wants::kNothing;
   }
   auto offset = std::exchange(staging_offset_, std::nullopt);
-  if (!offset) offset = staging_->allocate(length, 0);
+  if (!offset) {
+    channel_.reap();  // requests that are done free staging
+    offset = staging_->allocate(length, 0);
+  }
   if (!offset) {
     // Requests in flight hold staging.
     if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
@@ -181,8 +191,12 @@ Status PutBatch::wait_for_staging() {
             "the group does not fit in this client's staging memory; open the client with larger "
             "staging_bytes"};
   }
-  staging_offset_ = staging_->allocate(value_bytes(items_[next_]), rules_.deadline_ns);
-  if (staging_offset_) return {};
+  const std::uint64_t bytes = value_bytes(items_[next_]);
+  for (std::uint64_t now = now_ns(); now < rules_.deadline_ns; now = now_ns()) {
+    channel_.reap();  // requests that are done free staging
+    staging_offset_ = staging_->allocate(bytes, std::min(rules_.deadline_ns, now + kStagingNs));
+    if (staging_offset_) return {};
+  }
   return {MC_NO_SPACE, "this client's staging memory is in use by other calls"};
 }
 
@@ -235,6 +249,7 @@ PutBatch::Wants PutBatch::reserve(std::uint64_t bytes) {
   // A batch with many different sizes can fill the channel alone.
   if (!ticket) return waits() ? Wants::kAnswer : Wants::kRequest;
   reserving_ = *ticket;
+  reserving_for_ = next_;
   return Wants::kAnswer;
 }
 
@@ -252,7 +267,8 @@ void PutBatch::on_reserved() {
   const Channel::Ticket ticket = std::exchange(reserving_, {});
   const Status status = take_reserved(channel_, ticket, spare_);
   spare_of_ = channel_.memory().serial;
-  if (status.ok() || next_ >= count_) return;
+  // Meanwhile the item may have ended, or found room.
+  if (status.ok() || next_ != reserving_for_) return;
   if (status.code() != MC_SESSION_LOST) return refused(status);
   if (++lost_reservations_ >= kSessionTries) cancel(MC_SESSION_LOST);
 }
@@ -281,7 +297,11 @@ bool PutBatch::take_spare(std::uint64_t bytes, Reserved& reserved) {
 // Reservations of a lost session are gone with the session.
 void PutBatch::drop_spare() {
   if (spare_of_ == channel_.memory().serial) {
-    for (const Reserved& spare : spare_) channel_.give_reservation_cache(spare);
+    while (!spare_.empty()) {
+      const Reserved spare = spare_.back();
+      spare_.pop_back();
+      channel_.give_reservation_cache(spare);
+    }
   }
   spare_.clear();
 }
@@ -305,6 +325,8 @@ PutBatch::Wants PutBatch::send_copied() {
     return Wants::kNothing;
   }
   if (mode_ == Mode::kCopy) return Wants::kNothing;
+  // No exception may part the ticket from the puts.
+  if (sent_.size() == sent_.capacity()) sent_.reserve(2 * sent_.size() + 4);
   const auto ticket = send(channel_, copied_, rules_.flags(), rules_.deadline_ns);
   if (!ticket) return waits() ? Wants::kAnswer : Wants::kRequest;
   sent_.push_back({*ticket, std::move(copied_)});

@@ -121,6 +121,7 @@ class PutBatch {
   int lost_reservations_ = 0;
 
   Channel::Ticket reserving_;
+  std::size_t reserving_for_ = 0;  // the item
   std::vector<Reserved> spare_;
   std::uint64_t spare_of_ = 0;  // serial of the memory of the session that has the spares
   std::uint64_t expected_refill_bytes_ = 0;

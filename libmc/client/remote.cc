@@ -14,22 +14,22 @@ namespace mc::client {
 
 namespace {
 
-// Asks about keys, waits, and passes each item's result to take(index, result). False: no answer
-// came. Offered slots are then freed when the request ends.
+// Asks about keys, waits, and passes each item's result to take(index, result). MC_BUSY: the question
+// was not sent. MC_TIMEOUT: no answer came, and offered slots are freed when the request ends.
 template <typename Take>
-bool ask(Channel& channel, shm::Op op, const mc_slice* keys, std::size_t count,
-         const std::uint32_t* slots, std::uint64_t deadline_ns, Take take) {
+mc_status ask(Channel& channel, shm::Op op, const mc_slice* keys, std::size_t count,
+              const std::uint32_t* slots, std::uint64_t deadline_ns, Take take) {
   const auto ticket = ask_about(channel, op, keys, count, slots, deadline_ns);
-  if (!ticket) return false;
+  if (!ticket) return ticket.error().code();
   const auto items = static_cast<std::uint32_t>(count);
   if (!channel.wait(*ticket)) {
     if (slots != nullptr) channel.free_pins_after(*ticket, slots, items);
     channel.forget(*ticket);
-    return false;
+    return MC_TIMEOUT;
   }
   for (std::uint32_t i = 0; i < items; ++i) take(i, channel.item_result(*ticket, i));
   channel.finish(*ticket);
-  return true;
+  return MC_OK;
 }
 
 bool find_entry(const Memory& memory, std::uint32_t entry, shm::FoundObject& found) {
@@ -95,12 +95,17 @@ void fetch_objects(Channel& channel, const mc_slice* keys, std::size_t count,
   }
   for (std::size_t i = held; i < count; ++i) fetched[i].status = MC_BUSY;
   if (held == 0) return;
-  const bool answered = ask(channel, shm::Op::kFetch, keys, held, slots, deadline_ns,
-                            [&](std::uint32_t i, const shm::ItemResult& result) {
-                              fetched[i] = take_fetched(channel, fetched[i].pin, result);
-                            });
-  if (answered) return;
-  for (std::size_t i = 0; i < held; ++i) fetched[i] = {MC_TIMEOUT, nullptr, {}};
+  // The slots lie there, whichever session the channel joins while it waits.
+  const std::shared_ptr<Memory> slots_of = channel.shared_memory();
+  const mc_status asked = ask(channel, shm::Op::kFetch, keys, held, slots, deadline_ns,
+                              [&](std::uint32_t i, const shm::ItemResult& result) {
+                                fetched[i] = take_fetched(channel, fetched[i].pin, result);
+                              });
+  if (asked == MC_OK) return;
+  for (std::size_t i = 0; i < held; ++i) {
+    if (asked != MC_TIMEOUT) shm::clear_pin(*fetched[i].pin);
+    fetched[i] = {asked, nullptr, {}};
+  }
 }
 
 void exist_elsewhere(Channel& channel, const mc_slice* keys, std::size_t count, mc_status* statuses,

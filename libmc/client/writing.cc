@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
+#include <new>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/failpoint.h"
@@ -187,10 +187,15 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
     const shm::ItemResult result = channel.item_result(ticket, i);
     put.status = static_cast<mc_status>(result.status);
     if (!put.in_pool()) continue;
-    channel.give_refill(result, put.reserved_bytes);
     const bool still_reserved = put.status == MC_NO_SPACE || put.status == MC_CANCELLED;
-    if (still_reserved && whole != MC_SESSION_LOST) {
-      channel.give_back({put.fields.entry, put.fields.generation});
+    try {
+      channel.give_refill(result, put.reserved_bytes);
+      if (still_reserved && whole != MC_SESSION_LOST) {
+        channel.give_back({put.fields.entry, put.fields.generation});
+      }
+    } catch (const std::bad_alloc&) {
+      // The reservation stays with the session. If the exception passed, the answer would be taken
+      // twice.
     }
   }
   channel.finish(ticket);

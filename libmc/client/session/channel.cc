@@ -53,6 +53,9 @@ Status Channel::join(std::uint64_t deadline_ns) {
   touches_ = shm::TouchWriter(shared_);
   generation_ = current.generation;
   if (!same_session) {
+    // An answer that nobody has read yet is lost, too: its reservations and results are in the old
+    // session.
+    for (Pending& pending : pending_) pending.done = false;
     lose_all();
     return {};
   }
@@ -62,8 +65,7 @@ Status Channel::join(std::uint64_t deadline_ns) {
   return {};
 }
 
-// On a new session, requests of the old session get no answer, and cached reservations are gone. An
-// answer that nobody has read yet is lost, too: its reservations and results are in the old session.
+// Requests of a lost session get no answer, and cached reservations are gone.
 void Channel::lose_all() {
   {
     const ReservationCacheLock lock(reservation_cache_lock_);
@@ -73,7 +75,7 @@ void Channel::lose_all() {
   next_pin_ = 1;
   for (std::uint32_t slot = 0; slot < pending_.size(); ++slot) {
     Pending& pending = pending_[slot];
-    if (!pending.in_use || !pending.submitted) continue;
+    if (!pending.in_use || !pending.submitted || pending.done) continue;
     pending.completion = shm::Completion{};
     pending.completion.status = MC_SESSION_LOST;
     pending.done = true;
