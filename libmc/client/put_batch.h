@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The puts of a batch, as a state machine that never waits. All puts of values run through it:
-//   put_items() waits for what the batch wants, a CompletionQueue looks at the batch again later,
-//   and a group takes the puts before they are published.
+// The puts of a batch, as a state machine that waits only while the session memory is opened.
+//   put_items() waits for the answers that the batch wants, a CompletionQueue looks at the batch
+//   again later, and a group takes the puts before they are published. A single put with a cached
+//   reservation takes the same steps (writing.h) without a batch.
 //
 //   items, in order:
 //     exists? ──yes──► done
