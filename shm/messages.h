@@ -60,6 +60,14 @@ inline constexpr std::uint16_t kKnownFlags = 15;
 // with a new generation. A request that names an earlier generation has no effect: a client may
 // repeat the request after a restart of the agent, when the entry is another thread's reservation.
 inline constexpr std::uint64_t kReservationUnitBytes = 256;
+// Number of bytes to reserve for a value of this length.
+inline constexpr std::uint64_t reservation_bytes(std::uint64_t length) {
+  return (length + kReservationUnitBytes - 1) / kReservationUnitBytes * kReservationUnitBytes;
+}
+
+// Keys with this prefix belong to the cluster: stripes of large objects. A request with such a key is
+// malformed.
+inline constexpr std::string_view kStripePrefix{"\0mc stripe ", 11};
 
 struct Request {
   std::uint64_t request_id;

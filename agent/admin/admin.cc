@@ -9,8 +9,8 @@
 #include <iterator>
 #include <memory>
 
-#include "agent/server/remote_request.h"
 #include "libmc/base/clock.h"
+#include "shm/messages.h"
 
 namespace mc::agent {
 
@@ -239,7 +239,7 @@ Json::Value Admin::list(const Json::Value& request, const PeerCredentials& peer)
   value["objects"] = Json::Value(Json::arrayValue);
   for (const ListedObject& object : tenant->store->list(word(request, "prefix"), limit, cursor)) {
     // A stripe of an object that lies on several hosts.
-    if (object.key.starts_with(kStripePrefix)) continue;
+    if (object.key.starts_with(shm::kStripePrefix)) continue;
     Json::Value item;
     item["key"] = printable(object.key);
     item["length"] = u64(object.length);

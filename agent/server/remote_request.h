@@ -22,10 +22,6 @@
 
 namespace mc::agent {
 
-// Keys with this prefix belong to the cluster: stripes of large objects. No client may use such
-// keys.
-inline constexpr std::string_view kStripePrefix{"\0mc stripe ", 11};
-
 struct RemoteRequest {
   enum class Kind : std::uint8_t {
     kAnnounce,  // ends when the master knows the objects in these entries

@@ -181,7 +181,7 @@ Server::Waiting Server::stop_waiting(std::list<Work>& list, Waiting at) {
   work.has_item = work.reader.next(work.item);
   const std::string_view key{reinterpret_cast<const char*>(work.item.key),
                              work.has_item ? work.item.fields.key_bytes : 0u};
-  if (key.starts_with(kStripePrefix)) work.has_item = false;
+  if (key.starts_with(shm::kStripePrefix)) work.has_item = false;
   return work.has_item;
 }
 
@@ -759,13 +759,16 @@ Server::Step Server::put_staged_group(Work& work) {
     if (failure == MC_OK) {
       if (const Step step = begin_copy(work, failure); step != Step::kDone) return step;
     }
+    if (failure == MC_OK) {
+      if (const Step step = copy_part(work); step != Step::kDone) return step;
+      if (is_late(work)) failure = MC_TIMEOUT;
+    }
     if (failure != MC_OK) {
       const std::size_t failed = work.group.size();
       give_back_copy(work);
       end_group(work, failure, failed);
       return Step::kDone;
     }
-    if (const Step step = copy_part(work); step != Step::kDone) return step;
     Copied copied{{reinterpret_cast<const char*>(work.item.key), fields.key_bytes},
                   order_of(work.item, work.request)};
     copied.order.entry = work.entry;
@@ -781,6 +784,16 @@ Server::Step Server::put_staged_group(Work& work) {
     orders.back().key = copied.key;
   }
   return publish_group(work, orders);
+}
+
+// From the deadline on, the client may write other bytes to its staging memory. Bytes that were read by
+// then are the object's.
+bool Server::is_late(const Work& work) { return now_ns() >= work.request.deadline_ns; }
+
+// Ends the current item and the items behind it.
+void Server::end_late(Work& work) {
+  give_back_copy(work);
+  while (work.next < work.request.item_count) finish_item(work, MC_TIMEOUT);
 }
 
 // True if the item has a key and its bytes lie in the session's staging memory.
@@ -846,6 +859,10 @@ Server::Step Server::copy_staged(Work& work) {
   Session& session = *work.session;
   ObjectStore& store = *session.tenant->store;
   if (const Step step = copy_part(work); step != Step::kDone) return step;
+  if (is_late(work)) {
+    end_late(work);
+    return Step::kDone;
+  }
   PutOrder order = order_of(work.item, work.request);
   order.entry = work.entry;
   order.checksum = work.sum;
@@ -908,6 +925,10 @@ Server::Step Server::place_elsewhere(Work& work) {
       elsewhere.sum, session.staging() + fields.staging_offset + elsewhere.summed_bytes, step);
   elsewhere.summed_bytes += step;
   if (elsewhere.summed_bytes < fields.length) return Step::kAgain;
+  if (is_late(work)) {
+    end_late(work);
+    return finish_put(work);
+  }
 
   const auto remote_request = std::make_shared<RemoteRequest>();
   remote_request->kind = RemoteRequest::Kind::kPlace;

@@ -109,6 +109,8 @@ class Server {
   Step put_staged(Work& work);
   Step put_staged_group(Work& work);
   static bool item_is_sound(const Work& work);
+  static bool is_late(const Work& work);
+  void end_late(Work& work);
   Step begin_copy(Work& work, mc_status& failure);
   Step copy_part(Work& work);
   Step copy_staged(Work& work);

@@ -507,8 +507,10 @@ Result<std::shared_ptr<Staging>> Client::staging(std::uint64_t deadline_ns) {
   const MutexLock control(control_mutex_);
   if (auto existing = staging_if_any()) return existing;
   const std::uint64_t now_time = now_ns();
-  const std::uint64_t wait_ns =
-      std::max<std::uint64_t>(deadline_ns > now_time ? deadline_ns - now_time : 0, kHelloTimeoutNs);
+  if (now_time >= deadline_ns) {
+    return fail(MC_TIMEOUT, "the agent shared no session memory by the deadline; see mcctl status");
+  }
+  const std::uint64_t wait_ns = std::max(deadline_ns - now_time, kHelloTimeoutNs);
   auto answer = ask(*now.connection.link, shm::ControlType::kOpenStaging, staging_bytes_, wait_ns);
   if (!answer) return fail(answer.error());
   if (!answer->fd) return fail(MC_INTERNAL, "the agent sent no staging memory");

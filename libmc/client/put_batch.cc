@@ -2,8 +2,10 @@
 #include "libmc/client/put_batch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "libmc/base/clock.h"
@@ -19,10 +21,15 @@ namespace {
 constexpr std::size_t kItemsPerRequest = 8;
 constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
-// Between two looks at the requests that hold staging.
-constexpr std::uint64_t kStagingNs = 20'000'000;
+// Between two tries to open staging while the agent is away.
+constexpr std::chrono::milliseconds kAgentAway(20);
 // Values up to this size are copied within the time that an agent polls its rings after a bell.
 constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
+
+// The agent that has these answers is away. The next agent may have another answer.
+bool is_away(mc_status status) {
+  return status == MC_SESSION_LOST || status == MC_AGENT_UNAVAILABLE || status == MC_TIMEOUT;
+}
 
 }  // namespace
 
@@ -100,7 +107,7 @@ PutBatch::Wants PutBatch::write(std::size_t index) {
 
 PutBatch::Wants PutBatch::write_here(std::size_t index, std::uint64_t hash) {
   const mc_put_item& item = items_[index];
-  const std::uint64_t bytes = reservation_bytes(value_bytes(item));
+  const std::uint64_t bytes = shm::reservation_bytes(value_bytes(item));
   Reserved reserved;
   if (!channel_.take_reservation_cache(bytes, reserved) && !take_spare(bytes, reserved)) {
     return reserve(bytes);
@@ -131,6 +138,9 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
   }
   const auto staging = client_.staging(rules_.deadline_ns);
   if (!staging) {
+    free_staging();
+    staging_ = nullptr;
+    if (is_away(staging.error().code())) return Wants::kStaging;
     refused(staging.error());
     return Wants::kNothing;
   }
@@ -155,10 +165,7 @@ PutBatch::Wants PutBatch::stage(std::size_t index) {
     return Wants::kNothing;
   }
   auto offset = std::exchange(staging_offset_, std::nullopt);
-  if (!offset) {
-    channel_.reap();  // requests that are done free staging
-    offset = staging_->allocate(length, 0);
-  }
+  if (!offset) offset = allocate_staging(channel_, *staging_, length, 0);
   if (!offset) {
     // Requests in flight hold staging.
     if (const Wants wants = send_copied(); wants != Wants::kNothing) return wants;
@@ -186,17 +193,22 @@ void PutBatch::add(Put put, std::size_t index) {
 }
 
 Status PutBatch::wait_for_staging() {
+  if (!staging_) {
+    if (now_ns() >= rules_.deadline_ns) {
+      return {MC_TIMEOUT,
+              "the agent did not share session memory by the deadline; see mcctl status"};
+    }
+    std::this_thread::sleep_for(kAgentAway);
+    return {};
+  }
   if (mode_ == Mode::kCopy) {
     return {MC_NO_SPACE,
             "the group does not fit in this client's staging memory; open the client with larger "
             "staging_bytes"};
   }
-  const std::uint64_t bytes = value_bytes(items_[next_]);
-  for (std::uint64_t now = now_ns(); now < rules_.deadline_ns; now = now_ns()) {
-    channel_.reap();  // requests that are done free staging
-    staging_offset_ = staging_->allocate(bytes, std::min(rules_.deadline_ns, now + kStagingNs));
-    if (staging_offset_) return {};
-  }
+  staging_offset_ =
+      allocate_staging(channel_, *staging_, value_bytes(items_[next_]), rules_.deadline_ns);
+  if (staging_offset_) return {};
   return {MC_NO_SPACE, "this client's staging memory is in use by other calls"};
 }
 
@@ -205,6 +217,9 @@ void PutBatch::free_staging() {
 }
 
 void PutBatch::drop_copied() {
+  for (const Put& put : copied_) {
+    if (put.fields.want_refill != 0) expected_refill_bytes_ -= put.reserved_bytes;
+  }
   drop(&channel_, copied_);
   copied_.clear();
   copied_bytes_ = 0;
@@ -257,7 +272,7 @@ PutBatch::Wants PutBatch::reserve(std::uint64_t bytes) {
 std::uint32_t PutBatch::same_size_from(std::size_t index, std::uint64_t bytes) const {
   std::uint32_t same = 1;
   while (same < kReservationsPerRequest && index + same < count_ && is_open(index + same) &&
-         reservation_bytes(value_bytes(items_[index + same])) == bytes) {
+         shm::reservation_bytes(value_bytes(items_[index + same])) == bytes) {
     ++same;
   }
   return same;
@@ -346,6 +361,7 @@ void PutBatch::take_answers() {
     Sent& sent = sent_[first_sent_];
     settle(channel_, sent.ticket, sent.puts, rules_.flags());
     for (const Put& put : sent.puts) {
+      if (put.fields.want_refill != 0) expected_refill_bytes_ -= put.reserved_bytes;
       if (put.status != kOpen) end(put.item, Status(put.status));
     }
   }
@@ -452,7 +468,7 @@ namespace {
     return true;
   }
   Reserved reserved;
-  if (!channel.take_reservation_cache(reservation_bytes(length), reserved)) return false;
+  if (!channel.take_reservation_cache(shm::reservation_bytes(length), reserved)) return false;
   Put put = put_of(channel, item, rules);
   put.fields.want_refill = 1;
   const bool copied =

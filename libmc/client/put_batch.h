@@ -35,7 +35,8 @@ class PutBatch {
   // kPut: the values stay until the end. kPutLater: the values end with keep_values(). kCopy: the
   // batch ends when the values are copied, for a group.
   enum class Mode { kPut, kPutLater, kCopy };
-  // kAnswer: of awaited(). kStaging: other calls must free staging. kRequest: the channel is full.
+  // kAnswer: of awaited(). kStaging: other calls must free staging, or the agent that opens staging
+  // is away. kRequest: the channel is full.
   enum class Wants { kNothing, kAnswer, kStaging, kRequest };
 
   // items, and the memory that they and the rules point to, stay valid as long as the batch.
@@ -50,7 +51,8 @@ class PutBatch {
   Wants step();
   Channel::Ticket awaited() const;
   bool answered() const { return awaited().valid() && channel_.done(awaited()); }
-  // Waits for staging for the next item. Errors: MC_NO_SPACE.
+  // Waits for staging for the next item, or for an agent that opens staging. Errors: MC_NO_SPACE,
+  // MC_TIMEOUT.
   Status wait_for_staging();
   // Ends the items that cannot go on for the lack of staging or of a request.
   void refuse(const Status& why);

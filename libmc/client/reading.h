@@ -5,14 +5,19 @@
 // Threads: as the given channel.
 #pragma once
 
+#include <string_view>
+
 #include "libmc/client/session/channel.h"
 #include "mc/mc.h"
+#include "shm/messages.h"
 
 namespace mc::client {
 
-// MC_OK if the key's size is allowed.
+// MC_OK if a client may use the key.
 inline mc_status check_key(mc_slice key) {
-  return key.data != nullptr && key.size - 1 < MC_MAX_KEY_BYTES ? MC_OK : MC_INVALID_ARGUMENT;
+  if (key.data == nullptr || key.size - 1 >= MC_MAX_KEY_BYTES) return MC_INVALID_ARGUMENT;
+  const std::string_view text{static_cast<const char*>(key.data), key.size};
+  return text.starts_with(shm::kStripePrefix) ? MC_INVALID_ARGUMENT : MC_OK;
 }
 
 // Number of bytes of an object to prefetch while the entry and key are still loading. More bytes

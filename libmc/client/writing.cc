@@ -13,10 +13,12 @@
 
 namespace mc::client {
 
-[[gnu::hot]] std::uint64_t reservation_bytes(std::uint64_t length) {
-  return (length + shm::kReservationUnitBytes - 1) / shm::kReservationUnitBytes *
-         shm::kReservationUnitBytes;
-}
+namespace {
+
+// Between two looks at the requests that hold staging.
+constexpr std::uint64_t kStagingNs = 20'000'000;
+
+}  // namespace
 
 [[gnu::hot]] std::uint64_t value_bytes(const mc_put_item& item) {
   std::uint64_t bytes = 0;
@@ -95,6 +97,18 @@ Status reserve(Channel& channel, std::uint64_t bytes, std::uint64_t deadline_ns,
 bool may_offer_elsewhere(const Channel& channel, mc_status status) {
   return channel.memory().clustered && !channel.memory().isolated &&
          (status == MC_NO_SPACE || status == MC_TOO_LARGE);
+}
+
+std::optional<std::uint64_t> allocate_staging(Channel& channel, Staging& staging,
+                                              std::uint64_t bytes, std::uint64_t deadline_ns) {
+  for (;;) {
+    channel.reap();
+    const std::uint64_t now = now_ns();
+    if (const auto offset = staging.allocate(bytes, std::min(deadline_ns, now + kStagingNs))) {
+      return offset;
+    }
+    if (now >= deadline_ns || bytes > staging.size_bytes()) return std::nullopt;
+  }
 }
 
 // ---- The steps of a put -------------------------------------------------------------------------
@@ -187,12 +201,8 @@ Status write_to_staging(const Channel& channel, std::shared_ptr<Staging> staging
     const shm::ItemResult result = channel.item_result(ticket, i);
     put.status = static_cast<mc_status>(result.status);
     if (!put.in_pool()) continue;
-    const bool still_reserved = put.status == MC_NO_SPACE || put.status == MC_CANCELLED;
     try {
-      channel.give_refill(result, put.reserved_bytes);
-      if (still_reserved && whole != MC_SESSION_LOST) {
-        channel.give_back({put.fields.entry, put.fields.generation});
-      }
+      channel.take_room(result, {put.fields.entry, put.fields.generation}, put.reserved_bytes);
     } catch (const std::bad_alloc&) {
       // The reservation stays with the session. If the exception passed, the answer would be taken
       // twice.

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,8 +50,6 @@ struct Put {
   bool in_pool() const { return reserved_bytes != 0; }
 };
 
-// Number of bytes to reserve for a value of this length.
-std::uint64_t reservation_bytes(std::uint64_t length);
 std::uint64_t value_bytes(const mc_put_item& item);
 mc_status check_item(const mc_put_item& item);
 // A put whose bytes are nowhere yet.
@@ -71,6 +70,11 @@ Status reserve(Channel& channel, std::uint64_t bytes, std::uint64_t deadline_ns,
 // Whether a value that the pool refused with this status may be offered to other hosts, from
 // staging.
 bool may_offer_elsewhere(const Channel& channel, mc_status status);
+
+// Waits until the deadline for a range of staging. Meanwhile, requests of this channel that are done
+// free their ranges. nullopt: no room by then.
+std::optional<std::uint64_t> allocate_staging(Channel& channel, Staging& staging,
+                                              std::uint64_t bytes, std::uint64_t deadline_ns);
 
 // Copies and sums the value. hash: of the key, in this session. Channel::submit() orders these
 // copies before any later request of this thread. Errors: those of copies from devices

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "agent/cluster/namespace/stripe_table.h"
-#include "agent/server/remote_request.h"
 #include "mc/limits.h"
+#include "shm/messages.h"
 
 namespace mc::agent {
 namespace {
@@ -55,7 +55,7 @@ TEST(Stripe, AnObjectNeverHasMoreThanTheMostStripes) {
 
 TEST(Stripe, ItsKeyIsNoOtherObjectsKey) {
   const std::string key = stripe_key({0x0102030405060708, 63});
-  EXPECT_TRUE(key.starts_with(kStripePrefix));
+  EXPECT_TRUE(key.starts_with(shm::kStripePrefix));
   const auto name = parse_stripe_key(key);
   ASSERT_TRUE(name);
   EXPECT_EQ(name->put, 0x0102030405060708u);

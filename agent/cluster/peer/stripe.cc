@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/server/remote_request.h"
 #include "mc/limits.h"
+#include "shm/messages.h"
 
 namespace mc::agent {
 
@@ -50,7 +50,7 @@ std::uint64_t stripe_bytes_for(std::uint64_t whole_bytes, std::uint64_t wanted,
 }
 
 std::string stripe_key(const StripeName& name) {
-  std::string key(kStripePrefix);
+  std::string key(shm::kStripePrefix);
   key.append(reinterpret_cast<const char*>(&name.put), sizeof name.put);
   key.append(reinterpret_cast<const char*>(&name.number), sizeof name.number);
   return key;
@@ -58,12 +58,12 @@ std::string stripe_key(const StripeName& name) {
 
 std::optional<StripeName> parse_stripe_key(std::string_view key) {
   StripeName name;
-  if (key.size() != kStripePrefix.size() + sizeof name.put + sizeof name.number ||
-      !key.starts_with(kStripePrefix)) {
+  if (key.size() != shm::kStripePrefix.size() + sizeof name.put + sizeof name.number ||
+      !key.starts_with(shm::kStripePrefix)) {
     return std::nullopt;
   }
-  std::memcpy(&name.put, key.data() + kStripePrefix.size(), sizeof name.put);
-  std::memcpy(&name.number, key.data() + kStripePrefix.size() + sizeof name.put,
+  std::memcpy(&name.put, key.data() + shm::kStripePrefix.size(), sizeof name.put);
+  std::memcpy(&name.number, key.data() + shm::kStripePrefix.size() + sizeof name.put,
               sizeof name.number);
   if (name.put == 0 || name.number >= kMaxStripes) return std::nullopt;
   return name;

@@ -16,7 +16,8 @@
 
 namespace mc::client {
 
-inline constexpr const char* kBadKey = "a key has 1 to 1024 bytes (MC_MAX_KEY_BYTES)";
+inline constexpr const char* kBadKey =
+    "a key has 1 to 1024 bytes (MC_MAX_KEY_BYTES), and the prefix \"\\0mc stripe \" belongs to mc";
 inline constexpr const char* kBadCount = "a batch has 1 to 1024 items (MC_MAX_BATCH_ITEMS)";
 
 inline Client& of(mc_client* client) { return *reinterpret_cast<Client*>(client); }

@@ -104,10 +104,12 @@ Status add_to_group(Client& client, Channel& channel, mc_group& group, mc_put_it
   mc_group* group = group_of(options);
   if (group == nullptr) return put_items(client, **channel, items, count, *rules);
   if (group->client != &client) return invalid("the group belongs to another client");
+  // Stands if an exception ends the call: a group without this member is not published.
+  Status before = std::exchange(group->failure, Status(MC_NO_MEMORY));
   const Status status = add_to_group(client, **channel, *group, items, count, *rules);
-  if (status.ok()) return MC_OK;
-  if (group->failure.ok()) group->failure = status;
-  return set_error(status);
+  if (before.ok()) before = status;
+  group->failure = std::move(before);
+  return status.ok() ? MC_OK : set_error(status);
 }
 
 // The checksum of the bytes that the caller wrote. hash: of the key.
@@ -179,8 +181,8 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
       return {MC_TOO_LARGE,
               "larger than this client's staging memory; open it with larger staging_bytes"};
     }
-    const auto offset = (*staging)->allocate(size, deadline_ns);
-    if (!offset) return Status(MC_NO_SPACE);
+    const auto offset = allocate_staging(**channel, **staging, size, deadline_ns);
+    if (!offset) return {MC_NO_SPACE, "this client's staging memory is in use by other calls"};
     made->staging = *staging;
     made->staging_offset = *offset;
     return {};
@@ -189,7 +191,7 @@ mc_status mc_reserve(mc_client* client, uint64_t size, uint64_t timeout_ns,
   if ((*channel)->memory().isolated) {
     status = reserve_staging();
   } else {
-    status = reserve(**channel, reservation_bytes(size), deadline_ns, made->reserved);
+    status = reserve(**channel, shm::reservation_bytes(size), deadline_ns, made->reserved);
     // Another host may have room at the commit.
     if (may_offer_elsewhere(**channel, status.code()) && reserve_staging().ok()) status = {};
   }
@@ -288,7 +290,7 @@ mc_status mc_alloc(mc_client* client, size_t size, void** memory) noexcept try {
   if (!channel) return set_error(channel.error());
   auto staging = of(client).staging(deadline_ns);
   if (!staging) return set_error(staging.error());
-  const auto offset = (*staging)->allocate(size, now_ns());
+  const auto offset = allocate_staging(**channel, **staging, size, 0);
   if (!offset) {
     return set_error(Status(MC_NO_SPACE, "this client's session memory of " +
                                              std::to_string((*staging)->size_bytes()) +

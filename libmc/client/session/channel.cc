@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "libmc/base/clock.h"
 #include "libmc/base/copy.h"
@@ -59,10 +60,22 @@ Status Channel::join(std::uint64_t deadline_ns) {
     lose_all();
     return {};
   }
-  for (Pending& pending : pending_) {
-    if (pending.in_use && pending.submitted && !pending.done) publish(pending);
-  }
+  repeat_unanswered();
   return {};
+}
+
+// In the order of the first time: of two puts of a key, the later one stands.
+void Channel::repeat_unanswered() {
+  std::array<Pending*, shm::kRingSlots> unanswered;
+  std::size_t count = 0;
+  for (Pending& pending : pending_) {
+    if (pending.in_use && pending.submitted && !pending.done) unanswered[count++] = &pending;
+  }
+  std::sort(unanswered.begin(), unanswered.begin() + count,
+            [](const Pending* one, const Pending* other) {
+              return one->request.request_id < other->request.request_id;
+            });
+  for (std::size_t i = 0; i < count; ++i) publish(*unanswered[i]);
 }
 
 // Requests of a lost session get no answer, and cached reservations are gone.
@@ -156,13 +169,35 @@ void Channel::lose_all() {
   if (pending.forgotten) drop_answer(slot);
 }
 
+// Takes the answer to a forgotten request.
 void Channel::drop_answer(std::uint32_t slot) {
-  if (pending_[slot].request.op != static_cast<std::uint16_t>(shm::Op::kReserve)) {
-    return release(slot);
+  try {
+    keep_reservations(slot);
+  } catch (const std::bad_alloc&) {
+    // The rest stays with the session, whose end returns the rest.
   }
-  std::vector<Reserved> granted;
-  take_granted(Ticket{slot}, granted);
-  for (const Reserved& reserved : granted) give_reservation_cache(reserved);
+}
+
+// Reservations in the answer serve later puts.
+void Channel::keep_reservations(std::uint32_t slot) {
+  const Ticket ticket{slot};
+  const shm::Request request = pending_[slot].request;
+  if (request.op == static_cast<std::uint16_t>(shm::Op::kReserve)) {
+    std::vector<Reserved> granted;
+    take_granted(ticket, granted);
+    for (const Reserved& reserved : granted) give_reservation_cache(reserved);
+    return;
+  }
+  const ReleaseAtEnd at_end(*this, slot);
+  // The agent keeps no reservation of a group.
+  const bool group = (request.flags & shm::kFlagGroup) != 0;
+  if (request.op != static_cast<std::uint16_t>(shm::Op::kPut) || group) return;
+  shm::ArgumentReader reader(shared_->arguments, request);
+  shm::ArgumentReader::Item item;
+  for (std::uint32_t i = 0; i < request.item_count && reader.next(item); ++i) {
+    take_room(item_result(ticket, i), {item.fields.entry, item.fields.generation},
+              shm::reservation_bytes(item.fields.length));
+  }
 }
 
 [[gnu::hot]] bool Channel::wait(Ticket ticket) {
@@ -390,6 +425,13 @@ bool Channel::shrink_reservation_cache() {
   give_reservation_cache(refill);
 }
 
+[[gnu::hot]] void Channel::take_room(const shm::ItemResult& result, const ReservationId& id,
+                                     std::uint64_t length) {
+  give_refill(result, length);
+  const bool still_reserved = result.status == MC_NO_SPACE || result.status == MC_CANCELLED;
+  if (still_reserved) give_back(id);
+}
+
 Result<Channel::Ticket> Channel::send_back(std::span<const ReservationId> ids) {
   const auto count = static_cast<std::uint32_t>(ids.size());
   const auto bytes =
@@ -422,6 +464,7 @@ void Channel::report_damage(std::uint32_t entry) {
 }
 
 void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
+  const ReleaseAtEnd at_end(*this, ticket.slot);
   const Pending& pending = pending_[ticket.slot];
   const std::uint32_t count = std::min(pending.completion.item_count, pending.request.item_count);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -444,7 +487,6 @@ void Channel::take_granted(Ticket ticket, std::vector<Reserved>& granted) {
     sound = sound && reserved.length == pending.request.a && reserved.length <= room;
     if (sound) granted.push_back(reserved);
   }
-  release(ticket.slot);
 }
 
 // ---- Reading ------------------------------------------------------------------------------------

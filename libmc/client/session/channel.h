@@ -107,9 +107,9 @@ class Channel {
   // Adds a reservation to the cache. If the cache is full, the size that was unused for the longest
   // time goes back to the agent.
   void give_reservation_cache(const Reserved& reserved);
-  // Adds the single-extent reservation of an item's result to the cache. Invalid results are
-  // ignored.
-  void give_refill(const shm::ItemResult& result, std::uint64_t length);
+  // Takes the room that the answer to an item of a put leaves to the client. The refill goes into the
+  // cache, and the reservation of a put that failed for want of room goes back to the agent.
+  void take_room(const shm::ItemResult& result, const ReservationId& id, std::uint64_t length);
   // Whether the cache has room for one more reservation of this size, beside expected_bytes on
   // their way.
   bool reservation_cache_wants(std::uint64_t bytes, std::uint64_t expected_bytes = 0);
@@ -164,8 +164,23 @@ class Channel {
   };
   void publish(Pending& pending);
   void release(std::uint32_t slot);
+  // Releases a request at the end of a block, also after an exception.
+  class ReleaseAtEnd {
+   public:
+    ReleaseAtEnd(Channel& channel, std::uint32_t slot) : channel_(channel), slot_(slot) {}
+    ~ReleaseAtEnd() { channel_.release(slot_); }
+    ReleaseAtEnd(const ReleaseAtEnd&) = delete;
+    ReleaseAtEnd& operator=(const ReleaseAtEnd&) = delete;
+
+   private:
+    Channel& channel_;
+    std::uint32_t slot_;
+  };
   void absorb(const shm::Completion& completion);
   void drop_answer(std::uint32_t slot);
+  void keep_reservations(std::uint32_t slot);
+  void repeat_unanswered();
+  void give_refill(const shm::ItemResult& result, std::uint64_t length);
   void lose_all();
   bool agent_is_here() const;
 

@@ -180,7 +180,8 @@ typedef struct mc_put_options {
 /* Stores one copy of value under key. Returns when the object is visible as options->visibility
  * says. If the key exists, the put succeeds and leaves the stored object unchanged (but see
  * upsert). options may be null. MC_NO_SPACE: nothing could be evicted by the deadline.
- * MC_TOO_LARGE: the value is larger than the pool. */
+ * MC_TOO_LARGE: the value is larger than the pool. No call takes a key with the prefix
+ * "\0mc stripe ", which names parts of large objects. */
 MC_API mc_status mc_put(mc_client* client, mc_slice key, mc_slice value,
                         const mc_put_options* options) MC_NOEXCEPT;
 
@@ -197,7 +198,8 @@ typedef struct mc_put_item {
   mc_status status; /* out */
 } mc_put_item;
 /* Puts count items (at most MC_MAX_BATCH_ITEMS). The options apply to all items. Returns MC_OK if
- * every item succeeded, else the first failure. items[i].status has the result of each item. */
+ * every item succeeded, else the first failure. items[i].status has the result of each item. The
+ * items are put in order: an item that waits for room holds up the items behind it. */
 MC_API mc_status mc_put_batch(mc_client* client, mc_put_item* items, size_t count,
                               const mc_put_options* options) MC_NOEXCEPT;
 
@@ -298,7 +300,8 @@ MC_API mc_status mc_commit(mc_reservation* reservation, mc_slice key, uint64_t l
 MC_API void mc_abandon(mc_reservation* reservation) MC_NOEXCEPT;
 
 /* Allocates session memory, which the agent shares. In an isolated namespace, a put from session
- * memory costs one copy. */
+ * memory costs one copy. When the put returns, also with MC_TIMEOUT, the caller may write there
+ * again: the agent publishes no byte that was written later. */
 MC_API mc_status mc_alloc(mc_client* client, size_t size, void** memory) MC_NOEXCEPT;
 MC_API void mc_free(mc_client* client, void* memory) MC_NOEXCEPT;
 

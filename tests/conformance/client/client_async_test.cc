@@ -247,6 +247,25 @@ TEST_P(Async, APutWithoutRoomEndsAtItsDeadlineWithNoSpace) {
     EXPECT_EQ(exists(client_, "late." + std::to_string(i)), MC_NOT_FOUND);
 }
 
+// The first item stops waiting when its key appears, but the request for its room is still with the
+// agent, which refuses the request at the deadline.
+TEST_P(Async, ARefusalEndsOnlyTheItemThatAskedForRoom) {
+  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+  serve_and_open({{"pool_bytes", "8MiB"}});
+  fill_up();
+  const std::string large = content("large", 2 * kMiB), small = content("small", 1000);
+  const std::string keys[] = {"large", "small"};
+  const mc_slice pieces[] = {slice(large), slice(small)};
+  mc_put_item items[2];
+  for (int i = 0; i < 2; ++i) items[i] = {slice(keys[i]), &pieces[i], 1, {nullptr, 0}, MC_OK};
+  const mc_put_options brief = put_options(MC_PIN_NONE, kSecondNs);
+  ASSERT_EQ(mc_put_async(client_, cq_, items, 2, &brief, 0, nullptr), MC_OK) << mc_last_error();
+  remove(client_, "full.0");
+  ASSERT_EQ(put(client_, "large", "there already"), MC_OK) << mc_last_error();
+  EXPECT_EQ(one().status, MC_OK);
+  EXPECT_TRUE(get(client_, "small") == small);
+}
+
 TEST_P(Async, QueuesProgressIndependently) {
   serve_and_open();
   mc_cq* queues[4] = {};

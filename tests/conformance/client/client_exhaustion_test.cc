@@ -82,6 +82,15 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
   mc_cq* cq = nullptr;
   mc_cq* second_cq = nullptr;
   mc_group* group = nullptr;
+  mc_group* half = nullptr;
+  mc_put_options in_half = put_options();
+  // Their puts need more memory in one piece than a thread that ends can give back.
+  std::vector<std::string> names_of_members(512);
+  std::vector<mc_put_item> members(512, {key, &value, 1, {nullptr, 0}, MC_OK});
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    names_of_members[i] = "member." + std::to_string(i);
+    members[i].key = slice(names_of_members[i]);
+  }
   mc_reservation* reservation = nullptr;
   mc_view view{};
   mc_stat_info info{};
@@ -107,6 +116,9 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
       is_ok([&] { return try_open(&client); }),
       is_ok([&] { return mc_put(client, key, value, nullptr); }),
       is_ok([&] { return mc_cq_create(client, &cq); }),
+      is_ok([&] { return mc_group_begin(client, &half); }),
+      [&] { return in_half.group = half, true; },
+      is_ok([&] { return put(client, "member", "value", &in_half); }),
       [&] { return none.emplace(), true; },
       no_memory([&] {
         const mc_open_options options = MC_OPEN_OPTIONS_INIT;
@@ -114,6 +126,7 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
       }),
       no_surprise([&] { return mc_cq_create(client, &second_cq); }),
       no_surprise([&] { return mc_group_begin(client, &group); }),
+      no_memory([&] { return mc_put_batch(client, members.data(), members.size(), &in_half); }),
       no_surprise([&] { return mc_reserve(client, 1000, 0, &reservation); }),
       no_surprise([&] { return mc_put(client, slice("other"), value, nullptr); }),
       no_surprise([&] { return mc_put_batch(client, &item, 1, nullptr); }),
@@ -138,6 +151,8 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
       [&] {
         return mc_cq_destroy(second_cq), mc_group_abort(group), mc_abandon(reservation), true;
       },
+      [&] { return mc_group_commit(half, 0) == MC_GROUP_ABORTED; },
+      [&] { return exists(client, "member") == MC_NOT_FOUND; },
       is_ok([&] { return put(client, "again", content("again", 100'000)); }),
       [&] { return get(client, "again") == content("again", 100'000); },
       is_ok([&] { return mc_reserve(client, 1000, 0, &reservation); }),

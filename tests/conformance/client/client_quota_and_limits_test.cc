@@ -38,6 +38,22 @@ TEST_P(Limits, AKeyHas1To1024Bytes) {
   EXPECT_EQ(put(client, "child", "value", &options), MC_OK);
 }
 
+TEST_P(Limits, AKeyOfTheClustersStripesIsRefusedAlone) {
+  serve();
+  mc_client* client = open();
+  const std::string keys[] = {"before", std::string("\0mc stripe 1", 12), "behind"};
+  const mc_slice value = slice("value");
+  mc_put_item items[3];
+  for (int i = 0; i < 3; ++i) items[i] = {slice(keys[i]), &value, 1, {nullptr, 0}, MC_OK};
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, mc_put_batch(client, items, 3, nullptr)));
+  EXPECT_EQ(items[0].status, MC_OK);
+  EXPECT_EQ(items[1].status, MC_INVALID_ARGUMENT);
+  EXPECT_EQ(items[2].status, MC_OK);
+  EXPECT_EQ(get(client, "behind"), "value");
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, put(client, keys[1], "value")));
+  EXPECT_TRUE(says(MC_INVALID_ARGUMENT, exists(client, keys[1])));
+}
+
 TEST_P(Limits, ABatchHas1To1024Items) {
   serve();
   mc_client* client = open();

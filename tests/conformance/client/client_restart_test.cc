@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <future>
 #include <set>
@@ -488,6 +489,146 @@ TEST_P(Restart, AfterACleanStopTheClientGoesOnWithAnEmptyPool) {
   put_some(client, 20);
   expect_some(client, 20);
   mc_view_release(&view);
+}
+
+// The agent reads session memory of the caller, who has it back after a timeout.
+TEST_P(Restart, AfterATimeoutTheAgentPublishesNoBytesThatTheCallerWroteLater) {
+  serve();
+  mc_client* client = open();
+  constexpr std::size_t kBytes = 100'000;
+  ASSERT_EQ(put(client, "before", "value"), MC_OK);
+  void* memory = nullptr;
+  ASSERT_EQ(mc_alloc(client, kBytes, &memory), MC_OK) << mc_last_error();
+  const auto write = [&](std::string_view key) {
+    std::memcpy(memory, content(key, kBytes).data(), kBytes);
+  };
+  write("late");
+  const mc_put_options brief = put_options(MC_PIN_NONE, kSecondNs / 20);
+  agent().pause(true);
+  EXPECT_TRUE(says(MC_TIMEOUT, put(client, "late", {static_cast<char*>(memory), kBytes}, &brief)));
+  write("other");
+  agent().pause(false);
+  ASSERT_EQ(mc_ping(client, 60 * kSecondNs), MC_OK) << mc_last_error();
+  const auto stored = get(client, "late");
+  EXPECT_TRUE(!stored || *stored == content("late", kBytes));
+}
+
+// The answer to a put that timed out comes later, and frees session memory.
+TEST_P(Restart, SessionMemoryOfALateAnswerServesTheNextCall) {
+  serve();
+  mc_client* client = open([](mc_open_options& o) { o.staging_bytes = kMiB; });
+  ASSERT_EQ(put(client, "before", "value"), MC_OK);
+  const mc_put_options brief = put_options(MC_PIN_NONE, kSecondNs / 20);
+  const std::string value = content("late", kMiB);
+  const auto put_late = [&] {
+    agent().pause(true);
+    EXPECT_TRUE(says(MC_TIMEOUT, put(client, "late", value, &brief)));
+    agent().pause(false);
+  };
+  put_late();
+  mc_reservation* reservation = nullptr;
+  EXPECT_EQ(mc_reserve(client, kMiB, 20 * kSecondNs, &reservation), MC_OK) << mc_last_error();
+  mc_abandon(reservation);
+  put_late();
+  void* memory = nullptr;
+  EXPECT_TRUE(mc::until([&] { return mc_alloc(client, kMiB, &memory) == MC_OK; }));
+}
+
+TEST_P(Restart, ReservationsOfALateAnswerComeBack) {
+  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+  constexpr std::size_t kBytes = 4096, kItems = 8;
+  serve();
+  mc_client* client = open();
+  int batches = 0;
+  const auto put_eight = [&](const mc_put_options* options) {
+    std::vector<std::string> keys, values;
+    std::vector<mc_slice> pieces;
+    std::vector<mc_put_item> items;
+    for (std::size_t i = 0; i < kItems; ++i) {
+      keys.push_back(std::to_string(batches) + "." + std::to_string(i));
+      values.push_back(content(keys.back(), kBytes));
+    }
+    for (const std::string& value : values) pieces.push_back(slice(value));
+    for (std::size_t i = 0; i < kItems; ++i) {
+      items.push_back({slice(keys[i]), &pieces[i], 1, {nullptr, 0}, MC_OK});
+    }
+    ++batches;
+    return mc_put_batch(client, items.data(), kItems, options);
+  };
+  const mc_put_options brief = put_options(MC_PIN_NONE, kSecondNs / 20);
+  for (int round = 0; round < 3; ++round) {
+    // Afterwards the client's cache has a reservation for each put.
+    ASSERT_EQ(put_eight(nullptr), MC_OK) << mc_last_error();
+    agent().pause(true);
+    EXPECT_TRUE(says(MC_TIMEOUT, put_eight(&brief)));
+    agent().pause(false);
+    ASSERT_EQ(mc_ping(client, 60 * kSecondNs), MC_OK) << mc_last_error();
+    EXPECT_LE(session()["reserved_bytes"].asUInt64(), kItems * kBytes) << "round " << round;
+  }
+}
+
+TEST_P(Restart, AnAsynchronousPutSurvivesAnAgentThatDiesBeforeItSharesMemory) {
+  serve({{"descriptor_store", "keeper"}});
+  mc_client* client = open();
+  mc_cq* cq = nullptr;
+  ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
+  agent().kill_hard();
+  drop_kept_sessions(agent().directory());
+  agent().start();
+  // The queue is in the new session now, which has no session memory yet.
+  ASSERT_EQ(mc_ping(client, 60 * kSecondNs), MC_OK) << mc_last_error();
+  mc_completion completion{};
+  EXPECT_EQ(mc_cq_poll(cq, &completion, 1), 0u);
+  agent().kill_hard();
+  const std::string value = content("key", 5000);
+  const mc_slice piece = slice(value);
+  const mc_put_item item{slice("key"), &piece, 1, {nullptr, 0}, MC_OK};
+  const mc_put_options patient = put_options(MC_PIN_NONE, 60 * kSecondNs);
+  ASSERT_EQ(mc_put_async(client, cq, &item, 1, &patient, 0, nullptr), MC_OK) << mc_last_error();
+  EXPECT_EQ(mc_cq_poll(cq, &completion, 1), 0u) << mc_status_name(completion.status);
+  agent().start();
+  std::size_t count = 0;
+  ASSERT_EQ(mc_cq_wait(cq, &completion, 1, &count, 60 * kSecondNs), MC_OK) << mc_last_error();
+  EXPECT_EQ(completion.status, MC_OK) << mc_status_name(completion.status);
+  EXPECT_TRUE(get(client, "key") == value);
+  mc_cq_destroy(cq);
+}
+
+// More requests than half the channel has, so that their slots wrap around.
+TEST_P(Restart, UnansweredPutsOfAKeyAreRepeatedInTheirOrder) {
+  serve();
+  mc_client* client = open();
+  mc_cq* cq = nullptr;
+  ASSERT_EQ(mc_cq_create(client, &cq), MC_OK);
+  mc_put_options replace = put_options(MC_PIN_NONE, 60 * kSecondNs);
+  replace.upsert = 1;
+  constexpr std::uint64_t kPuts = MC_MAX_OUTSTANDING * 2 / 3;
+  const auto submit = [&](const std::string& key, std::uint64_t i) {
+    const std::string value = "value " + std::to_string(i);
+    const mc_slice piece = slice(value);
+    const mc_put_item item{slice(key), &piece, 1, {nullptr, 0}, MC_OK};
+    ASSERT_EQ(mc_put_async(client, cq, &item, 1, &replace, i, nullptr), MC_OK) << mc_last_error();
+  };
+  const auto wait_for_all = [&] {
+    for (std::uint64_t i = 0; i < kPuts; ++i) {
+      mc_completion completion{};
+      std::size_t count = 0;
+      ASSERT_EQ(mc_cq_wait(cq, &completion, 1, &count, 60 * kSecondNs), MC_OK);
+      EXPECT_EQ(completion.status, MC_OK) << mc_status_name(completion.status);
+    }
+  };
+  // Afterwards the client has reservations for all.
+  for (std::uint64_t i = 0; i < kPuts; ++i) submit("key." + std::to_string(i), i);
+  wait_for_all();
+  for (int round = 0; round < 3; ++round) {
+    agent().pause(true);
+    for (std::uint64_t i = 0; i < kPuts; ++i) submit("key", i);
+    agent().kill_hard();
+    agent().start();
+    wait_for_all();
+    EXPECT_EQ(get(client, "key"), "value " + std::to_string(kPuts - 1)) << "round " << round;
+  }
+  mc_cq_destroy(cq);
 }
 
 TEST_P(Restart, ClientsWaitForAStoppedAgent) {
