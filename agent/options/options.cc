@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
 
 #include "agent/options/option_table.h"
 #include "agent/pool/policy/policy.h"
 #include "libmc/options/option_file.h"
+#include "libmc/options/option_loader.h"
 #include "libmc/options/option_value.h"
 #include "mc/limits.h"
 
@@ -32,29 +32,22 @@ std::string_view variable_of(const char* const* environment, std::string_view na
 
 class Loader {
  public:
-  Loader() : origins_(agent_rows().size()) {}
-
   Status add_default_runtime_dir(const char* const* environment);
   Status add_file(const OptionFile& file);
-  Status add_environment(const char* const* environment);
-  Status add_flags(const std::vector<std::pair<std::string, std::string>>& flags);
   Status add_lines(std::string_view lines);
+  OptionLoader<Options>& top() { return top_; }
   Result<LoadedOptions> finish();
 
  private:
-  Status set(std::string_view name, std::string_view text, Spelling spelling, Origin origin);
   Status add_namespace(const FileTable& table);
   Status check() const;
   Status check_pool(std::uint64_t pool_bytes, std::uint64_t max_pool_bytes,
                     std::uint64_t capacity_bytes, const std::string& subject) const;
-  const Origin& origin_of(std::string_view name) const;
   std::vector<OptionText> listing() const;
 
-  Options options_;
+  OptionLoader<Options> top_{agent_rows(), kEnvironmentPrefix, "namespace"};
   Options defaults_;
-  std::vector<Origin> origins_;  // by row
-  // by namespace: the options that its table names
-  std::vector<std::set<std::string>> namespace_names_set_;
+  std::vector<std::vector<Origin>> namespace_origins_;  // by namespace and row
   std::vector<std::string> namespace_where_;
 };
 
@@ -70,40 +63,12 @@ Status Loader::add_default_runtime_dir(const char* const* environment) {
     return status;
   }
   defaults_.policy = std::string(policy_names().front());
-  options_ = defaults_;
+  top_.values() = defaults_;
   return {};
 }
 
-const Origin& Loader::origin_of(std::string_view name) const {
-  const auto* const row = find_row(agent_rows(), name);
-  return origins_[static_cast<std::size_t>(row - agent_rows().data())];
-}
-
-Status Loader::set(std::string_view name, std::string_view text, Spelling spelling, Origin origin) {
-  const auto* const row = find_row(agent_rows(), name);
-  if (row == nullptr) {
-    return unknown_option(agent_rows(), name, spelling,
-                          spelling == Spelling::kName ? origin.where : std::string(),
-                          kEnvironmentPrefix);
-  }
-  const auto status = assign(*row, text, origin, options_);
-  origins_[static_cast<std::size_t>(row - agent_rows().data())] = std::move(origin);
-  return status;
-}
-
 Status Loader::add_file(const OptionFile& file) {
-  for (const FileEntry& entry : file.top.entries) {
-    const auto* const row = find_row(agent_rows(), entry.name);
-    if (row == nullptr) {
-      return unknown_option(agent_rows(), entry.name, Spelling::kName, entry.where, {},
-                            "namespace");
-    }
-    auto& origin = origins_[static_cast<std::size_t>(row - agent_rows().data())];
-    origin = {"file", entry.where};
-    if (const auto status = assign_entry(*row, entry, origin, options_); !status.ok()) {
-      return status;
-    }
-  }
+  if (Status status = top_.add_table(file.top); !status.ok()) return status;
   if (file.namespaces.size() > kMaxNamespaceTables) {
     return {MC_INVALID_ARGUMENT, "[[namespace]] (" + file.namespaces[kMaxNamespaceTables].where +
                                      "): an agent has at most " +
@@ -117,19 +82,11 @@ Status Loader::add_file(const OptionFile& file) {
 }
 
 Status Loader::add_namespace(const FileTable& table) {
-  NamespaceOptions tenant;
-  std::set<std::string> named;
-  for (const FileEntry& entry : table.entries) {
-    const auto* const row = find_row(namespace_rows(), entry.name);
-    if (row == nullptr) {
-      return unknown_option(namespace_rows(), entry.name, Spelling::kName, entry.where);
-    }
-    const Origin origin{"file", entry.where};
-    if (const auto status = assign_entry(*row, entry, origin, tenant); !status.ok()) return status;
-    named.insert(entry.name);
-  }
+  OptionLoader<NamespaceOptions> loader(namespace_rows());
+  if (Status status = loader.add_table(table); !status.ok()) return status;
+  NamespaceOptions& tenant = loader.values();
   const std::string subject = "[[namespace]] (" + table.where + "): ";
-  if (!named.contains("name")) {
+  if (loader.origin_of("name").source == "default") {
     return {MC_INVALID_ARGUMENT, subject + "the table has no name; add name = \"...\""};
   }
   if (tenant.name == "default") {
@@ -138,33 +95,16 @@ Status Loader::add_namespace(const FileTable& table) {
                 "namespace 'default' always exists; the options at the top of the file are "
                 "its own, so move these there"};
   }
-  for (std::size_t i = 0; i < options_.namespaces.size(); ++i) {
-    if (options_.namespaces[i].name != tenant.name) continue;
+  std::vector<NamespaceOptions>& namespaces = top_.values().namespaces;
+  for (std::size_t i = 0; i < namespaces.size(); ++i) {
+    if (namespaces[i].name != tenant.name) continue;
     return {MC_INVALID_ARGUMENT, subject + "namespace " + options::quoted(tenant.name) +
                                      " was described before (" + namespace_where_[i] +
                                      "); rename or remove one"};
   }
-  options_.namespaces.push_back(std::move(tenant));
-  namespace_names_set_.push_back(std::move(named));
+  namespaces.push_back(std::move(tenant));
+  namespace_origins_.push_back(loader.origins());
   namespace_where_.push_back(table.where);
-  return {};
-}
-
-Status Loader::add_environment(const char* const* environment) {
-  // MC_AGENT, without the last underscore of the prefix, tells clients the address of the agent.
-  return read_environment(agent_rows(), kEnvironmentPrefix, environment,
-                          [this](std::string_view name, std::string_view text, Origin origin) {
-                            return set(name, text, Spelling::kVariable, std::move(origin));
-                          });
-}
-
-Status Loader::add_flags(const std::vector<std::pair<std::string, std::string>>& flags) {
-  for (const auto& [given, text] : flags) {
-    std::string name = given;
-    std::replace(name.begin(), name.end(), '-', '_');
-    const Origin origin{"flag", "flag " + spelled(name, Spelling::kFlag)};
-    if (auto status = set(name, text, Spelling::kFlag, origin); !status.ok()) return status;
-  }
   return {};
 }
 
@@ -183,8 +123,8 @@ Status Loader::add_lines(std::string_view lines) {
       return {MC_INVALID_ARGUMENT, options::quoted(line) + " (" + origin.where +
                                        "): not of the form name=value; write one option per line"};
     }
-    const auto status = set(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)),
-                            Spelling::kName, origin);
+    const auto status = top_.add(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)),
+                                 Spelling::kName, origin);
     if (!status.ok()) return status;
   }
   return {};
@@ -192,9 +132,9 @@ Status Loader::add_lines(std::string_view lines) {
 
 Status Loader::check_pool(std::uint64_t pool_bytes, std::uint64_t max_pool_bytes,
                           std::uint64_t capacity_bytes, const std::string& subject) const {
-  const std::uint64_t most_bytes = kMaxPoolBytesPerArena * options_.arenas;
+  const std::uint64_t most_bytes = kMaxPoolBytesPerArena * top_.values().arenas;
   const std::string arenas = " is more than " + format_size(most_bytes) + ", 1TiB for each of " +
-                             std::to_string(options_.arenas) +
+                             std::to_string(top_.values().arenas) +
                              " arena(s); raise arenas or ask for less";
   const auto refuse = [&](std::string_view option, std::uint64_t bytes, const std::string& why) {
     return Status(MC_INVALID_ARGUMENT,
@@ -216,26 +156,26 @@ Status Loader::check_pool(std::uint64_t pool_bytes, std::uint64_t max_pool_bytes
 }
 
 Status Loader::check() const {
-  if (options_.socket.size() > kMaxSocketPathBytes) {
-    return {MC_INVALID_ARGUMENT, about("socket", origin_of("socket")) + ": " +
-                                     quoted(options_.socket) + " has more than " +
+  const Options& given = top_.values();
+  if (given.socket.size() > kMaxSocketPathBytes) {
+    return {MC_INVALID_ARGUMENT, about("socket", top_.origin_of("socket")) + ": " +
+                                     quoted(given.socket) + " has more than " +
                                      std::to_string(kMaxSocketPathBytes) +
                                      " bytes; choose a shorter runtime_dir or socket"};
   }
   std::string subject;
   for (const std::string_view name : {"pool_bytes", "max_pool_bytes", "capacity_bytes", "arenas"}) {
-    const Origin& origin = origin_of(name);
+    const Origin& origin = top_.origin_of(name);
     if (origin.source != "default") subject += (subject.empty() ? "" : "; ") + origin.where;
   }
-  if (auto status = check_pool(options_.pool_bytes, options_.max_pool_bytes,
-                               options_.capacity_bytes, subject + ": ");
+  if (auto status =
+          check_pool(given.pool_bytes, given.max_pool_bytes, given.capacity_bytes, subject + ": ");
       !status.ok()) {
     return status;
   }
-  for (std::size_t i = 0; i < options_.namespaces.size(); ++i) {
-    const NamespaceOptions& tenant = options_.namespaces[i];
-    const std::uint64_t pool_bytes =
-        tenant.pool_bytes != 0 ? tenant.pool_bytes : options_.pool_bytes;
+  for (std::size_t i = 0; i < given.namespaces.size(); ++i) {
+    const NamespaceOptions& tenant = given.namespaces[i];
+    const std::uint64_t pool_bytes = tenant.pool_bytes != 0 ? tenant.pool_bytes : given.pool_bytes;
     auto status = check_pool(
         pool_bytes, tenant.max_pool_bytes, tenant.capacity_bytes,
         "namespace " + options::quoted(tenant.name) + " (" + namespace_where_[i] + "): ");
@@ -246,32 +186,33 @@ Status Loader::check() const {
 
 std::vector<OptionText> Loader::listing() const {
   std::vector<OptionText> text;
-  for (std::size_t i = 0; i < origins_.size(); ++i) {
-    const auto& row = agent_rows()[i];
-    text.push_back({std::string(row.name), row.text_of(options_), row.text_of(defaults_),
-                    origins_[i].source, std::string(row.help)});
+  const Options& given = top_.values();
+  for (const auto& row : agent_rows()) {
+    text.push_back({std::string(row.name), row.text_of(given), row.text_of(defaults_),
+                    top_.origin_of(row.name).source, std::string(row.help)});
   }
   const NamespaceOptions unannounced;
-  for (std::size_t i = 0; i < options_.namespaces.size(); ++i) {
-    const NamespaceOptions& tenant = options_.namespaces[i];
-    for (const auto& row : namespace_rows()) {
-      const std::string name(row.name);
-      if (name == "name") continue;
-      text.push_back(
-          {"namespace." + tenant.name + "." + name, row.text_of(tenant), row.text_of(unannounced),
-           namespace_names_set_[i].contains(name) ? "file" : "default", std::string(row.help)});
+  for (std::size_t i = 0; i < given.namespaces.size(); ++i) {
+    const NamespaceOptions& tenant = given.namespaces[i];
+    for (std::size_t at = 0; at < namespace_rows().size(); ++at) {
+      const auto& row = namespace_rows()[at];
+      if (row.name == "name") continue;
+      text.push_back({"namespace." + tenant.name + "." + std::string(row.name), row.text_of(tenant),
+                      row.text_of(unannounced), namespace_origins_[i][at].source,
+                      std::string(row.help)});
     }
   }
   return text;
 }
 
 Result<LoadedOptions> Loader::finish() {
-  if (options_.runtime_dir.empty()) options_.runtime_dir = defaults_.runtime_dir;
-  if (options_.policy.empty()) options_.policy = defaults_.policy;
-  defaults_.socket = options_.runtime_dir + "/agent.sock";
-  if (options_.socket.empty()) options_.socket = defaults_.socket;
+  Options& given = top_.values();
+  if (given.runtime_dir.empty()) given.runtime_dir = defaults_.runtime_dir;
+  if (given.policy.empty()) given.policy = defaults_.policy;
+  defaults_.socket = given.runtime_dir + "/agent.sock";
+  if (given.socket.empty()) given.socket = defaults_.socket;
   if (auto status = check(); !status.ok()) return fail(std::move(status));
-  return LoadedOptions{options_, listing()};
+  return LoadedOptions{given, listing()};
 }
 
 Result<LoadedOptions> load(const OptionFile& file,
@@ -280,8 +221,8 @@ Result<LoadedOptions> load(const OptionFile& file,
   Loader loader;
   if (auto status = loader.add_default_runtime_dir(environment); !status.ok()) return fail(status);
   if (auto status = loader.add_file(file); !status.ok()) return fail(status);
-  if (auto status = loader.add_environment(environment); !status.ok()) return fail(status);
-  if (auto status = loader.add_flags(flags); !status.ok()) return fail(status);
+  if (auto status = loader.top().add_environment(environment); !status.ok()) return fail(status);
+  if (auto status = loader.top().add_flags(flags); !status.ok()) return fail(status);
   return loader.finish();
 }
 

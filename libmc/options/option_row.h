@@ -128,48 +128,4 @@ Status assign(const OptionRow<Owner>& row, std::string_view text, const Origin& 
   return {};
 }
 
-template <typename Owner>
-Status assign_entry(const OptionRow<Owner>& row, const FileEntry& entry, const Origin& origin,
-                    Owner& owner) {
-  const bool is_mode = row.domain.kind == ValueKind::kOctal && entry.is_integer;
-  if (is_mode && entry.octal_text.empty()) {
-    return {MC_INVALID_ARGUMENT, about(row.name, origin) + ": " + entry.text +
-                                     " is a decimal number; write \"0" + entry.text + "\" or 0o" +
-                                     entry.text};
-  }
-  return assign(row, is_mode ? entry.octal_text : entry.text, origin, owner);
-}
-
-// Variables that Kubernetes and Docker set for a service whose name is the program's name.
-inline bool is_service_link(std::string_view name) {
-  return name == "PORT" || name == "SERVICE_HOST" || name.starts_with("PORT_") ||
-         name.starts_with("SERVICE_PORT");
-}
-
-// Calls set(name, text, origin) for every variable with the prefix. An empty variable counts as
-// unset, as in shells and unit files.
-template <typename Owner, typename Set>
-Status read_environment(const Rows<Owner>& rows, std::string_view prefix,
-                        const char* const* environment, Set set) {
-  for (; environment != nullptr && *environment != nullptr; ++environment) {
-    const std::string_view entry(*environment);
-    const std::size_t equals = entry.find('=');
-    if (!entry.starts_with(prefix) || equals == std::string_view::npos) continue;
-    const std::string_view variable = entry.substr(0, equals);
-    const std::string_view text = entry.substr(equals + 1);
-    const std::string_view upper = variable.substr(prefix.size());
-    if (is_service_link(upper)) continue;
-    std::string name;
-    for (const char c : upper) name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    if (find_row(rows, name) == nullptr || spelled(name, Spelling::kVariable, prefix) != variable) {
-      return unknown_option(rows, name, Spelling::kVariable, "environment", prefix);
-    }
-    if (text.empty()) continue;
-    const Status status = set(std::string_view(name), text,
-                              Origin{"environment", "environment " + std::string(variable)});
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
 }  // namespace mc::options

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata/master/master_options.h"
 
+#include "libmc/options/option_loader.h"
 #include "metadata/directory/partition.h"
 #include "metadata/rpc/dialer.h"
 #include "metadata/store/checks.h"
@@ -10,7 +11,6 @@ namespace mc::metadata {
 namespace {
 
 using options::OptionRow;
-using options::Origin;
 using options::ValueDomain;
 using options::ValueKind;
 
@@ -34,7 +34,7 @@ ValueDomain level() {
           {"trace", "debug", "info", "warn", "err", "critical", "off"}};
 }
 
-Status add_file(const std::string& path, MasterOptions& loaded) {
+Status add_file(const std::string& path, options::OptionLoader<MasterOptions>& loader) {
   const auto bytes = options::read_config(path);
   if (!bytes) return bytes.error();
   const auto file = options::parse_config(*bytes, path);
@@ -43,16 +43,7 @@ Status add_file(const std::string& path, MasterOptions& loaded) {
     return {MC_INVALID_ARGUMENT, "[[namespace]] (" + file->namespaces[0].where +
                                      "): configure namespaces at the agents, not at the master"};
   }
-  for (const options::FileEntry& entry : file->top.entries) {
-    const auto* const known = options::find_row(master_option_rows(), entry.name);
-    if (known == nullptr) {
-      return options::unknown_option(master_option_rows(), entry.name, options::Spelling::kName,
-                                     entry.where);
-    }
-    const Status status = options::assign_entry(*known, entry, {"file", entry.where}, loaded);
-    if (!status.ok()) return status;
-  }
-  return {};
+  return loader.add_table(file->top);
 }
 
 }  // namespace
@@ -103,26 +94,13 @@ const std::vector<OptionRow<MasterOptions>>& master_option_rows() {
 Result<MasterOptions> load_master_options(
     const std::string& config_path, const std::vector<std::pair<std::string, std::string>>& flags,
     const char* const* environment) {
-  MasterOptions loaded;
-  const auto& rows = master_option_rows();
-  if (!config_path.empty()) {
-    if (const Status status = add_file(config_path, loaded); !status.ok()) return fail(status);
-  }
-  const Status status = options::read_environment(
-      rows, kEnvironmentPrefix, environment,
-      [&](std::string_view name, std::string_view text, const Origin& origin) {
-        return options::assign(*options::find_row(rows, name), text, origin, loaded);
-      });
+  options::OptionLoader<MasterOptions> loader(master_option_rows(), kEnvironmentPrefix);
+  Status status;
+  if (!config_path.empty()) status = add_file(config_path, loader);
+  if (status.ok()) status = loader.add_environment(environment);
+  if (status.ok()) status = loader.add_flags(flags);
   if (!status.ok()) return fail(status);
-  for (const auto& [name, text] : flags) {
-    const auto* const known = options::find_row(rows, name);
-    const std::string flag = options::spelled(name, options::Spelling::kFlag);
-    const Status given = known == nullptr
-                             ? options::unknown_option(rows, name, options::Spelling::kFlag, {})
-                             : options::assign(*known, text, {"flag", "flag " + flag}, loaded);
-    if (!given.ok()) return fail(given);
-  }
-  return loaded;
+  return loader.values();
 }
 
 Status check_master_options(const MasterOptions& given) {
