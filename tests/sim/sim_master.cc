@@ -45,6 +45,7 @@ SimMaster::SimMaster(LinkWorld& links, StoreWorld& store, const Options& options
 void SimMaster::start() {
   if (up()) return;
   store_.set_reachable(options_.host, true);
+  stands_until_ns_ = 0;
   auto made = metadata::Master::create_simulated(
       master_options(options_), [this]() -> Result<std::unique_ptr<metadata::ClusterStore>> {
         return store_.client(options_.host);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "libmc/base/clock.h"
 #include "metadata/master/client/master_client.h"
 #include "metadata/master/master.h"
 #include "sim/sim_links.h"
@@ -48,14 +49,17 @@ class SimMaster {
                                             const metadata::rpc::DialOptions& options,
                                             metadata::rpc::LinkHandler& handler);
   void poll() {
-    if (up()) master_->poll();
+    if (up() && now_ns() >= stands_until_ns_) master_->poll();
   }
+  // The process stands still: it neither answers nor learns that its lease has ended.
+  void stand_until(std::uint64_t ns) { stands_until_ns_ = ns; }
 
  private:
   LinkWorld& links_;
   StoreWorld& store_;
   const Options options_;
   std::unique_ptr<metadata::Master> master_;
+  std::uint64_t stands_until_ns_ = 0;
 };
 
 // The ways of an agent's host to the masters and to the store, which must outlive the agent.

@@ -25,6 +25,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
       random_(seed),
       partition_random_(seed ^ 0x77),
       drain_random_(seed ^ 0x99),
+      pause_random_(seed ^ 0xbb),
       history_(seed),
       links_(Random(seed ^ 0x11), [this](HostId from, HostId to) { return passes(from, to); }) {
   clock_.set(now_ns_);
@@ -53,6 +54,7 @@ SimWorld::SimWorld(std::uint64_t seed, const Bugs& bugs)
     faults_.outages = random_.chance(0.4);
     faults_.store_losses = faults_.outages && random_.chance(0.6);
   }
+  faults_.master_pauses = !calm && master_count > 1 && pause_random_.chance(0.5);
   faults_.small_pools = random_.chance(0.2);
   key_count_ = static_cast<unsigned>(random_.between(3, 12));
   largest_bytes_ = random_.chance(0.5) ? 600 : 6'000;
@@ -264,6 +266,11 @@ void SimWorld::schedule_faults() {
     one_fault(at_ns);
     at_ns += random_.between(50, 1'200) * kMs;
   }
+  if (faults_.master_pauses) {
+    for (std::uint64_t left = pause_random_.between(1, 3); left > 0; --left) {
+      pause_a_master(kJoinedNs + pause_random_.between(0, 2'500) * kMs);
+    }
+  }
   if (!bugs_.memory_flips_bits) return;
   later(kJoinedNs + 1'000 * kMs, [this] {
     for (const auto& node : nodes_) {
@@ -275,6 +282,18 @@ void SimWorld::schedule_faults() {
         store.pool().data()[store.extents(entry).at[0].offset_bytes + 9] ^= std::byte{4};
       }
     }
+  });
+}
+
+// A pause of more than half a second outlasts the master's lease.
+void SimWorld::pause_a_master(std::uint64_t at_ns) {
+  const std::size_t which = pause_random_.next() % masters_.size();
+  const std::uint64_t until_ns = at_ns + pause_random_.between(100, 1'500) * kMs;
+  history_.disturbed(at_ns, until_ns + kTakeOverNs);
+  later(at_ns, [this, which, until_ns] {
+    tell("master " + std::to_string(which + 1) + " stands still until " +
+         std::to_string(until_ns / 1000) + " us");
+    masters_[which]->stand_until(until_ns);
   });
 }
 
@@ -378,6 +397,7 @@ void SimWorld::mend() {
   }
   for (const auto& master : masters_) {
     master->start();
+    master->stand_until(0);
   }
 }
 

@@ -46,7 +46,9 @@ struct Faults {
   bool slow_links = false, broken_links = false;
   bool partitions = false, crashes = false, memory_losses = false, pauses = false;
   bool clock_jumps = false, outages = false, store_losses = false, small_pools = false;
-  bool stripes = false;       // large objects lie on several hosts
+  bool master_pauses =
+      false;             // a master stands still, and two masters take themselves for the leader
+  bool stripes = false;  // large objects lie on several hosts
   std::uint64_t drained = 0;  // node that is drained from some time on; 0: none
 };
 
@@ -98,6 +100,7 @@ class SimWorld {
   void run_until(std::uint64_t ns, std::uint64_t most_step_ns);
   void schedule_faults();
   void one_fault(std::uint64_t at_ns);
+  void pause_a_master(std::uint64_t at_ns);
   void later(std::uint64_t at_ns, std::function<void()> what);
   void tell(const std::string& what);
   void mend();
@@ -143,6 +146,7 @@ class SimWorld {
   // Own streams: histories of one partition stay as before partitions came.
   Random partition_random_;
   Random drain_random_;
+  Random pause_random_;  // of masters
   Clock clock_;
   std::uint64_t now_ns_ = 1'000 * kMs;
   History history_;
