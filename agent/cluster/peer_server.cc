@@ -10,11 +10,25 @@ namespace mc::agent {
 namespace {
 
 constexpr std::size_t kMaxWaiting = 64;
-constexpr std::size_t kHeadBytes = 256;  // head and descriptor of a Place
+constexpr std::uint64_t kAskWaitsNs = 300 * kMs;  // then the reader asks again
+constexpr std::size_t kHeadBytes = 256;           // head and descriptor of a Place
 
 }  // namespace
 
+// True if the message waits until a list of members names the peer. Without the peer's address no
+// answer can be sent.
+template <typename Message>
+bool PeerServer::waits_for_member(MemberId from, const Message& message, std::uint64_t most_ns) {
+  if (peers_.id_of(from)) return false;
+  peers_.missed();
+  if (waiting_.size() < kMaxWaiting) {
+    waiting_.push_back({from, message, operations_.now_ns() + most_ns});
+  }
+  return true;
+}
+
 void PeerServer::serve(MemberId from, const AskRequest& ask) {
+  if (waits_for_member(from, ask, kAskWaitsNs)) return;
   AskAnswer answer;
   answer.request = ask.request;
   std::size_t bytes = kHeadBytes;
@@ -60,13 +74,7 @@ void PeerServer::serve(MemberId from, const AskRequest& ask) {
 }
 
 void PeerServer::serve(MemberId from, const HoldRequest& hold) {
-  if (!peers_.id_of(from)) {
-    // The writer joined a moment ago. Without the writer's address no answer can be sent.
-    peers_.missed();
-    const std::uint64_t until_ns = operations_.now_ns() + hold.share_ms * kMs;
-    if (waiting_.size() < kMaxWaiting) waiting_.push_back({from, hold, until_ns});
-    return;
-  }
+  if (waits_for_member(from, hold, hold.share_ms * kMs)) return;
   const auto answer = answer_to(from, hold.request);
   ClusterTenant* const tenant = find_tenant(tenants_, hold.name_space);
   if (tenant == nullptr) {
@@ -82,9 +90,15 @@ void PeerServer::serve(MemberId from, const HoldRequest& hold) {
 
 void PeerServer::poll() {
   for (std::size_t left = waiting_.size(); left > 0; --left) {
-    const WaitingHold next = std::move(waiting_.front());
+    Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
-    if (operations_.now_ns() < next.until_ns) serve(next.from, next.hold);
+    if (operations_.now_ns() >= next.until_ns) continue;
+    if (!peers_.id_of(next.from)) {
+      peers_.missed();
+      waiting_.push_back(std::move(next));
+      continue;
+    }
+    std::visit([&](const auto& message) { serve(next.from, message); }, next.message);
   }
 }
 

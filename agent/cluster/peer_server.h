@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Answers the requests of peers: the places of objects and stripes, holding objects and
-//   stripes for other hosts, and seals. A Hold from a writer that no list of members has named yet
-//   waits until the member is known.
+//   stripes for other hosts, and seals. An Ask or a Hold from a peer that no list of members has named
+//   yet waits until the member is known.
 // Threads: The agent's loop.
-// Owns: The waiting Holds.
+// Owns: The waiting messages.
 // Trusts: No request. Keys are looked up in the index; the bytes of a Hold are compared
 //   with their checksum.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <variant>
 
 #include "agent/cluster/fetch/fetcher.h"
 #include "agent/cluster/master/masters.h"
@@ -41,17 +42,19 @@ class PeerServer {
   void serve(MemberId from, const StripesRequest& ask);
   void serve(MemberId from, const Ping& ping);
 
-  // Tries the waiting Holds again.
+  // Tries the waiting messages again.
   void poll();
   bool idle() const { return waiting_.empty(); }
   std::uint64_t asks_served() const { return asks_served_; }
 
  private:
-  struct WaitingHold {
+  struct Waiting {
     MemberId from = 0;
-    HoldRequest hold;
+    std::variant<AskRequest, HoldRequest> message;
     std::uint64_t until_ns = 0;
   };
+  template <typename Message>
+  bool waits_for_member(MemberId from, const Message& message, std::uint64_t most_ns);
   std::function<void(mc_status)> answer_to(MemberId node, std::uint32_t request);
 
   const OperationTable& operations_;
@@ -61,7 +64,7 @@ class PeerServer {
   transport::Transport& transport_;
   CopyKeeper& copies_;
   StripeHolder& stripes_;
-  std::deque<WaitingHold> waiting_;
+  std::deque<Waiting> waiting_;
   std::uint64_t asks_served_ = 0;
 };
 

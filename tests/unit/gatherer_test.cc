@@ -29,6 +29,20 @@ std::string whole() {
   return bytes;
 }
 
+// Refuses reads while the host is busy.
+struct Gate final : transport::RegionGuard {
+  explicit Gate(ClusterTenant& tenant) : of(tenant) {}
+  transport::Outcome pin(const transport::Access& access, std::uint64_t* ticket) override {
+    ++reads;
+    return busy ? transport::Outcome::kBusy : of.pin(access, ticket);
+  }
+  void unpin(std::uint64_t ticket) override { of.unpin(ticket); }
+
+  ClusterTenant& of;
+  bool busy = false;
+  unsigned reads = 0;
+};
+
 // A host on the simulated network, with a namespace.
 struct Host {
   Host(MemberId self, transport::testing::LoopNetwork& network)
@@ -47,7 +61,8 @@ struct Host {
     spec.data = store().pool().data();
     spec.size_bytes = store().pool().max_bytes();
     spec.rights = transport::kRemoteRead;
-    spec.guard = tenant.get();
+    gate.emplace(*tenant);
+    spec.guard = &*gate;
     tenant->region = *transport->register_region(spec);
   }
   ~Host() { store().set_listener(nullptr); }
@@ -102,6 +117,7 @@ struct Host {
   std::unique_ptr<transport::Transport> transport;
   Peers peers;
   std::unique_ptr<ClusterTenant> tenant;
+  std::optional<Gate> gate;
 };
 
 // Takes the gather that it waits for.
@@ -265,6 +281,31 @@ TEST_F(GathererTest, OneHolderThatFailsIsAMiss) {
   run(kWhileNs);
   EXPECT_EQ(status(), MC_NOT_FOUND);
   EXPECT_EQ(gatherer_.counters().corrupt, 1u);
+  EXPECT_EQ(reader_.store().reserved_count(), 0u);
+}
+
+// Without a pause, the loop of the reader would turn for each try.
+TEST_F(GathererTest, ABusyHolderIsAskedAgainAfterAPause) {
+  gather({2});
+  run(kWhileNs);
+  second_.gate->busy = true;
+  second_.answer(asked_.at(2), now_ns_);
+  run(kWhileNs);
+  EXPECT_FALSE(status());
+  EXPECT_LE(second_.gate->reads, kCount * kWhileNs / 1'000'000);
+  second_.gate->busy = false;
+  run(kWhileNs);
+  ASSERT_EQ(status(), MC_OK);
+  EXPECT_EQ(read(), whole());
+}
+
+TEST_F(GathererTest, AHolderThatStaysBusyIsAMissInTime) {
+  gather({2});
+  run(kWhileNs);
+  second_.gate->busy = true;
+  second_.answer(asked_.at(2), now_ns_);
+  run(11'000'000'000);
+  EXPECT_EQ(status(), MC_NOT_FOUND);
   EXPECT_EQ(reader_.store().reserved_count(), 0u);
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "agent/cluster/peer/member_refresh.h"
 #include "unit/scripted_master.h"
 
 namespace mc::agent {
@@ -107,6 +108,18 @@ TEST_F(MastersTest, MembersAreWhomAnyReadyMasterKnows) {
   EXPECT_EQ(members[0], member(5, 7, 40)) << "heard by one, and each counts its own keys";
   EXPECT_EQ(members[1], member(6, 2, 4)) << "the later incarnation alone";
   EXPECT_EQ(members[2], member(8, 1, 2));
+}
+
+// Otherwise the loop would turn without a pause until the answer comes.
+TEST_F(MastersTest, AnOpenQuestionForMembersWantsNoTurnOfTheLoop) {
+  Peers peers(1, {});
+  MemberRefresh refresh(masters_, peers);
+  refresh.poll(1'000'000'000);
+  peers.missed();
+  refresh.poll(1'100'000'000);
+  EXPECT_EQ(refresh.next_ns(), UINT64_MAX);
+  for (ScriptedMaster& port : ports_) port.members_asked[0](fail(MC_TIMEOUT));
+  EXPECT_LE(refresh.next_ns(), 1'100'000'000 + MemberRefresh::kSoonNs);
 }
 
 TEST_F(MastersTest, MembersAreAnErrorOnlyIfNoMasterAnswers) {

@@ -181,17 +181,23 @@ void CopyKeeper::add_hot(FetchedObject object) {
 // Reads hot objects once more, to keep the objects. The readers did not wait for the master's
 // verdict.
 void CopyKeeper::begin_hot_copies() {
-  const auto under_way = [this] {
-    return operations_.count(OperationKind::kFetch) + operations_.count(OperationKind::kCopy);
-  };
-  while (!hot_.empty() && operations_.now_ns() >= hot_.front().due_ns &&
-         under_way() < kMaxFetchesForCopies) {
+  while (!hot_.empty() && operations_.now_ns() >= hot_.front().due_ns && may_begin_hot_copy()) {
     FetchedObject object = std::move(hot_.front().object);
     hot_.pop_front();
     if (joinable_.find(object.name) != nullptr || copies_.contains(object.name)) continue;
     if (object.tenant->find(object.name) != kNoEntry) continue;
     begin(Purpose::kHot, std::move(object), operations_.now_ns() + kHotCopyNs);
   }
+}
+
+bool CopyKeeper::may_begin_hot_copy() const {
+  return operations_.count(OperationKind::kFetch) + operations_.count(OperationKind::kCopy) <
+         kMaxFetchesForCopies;
+}
+
+// The end of a fetch or copy turns the loop.
+std::uint64_t CopyKeeper::next_hot_ns() const {
+  return hot_.empty() || !may_begin_hot_copy() ? UINT64_MAX : hot_.front().due_ns;
 }
 
 void CopyKeeper::forget_hot(const ClusterTenant& tenant) {
@@ -267,8 +273,10 @@ void CopyKeeper::go_on(Copy& copy) {
         copy.object = std::move(read->object);
         return take_read(copy, read->end);
       }
-      // The transport's operations have deadlines.
-      if (late && reader_.waits_for_room(copy.read)) fail(copy, MC_NOT_FOUND, counters_.no_room);
+      if (late) {
+        fail(copy, MC_NOT_FOUND,
+             reader_.waits_for_room(copy.read) ? counters_.no_room : counters_.late);
+      }
       return;
     case Step::kOffered:
       if (copy.offer == Copy::Offer::kAnswered) return finish(copy);
@@ -280,6 +288,7 @@ void CopyKeeper::go_on(Copy& copy) {
 
 void CopyKeeper::ask(Copy& copy) {
   const std::uint64_t now_ns = operations_.now_ns();
+  if (now_ns < copy.not_before_ns) return;
   if (!peers_.id_of(copy.source)) {
     // The source may have joined a moment ago.
     peers_.missed();
@@ -297,6 +306,7 @@ void CopyKeeper::take_answer(Copy& copy) {
   HolderAnswer answer = *std::exchange(copy.answer, std::nullopt);
   if (answer.failed()) return fail(copy, MC_NOT_FOUND, counters_.holders_failed);
   if (answer.again()) {
+    copy.not_before_ns = operations_.now_ns() + HolderQuestions::kAskAgainNs;
     copy.at = Step::kAsk;
     return;
   }

@@ -110,7 +110,7 @@ class CopyKeeper {
   void add_hot(FetchedObject object);
   void begin_hot_copies();
   void forget_hot(const ClusterTenant& tenant);
-  std::uint64_t next_hot_ns() const { return hot_.empty() ? UINT64_MAX : hot_.front().due_ns; }
+  std::uint64_t next_hot_ns() const;
 
  private:
   friend struct Copy;
@@ -128,6 +128,7 @@ class CopyKeeper {
   Result<Copy*> begin_stripe(ClusterTenant& tenant, const HoldRequest& message, MemberId writer,
                              OperationId parent);
   bool holds(MemberId writer, std::uint32_t request) const;
+  bool may_begin_hot_copy() const;
   std::size_t hold_count() const;
 
   void step(Copy& copy);

@@ -41,9 +41,8 @@ struct Fetch final : Asker {
   std::uint64_t version = 0;  // of the location used last
   WaitingReaders readers;
   std::uint64_t deadline_ns = 0;
-  std::uint64_t try_until_ns = 0;   // when another holder should be tried
-  std::uint64_t patience_ns = 0;    // until when a holder may be unknown, or a stripe missing
-  std::uint64_t not_before_ns = 0;  // for the next question to a master
+  std::uint64_t try_until_ns = 0;  // when another holder should be tried
+  std::uint64_t patience_ns = 0;   // until when a holder may be unknown, or a stripe missing
   Known known = Known::kFirst;
   bool joined = false;  // by a reader for which nothing has been tried anew
   bool hot = false;     // the location was used before: make a copy afterwards

@@ -212,6 +212,7 @@ void Fetcher::take_found(Fetch& fetch) {
 
 void Fetcher::ask_holder(Fetch& fetch) {
   const std::uint64_t now_ns = operations_.now_ns();
+  if (now_ns < fetch.not_before_ns) return;
   const std::vector<MemberId>& holders = fetch.holders;
   while (fetch.next_holder < holders.size() && !peers_.id_of(holders[fetch.next_holder])) {
     ++fetch.next_holder;
@@ -240,8 +241,14 @@ void Fetcher::take_answer(Fetch& fetch) {
   HolderAnswer answer = *std::exchange(fetch.answer, std::nullopt);
   if (answer.failed()) return try_next(fetch);
   if (answer.again()) {
+    fetch.not_before_ns = operations_.now_ns() + HolderQuestions::kAskAgainNs;
     fetch.at = Step::kAsk;
     return;
+  }
+  // After a failed read, the holder behind this one is next, also if others were asked meanwhile.
+  const auto place = std::ranges::find(fetch.holders, answer.from);
+  if (place != fetch.holders.end()) {
+    fetch.next_holder = static_cast<std::size_t>(place - fetch.holders.begin());
   }
   Location& location = fetch.object.from;
   location.node = answer.from;
@@ -270,9 +277,8 @@ void Fetcher::read(Fetch& fetch) {
 void Fetcher::take_read(Fetch& fetch) {
   const std::unique_ptr<Read> read = operations_.take<Read>(fetch.read);
   if (read == nullptr) {
-    // The transport's operations have deadlines.
-    if (is_late(fetch) && reader_.waits_for_room(fetch.read)) miss(fetch, counters_.no_room);
-    return;
+    if (!is_late(fetch)) return;
+    return miss(fetch, reader_.waits_for_room(fetch.read) ? counters_.no_room : counters_.late);
   }
   fetch.object = std::move(read->object);
   switch (read->end) {
@@ -363,7 +369,8 @@ void Fetcher::deliver(Fetch& fetch) {
 }
 
 void Fetcher::miss(Fetch& fetch, std::uint64_t& reason, mc_status status) {
-  ++reason;
+  // A reader whose time was over has been counted.
+  if (!fetch.readers.empty()) ++reason;
   fetch.readers.fail(operations_, status);
   fetch.object.give_back();
   end(fetch);

@@ -44,11 +44,15 @@ struct Asker : Operation {
   }
   MemberId asked = metadata::kNoNode;  // kNoNode: no answer is expected
   bool bytes_may_come = false;         // the holder may have read the bytes by now
+  std::uint64_t not_before_ns = 0;     // for the next question
   std::optional<HolderAnswer> answer;  // of `asked`, or the place from a holder asked before
 };
 
 class HolderQuestions {
  public:
+  // Before a question is sent anew.
+  static constexpr std::uint64_t kAskAgainNs = 1'000'000;
+
   struct Question {
     OperationId asker;
     MemberId holder = metadata::kNoNode;

@@ -19,6 +19,8 @@ constexpr std::uint64_t kPartBytes = 2 << 20;
 constexpr std::size_t kPartsOut = 6;
 // Between two tries to get room, if nothing else turns the loop.
 constexpr std::uint64_t kRoomNs = kMs;
+// Before the next try with a holder that serves too many reads.
+constexpr std::uint64_t kBusyNs = kMs;
 // A holder that delivers less than 1 MB/s is given up for the next holder. The transport notices a
 // lost holder sooner.
 constexpr std::uint64_t kSlowNsPerByte = 1'000;
@@ -44,6 +46,7 @@ void FetchedObject::give_back() {
 
 void Read::step() {
   if (state == State::kRoom) reader.seek_room(*this);
+  if (state == State::kPausing) reader.begin(*this);
 }
 void Read::on_event(const transport::Event& event) { reader.on_event(*this, event); }
 void Read::cancel() { reader.cancel(*this); }
@@ -75,18 +78,12 @@ void ObjectReader::cancel(Read& read) {
 }
 
 void ObjectReader::seek_room(Read& read) {
-  if (read.is_part()) {
-    read.state = Read::State::kReading;
-    return begin(read);
-  }
+  if (read.is_part()) return begin(read);
   FetchedObject& object = read.object;
   ObjectStore& store = object.tenant->store();
   const ObjectStore::Reserve result = store.reserve(
       kClusterSession, object.from.row.length + read.terms.label_bytes, true, object.entry);
-  if (result == ObjectStore::Reserve::kOk) {
-    read.state = Read::State::kReading;
-    return begin(read);
-  }
+  if (result == ObjectStore::Reserve::kOk) return begin(read);
   object.entry = kNoEntry;
   const bool again = result == ObjectStore::Reserve::kAgain;
   const bool wait = result == ObjectStore::Reserve::kWait &&
@@ -97,6 +94,7 @@ void ObjectReader::seek_room(Read& read) {
 }
 
 void ObjectReader::begin(Read& read) {
+  read.state = Read::State::kReading;
   read.parts.clear();
   read.asked_bytes = read.summed_bytes = 0;
   read.sum = read.object.name.lo;  // each checksum begins with the key's hash
@@ -272,7 +270,10 @@ void ObjectReader::sum_next(Read& read, std::uint64_t bytes) {
 }
 
 void ObjectReader::on_read(Read& read) {
-  if (read.outcome == Outcome::kBusy) return begin(read);
+  if (read.outcome == Outcome::kBusy && operations_.now_ns() < read.terms.try_until_ns) {
+    read.state = Read::State::kPausing;
+    return operations_.wake_at(read, operations_.now_ns() + kBusyNs);
+  }
   if (read.outcome != Outcome::kDone) return end(read, Read::End::kFailed);
   if (read.is_part()) return end(read, Read::End::kRead);
   if (read.sum != read.object.from.row.checksum) {

@@ -5,7 +5,9 @@
 //   while the next parts arrive.
 //
 //     begin ──► kRoom ──reserved──► kReading: parts ──► sum ──► end: the parent takes the Read
-//                                      └──cancelled──► kDraining ──last part──► reservation freed
+//                                    ▲ │ └──cancelled──► kDraining ──last part──► reservation freed
+//                                    │ └──the holder is busy──► kPausing
+//                                    └────────a moment later───────┘
 //
 //   All reads that are due in a turn of the loop go to the transport in a single call.
 // Threads: the agent's loop.
@@ -66,7 +68,7 @@ struct Read final : Operation {
   static constexpr OperationKind kKind = OperationKind::kRead;
   // kRead: object.entry holds the object's bytes. Otherwise the reservation has been freed.
   enum class End : std::uint8_t { kRead, kFailed, kNoRoom };
-  enum class State : std::uint8_t { kRoom, kReading, kDraining };
+  enum class State : std::uint8_t { kRoom, kReading, kPausing, kDraining };
   struct Part {
     transport::OperationId id = transport::kNoOperation;
     std::uint64_t bytes = 0;

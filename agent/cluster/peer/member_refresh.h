@@ -20,7 +20,8 @@ class MemberRefresh {
 
   MemberRefresh(const Masters& masters, Peers& peers) : masters_(masters), peers_(peers) {}
   void poll(std::uint64_t now_ns);
-  std::uint64_t next_ns() const { return next_ns_; }
+  // An answer turns the loop.
+  std::uint64_t next_ns() const { return asked_ ? UINT64_MAX : next_ns_; }
 
  private:
   const Masters& masters_;
