@@ -75,6 +75,8 @@ class Client {
   // MC_OK, or the reason why this client can never be used again.
   Status lost() const;
   bool inherited_by_fork() const;
+  // The wait between two tries. True: the client ends.
+  bool stop_within(std::uint64_t ns) const;
 
   // Returns this thread's channel. If the agent is away, the call waits for the agent until the
   // deadline. Errors: MC_FORKED, and the status of lost().
@@ -124,7 +126,6 @@ class Client {
   void give_back_reservation_cache(const Current& now);
   void give_back_through(Channel& channel, const Current& now);
   void reconnect();
-  bool stop_within(std::uint64_t ns) const;
   void adopt(Connection connection);
   bool let_go_of_old_memory();
   Channel* assign_channel();

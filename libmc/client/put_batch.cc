@@ -2,10 +2,8 @@
 #include "libmc/client/put_batch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "libmc/base/clock.h"
@@ -22,7 +20,7 @@ constexpr std::size_t kItemsPerRequest = 8;
 constexpr std::uint64_t kBytesPerRequest = 2u << 20;
 constexpr std::uint32_t kReservationsPerRequest = 64;
 // Between two tries to open staging while the agent is away.
-constexpr std::chrono::milliseconds kAgentAway(20);
+constexpr std::uint64_t kAgentAwayNs = 20'000'000;
 // Values up to this size are copied within the time that an agent polls its rings after a bell.
 constexpr std::uint64_t kWakeAheadBytes = 64 * 1024;
 
@@ -194,12 +192,8 @@ void PutBatch::add(Put put, std::size_t index) {
 
 Status PutBatch::wait_for_staging() {
   if (!staging_) {
-    if (now_ns() >= rules_.deadline_ns) {
-      return {MC_TIMEOUT,
-              "the agent did not share session memory by the deadline; see mcctl status"};
-    }
-    std::this_thread::sleep_for(kAgentAway);
-    return {};
+    if (now_ns() < rules_.deadline_ns && !client_.stop_within(kAgentAwayNs)) return {};
+    return {MC_TIMEOUT, "the agent did not share session memory by the deadline; see mcctl status"};
   }
   if (mode_ == Mode::kCopy) {
     return {MC_NO_SPACE,
@@ -217,9 +211,7 @@ void PutBatch::free_staging() {
 }
 
 void PutBatch::drop_copied() {
-  for (const Put& put : copied_) {
-    if (put.fields.want_refill != 0) expected_refill_bytes_ -= put.reserved_bytes;
-  }
+  for (const Put& put : copied_) expect_no_refill(put);
   drop(&channel_, copied_);
   copied_.clear();
   copied_bytes_ = 0;
@@ -361,7 +353,7 @@ void PutBatch::take_answers() {
     Sent& sent = sent_[first_sent_];
     settle(channel_, sent.ticket, sent.puts, rules_.flags());
     for (const Put& put : sent.puts) {
-      if (put.fields.want_refill != 0) expected_refill_bytes_ -= put.reserved_bytes;
+      expect_no_refill(put);
       if (put.status != kOpen) end(put.item, Status(put.status));
     }
   }

@@ -97,6 +97,9 @@ class PutBatch {
   void free_staging();
   void drop_copied();
   void add(Put put, std::size_t index);
+  void expect_no_refill(const Put& put) {
+    if (put.fields.want_refill != 0) expected_refill_bytes_ -= put.reserved_bytes;
+  }
   bool must_send() const;
   Wants send_copied();
   void take_answers();

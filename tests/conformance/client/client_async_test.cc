@@ -51,6 +51,12 @@ class Async : public ClientTest {
   mc_cq* cq_ = nullptr;
 };
 MC_EVERYWHERE(Async);
+// Clients of isolated namespaces hold no reservations.
+class AsyncInDirect : public Async {};
+INSTANTIATE_TEST_SUITE_P(, AsyncInDirect,
+                         testing::Values(Setting{Place::kProcess, Mode::kDirect},
+                                         Setting{Place::kEmbedded, Mode::kDirect}),
+                         setting_name);
 
 TEST_P(Async, APutIsVisibleAtItsCompletion) {
   serve_and_open();
@@ -249,8 +255,7 @@ TEST_P(Async, APutWithoutRoomEndsAtItsDeadlineWithNoSpace) {
 
 // The first item stops waiting when its key appears, but the request for its room is still with the
 // agent, which refuses the request at the deadline.
-TEST_P(Async, ARefusalEndsOnlyTheItemThatAskedForRoom) {
-  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+TEST_P(AsyncInDirect, ARefusalEndsOnlyTheItemThatAskedForRoom) {
   serve_and_open({{"pool_bytes", "8MiB"}});
   fill_up();
   const std::string large = content("large", 2 * kMiB), small = content("small", 1000);

@@ -56,6 +56,10 @@ class Restart : public AgentTest {
   void end_agent(bool hard) { hard ? agent().kill_hard() : agent().upgrade(); }
 };
 MC_WITH_AGENT(Restart);
+// Clients of isolated namespaces hold no reservations.
+class RestartOfDirect : public Restart {};
+INSTANTIATE_TEST_SUITE_P(, RestartOfDirect,
+                         testing::Values(Setting{Place::kProcess, Mode::kDirect}), setting_name);
 
 TEST_P(Restart, AClientOpenedBeforeGoesOnWithAllObjects) {
   serve();
@@ -534,8 +538,7 @@ TEST_P(Restart, SessionMemoryOfALateAnswerServesTheNextCall) {
   EXPECT_TRUE(mc::until([&] { return mc_alloc(client, kMiB, &memory) == MC_OK; }));
 }
 
-TEST_P(Restart, ReservationsOfALateAnswerComeBack) {
-  if (isolated()) GTEST_SKIP() << "clients of isolated namespaces hold no reservations";
+TEST_P(RestartOfDirect, ReservationsOfALateAnswerComeBack) {
   constexpr std::size_t kBytes = 4096, kItems = 8;
   serve();
   mc_client* client = open();
