@@ -76,7 +76,7 @@ MC_WITH_AGENT(Exhaustion);
 TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer ends the process itself when an allocation fails";
   serve();
-  const mc_slice key = slice("key"), value = slice("value");
+  const mc_slice key = slice("key"), other = slice("other"), value = slice("value");
   mc_client* client = nullptr;
   mc_client* second = nullptr;
   mc_cq* cq = nullptr;
@@ -128,12 +128,12 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
       no_surprise([&] { return mc_group_begin(client, &group); }),
       no_memory([&] { return mc_put_batch(client, members.data(), members.size(), &in_half); }),
       no_surprise([&] { return mc_reserve(client, 1000, 0, &reservation); }),
-      no_surprise([&] { return mc_put(client, slice("other"), value, nullptr); }),
+      no_surprise([&] { return mc_put(client, other, value, nullptr); }),
       no_surprise([&] { return mc_put_batch(client, &item, 1, nullptr); }),
       no_surprise([&] { return mc_put_async(client, cq, &item, 1, nullptr, 1, nullptr); }),
       no_surprise([&] { return mc_get_async(client, cq, &wanted, 1, 2, nullptr); }),
       no_surprise([&] { return mc_exists_async(client, cq, &key, 1, &status, 3, nullptr); }),
-      no_surprise([&] { return mc_remove_async(client, cq, &key, 1, 0, 4, nullptr); }),
+      no_surprise([&] { return mc_remove_async(client, cq, &other, 1, 0, 4, nullptr); }),
       [&] { return mc_cq_poll(cq, &completion, 1) <= 1; },
       is_ok([&] { return mc_get(client, key, bytes, sizeof bytes, &count); }),
       is_ok([&] { return mc_get_batch(client, &wanted, 1); }),
@@ -141,7 +141,7 @@ TEST_P(Exhaustion, WithoutMemoryCallsFailAndTheClientWorksAfterwards) {
       [&] { return mc_view_release(&view), true; },
       is_ok([&] { return mc_exists(client, key); }),
       no_surprise([&] { return mc_stat(client, key, &info); }),
-      no_surprise([&] { return mc_remove(client, slice("other"), 0); }),
+      no_surprise([&] { return mc_remove(client, other, 0); }),
       no_surprise([&] { return mc_set_pin(client, key, MC_PIN_HARD, 0, 0); }),
       no_surprise([&] { return mc_alloc(client, 1000, &memory); }),
       no_surprise(
